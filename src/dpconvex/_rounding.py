@@ -1,0 +1,67 @@
+"""Directed rounding: every public constant of a proof is rounded against ourselves.
+
+Rational operations are done exactly with `fractions.Fraction` and rounded once in the stated direction.
+Transcendental functions are widened by `SLACK`, far above the few units in the last place of the C library.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from fractions import Fraction
+
+SLACK = 1e-13
+"""Relative slack charged for one evaluation of a transcendental function."""
+
+
+def float_up(x: Fraction) -> float:
+    """Smallest float at or above `x`."""
+    y = float(x)
+    return y if Fraction(y) >= x else math.nextafter(y, math.inf)
+
+
+def float_down(x: Fraction) -> float:
+    """Largest float at or below `x`."""
+    y = float(x)
+    return y if Fraction(y) <= x else math.nextafter(y, -math.inf)
+
+
+def sum_up(values: Iterable[float]) -> float:
+    """Sum rounded up."""
+    return float_up(sum((Fraction(v) for v in values), Fraction(0)))
+
+
+def difference_down(a: float, b: float) -> float:
+    """``a - b`` rounded down."""
+    return float_down(Fraction(a) - Fraction(b))
+
+
+def product_up(*factors: float) -> float:
+    """Product rounded up."""
+    return float_up(math.prod(map(Fraction, factors), start=Fraction(1)))
+
+
+def product_down(*factors: float) -> float:
+    """Product rounded down."""
+    return float_down(math.prod(map(Fraction, factors), start=Fraction(1)))
+
+
+def ratio_up(a: float, b: float) -> float:
+    """``a / b`` rounded up, for positive `b`."""
+    return float_up(Fraction(a) / Fraction(b))
+
+
+def ratio_down(a: float, b: float) -> float:
+    """``a / b`` rounded down, for positive `b`."""
+    return float_down(Fraction(a) / Fraction(b))
+
+
+def widen_up(x: float) -> float:
+    """`x` enlarged in magnitude direction up by the slack of one transcendental evaluation."""
+    return math.nextafter(x + SLACK * abs(x), math.inf)
+
+
+def power_of_two_at_most(x: float) -> float:
+    """Largest power of two at or below `x > 0`."""
+    mantissa, exponent = math.frexp(x)
+    return math.ldexp(0.5 if mantissa < 1.0 else 1.0, exponent)

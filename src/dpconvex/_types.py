@@ -1,0 +1,20 @@
+"""Array aliases used in annotations. Shapes are given in docstrings; everything is float64 unless said."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray: TypeAlias = NDArray[np.float64]
+AnyArray: TypeAlias = NDArray[Any]
+
+
+class Status(StrEnum):
+    """How a solver ended."""
+
+    CERTIFIED = "certified"
+    STEP_LIMIT = "step_limit"
+    STALLED = "stalled"

@@ -1,0 +1,61 @@
+"""Checks of public parameters, each with one message form: ``name=value: what is required. how to fix it``."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Iterable
+from typing import Any
+
+from dpconvex.errors import InvalidParameterError
+
+
+def real(
+    name: str,
+    value: Any,
+    *,
+    above: float | None = None,
+    at_least: float | None = None,
+    below: float | None = None,
+    at_most: float | None = None,
+    remedy: str = "",
+) -> float:
+    """Return `value` as a finite float inside the stated range, or raise `InvalidParameterError`."""
+    bounds = [
+        (f"> {above:g}" if above is not None else "", above is None or _less(above, value)),
+        (f">= {at_least:g}" if at_least is not None else "", at_least is None or not _less(value, at_least)),
+        (f"< {below:g}" if below is not None else "", below is None or _less(value, below)),
+        (f"<= {at_most:g}" if at_most is not None else "", at_most is None or not _less(at_most, value)),
+    ]
+    wanted = " and ".join(text for text, _ in bounds if text)
+    requirement = f"must be a finite number {wanted}".rstrip()
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not math.isfinite(value):
+        raise InvalidParameterError(name, value, requirement, remedy)
+    if not all(holds for _, holds in bounds):
+        raise InvalidParameterError(name, value, requirement, remedy)
+    return float(value)
+
+
+def integer(name: str, value: Any, *, at_least: int | None = None, remedy: str = "") -> int:
+    """Return `value` as an int of at least `at_least`, or raise `InvalidParameterError`."""
+    requirement = "must be an integer" + (f" >= {at_least}" if at_least is not None else "")
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise InvalidParameterError(name, value, requirement, remedy)
+    if at_least is not None and int(value) < at_least:
+        raise InvalidParameterError(name, value, requirement, remedy)
+    return int(value)
+
+
+def choice(name: str, value: Any, options: Iterable[str], remedy: str = "") -> str:
+    """Return `value` when it is one of `options`, or raise `InvalidParameterError`."""
+    listed = list(options)
+    if not isinstance(value, str) or value not in listed:
+        raise InvalidParameterError(name, value, "must be one of " + ", ".join(map(repr, listed)), remedy)
+    return value
+
+
+def _less(a: Any, b: Any) -> bool:
+    try:
+        return bool(a < b)
+    except TypeError:
+        return False

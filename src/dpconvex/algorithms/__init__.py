@@ -1,0 +1,1 @@
+"""Private algorithms: one folder a family, each with `plan` (public constants) and `run` (the listing)."""

@@ -1,0 +1,155 @@
+"""What every algorithm has in common: a plan made of public facts, a run that touches data, a result.
+
+``plan`` fixes every constant from sizes, domain and privacy parameters. ``run(plan, X, y, source)`` is the paper's
+listing. Only ``PrivateResult.point`` depends on the data.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, final
+
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.errors import AccuracyError
+from dpconvex.privacy import Assumption, NoiseSource, PrivacyCertificate, PrivacyParams, Release, certify
+from dpconvex.problems.linear_model import LinearModelProblem
+from dpconvex.randomness import BitSource
+from dpconvex.solvers import Solver, SolverResult
+
+DATA_ASSUMPTIONS = (
+    Assumption("every record lies in the declared domain", "each record is clipped into it before anything is computed"),
+    Assumption("the number of records is public", "neighbours replace one record, so both data sets have it"),
+    Assumption("the declared bounds, categories and classes are public knowledge", "declared"),
+)
+
+
+@dataclass(frozen=True)
+class PredictedError:
+    """What the plan expects to lose, from public facts alone.
+
+    Parameters
+    ----------
+    bound : float
+        Bound on the expected excess mean loss against every parameter vector of norm at most the problem's radius.
+    trivial : float
+        What predicting with the zero vector loses at most.
+    source : str
+        The statement that gives the bound.
+    """
+
+    bound: float
+    trivial: float
+    source: str
+
+    @property
+    def vacuous(self) -> bool:
+        """Whether the bound says less than predicting with the zero vector: the fit may be worse than a constant."""
+        return not self.bound < self.trivial
+
+
+@dataclass(frozen=True)
+class PrivateResult:
+    """What a run hands out.
+
+    Parameters
+    ----------
+    point : array of shape (dim,)
+        The released parameters, all outputs flat; the only field that depends on data.
+    certificate : PrivacyCertificate
+        What the release costs.
+    plan : Plan
+        The public constants.
+    """
+
+    point: FloatArray
+    certificate: PrivacyCertificate
+    plan: Plan
+
+
+class Plan(ABC):
+    """Public constants of one algorithm on one problem."""
+
+    algorithm: str
+    constants: str
+    problem: LinearModelProblem
+    privacy: PrivacyParams
+    l2: float
+    predicted_error: PredictedError
+    solver: Solver
+
+    @property
+    @abstractmethod
+    def releases(self) -> tuple[Release, ...]:
+        """Everything that may leave the data."""
+
+    @property
+    @abstractmethod
+    def noise_name(self) -> str:
+        """The noise, in a word or two, for tables."""
+
+    @property
+    @abstractmethod
+    def theorem(self) -> str:
+        """The statement that gives the guarantee."""
+
+    @property
+    @abstractmethod
+    def assumptions(self) -> tuple[Assumption, ...]:
+        """What the guarantee rests on beyond `DATA_ASSUMPTIONS`."""
+
+    @property
+    @abstractmethod
+    def solver_radius(self) -> float:
+        """Distance to the exact minimiser that the solver must certify."""
+
+    @property
+    @abstractmethod
+    def coefficient_deviation(self) -> FloatArray:
+        """Standard deviation of the noise in each released parameter (dim,), as far as public facts tell it."""
+
+    @abstractmethod
+    def describe(self) -> Mapping[str, Any]:
+        """JSON-ready public constants beyond the problem's."""
+
+    @abstractmethod
+    def exact_bits(self, source: BitSource) -> bool:
+        """Whether all noise that is added to released values comes from an exact discrete sampler."""
+
+    @abstractmethod
+    def run(self, X: AnyArray, y: AnyArray, source: BitSource) -> PrivateResult:
+        """Run the planned algorithm on data of shape (n, n_features) and (n,)."""
+
+    @final
+    def finish(self, point: FloatArray, source: BitSource) -> PrivateResult:
+        """Attach the certificate to a released point. The *planned* cost is certified: known before the data."""
+        exact = self.exact_bits(source)
+        note = (
+            "Exact discrete samplers: what is released has no floating-point fingerprint."
+            if exact
+            else "Floating-point sampler; released values are rounded to a public grid after the noise, and the "
+            "sensitivity is enlarged for the rounding before it. The guarantee is for real arithmetic."
+        )
+        certificate = certify(
+            algorithm=self.algorithm,
+            constants=self.constants,
+            theorem=self.theorem,
+            target=self.privacy,
+            releases=self.releases,
+            assumptions=(*DATA_ASSUMPTIONS, *self.assumptions),
+            noise_source=NoiseSource(source.name, source.private, exact, note),
+            public={**self.problem.describe(), "l2": self.l2, **self.describe()},
+        )
+        return PrivateResult(point, certificate, self)
+
+
+def require(solved: SolverResult, radius: float) -> FloatArray:
+    """Return the solver's point if its certificate reaches `radius`; otherwise release nothing.
+
+    The planned pair of solvers reaches every radius in exact arithmetic, for every data set; a refusal can come only
+    from rounding at scales that plans avoid. It would be a data-dependent event outside the guarantee.
+    """
+    if solved.accuracy.kind != "distance" or not solved.accuracy.bound <= radius:
+        raise AccuracyError("the solver could not certify the planned accuracy; nothing was released")
+    return solved.point

@@ -1,0 +1,1 @@
+"""Methods that users know from elsewhere, proved and calibrated here."""

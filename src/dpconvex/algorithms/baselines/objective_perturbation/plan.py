@@ -1,0 +1,193 @@
+r"""Constants of objective perturbation with approximate minima, for linear models.
+
+Guarantee
+    Epsilon-DP (norm-exponential ``b``) or (epsilon, delta)-DP (Gaussian ``b``) for neighbours that replace one record.
+Lemma
+    Theorems 1 to 4 of the specification "Objective perturbation with approximate minima" (proofs: docs page of this
+    family; background Chaudhuri, Monteleoni and Sarwate 2011, Awan and Slavkovic 2020, Redberg, Koskela and Wang
+    2023). Gradients of two records differ by at most ``2 A X_K`` in the noise's norm; the determinant of the change of
+    variables costs ``r log(1 + t tau / r)``, or nothing for losses whose curvature vanishes as the slope saturates.
+    The solver's point is within ``gamma / l2`` of the exact minimiser for every data set and every ``b``; output noise
+    of sensitivity ``2 gamma / l2`` hides which.
+Assumptions
+    Records are clipped into the domain; the intercept is a constant feature inside the bounds and is regularised;
+    `l2`, the norm, `gamma` and the comparator norm come from public facts.
+
+====== =========================== ==================================================
+Letter Name here                   Meaning
+====== =========================== ==================================================
+b      ``noise.draw``              random linear term, enters as ``<b, w>/n``
+lambda ``l2``                      regularisation
+gamma  ``gradient_tolerance``      certified gradient norm
+r      ``solver_radius``           ``gamma / lambda``
+tau    ``problem.tau(l2)``         ``X_2^2 / (n lambda)``
+K      ``noise.norm``              norm of the noise density
+====== =========================== ==================================================
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.algorithms.base import Plan, PredictedError, PrivateResult
+from dpconvex.mechanisms import ObjectiveNoise, OutputNoise
+from dpconvex.privacy import Assumption, PrivacyParams, Release
+from dpconvex.problems.linear_model import LinearModelProblem
+from dpconvex.randomness import BitSource
+from dpconvex.solvers import Solver
+
+MINIMISER, MASK = "minimiser of the perturbed objective", "solver inaccuracy"
+
+
+@dataclass(frozen=True)
+class ObjectivePerturbationPlan(Plan):
+    """Constants of one run of objective perturbation.
+
+    Parameters
+    ----------
+    problem : LinearModelProblem
+        What is minimised.
+    privacy : PrivacyParams
+        The promise.
+    l2 : float
+        Regularisation.
+    noise : ObjectiveNoise
+        Law of the linear term, with its event.
+    output : OutputNoise
+        Noise that hides the solver's inaccuracy.
+    gradient_tolerance : float
+        Gradient norm that the solver certifies.
+    bound : float
+        On the expected excess mean loss.
+    solver : Solver
+        Fast solver with the guaranteed one that takes over.
+    constants : str
+        ``"calibrated"``; this family has one constant set.
+    """
+
+    problem: LinearModelProblem
+    privacy: PrivacyParams
+    l2: float
+    noise: ObjectiveNoise
+    output: OutputNoise
+    gradient_tolerance: float
+    bound: float
+    solver: Solver
+    constants: str = "calibrated"
+    algorithm: ClassVar[str] = "objective_perturbation"
+
+    @property
+    def solver_radius(self) -> float:
+        """``gamma / l2``."""
+        return self.gradient_tolerance / self.l2
+
+    @property
+    def predicted_error(self) -> PredictedError:
+        """Bound (5.1) plus the output noise's share."""
+        return PredictedError(self.bound, self.problem.loss.value_at_zero, "objective perturbation, bound (5.1)")
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        """The minimiser and, for pure noise, the separate charge for the solver's inaccuracy."""
+        return (self.noise.planned(MINIMISER), *self.output.planned(MASK))
+
+    @property
+    def noise_name(self) -> str:
+        """Name of the noise law."""
+        return self.noise.name
+
+    @property
+    def theorem(self) -> str:
+        """Which theorem, by kind of noise."""
+        number = "Theorems 1 to 3" if self.noise.event.pure_epsilon is not None else "Theorem 4 with (3.3)"
+        return (
+            f"Objective perturbation with approximate minima ({number}): the minimiser under a random linear term, "
+            "plus noise that covers the certified solver accuracy."
+        )
+
+    @property
+    def assumptions(self) -> tuple[Assumption, ...]:
+        """What the theorems need."""
+        return (
+            Assumption("the objective is l2-strongly convex, the intercept included", "the regulariser is part of it"),
+            Assumption(
+                "slope and curvature bounds of the loss",
+                "proved for the loss on all of R; features are clipped, so they hold for every record",
+            ),
+            Assumption(
+                "the gradient norm at the solver's point is at most the tolerance, for every data set and every b",
+                "the norm is checked, with rounding slack, before anything is released",
+            ),
+        )
+
+    @property
+    def coefficient_deviation(self) -> FloatArray:
+        """Approximate: noise of ``b`` through a curvature that public facts allow one to guess.
+
+        Diagonal curvature ``l2 + c E x_j^2 / 2``, with every level of a one-hot block equally frequent and numeric
+        columns uniform; half the largest curvature of the loss, as records lie on both sides of its steepest point.
+        Only for pictures; the exact law of the release depends on the data.
+        """
+        squares = [
+            np.full(b.size, b.l2**2 / b.size if b.norm != "linf" else b.bound**2 / 3)
+            for b in self.problem.domain.all_blocks
+        ]
+        curvature = self.l2 + self.problem.loss.curvature_bound / 2 * np.concatenate(squares)
+        through = self.noise.standard_deviations / (self.problem.n * np.tile(curvature, self.problem.loss.n_outputs))
+        return np.hypot(through, self.output.standard_deviation)
+
+    def describe(self) -> Mapping[str, Any]:
+        """Constants for the certificate."""
+        return {
+            "noise": self.noise_name,
+            "gradient_tolerance": self.gradient_tolerance,
+            "solver_radius": self.solver_radius,
+            "predicted_excess_loss": self.bound,
+        }
+
+    def exact_bits(self, source: BitSource) -> bool:
+        """Whether the output noise is exact; ``b`` itself is never released."""
+        return self.output.exact_bits(source)
+
+    def run(self, X: AnyArray, y: AnyArray, source: BitSource) -> PrivateResult:
+        """Run on data."""
+        from dpconvex.algorithms.baselines.objective_perturbation.run import run
+
+        return run(self, X, y, source)
+
+
+def gradient_tolerance(
+    problem: LinearModelProblem, l2: float, energy: float, output_energy: float
+) -> tuple[float, float]:
+    """Gradient norm to certify (2.3) and the smallest one that double precision can certify.
+
+    Parameters
+    ----------
+    problem : LinearModelProblem
+        Public facts.
+    l2 : float
+        Regularisation.
+    energy : float
+        ``E||b||_2^2``.
+    output_energy : float
+        ``E||z||_2^2`` of the output noise per unit of squared solver radius.
+
+    Returns
+    -------
+    wanted, attainable : float
+        `wanted` makes the output noise's effect on the gradient a tenth of that of ``b``. `attainable` is 50 times
+        the rounding slack of the certificate at a public guess of the solution's size.
+    """
+    beta = problem.smoothness + l2
+    root = math.sqrt(energy)
+    wanted = 0.1 * l2 * root / (problem.n * beta * math.sqrt(output_energy))
+    size = math.sqrt(2 * problem.loss.value_at_zero / l2) + 2 * root / (problem.n * l2)
+    size = min(size, 4 * problem.radius + 2 * root / (problem.n * l2))
+    attainable = 50 * 1e-14 * (problem.lipschitz + beta * size + 4 * root / problem.n)
+    return wanted, attainable

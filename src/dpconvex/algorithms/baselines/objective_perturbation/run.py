@@ -1,0 +1,38 @@
+"""Objective perturbation with approximate minima, line by line. Constants and symbols: `plan.py`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dpconvex._types import AnyArray
+from dpconvex.algorithms.base import PrivateResult, require
+from dpconvex.privacy import Ledger
+from dpconvex.problems import Records, RegularizedRisk
+from dpconvex.randomness import BitSource
+
+if TYPE_CHECKING:
+    from dpconvex.algorithms.baselines.objective_perturbation.plan import ObjectivePerturbationPlan
+
+
+def run(plan: ObjectivePerturbationPlan, X: AnyArray, y: AnyArray, source: BitSource) -> PrivateResult:
+    """Minimise the randomly tilted risk and release the minimiser with noise that covers the solver.
+
+    Parameters
+    ----------
+    plan : ObjectivePerturbationPlan
+        Public constants.
+    X : array of shape (n, n_features)
+        Features, clipped here.
+    y : array of shape (n,)
+        Targets, clipped here.
+    source : BitSource
+        Where the noise comes from.
+    """
+    ledger = Ledger(plan.privacy, plan.releases)
+    loss, n = plan.problem.loss, plan.problem.n
+    records = Records.clipped(X, plan.problem.domain)  # line 1: records of the public domain
+    b = plan.noise.draw(plan.releases[0].label, source, ledger)  # line 2: independent of the data
+    risk = RegularizedRisk(loss, records, loss.clip_targets(y), plan.l2, linear=b / n)  # line 3: J
+    solved = require(plan.solver.solve(risk, plan.solver_radius), plan.solver_radius)  # line 4: ||grad J|| <= gamma
+    point = plan.output.release(solved, plan.releases[-1].label, source, ledger)  # line 5: hide the inaccuracy
+    return plan.finish(point, source)

@@ -1,0 +1,206 @@
+r"""Plan of black-box output perturbation (Lowy and Razaviyayn, Algorithms 1 and 6, repaired).
+
+Guarantee
+    Epsilon-DP (delta = 0) or (epsilon, delta)-DP for neighbours that replace one record.
+Lemma
+    The regularised empirical risk is ``l2``-strongly convex and two neighbours differ by ``(f(., x) - f(., x'))/n``,
+    which is ``2L/n``-Lipschitz, so exact minimisers differ by at most ``2L/(l2 n)`` in l2 (Proposition 2.2, with only
+    the data-dependent part of the loss counted). The solver's point is within ``r`` of the exact minimiser *for every
+    data set*, by a certificate, so it moves by at most ``2L/(l2 n) + 2r``.
+Noise
+    Density proportional to ``exp(-epsilon ||z||_2 / sensitivity)`` or Gaussian.
+Assumptions
+    ``L`` is the loss's slope bound times the largest feature norm of the domain; every record is clipped into the
+    domain. ``r`` and ``l2`` come from public facts.
+Symbols
+    lambda: `l2`; alpha, r: `solver_radius` (``r = sqrt(2 alpha / lambda)``); Delta: `sensitivity`.
+Deviations
+    ``constants="paper"``: repaired forms only (errata P1, P2, U1). The released vector is not projected: the losses
+    here are globally Lipschitz, and smooth globally where smoothness is used.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dpconvex import _rounding, _validate
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.algorithms.base import Plan, PredictedError, PrivateResult
+from dpconvex.algorithms.output_perturbation import schedules
+from dpconvex.errors import InvalidParameterError
+from dpconvex.geometry import L2Norm
+from dpconvex.mechanisms import GaussianMechanism, Mechanism, NormNoiseMechanism
+from dpconvex.privacy import Assumption, PrivacyParams, Release, Sensitivity
+from dpconvex.problems.linear_model import LinearModelProblem
+from dpconvex.randomness import BitSource
+from dpconvex.sets import WholeSpace
+from dpconvex.solvers import Solver, default_solver
+
+LABEL = "regularised minimiser"
+
+
+@dataclass(frozen=True)
+class OutputPerturbationPlan(Plan):
+    """Constants of one run of output perturbation.
+
+    Parameters
+    ----------
+    problem : LinearModelProblem
+        What is minimised.
+    privacy : PrivacyParams
+        The promise.
+    schedule : Schedule
+        Regularisation, sensitivity, solver radius, bound.
+    mechanism : Mechanism
+        The calibrated noise.
+    solver : Solver
+        Fast solver with the guaranteed one that takes over.
+    constants : {"calibrated", "paper"}
+        Which constant set.
+    """
+
+    problem: LinearModelProblem
+    privacy: PrivacyParams
+    schedule: schedules.Schedule
+    mechanism: Mechanism
+    solver: Solver
+    constants: str
+    algorithm: ClassVar[str] = "output_perturbation"
+
+    @property
+    def l2(self) -> float:
+        """Regularisation."""
+        return self.schedule.l2
+
+    @property
+    def solver_radius(self) -> float:
+        """Distance that the solver certifies."""
+        return self.schedule.solver_radius
+
+    @property
+    def predicted_error(self) -> PredictedError:
+        """Bound of the schedule."""
+        return PredictedError(self.schedule.bound, self.problem.loss.value_at_zero, self.schedule.source)
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        """One: the noisy minimiser."""
+        return (self.mechanism.planned(LABEL),)
+
+    @property
+    def noise_name(self) -> str:
+        """Name of the mechanism."""
+        return self.mechanism.name
+
+    @property
+    def theorem(self) -> str:
+        """Propositions 2.2 and 3.1, repaired."""
+        return (
+            "Output perturbation (Lowy and Razaviyayn, Propositions 2.2 and 3.1 with a sure accuracy): the certified "
+            "minimiser moves by at most 2L/(l2 n) + 2r between neighbours; noise covers that distance."
+        )
+
+    @property
+    def assumptions(self) -> tuple[Assumption, ...]:
+        """Strong convexity and solver accuracy."""
+        return (
+            Assumption("the objective is l2-strongly convex", "the regulariser is part of the objective"),
+            Assumption(
+                "the solver's point is within r of the exact minimiser for every data set",
+                "a certificate (gradient norm or duality gap) is checked before anything is released",
+            ),
+        )
+
+    @property
+    def coefficient_deviation(self) -> FloatArray:
+        """Exact standard deviation of the added noise."""
+        return np.full(self.problem.dim, self.mechanism.standard_deviation)
+
+    def describe(self) -> Mapping[str, Any]:
+        """Constants for the certificate."""
+        return {
+            "minimiser_sensitivity": self.schedule.sensitivity,
+            "solver_radius": self.solver_radius,
+            "noise": self.noise_name,
+            "predicted_excess_loss": self.predicted_error.bound,
+        }
+
+    def exact_bits(self, source: BitSource) -> bool:
+        """As the mechanism has it."""
+        return self.mechanism.exact_bits(source)
+
+    def run(self, X: AnyArray, y: AnyArray, source: BitSource) -> PrivateResult:
+        """Algorithm 6 on data."""
+        from dpconvex.algorithms.output_perturbation.run import run
+
+        return run(self, X, y, source)
+
+
+def plan(
+    problem: LinearModelProblem,
+    privacy: PrivacyParams,
+    *,
+    constants: str = "calibrated",
+    l2: float | None = None,
+    noise: str = "auto",
+) -> tuple[OutputPerturbationPlan, ...]:
+    """Return the valid plans, one for each kind of noise.
+
+    Parameters
+    ----------
+    problem : LinearModelProblem
+        Public facts.
+    privacy : PrivacyParams
+        The promise.
+    constants : {"calibrated", "paper"}
+        ``"calibrated"``: sharp schedule and the exact Gaussian. ``"paper"``: repaired printed schedule, ZWB Gaussian.
+    l2 : float, optional
+        Regularisation, when the regularised objective itself is the target. Default: chosen from public facts.
+    noise : {"auto", "l2", "gaussian"}
+        Kinds of noise to consider; ``"gaussian"`` needs ``delta > 0``.
+    """
+    _validate.choice("constants", constants, ("calibrated", "paper"))
+    if l2 is not None:
+        _validate.real("l2", l2, above=0.0)
+    if math.isinf(problem.lipschitz):
+        raise InvalidParameterError("loss", problem.loss.name, "must have a bounded slope", "Give it a prediction_bound")
+    kinds = ([] if noise == "gaussian" else ["l2"]) + ([] if privacy.pure or noise == "l2" else ["gaussian"])
+    return tuple(_one(problem, privacy, constants, l2, kind) for kind in kinds)
+
+
+def _one(
+    problem: LinearModelProblem, privacy: PrivacyParams, constants: str, l2: float | None, kind: str
+) -> OutputPerturbationPlan:
+    delta = privacy.delta if kind == "gaussian" else 0.0
+    if constants == "paper":
+        schedule = schedules.paper(problem, l2, privacy.epsilon, delta)
+    else:
+        unit = _mechanism(1.0, "unit", problem, privacy, kind, constants)
+        e2 = problem.dim * unit.standard_deviation**2
+        e1 = math.sqrt(e2) if kind == "gaussian" else problem.dim / privacy.epsilon
+        schedule = schedules.calibrated(problem, l2, e1, e2)
+    reach = _rounding.sum_up((schedule.sensitivity, schedule.solver_radius, schedule.solver_radius))
+    lemma = "strong convexity (Proposition 2.2): 2L/(l2 n), plus 2r for the certified solver accuracy"
+    return OutputPerturbationPlan(
+        problem=problem,
+        privacy=privacy,
+        schedule=schedule,
+        mechanism=_mechanism(reach, lemma, problem, privacy, kind, constants),
+        solver=default_solver(problem.loss, WholeSpace(), problem.domain.dim),
+        constants=constants,
+    )
+
+
+def _mechanism(
+    reach: float, lemma: str, problem: LinearModelProblem, privacy: PrivacyParams, kind: str, constants: str
+) -> NormNoiseMechanism | GaussianMechanism:
+    sensitivity = Sensitivity(reach, "l2", lemma, privacy.neighboring, privacy.unit)
+    if kind == "l2":
+        return NormNoiseMechanism(L2Norm(problem.dim), sensitivity, privacy.epsilon)
+    method = "zwb" if constants == "paper" else "analytic"
+    return GaussianMechanism.calibrate(sensitivity, privacy.epsilon, privacy.delta, problem.dim, method=method)

@@ -1,0 +1,97 @@
+"""All algorithms by name, and the choice among them from public facts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dpconvex import _validate
+from dpconvex.algorithms import output_perturbation
+from dpconvex.algorithms.base import Plan
+from dpconvex.algorithms.baselines import objective_perturbation
+from dpconvex.errors import InvalidParameterError
+from dpconvex.privacy import PrivacyParams
+from dpconvex.problems.linear_model import LinearModelProblem
+
+NOISES = ("auto", "grouped", "weighted_l1", "l1", "block_max", "l2", "gaussian", "weighted_gaussian")
+"""Kinds of noise that a caller may ask for; which apply depends on the algorithm and on delta."""
+
+CONSTANTS = ("calibrated", "paper")
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a user may fix instead of leaving it to the plan.
+
+    Parameters
+    ----------
+    constants : {"calibrated", "paper"}
+        Constant set.
+    noise : str
+        One of `NOISES`.
+    l2 : float or None
+        Regularisation; None: chosen from public facts.
+    """
+
+    constants: str = "calibrated"
+    noise: str = "auto"
+    l2: float | None = None
+
+    def __post_init__(self) -> None:
+        _validate.choice("constants", self.constants, CONSTANTS)
+        _validate.choice("noise", self.noise, NOISES)
+        if self.l2 is not None:
+            _validate.real("l2", self.l2, above=0.0)
+
+
+Planner = Callable[[LinearModelProblem, PrivacyParams, Options], tuple[Plan, ...]]
+
+
+def _output(problem: LinearModelProblem, privacy: PrivacyParams, options: Options) -> tuple[Plan, ...]:
+    if options.noise not in ("auto", "l2", "gaussian"):
+        return ()
+    return output_perturbation.plan(
+        problem, privacy, constants=options.constants, l2=options.l2, noise=options.noise
+    )
+
+
+def _objective(problem: LinearModelProblem, privacy: PrivacyParams, options: Options) -> tuple[Plan, ...]:
+    if options.constants != "calibrated":
+        return ()
+    return objective_perturbation.plan(problem, privacy, l2=options.l2, noise=options.noise)
+
+
+ALGORITHMS: dict[str, Planner] = {"objective_perturbation": _objective, "output_perturbation": _output}
+"""Planner of every algorithm, by the name used in estimators and on the command line."""
+
+
+def plans(
+    problem: LinearModelProblem, privacy: PrivacyParams, algorithm: str = "auto", options: Options | None = None
+) -> tuple[Plan, ...]:
+    """Return all valid plans, the smallest predicted error first. Sees no data.
+
+    Raises
+    ------
+    InvalidParameterError
+        If nothing applies to what was asked for.
+    """
+    _validate.choice("algorithm", algorithm, ("auto", *ALGORITHMS))
+    options = options or Options()
+    found: list[Plan] = []
+    refusals: list[InvalidParameterError] = []
+    for name, planner in ALGORITHMS.items():
+        if algorithm in ("auto", name):
+            try:
+                found += planner(problem, privacy, options)
+            except InvalidParameterError as error:
+                refusals.append(error)
+    if not found and refusals:
+        raise refusals[0]
+    if not found:
+        raise InvalidParameterError(
+            "noise" if options.constants == "calibrated" else "constants",
+            options.noise if options.constants == "calibrated" else options.constants,
+            f"is not available for algorithm={algorithm!r}",
+            "Use noise='auto' and constants='calibrated'",
+        )
+    return tuple(sorted(found, key=lambda plan: plan.predicted_error.bound))

@@ -1,0 +1,61 @@
+"""Exceptions of dpconvex. All are raised from public facts only: parameters, schema, shapes, dtypes, files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class DpconvexError(Exception):
+    """Base class of every error that dpconvex raises on purpose."""
+
+
+class InvalidParameterError(DpconvexError, ValueError):
+    """A parameter is outside its allowed range.
+
+    Parameters
+    ----------
+    name : str
+        The parameter's name as the caller wrote it.
+    value : object
+        What was given.
+    requirement : str
+        What is required.
+    remedy : str, optional
+        How to fix it.
+    """
+
+    def __init__(self, name: str, value: Any, requirement: str, remedy: str = "") -> None:
+        self.name, self.value, self.requirement, self.remedy = name, value, requirement, remedy
+        text = f"{name}={value!r}: {requirement}."
+        super().__init__(f"{text} {remedy}." if remedy else text)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.name, self.value, self.requirement, self.remedy)
+
+
+class InvalidDataError(DpconvexError, ValueError):
+    """Data whose *public* form (shape, dtype, columns) cannot be used; never raised because of data content."""
+
+
+class SchemaError(DpconvexError, ValueError):
+    """A schema file or object is malformed, or a table does not have the schema's columns."""
+
+
+class BudgetExceededError(DpconvexError):
+    """A release was asked for that the planned budget does not cover."""
+
+
+class UnsupportedEventError(DpconvexError, ValueError):
+    """A privacy event that no accountant here can price; it is refused, never guessed."""
+
+
+class CertificateError(DpconvexError):
+    """A privacy certificate is malformed, inconsistent or tampered with."""
+
+
+class AccuracyError(DpconvexError):
+    """A solver could not certify the accuracy that the plan promised, so nothing is released.
+
+    Plans pair a fast solver with a guaranteed one, so this marks a configuration without an affordable bound;
+    the plan and the certificate of such a configuration say that refusing lies outside the guarantee.
+    """

@@ -1,0 +1,171 @@
+"""Where an estimator's domain comes from: a schema, bounds or a norm. Always declared, never read off the data."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dpconvex import _validate
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.data import Schema
+from dpconvex.errors import InvalidDataError, InvalidParameterError
+from dpconvex.problems import Block, DataDomain
+
+
+class FeatureMap(ABC):
+    """Public map from a user's features to a domain, one record at a time."""
+
+    domain: DataDomain
+
+    @abstractmethod
+    def encode(self, X: Any) -> AnyArray:
+        """Return the matrix (n, n_features) whose rows are clipped into `domain` by the algorithm."""
+
+    @abstractmethod
+    def decode(self, coef: FloatArray, intercept: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return coefficients (k, n_features) and intercepts (k,) in the user's units."""
+
+
+@dataclass(frozen=True)
+class Declared(FeatureMap):
+    """Features used as they are, clipped into a declared domain."""
+
+    domain: DataDomain
+
+    def encode(self, X: Any) -> AnyArray:
+        """Return `X` itself; no copy."""
+        self.domain.check_columns(X)
+        return X
+
+    def decode(self, coef: FloatArray, intercept: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return both as they are."""
+        return coef, intercept
+
+
+@dataclass(frozen=True)
+class Scaled(FeatureMap):
+    """Numeric columns with public bounds, mapped to [-1/2, 1/2] and centred at the middle of the bounds."""
+
+    lower: FloatArray
+    upper: FloatArray
+
+    @property
+    def domain(self) -> DataDomain:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """A box of half-width 1/2 a column."""
+        return DataDomain((Block(len(self.lower), "linf", 0.5, "features"),))
+
+    def encode(self, X: Any) -> FloatArray:
+        """Return a scaled float64 copy; NaN becomes the middle of the bounds."""
+        self.domain.check_columns(X)
+        out = np.array(X, dtype=np.float64)
+        np.nan_to_num(out, copy=False, nan=np.nan, posinf=np.finfo(np.float64).max, neginf=np.finfo(np.float64).min)
+        np.clip(out, self.lower, self.upper, out=out)
+        out -= self.lower / 2 + self.upper / 2
+        out /= self.upper - self.lower
+        np.nan_to_num(out, copy=False, nan=0.0)
+        return out
+
+    def decode(self, coef: FloatArray, intercept: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Undo the scaling."""
+        scaled = coef / (self.upper - self.lower)
+        return scaled, intercept - scaled @ (self.lower / 2 + self.upper / 2)
+
+
+@dataclass(frozen=True)
+class FromSchema(FeatureMap):
+    """Tables encoded by a schema."""
+
+    schema: Schema
+
+    @property
+    def domain(self) -> DataDomain:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """One block a column."""
+        return self.schema.domain()
+
+    def encode(self, X: Any) -> FloatArray:
+        """Return the encoded table."""
+        return self.schema.encode(X)
+
+    def decode(self, coef: FloatArray, intercept: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return coefficients of the encoded columns, as they are."""
+        return coef, intercept
+
+
+def feature_map(
+    *, schema: Any, domain: Any, feature_bounds: Any, feature_norm: Any, n_features: int | None
+) -> FeatureMap:
+    """Return the map that the given parameters describe; exactly one of the four must be given.
+
+    Raises
+    ------
+    InvalidParameterError
+        If none or several are given, or one is malformed.
+    """
+    given = {
+        "schema": schema,
+        "domain": domain,
+        "feature_bounds": feature_bounds,
+        "feature_norm": feature_norm,
+    }
+    named = [name for name, value in given.items() if value is not None]
+    if len(named) != 1:
+        raise InvalidParameterError(
+            "feature_norm" if not named else named[0],
+            None if not named else given[named[0]],
+            f"exactly one of {', '.join(given)} must be given, and {len(named)} are",
+            "Bounds must be public knowledge: data are clipped into them, and the noise is sized by them. "
+            "feature_norm=1.0 declares rows of Euclidean length at most 1",
+        )
+    if schema is not None:
+        if not isinstance(schema, Schema):
+            raise InvalidParameterError("schema", schema, "must be a dpconvex.Schema", "Use Schema.from_toml(path)")
+        return FromSchema(schema)
+    if domain is not None:
+        if not isinstance(domain, DataDomain):
+            raise InvalidParameterError("domain", domain, "must be a dpconvex.DataDomain", "Use DataDomain.l2_ball(d, 1)")
+        return Declared(domain)
+    if n_features is None:
+        raise InvalidParameterError("n_features", None, "must be given to plan without data", "")
+    _validate.integer("n_features", n_features, at_least=1)
+    if feature_norm is not None:
+        bound = _validate.real("feature_norm", feature_norm, above=0.0, remedy="Rows longer than this are shortened")
+        return Declared(DataDomain.l2_ball(n_features, bound))
+    return Scaled(*_bounds(feature_bounds, n_features))
+
+
+def _bounds(feature_bounds: Any, n_features: int) -> tuple[FloatArray, FloatArray]:
+    requirement = "must be (lower, upper): two numbers or two arrays of length n_features, finite, lower < upper"
+    try:
+        lower, upper = (np.broadcast_to(np.asarray(b, dtype=np.float64), (n_features,)) for b in feature_bounds)
+    except (TypeError, ValueError):
+        raise InvalidParameterError("feature_bounds", feature_bounds, requirement) from None
+    with np.errstate(over="ignore", invalid="ignore"):
+        fine = np.all(np.isfinite(lower) & np.isfinite(upper) & np.isfinite(upper - lower) & (lower < upper))
+    if not fine:
+        raise InvalidParameterError("feature_bounds", feature_bounds, requirement)
+    return lower, upper
+
+
+def encode_labels(y: Any, classes: AnyArray) -> AnyArray:
+    """Return the index of every label in `classes`; a label that is not listed counts as the first class.
+
+    Raises
+    ------
+    InvalidDataError
+        If `y` is not one-dimensional or its dtype cannot be compared with the classes (public facts).
+    """
+    labels = np.asarray(y)
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.ndim != 1:
+        raise InvalidDataError(f"y has shape {labels.shape}; a one-dimensional array of labels is needed")
+    text = classes.dtype.kind in "UO"
+    if text != (labels.dtype.kind in "UOST"):
+        raise InvalidDataError(f"y has dtype {labels.dtype}, but classes={classes.tolist()!r}: give both the same type")
+    index = np.zeros(len(labels), dtype=np.intp)
+    for k, label in enumerate(classes[1:], start=1):
+        index[labels == label] = k
+    return index

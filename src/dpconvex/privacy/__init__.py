@@ -1,0 +1,31 @@
+"""Promises, sensitivities, the ledger, certificates. What the mathematics does not know and the faces do not touch."""
+
+from dpconvex.privacy.certificate import Assumption, NoiseSource, PrivacyCertificate, certify
+from dpconvex.privacy.events import Event, GaussianNoise, NormExponentialNoise, PureMechanism
+from dpconvex.privacy.ledger import Ledger, Release
+from dpconvex.privacy.objective_events import GaussianObjectivePerturbation, PureObjectivePerturbation
+from dpconvex.privacy.params import Neighboring, PrivacyParams, Unit
+from dpconvex.privacy.sensitivity import Sensitivity
+from dpconvex.privacy.verify import Check, Verification, verify
+
+__all__ = [
+    "Assumption",
+    "Check",
+    "Event",
+    "GaussianNoise",
+    "GaussianObjectivePerturbation",
+    "Ledger",
+    "Neighboring",
+    "NoiseSource",
+    "NormExponentialNoise",
+    "PrivacyCertificate",
+    "PrivacyParams",
+    "PureMechanism",
+    "PureObjectivePerturbation",
+    "Release",
+    "Sensitivity",
+    "Unit",
+    "Verification",
+    "certify",
+    "verify",
+]

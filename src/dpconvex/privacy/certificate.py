@@ -1,0 +1,244 @@
+"""The privacy certificate: what was promised, what was released, why it holds, in a file that holds no data.
+
+A certificate can be checked by anybody without the data: `dpconvex.verify` recomputes the cost from the releases.
+It is not a signature. The digest finds accidental or careless changes; who needs proof of origin signs the file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+import platform
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from dpconvex.errors import CertificateError, DpconvexError
+from dpconvex.privacy import ledger as _ledger
+from dpconvex.privacy.ledger import Release
+from dpconvex.privacy.params import PrivacyParams
+
+SCHEMA_VERSION = 1
+"""Version of the JSON layout. A reader accepts its own major version; new optional fields do not raise it."""
+
+
+@dataclass(frozen=True)
+class Assumption:
+    """Something the guarantee rests on, and what makes it true.
+
+    Parameters
+    ----------
+    statement : str
+        What is assumed.
+    enforced_by : str
+        The mechanism of enforcement, or ``"declared"`` where only the user's word stands behind it.
+    """
+
+    statement: str
+    enforced_by: str
+
+
+@dataclass(frozen=True)
+class NoiseSource:
+    """Where random bits came from.
+
+    Parameters
+    ----------
+    name : str
+        ``"operating system"`` or ``"seeded"``.
+    private : bool
+        False for a seeded source: whoever knows the seed can subtract the noise.
+    exact_bits : bool
+        Whether every added noise came from an exact discrete sampler.
+    note : str
+        What is known about the rest.
+    """
+
+    name: str
+    private: bool
+    exact_bits: bool
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class PrivacyCertificate:
+    """What a release costs in privacy, and the facts from which that can be computed again.
+
+    Parameters
+    ----------
+    algorithm, constants, theorem : str
+        Which algorithm ran, with which constant set, and the statement that gives the guarantee.
+    target : PrivacyParams
+        What was promised.
+    spent_epsilon, spent_delta : float
+        What the releases cost together, rounded up. A pure cost has ``spent_delta == 0``.
+    accountant : str
+        How the cost was computed.
+    releases : tuple of Release
+        Everything that left the data, with sensitivities and lemmas.
+    assumptions : tuple of Assumption
+        What the guarantee rests on and how each is enforced.
+    noise_source : NoiseSource
+        Where the random bits came from.
+    public : mapping
+        Public facts and constants of the plan: sizes, domain, regularisation, noise scales.
+    versions : mapping
+        Library and interpreter versions.
+    """
+
+    algorithm: str
+    constants: str
+    theorem: str
+    target: PrivacyParams
+    spent_epsilon: float
+    spent_delta: float
+    accountant: str
+    releases: tuple[Release, ...]
+    assumptions: tuple[Assumption, ...]
+    noise_source: NoiseSource
+    public: Mapping[str, Any]
+    versions: Mapping[str, str] = field(default_factory=lambda: current_versions())
+
+    @property
+    def private(self) -> bool:
+        """Whether the promise holds: false when the noise was seeded."""
+        return self.noise_source.private
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready fields, with the schema version first and the digest last."""
+        fields: dict[str, Any] = {
+            "schema_version": SCHEMA_VERSION,
+            "private": self.private,
+            "algorithm": self.algorithm,
+            "constants": self.constants,
+            "theorem": self.theorem,
+            "target": asdict(self.target),
+            "spent": {
+                "epsilon": self.spent_epsilon,
+                "delta": self.spent_delta,
+                "accountant": self.accountant,
+            },
+            "releases": [release.to_dict() for release in self.releases],
+            "assumptions": [asdict(assumption) for assumption in self.assumptions],
+            "noise_source": asdict(self.noise_source),
+            "public": dict(self.public),
+            "versions": dict(self.versions),
+        }
+        return fields | {"digest": digest(fields)}
+
+    def to_json(self) -> str:
+        """Text of `to_dict`."""
+        return json.dumps(self.to_dict(), indent=2, allow_nan=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> PrivacyCertificate:
+        """Read a certificate; raises `CertificateError` if it is malformed. It is not verified by this."""
+        return cls.from_dict(parse(text))
+
+    @classmethod
+    def from_dict(cls, fields: dict[str, Any]) -> PrivacyCertificate:
+        """Inverse of `to_dict`."""
+        if fields.get("schema_version") != SCHEMA_VERSION:
+            raise CertificateError(
+                f"schema_version={fields.get('schema_version')!r}: this version of dpconvex reads {SCHEMA_VERSION}. "
+                "Use the dpconvex version named in the certificate"
+            )
+        try:
+            return cls(
+                algorithm=fields["algorithm"],
+                constants=fields["constants"],
+                theorem=fields["theorem"],
+                target=PrivacyParams(**fields["target"]),
+                spent_epsilon=float(fields["spent"]["epsilon"]),
+                spent_delta=float(fields["spent"]["delta"]),
+                accountant=fields["spent"]["accountant"],
+                releases=tuple(Release.from_dict(release) for release in fields["releases"]),
+                assumptions=tuple(Assumption(**assumption) for assumption in fields["assumptions"]),
+                noise_source=NoiseSource(**fields["noise_source"]),
+                public=fields["public"],
+                versions=fields["versions"],
+            )
+        except (KeyError, TypeError, ValueError, AttributeError, DpconvexError) as error:
+            raise CertificateError(f"malformed certificate: {type(error).__name__}: {error}") from None
+
+    def explain(self) -> str:
+        """Say in plain words what was promised, at what cost, and why it holds."""
+        target = self.target
+        unit = {"record": "one row", "user": "everything one user contributed"}[target.unit]
+        change = {"replace_one": "replacing", "add_or_remove_one": "adding or removing"}[target.neighboring]
+        bound = f"a factor of e^{target.epsilon:g}" + (f", plus {target.delta:g}" if target.delta else "")
+        cost = f"epsilon = {self.spent_epsilon:.6g}" + (
+            f" at delta = {self.spent_delta:.3g}" if self.spent_delta else ""
+        )
+        lines = [
+            f"Promise: {change} {unit} of the data changes the probability of any outcome by at most {bound}.",
+            f"Cost:    {cost} of the promised epsilon = {target.epsilon:g} ({self.accountant}).",
+            f"Method:  {self.algorithm}, {self.constants} constants. {self.theorem}",
+            "Released from the data:",
+        ]
+        for release in self.releases:
+            lines.append(
+                f"  - {release.label} through {release.mechanism}: sensitivity {release.sensitivity.value:.4g}"
+            )
+            lines.append(f"    in {release.sensitivity.norm}, because {release.sensitivity.lemma}")
+        lines.append("It rests on:")
+        lines += [f"  - {a.statement} ({a.enforced_by})" for a in self.assumptions]
+        source = self.noise_source
+        lines.append(f"Noise:   {source.name}. {source.note}".rstrip())
+        if not source.private:
+            lines.append("NOT PRIVATE: the noise was seeded. Fit again without a seed before releasing anything.")
+        return "\n".join(lines)
+
+
+def certify(
+    *,
+    algorithm: str,
+    constants: str,
+    theorem: str,
+    target: PrivacyParams,
+    releases: tuple[Release, ...],
+    assumptions: tuple[Assumption, ...],
+    noise_source: NoiseSource,
+    public: Mapping[str, Any],
+) -> PrivacyCertificate:
+    """Price the releases and put everything into a certificate."""
+    pure = _ledger.total_epsilon(releases, 0.0)
+    delta = 0.0 if pure <= target.epsilon else target.delta
+    return PrivacyCertificate(
+        algorithm=algorithm,
+        constants=constants,
+        theorem=theorem,
+        target=target,
+        spent_epsilon=pure if delta == 0 else _ledger.total_epsilon(releases, delta),
+        spent_delta=delta,
+        accountant=_ledger.accountants(releases),
+        releases=releases,
+        assumptions=assumptions,
+        noise_source=noise_source,
+        public=public,
+    )
+
+
+def current_versions() -> dict[str, str]:
+    """Return the versions of the packages that a guarantee passes through."""
+    names = ("dpconvex", "numpy", "scipy", "opendp", "dp-accounting", "randomgen", "scikit-learn")
+    return {"python": platform.python_version()} | {name: importlib.metadata.version(name) for name in names}
+
+
+def parse(text: str) -> dict[str, Any]:
+    """Return the fields of a certificate file, or raise `CertificateError`."""
+    try:
+        fields = json.loads(text)
+    except ValueError as error:
+        raise CertificateError(f"not a certificate: invalid JSON ({error})") from None
+    if not isinstance(fields, dict):
+        raise CertificateError("not a certificate: a JSON object is needed")
+    return fields
+
+
+def digest(fields: Mapping[str, Any]) -> str:
+    """SHA-256 of the canonical JSON of all fields but the digest itself."""
+    content = {key: value for key, value in fields.items() if key != "digest"}
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,148 @@
+"""The ledger: what the plan allows, what was released, and what it costs. Written to before anything is sampled."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from dpconvex import _validate
+from dpconvex.errors import BudgetExceededError, InvalidParameterError
+from dpconvex.privacy import accounting
+from dpconvex.privacy.events import Event, event_from_dict
+from dpconvex.privacy.params import PrivacyParams
+from dpconvex.privacy.sensitivity import Sensitivity
+
+
+@dataclass(frozen=True)
+class Release:
+    """One planned or performed use of a mechanism.
+
+    Parameters
+    ----------
+    label : str
+        What is released, in words.
+    mechanism : str
+        Name of the mechanism.
+    event : Event
+        What it costs.
+    sensitivity : Sensitivity
+        Of the released value, with its lemma.
+    block : str or None
+        A fixed part of the records that only this release reads, disjoint from all other blocks; None: all records.
+    times : int
+        How many such releases.
+    """
+
+    label: str
+    mechanism: str
+    event: Event
+    sensitivity: Sensitivity
+    block: str | None = None
+    times: int = 1
+
+    def __post_init__(self) -> None:
+        _validate.integer("times", self.times, at_least=1)
+        claimed = self.event.claimed_sensitivity
+        if claimed is not None and claimed < self.sensitivity.value:
+            raise InvalidParameterError(
+                "sensitivity",
+                self.sensitivity.value,
+                f"must be at most the event's, {claimed!r}",
+                "Recalibrate",
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready fields."""
+        return {
+            "label": self.label,
+            "mechanism": self.mechanism,
+            "event": self.event.to_dict(),
+            "sensitivity": asdict(self.sensitivity),
+            "block": self.block,
+            "times": self.times,
+        }
+
+    @classmethod
+    def from_dict(cls, fields: dict[str, Any]) -> Release:
+        """Inverse of `to_dict`."""
+        parts = dict(fields)
+        parts["event"] = event_from_dict(parts["event"])
+        parts["sensitivity"] = Sensitivity(**parts["sensitivity"])
+        return cls(**parts)
+
+
+def charged(releases: Iterable[Release]) -> list[list[accounting.Counted]]:
+    """Split releases into the event lists to be priced: all-record releases together with each disjoint block."""
+    everywhere = [(r.event, r.times) for r in releases if r.block is None]
+    blocks: dict[str, list[accounting.Counted]] = {}
+    for release in releases:
+        if release.block is not None:
+            blocks.setdefault(release.block, []).append((release.event, release.times))
+    return [everywhere + events for events in blocks.values()] or [everywhere]
+
+
+def total_epsilon(releases: Iterable[Release], delta: float) -> float:
+    """Epsilon that all `releases` cost together at `delta`: the dearest block plus what touches every record."""
+    return max(accounting.spent_epsilon(events, delta) for events in charged(list(releases)))
+
+
+def total_delta(releases: Iterable[Release], epsilon: float) -> float:
+    """Delta that all `releases` cost together at `epsilon`."""
+    return max(accounting.spent_delta(events, epsilon) for events in charged(list(releases)))
+
+
+def accountants(releases: Iterable[Release]) -> str:
+    """Names of the accountants used, for the certificate."""
+    return ", ".join(sorted({accounting.accountant_name(events) for events in charged(list(releases))}))
+
+
+class Ledger:
+    """Lets a run release what its plan lists, and nothing else.
+
+    Parameters
+    ----------
+    privacy : PrivacyParams
+        The promise.
+    planned : iterable of Release
+        Every release that the run may make. Their total cost must fit the promise.
+
+    Raises
+    ------
+    BudgetExceededError
+        If the planned releases cost more than the promise: at construction, from public facts.
+    """
+
+    def __init__(self, privacy: PrivacyParams, planned: Iterable[Release]) -> None:
+        self.privacy = privacy
+        self.planned = tuple(planned)
+        self._left = Counter(dict.fromkeys(self.planned, 0))
+        for release in self.planned:
+            if (release.sensitivity.neighboring, release.sensitivity.unit) != (
+                privacy.neighboring,
+                privacy.unit,
+            ):
+                raise BudgetExceededError(f"release {release.label!r}: its sensitivity is for another relation or unit")
+            self._left[release] += release.times
+        if not fits(self.planned, privacy):
+            raise BudgetExceededError(
+                f"planned releases cost epsilon={total_epsilon(self.planned, privacy.delta)!r} "
+                f"at delta={privacy.delta!r}: must be at most epsilon={privacy.epsilon!r}"
+            )
+        self.recorded: list[Release] = []
+
+    def record(self, release: Release) -> None:
+        """Enter a release that is about to be sampled; refuse one that the plan does not list."""
+        if self._left[release] < 1:
+            raise BudgetExceededError(f"release {release.label!r}: not (or no longer) covered by the plan")
+        self._left[release] -= 1
+        self.recorded.append(release)
+
+
+def fits(releases: Iterable[Release], privacy: PrivacyParams) -> bool:
+    """Whether the releases together satisfy the promise."""
+    listed = list(releases)
+    if total_epsilon(listed, 0.0) <= privacy.epsilon:
+        return True
+    return privacy.delta > 0 and total_delta(listed, privacy.epsilon) <= privacy.delta

@@ -1,0 +1,62 @@
+"""What is promised: epsilon, delta, for which unit, under which neighbouring relation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from dpconvex import _validate
+from dpconvex.errors import InvalidParameterError
+
+
+class Neighboring(StrEnum):
+    """When two data sets count as neighbours."""
+
+    REPLACE_ONE = "replace_one"
+    ADD_OR_REMOVE_ONE = "add_or_remove_one"
+
+
+class Unit(StrEnum):
+    """Whose data one change covers: one row, or all rows of one person."""
+
+    RECORD = "record"
+    USER = "user"
+
+
+@dataclass(frozen=True)
+class PrivacyParams:
+    """A differential-privacy promise.
+
+    Parameters
+    ----------
+    epsilon : float
+        Positive.
+    delta : float
+        In [0, 1/2); 0 is pure differential privacy.
+    neighboring : Neighboring
+        Replace-one by default: both data sets have the same, public, number of units.
+    unit : Unit
+        One record by default.
+    """
+
+    epsilon: float
+    delta: float = 0.0
+    neighboring: Neighboring = Neighboring.REPLACE_ONE
+    unit: Unit = Unit.RECORD
+
+    def __post_init__(self) -> None:
+        _validate.real("epsilon", self.epsilon, above=0.0, remedy="Typical values lie between 0.1 and 10")
+        if self.epsilon > 1e6:
+            raise InvalidParameterError("epsilon", self.epsilon, "must be at most 1e6", "Use a non-private library")
+        _validate.real("delta", self.delta, at_least=0.0, below=0.5, remedy="Use 0, or a value far below 1/n")
+        if 0 < self.delta < 1e-300:
+            raise InvalidParameterError("delta", self.delta, "must be 0 or at least 1e-300", "Use delta=0")
+        object.__setattr__(self, "epsilon", float(self.epsilon))
+        object.__setattr__(self, "delta", float(self.delta))
+        object.__setattr__(self, "neighboring", Neighboring(self.neighboring))
+        object.__setattr__(self, "unit", Unit(self.unit))
+
+    @property
+    def pure(self) -> bool:
+        """Whether delta is 0."""
+        return self.delta == 0

@@ -1,0 +1,65 @@
+"""Exact privacy profiles in closed form: how large delta is at a given epsilon.
+
+``gaussian_delta`` is the profile of the Gaussian mechanism (Balle and Wang 2018, "Improving the Gaussian mechanism
+for differential privacy", Theorem 8), evaluated in log space and rounded up.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from scipy.special import log_ndtr
+
+from dpconvex import _rounding
+
+
+def gaussian_delta(epsilon: float, mu: float) -> float:
+    """Smallest delta of ``N(0, 1)`` against ``N(mu, 1)`` at `epsilon`, rounded up.
+
+    Parameters
+    ----------
+    epsilon : float
+        Any real number; a negative one is allowed.
+    mu : float
+        Sensitivity over standard deviation, at least 0.
+    """
+    if mu == 0.0:
+        return max(0.0, -math.expm1(epsilon))
+    log_first = float(log_ndtr(mu / 2 - epsilon / mu))
+    log_second = epsilon + float(log_ndtr(-mu / 2 - epsilon / mu))
+    gap = log_second - log_first
+    if gap >= 0.0:  # only rounding can do this: the two terms agree to the last digits
+        return math.exp(log_first) * 1e-12
+    # The logarithms carry relative errors of a few 1e-16 of their own size; charge ten times that.
+    slack = 1e-14 * (2 + abs(log_first) + abs(log_second) + abs(epsilon))
+    delta = math.exp(log_first) * min(1.0, -math.expm1(gap) + slack) * (1 + 1e-13)
+    return min(1.0, delta + math.ulp(0.0))  # never 0: the truth may lie below the smallest float
+
+
+def smallest(feasible: Callable[[float], bool], start: float) -> float:
+    """Smallest positive number (to 1e-13 relative, from above) at which a monotone condition begins to hold.
+
+    The condition is evaluated at the returned number itself, so the answer is on the safe side.
+    """
+    high = start
+    while not feasible(high):
+        high *= 2
+    low = high / 2
+    while feasible(low):
+        high, low = low, low / 2
+        if low < 1e-300:
+            return high
+    while high / low > 1 + 1e-13:
+        middle = math.sqrt(low * high)
+        if not low < middle < high:
+            break
+        low, high = (low, middle) if feasible(middle) else (middle, high)
+    return high
+
+
+def epsilon_of(delta_at: Callable[[float], float], delta: float) -> float:
+    """Smallest epsilon at which a decreasing profile is at most `delta`, rounded up; 0 where it holds at once."""
+    if delta_at(0.0) <= delta:
+        return 0.0
+    return _rounding.widen_up(smallest(lambda epsilon: delta_at(epsilon) <= delta, 1.0))

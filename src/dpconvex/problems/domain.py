@@ -1,0 +1,217 @@
+"""The public domain of one record's features, and the clipping that makes any input a member of it.
+
+Privacy rests on this file: every Lipschitz constant, sensitivity and curvature bound of the library is computed
+from a `DataDomain`, and `DataDomain.clip` puts every record into it, whatever the record holds. Clipping works on
+one record at a time, so replacing one record changes one clipped record.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from dpconvex import _validate
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.errors import InvalidDataError, InvalidParameterError
+
+BlockNorm = Literal["l1", "l2", "linf"]
+_CHUNK = 2**17  # floats that clipping works on at a time: they stay in cache
+
+
+@dataclass(frozen=True)
+class Block:
+    """A group of consecutive feature columns, bounded together.
+
+    Parameters
+    ----------
+    size : int
+        Number of columns, at least 1.
+    norm : {"l1", "l2", "linf"}
+        The norm in which the block of every record is bounded. One-hot columns are an ``"l1"`` block of bound 1:
+        at most one column is 1.
+    bound : float
+        The bound, positive, in the unit of the (encoded) features.
+    name : str
+        For reports.
+    """
+
+    size: int
+    norm: BlockNorm
+    bound: float
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        _validate.integer("size", self.size, at_least=1)
+        _validate.choice("norm", self.norm, ("l1", "l2", "linf"))
+        _validate.real("bound", self.bound, above=0.0)
+
+    @property
+    def l1(self) -> float:
+        """Largest l1 norm of the block over the domain."""
+        return self.bound * {"l1": 1.0, "l2": math.sqrt(self.size), "linf": float(self.size)}[self.norm]
+
+    @property
+    def l2(self) -> float:
+        """Largest l2 norm of the block over the domain."""
+        return self.bound * (math.sqrt(self.size) if self.norm == "linf" else 1.0)
+
+    @property
+    def linf(self) -> float:
+        """Largest absolute entry of the block over the domain."""
+        return self.bound
+
+
+@dataclass(frozen=True)
+class DataDomain:
+    """All feature vectors that a record may have: a product of bounded blocks.
+
+    Parameters
+    ----------
+    blocks : tuple of Block
+        In column order. Together they cover all columns.
+    intercept : float
+        Value of the constant feature that is appended *inside* the bounds (0: no intercept). The constant column
+        comes last in every parameter vector, is never stored in the data matrix, and is regularised like the rest.
+
+    Examples
+    --------
+    >>> domain = DataDomain.l2_ball(3, 1.0).with_intercept()
+    >>> domain.dim, round(domain.l2, 6)
+    (4, 1.414214)
+    """
+
+    blocks: tuple[Block, ...]
+    intercept: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not self.blocks:
+            raise InvalidParameterError("blocks", self.blocks, "must hold at least one block")
+        _validate.real("intercept", self.intercept, at_least=0.0)
+
+    @classmethod
+    def l2_ball(cls, dim: int, bound: float) -> DataDomain:
+        """Features of l2 norm at most `bound`."""
+        return cls((Block(dim, "l2", bound, "features"),))
+
+    @classmethod
+    def l1_ball(cls, dim: int, bound: float) -> DataDomain:
+        """Features of l1 norm at most `bound`."""
+        return cls((Block(dim, "l1", bound, "features"),))
+
+    @classmethod
+    def box(cls, dim: int, bound: float) -> DataDomain:
+        """Features of absolute value at most `bound`, column by column."""
+        return cls((Block(dim, "linf", bound, "features"),))
+
+    def with_intercept(self, value: float = 1.0) -> DataDomain:
+        """Return the same domain with a constant feature `value` appended."""
+        return DataDomain(self.blocks, value)
+
+    @property
+    def n_features(self) -> int:
+        """Columns of the data matrix (the constant feature not counted)."""
+        return sum(block.size for block in self.blocks)
+
+    @property
+    def dim(self) -> int:
+        """Length of a parameter vector for one output, the intercept included."""
+        return self.n_features + (self.intercept > 0)
+
+    @cached_property
+    def all_blocks(self) -> tuple[Block, ...]:
+        """The blocks, with the constant feature as a last one-column block where there is one."""
+        if self.intercept == 0:
+            return self.blocks
+        return (*self.blocks, Block(1, "l1", self.intercept, "intercept"))
+
+    @property
+    def l1(self) -> float:
+        """Largest l1 norm of a feature vector, the constant included."""
+        return math.fsum(block.l1 for block in self.all_blocks) * (1 + 1e-15)
+
+    @property
+    def l2(self) -> float:
+        """Largest l2 norm of a feature vector, the constant included."""
+        return math.sqrt(math.fsum(block.l2**2 for block in self.all_blocks)) * (1 + 1e-15)
+
+    @property
+    def linf(self) -> float:
+        """Largest absolute feature, the constant included."""
+        return max(block.linf for block in self.all_blocks)
+
+    def clip(self, X: AnyArray) -> FloatArray:
+        """Return a copy of `X`, row by row moved into the domain.
+
+        NaN becomes 0; an infinity counts as the largest float. Entries of ``linf`` blocks are clipped to the bound;
+        an ``l1`` or ``l2`` block that is too long is scaled down to its bound (its direction is kept).
+
+        Parameters
+        ----------
+        X : array of shape (n, n_features)
+            Any real or integer dtype.
+
+        Returns
+        -------
+        array of shape (n, n_features), float64
+        """
+        self.check_columns(X)
+        with np.errstate(over="ignore"):  # long doubles beyond float64 become infinities
+            out = np.array(X, dtype=np.float64)
+        self.clip_in_place(out)
+        return out
+
+    def clip_in_place(self, X: FloatArray) -> None:
+        """As `clip`, on a writable float64 array; buffers stay near 1 MB."""
+        step = max(1, _CHUNK // self.n_features)
+        for first in range(0, len(X), step):
+            chunk = X[first : first + step]
+            np.nan_to_num(chunk, copy=False, nan=0.0)
+            start = 0
+            for norm, bound, size, count in self._runs:
+                part = chunk[:, start : start + size * count]
+                if size == 1:
+                    np.clip(part, -bound, bound, out=part)
+                else:
+                    _shorten(part.reshape(len(chunk), count, size), norm, bound)
+                start += size * count
+
+    def check_columns(self, X: AnyArray) -> None:
+        """Raise `InvalidDataError` unless `X` is a numeric matrix with `n_features` columns (public facts)."""
+        if X.ndim != 2 or X.shape[1] != self.n_features:
+            raise InvalidDataError(f"X has shape {X.shape}; the domain needs (n, {self.n_features})")
+        if X.dtype.kind not in "fiub":
+            raise InvalidDataError(f"X has dtype {X.dtype}; a real numeric dtype is needed. Encode text with a Schema")
+
+    @cached_property
+    def _runs(self) -> tuple[tuple[BlockNorm, float, int, int], ...]:
+        """Equal neighbouring blocks merged: (norm, bound, block size, number of blocks)."""
+        runs: list[tuple[BlockNorm, float, int, int]] = []
+        for block in self.blocks:
+            # A block of one column is an interval in every norm.
+            size, count = (1, block.size) if block.norm == "linf" else (block.size, 1)
+            if runs and runs[-1][:3] == (block.norm, block.bound, size):
+                count += runs.pop()[3]
+            runs.append((block.norm, block.bound, size, count))
+        return tuple(runs)
+
+
+def _shorten(rows: FloatArray, norm: BlockNorm, bound: float) -> None:
+    """Scale the vectors along the last axis of `rows` (finite floats) down to length `bound`, in place."""
+    # Division by the largest entry first: squares and sums of huge or tiny floats must not overflow or vanish.
+    scale = np.maximum(np.abs(rows).max(2, keepdims=True), bound)
+    unit = rows / scale
+    length = np.abs(unit).sum(2, keepdims=True) if norm == "l1" else np.sqrt(np.square(unit).sum(2, keepdims=True))
+    too_long = length > bound / scale
+    if too_long.any():
+        np.copyto(
+            rows, unit * (shortened_length(bound, rows.shape[2]) / np.where(too_long, length, 1.0)), where=too_long
+        )
+
+
+def shortened_length(bound: float, size: int) -> float:
+    """Length given to a vector of `size` entries that is too long: `bound` less what rounding may add back."""
+    return bound * (1 - 1e-15 * (4 + size))

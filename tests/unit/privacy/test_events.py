@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpconvex.errors import InvalidParameterError, UnsupportedEventError
+from dpconvex.privacy import (
+    Event,
+    GaussianNoise,
+    GaussianObjectivePerturbation,
+    NormExponentialNoise,
+    PureMechanism,
+    PureObjectivePerturbation,
+    accounting,
+)
+from dpconvex.privacy.events import event_from_dict, pure_delta
+from dpconvex.privacy.objective_events import GAUSSIAN_RULES, logistic_epsilon
+
+EVENTS: list[Event] = [
+    PureMechanism(0.5),
+    NormExponentialNoise(1.0, 3.0),
+    GaussianNoise(1.0, 4.0),
+    PureObjectivePerturbation(2.0, 4.0, 0.1, "determinant", 0.25),
+    PureObjectivePerturbation(2.0, 4.0, 0.1, "free", 1.0),
+    PureObjectivePerturbation(2.0, 4.0, 2.0, "logistic", 1.0),
+    PureObjectivePerturbation(2.0, 4.0, 0.1, "determinant", 2 / 3, rank=2),
+    *(GaussianObjectivePerturbation(1.0, 5.0, 0.01, 0.05, rule, 3.0) for rule in GAUSSIAN_RULES),
+]
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda e: f"{e.kind}-{getattr(e, 'rule', '')}")
+class TestEveryEvent:
+    def test_round_trip(self, event: Event) -> None:
+        assert event_from_dict(event.to_dict()) == event
+
+    def test_profile_decreases_and_vanishes_at_the_pure_cost(self, event: Event) -> None:
+        grid = np.linspace(0, 6, 40)
+        deltas = [event.delta(float(e)) for e in grid]
+        assert all(a >= b - 1e-12 for a, b in zip(deltas, deltas[1:], strict=False))
+        assert 0 < deltas[0] <= 1
+        if event.pure_epsilon is not None:
+            assert event.delta(float(event.pure_epsilon) * (1 + 1e-12)) == 0.0
+
+    def test_count_k_equals_k_calls(self, event: Event) -> None:
+        if event.pure_epsilon is None and not isinstance(event, GaussianNoise):
+            with pytest.raises(UnsupportedEventError):
+                accounting.spent_epsilon([(event, 3)], 1e-6)
+            assert not accounting.supports([(event, 3)])
+            return
+        merged = accounting.spent_epsilon([(event, 3)], 1e-6)
+        apart = accounting.spent_epsilon([(event, 1)] * 3, 1e-6)
+        assert merged == pytest.approx(apart, rel=1e-6)
+        assert merged > accounting.spent_epsilon([(event, 1)], 1e-6)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"kind": "unknown"},
+        {},
+        {"kind": "gaussian_noise", "sensitivity": 1.0},
+        {"kind": "gaussian_noise", "sensitivity": 1.0, "sigma": -1.0},
+        {"kind": "gaussian_noise", "sensitivity": 1.0, "sigma": 1.0, "more": 2},
+        {"kind": "pure_mechanism", "epsilon": "1"},
+    ],
+)
+def test_unknown_events_are_refused(fields: dict[str, object]) -> None:
+    with pytest.raises(UnsupportedEventError):
+        event_from_dict(fields)
+
+
+@given(st.floats(1e-3, 10), st.floats(0, 10))
+def test_pure_profile_is_randomised_response(pure: float, epsilon: float) -> None:
+    p = math.exp(pure) / (1 + math.exp(pure))
+    truth = max(0.0, p - math.exp(epsilon) * (1 - p))
+    assert pure_delta(Fraction(pure), epsilon) >= truth - 1e-11
+    assert pure_delta(Fraction(pure), epsilon) == pytest.approx(truth, abs=1e-9)
+
+
+def test_pure_and_gaussian_compose_through_pld() -> None:
+    pure, gaussian = PureMechanism(0.3), GaussianNoise(1.0, 5.0)
+    together = accounting.spent_epsilon([(pure, 1), (gaussian, 1)], 1e-6)
+    assert accounting.spent_epsilon([(gaussian, 1)], 1e-6) < together
+    assert together <= 0.3 + accounting.spent_epsilon([(gaussian, 1)], 1e-6) + 1e-3
+    assert accounting.spent_epsilon([(gaussian, 1)], 0.0) == math.inf
+
+
+class TestObjectivePerturbation:
+    def test_free_rule_is_refused_below_its_floor(self) -> None:
+        with pytest.raises(InvalidParameterError, match="tau"):
+            PureObjectivePerturbation(2.0, 4.0, 0.26, "free", 1.0)
+        assert PureObjectivePerturbation(2.0, 4.0, 0.25, "free", 1.0).pure_epsilon == Fraction(1, 2)
+
+    def test_determinant_adds_the_log(self) -> None:
+        event = PureObjectivePerturbation(2.0, 4.0, 0.2, "determinant", 0.25)
+        assert float(event.pure_epsilon) == pytest.approx(0.5 + math.log1p(0.05), rel=1e-12)
+
+    def test_softmax_with_two_classes_pays_less_than_one_logistic_factor(self) -> None:
+        # (k - 1) log(1 + tau / k) with k = 2 (specification 1.5).
+        event = PureObjectivePerturbation(2.0, 4.0, 0.2, "determinant", 0.5, rank=1)
+        assert float(event.pure_epsilon) - 0.5 == pytest.approx(math.log1p(0.1), rel=1e-12)
+
+    @given(st.floats(0.01, 8.0), st.floats(1e-3, 50.0))
+    def test_logistic_cost_is_the_maximum_over_slopes(self, noise: float, tau: float) -> None:
+        a = np.linspace(0, 1, 20001)
+        truth = np.max(noise / 2 * (1 + a) + np.log1p(tau * a * (1 - a)))
+        found = float(logistic_epsilon(Fraction(noise), tau))
+        assert found >= truth * (1 - 1e-15)
+        assert found == pytest.approx(truth, rel=1e-5)
+
+    def test_gaussian_leading_term_is_the_plain_gaussian_mechanism(self) -> None:
+        event = GaussianObjectivePerturbation(1.0, 12.0, 0.0, 1e-9, "one_sided_sc", 1.0)
+        plain = GaussianNoise(2.0, 12.0).delta(1.0)
+        assert plain * (1 - 1e-9) <= event.delta(1.0) <= plain * 1.01
+
+    @pytest.mark.parametrize("rule", GAUSSIAN_RULES)
+    def test_output_noise_only_adds(self, rule: str) -> None:
+        deltas = [GaussianObjectivePerturbation(1.0, 6.0, rho, 0.05, rule, 3.0).delta(1.0) for rho in (0.0, 0.1, 0.5)]
+        assert deltas[0] < deltas[1] < deltas[2]
+
+    def test_curvature_beyond_the_budget_gives_nothing(self) -> None:
+        assert GaussianObjectivePerturbation(1.0, 6.0, 0.0, 100.0, "one_sided", 1.0).delta(1.0) == 1.0
