@@ -28,9 +28,7 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
         return max(0.0, -math.expm1(epsilon))
     log_first = float(log_ndtr(mu / 2 - epsilon / mu))
     log_second = epsilon + float(log_ndtr(-mu / 2 - epsilon / mu))
-    gap = log_second - log_first
-    if gap >= 0.0:  # only rounding can do this: the two terms agree to the last digits
-        return math.exp(log_first) * 1e-12
+    gap = min(0.0, log_second - log_first)  # above 0 only by rounding
     # The logarithms carry relative errors of a few 1e-16 of their own size; charge ten times that.
     slack = 1e-14 * (2 + abs(log_first) + abs(log_second) + abs(epsilon))
     delta = math.exp(log_first) * min(1.0, -math.expm1(gap) + slack) * (1 + 1e-13)
