@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import AccuracyError
@@ -69,25 +69,39 @@ class PrivateResult:
 
 
 class Plan(ABC):
-    """Public constants of one algorithm on one problem."""
+    """Public constants of one algorithm on one problem.
 
-    algorithm: str
+    Attributes
+    ----------
+    algorithm, constants, noise_name : str
+        Which algorithm, constant set and kind of noise.
+    problem : LinearModelProblem
+        What is minimised.
+    privacy : PrivacyParams
+        The promise.
+    l2 : float
+        Regularisation.
+    solver : Solver
+        Fast solver with the guaranteed one that takes over.
+    """
+
+    algorithm: ClassVar[str]
     constants: str
+    noise_name: str
     problem: LinearModelProblem
     privacy: PrivacyParams
     l2: float
-    predicted_error: PredictedError
     solver: Solver
+
+    @property
+    @abstractmethod
+    def predicted_error(self) -> PredictedError:
+        """What the fit is expected to lose."""
 
     @property
     @abstractmethod
     def releases(self) -> tuple[Release, ...]:
         """Everything that may leave the data."""
-
-    @property
-    @abstractmethod
-    def noise_name(self) -> str:
-        """The noise, in a word or two, for tables."""
 
     @property
     @abstractmethod

@@ -205,12 +205,15 @@ def certify(
     """Price the releases and put everything into a certificate."""
     pure = _ledger.total_epsilon(releases, 0.0)
     delta = 0.0 if pure <= target.epsilon else target.delta
+    spent = pure if delta == 0 else _ledger.total_epsilon(releases, delta)
+    if delta and _ledger.total_delta(releases, target.epsilon) <= delta:
+        spent = min(spent, target.epsilon)  # the profile holds at the target itself; the inversion is rounded up
     return PrivacyCertificate(
         algorithm=algorithm,
         constants=constants,
         theorem=theorem,
         target=target,
-        spent_epsilon=pure if delta == 0 else _ledger.total_epsilon(releases, delta),
+        spent_epsilon=spent,
         spent_delta=delta,
         accountant=_ledger.accountants(releases),
         releases=releases,

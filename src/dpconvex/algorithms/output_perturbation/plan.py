@@ -34,11 +34,10 @@ from dpconvex.algorithms.base import Plan, PredictedError, PrivateResult
 from dpconvex.algorithms.output_perturbation import schedules
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import L2Norm
-from dpconvex.mechanisms import GaussianMechanism, Mechanism, NormNoiseMechanism
+from dpconvex.mechanisms import GaussianMechanism, NormNoiseMechanism
 from dpconvex.privacy import Assumption, PrivacyParams, Release, Sensitivity
 from dpconvex.problems.linear_model import LinearModelProblem
 from dpconvex.randomness import BitSource
-from dpconvex.sets import WholeSpace
 from dpconvex.solvers import Solver, default_solver
 
 LABEL = "regularised minimiser"
@@ -56,8 +55,12 @@ class OutputPerturbationPlan(Plan):
         The promise.
     schedule : Schedule
         Regularisation, sensitivity, solver radius, bound.
-    mechanism : Mechanism
+    noise_name : {"l2", "gaussian"}
+        Kind of noise.
+    mechanism : NormNoiseMechanism or GaussianMechanism
         The calibrated noise.
+    deviation : float
+        Standard deviation of the noise in every coordinate.
     solver : Solver
         Fast solver with the guaranteed one that takes over.
     constants : {"calibrated", "paper"}
@@ -67,13 +70,15 @@ class OutputPerturbationPlan(Plan):
     problem: LinearModelProblem
     privacy: PrivacyParams
     schedule: schedules.Schedule
-    mechanism: Mechanism
+    noise_name: str
+    mechanism: NormNoiseMechanism | GaussianMechanism
+    deviation: float
     solver: Solver
     constants: str
     algorithm: ClassVar[str] = "output_perturbation"
 
     @property
-    def l2(self) -> float:
+    def l2(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Regularisation."""
         return self.schedule.l2
 
@@ -91,11 +96,6 @@ class OutputPerturbationPlan(Plan):
     def releases(self) -> tuple[Release, ...]:
         """One: the noisy minimiser."""
         return (self.mechanism.planned(LABEL),)
-
-    @property
-    def noise_name(self) -> str:
-        """Name of the mechanism."""
-        return self.mechanism.name
 
     @property
     def theorem(self) -> str:
@@ -119,7 +119,7 @@ class OutputPerturbationPlan(Plan):
     @property
     def coefficient_deviation(self) -> FloatArray:
         """Exact standard deviation of the added noise."""
-        return np.full(self.problem.dim, self.mechanism.standard_deviation)
+        return np.full(self.problem.dim, self.deviation)
 
     def describe(self) -> Mapping[str, Any]:
         """Constants for the certificate."""
@@ -180,27 +180,33 @@ def _one(
     if constants == "paper":
         schedule = schedules.paper(problem, l2, privacy.epsilon, delta)
     else:
-        unit = _mechanism(1.0, "unit", problem, privacy, kind, constants)
-        e2 = problem.dim * unit.standard_deviation**2
+        _, deviation = _noise(1.0, "unit", problem, privacy, kind, constants)
+        e2 = problem.dim * deviation**2
         e1 = math.sqrt(e2) if kind == "gaussian" else problem.dim / privacy.epsilon
         schedule = schedules.calibrated(problem, l2, e1, e2)
     reach = _rounding.sum_up((schedule.sensitivity, schedule.solver_radius, schedule.solver_radius))
     lemma = "strong convexity (Proposition 2.2): 2L/(l2 n), plus 2r for the certified solver accuracy"
+    mechanism, deviation = _noise(reach, lemma, problem, privacy, kind, constants)
     return OutputPerturbationPlan(
         problem=problem,
         privacy=privacy,
         schedule=schedule,
-        mechanism=_mechanism(reach, lemma, problem, privacy, kind, constants),
-        solver=default_solver(problem.loss, WholeSpace(), problem.domain.dim),
+        noise_name=kind,
+        mechanism=mechanism,
+        deviation=deviation,
+        solver=default_solver(problem.loss, dim=problem.dim),
         constants=constants,
     )
 
 
-def _mechanism(
+def _noise(
     reach: float, lemma: str, problem: LinearModelProblem, privacy: PrivacyParams, kind: str, constants: str
-) -> NormNoiseMechanism | GaussianMechanism:
+) -> tuple[NormNoiseMechanism | GaussianMechanism, float]:
+    """Return the mechanism for a minimiser that moves by at most `reach`, and its deviation a coordinate."""
     sensitivity = Sensitivity(reach, "l2", lemma, privacy.neighboring, privacy.unit)
     if kind == "l2":
-        return NormNoiseMechanism(L2Norm(problem.dim), sensitivity, privacy.epsilon)
+        pure = NormNoiseMechanism(L2Norm(problem.dim), sensitivity, privacy.epsilon)
+        return pure, pure.scale * math.sqrt(problem.dim + 1)
     method = "zwb" if constants == "paper" else "analytic"
-    return GaussianMechanism.calibrate(sensitivity, privacy.epsilon, privacy.delta, problem.dim, method=method)
+    gaussian = GaussianMechanism.calibrate(sensitivity, privacy.epsilon, privacy.delta, problem.dim, method=method)
+    return gaussian, gaussian.sigma

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from dpconvex.mechanisms.gaussian import zwb_constant
 from dpconvex.problems.linear_model import LinearModelProblem
 
 SMOOTH_SLACK, NONSMOOTH_SLACK = 0.01, 0.1
@@ -39,11 +40,6 @@ class Schedule:
     solver_radius: float
     bound: float
     source: str
-
-
-def c_delta(delta: float) -> float:
-    """``sqrt(log(2 / (sqrt(16 delta + 1) - 1)))`` in a form without cancellation, for delta in (0, 1/2)."""
-    return math.sqrt(math.log((math.sqrt(1 + 16 * delta) + 1) / (8 * delta)))
 
 
 def calibrated(problem: LinearModelProblem, l2: float | None, e1: float, e2: float) -> Schedule:
@@ -99,7 +95,7 @@ def paper(problem: LinearModelProblem, l2: float | None, epsilon: float, delta: 
         privacy_ratio, moment1 = d / epsilon, d / epsilon
         moment2 = d * (d + 1) / epsilon**2
     else:
-        big_c = c_delta(delta) + math.sqrt(c_delta(delta) ** 2 + epsilon)
+        big_c = zwb_constant(delta) + math.sqrt(zwb_constant(delta) ** 2 + epsilon)
         privacy_ratio, moment1 = math.sqrt(d) * big_c / epsilon, math.sqrt(d / 2) * big_c / epsilon
         moment2 = d * big_c**2 / (2 * epsilon**2)
     q = privacy_ratio / n

@@ -36,16 +36,14 @@ import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.base import Plan, PredictedError, PrivateResult
-from dpconvex.mechanisms import ObjectiveNoise, OutputNoise
+from dpconvex.algorithms.baselines.objective_perturbation.output import MINIMISER, OutputNoise
+from dpconvex.mechanisms import ObjectiveNoise
 from dpconvex.privacy import Assumption, PrivacyParams, Release
 from dpconvex.problems.linear_model import LinearModelProblem
 from dpconvex.randomness import BitSource
 from dpconvex.solvers import Solver
 
-MINIMISER, MASK = "minimiser of the perturbed objective", "solver inaccuracy"
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ObjectivePerturbationPlan(Plan):
     """Constants of one run of objective perturbation.
 
@@ -57,8 +55,14 @@ class ObjectivePerturbationPlan(Plan):
         The promise.
     l2 : float
         Regularisation.
+    noise_name : str
+        Kind of noise, as asked for or chosen.
     noise : ObjectiveNoise
         Law of the linear term, with its event.
+    copies : int
+        Independent copies of the linear term, one an output; 1 where one law covers all outputs.
+    deviations : array of shape (dim,)
+        Standard deviations of the linear term.
     output : OutputNoise
         Noise that hides the solver's inaccuracy.
     gradient_tolerance : float
@@ -74,7 +78,10 @@ class ObjectivePerturbationPlan(Plan):
     problem: LinearModelProblem
     privacy: PrivacyParams
     l2: float
+    noise_name: str
     noise: ObjectiveNoise
+    copies: int
+    deviations: FloatArray
     output: OutputNoise
     gradient_tolerance: float
     bound: float
@@ -95,12 +102,7 @@ class ObjectivePerturbationPlan(Plan):
     @property
     def releases(self) -> tuple[Release, ...]:
         """The minimiser and, for pure noise, the separate charge for the solver's inaccuracy."""
-        return (self.noise.planned(MINIMISER), *self.output.planned(MASK))
-
-    @property
-    def noise_name(self) -> str:
-        """Name of the noise law."""
-        return self.noise.name
+        return (self.noise.planned(MINIMISER), *self.output.releases)
 
     @property
     def theorem(self) -> str:
@@ -139,8 +141,8 @@ class ObjectivePerturbationPlan(Plan):
             for b in self.problem.domain.all_blocks
         ]
         curvature = self.l2 + self.problem.loss.curvature_bound / 2 * np.concatenate(squares)
-        through = self.noise.standard_deviations / (self.problem.n * np.tile(curvature, self.problem.loss.n_outputs))
-        return np.hypot(through, self.output.standard_deviation)
+        through = self.deviations / (self.problem.n * np.tile(curvature, self.problem.loss.n_outputs))
+        return np.hypot(through, self.output.deviation)
 
     def describe(self) -> Mapping[str, Any]:
         """Constants for the certificate."""

@@ -9,16 +9,11 @@ import numpy as np
 
 from dpconvex import _rounding, _validate
 from dpconvex.algorithms.baselines.objective_perturbation import calibration
+from dpconvex.algorithms.baselines.objective_perturbation.output import JointGaussianOutput, SeparateOutput
 from dpconvex.algorithms.baselines.objective_perturbation.plan import ObjectivePerturbationPlan, gradient_tolerance
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import GroupedNorm, L2Norm, NoiseNorm, gaussian_block_weights
-from dpconvex.mechanisms import (
-    GaussianObjectiveNoise,
-    JointGaussianOutput,
-    NormNoiseMechanism,
-    NormObjectiveNoise,
-    SeparateOutput,
-)
+from dpconvex.mechanisms import GaussianObjectiveNoise, NormNoiseMechanism, NormObjectiveNoise
 from dpconvex.privacy import (
     GaussianObjectivePerturbation,
     PrivacyParams,
@@ -27,7 +22,6 @@ from dpconvex.privacy import (
 )
 from dpconvex.problems.domain import DataDomain
 from dpconvex.problems.linear_model import LinearModelProblem
-from dpconvex.sets import WholeSpace
 from dpconvex.solvers import default_solver
 
 OUTPUT_SHARES = (0.01, 0.03, 0.1, 0.3)
@@ -92,8 +86,8 @@ def _pure(
         norm = NORMS[kind](problem.domain)
         outputs, reach = k, _rounding.product_up(2.0, problem.loss.slope_bound_l1, norm.record_bound(problem.domain))
     lemma = "gradients of two records differ by at most 2 A X_K (specification 1.1)"
-    sensitivity = Sensitivity(reach, f"{kind} noise norm", lemma, privacy.neighboring, privacy.unit)
-    plans = [_pure_split(problem, privacy, share, norm, outputs, sensitivity, frobenius, l2) for share in OUTPUT_SHARES]
+    sensitivity = Sensitivity(reach, norm.name, lemma, privacy.neighboring, privacy.unit)
+    plans = [_pure_split(problem, privacy, share, norm, outputs, sensitivity, l2) for share in OUTPUT_SHARES]
     feasible = [p for p in plans if p is not None]
     return min(feasible, key=lambda p: p.bound) if feasible else None
 
@@ -105,10 +99,10 @@ def _pure_split(
     norm: NoiseNorm,
     outputs: int,
     sensitivity: Sensitivity,
-    frobenius: bool,
     l2: float | None,
 ) -> ObjectivePerturbationPlan | None:
     """Theorem 3, pure: ``epsilon = epsilon_obj + epsilon_out``."""
+    frobenius = norm.dim == problem.dim and norm.name == "l2"
     epsilon_out = _rounding.product_down(output_share, privacy.epsilon)
     budget = _rounding.difference_down(privacy.epsilon, epsilon_out)
     unit_energy = sensitivity.value**2 * norm.energy * outputs
@@ -133,16 +127,19 @@ def _pure_split(
         _rounding.ratio_up(2 * gamma, lam), "l2", "2 gamma / l2 (Theorem 3)", privacy.neighboring, privacy.unit
     )
     mechanism = NormNoiseMechanism(L2Norm(d), mask, epsilon_out)
-    output_energy = d * mechanism.standard_deviation**2
+    output = SeparateOutput(mechanism)
     return ObjectivePerturbationPlan(
         problem=problem,
         privacy=privacy,
         l2=lam,
-        noise=NormObjectiveNoise(norm, event, sensitivity, outputs),
-        output=SeparateOutput(mechanism),
+        noise_name=norm.name,
+        noise=NormObjectiveNoise(norm, event, sensitivity),
+        copies=outputs,
+        deviations=event.scale * np.sqrt(np.tile(norm.coordinate_variances, outputs)),
+        output=output,
         gradient_tolerance=gamma,
-        bound=_bound(problem, lam, energy, output_energy, l2 is not None),
-        solver=default_solver(problem.loss, WholeSpace(), problem.domain.dim),
+        bound=_bound(problem, lam, energy, d * output.deviation**2, l2 is not None),
+        solver=default_solver(problem.loss, dim=problem.dim),
     )
 
 
@@ -155,10 +152,10 @@ def _gaussian(
     deviations, length = np.ones(problem.domain.dim), problem.domain.l2
     if kind == "weighted_gaussian":
         deviations, length = gaussian_block_weights(problem.domain)
-    deviations = np.tile(deviations, problem.loss.n_outputs)
-    slope = 1.0 if problem.loss.n_outputs > 1 else problem.loss.slope_bound  # softmax lengths are in its vertices
+    outputs = problem.loss.n_outputs
+    slope = 1.0 if outputs > 1 else problem.loss.slope_bound  # softmax lengths are in its vertices
     gradient_bound = _rounding.product_up(slope, length)
-    unit_energy = float(deviations @ deviations)
+    unit_energy = outputs * float(deviations @ deviations)
     if l2 is None:
         lam, exact = calibration.gaussian_regularization(
             problem, gradient_bound, unit_energy, privacy.epsilon, privacy.delta
@@ -177,15 +174,19 @@ def _gaussian(
     energy = unit_energy * event.sigma**2
     gamma = max(gradient_tolerance(problem, lam, energy, 4 * problem.dim / rho**2))
     deviation = _rounding.ratio_up(2 * gamma, lam * rho * (1 - 1e-15))
+    noise = GaussianObjectiveNoise(deviations, event, _gaussian_sensitivity(event, privacy))
     return ObjectivePerturbationPlan(
         problem=problem,
         privacy=privacy,
         l2=lam,
-        noise=GaussianObjectiveNoise(deviations, event, _gaussian_sensitivity(event, privacy), kind),
-        output=JointGaussianOutput(problem.dim, deviation),
+        noise_name=kind,
+        noise=noise,
+        copies=outputs,
+        deviations=event.sigma * np.tile(deviations, outputs),
+        output=JointGaussianOutput(noise, deviation),
         gradient_tolerance=gamma,
         bound=_bound(problem, lam, energy, problem.dim * deviation**2, l2 is not None),
-        solver=default_solver(problem.loss, WholeSpace(), problem.domain.dim),
+        solver=default_solver(problem.loss, dim=problem.dim),
     )
 
 

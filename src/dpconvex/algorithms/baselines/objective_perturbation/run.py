@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from dpconvex._types import AnyArray
 from dpconvex.algorithms.base import PrivateResult, require
+from dpconvex.algorithms.baselines.objective_perturbation.output import MINIMISER
 from dpconvex.privacy import Ledger
 from dpconvex.problems import Records, RegularizedRisk
 from dpconvex.randomness import BitSource
@@ -31,8 +32,8 @@ def run(plan: ObjectivePerturbationPlan, X: AnyArray, y: AnyArray, source: BitSo
     ledger = Ledger(plan.privacy, plan.releases)
     loss, n = plan.problem.loss, plan.problem.n
     records = Records.clipped(X, plan.problem.domain)  # line 1: records of the public domain
-    b = plan.noise.draw(plan.releases[0].label, source, ledger)  # line 2: independent of the data
+    b = plan.noise.draw(plan.copies, MINIMISER, source, ledger)  # line 2: independent of the data
     risk = RegularizedRisk(loss, records, loss.clip_targets(y), plan.l2, linear=b / n)  # line 3: J
     solved = require(plan.solver.solve(risk, plan.solver_radius), plan.solver_radius)  # line 4: ||grad J|| <= gamma
-    point = plan.output.release(solved, plan.releases[-1].label, source, ledger)  # line 5: hide the inaccuracy
+    point = plan.output.release(solved, source, ledger)  # line 5: hide the inaccuracy
     return plan.finish(point, source)
