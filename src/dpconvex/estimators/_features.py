@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
+import narwhals as nw
 import numpy as np
 
 from dpconvex import _validate
@@ -147,6 +148,23 @@ def _bounds(feature_bounds: Any, n_features: int) -> tuple[FloatArray, FloatArra
     if not fine:
         raise InvalidParameterError("feature_bounds", feature_bounds, requirement)
     return lower, upper
+
+
+def as_series(y: Any) -> nw.Series[Any]:
+    """Return labels of any kind (array, list, Series) as one narwhals series.
+
+    Raises
+    ------
+    InvalidDataError
+        If `y` is not one-dimensional (a public fact).
+    """
+    found = nw.from_native(y, series_only=True, pass_through=True)
+    if isinstance(found, nw.Series):
+        return found
+    labels = np.asarray(y)
+    if labels.ndim != 1:
+        raise InvalidDataError(f"y has shape {labels.shape}; a one-dimensional array of labels is needed")
+    return nw.new_series("y", labels.tolist(), backend="pyarrow")
 
 
 def encode_labels(y: Any, classes: AnyArray) -> AnyArray:

@@ -15,7 +15,7 @@ from dpconvex.algorithms.base import Plan
 from dpconvex.algorithms.selection import Options, plans
 from dpconvex.data import Schema
 from dpconvex.errors import InvalidDataError, InvalidParameterError
-from dpconvex.estimators._features import FeatureMap, encode_labels, feature_map
+from dpconvex.estimators._features import FeatureMap, as_series, encode_labels, feature_map
 from dpconvex.losses import LogisticLoss, SoftmaxLoss
 from dpconvex.privacy import Assumption, PrivacyParams
 from dpconvex.problems import DataDomain
@@ -156,7 +156,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):
         features = self._feature_map(n_features)
         if n_classes is None:
             given = self._given_classes()
-            n_classes = 2 if given is None else len(given)
+            n_classes = len(given if given is not None else self._schema_classes()) or 2
         return self._plans(features, n, n_classes)
 
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -173,13 +173,12 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):
         if self.schema is not None:
             features = self._feature_map(None)
             encoded = features.encode(X)
-            index, classes = self._schema_labels(X, y)
             self.n_features_in_ = len(self.schema.columns)
         else:
             X = validate_data(self, X, dtype="numeric", ensure_all_finite=False)
             features = self._feature_map(X.shape[1])
             encoded = features.encode(X)
-            index, classes = self._array_labels(y)
+        index, classes = self._labels(X, y)
         if len(encoded) != len(index):
             raise InvalidDataError(f"X has {len(encoded)} records and y has {len(index)}: they must agree")
         if len(encoded) < 1:
@@ -273,26 +272,28 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):
         return plans(problem, privacy, self.algorithm, Options(self.constants, self.noise, self.l2))
 
     def _given_classes(self) -> AnyArray | None:
-        """Return the declared classes, or None where they follow from the labels' dtype or from `y`."""
+        """Return the declared classes, or None where they follow from the schema, the dtype or from `y`."""
+        if self.classes is None:
+            return None
         if isinstance(self.classes, str):
             _validate.choice("classes", self.classes, ("infer",), "Or give the list of labels")
             return None
-        if self.classes is None:
-            return None if self.schema is None else np.asarray(self.schema.classes)
         classes = np.asarray(self.classes)
         if classes.ndim != 1 or len(classes) < 2 or len(np.unique(classes)) < len(classes):
             raise InvalidParameterError("classes", self.classes, "must list at least two different labels")
         return classes
 
-    def _schema_labels(self, X: Any, y: Any) -> tuple[AnyArray, AnyArray]:
-        assert self.schema is not None
-        given = self._given_classes()
-        if y is None:
-            return self.schema.encode_target(X).astype(np.intp), np.asarray(self.schema.classes)
-        classes = np.unique(np.asarray(y)) if given is None else given
-        return encode_labels(y, classes), classes
+    def _schema_classes(self) -> tuple[str, ...]:
+        if self.classes is not None or self.schema is None or self.schema.target is None:
+            return ()
+        return self.schema.classes
 
-    def _array_labels(self, y: Any) -> tuple[AnyArray, AnyArray]:
+    def _labels(self, X: Any, y: Any) -> tuple[AnyArray, AnyArray]:
+        """Return the class index of every record and the classes."""
+        if self.schema is not None and y is None:
+            return self.schema.encode_target(X), np.asarray(self.schema.classes)
+        if self.schema is not None and self.schema.target is not None and self._schema_classes():
+            return self.schema.target.encode(as_series(y)), np.asarray(self.schema.classes)
         if y is None:
             raise InvalidParameterError(
                 "y", None, "This PrivateLogisticRegression estimator requires y to be passed, but the target y is None"
@@ -306,7 +307,6 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):
         elif classes is None and labels.dtype.kind in "iuf":
             classes = np.array([0, 1], dtype=labels.dtype)
         elif classes is None:
-            raise InvalidParameterError(
-                "classes", None, f"must be given for labels of dtype {labels.dtype}", "List the labels, negative class first"
-            )
+            requirement = f"must be given for labels of dtype {labels.dtype}"
+            raise InvalidParameterError("classes", None, requirement, "List the labels, negative class first")
         return encode_labels(labels, classes), classes

@@ -1,0 +1,187 @@
+"""Fitted models on disk: what prediction needs and the certificate, as plain values that are safe to load.
+
+A model file is a skops archive of dictionaries, lists, text, numbers and numeric arrays only. ``skops.io.load`` opens
+it without trusting any type, and loading it never runs code from the file. It holds what the fit released and public
+facts; no data, no generator, no seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpconvex._types import AnyArray
+from dpconvex.data import Schema, write_atomically
+from dpconvex.errors import CertificateError, InvalidDataError, InvalidParameterError
+from dpconvex.estimators.logistic import PrivateLogisticRegression
+from dpconvex.privacy import PrivacyCertificate
+from dpconvex.problems import Block, DataDomain
+
+FORMAT, VERSION = "dpconvex-model", 1
+"""Stored in every file. A reader accepts its own version only."""
+
+_PLAIN = ("epsilon", "delta", "feature_norm", "fit_intercept", "algorithm", "constants", "noise", "l2", "coefficient_norm")
+"""Constructor parameters that are stored as they are; ``random_state`` is not stored."""
+
+
+def save_model(estimator: PrivateLogisticRegression, path: str | Path) -> None:
+    """Write a fitted estimator to `path`, atomically.
+
+    Parameters
+    ----------
+    estimator : PrivateLogisticRegression
+        Fitted. What is stored is already released, so saving costs no privacy.
+    path : str or Path
+        File to write; an existing file is replaced.
+
+    Raises
+    ------
+    sklearn.exceptions.NotFittedError
+        If the estimator is not fitted.
+    InvalidParameterError
+        If the class labels are neither text, numbers nor Booleans.
+    InvalidDataError
+        If the file cannot be written.
+    """
+    from skops.io import dumps
+    from sklearn.utils.validation import check_is_fitted
+
+    check_is_fitted(estimator)
+    write_atomically(path, dumps(_state(estimator)))
+
+
+def load_model(path: str | Path) -> PrivateLogisticRegression:
+    """Read an estimator written by `save_model`. It predicts exactly as the saved one did.
+
+    ``plan_`` is not stored; ``model.plan(n, n_features)`` computes it again from public facts.
+
+    Parameters
+    ----------
+    path : str or Path
+        File written by `save_model`. It may come from anywhere: nothing in it is executed.
+
+    Returns
+    -------
+    PrivateLogisticRegression
+        Fitted, with ``coef_``, ``intercept_``, ``classes_`` and ``certificate_``.
+
+    Raises
+    ------
+    InvalidDataError
+        If the file cannot be read or is not a model of this version.
+    """
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise InvalidDataError(f"model file {str(path)!r} cannot be read: {error.strerror}") from None
+    try:
+        return _restored(_plain_values(content))
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, CertificateError) as error:
+        detail = str(error) if isinstance(error, (InvalidDataError, CertificateError)) else type(error).__name__
+        raise InvalidDataError(f"model file {str(path)!r} is not a dpconvex model: {detail}") from None
+
+
+def _plain_values(content: bytes) -> dict[str, Any]:
+    """Return the archive's content, refusing any type that is not plain."""
+    import zipfile
+
+    from skops.io import get_untrusted_types, loads
+
+    try:
+        if get_untrusted_types(data=content):
+            raise InvalidDataError("it holds objects, and a model file holds plain values only")
+        state = loads(content)
+    except (zipfile.BadZipFile, NotImplementedError, EOFError):
+        raise InvalidDataError("it is not a skops archive") from None
+    if not isinstance(state, dict) or state.get("format") != FORMAT:
+        raise InvalidDataError("it is a skops archive of something else")
+    if state.get("version") != VERSION:
+        raise InvalidDataError(f"it has version {state.get('version')!r}, and this dpconvex reads version {VERSION}")
+    return state
+
+
+def _state(estimator: PrivateLogisticRegression) -> dict[str, Any]:
+    given = estimator.get_params(deep=False)
+    parameters = {name: _native(given[name]) for name in _PLAIN}
+    parameters["schema"] = None if estimator.schema is None else estimator.schema.to_toml()
+    parameters["domain"] = None if estimator.domain is None else _domain_fields(estimator.domain)
+    bounds = estimator.feature_bounds
+    parameters["feature_bounds"] = None if bounds is None else [np.asarray(b, dtype=np.float64) for b in bounds]
+    names = vars(estimator).get("feature_names_in_")  # set by scikit-learn for tables with text column names
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "estimator": type(estimator).__name__,
+        "parameters": parameters,
+        "coef": estimator.coef_,
+        "intercept": estimator.intercept_,
+        "encoded_coef": estimator.encoded_coef_,
+        "encoded_intercept": estimator.encoded_intercept_,
+        "classes": _labels_fields(estimator.classes_),
+        "n_features_in": int(estimator.n_features_in_),
+        "feature_names_in": None if names is None else [str(name) for name in names],
+        "certificate": estimator.certificate_.to_json(),
+    }
+
+
+def _restored(state: Mapping[str, Any]) -> PrivateLogisticRegression:
+    if state["estimator"] != PrivateLogisticRegression.__name__:
+        raise InvalidDataError(f"it holds a {state['estimator']}, which this version does not know")
+    parameters = dict(state["parameters"])
+    classes = _labels(state["classes"])
+    schema, domain, bounds = (parameters.pop(name) for name in ("schema", "domain", "feature_bounds"))
+    model = PrivateLogisticRegression(
+        **{name: parameters[name] for name in _PLAIN},
+        schema=None if schema is None else Schema.from_toml_text(schema),
+        domain=None if domain is None else _domain(domain),
+        feature_bounds=None if bounds is None else tuple(bounds),
+        classes=classes,
+    )
+    encoded, intercept = _matrix(state["encoded_coef"]), np.asarray(state["encoded_intercept"], dtype=np.float64)
+    if intercept.shape != (len(encoded),) or len(encoded) != (1 if len(classes) <= 2 else len(classes)):
+        raise InvalidDataError("coefficients, intercepts and classes do not agree")
+    model.encoded_coef_, model.encoded_intercept_ = encoded, intercept
+    model.coef_, model.intercept_ = _matrix(state["coef"]), np.asarray(state["intercept"], dtype=np.float64)
+    model.classes_ = classes
+    model.n_features_in_ = int(state["n_features_in"])
+    if state["feature_names_in"] is not None:
+        model.feature_names_in_ = np.asarray(state["feature_names_in"], dtype=object)
+    model.certificate_ = PrivacyCertificate.from_json(state["certificate"])
+    return model
+
+
+def _matrix(value: Any) -> AnyArray:
+    matrix = np.asarray(value, dtype=np.float64)
+    if matrix.ndim != 2:
+        raise InvalidDataError("coefficients must be a matrix")
+    return matrix
+
+
+def _native(value: Any) -> Any:
+    """Return a NumPy number as a Python number, anything else as it is."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _labels_fields(classes: AnyArray) -> dict[str, Any]:
+    """Labels as a list of Python values with their dtype: text, of fixed length or objects, round-trips too."""
+    values = classes.tolist()
+    if not all(isinstance(value, (str, int, float)) for value in values):
+        raise InvalidParameterError("classes", values, "must be text, numbers or Booleans to be saved")
+    return {"dtype": classes.dtype.str, "values": values}
+
+
+def _labels(fields: Mapping[str, Any]) -> AnyArray:
+    return np.array(fields["values"], dtype=np.dtype(fields["dtype"]))
+
+
+def _domain_fields(domain: DataDomain) -> dict[str, Any]:
+    blocks = [{"size": int(b.size), "norm": b.norm, "bound": float(b.bound), "name": b.name} for b in domain.blocks]
+    return {"blocks": blocks, "intercept": float(domain.intercept)}
+
+
+def _domain(fields: Mapping[str, Any]) -> DataDomain:
+    blocks = tuple(Block(b["size"], b["norm"], b["bound"], b["name"]) for b in fields["blocks"])
+    return DataDomain(blocks, fields["intercept"])
