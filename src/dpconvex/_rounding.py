@@ -7,6 +7,7 @@ Transcendental functions are widened by `SLACK`, far above the few units in the 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable
 from fractions import Fraction
 
@@ -15,8 +16,11 @@ SLACK = 1e-13
 
 
 def float_up(x: Fraction) -> float:
-    """Smallest float at or above `x`."""
-    y = float(x)
+    """Smallest float at or above `x`; infinity beyond the largest."""
+    try:
+        y = float(x)
+    except OverflowError:
+        return math.inf if x > 0 else -sys.float_info.max
     return y if Fraction(y) >= x else math.nextafter(y, math.inf)
 
 

@@ -23,7 +23,17 @@ from dpconvex.problems import Block, DataDomain
 FORMAT, VERSION = "dpconvex-model", 1
 """Stored in every file. A reader accepts its own version only."""
 
-_PLAIN = ("epsilon", "delta", "feature_norm", "fit_intercept", "algorithm", "constants", "noise", "l2", "coefficient_norm")
+_PLAIN = (
+    "epsilon",
+    "delta",
+    "feature_norm",
+    "fit_intercept",
+    "algorithm",
+    "constants",
+    "noise",
+    "l2",
+    "coefficient_norm",
+)
 """Constructor parameters that are stored as they are; ``random_state`` is not stored."""
 
 
@@ -46,8 +56,8 @@ def save_model(estimator: PrivateLogisticRegression, path: str | Path) -> None:
     InvalidDataError
         If the file cannot be written.
     """
-    from skops.io import dumps
     from sklearn.utils.validation import check_is_fitted
+    from skops.io import dumps
 
     check_is_fitted(estimator)
     write_atomically(path, dumps(_state(estimator)))
@@ -148,7 +158,7 @@ def _restored(state: Mapping[str, Any]) -> PrivateLogisticRegression:
     model.classes_ = classes
     model.n_features_in_ = int(state["n_features_in"])
     if state["feature_names_in"] is not None:
-        model.feature_names_in_ = np.asarray(state["feature_names_in"], dtype=object)
+        vars(model)["feature_names_in_"] = np.asarray(state["feature_names_in"], dtype=object)
     model.certificate_ = PrivacyCertificate.from_json(state["certificate"])
     return model
 

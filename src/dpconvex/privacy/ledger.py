@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from dpconvex import _validate
@@ -124,7 +124,7 @@ class Ledger:
                 privacy.unit,
             ):
                 raise BudgetExceededError(f"release {release.label!r}: its sensitivity is for another relation or unit")
-            self._left[release] += release.times
+            self._left[replace(release, times=1)] += release.times
         if not fits(self.planned, privacy):
             raise BudgetExceededError(
                 f"planned releases cost epsilon={total_epsilon(self.planned, privacy.delta)!r} "
@@ -133,11 +133,12 @@ class Ledger:
         self.recorded: list[Release] = []
 
     def record(self, release: Release) -> None:
-        """Enter a release that is about to be sampled; refuse one that the plan does not list."""
-        if self._left[release] < 1:
+        """Enter one use of a mechanism that is about to be sampled; refuse one that the plan does not list."""
+        one = replace(release, times=1)
+        if self._left[one] < release.times:
             raise BudgetExceededError(f"release {release.label!r}: not (or no longer) covered by the plan")
-        self._left[release] -= 1
-        self.recorded.append(release)
+        self._left[one] -= release.times
+        self.recorded += [one] * release.times
 
 
 def fits(releases: Iterable[Release], privacy: PrivacyParams) -> bool:

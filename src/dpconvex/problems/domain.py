@@ -201,6 +201,10 @@ class DataDomain:
 
 def _shorten(rows: FloatArray, norm: BlockNorm, bound: float) -> None:
     """Scale the vectors along the last axis of `rows` (finite floats) down to length `bound`, in place."""
+    with np.errstate(over="ignore"):
+        length = np.einsum("ijk->ij", np.abs(rows)) if norm == "l1" else np.sqrt(np.einsum("ijk,ijk->ij", rows, rows))
+    if bound > 1e-100 and length.max(initial=0.0) <= bound:
+        return
     # Division by the largest entry first: squares and sums of huge or tiny floats must not overflow or vanish.
     scale = np.maximum(np.abs(rows).max(2, keepdims=True), bound)
     unit = rows / scale

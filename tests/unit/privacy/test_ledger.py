@@ -24,13 +24,16 @@ def release(epsilon: float, label: str = "value", block: str | None = None, time
 def test_only_planned_releases_are_recorded() -> None:
     planned = release(0.25, times=2)
     ledger = Ledger(PrivacyParams(1.0), [planned, release(0.5, "other")])
-    ledger.record(planned)
-    ledger.record(planned)
+    once = release(0.25)
+    ledger.record(once)
+    ledger.record(once)
     with pytest.raises(BudgetExceededError, match="value"):
-        ledger.record(planned)
+        ledger.record(once)
+    with pytest.raises(BudgetExceededError, match="value"):
+        Ledger(PrivacyParams(1.0), [release(0.25, times=2)]).record(release(0.25, times=3))
     with pytest.raises(BudgetExceededError, match="stranger"):
         ledger.record(release(1e-9, "stranger"))
-    assert ledger.recorded == [planned, planned]
+    assert ledger.recorded == [once, once]
 
 
 def test_a_plan_beyond_the_promise_is_refused() -> None:

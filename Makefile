@@ -1,0 +1,82 @@
+# Everything a user or a developer runs. `make help` lists the targets.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+VENV := .venv
+BIN := $(VENV)/bin
+DEMO_OUT ?= demo
+DEMO_ARGS ?=
+WORKERS ?= 2
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+# One thread per worker: small matrices gain nothing from more, and two workers must not fight over two cores.
+ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1 \
+              POLARS_MAX_THREADS=1 MPLBACKEND=Agg
+# Pins every version and every hash, and never writes where a package came from.
+COMPILE := $(VENV)-lock/bin/uv pip compile pyproject.toml --quiet --python-version 3.11 --generate-hashes \
+           --no-emit-index-url --no-emit-find-links --no-annotate --no-header
+
+.PHONY: help demo test test-all lint format docs bench lock clean
+
+help:  ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.runtime  ## set up and fit private models on real data; writes demo/ (DEMO_ARGS=--quick: smaller)
+	$(BIN)/dpconvex demo --force --out $(DEMO_OUT) $(DEMO_ARGS)
+
+test: lint  ## lint, then every test except the slow ones
+	$(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS)
+
+test-all: lint  ## lint, then every test, the slow statistical ones included
+	$(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS) -m ""
+
+lint: $(VENV)/.dev  ## ruff, pyright, import rules
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+format: $(VENV)/.dev  ## rewrite the sources in the house style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: $(VENV)/.dev  ## build the documentation into docs/_build/html; warnings are errors
+	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+
+bench: $(VENV)/.dev  ## run the benchmarks (minutes)
+	$(BIN)/python benchmarks/speed_logistic.py
+	$(BIN)/python benchmarks/excess_loss.py
+
+# Development is resolved first, so that both files agree on every version.
+lock: $(VENV)-lock/bin/uv  ## refresh requirements/*.txt after a change of dependencies
+	$(COMPILE) --group dev -o requirements/dev.txt
+	$(COMPILE) --group build --constraint requirements/dev.txt -o requirements/runtime.txt
+	@! grep -nE '://|^--' requirements/*.txt
+
+clean:  ## remove the environment and everything generated
+	rm -rf $(VENV) $(VENV)-lock demo demo-quick docs/_build docs/auto_examples docs/api/generated .pytest_cache .hypothesis \
+	  .ruff_cache .import_linter_cache dist build
+
+# The first interpreter that is new enough and can make environments.
+$(BIN)/python:
+	@for python in python3.11 python3 python3.12 python3.13; do \
+	  if $$python -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	    echo "creating $(VENV) with $$python"; exec $$python -m venv $(VENV); \
+	  fi; \
+	done; \
+	echo "No Python 3.11 or newer with the venv and ensurepip modules was found." >&2; \
+	echo "On Debian or Ubuntu: apt-get install python3.11 python3.11-venv   (or: python3 python3-venv)" >&2; \
+	exit 1
+
+# hatchling, which the editable install needs, is in the lock too: nothing unpinned is fetched.
+$(VENV)/.runtime: requirements/runtime.txt pyproject.toml | $(BIN)/python
+	$(PIP) install --require-hashes -r requirements/runtime.txt
+	$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.dev: requirements/dev.txt $(VENV)/.runtime
+	$(PIP) install --require-hashes -r requirements/dev.txt
+	@touch $@
+
+$(VENV)-lock/bin/uv: | $(BIN)/python
+	$(BIN)/python -m venv $(VENV)-lock
+	$(VENV)-lock/bin/python -m pip --quiet install uv

@@ -1,0 +1,117 @@
+"""Sphinx configuration. The build is offline and treats warnings as errors: ``make docs``."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import warnings
+from pathlib import Path
+from typing import Any
+
+from sphinx.application import Sphinx
+
+import dpconvex
+
+HERE = Path(__file__).parent
+
+project = "dpconvex"
+author = "The dpconvex developers"
+copyright = "2026, the dpconvex developers"
+release = version = dpconvex.__version__
+
+extensions = [
+    "myst_parser",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+    "sphinx_copybutton",
+    "sphinx_design",
+    "sphinx_gallery.gen_gallery",
+]
+exclude_patterns = ["_build", "auto_examples/**.py", "auto_examples/**.ipynb", "**/sg_execution_times.rst"]
+templates_path = ["_templates"]
+myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
+myst_heading_anchors = 3
+
+html_theme = "pydata_sphinx_theme"
+html_static_path = ["_static"]
+html_title = "dpconvex"
+html_theme_options = {
+    "show_toc_level": 2,
+    "navigation_with_keys": False,
+    "secondary_sidebar_items": ["page-toc"],
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "logo": {"text": "dpconvex"},
+}
+html_sidebars = {"index": [], "installation": [], "quickstart": [], "errata": [], "changelog": []}
+
+numpydoc_show_class_members = False
+autodoc_typehints = "none"  # the docstrings give types, shapes, ranges and units
+autodoc_member_order = "bysource"
+autosummary_generate = True
+
+sphinx_gallery_conf = {
+    "examples_dirs": str(HERE.parent / "examples"),
+    "gallery_dirs": "auto_examples",
+    "filename_pattern": r"plot_",
+    "abort_on_example_error": True,
+    "download_all_examples": False,
+    "show_memory": False,
+    "min_reported_time": 5,
+}
+os.environ.setdefault("MPLBACKEND", "Agg")
+warnings.filterwarnings("ignore", message=".*Matplotlib is currently using agg.*")
+
+PARTS = {
+    "dpconvex": "Public interface",
+    "dpconvex.errors": "Errors",
+    "dpconvex.privacy": "Privacy: promises, ledger, certificates",
+    "dpconvex.mechanisms": "Mechanisms",
+    "dpconvex.randomness": "Random bits",
+    "dpconvex.geometry": "Geometry: norms of noise",
+    "dpconvex.problems": "Problems: domains, records, objectives",
+    "dpconvex.losses": "Losses",
+    "dpconvex.sets": "Sets",
+    "dpconvex.solvers": "Solvers",
+    "dpconvex.data": "Data: schemas and tables",
+    "dpconvex.algorithms.output_perturbation": "Output perturbation",
+    "dpconvex.algorithms.baselines.objective_perturbation": "Objective perturbation",
+}
+
+
+def write_reference() -> None:
+    """Write the reference page from the export lists, so that a new part needs no edit here."""
+    seen: set[int] = set()
+    lines = ["Every exported name", "===================", ""]
+    for module_name, title in PARTS.items():
+        module = importlib.import_module(module_name)
+        names = getattr(module, "__all__", None) or [
+            name for name, value in vars(module).items() if isinstance(value, type) and value.__module__ == module_name
+        ]
+        names = [name for name in names if not name.startswith("_") and id(getattr(module, name)) not in seen]
+        seen.update(id(getattr(module, name)) for name in names)
+        lines += [title, "-" * len(title), "", f".. currentmodule:: {module_name}", ""]
+        lines += [".. autosummary::", "   :toctree: .", "   :nosignatures:", "", *(f"   {name}" for name in names), ""]
+    target = HERE / "api" / "generated" / "index.rst"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    text = "\n".join(lines)
+    if not target.exists() or target.read_text(encoding="utf-8") != text:
+        target.write_text(text, encoding="utf-8")
+
+
+write_reference()
+
+
+def show_guarantees(app: Sphinx, what: str, name: str, obj: object, options: dict[str, Any], lines: list[str]) -> None:
+    """Present the section *Guarantees*, which numpydoc does not know, as a note of that name."""
+    for i, line in enumerate(lines[:-1]):
+        if line == "Guarantees" and lines[i + 1].startswith("---"):
+            lines[i : i + 2] = ["Notes", "-----", "**Guarantees.**", ""]
+            return
+
+
+def setup(app: Sphinx) -> None:
+    """Run before numpydoc, whose priority is the default 500."""
+    app.connect("autodoc-process-docstring", show_guarantees, priority=100)

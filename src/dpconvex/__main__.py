@@ -1,0 +1,5 @@
+"""``python -m dpconvex``."""
+
+from dpconvex.cli.main import main
+
+main()

@@ -1,0 +1,121 @@
+"""``dpconvex fit``: a table and its schema in; a model, its certificate and a report out."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dpconvex.cli import _options
+from dpconvex.cli._console import number, one_line_errors, print_json, print_text
+from dpconvex.cli._folder import CERTIFICATE, MODEL, REPORT, model_folder
+from dpconvex.cli.plan import plan_rows, print_plans
+from dpconvex.errors import InvalidDataError, SchemaError
+
+if TYPE_CHECKING:
+    from dpconvex.cli._metrics import Metrics
+    from dpconvex.cli.report import Measured
+    from dpconvex.data import Schema
+    from dpconvex.estimators import PrivateLogisticRegression
+
+
+@one_line_errors
+def fit(
+    table: Annotated[Path, typer.Argument(help="CSV or Parquet file with the private records.")],
+    schema: _options.SchemaFile,
+    epsilon: _options.Epsilon,
+    target: Annotated[str | None, typer.Option(help="Column to predict.  [default: the schema's]")] = None,
+    delta: _options.Delta = 0.0,
+    out: Annotated[Path, typer.Option(help="Folder for model, certificate and report.")] = Path("model"),
+    algorithm: _options.Algorithm = "auto",
+    constants: _options.Constants = "calibrated",
+    noise: _options.Noise = "auto",
+    l2: _options.L2 = None,
+    coefficient_norm: _options.CoefficientNorm = None,
+    test: Annotated[
+        Path | None, typer.Option(help="PUBLIC test file. The printed metrics are not private.", show_default=False)
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed the noise: NOT PRIVATE, for tests only.")] = None,
+    force: _options.Force = False,
+    as_json: _options.Json = False,
+) -> None:
+    """Fit a private logistic regression, and write model.skops, certificate.json and report.html.
+
+    The folder appears whole or not at all. --force replaces an existing model folder.
+    """
+    from dpconvex.data import Schema, read_table
+    from dpconvex.estimators import PrivateLogisticRegression
+
+    declared = Schema.from_toml(schema)
+    declared.require_confirmed(str(schema))
+    declared = _with_target(declared, target)
+    estimator = PrivateLogisticRegression(
+        epsilon,
+        delta,
+        schema=declared,
+        algorithm=algorithm,
+        constants=constants,
+        noise=noise,
+        l2=l2,
+        coefficient_norm=coefficient_norm,
+        random_state=seed,
+    )
+    estimator.plan(1)  # refuses unusable parameters before anything is read
+    with model_folder(out, force=force) as folder:
+        held_out = None if test is None else read_table(test, declared)
+        records = read_table(table, declared)
+        estimator.fit(records)
+        metrics = None if held_out is None else _measure(estimator, declared, held_out)
+        write_outputs(estimator, folder)
+    plans = estimator.plan(estimator.plan_.problem.n)
+    if as_json:
+        certificate = estimator.certificate_.to_dict()
+        files = [str(out / name) for name in (MODEL, CERTIFICATE, REPORT)]
+        measured = None if metrics is None else {**metrics.to_dict(), "private": False}
+        print_json({"files": files, "plan": plan_rows(plans)[0], "certificate": certificate, "test": measured})
+        return
+    print_plans(plans)
+    print_text()
+    print_text(estimator.certificate_.explain())
+    print_text()
+    if metrics is not None:
+        print_text(f"Test file, NOT PRIVATE: {metrics_text(metrics)}.")
+    print_text(f"Wrote {MODEL}, {CERTIFICATE} and {REPORT} to {out}")
+
+
+def write_outputs(estimator: PrivateLogisticRegression, folder: Path, measured: Measured | None = None) -> None:
+    """Write the three files of a fitted model into `folder`; `measured` goes into the report."""
+    from dpconvex.cli.report import write_report
+    from dpconvex.estimators.persistence import save_model
+
+    save_model(estimator, folder / MODEL)
+    (folder / CERTIFICATE).write_text(estimator.certificate_.to_json(), encoding="utf-8")
+    write_report(estimator, folder / REPORT, measured)
+
+
+def metrics_text(metrics: Metrics) -> str:
+    """Return metrics as part of a sentence."""
+    auc = "" if metrics.auc is None else f"AUC {number(metrics.auc)}, "
+    return f"accuracy {number(metrics.accuracy)}, {auc}log-loss {number(metrics.log_loss)}"
+
+
+def _with_target(schema: Schema, target: str | None) -> Schema:
+    if schema.target is None:
+        raise SchemaError("the schema declares no target. Add [target] with name and classes")
+    _ = schema.classes  # refuses a numeric target
+    if target is None or target == schema.target.name:
+        return schema
+    from dpconvex.data import ClassTarget
+
+    return dataclasses.replace(schema, target=ClassTarget(target, schema.classes))
+
+
+def _measure(estimator: PrivateLogisticRegression, schema: Schema, held_out: object) -> Metrics:
+    from dpconvex.cli._metrics import evaluate
+
+    index = schema.encode_target(held_out)  # pyright: ignore[reportArgumentType]
+    if len(index) == 0:
+        raise InvalidDataError("the test file holds no records; at least 1 is needed")
+    return evaluate(estimator.predict_proba(held_out), index)

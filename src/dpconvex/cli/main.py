@@ -1,0 +1,47 @@
+"""Entry point: ``dpconvex COMMAND``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from dpconvex.cli import demo, fit, plan, predict, schema, verify
+
+app = typer.Typer(
+    name="dpconvex",
+    help="Differentially private convex models, with certificates that anybody can verify.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"dpconvex {version('dpconvex')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+app.command("plan")(plan.plan)
+app.command("fit")(fit.fit)
+app.command("predict")(predict.predict)
+app.command("verify")(verify.verify)
+app.add_typer(schema.app, name="schema")
+app.command("demo")(demo.demo)
+
+
+def main() -> None:
+    """Run the command line."""
+    app()

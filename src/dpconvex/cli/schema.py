@@ -1,0 +1,68 @@
+"""``dpconvex schema``: draft a schema file, and show one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dpconvex.cli._console import number, one_line_errors, print_table, print_text
+
+app = typer.Typer(help="Draft and show schema files: the public facts about a table.", no_args_is_help=True)
+
+
+@app.command()
+@one_line_errors
+def draft(
+    table: Annotated[Path, typer.Argument(help="CSV or Parquet file.")],
+    target: Annotated[str | None, typer.Option(help="Column to predict.")] = None,
+    output: Annotated[Path | None, typer.Option(help="File to write; never replaced.  [default: stdout]")] = None,
+) -> None:
+    """Write a schema template that marks every line to be confirmed by a person.
+
+    The template is read off the table: it is not private, and `fit` refuses it until it is confirmed.
+    """
+    from dpconvex.data import draft_schema, read_table, write_atomically
+    from dpconvex.errors import InvalidParameterError
+
+    if output is not None and output.exists():
+        raise InvalidParameterError("output", str(output), "exists already", "Choose another name, or remove it")
+    text = draft_schema(read_table(table), target)
+    if output is None:
+        print(text)
+        return
+    write_atomically(output, text)
+    print_text(f"Wrote {output}. Confirm every marked line from public knowledge, then set confirmed = true.")
+
+
+@app.command()
+@one_line_errors
+def show(schema: Annotated[Path, typer.Argument(help="Schema file (TOML).")]) -> None:
+    """Print the columns of a schema, how each is bounded, and how wide it is once encoded."""
+    from dpconvex.data import Schema
+
+    declared = Schema.from_toml(schema)
+    rows = []
+    for column in declared.columns:
+        block = column.block
+        rows.append((column.name, _public_range(column.to_dict()), f"{block.norm} <= {block.bound:g}", str(block.size)))
+    print_table(f"Schema {schema}", ("column", "public range or categories", "encoded", "width"), rows, right=(3,))
+    print_text()
+    print_text(f"{len(declared.columns)} columns, {declared.domain().n_features} encoded features.")
+    if declared.target is not None:
+        print_text(f"Target {declared.target.name}: {_public_range(declared.target.to_dict())}.")
+    state = "confirmed" if declared.confirmed else "NOT confirmed: fit will refuse it"
+    print_text(f"The schema is {state}." + (f" Source: {declared.source}." if declared.source else ""))
+
+
+def _public_range(fields: dict[str, object]) -> str:
+    listed = fields.get("categories", fields.get("classes"))
+    if isinstance(listed, list):
+        shown = ", ".join(listed[:4]) + (f", ... ({len(listed)})" if len(listed) > 4 else "")
+        return shown + (", or other" if fields.get("other") else "")
+    lower, upper = fields["lower"], fields["upper"]
+    transform = fields.get("transform")
+    assert isinstance(lower, float)
+    assert isinstance(upper, float)
+    return f"{number(lower, 9)} to {number(upper, 9)}" + (f", {transform}" if transform else "")

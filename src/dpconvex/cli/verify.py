@@ -1,0 +1,51 @@
+"""``dpconvex verify``: check a certificate without the data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dpconvex.cli import _options
+from dpconvex.cli._console import one_line_errors, print_json, print_table, print_text
+from dpconvex.cli._folder import CERTIFICATE
+
+
+@one_line_errors
+def verify(
+    certificate: Annotated[Path, typer.Argument(help="certificate.json, or the folder that holds it.")],
+    as_json: _options.Json = False,
+) -> None:
+    """Recompute the privacy cost from the certificate alone. Exit code 1 if a check fails."""
+    from dpconvex.privacy import verify as check
+    from dpconvex.privacy.verify import NOT_CHECKED
+
+    path = certificate / CERTIFICATE if certificate.is_dir() else certificate
+    path.read_bytes()  # an unreadable file is an error of usage; a malformed one is a failed check
+    result = check(path)
+    if as_json:
+        print_json(
+            {
+                "passed": result.passed,
+                "epsilon": result.epsilon,
+                "delta": result.delta,
+                "checks": [{"name": c.name, "passed": c.passed, "detail": c.detail} for c in result.checks],
+                "not_checked": NOT_CHECKED,
+            }
+        )
+    else:
+        rows = [("ok" if c.passed else "FAIL", c.name, c.detail) for c in result.checks]
+        print_table(f"Certificate {path}", ("", "check", "detail"), rows)
+        failed = sum(not c.passed for c in result.checks)
+        print_text()
+        if failed:
+            print_text(f"{failed} of {len(result.checks)} checks FAILED. Do not rely on this certificate.")
+        else:
+            cost = f"epsilon = {result.epsilon:.6g}" + (f", delta = {result.delta:.3g}" if result.delta else "")
+            print_text(f"All {len(result.checks)} checks passed: the listed releases cost {cost}.")
+        print_text("No certificate can show:")
+        for line in NOT_CHECKED:
+            print_text(f"  - {line}")
+    if not result.passed:
+        raise typer.Exit(1)

@@ -1,0 +1,22 @@
+"""Tables: their public description, reading, writing, and a bundled example."""
+
+from dpconvex.data.bundled import adult_schema, load_adult
+from dpconvex.data.columns import CategoricalColumn, NumericColumn
+from dpconvex.data.draft import draft_schema
+from dpconvex.data.read import read_table
+from dpconvex.data.schema import Schema
+from dpconvex.data.targets import ClassTarget, NumericTarget
+from dpconvex.data.write import write_atomically
+
+__all__ = [
+    "CategoricalColumn",
+    "ClassTarget",
+    "NumericColumn",
+    "NumericTarget",
+    "Schema",
+    "adult_schema",
+    "draft_schema",
+    "load_adult",
+    "read_table",
+    "write_atomically",
+]

@@ -1,0 +1,258 @@
+"""What a schema says about one column, and how the column becomes bounded features."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, final
+
+import numpy as np
+
+from dpconvex import _validate
+from dpconvex._types import FloatArray
+from dpconvex.data.frames import codes, duplicates, numbers
+from dpconvex.errors import InvalidParameterError
+from dpconvex.problems.domain import Block
+
+if TYPE_CHECKING:
+    from dpconvex.data.frames import Series
+
+BLANKS = " \t\n\v\f\r"
+"""What is trimmed off the ends of a cell before it is compared."""
+
+OTHER = "(other)"
+"""Name of the level that takes missing and unlisted values."""
+
+
+def nonempty(name: str, value: Any) -> str:
+    """Return `value` when it is non-empty Unicode text, or raise `InvalidParameterError`."""
+    if not isinstance(value, str) or not value:
+        raise InvalidParameterError(name, value, "must be text and not empty", "Write it in quotes")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise InvalidParameterError(name, value, "must be valid Unicode text") from None
+    return value
+
+
+def texts(name: str, values: Any, at_least: int) -> tuple[str, ...]:
+    """Return distinct `values` as a tuple, or raise `InvalidParameterError`."""
+    if isinstance(values, str) or not isinstance(values, list | tuple) or len(values) < at_least:
+        raise InvalidParameterError(name, values, f"must be a list of at least {at_least} texts")
+    found = tuple(nonempty(f"{name}[{i}]", value) for i, value in enumerate(values))
+    for i, value in enumerate(found):
+        if value != value.strip(BLANKS):
+            raise InvalidParameterError(f"{name}[{i}]", value, "must have no blanks around it", "Cells are trimmed too")
+    repeated = duplicates(found)
+    if repeated:
+        raise InvalidParameterError(name, repeated[0], "is listed twice", "List every value once")
+    return found
+
+
+def interval(lower: Any, upper: Any) -> tuple[float, float]:
+    """Return the two ends as floats, ``lower < upper`` with a finite width, or raise `InvalidParameterError`."""
+    low = _validate.real("lower", lower)
+    high = _validate.real("upper", upper, above=low, remedy="Give a range wider than one value")
+    if not math.isfinite(high - low):
+        raise InvalidParameterError("upper", upper, "must leave a finite width upper - lower")
+    return low, high
+
+
+class AbstractColumn(ABC):
+    """One column of a table as features: a block of consecutive columns inside a public bound."""
+
+    name: str
+
+    @property
+    @abstractmethod
+    def numeric(self) -> bool:
+        """Whether cells are read as numbers (else as text)."""
+
+    @property
+    @abstractmethod
+    def block(self) -> Block:
+        """Size, norm and bound of the encoded column."""
+
+    @property
+    @abstractmethod
+    def feature_names(self) -> tuple[str, ...]:
+        """One name per encoded column."""
+
+    @abstractmethod
+    def encode_into(self, series: Series, out: FloatArray) -> None:
+        """Write the encoded column into `out`, zeros of shape (n, ``block.size``)."""
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """The column's table in a schema file; defaults are left out."""
+
+
+@final
+@dataclass(frozen=True)
+class NumericColumn(AbstractColumn):
+    """A numeric column with a public range, encoded as one feature in [-1/2, 1/2].
+
+    Values are clipped to [`lower`, `upper`], transformed, and mapped linearly so that the mid-range is 0 (centring
+    halves the feature's bound, objective_perturbation.md 4.1). Missing values become 0; infinities the bound.
+
+    Parameters
+    ----------
+    name : str
+        The column's name in the table.
+    lower, upper : float
+        Public range in the column's own unit, ``lower < upper``; from documentation or meaning, never from the data.
+    transform : {"none", "log1p"}
+        Public increasing map applied before scaling; ``"log1p"`` suits heavy right tails and needs ``lower > -1``.
+
+    Raises
+    ------
+    InvalidParameterError
+        When the range is empty, infinite or outside the transform's domain.
+
+    Examples
+    --------
+    >>> NumericColumn("age", 17, 90).block
+    Block(size=1, norm='linf', bound=0.5, name='age')
+    """
+
+    name: str
+    lower: float
+    upper: float
+    transform: Literal["none", "log1p"] = "none"
+
+    def __post_init__(self) -> None:
+        nonempty("name", self.name)
+        low, high = interval(self.lower, self.upper)
+        object.__setattr__(self, "lower", low)
+        object.__setattr__(self, "upper", high)
+        _validate.choice("transform", self.transform, ("none", "log1p"))
+        if self.transform == "log1p":
+            _validate.real("lower", low, above=-1.0, remedy='Use transform = "none", or shift the column')
+        first, last = self._ends
+        if not first < last:
+            raise InvalidParameterError("upper", high, "must exceed lower after the transform")
+
+    @property
+    def numeric(self) -> bool:
+        """Cells are read as numbers."""
+        return True
+
+    @property
+    def block(self) -> Block:
+        """One column of absolute value at most 1/2."""
+        return Block(1, "linf", 0.5, self.name)
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """The column's own name."""
+        return (self.name,)
+
+    def encode_into(self, series: Series, out: FloatArray) -> None:
+        """Write the encoded column into `out`, shape (n, 1)."""
+        values = np.clip(numbers(series), self.lower, self.upper)
+        if self.transform == "log1p":
+            np.log1p(values, out=values)
+        first, last = self._ends
+        values -= first / 2 + last / 2
+        values /= last - first
+        np.clip(values, -0.5, 0.5, out=values)  # rounding above must not leave the bound
+        np.nan_to_num(values, copy=False, nan=0.0)
+        out[:, 0] = values
+
+    def to_dict(self) -> dict[str, Any]:
+        """The column's table in a schema file."""
+        table: dict[str, Any] = {"lower": self.lower, "upper": self.upper}
+        return table | ({"transform": self.transform} if self.transform != "none" else {})
+
+    @property
+    def _ends(self) -> tuple[float, float]:
+        if self.transform == "log1p":
+            return math.log1p(self.lower), math.log1p(self.upper)
+        return self.lower, self.upper
+
+
+@final
+@dataclass(frozen=True)
+class CategoricalColumn(AbstractColumn):
+    """A column with a public list of categories.
+
+    Encoded as one 0/1 feature per level, not centred, at most one of them 1 (an l1 block of bound 1). Exactly two
+    categories without `other` become one feature instead: -1/2 for the first, +1/2 for the second
+    (objective_perturbation.md 4.1).
+
+    Missing values and values not listed take the level ``(other)`` when `other` is true. Otherwise their features
+    are all 0, which for two categories is the mid-point.
+
+    Cells match by text, blanks around them left out; failing that, by number, ``true`` and ``false`` reading as 1
+    and 0, so that 1, 1.0, "1" and "1.0" are one category in every file format.
+
+    Parameters
+    ----------
+    name : str
+        The column's name in the table.
+    categories : tuple of str
+        Public and distinct, at least one; from documentation or meaning, never from the data.
+    other : bool
+        Adds a last level for missing and unlisted values.
+
+    Raises
+    ------
+    InvalidParameterError
+        When a category is no text, is empty or is listed twice.
+
+    Examples
+    --------
+    >>> CategoricalColumn("colour", ("red", "green"), other=True).feature_names
+    ('colour=red', 'colour=green', 'colour=(other)')
+    """
+
+    name: str
+    categories: tuple[str, ...]
+    other: bool = False
+
+    def __post_init__(self) -> None:
+        nonempty("name", self.name)
+        object.__setattr__(self, "categories", texts("categories", self.categories, 1))
+        if not isinstance(self.other, bool):
+            raise InvalidParameterError("other", self.other, "must be true or false")
+        if self.other and OTHER in self.categories:
+            raise InvalidParameterError("categories", OTHER, "is the name of the level that other = true adds")
+
+    @property
+    def binary(self) -> bool:
+        """Whether the column is one feature of values -1/2 and 1/2."""
+        return len(self.categories) == 2 and not self.other
+
+    @property
+    def numeric(self) -> bool:
+        """Cells are read as text."""
+        return False
+
+    @property
+    def block(self) -> Block:
+        """One column of absolute value at most 1/2, or an l1 block of bound 1."""
+        if self.binary:
+            return Block(1, "linf", 0.5, self.name)
+        return Block(len(self.categories) + self.other, "l1", 1.0, self.name)
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """``name=category`` for each feature; a two-category feature is named after the second."""
+        levels = self.categories[1:] if self.binary else self.categories + (OTHER,) * self.other
+        return tuple(f"{self.name}={level}" for level in levels)
+
+    def encode_into(self, series: Series, out: FloatArray) -> None:
+        """Write the encoded column into `out`, zeros of shape (n, ``block.size``)."""
+        positions = codes(series, self.categories)
+        if self.binary:
+            out[:, 0] = np.array([-0.5, 0.5, 0.0])[positions]  # position -1, the last: missing or unlisted
+            return
+        if self.other:
+            positions[positions < 0] = len(self.categories)
+        rows = np.flatnonzero(positions >= 0)
+        out[rows, positions[rows]] = 1.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """The column's table in a schema file."""
+        return {"categories": list(self.categories)} | ({"other": True} if self.other else {})

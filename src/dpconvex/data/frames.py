@@ -1,0 +1,225 @@
+"""Columns of any table that narwhals reads, as numbers or as category codes.
+
+Two rules hold for everything here. Errors come from public facts only: the header and the column types. And each
+record is read by itself: how a cell is read never depends on another cell, or one record could change the others.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import narwhals as nw
+import numpy as np
+from narwhals.exceptions import DuplicateError
+
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.errors import InvalidDataError, SchemaError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import pyarrow as pa
+    from narwhals.typing import IntoDataFrame
+    from numpy.typing import NDArray
+
+    Frame = nw.DataFrame[Any]
+    Series = nw.Series[Any]
+
+_NUMBER = r"^[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|inf|infinity)$"
+
+
+def compute() -> Any:
+    """``pyarrow.compute``, most of whose functions are made on import, unseen by type checkers."""
+    import pyarrow.compute
+
+    return pyarrow.compute
+
+
+def open_table(table: IntoDataFrame) -> Frame:
+    """Return `table` as an eager narwhals frame.
+
+    Raises
+    ------
+    InvalidDataError
+        When `table` is no table, is lazy, or has two columns of one name.
+    """
+    try:
+        frame = nw.from_native(table, eager_only=True)
+        repeated = duplicates(frame.columns)
+    except TypeError:
+        raise InvalidDataError(
+            f"a table in memory is needed (pandas, polars or pyarrow), not {type(table).__name__}. "
+            "Collect a lazy frame first; an array needs norm bounds instead of a schema"
+        ) from None
+    except DuplicateError:
+        raise InvalidDataError("the table has two columns of one name. Rename one") from None
+    if repeated:
+        raise InvalidDataError(f"the table has two columns named {repeated[0]!r}. Rename one")
+    return frame
+
+
+def duplicates(names: Iterable[str]) -> list[str]:
+    """Names that occur a second time, in order."""
+    seen: set[str] = set()
+    return [name for name in names if name in seen or seen.add(name)]
+
+
+def require_columns(present: Iterable[str], needed: Iterable[str], where: str) -> None:
+    """Raise `SchemaError` when the header `present` lacks a `needed` name."""
+    present = list(present)
+    missing = [name for name in needed if name not in present]
+    if missing:
+        raise SchemaError(
+            f"{where} has no column {', '.join(map(repr, missing))}, which the schema names. "
+            f"Its columns are {', '.join(map(repr, present)) or 'none'}"
+        )
+
+
+def numbers(series: Series) -> FloatArray:
+    """The column as float64, shape (n,); missing values are NaN.
+
+    Raises
+    ------
+    SchemaError
+        When the column's type is neither numeric nor boolean, whatever its cells hold.
+    """
+    values = column_values(series)
+    if not is_float(values):
+        raise SchemaError(
+            f"column {series.name!r} has type {type_name(series)}, but the schema declares a number. "
+            "Convert the column to a numeric type, or declare categories"
+        )
+    return with_nan(values)
+
+
+def codes(series: Series, categories: Sequence[str]) -> NDArray[np.int64]:
+    """Position of each cell's category, shape (n,); -1 for missing values and values not listed.
+
+    A cell matches the category with the same text, blanks around it left out. Failing that, it matches the first
+    category that reads as the same number, ``true`` and ``false`` reading as 1 and 0: so 1, 1.0, "1" and "1.0" agree
+    in every file format.
+
+    Raises
+    ------
+    SchemaError
+        When the column's type is none of text, category, number and boolean.
+    """
+    import pyarrow as pa
+
+    pc = compute()
+    values = column_values(series)
+    listed = pa.array(categories, pa.large_string())
+    listed_numbers = with_nan(parse_numbers(listed))
+    if is_float(values):
+        return _nearest_equal(with_nan(values), listed_numbers)
+    found = np.asarray(pc.index_in(values, value_set=listed).fill_null(-1), dtype=np.int64)
+    if np.isnan(listed_numbers).all():
+        return found
+    return np.where(found >= 0, found, _nearest_equal(with_nan(parse_numbers(values)), listed_numbers))
+
+
+def column_values(series: Series) -> Any:
+    """The column as an arrow array of type ``double`` or, trimmed of blanks, ``large_string``."""
+    import pyarrow as pa
+
+    values = _arrow(series)
+    kind = values.type
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+        values = values.cast(kind)
+    if any(test(kind) for test in (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)):
+        return compute().ascii_trim_whitespace(values.cast(pa.large_string()))
+    tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal, pa.types.is_null)
+    if any(test(kind) for test in tests):
+        return values.cast(pa.float64(), safe=False)
+    raise _unsupported(series)
+
+
+def parse_numbers(texts: Any) -> Any:
+    """Read an arrow text array as ``double``, cell by cell; what is no number becomes null.
+
+    Numbers are decimal with an optional exponent, ``inf``, and ``true``/``false`` for 1 and 0; blanks around them
+    are left out.
+    """
+    import pyarrow as pa
+
+    pc = compute()
+    cells = pc.ascii_lower(pc.ascii_trim_whitespace(texts.cast(pa.large_string())))
+    for word, digit in (("true", "1"), ("false", "0")):
+        cells = pc.if_else(pc.equal(cells, word), digit, cells)
+    # The pattern decides, not a try of the cast: a cast fails for a whole column because of one cell.
+    is_number = pc.match_substring_regex(cells, _NUMBER)
+    return pc.if_else(is_number, cells, pa.scalar(None, pa.large_string())).cast(pa.float64())
+
+
+def _arrow(series: Series) -> Any:
+    """The column as an arrow array, Python objects and pandas levels as their text."""
+    import pyarrow as pa
+
+    if series.implementation.is_pandas_like():
+        native: Any = series.to_native()
+        if native.dtype == "object":
+            return _object_texts(native.to_numpy())
+        if native.dtype == "category":
+            positions = native.cat.codes.to_numpy()
+            levels = _object_texts(native.cat.categories.to_numpy())
+            return levels.take(pa.array(positions, mask=positions < 0))
+    if series.dtype == nw.Object:
+        return _object_texts(series.to_numpy())
+    try:
+        return series.to_arrow()
+    except UnicodeError:  # text that is no valid Unicode, in a column that pandas keeps as Python strings
+        return _object_texts(series.to_numpy())
+    except (pa.ArrowException, TypeError, ValueError, NotImplementedError):
+        raise _unsupported(series) from None
+
+
+def _object_texts(values: AnyArray) -> pa.Array:
+    """Text of each Python object; null for missing values and for objects that have no text."""
+    import pyarrow as pa
+
+    with np.errstate(all="ignore"):  # a NaN among the cells must not warn
+        found = np.frompyfunc(_text, 1, 1)(np.asarray(values, dtype=object))
+    return pa.array(found, pa.large_string())
+
+
+def _text(value: Any) -> str | None:
+    try:
+        if value is None or value != value:
+            return None
+        return str(value).encode("utf-8", "backslashreplace").decode()
+    except Exception:  # any cell is legal: an object that cannot be compared or written counts as missing
+        return None
+
+
+def _unsupported(series: Series) -> SchemaError:
+    return SchemaError(
+        f"column {series.name!r} has type {type_name(series)}, which is neither text, category, number nor boolean. "
+        "Convert it, or leave it out of the schema"
+    )
+
+
+def type_name(series: Series) -> str:
+    """The column's type for messages; narwhals' own name for a pandas object column depends on its cells."""
+    if series.implementation.is_pandas_like():
+        return str(series.to_native().dtype)
+    return str(series.dtype)
+
+
+def is_float(values: Any) -> bool:
+    """Whether `column_values` are numbers (else text)."""
+    import pyarrow as pa
+
+    return pa.types.is_float64(values.type)
+
+
+def with_nan(values: Any) -> FloatArray:
+    """Arrow numbers as float64, null as NaN; possibly a read-only view."""
+    return np.asarray(values.fill_null(np.nan), dtype=np.float64)
+
+
+def _nearest_equal(values: FloatArray, listed: FloatArray) -> NDArray[np.int64]:
+    """First position in `listed` of each value; -1 where there is none. NaN equals nothing."""
+    order = np.argsort(listed, kind="stable")
+    places = np.minimum(np.searchsorted(listed[order], values), len(listed) - 1)
+    return np.where(listed[order][places] == values, order[places], -1)

@@ -1,0 +1,136 @@
+"""The schema file: TOML text to schema parts and back, with errors that name the file, the table and the key."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Callable, Collection, Iterable, Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any, TypeVar
+
+from dpconvex.data.columns import AbstractColumn, CategoricalColumn, NumericColumn
+from dpconvex.data.targets import AbstractTarget, ClassTarget, NumericTarget
+from dpconvex.errors import InvalidParameterError, SchemaError
+
+_LINE = 100
+"""Lists that need a longer line are written with one item a line."""
+
+T = TypeVar("T")
+
+
+def read_schema_text(path: str | PathLike[str]) -> str:
+    """Text of the schema file at `path`, or `SchemaError`."""
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise SchemaError(f"{path}: the schema file cannot be read ({error.strerror}). Check the path") from None
+    except UnicodeDecodeError:
+        raise SchemaError(f"{path}: the schema file must be UTF-8 text. Save it as UTF-8") from None
+
+
+def parse_schema(toml: str, where: str) -> tuple[tuple[AbstractColumn, ...], AbstractTarget | None, dict[str, Any]]:
+    """Columns, target and the remaining fields of a schema file's text, or `SchemaError`."""
+    try:
+        content = tomllib.loads(toml)
+    except tomllib.TOMLDecodeError as error:
+        raise SchemaError(f"{where}: is no valid TOML: {error}") from None
+    _check_keys(where, content, {"confirmed", "columns"}, {"source", "user", "target"})
+    tables = _table(f"{where}: columns", content.pop("columns"))
+    columns = tuple(_column(f"{where}: [columns.{format_key(name)}]", name, tables[name]) for name in tables)
+    target = None
+    if "target" in content:
+        target = _target(f"{where}: [target]", content.pop("target"))
+    return columns, target, content
+
+
+def format_schema(
+    columns: Iterable[AbstractColumn],
+    target: AbstractTarget | None,
+    user: str | None,
+    confirmed: bool,
+    source: str,
+) -> str:
+    """The text of a schema file."""
+    head: dict[str, Any] = {"confirmed": confirmed}
+    if source:
+        head["source"] = source
+    if user is not None:
+        head["user"] = user
+    tables = [_lines(head)]
+    if target is not None:
+        tables.append("[target]\n" + _lines(target.to_dict()))
+    tables += [f"[columns.{format_key(column.name)}]\n{_lines(column.to_dict())}" for column in columns]
+    return "\n".join(tables)
+
+
+def format_key(name: str) -> str:
+    """`name` as a TOML key."""
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else format_value(name)
+
+
+def format_value(value: Any) -> str:
+    """A text, number, truth value or list of texts as a TOML value."""
+    if isinstance(value, str):
+        # JSON escapes the same characters as TOML, but for this one, which TOML wants escaped.
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, list):
+        items = [format_value(item) for item in value]
+        line = "[" + ", ".join(items) + "]"
+        return line if len(line) <= _LINE else "[\n" + "".join(f"  {item},\n" for item in items) + "]"
+    if isinstance(value, float):
+        return str(int(value)) if value.is_integer() and abs(value) < 2**53 else repr(value)
+    return json.dumps(value)
+
+
+def _lines(table: Mapping[str, Any]) -> str:
+    return "".join(f"{format_key(key)} = {format_value(value)}\n" for key, value in table.items())
+
+
+def _column(where: str, name: str, content: Any) -> AbstractColumn:
+    fields = _table(where, content)
+    if "categories" in fields:
+        _check_keys(where, fields, {"categories"}, {"other"})
+        return _build(where, CategoricalColumn, {"name": name, **fields})
+    _check_keys(where, fields, {"lower", "upper"}, {"transform"}, "For a column of categories, give categories")
+    return _build(where, NumericColumn, {"name": name, **fields})
+
+
+def _target(where: str, content: Any) -> AbstractTarget:
+    fields = _table(where, content)
+    if "lower" in fields or "upper" in fields:
+        _check_keys(where, fields, {"name", "lower", "upper"}, ())
+        return _build(where, NumericTarget, fields)
+    _check_keys(where, fields, {"name", "classes"}, (), "For a numeric target, give lower and upper")
+    return _build(where, ClassTarget, fields)
+
+
+def _build(where: str, make: Callable[..., T], fields: Mapping[str, Any]) -> T:
+    try:
+        return make(**fields)
+    except InvalidParameterError as error:
+        raise SchemaError(f"{where} {error}") from None
+
+
+def _table(where: str, content: Any) -> dict[str, Any]:
+    if not isinstance(content, dict):
+        raise SchemaError(f"{where} must be a table. Write it as [columns.age] with its keys on the lines below")
+    return content
+
+
+def _check_keys(
+    where: str,
+    content: Mapping[str, Any],
+    required: Collection[str],
+    optional: Collection[str],
+    remedy: str = "",
+) -> None:
+    missing = sorted(set(required) - set(content))
+    unknown = sorted(set(content) - set(required) - set(optional))
+    if not missing and not unknown:
+        return
+    faults = [f"{key} is missing" for key in missing] + [f"{key} is not a key here" for key in unknown]
+    keys = f"Required: {', '.join(sorted(required))}"
+    keys += f"; optional: {', '.join(sorted(optional))}" if optional else ""
+    raise SchemaError(". ".join(filter(None, [f"{where} {', '.join(faults)}", keys, remedy])))

@@ -1,0 +1,357 @@
+r"""Norms in which noise is drawn, and the exact samplers of the densities ``exp(-||b||)`` (scale 1).
+
+Pure mathematics: a norm knows its dimension, how long a record of a `DataDomain` can be in it, the energy of its
+noise, and how to sample. The noise of density ``exp(-||b|| / scale)`` is ``scale`` times a sample. For several outputs
+(softmax), noise is one independent copy per output, which is the law of the sum of the outputs' norms.
+
+All norms here are *absolute*: they depend on ``|b_i|`` only and grow with each. So moving each coordinate by at most
+``g`` moves the vector by at most ``g * norm(ones)``, and clipping coordinates never increases a distance.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpconvex import _validate
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.errors import InvalidParameterError
+
+if TYPE_CHECKING:
+    from dpconvex.problems.domain import DataDomain
+
+IntArray = NDArray[np.int64]
+
+MAX_RUNS = 2000
+"""Largest number of distinct kinds of blocks that the quadratic search for groups looks at one by one."""
+
+_UP = 1 + 1e-14
+
+
+class NoiseNorm(ABC):
+    """A norm on vectors of length `dim`, with a sampler of the density proportional to ``exp(-||b||)``."""
+
+    name: str
+    dim: int
+
+    @abstractmethod
+    def __call__(self, v: FloatArray) -> FloatArray:
+        """Norm of vectors of shape (..., dim); shape (...)."""
+
+    @abstractmethod
+    def record_bound(self, domain: DataDomain) -> float:
+        """Largest norm of a feature vector of `domain`, the constant feature included, rounded up."""
+
+    @property
+    @abstractmethod
+    def coordinate_variances(self) -> FloatArray:
+        """Variances of the coordinates of a sample, shape (dim,)."""
+
+    @property
+    def energy(self) -> float:
+        """Expected squared Euclidean length of a sample."""
+        return float(self.coordinate_variances.sum())
+
+    @abstractmethod
+    def sample(self, generator: np.random.Generator, size: int | None = None) -> FloatArray:
+        """Draw one vector, shape (dim,), or `size` of them, shape (size, dim)."""
+
+    @classmethod
+    @abstractmethod
+    def examples(cls) -> tuple[NoiseNorm, ...]:
+        """A few small instances, for contract tests."""
+
+
+@final
+@dataclass(frozen=True)
+class L2Norm(NoiseNorm):
+    """The Euclidean norm: uniform direction, radius Gamma(dim); not a vector of independent Laplace variables.
+
+    Parameters
+    ----------
+    dim : int
+        At least 1.
+    """
+
+    dim: int
+    name: ClassVar[str] = "l2"  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    def __post_init__(self) -> None:
+        _validate.integer("dim", self.dim, at_least=1)
+
+    def __call__(self, v: FloatArray) -> FloatArray:
+        """Euclidean length; shape (...)."""
+        return np.linalg.norm(v, axis=-1)
+
+    def record_bound(self, domain: DataDomain) -> float:
+        """The domain's l2 bound."""
+        _same_dim(self.dim, domain)
+        return domain.l2
+
+    @property
+    def coordinate_variances(self) -> FloatArray:
+        """``dim + 1`` each: the squared radius has mean ``dim (dim + 1)``."""
+        return np.full(self.dim, self.dim + 1.0)
+
+    def sample(self, generator: np.random.Generator, size: int | None = None) -> FloatArray:
+        """Direction from a Gaussian vector, radius from Gamma(dim)."""
+        direction = generator.standard_normal((size or 1, self.dim))
+        lengths = np.linalg.norm(direction, axis=1)
+        while not lengths.all():  # a zero vector has no direction; probability 0 but for rounding
+            direction[lengths == 0] = generator.standard_normal((int((lengths == 0).sum()), self.dim))
+            lengths = np.linalg.norm(direction, axis=1)
+        direction *= (generator.standard_gamma(self.dim, size or 1) / lengths)[:, None]
+        return direction[0] if size is None else direction
+
+    @classmethod
+    def examples(cls) -> tuple[L2Norm, ...]:
+        """Dimensions 1 and 5."""
+        return cls(1), cls(5)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class GroupedNorm(NoiseNorm):
+    r"""Grouped block norm ``sum_g a_g max_{j in g} ||b_j||_1 / s_j`` over consecutive blocks ``b_j``.
+
+    One group per block is a weighted l1 norm, one group of all blocks the block maximum, one group of one-column
+    blocks a scaled l-infinity norm. Within a group all blocks share one Gamma(D_g + 1) radius, ``D_g`` the columns of
+    the group, and each block is uniform in its cross-polytope.
+
+    Parameters
+    ----------
+    sizes : array of int, shape (m,)
+        Columns of each block.
+    half_widths : array of float, shape (m,)
+        ``s_j``, positive: the l1 bound of the block over the domain.
+    groups : array of int, shape (m,)
+        Number of the group of each block, 0 to G - 1, each used.
+    weights : array of float, shape (G,)
+        ``a_g``, positive.
+    name : str
+        For sensitivities and reports.
+
+    References
+    ----------
+    Objective-perturbation specification, sections 4.2 to 4.4.
+    """
+
+    sizes: IntArray
+    half_widths: FloatArray
+    groups: IntArray
+    weights: FloatArray
+    name: str = "grouped"
+
+    def __post_init__(self) -> None:
+        for field, dtype in (
+            ("sizes", np.int64),
+            ("half_widths", np.float64),
+            ("groups", np.int64),
+            ("weights", np.float64),
+        ):
+            array = np.array(getattr(self, field), dtype=dtype)
+            array.setflags(write=False)
+            object.__setattr__(self, field, array)
+        if self.sizes.ndim != 1 or not len(self.sizes) or (self.sizes < 1).any():
+            raise InvalidParameterError("sizes", self.sizes, "must be a non-empty vector of integers >= 1")
+        if self.half_widths.shape != self.sizes.shape or not _positive(self.half_widths):
+            raise InvalidParameterError("half_widths", self.half_widths, "must be one positive number per block")
+        used = np.unique(self.groups)
+        if self.groups.shape != self.sizes.shape or not np.array_equal(used, np.arange(len(self.weights))):
+            raise InvalidParameterError("groups", self.groups, "must give each block a group 0..G-1, each used")
+        if self.weights.ndim != 1 or not _positive(self.weights):
+            raise InvalidParameterError("weights", self.weights, "must be one positive number per group")
+
+    @classmethod
+    def for_domain(cls, domain: DataDomain) -> GroupedNorm:
+        """Cheapest grouping of the domain's blocks, by dynamic programming over blocks sorted by size and width.
+
+        Equal blocks stay together. Above `MAX_RUNS` distinct kinds, neighbouring kinds are first joined into that
+        many chunks; the answer is then at least as good as one group per block.
+        """
+        sizes, widths = _blocks(domain)
+        kinds, kind_of = np.unique(np.column_stack([sizes, widths]), axis=0, return_inverse=True)
+        kind_of = kind_of.reshape(-1)
+        chunk_of = kind_of if len(kinds) <= MAX_RUNS else kind_of * MAX_RUNS // len(kinds)
+        columns = _sum_by(chunk_of, sizes)
+        spread = _sum_by(chunk_of, _spread(sizes, widths / widths.max()))
+        groups = _cheapest_groups(columns, spread)[chunk_of]
+        best = cls(sizes, widths, groups, _optimal_weights(sizes, widths, groups), "grouped")
+        if len(kinds) <= MAX_RUNS:
+            return best
+        return min(best, cls.weighted_l1(domain), key=lambda norm: norm.record_bound(domain) ** 2 * norm.energy)
+
+    @classmethod
+    def l1(cls, domain: DataDomain) -> GroupedNorm:
+        """The plain l1 norm: independent Laplace coordinates of equal scale."""
+        sizes, widths = _blocks(domain)
+        return cls(sizes, widths, np.arange(len(sizes)), widths, "l1")
+
+    @classmethod
+    def weighted_l1(cls, domain: DataDomain) -> GroupedNorm:
+        """The cheapest blockwise weighted l1 norm."""
+        sizes, widths = _blocks(domain)
+        groups = np.arange(len(sizes))
+        return cls(sizes, widths, groups, _optimal_weights(sizes, widths, groups), "weighted_l1")
+
+    @classmethod
+    def block_max(cls, domain: DataDomain) -> GroupedNorm:
+        """``max_j ||b_j||_1 / s_j``: every record of the domain has norm at most 1."""
+        sizes, widths = _blocks(domain)
+        return cls(sizes, widths, np.zeros(len(sizes), dtype=np.int64), np.ones(1), "block_max")
+
+    @cached_property
+    def dim(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Columns of all blocks together."""
+        return int(self.sizes.sum())
+
+    def __call__(self, v: FloatArray) -> FloatArray:
+        """Norm of vectors of shape (..., dim); shape (...)."""
+        blocks = self._block_sums(np.abs(v)) / self.half_widths
+        return self._group_maxima(blocks) @ self.weights
+
+    def record_bound(self, domain: DataDomain) -> float:
+        """``sum_g a_g`` for the domain the norm was made for; in general the group's widest block counts.
+
+        Raises
+        ------
+        InvalidParameterError
+            If the domain's blocks have other sizes than the norm's.
+        """
+        sizes, widths = _blocks(domain)
+        if not np.array_equal(sizes, self.sizes):
+            raise InvalidParameterError(
+                "domain", f"{len(sizes)} blocks", "must have the norm's blocks", "Build the norm from this domain"
+            )
+        return math.fsum(self._group_maxima(widths / self.half_widths) * self.weights) * _UP
+
+    @property
+    def coordinate_variances(self) -> FloatArray:
+        """``(D+1)(D+2)/a^2 * 2 s^2 / ((d+1)(d+2))`` in a block of ``d`` columns of a group of ``D``."""
+        radius = (self._group_sizes + 1) * (self._group_sizes + 2) / self.weights**2
+        block = _spread(self.sizes, self.half_widths) / self.sizes
+        return np.repeat(radius[self.groups] * block, self.sizes)
+
+    def sample(self, generator: np.random.Generator, size: int | None = None) -> FloatArray:
+        """Signed exponentials over their sum and one more, per block; times one gamma radius per group."""
+        count = size or 1
+        radii = generator.standard_gamma(self._group_sizes + 1.0, (count, len(self.weights))) / self.weights
+        out = generator.standard_exponential((count, self.dim))
+        totals = self._block_sums(out) + generator.standard_exponential((count, len(self.sizes)))
+        out *= np.repeat(radii[:, self.groups] * self.half_widths / totals, self.sizes, axis=1)
+        np.negative(out, out=out, where=generator.integers(0, 2, out.shape, dtype=np.int8).astype(bool))
+        return out[0] if size is None else out
+
+    @classmethod
+    def examples(cls) -> tuple[GroupedNorm, ...]:
+        """Two groups, interleaved; independent Laplace coordinates; one cube."""
+        return (
+            cls(np.array([1, 3, 2]), np.array([0.5, 1.0, 2.0]), np.array([0, 1, 0]), np.array([2.0, 1.5])),
+            cls(np.array([4]), np.array([1.0]), np.array([0]), np.array([1.0]), "l1"),
+            cls(np.ones(3, dtype=np.int64), np.ones(3), np.zeros(3, dtype=np.int64), np.ones(1), "block_max"),
+        )
+
+    @cached_property
+    def _group_sizes(self) -> FloatArray:
+        return _sum_by(self.groups, self.sizes)
+
+    @cached_property
+    def _by_group(self) -> tuple[IntArray, IntArray]:
+        """Order of the blocks by group, and where each group starts in it."""
+        return np.argsort(self.groups, kind="stable"), _starts(np.bincount(self.groups))
+
+    def _block_sums(self, v: FloatArray) -> FloatArray:
+        return np.add.reduceat(v, _starts(self.sizes), axis=-1)
+
+    def _group_maxima(self, blocks: FloatArray) -> FloatArray:
+        order, starts = self._by_group
+        return np.maximum.reduceat(blocks[..., order], starts, axis=-1)
+
+
+def gaussian_block_weights(domain: DataDomain) -> tuple[FloatArray, float]:
+    """Cheapest blockwise variances of Gaussian noise for records of `domain`.
+
+    The noise is ``N(0, sigma^2 diag(1/m_j))`` with ``m_j = sqrt(d_j) / s_j``, ``s_j`` the block's l2 bound; its
+    energy is ``sigma^2 (sum_j s_j sqrt(d_j)) ** 2`` over the squared record length, against
+    ``d sum_j s_j^2`` for equal variances (objective-perturbation specification, end of section 3).
+
+    Returns
+    -------
+    standard_deviations : array of shape (dim,)
+        ``1 / sqrt(m_j)`` per coordinate, at ``sigma = 1``, rounded up.
+    record_bound : float
+        ``sqrt(sum_j m_j s_j^2)``: the largest length of a record in units of these deviations, rounded up.
+    """
+    sizes = np.array([block.size for block in domain.all_blocks])
+    widths = np.array([block.l2 for block in domain.all_blocks])
+    weights = np.sqrt(sizes) / widths
+    bound = math.sqrt(math.fsum(weights * widths**2)) * _UP
+    return np.repeat(1 / np.sqrt(weights) * _UP, sizes), bound
+
+
+def _same_dim(dim: int, domain: DataDomain) -> None:
+    if domain.dim != dim:
+        raise InvalidParameterError("domain", domain.dim, f"must have {dim} columns", "Build the norm for this domain")
+
+
+def _sum_by(groups: IntArray, values: AnyArray) -> FloatArray:
+    return np.bincount(groups, values).astype(np.float64)
+
+
+def _positive(v: AnyArray) -> bool:
+    return bool(np.isfinite(v).all() and (v > 0).all())
+
+
+def _starts(sizes: NDArray[Any]) -> IntArray:
+    return np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
+
+
+def _blocks(domain: DataDomain) -> tuple[IntArray, FloatArray]:
+    """Sizes and l1 half-widths of the domain's blocks; a box counts as one-column blocks."""
+    blocks = domain.all_blocks
+    boxes = np.array([block.norm == "linf" for block in blocks])
+    sizes = np.array([block.size for block in blocks], dtype=np.int64)
+    widths = np.array([block.bound if block.norm == "linf" else block.l1 for block in blocks])
+    repeats = np.where(boxes, sizes, 1)
+    return np.repeat(np.where(boxes, 1, sizes), repeats), np.repeat(widths, repeats)
+
+
+def _spread(sizes: IntArray, widths: FloatArray) -> FloatArray:
+    """Expected squared length of a uniform point of each block's cross-polytope."""
+    return 2 * sizes * widths**2 / ((sizes + 1.0) * (sizes + 2.0))
+
+
+def _optimal_weights(sizes: IntArray, widths: FloatArray, groups: IntArray) -> FloatArray:
+    """``a_g = E_g^(1/3)``: Hoelder's optimum of ``(sum a_g)^2 sum E_g / a_g^2``; any positive weights are valid."""
+    largest = widths.max()  # taken out, and tiny energies lifted, so that no square underflows to a zero weight
+    energy = _group_energy(_sum_by(groups, sizes), _sum_by(groups, _spread(sizes, widths / largest)))
+    return np.cbrt(np.maximum(energy, 1e-60 * energy.max())) * largest ** (2 / 3)
+
+
+def _group_energy(columns: FloatArray, spread: FloatArray) -> FloatArray:
+    """``E_g`` of the specification."""
+    return 4 * (columns + 1) * (columns + 2) * spread
+
+
+def _cheapest_groups(columns: FloatArray, spread: FloatArray) -> IntArray:
+    """Split a sequence into contiguous groups of least ``sum_g E_g^(1/3)``; the group number of each item."""
+    items = len(columns)
+    before_columns = np.concatenate([[0.0], np.cumsum(columns)])
+    before_spread = np.concatenate([[0.0], np.cumsum(spread)])
+    cost, cut = np.zeros(items + 1), np.zeros(items + 1, dtype=np.int64)
+    for stop in range(1, items + 1):
+        energy = _group_energy(before_columns[stop] - before_columns[:stop], before_spread[stop] - before_spread[:stop])
+        candidates = cost[:stop] + np.cbrt(energy)
+        cut[stop] = int(np.argmin(candidates))
+        cost[stop] = candidates[cut[stop]]
+    groups, stop, number = np.zeros(items, dtype=np.int64), items, 0
+    while stop:
+        groups[cut[stop] : stop] = number
+        stop, number = int(cut[stop]), number + 1
+    return number - 1 - groups

@@ -1,0 +1,51 @@
+"""Losses of linear models, with the constants that privacy proofs need.
+
+A new loss is one new file and its name in `LOSSES`; the contract tests then check it.
+"""
+
+from __future__ import annotations
+
+from dpconvex.losses.absolute import AbsoluteLoss, PinballLoss
+from dpconvex.losses.base import LinearModelLoss, LossConstants, PiecewiseLinearLoss, SmoothLoss
+from dpconvex.losses.hinge import HingeLoss, SmoothedHingeLoss
+from dpconvex.losses.huber import HuberLoss, SmoothedAbsoluteLoss, SmoothedPinballLoss
+from dpconvex.losses.logistic import LogisticLoss
+from dpconvex.losses.smooth_residual import LogCoshLoss, PseudoHuberLoss
+from dpconvex.losses.softmax import SoftmaxLoss
+from dpconvex.losses.squared import SquaredLoss
+
+LOSSES: tuple[type[LinearModelLoss], ...] = (
+    LogisticLoss,
+    SoftmaxLoss,
+    SquaredLoss,
+    HuberLoss,
+    PseudoHuberLoss,
+    LogCoshLoss,
+    HingeLoss,
+    SmoothedHingeLoss,
+    AbsoluteLoss,
+    SmoothedAbsoluteLoss,
+    PinballLoss,
+    SmoothedPinballLoss,
+)
+"""Every loss of the library."""
+
+__all__ = [
+    "LOSSES",
+    "AbsoluteLoss",
+    "HingeLoss",
+    "HuberLoss",
+    "LinearModelLoss",
+    "LogCoshLoss",
+    "LogisticLoss",
+    "LossConstants",
+    "PiecewiseLinearLoss",
+    "PinballLoss",
+    "PseudoHuberLoss",
+    "SmoothLoss",
+    "SmoothedAbsoluteLoss",
+    "SmoothedHingeLoss",
+    "SmoothedPinballLoss",
+    "SoftmaxLoss",
+    "SquaredLoss",
+]

@@ -1,0 +1,234 @@
+"""What a loss of a linear model is: values, derivatives and proven constants.
+
+A loss is a function ``phi(z, y)`` of the prediction ``z = <w, x>`` (or ``z = W x`` for several outputs) and
+the target ``y``, convex in ``z``. Its constants hold for *every* finite ``z`` and every target inside the
+declared targets, so they need no assumption about the data beyond `LinearModelLoss.clip_targets` and the
+feature bounds.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Self, final
+
+import numpy as np
+
+from dpconvex import _rounding, _validate
+from dpconvex._types import AnyArray, FloatArray
+
+Task = Literal["classification", "regression"]
+Geometry = Literal["l2", "l1"]
+
+quiet = np.errstate(over="ignore", invalid="ignore")
+"""Decorator of everything that touches data: the content of a record never causes a numpy warning."""
+
+
+@dataclass(frozen=True)
+class LossConstants:
+    """Constants of ``w -> phi(<w, x>, y)`` over all records of a domain.
+
+    Parameters
+    ----------
+    lipschitz : float
+        Largest (sub)gradient: in the l2 norm when `norm` is ``"l2"``, in the maximum norm when it is
+        ``"l1"``; infinite if unbounded.
+    smoothness : float
+        Largest change of the gradient, in that same norm, per unit of parameter change in `norm`; infinite if
+        the loss is not smooth.
+    norm : {"l2", "l1"}
+        The norm of the parameters.
+    """
+
+    lipschitz: float
+    smoothness: float
+    norm: Geometry
+
+
+class LinearModelLoss(ABC):
+    """A convex loss of the predictions of a linear model.
+
+    Predictions `z` have shape (n,), or (n, n_outputs) when ``n_outputs > 1``, and are finite; targets `y`
+    have shape (n,) and come out of `clip_targets`. Results may be infinite where they exceed the largest
+    float, are never NaN, and no content raises or warns.
+    """
+
+    name: ClassVar[str]
+    """Name on the command line, in plans and in certificates; unique among the losses."""
+    task: ClassVar[Task]
+    """Whether targets are classes or numbers."""
+    sides: ClassVar[Literal[1, 2]]
+    """1 if the sign of ``slope * y`` is the same everywhere (margin losses), else 2."""
+
+    @property
+    def n_outputs(self) -> int:
+        """Predictions per record."""
+        return 1
+
+    @property
+    @abstractmethod
+    def slope_bound(self) -> float:
+        """Largest l2 norm A of the derivative in `z`, rounded up; infinite if unbounded."""
+
+    @property
+    def slope_bound_l1(self) -> float:
+        """Largest l1 norm of the derivative in `z`; `slope_bound` for one output."""
+        return self.slope_bound
+
+    @property
+    @abstractmethod
+    def curvature_bound(self) -> float:
+        """Largest second derivative c (spectral norm of the Hessian in `z`); infinite if not smooth."""
+
+    @property
+    def curvature_rank(self) -> int:
+        """Largest rank r of the Hessian in `z`.
+
+        One record's factor of a determinant ratio is at most ``(1 + t tau / r) ** r`` with ``t`` the
+        `curvature_trace` and ``tau = X2^2 / (n lambda)`` (AM-GM; objective perturbation, sections 1.2 and
+        1.5).
+        """
+        return 1
+
+    @property
+    def curvature_trace(self) -> float:
+        """Largest trace of the Hessian in `z`; `curvature_bound` for one output."""
+        return self.curvature_bound
+
+    @property
+    def self_concordance(self) -> float | None:
+        """The q of ``phi'' <= (q / A) (A - |phi'|)``; None if there is none, or several outputs.
+
+        Curvature then vanishes as the slope saturates, and is free in objective perturbation with noise in
+        any norm (section 1.3).
+        """
+        return None
+
+    @property
+    def frobenius_self_concordance(self) -> float | None:
+        """The q of ``trace(phi'') <= (q / A) (A - |phi'|_2)``; serves noise in the l2 (Frobenius) norm only."""
+        return self.self_concordance
+
+    @property
+    @abstractmethod
+    def value_at_zero(self) -> float:
+        """Largest loss of the prediction 0 over the declared targets, rounded up; infinite if unbounded."""
+
+    @abstractmethod
+    def value(self, z: FloatArray, y: FloatArray) -> FloatArray:
+        """Return the loss of every record, of shape (n,)."""
+
+    @abstractmethod
+    def derivative(self, z: FloatArray, y: FloatArray) -> FloatArray:
+        """Return the derivative in `z`, of the shape of `z`; a subgradient where there is no derivative."""
+
+    @abstractmethod
+    def clip_targets(self, y: AnyArray) -> FloatArray:
+        """Return a float64 copy of `y` (n,), each value moved into the declared targets by the class's rule.
+
+        Raises
+        ------
+        InvalidDataError
+            If `y` is not one-dimensional or not numeric (public facts); never because of a value.
+        """
+
+    @classmethod
+    @abstractmethod
+    def examples(cls) -> tuple[Self, ...]:
+        """Return small instances for the contract tests."""
+
+    @final
+    def constants(self, feature_l2: float, feature_linf: float, norm: Geometry = "l2") -> LossConstants:
+        """Return the constants of ``w -> phi(<w, x>, y)`` over all features of the stated bounds, rounded up.
+
+        Parameters
+        ----------
+        feature_l2, feature_linf : float
+            Largest l2 norm and largest absolute entry of a feature vector, the intercept included.
+        norm : {"l2", "l1"}
+            Norm of the parameters; gradients are measured in its dual, l2 or maximum norm.
+
+        Returns
+        -------
+        LossConstants
+            ``A * bound`` and ``c * bound ** 2``. Several outputs: Frobenius norm, or entrywise l1 and maximum
+            norms, for which the constants are upper bounds that need not be attained.
+        """
+        _validate.real("feature_l2", feature_l2, at_least=0.0)
+        _validate.real("feature_linf", feature_linf, at_least=0.0)
+        _validate.choice("norm", norm, ("l2", "l1"))
+        bound = feature_l2 if norm == "l2" else feature_linf
+        return LossConstants(
+            lipschitz=_product_up(self.slope_bound, bound),
+            smoothness=_product_up(self.curvature_bound, bound, bound),
+            norm=norm,
+        )
+
+
+class SmoothLoss(LinearModelLoss):
+    """A loss with a Lipschitz derivative, which can say its second derivative."""
+
+    @abstractmethod
+    def hessian_weights(self, z: FloatArray, y: FloatArray) -> FloatArray:
+        """Return the second derivative in `z` (n,); several outputs: Hessians (n, n_outputs, n_outputs).
+
+        Where the second derivative jumps, any value between the one-sided ones. The Hessians of several
+        outputs are large: call with at most some thousand records at a time.
+        """
+
+
+class PiecewiseLinearLoss(LinearModelLoss):
+    """A loss ``phi(z, y) = max of u (z - y) over u in [lo(y), hi(y)]`` with ``lo <= 0 <= hi``.
+
+    The interval is the domain of the convex conjugate, which dual solvers need; the loss is 0 at ``z = y``.
+    """
+
+    @abstractmethod
+    def slope_interval(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return ``lo(y)`` and ``hi(y)``, each of shape (n,)."""
+
+    @abstractmethod
+    def smoothed(self, width: float) -> SmoothLoss:
+        """Return ``max of u (z - y) - width u^2 / 2 over u in [lo(y), hi(y)]``.
+
+        It has the same slopes and targets, curvature at most ``1 / width``, and
+        ``0 <= phi - smoothed <= width * slope_bound ** 2 / 2`` everywhere.
+
+        Parameters
+        ----------
+        width : float
+            Positive, in the unit of ``z`` per unit of slope.
+        """
+
+    @final
+    @property
+    def curvature_bound(self) -> float:
+        """Infinite: the derivative jumps."""
+        return math.inf
+
+    @final
+    @quiet
+    def value(self, z: FloatArray, y: FloatArray) -> FloatArray:
+        """Return the loss of every record, of shape (n,)."""
+        lo, hi = self.slope_interval(y)
+        residual = z - y
+        return np.where(residual > 0, hi, lo) * residual
+
+    @final
+    @quiet
+    def derivative(self, z: FloatArray, y: FloatArray) -> FloatArray:
+        """Return the slope in `z`, of shape (n,); 0 at the kink."""
+        lo, hi = self.slope_interval(y)
+        residual = z - y
+        return np.where(residual > 0, hi, np.where(residual < 0, lo, 0.0))
+
+
+def _product_up(*factors: float) -> float:
+    """Product rounded up; 0 times infinity is 0 (a feature that is always 0 has no gradient)."""
+    if 0.0 in factors:
+        return 0.0
+    try:
+        return _rounding.product_up(*factors)
+    except OverflowError:  # an infinite factor, or a product beyond the largest float
+        return math.inf

@@ -1,0 +1,160 @@
+"""Noise of objective perturbation: a random linear term ``<b, w>/n`` whose bits are never released.
+
+``b`` is drawn in floating point. What is released is the minimiser of the perturbed objective with a second noise, so
+the certificate treats the bits of the *second* noise.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+import numpy as np
+
+from dpconvex import _rounding, _validate
+from dpconvex._types import FloatArray
+from dpconvex.errors import BudgetExceededError, InvalidParameterError
+from dpconvex.geometry.norms import NoiseNorm
+from dpconvex.mechanisms import _grid
+from dpconvex.mechanisms.base import Planned, check_norm
+from dpconvex.mechanisms.gaussian import add_gaussian
+from dpconvex.privacy.ledger import Ledger
+from dpconvex.privacy.objective_events import GaussianObjectivePerturbation, PureObjectivePerturbation
+from dpconvex.privacy.sensitivity import Sensitivity
+from dpconvex.randomness.source import BitSource
+
+
+class ObjectiveNoise(Planned):
+    """The random linear term of a perturbed objective."""
+
+    @abstractmethod
+    def _sample(self, outputs: int, source: BitSource) -> FloatArray:
+        """Draw shape (outputs, dim)."""
+
+    @final
+    def draw(self, outputs: int, label: str, source: BitSource, ledger: Ledger, block: str | None = None) -> FloatArray:
+        """Record the release of the minimiser, then draw ``b``.
+
+        Parameters
+        ----------
+        outputs : int
+            Number of parameter vectors (softmax classes); their noises are independent.
+        label, source, ledger, block
+            As in `Mechanism.release`.
+
+        Returns
+        -------
+        array of shape (outputs * dim,)
+            Output after output. Secret: it must not leave the run.
+        """
+        _validate.integer("outputs", outputs, at_least=1)
+        ledger.record(self.planned(label, block))
+        return self._sample(outputs, source).reshape(-1)
+
+
+@final
+@dataclass(frozen=True)
+class NormObjectiveNoise(ObjectiveNoise):
+    """``b`` of density proportional to ``exp(-||b|| / event.scale)``: pure epsilon.
+
+    The output noise that hides the solver's inaccuracy is a separate release, of a `NormNoiseMechanism`.
+
+    Parameters
+    ----------
+    norm : NoiseNorm
+        Of the parameter vector of one output.
+    event : PureObjectivePerturbation
+        Fixes the scale.
+    sensitivity : Sensitivity
+        Of the summed gradients, in that norm.
+    """
+
+    norm: NoiseNorm
+    event: PureObjectivePerturbation  # pyright: ignore[reportIncompatibleVariableOverride]
+    sensitivity: Sensitivity
+    name: ClassVar[str] = "objective perturbation, norm-exponential"
+
+    def __post_init__(self) -> None:
+        check_norm(self.sensitivity, self.norm.name)
+
+    def exact_bits(self, source: BitSource) -> bool:
+        """Never; but the bits of ``b`` are not released."""
+        return False
+
+    def _sample(self, outputs: int, source: BitSource) -> FloatArray:
+        return self.event.scale * self.norm.sample(source.generator(), outputs)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class GaussianObjectiveNoise(ObjectiveNoise):
+    """Independent normal ``b``, with a second normal noise on the minimiser inside the same event.
+
+    Parameters
+    ----------
+    standard_deviations : array of shape (d,)
+        Per coordinate, at ``event.sigma = 1`` (all ones, or `gaussian_block_weights`).
+    event : GaussianObjectivePerturbation
+        Fixes sigma, and through ``rho`` the ratio of the solver's radius to the output noise.
+    sensitivity : Sensitivity
+        Of the summed gradients: ``"l2"`` in units of the standard deviations.
+    """
+
+    standard_deviations: FloatArray
+    event: GaussianObjectivePerturbation  # pyright: ignore[reportIncompatibleVariableOverride]
+    sensitivity: Sensitivity
+    name: ClassVar[str] = "objective perturbation, Gaussian"
+
+    def __post_init__(self) -> None:
+        check_norm(self.sensitivity, "l2", "weighted_l2")
+        deviations = np.array(self.standard_deviations, dtype=np.float64)
+        if deviations.ndim != 1 or not np.isfinite(deviations).all() or not (deviations > 0).all():
+            raise InvalidParameterError("standard_deviations", deviations, "must be a vector of positive numbers")
+        deviations.setflags(write=False)
+        object.__setattr__(self, "standard_deviations", deviations)
+
+    def exact_bits(self, source: BitSource) -> bool:
+        """Whether the output noise, the only one whose bits are released, is exact."""
+        return source.exact and self.event.rho > 0
+
+    def _sample(self, outputs: int, source: BitSource) -> FloatArray:
+        shape = (outputs, len(self.standard_deviations))
+        return self.event.sigma * self.standard_deviations * source.generator().standard_normal(shape)
+
+    def add_output_noise(
+        self,
+        minimiser: FloatArray,
+        standard_deviation: float,
+        label: str,
+        source: BitSource,
+        ledger: Ledger,
+        block: str | None = None,
+    ) -> FloatArray:
+        """Release the approximate minimiser with the output noise that the event of `draw` already contains.
+
+        Parameters
+        ----------
+        minimiser : array of shape (outputs * dim,)
+            Within ``rho * standard_deviation / 2`` of the exact one, for every data set.
+        standard_deviation : float
+            Of the output noise, positive.
+        label, source, ledger, block
+            As in `draw`, which must have been called.
+
+        Returns
+        -------
+        array of shape (outputs * dim,)
+            On a grid whose rounding adds at most ``2**-11`` of the solver's radius to it; the noise is enlarged by
+            ``1 + 2**-10`` for that (and by `gaussian.INFLATION` for the integers), so ``rho`` stays true.
+        """
+        _validate.real("standard_deviation", standard_deviation, above=0.0)
+        if self.planned(label, block) not in ledger.recorded:
+            raise BudgetExceededError(f"release {label!r}: draw() must record it before its output noise")
+        if self.event.rho <= 0:
+            raise InvalidParameterError("rho", self.event.rho, "must be > 0 for output noise", "Plan a solver radius")
+        radius = self.event.rho * standard_deviation / 2
+        # A coarse grid, since the radius may be tiny: 62 bits of steps must span the coefficients.
+        step = _grid.spacing(2**10 * radius, standard_deviation, math.sqrt(minimiser.size) * (1 + 1e-12))
+        return add_gaussian(minimiser, _rounding.product_up(standard_deviation, 1 + 2**-10), step, source)

@@ -1,0 +1,218 @@
+"""The clipped features of all records as a linear operator.
+
+Features are held as row blocks of about 1 MB, each a view of the caller's array wherever that is possible:
+
+- a single ``l1`` or ``l2`` block (a norm ball): the caller's rows and one shrinking factor a row;
+- any other domain: the caller's rows where they already lie in the domain, else a clipped copy of that row block.
+
+Nothing here raises or warns because of what the data hold.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.errors import InvalidDataError
+from dpconvex.problems import _threads
+from dpconvex.problems.domain import DataDomain, shortened_length
+
+_BLOCK = 2**17  # floats of a row block: two passes over it hit the cache
+_PANEL = 2**20  # floats of a dense panel (8 MB): rank-k updates want many rows
+_PANEL_ROWS = 8192
+
+
+@final
+@dataclass(frozen=True)
+class RowBlock:
+    """Some consecutive clipped records, in float64.
+
+    Parameters
+    ----------
+    rows : slice
+        Which records.
+    features : array of shape (m, n_features)
+    factor : array of shape (m,) or None
+        What each row of `features` is multiplied by; None for 1.
+    intercept : float
+        The constant last feature (0: none).
+    """
+
+    rows: slice
+    features: FloatArray
+    factor: FloatArray | None
+    intercept: float
+
+    def predict(self, W: FloatArray) -> FloatArray:
+        """Return ``X W^T``: shape (m,) for `W` of shape (dim,), (m, k) for (k, dim)."""
+        z = self.features @ W[..., : self.features.shape[1]].T
+        if self.factor is not None:
+            z = _scaled(z, self.factor)
+        if self.intercept:
+            z += self.intercept * W[..., -1]
+        return z
+
+    def adjoint(self, g: FloatArray) -> FloatArray:
+        """Return ``g^T X``: shape (dim,) for `g` of shape (m,), (k, dim) for (m, k)."""
+        out = (g if self.factor is None else _scaled(g, self.factor)).T @ self.features
+        if self.intercept:
+            out = np.concatenate([out, self.intercept * g.sum(0)[..., None]], axis=-1)
+        return out
+
+    def dense(self) -> FloatArray:
+        """Return the records as a new array of shape (m, dim)."""
+        m, p = self.features.shape
+        out = np.empty((m, p + (self.intercept > 0)))
+        out[:, :p] = self.features
+        if self.factor is not None:
+            out[:, :p] *= self.factor[:, None]
+        out[:, p:] = self.intercept
+        return out
+
+
+@final
+class Records:
+    """Clipped features of `n` records; made by `clipped`.
+
+    Parameters
+    ----------
+    domain : DataDomain
+    n : int
+    blocks : list of RowBlock
+        Blocks of equal length (the last may be shorter), in order. `RowBlock.features` may still have the caller's
+        dtype; it is converted block by block at each pass.
+    """
+
+    def __init__(self, domain: DataDomain, n: int, blocks: list[RowBlock]) -> None:
+        self.domain, self.n, self._blocks = domain, n, blocks
+
+    @classmethod
+    def clipped(cls, X: AnyArray, domain: DataDomain) -> Records:
+        """Clip `X` into `domain`, by the rule of `DataDomain.clip`.
+
+        Parameters
+        ----------
+        X : array of shape (n, n_features), n >= 1
+            Any real or integer dtype and memory order. It is not changed, and must not change afterwards.
+        domain : DataDomain
+
+        Raises
+        ------
+        InvalidDataError
+            Wrong shape or dtype, or no rows.
+        """
+        domain.check_columns(X)
+        if len(X) == 0:
+            raise InvalidDataError(f"X has shape {X.shape}; at least one record is needed")
+        step = max(1, _BLOCK // X.shape[1])
+        blocks = [_clipped_block(X, slice(i, min(i + step, len(X))), domain) for i in range(0, len(X), step)]
+        return cls(domain, len(X), blocks)
+
+    @property
+    def dim(self) -> int:
+        """Length of a parameter vector for one output, the intercept included."""
+        return self.domain.dim
+
+    @property
+    def n_blocks(self) -> int:
+        """Number of row blocks."""
+        return len(self._blocks)
+
+    def block(self, index: int) -> RowBlock:
+        """Return one row block, in float64."""
+        b = self._blocks[index]
+        return RowBlock(b.rows, np.asarray(b.features, dtype=np.float64), b.factor, b.intercept)
+
+    def blocks(self) -> Iterator[RowBlock]:
+        """Yield the records block by block, for passes that do several things at once."""
+        return map(self.block, range(self.n_blocks))
+
+    @property
+    def n_panels(self) -> int:
+        """Number of panels."""
+        return math.ceil(self.n / self._panel_rows)
+
+    def panel(self, index: int) -> tuple[slice, FloatArray]:
+        """Return some consecutive records: which, and a new dense array (m, dim) of about 8 MB at most."""
+        start = index * self._panel_rows
+        rows = slice(start, min(start + self._panel_rows, self.n))
+        return rows, self.rows(rows)
+
+    def predict(self, W: FloatArray) -> FloatArray:
+        """Return ``X W^T``: shape (n,) for `W` of shape (dim,), (n, k) for (k, dim)."""
+        return np.concatenate([block.predict(W) for block in self.blocks()])
+
+    def adjoint(self, g: FloatArray) -> FloatArray:
+        """Return ``g^T X``: shape (dim,) for `g` of shape (n,), (k, dim) for (n, k)."""
+        out = np.zeros((*g.shape[1:], self.dim))
+        for block in self.blocks():
+            out += block.adjoint(g[block.rows])
+        return out
+
+    def gram(self, weights: FloatArray) -> FloatArray:
+        """Return ``X^T diag(weights) X``, shape (dim, dim), for nonnegative `weights` of shape (n,)."""
+
+        def work(index: int) -> FloatArray:
+            rows, panel = self.panel(index)
+            panel *= np.sqrt(weights[rows])[:, None]
+            return panel.T @ panel
+
+        return _threads.total(self.n_panels, work)
+
+    @property
+    def _panel_rows(self) -> int:
+        return min(max(1, _PANEL // self.dim), _PANEL_ROWS)
+
+    def squared_norms(self) -> FloatArray:
+        """Return the squared l2 norms of the records, shape (n,), the constant feature included."""
+        parts = []
+        for block in self.blocks():
+            norms = np.einsum("ij,ij->i", block.features, block.features)
+            parts.append((norms if block.factor is None else norms * block.factor**2) + block.intercept**2)
+        return np.concatenate(parts)
+
+    def rows(self, index: slice) -> FloatArray:
+        """Return the records of a slice as a new dense array of shape (m, dim)."""
+        start, stop, stride = index.indices(self.n)
+        size = self._blocks[0].rows.stop
+        parts = []
+        for b in self._blocks[start // size : math.ceil(stop / size)] if stop > start else []:
+            first = start + max(0, math.ceil((b.rows.start - start) / stride)) * stride - b.rows.start
+            part = slice(first, stop - b.rows.start, stride)
+            factor = None if b.factor is None else b.factor[part]
+            parts.append(RowBlock(b.rows, b.features[part], factor, b.intercept).dense())
+        return np.concatenate(parts) if parts else np.empty((0, self.dim))
+
+    def subset(self, stride: int) -> Records:
+        """Return every `stride`-th record, starting with the first, copied (float64)."""
+        p = self.domain.n_features
+        features = self.rows(slice(0, self.n, stride))[:, :p]
+        step = max(1, _BLOCK // p)
+        bounds = [slice(i, min(i + step, len(features))) for i in range(0, len(features), step)]
+        blocks = [RowBlock(rows, features[rows], None, self.domain.intercept) for rows in bounds]
+        return Records(self.domain, len(features), blocks)
+
+
+def _scaled(z: FloatArray, factor: FloatArray) -> FloatArray:
+    return z * (factor if z.ndim == 1 else factor[:, None])
+
+
+def _clipped_block(X: AnyArray, rows: slice, domain: DataDomain) -> RowBlock:
+    part = X[rows]
+    block = domain.blocks[0]
+    if len(domain.blocks) == 1 and block.norm != "linf" and 1e-100 < block.bound < 1e100:
+        with np.errstate(all="ignore"):
+            A = np.asarray(part, dtype=np.float64)
+            lengths = np.abs(A).sum(1) if block.norm == "l1" else np.sqrt(np.einsum("ij,ij->i", A, A))
+        if np.all(lengths < 1e150):  # false where an entry is NaN, infinite, or its square overflows
+            too_long = lengths > block.bound
+            limit = shortened_length(block.bound, block.size)
+            factor = limit / np.where(too_long, lengths, limit) if too_long.any() else None
+            return RowBlock(rows, part, factor, domain.intercept)
+    clipped = domain.clip(part)
+    return RowBlock(rows, part if np.array_equal(part, clipped) else clipped, None, domain.intercept)

@@ -1,0 +1,110 @@
+"""Where random bits come from: the operating system; a seed only for tests and benchmarks."""
+
+from __future__ import annotations
+
+import numbers
+import os
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeAlias, final
+
+import numpy as np
+
+from dpconvex import _validate
+from dpconvex.errors import InvalidParameterError
+
+
+class BitSource(ABC):
+    """A source of private randomness.
+
+    Attributes
+    ----------
+    name : str
+        For the certificate.
+    private : bool
+        Whether nobody can predict the bits. A release made with any other source is stamped *not private*.
+    exact : bool
+        Whether Laplace and Gaussian noise come from OpenDP's exact integer samplers, which draw from the operating
+        system themselves.
+    """
+
+    name: ClassVar[str]
+    private: ClassVar[bool]
+    exact: ClassVar[bool]
+
+    @abstractmethod
+    def generator(self) -> np.random.Generator:
+        """Return a generator whose stream is independent of every other call's."""
+
+
+RandomState: TypeAlias = BitSource | int | None
+"""What users may pass: nothing, a seed (not private) or a source."""
+
+
+@final
+@dataclass(frozen=True)
+class SystemSource(BitSource):
+    """ChaCha with 20 rounds, keyed anew on every call with 32 bytes of the operating system's entropy.
+
+    No state is kept between calls. So threads, forked processes, joblib workers, and pickled or copied estimators
+    never repeat noise, as they would if they inherited a copy of one generator's state; and a key that leaked would
+    expose one release only.
+    """
+
+    name: ClassVar[str] = "operating system entropy; ChaCha20 for floats, OpenDP for exact integers"
+    private: ClassVar[bool] = True
+    exact: ClassVar[bool] = True
+
+    def generator(self) -> np.random.Generator:
+        """Return a generator over a freshly keyed ChaCha20 stream."""
+        from randomgen import ChaCha
+
+        bits: Any = ChaCha(key=int.from_bytes(os.urandom(32), "little"), rounds=20)
+        return np.random.Generator(bits)
+
+
+@final
+class SeededSource(BitSource):
+    """A reproducible PCG64 stream, for tests and benchmarks. *Not private.*
+
+    Successive `generator` calls give independent streams; two sources of the same seed give the same sequence.
+
+    Parameters
+    ----------
+    seed : int
+        At least 0.
+    """
+
+    name: ClassVar[str] = "seeded PCG64 (not private)"
+    private: ClassVar[bool] = False
+    exact: ClassVar[bool] = False
+
+    def __init__(self, seed: int) -> None:
+        self.seed = _validate.integer("seed", seed, at_least=0)
+        self._sequence = np.random.SeedSequence(self.seed)
+
+    def __repr__(self) -> str:
+        return f"SeededSource({self.seed})"
+
+    def generator(self) -> np.random.Generator:
+        """Return the next independent stream of the seed."""
+        return np.random.Generator(np.random.PCG64(self._sequence.spawn(1)[0]))
+
+
+def source_from(random_state: RandomState) -> BitSource:
+    """Return the source that `random_state` means: None the operating system, an int a seed, a source itself.
+
+    Raises
+    ------
+    InvalidParameterError
+        For anything else, NumPy generators included: their state can be copied, so noise could repeat.
+    """
+    if random_state is None:
+        return SystemSource()
+    if isinstance(random_state, BitSource):
+        return random_state
+    if isinstance(random_state, numbers.Integral) and not isinstance(random_state, bool):
+        return SeededSource(int(random_state))
+    raise InvalidParameterError(
+        "random_state", random_state, "must be None, an integer seed or a BitSource", "Use None for private releases"
+    )

@@ -1,0 +1,71 @@
+"""What a constraint set is: membership, Euclidean projection, size and linear minimiser."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Self, final
+
+import numpy as np
+
+from dpconvex import _validate
+from dpconvex._types import FloatArray
+from dpconvex.errors import InvalidParameterError
+
+quiet = np.errstate(over="ignore", invalid="ignore")
+"""Decorator of whatever touches a vector: its content never causes a numpy warning."""
+
+
+class ConvexSet(ABC):
+    """A closed, convex, public set of parameter vectors of shape (dim,).
+
+    Vectors may hold any float: NaN counts as 0 and infinities as the largest float in `project` and
+    `linear_minimizer`, so that both return a member for every input. Only a wrong shape raises.
+    """
+
+    dim: int | None
+    """Length of the vectors; None if the set is given without one and takes vectors of any length."""
+    radius: float
+    """Largest l2 norm of a member; infinite if unbounded."""
+    diameter: float
+    """Largest l2 distance of two members, rounded up by enough to cover the rounding of `project`."""
+
+    @abstractmethod
+    def contains(self, w: FloatArray, tolerance: float = 1e-9) -> bool:
+        """Whether `w` satisfies the constraints up to ``tolerance`` times the size of the set; False for NaN."""
+
+    @abstractmethod
+    def project(self, w: FloatArray) -> FloatArray:
+        """Return a new vector, the member nearest to `w` in the l2 norm, exact up to rounding."""
+
+    @abstractmethod
+    def linear_minimizer(self, g: FloatArray) -> FloatArray:
+        """Return a member that minimises ``<g, w>``; the same one every time.
+
+        Raises
+        ------
+        InvalidParameterError
+            If the set is unbounded, whatever `g` holds.
+        """
+
+    @classmethod
+    @abstractmethod
+    def examples(cls) -> tuple[Self, ...]:
+        """Return small instances for the contract tests."""
+
+    @final
+    def _finite(self, name: str, w: FloatArray) -> FloatArray:
+        """Return a finite float64 copy of `w` after a check of its shape (a public fact)."""
+        self._check_shape(name, w)
+        return np.nan_to_num(np.asarray(w, dtype=np.float64))
+
+    @final
+    def _check_shape(self, name: str, w: FloatArray) -> None:
+        if w.ndim != 1 or len(w) == 0 or self.dim not in (None, len(w)):
+            wanted = "(dim,)" if self.dim is None else f"({self.dim},)"
+            raise InvalidParameterError(f"{name}.shape", w.shape, f"must be {wanted}")
+
+
+def check_dim(dim: int | None) -> None:
+    """Raise `InvalidParameterError` unless `dim` is None or at least 1."""
+    if dim is not None:
+        _validate.integer("dim", dim, at_least=1)

@@ -1,0 +1,89 @@
+"""A box with sides parallel to the axes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Self, final
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpconvex import _rounding, _validate
+from dpconvex._types import FloatArray
+from dpconvex.errors import InvalidParameterError
+from dpconvex.sets.base import ConvexSet, check_dim, quiet
+
+
+@final
+@dataclass(frozen=True)
+class Box(ConvexSet):
+    """All vectors between `lower` and `upper`, entry by entry.
+
+    Parameters
+    ----------
+    lower, upper : float or array of shape (dim,)
+        Finite, ``lower <= upper``; a scalar holds for all entries. Kept as tuples of length `dim`.
+    dim : int, optional
+        Length of the vectors; needed if both bounds are scalars.
+    """
+
+    lower: ArrayLike
+    upper: ArrayLike
+    dim: int | None = None
+    radius: float = field(init=False, repr=False, compare=False)
+    diameter: float = field(init=False, repr=False, compare=False)
+
+    @quiet
+    def __post_init__(self) -> None:
+        check_dim(self.dim)
+        lower, upper = _bound("lower", self.lower), _bound("upper", self.upper)
+        lengths = {len(bound) for bound in (lower, upper) if bound.ndim} | ({self.dim} - {None})
+        if len(lengths) != 1:
+            remedy = "Give dim, or bounds of shape (dim,) with at least one entry"
+            raise InvalidParameterError("dim", self.dim, "must agree with the lengths of the bounds", remedy)
+        dim = _validate.integer("dim", lengths.pop(), at_least=1)
+        lower, upper = np.broadcast_to(lower, dim), np.broadcast_to(upper, dim)
+        if np.any(lower > upper):
+            raise InvalidParameterError("lower", self.lower, f"must be <= upper={self.upper!r} in every entry")
+        object.__setattr__(self, "lower", tuple(lower.tolist()))
+        object.__setattr__(self, "upper", tuple(upper.tolist()))
+        object.__setattr__(self, "dim", dim)
+        object.__setattr__(self, "radius", math.hypot(*np.maximum(-lower, upper)))
+        object.__setattr__(self, "diameter", _rounding.widen_up(math.hypot(*(upper - lower))))
+
+    @quiet
+    def contains(self, w: FloatArray, tolerance: float = 1e-9) -> bool:
+        """Whether no entry leaves its interval by more than ``tolerance * radius``."""
+        self._check_shape("w", w)
+        slack = tolerance * self.radius
+        lower, upper = self._bounds
+        return bool(np.all((w >= lower - slack) & (w <= upper + slack)))
+
+    def project(self, w: FloatArray) -> FloatArray:
+        """Return `w` clipped entry by entry."""
+        return np.clip(self._finite("w", w), *self._bounds)
+
+    def linear_minimizer(self, g: FloatArray) -> FloatArray:
+        """Return the lower bound where ``g > 0`` and the upper bound elsewhere."""
+        return np.where(self._finite("g", g) > 0, *self._bounds)
+
+    @classmethod
+    def examples(cls) -> tuple[Self, ...]:
+        """Return small instances for the contract tests."""
+        return (cls(-1.0, 2.0, dim=3), cls([0.0, -1.0], [0.0, 1.0]), cls([5.0, 6.0, 7.0], 8.0))
+
+    @cached_property
+    def _bounds(self) -> tuple[FloatArray, FloatArray]:
+        return np.array(self.lower, dtype=np.float64), np.array(self.upper, dtype=np.float64)
+
+
+def _bound(name: str, value: ArrayLike) -> FloatArray:
+    try:
+        bound = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidParameterError(name, value, "must be a number or an array of numbers") from error
+    if bound.ndim > 1 or not np.all(np.isfinite(bound)):
+        raise InvalidParameterError(name, value, "must be finite, a scalar or an array of shape (dim,)")
+    return bound

@@ -1,0 +1,92 @@
+"""What a solver is: it tries to come within a radius of the minimiser and says whether it proved it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Self, final
+
+from dpconvex import _validate
+from dpconvex._types import FloatArray
+from dpconvex.errors import InvalidDataError, InvalidParameterError
+from dpconvex.losses.base import LinearModelLoss
+from dpconvex.problems._threads import one_blas_thread
+from dpconvex.problems.erm import RegularizedRisk
+from dpconvex.sets.base import ConvexSet
+from dpconvex.sets.whole_space import WholeSpace
+from dpconvex.solvers.result import SolverResult
+
+
+class Solver(ABC):
+    """A deterministic method with its settings; `solve` never raises because of what the data hold."""
+
+    @final
+    def solve(
+        self,
+        objective: RegularizedRisk,
+        radius: float,
+        constraint: ConvexSet | None = None,
+        start: FloatArray | None = None,
+    ) -> SolverResult:
+        """Look for a point within `radius` of the minimiser, and prove that it is.
+
+        Parameters
+        ----------
+        objective : RegularizedRisk
+            With ``l2 > 0``.
+        radius : float
+            Positive; l2 distance to the minimiser over the constraint.
+        constraint : ConvexSet, optional
+            None means the whole space.
+        start : array of shape (dim,), optional
+            Where to begin; 0 if None.
+
+        Returns
+        -------
+        SolverResult
+            Status ``CERTIFIED`` if and only if the distance to the minimiser is proven to be at most `radius`.
+
+        Raises
+        ------
+        InvalidParameterError
+            If ``l2 = 0``, the radius is not positive, or the solver cannot treat such a problem (public facts).
+        """
+        constraint = WholeSpace() if constraint is None else constraint
+        _validate.real("radius", radius, above=0.0)
+        _validate.real("l2", objective.l2, above=0.0, remedy="Certificates rest on strong convexity")
+        reason = self.refusal(objective.loss, constraint, objective.dim)
+        if reason is not None:
+            raise InvalidParameterError("solver", self, reason)
+        if start is not None and start.shape != (objective.dim,):
+            raise InvalidDataError(f"start has shape {start.shape}; the parameters need ({objective.dim},)")
+        with one_blas_thread():
+            return self._solve(objective, radius, constraint, start)
+
+    @abstractmethod
+    def refusal(self, loss: LinearModelLoss, constraint: ConvexSet, dim: int) -> str | None:
+        """Return why such problems cannot be solved, from public facts alone; None if they can.
+
+        Parameters
+        ----------
+        loss : LinearModelLoss
+        constraint : ConvexSet
+        dim : int
+            Length of a parameter vector, all outputs together.
+        """
+
+    @abstractmethod
+    def _solve(
+        self, objective: RegularizedRisk, radius: float, constraint: ConvexSet, start: FloatArray | None
+    ) -> SolverResult:
+        """As `solve`, after its checks."""
+
+    @classmethod
+    @abstractmethod
+    def examples(cls) -> tuple[Self, ...]:
+        """Return instances for the contract tests."""
+
+
+def needs_whole_space(constraint: ConvexSet) -> str | None:
+    """Return the refusal of a solver without constraints; None for the whole space."""
+    return (
+        None if isinstance(constraint, WholeSpace) else "must be able to project: it solves without a constraint only"
+    )

@@ -1,0 +1,102 @@
+r"""Proofs that a point is near the minimiser, from quantities computed at the point.
+
+Specification of output perturbation, section 6.2: certificates C1 to C4; ``mu`` is the ridge weight, known and
+never estimated. Every bound is rounded up: the slacks of `RegularizedRisk` are added to each computed gradient
+and value.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import final
+
+import numpy as np
+
+from dpconvex._types import FloatArray
+from dpconvex.problems.erm import RegularizedRisk
+from dpconvex.sets.base import ConvexSet
+from dpconvex.solvers.result import Accuracy
+
+_UP = 1 + 1e-10
+
+
+def gradient_norm(objective: RegularizedRisk, w: FloatArray, g: FloatArray) -> Accuracy:
+    """C1, no constraint: ``|w - w*| <= |g| / mu`` for any subgradient `g` at `w`."""
+    bound = objective.gradient_norm_bound(g, w) / objective.strong_convexity
+    return Accuracy("distance", bound * _UP, "a posteriori", "C1 gradient norm")
+
+
+def constrained_gap(objective: RegularizedRisk, constraint: ConvexSet, w: FloatArray, g: FloatArray) -> Accuracy:
+    """C2: minimise the strongly convex lower model at `w` over the constraint; `w` must be a member.
+
+    ``u = project(w - g / mu)``, ``gap = <g, w - u> - mu/2 |w - u|^2``, a bound on ``J(w) - min J``.
+    """
+    mu = objective.strong_convexity
+    step = w - constraint.project(w - g / mu)
+    length = float(np.linalg.norm(step))
+    # Rounding of g moves the model by slack * |step|; rounding of the projection by a relative 1e-14.
+    slack = objective.gradient_rounding(w) + 1e-14 * float(np.linalg.norm(g))
+    gap = float(g @ step) - mu / 2 * length**2 + slack * length
+    return Accuracy("gap", max(gap, 0.0) * _UP, "a posteriori", "C2 constrained gap")
+
+
+def projected_step(objective: RegularizedRisk, w: FloatArray, image: FloatArray) -> Accuracy:
+    r"""C2 in distance form: `image` is ``project(w - gradient(w) / beta)``, any `w`; the bound is for `image`.
+
+    The map T that sends w to image is a contraction of factor ``1 - mu/beta`` for a mu-strongly convex,
+    beta-smooth objective, and w* is its fixed point, so
+    ``|Tw - w*| <= (1 - mu/beta) |w - w*|`` and ``|w - w*| <= beta/mu |w - Tw|``. Unlike a gap, it is linear in the
+    radius, so that small radii drown less in rounding.
+    """
+    mu, beta = objective.strong_convexity, objective.smoothness
+    moved = float(np.linalg.norm(w - image)) * _UP
+    bound = ((beta - mu) * moved + objective.gradient_rounding(w) + objective.gradient_rounding(image)) / mu
+    return Accuracy("distance", bound * _UP, "a posteriori", "C2 projected step (contraction)")
+
+
+def duality_gap(objective: RegularizedRisk, w: FloatArray, gap: float, value: float) -> Accuracy:
+    """C4: `gap` is the computed primal value `value` at `w` minus a dual value."""
+    bound = max(gap, 0.0) * _UP + objective.value_rounding(value, w)
+    return Accuracy("gap", bound, "a posteriori", "C4 duality gap")
+
+
+def as_distance(accuracy: Accuracy, strong_convexity: float) -> Accuracy:
+    """Turn a gap into a distance: ``|w - w*| <= sqrt(2 gap / mu)``."""
+    if accuracy.kind == "distance":
+        return accuracy
+    bound = math.sqrt(2 * accuracy.bound / strong_convexity) * _UP
+    return Accuracy("distance", bound, accuracy.basis, accuracy.lemma)
+
+
+@final
+class LowerModel:
+    """C3: a weighted sum of strongly convex lower models, gathered along a method's path.
+
+    ``phi(u) = 1/A sum_t a_t [J(w_t) + <g_t, u - w_t> + mu/2 |u - w_t|^2] <= J(u)``, kept as two sums.
+    """
+
+    def __init__(self, objective: RegularizedRisk, constraint: ConvexSet) -> None:
+        self._mu, self._constraint, self._objective = objective.strong_convexity, constraint, objective
+        self._weight, self._offset, self._slack = 0.0, 0.0, 0.0
+        self._slope = np.zeros(objective.dim)
+        self._best = math.inf
+
+    def add(self, weight: float, w: FloatArray, value: float, g: FloatArray) -> None:
+        """Add the model at `w` (a member, so that `value` is also an upper bound on the minimum)."""
+        self._weight += weight
+        self._slope += weight * (g - self._mu * w)
+        self._offset += weight * (value - float(g @ w) + self._mu / 2 * float(w @ w))
+        # Rounding of the value, of the gradient over distances up to |u - w|, and of the products with w.
+        rounding = self._objective.value_rounding(value, w)
+        size = float(np.linalg.norm(g)) + self._mu * float(np.linalg.norm(w))
+        self._slack = max(self._slack, rounding + 1e-14 * size * float(np.linalg.norm(w)))
+        self._best = min(self._best, value + rounding)
+
+    def gap(self) -> Accuracy:
+        """Return the certified gap of the best point added."""
+        slope, mu = self._slope / self._weight, self._mu
+        u = self._constraint.project(-slope / mu)
+        lower = mu / 2 * float(u @ u) + float(slope @ u) + self._offset / self._weight
+        products = (float(np.linalg.norm(slope)) + mu * float(np.linalg.norm(u))) * float(np.linalg.norm(u))
+        bound = self._best - lower + self._slack + 1e-14 * products
+        return Accuracy("gap", max(bound, 0.0) * _UP, "a posteriori", "C3 aggregated lower model")

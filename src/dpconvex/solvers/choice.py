@@ -1,0 +1,45 @@
+"""Which solver fits a problem, from public facts only."""
+
+from __future__ import annotations
+
+from dpconvex.losses.base import LinearModelLoss, PiecewiseLinearLoss, SmoothLoss
+from dpconvex.sets.base import ConvexSet
+from dpconvex.sets.whole_space import WholeSpace
+from dpconvex.solvers.accelerated import AcceleratedGradient
+from dpconvex.solvers.base import Solver, needs_whole_space
+from dpconvex.solvers.coordinate import DualCoordinateAscent
+from dpconvex.solvers.guaranteed import Guaranteed
+from dpconvex.solvers.lbfgs import LBFGS
+from dpconvex.solvers.newton import NewtonCholesky
+from dpconvex.solvers.smoothed import SmoothedAcceleratedGradient
+from dpconvex.solvers.subgradient import Subgradient
+
+_CHOLESKY_DIM = 2000  # a Hessian of 32 MB
+
+
+def default_solver(loss: LinearModelLoss, constraint: ConvexSet | None = None, dim: int = 1) -> Solver:
+    """Return the solver for problems of that loss, constraint and size; guaranteed where one exists.
+
+    Parameters
+    ----------
+    loss : LinearModelLoss
+    constraint : ConvexSet, optional
+        None means the whole space.
+    dim : int
+        Length of a parameter vector, all outputs together.
+
+    Returns
+    -------
+    Solver
+        Smooth loss: Newton (up to 2000 parameters) or L-BFGS, then accelerated gradient; with a constraint
+        accelerated gradient alone. Piecewise linear loss: dual coordinate ascent, then smoothed accelerated
+        gradient; with a constraint the latter alone. Any other loss: the subgradient method.
+    """
+    free = needs_whole_space(WholeSpace() if constraint is None else constraint) is None
+    if isinstance(loss, SmoothLoss):
+        fast = NewtonCholesky() if dim <= _CHOLESKY_DIM else LBFGS()
+        return Guaranteed(fast, AcceleratedGradient()) if free else AcceleratedGradient()
+    if isinstance(loss, PiecewiseLinearLoss):
+        fallback = SmoothedAcceleratedGradient()
+        return Guaranteed(DualCoordinateAscent(), fallback) if free else fallback
+    return Subgradient()

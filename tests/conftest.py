@@ -1,0 +1,20 @@
+"""Settings that every test shares."""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+# The gate must give the same verdict twice, so examples are derived from the test alone, and never timed.
+# `HYPOTHESIS_PROFILE=explore` searches at random, with ten times as many examples.
+settings.register_profile(
+    "ci",
+    deadline=None,
+    derandomize=True,
+    database=None,
+    max_examples=50,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile("explore", deadline=None, max_examples=500, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))

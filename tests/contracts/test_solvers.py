@@ -1,0 +1,208 @@
+"""What every solver promises, for every loss and set that it accepts."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+
+import dpconvex.solvers
+from dpconvex._types import Status
+from dpconvex.errors import InvalidDataError, InvalidParameterError
+from dpconvex.losses import LOSSES, PiecewiseLinearLoss
+from dpconvex.problems import DataDomain, Records, RegularizedRisk
+from dpconvex.sets import Box, L1Ball, L2Ball, Simplex, WholeSpace
+from dpconvex.solvers import SOLVERS, SmoothedAcceleratedGradient, Solver, Subgradient, default_solver
+
+EXAMPLES = [loss for kind in LOSSES for loss in kind.examples()]
+DIM = 3
+CONTENT = ("normal", "zeros", "duplicates", "constant column", "separable", "spoilt", "huge")
+
+
+def sets(dim):
+    return [WholeSpace(), L2Ball(0.5), L1Ball(0.3), Box(-0.1, 0.2, dim=dim), Simplex(dim)]
+
+
+def features(content, n, rng):
+    X = rng.standard_normal((n, DIM))
+    if content == "zeros":
+        X[:] = 0
+    elif content == "duplicates":
+        X[:] = X[0]
+    elif content == "constant column":
+        X[:, 0] = 3.0
+    elif content == "spoilt":
+        X[0] = [np.nan, np.inf, -np.inf]
+    elif content == "huge":
+        X *= 1e300
+    return X
+
+
+def make(loss, content="normal", n=12, l2=0.3, seed=0, linear=0.0):
+    rng = np.random.default_rng(seed)
+    X = features(content, n, rng)
+    if content == "separable":
+        y = np.sign(X[:, 0]) if loss.n_outputs == 1 else (X[:, 0] > 0).astype(float)
+    else:
+        y = rng.integers(0, loss.n_outputs, n) if loss.n_outputs > 1 else 2 * rng.standard_normal(n)
+    if content == "spoilt":
+        y = y.astype(float)
+        y[-1] = np.nan
+    records = Records.clipped(X, DataDomain.l2_ball(DIM, 1.0).with_intercept())
+    b = linear * rng.standard_normal(loss.n_outputs * records.dim) if linear else None
+    return RegularizedRisk(loss, records, y, l2, b)
+
+
+def reference(objective, constraint):
+    """The minimiser to about 1e-13 (smooth) or 1e-6 (piecewise linear), by dense methods that share no code."""
+    X = objective.records.rows(slice(None))
+    loss, y, k = objective.loss, objective.targets, objective.loss.n_outputs
+    b = np.zeros(objective.dim) if objective.linear is None else objective.linear
+    if isinstance(loss, PiecewiseLinearLoss):  # the dual, over a box
+        lo, hi = loss.slope_interval(y)
+
+        def dual(u):
+            w = -(b + u @ X / len(X)) / objective.l2
+            return u @ y / len(X) + objective.l2 / 2 * w @ w, (y - X @ w) / len(X)
+
+        bounds = list(zip(lo, hi, strict=True))
+        found = minimize(dual, np.zeros(len(X)), jac=True, bounds=bounds, options={"ftol": 0, "gtol": 1e-13})
+        return -(b + found.x @ X / len(X)) / objective.l2
+    w = np.zeros(objective.dim)
+    for _ in range(100_000):  # projected gradient
+        z = X @ w if k == 1 else X @ w.reshape(k, -1).T
+        g = (loss.derivative(z, y).T @ X).ravel() / len(X) + objective.l2 * w + b
+        previous, w = w, constraint.project(w - g / objective.smoothness)
+        if np.linalg.norm(w - previous) <= 1e-15 * (1 + np.linalg.norm(w)):
+            return w
+    return w
+
+
+def check(result, objective, constraint, radius):
+    known = isinstance(constraint, WholeSpace) or not isinstance(objective.loss, PiecewiseLinearLoss)
+    assert constraint.contains(result.point)
+    assert (result.status is Status.CERTIFIED) == (result.accuracy.bound <= radius)
+    assert result.accuracy.kind == "distance"
+    if known:
+        error = np.linalg.norm(result.point - reference(objective, constraint))
+        tolerance = 2e-6 if isinstance(objective.loss, PiecewiseLinearLoss) else 1e-11
+        assert error <= result.accuracy.bound + tolerance * (1 + np.linalg.norm(result.point))
+
+
+def affordable_radius(loss):
+    return 0.1 if isinstance(loss, PiecewiseLinearLoss) or math.isinf(loss.curvature_bound) else 1e-8
+
+
+def solver_cases():
+    for kind in SOLVERS:
+        for solver in kind.examples():
+            for loss in EXAMPLES:
+                if solver.refusal(loss, WholeSpace(), 8) is None or solver.refusal(loss, L2Ball(1.0), 8) is None:
+                    yield pytest.param(solver, loss, id=f"{kind.__name__}-{loss!r}")
+
+
+CASES = list(solver_cases())
+
+
+@pytest.mark.parametrize(("solver", "loss"), CASES)
+def test_bound_is_at_least_the_true_error_on_every_set(solver, loss):
+    objective = make(loss)
+    slow = type(solver).__name__ == "Subgradient"
+    radius = 0.1 if slow else affordable_radius(loss)
+    for constraint in sets(objective.dim):
+        if solver.refusal(loss, constraint, objective.dim) is None:
+            result = solver.solve(objective, radius, constraint)
+            assert result.status is Status.CERTIFIED
+            check(result, objective, constraint, radius)
+
+
+@pytest.mark.parametrize("loss", [loss for loss in EXAMPLES if isinstance(loss, PiecewiseLinearLoss)], ids=repr)
+def test_two_solvers_of_constrained_piecewise_linear_problems_agree_within_their_bounds(loss):
+    for seed in range(2):
+        objective = make(loss, seed=seed)
+        for constraint in sets(objective.dim):
+            one = SmoothedAcceleratedGradient().solve(objective, 0.1, constraint)
+            two = Subgradient(max_steps=500).solve(objective, 0.02, constraint)
+            assert np.linalg.norm(one.point - two.point) <= one.accuracy.bound + two.accuracy.bound
+            assert two.accuracy.bound <= 0.5  # the comparison says something
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    loss=st.sampled_from(EXAMPLES),
+    content=st.sampled_from(CONTENT),
+    n=st.sampled_from([1, 2, 5, 20]),
+    l2=st.sampled_from([0.1, 1.0]),
+    linear=st.sampled_from([0.0, 1.0, 100.0]),
+    which=st.integers(0, 4),
+    seed=st.integers(0, 10**6),
+)
+def test_default_solver_certifies_whatever_the_data_hold(loss, content, n, l2, linear, which, seed):
+    objective = make(loss, content, n, l2, seed, linear)
+    constraint = sets(objective.dim)[which]
+    radius = affordable_radius(loss) * (1 + linear)
+    result = default_solver(loss, constraint, objective.dim).solve(objective, radius, constraint)
+    assert result.status is Status.CERTIFIED
+    check(result, objective, constraint, radius)
+
+
+@pytest.mark.parametrize("content", CONTENT)
+@pytest.mark.parametrize(("solver", "loss"), CASES)
+def test_content_never_raises_or_warns(solver, loss, content):
+    objective = make(loss, content, n=3)
+    constraint = WholeSpace() if solver.refusal(loss, WholeSpace(), objective.dim) is None else L2Ball(1.0)
+    result = solver.solve(objective, 0.5, constraint)
+    assert result.status is Status.CERTIFIED
+    assert np.all(np.isfinite(result.point))
+
+
+LIMITED = [
+    case for case in CASES if "Guaranteed" not in case.id and not isinstance(case.values[1], PiecewiseLinearLoss)
+]
+
+
+@pytest.mark.parametrize(("solver", "loss"), LIMITED)
+def test_an_impossible_radius_fails_with_a_true_bound(solver, loss):
+    """Rounding forbids 1e-18: the status must say so (with few steps: the full count would be long)."""
+    objective = make(loss, linear=1.0)
+    constraint = WholeSpace() if solver.refusal(loss, WholeSpace(), objective.dim) is None else L2Ball(1.0)
+    result = type(solver)(max_steps=30).solve(objective, 1e-18, constraint)
+    assert result.status in (Status.STEP_LIMIT, Status.STALLED)
+    check(result, objective, constraint, 1e-18)
+
+
+@pytest.mark.parametrize(("solver", "loss"), CASES)
+def test_solvers_are_deterministic_and_leave_the_start_alone(solver, loss):
+    objective = make(loss)
+    constraint = WholeSpace() if solver.refusal(loss, WholeSpace(), objective.dim) is None else L2Ball(1.0)
+    start = np.full(objective.dim, 0.1)
+    first, second = (solver.solve(objective, 0.3, constraint, start) for _ in range(2))
+    np.testing.assert_array_equal(first.point, second.point)
+    np.testing.assert_array_equal(start, 0.1)
+
+
+@pytest.mark.parametrize("kind", SOLVERS)
+def test_public_errors(kind):
+    solver = kind.examples()[0]
+    loss = next(loss for loss in EXAMPLES if solver.refusal(loss, WholeSpace(), 4) is None)
+    objective = make(loss)
+    with pytest.raises(InvalidParameterError, match="radius="):
+        solver.solve(objective, 0.0)
+    with pytest.raises(InvalidParameterError, match="l2="):
+        solver.solve(make(loss, l2=0.0), 1.0)
+    with pytest.raises(InvalidDataError, match="start has shape"):
+        solver.solve(objective, 1.0, start=np.zeros(99))
+    refused = [loss for loss in EXAMPLES if solver.refusal(loss, WholeSpace(), 4) is not None]
+    if refused:
+        with pytest.raises(InvalidParameterError, match="solver="):
+            solver.solve(make(refused[0]), 1.0)
+
+
+def test_every_solver_is_exported():
+    subclasses = {kind for kind in Solver.__subclasses__() if kind.__module__.startswith("dpconvex.")}
+    assert subclasses == set(SOLVERS)
+    assert {kind.__name__ for kind in SOLVERS} <= set(dpconvex.solvers.__all__)

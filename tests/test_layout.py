@@ -1,0 +1,168 @@
+"""The house rules that a machine can check: sizes, docstrings, export lists, one version, nothing of this machine."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import pkgutil
+import re
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import dpconvex
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCES = sorted((ROOT / "src" / "dpconvex").rglob("*.py"))
+PART_PACKAGES = ("losses", "sets", "solvers", "mechanisms", "geometry")
+
+MAX_FILE_LINES = 450
+MAX_BODY_LINES = 60
+
+# Written in pieces, so that this file does not contain what it forbids.
+FORBIDDEN = re.compile(
+    "|".join(
+        [
+            r"(?<![\w.])/(?:work|tmp|root|home)" + r"/",
+            "files[.]pythonhosted" + "[.]org",
+            "pypi[.]org" + "/simple",
+            "extra-index" + "-url",
+            "find-links" + " ",
+        ]
+    )
+)
+
+Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def definitions(tree: ast.Module) -> Iterator[Definition]:
+    """Every class and function at any depth."""
+    return (node for node in ast.walk(tree) if isinstance(node, Definition))
+
+
+def public_definitions(body: list[ast.stmt]) -> Iterator[Definition]:
+    """Public classes and functions of a module, and the public methods of its public classes."""
+    for node in body:
+        if isinstance(node, Definition) and not node.name.startswith("_"):
+            yield node
+            if isinstance(node, ast.ClassDef):
+                yield from public_definitions(node.body)
+
+
+def body_lines(node: Definition) -> int:
+    """Lines of a function below its signature and its docstring."""
+    statements = node.body[1:] if ast.get_docstring(node, clean=False) is not None else node.body
+    return (statements[-1].end_lineno or 0) - statements[0].lineno + 1 if statements else 0
+
+
+def is_overload_or_override(node: Definition) -> bool:
+    """Methods that take their documentation from the abstract method they implement."""
+    names = {ast.unparse(decorator).split(".")[-1] for decorator in node.decorator_list}
+    return bool(names & {"overload", "override", "setter"})
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_sizes_stay_within_the_budget(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert text.count("\n") <= MAX_FILE_LINES, f"{name_of(path)} has {text.count(chr(10))} lines: split it"
+    long = [
+        f"{node.name}: {body_lines(node)} lines"
+        for node in definitions(ast.parse(text))
+        if not isinstance(node, ast.ClassDef) and body_lines(node) > MAX_BODY_LINES
+    ]
+    assert not long
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_everything_public_is_documented(path: Path) -> None:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    assert ast.get_docstring(tree), "the module has no docstring"
+    inherited = inherited_methods(tree)
+    missing = [
+        node.name
+        for node in public_definitions(tree.body)
+        if not ast.get_docstring(node) and not is_overload_or_override(node) and node not in inherited
+    ]
+    assert not missing
+
+
+def inherited_methods(tree: ast.Module) -> set[Definition]:
+    """Methods of classes with a base class: the contract, and its documentation, stand in the base."""
+    return {
+        method
+        for node in tree.body
+        if isinstance(node, ast.ClassDef) and node.bases
+        for method in node.body
+        if isinstance(method, ast.FunctionDef)
+    }
+
+
+@pytest.mark.parametrize("package_name", PART_PACKAGES)
+def test_every_part_is_exported(package_name: str) -> None:
+    """A new part is one file and one export line: a public module that exports nothing is a forgotten line."""
+    package = importlib.import_module(f"dpconvex.{package_name}")
+    exported = {getattr(getattr(package, name), "__module__", None) for name in package.__all__}
+    modules = {
+        module.name
+        for module in pkgutil.iter_modules(package.__path__, f"dpconvex.{package_name}.")
+        if not module.name.rpartition(".")[2].startswith("_")
+    }
+    assert modules <= exported, f"no export from {sorted(modules - exported)}"
+
+
+def test_the_public_names_resolve() -> None:
+    assert len(set(dpconvex.__all__)) == len(dpconvex.__all__) > 0
+    for name in dpconvex.__all__:
+        assert getattr(dpconvex, name) is not None
+
+
+def test_one_version_everywhere() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    citation = re.search(r"^version: *\"?([^\"\n]+)", (ROOT / "CITATION.cff").read_text(encoding="utf-8"), re.M)
+    changes = re.search(r"^## \[(\d[^]]*)\]", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.M)
+    assert citation is not None
+    assert changes is not None
+    assert {version, citation[1], changes[1], dpconvex.__version__} == {version}
+
+
+def tracked_files() -> list[Path]:
+    """What git tracks, or, in an unpacked archive, the files that a release is made of."""
+    answer = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if answer.returncode == 0 and answer.stdout:
+        return [ROOT / name for name in answer.stdout.split("\0") if name]
+    return [*SOURCES, *ROOT.glob("*.*"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "requirements").glob("*.txt")]
+
+
+def test_no_tracked_file_names_a_machine_or_a_registry() -> None:
+    found = []
+    for path in tracked_files():
+        if not path.is_file() or b"\0" in (content := path.read_bytes())[:8192]:
+            continue
+        for number, line in enumerate(content.decode("utf-8", errors="replace").splitlines(), start=1):
+            if FORBIDDEN.search(line):
+                found.append(f"{name_of(path)}:{number}: {line.strip()[:80]}")
+    assert not found
+
+
+def test_the_lock_files_agree_and_hold_no_address() -> None:
+    pins = {}
+    for name in ("runtime", "dev"):
+        text = (ROOT / "requirements" / f"{name}.txt").read_text(encoding="utf-8")
+        assert "://" not in text
+        pins[name] = dict(re.findall(r"^([a-z0-9._-]+)==([^ \\]+)", text, re.M))
+        assert text.count("--hash=") >= len(pins[name]) > 0
+    assert pins["runtime"].items() <= pins["dev"].items()
+
+
+def test_every_dependency_is_locked() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wanted = {re.split(r"[^A-Za-z0-9._-]", line)[0] for line in project["dependencies"]}
+    locked = set(re.findall(r"^([a-z0-9._-]+)==", (ROOT / "requirements" / "runtime.txt").read_text(), re.M))
+    assert wanted <= locked

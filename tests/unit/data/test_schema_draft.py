@@ -1,0 +1,113 @@
+"""Drafts say what was read off the data, are refused until confirmed, and read back as schemas."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import tomllib
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from dpconvex.data import CategoricalColumn, ClassTarget, NumericColumn, NumericTarget, Schema, draft_schema
+from dpconvex.data.draft import MARK, MAX_CATEGORIES
+from dpconvex.errors import SchemaError
+
+FRAME = pl.DataFrame(
+    {
+        "age": [31.5, 77.0, None, math.nan, math.inf],
+        "grade": [1, 2, 1, 3, 2],
+        "constant": [5] * 5,
+        "void": pl.Series([None] * 5, dtype=pl.Float64),
+        "colour": ["red ", 'gr"een', None, "", "blue"],
+        "flag": [True, False, True, None, True],
+        "day": [datetime.date(2000, 1, 1)] * 5,
+        "note": [f"secret {i}" for i in range(5)],
+        "income": ["low", "high", "low", "low", "high"],
+    }
+)
+
+
+def test_draft_reads_back_as_an_unconfirmed_schema() -> None:
+    wide = pl.concat([FRAME] * (MAX_CATEGORIES + 1)).with_columns(note=pl.int_range(pl.len()).cast(pl.String))
+    schema = Schema.from_toml_text(draft_schema(wide, "income"))
+    assert schema == Schema(
+        (
+            NumericColumn("age", 31.5, 77),
+            NumericColumn("grade", 1, 3),
+            NumericColumn("constant", 5, 10),
+            NumericColumn("void", 0, 1),
+            CategoricalColumn("colour", ("blue", 'gr"een', "red"), other=True),
+            CategoricalColumn("flag", ("false", "true")),
+        ),
+        ClassTarget("income", ("high", "low")),
+        confirmed=False,
+    )
+    with pytest.raises(SchemaError, match="confirmed"):
+        schema.require_confirmed()
+    assert schema.encode(wide).shape == (len(wide), 4 + 4 + 1)
+
+
+def test_every_line_read_off_the_data_is_marked() -> None:
+    """Two tables with the same public facts: where their drafts differ, both lines carry the mark."""
+    other = FRAME.with_columns(
+        age=pl.lit(3.0),
+        grade=pl.lit(5),
+        colour=pl.lit("gold"),
+        note=pl.lit("word"),
+        income=pl.Series(["a", "b", "c", "a", "b"]),
+        flag=pl.lit(False),
+    )
+    drafts = [set(draft_schema(frame, "income").splitlines()) for frame in (FRAME, other)]
+    differing = drafts[0] ^ drafts[1]
+    unmarked = {line for line in differing if MARK.strip() not in line}
+    # The remark on codes and the extra level are there or not; their texts hold no value but the remark's own.
+    assert unmarked <= {line for line in unmarked if line.startswith(("# Few distinct", "other = true", "]"))}
+    assert not any("secret" in line for line in unmarked)
+    assert sum(MARK.strip() in line for line in differing) > 8
+    tomllib.loads(draft_schema(FRAME))
+
+
+def test_numeric_targets_and_codes() -> None:
+    frame = pd.DataFrame({"y": np.linspace(0, 1, 30), "code": [0.0, 1.0] * 15, "x": range(30)})
+    assert Schema.from_toml_text(draft_schema(frame, "y")).target == NumericTarget("y", 0, 1)
+    assert Schema.from_toml_text(draft_schema(frame, "code")).target == ClassTarget("code", ("0", "1"))
+    draft = draft_schema(frame)
+    assert 'If they are codes: categories = ["0", "1"]' in draft
+    assert Schema.from_toml_text(draft).target is None
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pd.Series([[1], None, {"a": 2}, "a\ud800", b"\xff"], dtype=object),
+        pd.Series(pd.Categorical([1, "red", None, 2.0, (3,)])),
+        pl.Series([None] * 5),
+        pa.array(["a", "b", "c", "d", "\n"]),
+        pa.array(["x"] * 5).dictionary_encode(),
+        pa.array([1, 2, 3, 4, 5]).dictionary_encode(),
+    ],
+    ids=lambda column: type(column).__name__,
+)
+def test_odd_columns_still_give_a_readable_draft(column: Any) -> None:
+    if isinstance(column, pd.Series):
+        frame: Any = pd.DataFrame({"odd\n": column, "x": range(5)})
+    elif isinstance(column, pl.Series):
+        frame = pl.DataFrame({"odd\n": column, "x": range(5)})
+    else:
+        frame = pa.table({"odd\n": column, "x": range(5)})
+    schema = Schema.from_toml_text(draft_schema(frame))
+    assert schema.encode(frame).shape[0] == 5
+    Schema.from_toml_text(draft_schema(frame, "odd\n"))
+
+
+def test_unknown_target_and_nameless_columns() -> None:
+    with pytest.raises(SchemaError, match="no column 'incom'"):
+        draft_schema(FRAME, "incom")
+    draft = draft_schema(pd.DataFrame({"": [1.0], "a": [2.0]}))
+    assert [column.name for column in Schema.from_toml_text(draft).columns] == ["a"]
+    assert "its name is no text" in draft_schema(pd.DataFrame([[1.0, 2.0]]))

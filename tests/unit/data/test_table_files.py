@@ -1,0 +1,149 @@
+"""Reading tables and writing files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import IO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpconvex.data import CategoricalColumn, ClassTarget, NumericColumn, Schema, read_table, write_atomically
+from dpconvex.data.frames import parse_numbers
+from dpconvex.errors import InvalidDataError, InvalidParameterError, SchemaError
+
+SCHEMA = Schema((NumericColumn("age", 0, 100), CategoricalColumn("zip", ("01", "2"))), ClassTarget("y", ("0", "1")))
+
+
+def test_schema_fixes_how_csv_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(
+        b'\xef\xbb\xbfzip,extra,age,y\n01,"a,b",1e1,1\n2,"line\nbreak", 7 ,0.0\n\xff\xfe,,secret,\n,,,1\n,,1e999,TRUE\n'
+    )
+    table = read_table(path, SCHEMA)
+    assert table.column_names == ["age", "zip", "y"]
+    assert table["age"].to_pylist() == [10.0, 7.0, None, None, float("inf")]
+    assert table["y"].to_pylist() == ["1", "0.0", "", "1", "TRUE"]
+    assert SCHEMA.encode(table).tolist() == [[-0.4, -0.5], [-0.43, 0.5], [0.0, 0.0], [0.0, 0.0], [0.5, 0.0]]
+    assert SCHEMA.encode_target(table).tolist() == [1, 0, 0, 1, 1]
+    assert read_table(path, SCHEMA, features_only=True).column_names == ["age", "zip"]
+
+
+def test_csv_without_schema_tells_numbers_from_text(tmp_path: Path) -> None:
+    path = tmp_path / "t.CSV"
+    path.write_text("a,b,c,d\n1,,x,\n,2.5,3,\n")
+    table = read_table(path)
+    assert table.to_pydict() == {"a": [1.0, None], "b": [None, 2.5], "c": ["x", "3"], "d": [None, None]}
+
+
+def test_no_rows_are_a_table(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("y,zip,age\n")
+    assert SCHEMA.encode(read_table(path, SCHEMA)).shape == (0, 2)
+
+
+def test_parquet_reads_only_what_the_schema_names(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"y": [1], "b.c": [2], "zip": ["2"], "age": [50]}), path)
+    assert read_table(path).column_names == ["y", "b.c", "zip", "age"]
+    table = read_table(path, SCHEMA)
+    assert table.column_names == ["age", "zip", "y"]
+    assert SCHEMA.encode(table).tolist() == [[0.0, 0.5]]
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
+def test_header_faults_are_named(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    if name == "t.csv":
+        path.write_text("age,zip\n1,2\n")
+    else:
+        pq.write_table(pa.table({"age": [1], "zip": [2]}), path)
+    with pytest.raises(SchemaError, match=rf"{name} has no column 'y', .*'age', 'zip'"):
+        read_table(path, SCHEMA)
+
+
+def test_unusable_files_give_one_message_without_cells(tmp_path: Path) -> None:
+    cases = {
+        "missing.csv": (None, "cannot be read .No such file"),
+        "missing.parquet": (None, "cannot be read .No such file"),
+        "t.xlsx": (b"", "must end in .csv or .parquet"),
+        "empty.csv": (b"", "first line must name the columns"),
+        "ragged.csv": (b"a,b\n1,2\nsecret,2,3\n", "could not be parsed as CSV. Every line needs 2"),
+        "twice.csv": (b"a,a\n1,2\n", "two columns named 'a'"),
+        "noise.parquet": (b"secret", "could not be parsed as Parquet"),
+        "folder.csv": ("folder", "cannot be read .Is a directory"),
+    }
+    for name, (content, words) in cases.items():
+        path = tmp_path / name
+        if isinstance(content, bytes):
+            path.write_bytes(content)
+        elif content == "folder":
+            path.mkdir()
+        with pytest.raises(InvalidDataError, match=words) as caught:
+            read_table(path)
+        assert name in str(caught.value)
+        assert "secret" not in str(caught.value)
+        assert caught.value.__cause__ is None
+        assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+NUMBERS = st.from_regex(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", fullmatch=True)
+
+
+@given(st.lists(NUMBERS | st.text(st.characters(exclude_categories=["Cs"]), max_size=5) | st.none(), max_size=5))
+def test_numbers_are_read_cell_by_cell(cells: list[str | None]) -> None:
+    """Any cell is legal, and what it reads as depends on no other cell: that is what replace-one privacy needs."""
+    together = parse_numbers(pa.array(cells, pa.string())).to_pylist()
+    alone = [parse_numbers(pa.array([cell], pa.string()))[0].as_py() for cell in cells]
+    assert together == alone
+    for cell, value in zip(cells, alone, strict=True):
+        if value is not None and cell is not None and cell.strip().lower() not in ("true", "false"):
+            assert value == float(cell)
+
+
+@given(NUMBERS)
+def test_every_decimal_number_is_read(cell: str) -> None:
+    assert parse_numbers(pa.array([f" {cell}\t"])).to_pylist() == [float(cell)]
+
+
+@pytest.mark.parametrize("cell", ["", "nan", "NA", "1,5", "0x1f", "1_0", "-", "e5", ".", "1e", "\u0663", "5 %", "1\n2"])
+def test_what_is_no_number_is_missing(cell: str) -> None:
+    assert parse_numbers(pa.array([cell])).to_pylist() == [None]
+
+
+def test_files_are_replaced_whole(tmp_path: Path) -> None:
+    path = tmp_path / "out.txt"
+    write_atomically(path, "é")
+    assert path.read_bytes() == "é".encode()
+    write_atomically(path, b"\x00")
+    write_atomically(str(path), lambda file: file.write(b"new"))
+    assert path.read_bytes() == b"new"
+    assert os.listdir(tmp_path) == ["out.txt"]
+
+
+def test_a_failure_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "out.txt"
+    path.write_text("old")
+
+    def half(file: IO[bytes]) -> None:
+        file.write(b"half")
+        file.flush()
+        raise RuntimeError("stopped")
+
+    with pytest.raises(RuntimeError, match="stopped"):
+        write_atomically(path, half)
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["out.txt"]
+
+
+def test_unwritable_places_are_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "folder").mkdir()
+    for path in (tmp_path / "file" / "out", tmp_path / "nowhere" / "out", tmp_path / "folder"):
+        with pytest.raises(InvalidParameterError, match=r"path=.*must be a file that can be written .*writable folder"):
+            write_atomically(path, "x")
+    assert sorted(os.listdir(tmp_path)) == ["file", "folder"]

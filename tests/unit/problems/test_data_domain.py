@@ -1,0 +1,90 @@
+"""Clipping into a domain: membership whatever the content, members untouched, one record at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from dpconvex.errors import InvalidDataError, InvalidParameterError
+from dpconvex.problems import Block, DataDomain
+
+DOMAINS = [
+    DataDomain.l2_ball(4, 1.0),
+    DataDomain.l1_ball(4, 2.5),
+    DataDomain.box(4, 0.5),
+    DataDomain((Block(1, "linf", 3.0), Block(2, "l1", 1.0), Block(1, "l2", 1e-3))),
+    DataDomain((Block(2, "l1", 1.0), Block(2, "l1", 1.0))),
+    DataDomain.l2_ball(4, 1e-200),
+    DataDomain.l2_ball(4, 1e200),
+]
+matrices = hnp.arrays(np.float64, st.tuples(st.integers(1, 5), st.just(4)), elements=st.floats(width=64))
+
+
+def block_norms(domain, X):
+    start = 0
+    for block in domain.blocks:
+        part = X[:, start : start + block.size] / block.bound
+        yield np.linalg.norm(part, {"l1": 1, "l2": 2, "linf": np.inf}[block.norm], axis=1)
+        start += block.size
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+@given(X=matrices)
+def test_clipped_rows_are_members(domain, X):
+    for norms in block_norms(domain, domain.clip(X)):
+        assert np.all(norms <= 1 + 1e-15)
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+@given(X=matrices)
+def test_clipping_again_changes_nothing(domain, X):
+    once = domain.clip(X)
+    np.testing.assert_array_equal(domain.clip(once), once)
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+@given(X=matrices)
+def test_rows_are_clipped_one_at_a_time(domain, X):
+    alone = np.concatenate([domain.clip(row[None]) for row in X])
+    np.testing.assert_allclose(domain.clip(X), alone, rtol=1e-13, atol=0)
+
+
+def test_a_long_row_keeps_its_direction_and_gets_the_full_length():
+    clipped = DataDomain.l2_ball(2, 1.0).clip(np.array([[30.0, 40.0], [3e300, 4e300], [0.3, 0.4]]))
+    np.testing.assert_allclose(clipped, [[0.6, 0.8], [0.6, 0.8], [0.3, 0.4]], rtol=1e-13)
+
+
+def test_rule_for_values_that_are_not_finite():
+    clipped = DataDomain.l2_ball(2, 1.0).clip(np.array([[np.nan, 0.5], [np.inf, 5.0], [-np.inf, np.nan]]))
+    np.testing.assert_allclose(clipped, [[0, 0.5], [1, 0], [-1, 0]], atol=1e-13)
+    box = DataDomain.box(3, 2.0).clip(np.array([[np.inf, -np.inf, np.nan]]))
+    np.testing.assert_array_equal(box, [[2, -2, 0]])
+
+
+def test_one_hot_rows_are_untouched():
+    domain = DataDomain((Block(3, "l1", 1.0), Block(2, "l1", 1.0)))
+    rows = np.array([[0, 1, 0, 0, 1], [0, 0, 0, 1, 0]], dtype=np.int8)
+    np.testing.assert_array_equal(domain.clip(rows), rows)
+
+
+def test_constants_of_a_domain():
+    domain = DataDomain((Block(4, "linf", 0.5), Block(3, "l1", 1.0), Block(2, "l2", 2.0))).with_intercept(1.0)
+    assert domain.dim == 10
+    assert domain.l2 == pytest.approx(np.sqrt(1 + 1 + 4 + 1))
+    assert domain.l1 == pytest.approx(2 + 1 + 2 * np.sqrt(2) + 1)
+    assert domain.linf == 2.0
+
+
+@pytest.mark.parametrize("X", [np.zeros(3), np.zeros((2, 5)), np.array([["a"] * 3]), np.zeros((2, 3), complex)])
+def test_public_form_is_checked(X):
+    with pytest.raises(InvalidDataError, match="X has"):
+        DataDomain.box(3, 1.0).clip(X)
+
+
+@pytest.mark.parametrize("bound", [0.0, -1.0, np.inf, np.nan])
+def test_bounds_must_be_positive_and_finite(bound):
+    with pytest.raises(InvalidParameterError, match="bound="):
+        DataDomain.l2_ball(3, bound)
