@@ -11,6 +11,9 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # One thread per worker: small matrices gain nothing from more, and two workers must not fight over two cores.
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1 \
               POLARS_MAX_THREADS=1 MPLBACKEND=Agg
+# A line too long must not hide what the tests say: both always run, and either can fail the target.
+LINT_AND_TEST = trap 'exit $$((lint | $$?))' EXIT; $(MAKE) --no-print-directory lint; lint=$$?; \
+                $(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS)
 # Pins every version and every hash, and never writes where a package came from.
 COMPILE := $(VENV)-lock/bin/uv pip compile pyproject.toml --quiet --python-version 3.11 --generate-hashes \
            --no-emit-index-url --no-emit-find-links --no-annotate --no-header
@@ -23,11 +26,11 @@ help:  ## show this list
 demo: $(VENV)/.runtime  ## set up and fit private models on real data; writes demo/ (DEMO_ARGS=--quick: smaller)
 	$(BIN)/dpconvex demo --force --out $(DEMO_OUT) $(DEMO_ARGS)
 
-test: lint  ## lint, then every test except the slow ones
-	$(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS)
+test: $(VENV)/.dev  ## lint, then every test except the slow ones
+	@$(LINT_AND_TEST)
 
-test-all: lint  ## lint, then every test, the slow statistical ones included
-	$(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS) -m ""
+test-all: $(VENV)/.dev  ## lint, then every test, the slow statistical ones included
+	@$(LINT_AND_TEST) -m ""
 
 lint: $(VENV)/.dev  ## ruff, pyright, import rules
 	$(BIN)/ruff check .

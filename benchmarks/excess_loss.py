@@ -16,12 +16,12 @@ import warnings
 import numpy as np
 from rich.console import Console
 from rich.table import Table as RichTable
-from tables import TABLES
 
 from dpconvex import PrivateLogisticRegression
 from dpconvex.losses import LogisticLoss
 from dpconvex.problems import Records, RegularizedRisk
 from dpconvex.solvers import LBFGS, NewtonCholesky
+from tables import TABLES
 
 NOISES = ("l2", "l1", "weighted_l1", "grouped")
 EPSILONS = (0.1, 0.3, 1.0, 3.0)

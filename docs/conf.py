@@ -63,6 +63,7 @@ sphinx_gallery_conf = {
 }
 os.environ.setdefault("MPLBACKEND", "Agg")
 warnings.filterwarnings("ignore", message=".*Matplotlib is currently using agg.*")
+warnings.filterwarnings("ignore", message="Unknown section Guarantees")  # see show_guarantees
 
 PARTS = {
     "dpconvex": "Public interface",

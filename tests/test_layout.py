@@ -30,7 +30,6 @@ FORBIDDEN = re.compile(
             "files[.]pythonhosted" + "[.]org",
             "pypi[.]org" + "/simple",
             "extra-index" + "-url",
-            "find-links" + " ",
         ]
     )
 )

@@ -89,9 +89,7 @@ MUTANTS: dict[str, Mutant] = {
         p, e, math.log1p(p.loss.curvature_bound * p.domain.l2 / (N * l2))
     ),
     "curvature forgotten": lambda p, l2, e: scale_with(p, e, math.log1p(p.domain.l2**2 / (N * l2))),
-    "n squared": lambda p, l2, e: scale_with(
-        p, e, math.log1p(p.loss.curvature_bound * p.domain.l2**2 / (N**2 * l2))
-    ),
+    "n squared": lambda p, l2, e: scale_with(p, e, math.log1p(p.loss.curvature_bound * p.domain.l2**2 / (N**2 * l2))),
     "determinant dropped": lambda p, l2, e: scale_with(p, e, 0.0),
     "sensitivity without its factor 2": lambda p, l2, e: scale_with(
         p, e, math.log1p(p.loss.curvature_bound * p.domain.l2**2 / (N * l2)), reach=1.0

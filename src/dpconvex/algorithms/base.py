@@ -11,15 +11,28 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
+import numpy as np
+
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.errors import AccuracyError
-from dpconvex.privacy import Assumption, NoiseSource, PrivacyCertificate, PrivacyParams, Release, certify
+from dpconvex.errors import AccuracyError, InvalidDataError, InvalidParameterError
+from dpconvex.privacy import (
+    Assumption,
+    Neighboring,
+    NoiseSource,
+    PrivacyCertificate,
+    PrivacyParams,
+    Release,
+    Unit,
+    certify,
+)
 from dpconvex.problems.linear_model import LinearModelProblem
 from dpconvex.randomness import BitSource
 from dpconvex.solvers import Solver, SolverResult
 
 DATA_ASSUMPTIONS = (
-    Assumption("every record lies in the declared domain", "each record is clipped into it before anything is computed"),
+    Assumption(
+        "every record lies in the declared domain", "each record is clipped into it before anything is computed"
+    ),
     Assumption("the number of records is public", "neighbours replace one record, so both data sets have it"),
     Assumption("the declared bounds, categories and classes are public knowledge", "declared"),
 )
@@ -132,8 +145,34 @@ class Plan(ABC):
         """Whether all noise that is added to released values comes from an exact discrete sampler."""
 
     @abstractmethod
+    def _listing(self, X: AnyArray, y: AnyArray, source: BitSource) -> PrivateResult:
+        """The family's `run.py`."""
+
+    @final
     def run(self, X: AnyArray, y: AnyArray, source: BitSource) -> PrivateResult:
-        """Run the planned algorithm on data of shape (n, n_features) and (n,)."""
+        """Run the planned algorithm.
+
+        Parameters
+        ----------
+        X : array of shape (n, n_features)
+            Features of exactly the planned number of records; clipped into the domain here.
+        y : array of shape (n,)
+            Targets; clipped here.
+        source : BitSource
+            Where the noise comes from.
+
+        Raises
+        ------
+        InvalidDataError
+            If the shapes or dtypes are not those of the plan (public facts).
+        """
+        n = self.problem.n
+        if len(X) != n or len(y) != n:
+            raise InvalidDataError(
+                f"X has {len(X)} records and y {len(y)}, but the plan is for n={n}: the noise depends on n. Plan again"
+            )
+        with np.errstate(all="ignore"):  # what floating point meets depends on the data, so it never speaks up
+            return self._listing(X, y, source)
 
     @final
     def finish(self, point: FloatArray, source: BitSource) -> PrivateResult:
@@ -156,6 +195,14 @@ class Plan(ABC):
             public={**self.problem.describe(), "l2": self.l2, **self.describe()},
         )
         return PrivateResult(point, certificate, self)
+
+
+def check_relation(privacy: PrivacyParams) -> None:
+    """Raise `InvalidParameterError` unless the promise is for one replaced record, as every lemma here is."""
+    if privacy.neighboring != Neighboring.REPLACE_ONE:
+        raise InvalidParameterError("neighboring", str(privacy.neighboring), "must be 'replace_one' for this algorithm")
+    if privacy.unit != Unit.RECORD:
+        raise InvalidParameterError("unit", str(privacy.unit), "must be 'record' for this algorithm")
 
 
 def require(solved: SolverResult, radius: float) -> FloatArray:

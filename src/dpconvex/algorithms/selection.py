@@ -50,9 +50,7 @@ Planner = Callable[[LinearModelProblem, PrivacyParams, Options], tuple[Plan, ...
 def _output(problem: LinearModelProblem, privacy: PrivacyParams, options: Options) -> tuple[Plan, ...]:
     if options.noise not in ("auto", "l2", "gaussian"):
         return ()
-    return output_perturbation.plan(
-        problem, privacy, constants=options.constants, l2=options.l2, noise=options.noise
-    )
+    return output_perturbation.plan(problem, privacy, constants=options.constants, l2=options.l2, noise=options.noise)
 
 
 def _objective(problem: LinearModelProblem, privacy: PrivacyParams, options: Options) -> tuple[Plan, ...]:

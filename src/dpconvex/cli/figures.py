@@ -102,7 +102,6 @@ def loss_figure(
     axes.set_xlim(epsilons[0], epsilons[-1])
     axes.axhspan(trivial, high, color=WASH, linewidth=0)
     axes.axhline(trivial, color=MUTED, linewidth=1, linestyle=(0, (4, 3)))
-    axes.text(0.99, 0.95, "above the dashed line a plan promises nothing", **_CORNER, transform=axes.transAxes)
     for k, (name, line) in enumerate(bounds.items()):
         colour = (ACCENT, SECOND, INK, MUTED)[k % 4]
         axes.plot(epsilons, line, color=colour, linewidth=2)
@@ -110,7 +109,9 @@ def loss_figure(
         if at is not None:
             axes.annotate(name.replace("_", " "), (epsilons[at], line[at]), (7, 4), **_LEFT, color=colour)
     axes.plot(*chosen, "o", markersize=8, markerfacecolor=ACCENT, markeredgecolor=INK, clip_on=False, zorder=5)
-    axes.annotate(f"this model: {number(chosen[1])}", chosen, (-8, -13), **_RIGHT, color=INK)
+    early = chosen[0] < math.sqrt(epsilons[0] * epsilons[-1])  # the lines fall: above right and below left are free
+    place, side = ((9, 5), _LEFT) if early else ((-9, -13), _RIGHT)
+    axes.annotate(f"this model: {number(chosen[1])}", chosen, place, **side, color=INK)
     _log_ticks(axes)
     axes.set_xlabel("epsilon")
     axes.set_ylabel("planned excess loss")
@@ -141,7 +142,6 @@ def accuracy_figure(epsilons: Sequence[float], accuracies: Sequence[float], majo
 
 _LEFT: dict[str, Any] = {"textcoords": "offset points", "ha": "left"}
 _RIGHT: dict[str, Any] = {"textcoords": "offset points", "ha": "right"}
-_CORNER: dict[str, Any] = {"ha": "right", "va": "top", "color": MUTED}
 _CENTRE: dict[str, Any] = {"textcoords": "offset points", "ha": "center"}
 
 
@@ -181,7 +181,10 @@ def _label_position(line: Sequence[float], low: float, high: float) -> int | Non
 
 
 def _log_ticks(axes: Axes) -> None:
-    ticks = [t for t in (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10) if axes.get_xlim()[0] <= t <= axes.get_xlim()[1]]
+    low, high = axes.get_xlim()
+    steps = (1, 2, 5) if high / low < 1e4 else (1,)
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    ticks = [t for d in decades for t in (step * 10.0**d for step in steps) if low * 0.999 <= t <= high * 1.001]
     axes.set_xticks(ticks, [f"{t:g}" for t in ticks])
     axes.xaxis.minorticks_off()
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 SHOWN = 25
 """Coefficients in the figure; the table below it lists all."""
 
-GRID = tuple(float(epsilon) for epsilon in np.geomspace(0.05, 10.0, 17))
-"""Values of epsilon in the figure of planned losses."""
+GRID = (0.05, 10.0, 9)
+"""First and last epsilon of the figure of planned losses, and how many; widened where the model's lies outside."""
 
 
 @dataclass(frozen=True)
@@ -176,11 +176,13 @@ def _loss_figure(estimator: PrivateLogisticRegression) -> str:
     from dpconvex.algorithms.selection import ALGORITHMS, plans
 
     plan = estimator.plan_
+    first, last, count = GRID
+    grid = np.geomspace(min(first, plan.privacy.epsilon / 2), max(last, 2 * plan.privacy.epsilon), count).tolist()
     bounds: dict[str, list[float]] = {name: [] for name in ALGORITHMS}
-    for epsilon in GRID:
+    for epsilon in grid:
         privacy = type(plan.privacy)(epsilon, plan.privacy.delta, plan.privacy.neighboring, plan.privacy.unit)
         found = plans(plan.problem, privacy)
         for name, line in bounds.items():
             line.append(min((p.predicted_error.bound for p in found if p.algorithm == name), default=math.nan))
     chosen = (plan.privacy.epsilon, plan.predicted_error.bound)
-    return figures.loss_figure(GRID, bounds, plan.predicted_error.trivial, chosen)
+    return figures.loss_figure(grid, bounds, plan.predicted_error.trivial, chosen)

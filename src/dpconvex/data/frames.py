@@ -187,8 +187,10 @@ def _text(value: Any) -> str | None:
     try:
         if value is None or value != value:
             return None
-        return str(value).encode("utf-8", "backslashreplace").decode()
-    except Exception:  # any cell is legal: an object that cannot be compared or written counts as missing
+        text = str(value)
+        text.encode()
+        return text
+    except Exception:  # any cell is legal: what cannot be compared, or written as Unicode, is missing
         return None
 
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import narwhals as nw
 import numpy as np
+import scipy.sparse
+from sklearn.utils.validation import column_or_1d
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
@@ -61,7 +63,10 @@ class Scaled(FeatureMap):
     def encode(self, X: Any) -> FloatArray:
         """Return a scaled float64 copy; NaN becomes the middle of the bounds."""
         self.domain.check_columns(X)
-        out = np.array(X, dtype=np.float64)
+        with np.errstate(all="ignore"):
+            return self._encoded(np.array(X, dtype=np.float64))
+
+    def _encoded(self, out: FloatArray) -> FloatArray:
         np.nan_to_num(out, copy=False, nan=np.nan, posinf=np.finfo(np.float64).max, neginf=np.finfo(np.float64).min)
         np.clip(out, self.lower, self.upper, out=out)
         out -= self.lower / 2 + self.upper / 2
@@ -126,7 +131,9 @@ def feature_map(
         return FromSchema(schema)
     if domain is not None:
         if not isinstance(domain, DataDomain):
-            raise InvalidParameterError("domain", domain, "must be a dpconvex.DataDomain", "Use DataDomain.l2_ball(d, 1)")
+            raise InvalidParameterError(
+                "domain", domain, "must be a dpconvex.DataDomain", "Use DataDomain.l2_ball(d, 1)"
+            )
         return Declared(domain)
     if n_features is None:
         raise InvalidParameterError("n_features", None, "must be given to plan without data", "")
@@ -150,6 +157,41 @@ def _bounds(feature_bounds: Any, n_features: int) -> tuple[FloatArray, FloatArra
     return lower, upper
 
 
+def numeric_matrix(X: Any) -> Any:
+    """Return `X` unchanged or as an array, after a look at its public form: shape and dtypes, never a cell.
+
+    scikit-learn's own checks would quote cells, or raise because of one. Sparse matrices are left to them.
+
+    Raises
+    ------
+    InvalidDataError
+        If `X` is not a numeric table.
+    """
+    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    if isinstance(frame, nw.DataFrame):
+        odd = [name for name, dtype in frame.schema.items() if not (dtype.is_numeric() or dtype == nw.Boolean)]
+        if odd:
+            raise InvalidDataError(f"column {odd[0]!r} is not numeric. Describe the table with a Schema")
+        return (
+            X if nw.dependencies.is_pandas_dataframe(X) or nw.dependencies.is_polars_dataframe(X) else frame.to_numpy()
+        )
+    if scipy.sparse.issparse(X):
+        return X
+    array = np.asarray(X)
+    if array.dtype.kind == "c":
+        raise InvalidDataError(f"Complex data not supported: X has dtype {array.dtype}")
+    if array.dtype.kind not in "fiub":
+        raise InvalidDataError(
+            f"X has dtype {array.dtype}: a real numeric dtype is needed. Describe text with a Schema"
+        )
+    if array.ndim != 2:
+        raise InvalidDataError(
+            f"Expected 2D array, got {array.ndim}D array instead: X has shape {array.shape}. Reshape your data to "
+            "(n_records, n_features)"
+        )
+    return array
+
+
 def as_series(y: Any) -> nw.Series[Any]:
     """Return labels of any kind (array, list, Series) as one narwhals series.
 
@@ -161,29 +203,61 @@ def as_series(y: Any) -> nw.Series[Any]:
     found = nw.from_native(y, series_only=True, pass_through=True)
     if isinstance(found, nw.Series):
         return found
+    labels, kind = label_array(y)
+    values = labels.tolist() if kind == "text" else labels
+    return nw.new_series("y", values, backend="pyarrow")
+
+
+def label_array(y: Any) -> tuple[AnyArray, str]:
+    """Return labels as an array (n,) and their kind, ``"text"``, ``"number"`` or ``"boolean"``, from the dtype alone.
+
+    Missing numbers become NaN and missing or odd texts the empty text; no label raises.
+
+    Raises
+    ------
+    InvalidDataError
+        If `y` is not one-dimensional.
+    """
+    series = nw.from_native(y, series_only=True, pass_through=True)
+    if isinstance(series, nw.Series) and (series.dtype.is_numeric() or series.dtype == nw.Boolean):
+        numbers = series.cast(nw.Float64).to_numpy()
+        return numbers, "boolean" if series.dtype == nw.Boolean else "number"
     labels = np.asarray(y)
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = column_or_1d(labels, warn=True)
     if labels.ndim != 1:
         raise InvalidDataError(f"y has shape {labels.shape}; a one-dimensional array of labels is needed")
-    return nw.new_series("y", labels.tolist(), backend="pyarrow")
+    if labels.dtype.kind in "fiu":
+        return labels, "number"
+    if labels.dtype.kind == "b":
+        return labels, "boolean"
+    return np.frompyfunc(_text, 1, 1)(labels).astype(str), "text"
 
 
-def encode_labels(y: Any, classes: AnyArray) -> AnyArray:
+def _text(label: Any) -> str:
+    return label if isinstance(label, str) else str(label) if isinstance(label, int | float | np.number) else ""
+
+
+def default_classes(kind: str, dtype: np.dtype[Any]) -> AnyArray:
+    """Return the classes that labels of this kind have unless others are declared: 0 and 1, or False and True."""
+    if kind == "text":
+        raise InvalidParameterError("classes", None, "must be given for text labels", "List them, negative class first")
+    return np.array([False, True]) if kind == "boolean" else np.array([0, 1], dtype=dtype)
+
+
+def encode_labels(labels: AnyArray, kind: str, classes: AnyArray) -> AnyArray:
     """Return the index of every label in `classes`; a label that is not listed counts as the first class.
 
     Raises
     ------
     InvalidDataError
-        If `y` is not one-dimensional or its dtype cannot be compared with the classes (public facts).
+        If labels are text and classes are not, or the other way round (public facts).
     """
-    labels = np.asarray(y)
-    if labels.ndim == 2 and labels.shape[1] == 1:
-        labels = labels[:, 0]
-    if labels.ndim != 1:
-        raise InvalidDataError(f"y has shape {labels.shape}; a one-dimensional array of labels is needed")
     text = classes.dtype.kind in "UO"
-    if text != (labels.dtype.kind in "UOST"):
-        raise InvalidDataError(f"y has dtype {labels.dtype}, but classes={classes.tolist()!r}: give both the same type")
+    if text != (kind == "text"):
+        raise InvalidDataError(f"y holds {kind} labels, but classes={classes.tolist()!r}: give both the same type")
+    listed = classes.astype(str) if text else classes
     index = np.zeros(len(labels), dtype=np.intp)
-    for k, label in enumerate(classes[1:], start=1):
+    for k, label in enumerate(listed[1:], start=1):
         index[labels == label] = k
     return index

@@ -15,7 +15,15 @@ from dpconvex.algorithms.base import Plan
 from dpconvex.algorithms.selection import Options, plans
 from dpconvex.data import Schema
 from dpconvex.errors import InvalidDataError, InvalidParameterError
-from dpconvex.estimators._features import FeatureMap, as_series, encode_labels, feature_map
+from dpconvex.estimators._features import (
+    FeatureMap,
+    as_series,
+    default_classes,
+    encode_labels,
+    feature_map,
+    label_array,
+    numeric_matrix,
+)
 from dpconvex.losses import LogisticLoss, SoftmaxLoss
 from dpconvex.privacy import Assumption, PrivacyParams
 from dpconvex.problems import DataDomain
@@ -175,7 +183,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):
             encoded = features.encode(X)
             self.n_features_in_ = len(self.schema.columns)
         else:
-            X = validate_data(self, X, dtype="numeric", ensure_all_finite=False)
+            X = validate_data(self, numeric_matrix(X), dtype="numeric", ensure_all_finite=False)
             features = self._feature_map(X.shape[1])
             encoded = features.encode(X)
         index, classes = self._labels(X, y)
@@ -206,7 +214,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):
         if self.schema is not None:
             encoded = self._feature_map(None).encode(X)
         else:
-            X = validate_data(self, X, dtype="numeric", ensure_all_finite=False, reset=False)
+            X = validate_data(self, numeric_matrix(X), dtype="numeric", ensure_all_finite=False, reset=False)
             features = self._feature_map(X.shape[1])
             encoded = features.domain.clip(features.encode(X))
         logits = encoded @ self.encoded_coef_.T + self.encoded_intercept_
@@ -298,15 +306,8 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):
             raise InvalidParameterError(
                 "y", None, "This PrivateLogisticRegression estimator requires y to be passed, but the target y is None"
             )
-        labels = np.asarray(y)
+        labels, kind = label_array(y)
         classes = self._given_classes()
-        if classes is None and self.classes == "infer":
-            classes = np.unique(labels)
-        elif classes is None and labels.dtype.kind == "b":
-            classes = np.array([False, True])
-        elif classes is None and labels.dtype.kind in "iuf":
-            classes = np.array([0, 1], dtype=labels.dtype)
-        elif classes is None:
-            requirement = f"must be given for labels of dtype {labels.dtype}"
-            raise InvalidParameterError("classes", None, requirement, "List the labels, negative class first")
-        return encode_labels(labels, classes), classes
+        if classes is None:
+            classes = np.unique(labels) if self.classes == "infer" else default_classes(kind, labels.dtype)
+        return encode_labels(labels, kind, classes), classes

@@ -12,6 +12,8 @@ from dpconvex.privacy import accounting
 from dpconvex.privacy import ledger as _ledger
 from dpconvex.privacy.certificate import PrivacyCertificate, digest, parse
 from dpconvex.privacy.events import GaussianNoise
+from dpconvex.privacy.ledger import Release
+from dpconvex.privacy.objective_events import GaussianObjectivePerturbation, PureObjectivePerturbation
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,7 @@ class Verification:
 NOT_CHECKED = (
     "that the program that ran is the one named in the certificate",
     "that no other release was made from the same data",
+    "that releases on separate blocks of records really read disjoint records",
     "that the declared bounds and classes were chosen without looking at the data",
 )
 """What no certificate can show; printed by the command line beside the result."""
@@ -77,10 +80,7 @@ def verify(certificate: PrivacyCertificate | str | Path) -> Verification:
         With one `Check` a claim. A malformed certificate gives one failed check, not an exception.
     """
     try:
-        if isinstance(certificate, PrivacyCertificate):
-            fields = certificate.to_dict()
-        else:
-            fields = parse(_text(certificate))
+        fields = certificate.to_dict() if isinstance(certificate, PrivacyCertificate) else parse(_text(certificate))
         read = PrivacyCertificate.from_dict(fields)
     except CertificateError as error:
         return Verification((Check("well formed", False, str(error)),), float("nan"), float("nan"))
@@ -139,6 +139,7 @@ def _recompute(read: PrivacyCertificate) -> tuple[float, float, list[Check]]:
             holds = claimed >= release.sensitivity.value
             detail = f"mechanism covers {claimed:.9g}, lemma needs {release.sensitivity.value:.9g}"
             checks.append(Check(f"sensitivity of {release.label!r}", holds, detail))
+        checks += _against_public(release, read)
         if isinstance(release.event, GaussianNoise):
             first, second = (
                 release.event.delta(target.epsilon),
@@ -147,6 +148,26 @@ def _recompute(read: PrivacyCertificate) -> tuple[float, float, list[Check]]:
             agree = abs(first - second) <= 1e-3 * max(first, second) + 1e-12
             checks.append(Check("two accountants agree", agree, f"delta {first:.4g} (exact), {second:.4g} (PLD)"))
     return epsilon, delta, checks
+
+
+def _against_public(release: Release, read: PrivacyCertificate) -> list[Check]:
+    """Compare an objective-perturbation event with the sizes and the regularisation the certificate states."""
+    event, public = release.event, read.public
+    if not isinstance(event, PureObjectivePerturbation | GaussianObjectivePerturbation):
+        return []
+    try:
+        least = float(public["feature_l2"]) ** 2 / (float(public["n"]) * float(public["l2"]))
+        loss = str(public["loss"])
+    except (KeyError, TypeError, ValueError, ZeroDivisionError):
+        return [Check(f"curvature of {release.label!r}", False, "the certificate lacks n, l2, feature_l2 or loss")]
+    rule_fits = event.rule != "logistic" or loss == "logistic"
+    return [
+        Check(
+            f"curvature of {release.label!r}",
+            event.tau >= least * (1 - 1e-9) and rule_fits,
+            f"tau {event.tau:.6g} covers {least:.6g}; rule {event.rule}, loss {loss}",
+        )
+    ]
 
 
 def _compare(name: str, stated: float, found: float, holds: Callable[[float, float], bool]) -> Check:

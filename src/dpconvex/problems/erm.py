@@ -16,7 +16,8 @@ from dpconvex.losses.base import LinearModelLoss, SmoothLoss
 from dpconvex.problems import _threads
 from dpconvex.problems.records import Records, RowBlock
 
-_ROUNDING = 1e-14
+ROUNDING = 1e-13
+"""Relative slack of a computed gradient: ten times the specification's, for equal summands round systematically."""
 _UP = 1 + 1e-12  # covers the few roundings of a formula for a public constant
 
 
@@ -169,7 +170,7 @@ class RegularizedRisk:
         """Return the slack charged for rounding in a computed gradient at `w` (l2 norm)."""
         domain, norm = self.records.domain, float(np.linalg.norm(w))
         growth = self.l2 if math.isinf(self.loss.curvature_bound) else self.smoothness
-        return _ROUNDING * (self._slope_at(norm) * domain.l2 + growth * norm + self.linear_norm)
+        return ROUNDING * (self._slope_at(norm) * domain.l2 + growth * norm + self.linear_norm)
 
     def gradient_norm_bound(self, g: FloatArray, w: FloatArray) -> float:
         """Return an upper bound on the norm of the gradient at `w` of which `g` is the computed value."""
@@ -179,7 +180,7 @@ class RegularizedRisk:
         """Return the slack charged for rounding in a computed value at `w`."""
         norm = float(np.linalg.norm(w))
         slope = self._slope_at(norm) * self.records.domain.l2
-        return _ROUNDING * (abs(value) + (slope + 2 * self.linear_norm + self.l2 * norm) * norm)
+        return ROUNDING * (abs(value) + (slope + 2 * self.linear_norm + self.l2 * norm) * norm)
 
     def _slope_at(self, norm: float) -> float:
         """Largest |slope| of the loss at predictions of parameters of that norm.

@@ -9,6 +9,7 @@ from typing import Any
 from dpconvex import _rounding, _validate
 from dpconvex.losses.base import LinearModelLoss
 from dpconvex.problems.domain import Block, DataDomain
+from dpconvex.problems.erm import ROUNDING
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,25 @@ class LinearModelProblem:
     def tau(self, l2: float) -> float:
         """``X_2^2 / (n l2)``, rounded up: how far one record can bend the regularised objective."""
         return _rounding.ratio_up(_rounding.product_up(self.domain.l2, self.domain.l2), self.n * l2 * (1 - 1e-15))
+
+    def certifiable_radius(self, l2: float, linear: float = 0.0) -> float:
+        """Smallest distance to the minimiser that double precision certifies for *every* data set.
+
+        Three times the rounding slack of the certificates at the longest minimiser there can be: ``J(w*) <= J(0)``
+        and a vanishing gradient bound its length whatever the data are.
+
+        Parameters
+        ----------
+        l2 : float
+            Regularisation.
+        linear : float
+            Length of the linear term of the objective.
+        """
+        v = self.loss.value_at_zero
+        size = min(math.sqrt(2 * v / l2), self.lipschitz / l2) + 2 * linear / l2
+        if math.isinf(self.smoothness):  # a gap certifies: slack in values, then a square root
+            return 3 * math.sqrt(2 * ROUNDING * (v + (self.lipschitz + l2 * size) * size) / l2)
+        return 3 * ROUNDING * (self.lipschitz + (self.smoothness + l2) * size + linear) / l2
 
     def describe(self) -> dict[str, Any]:
         """JSON-ready public facts."""

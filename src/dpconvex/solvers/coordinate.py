@@ -13,7 +13,7 @@ from dpconvex._types import AnyArray, FloatArray, Status
 from dpconvex.losses.base import LinearModelLoss, PiecewiseLinearLoss
 from dpconvex.problems.erm import RegularizedRisk
 from dpconvex.sets.base import ConvexSet
-from dpconvex.solvers import certificates
+from dpconvex.solvers import _certificates as certificates
 from dpconvex.solvers.base import Solver, needs_whole_space
 from dpconvex.solvers.result import Accuracy, SolverResult
 

@@ -13,7 +13,7 @@ from dpconvex.losses.base import LinearModelLoss
 from dpconvex.problems.erm import RegularizedRisk
 from dpconvex.sets.ball_l2 import L2Ball
 from dpconvex.sets.base import ConvexSet
-from dpconvex.solvers import certificates
+from dpconvex.solvers import _certificates as certificates
 from dpconvex.solvers.base import Solver
 from dpconvex.solvers.result import Accuracy, SolverResult
 

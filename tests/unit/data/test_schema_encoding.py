@@ -191,6 +191,13 @@ def test_python_objects_never_raise_and_are_read_one_by_one() -> None:
     assert schema.encode(polars).argmax(1).tolist() == [4, 4]
 
 
+@pytest.mark.parametrize("missing", [pd.NA, math.nan])
+def test_python_text_that_is_no_unicode_is_missing(missing: Any) -> None:
+    kind = pd.StringDtype("python", na_value=missing)
+    frame = pd.DataFrame({"c": pd.array(np.array(["a", "a\ud800", None], dtype=object), dtype=kind)})
+    assert Schema((CategoricalColumn("c", ("a",)),)).encode(frame).ravel().tolist() == [1, 0, 0]
+
+
 def test_levels_of_a_pandas_category_may_be_anything() -> None:
     frame = pd.DataFrame({"c": pd.Categorical([1, "red", None, 2.0, (3,)])})
     assert Schema((CategoricalColumn("c", ("red", "2", "1")),)).encode(frame).tolist() == [
@@ -234,6 +241,8 @@ def test_equal_text_comes_before_equal_number() -> None:
     schema = Schema((CategoricalColumn("c", ("1", "01", "1.0")),))
     assert schema.encode(pl.DataFrame({"c": ["01", "1.0", "1", "1.00"]})).argmax(1).tolist() == [1, 2, 0, 0]
     assert schema.encode(pl.DataFrame({"c": [1]})).argmax(1).tolist() == [0]
+    same = tuple("2." + "0" * zeros for zeros in range(1, 100))
+    assert Schema((CategoricalColumn("c", ("9", *same)),)).encode(pl.DataFrame({"c": [2]})).argmax(1).tolist() == [1]
 
 
 @pytest.mark.parametrize(

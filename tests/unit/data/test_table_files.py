@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 from typing import IO
@@ -38,6 +39,15 @@ def test_csv_without_schema_tells_numbers_from_text(tmp_path: Path) -> None:
     path.write_text("a,b,c,d\n1,,x,\n,2.5,3,\n")
     table = read_table(path)
     assert table.to_pydict() == {"a": [1.0, None], "b": [None, 2.5], "c": ["x", "3"], "d": [None, None]}
+
+
+def test_line_breaks_inside_cells_may_lie_anywhere(tmp_path: Path) -> None:
+    """More than one block of the reader (1 MiB), so that a break inside a cell falls on the end of one."""
+    path = tmp_path / "t.csv"
+    path.write_text("a,b\n" + '"x\n\n\n\n\n\n\n\n\ny",1\n' * 100_000)
+    table = read_table(path)
+    assert table.num_rows == 100_000
+    assert table["a"].unique().to_pylist() == ["x\n\n\n\n\n\n\n\n\ny"]
 
 
 def test_no_rows_are_a_table(tmp_path: Path) -> None:
@@ -108,6 +118,11 @@ def test_numbers_are_read_cell_by_cell(cells: list[str | None]) -> None:
 @given(NUMBERS)
 def test_every_decimal_number_is_read(cell: str) -> None:
     assert parse_numbers(pa.array([f" {cell}\t"])).to_pylist() == [float(cell)]
+
+
+def test_infinities_and_truth_values_are_numbers() -> None:
+    cells = pa.array(["inf", "+INF", "-Infinity", "True", "FALSE"])
+    assert parse_numbers(cells).to_pylist() == [math.inf, math.inf, -math.inf, 1.0, 0.0]
 
 
 @pytest.mark.parametrize("cell", ["", "nan", "NA", "1,5", "0x1f", "1_0", "-", "e5", ".", "1e", "\u0663", "5 %", "1\n2"])

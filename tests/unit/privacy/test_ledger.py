@@ -74,7 +74,16 @@ def test_an_event_must_cover_the_lemma_s_sensitivity() -> None:
 
 @pytest.mark.parametrize(
     ("epsilon", "delta"),
-    [(0.0, 0.0), (-1.0, 0.0), (float("nan"), 0.0), (float("inf"), 0.0), (1.0, 0.5), (1.0, -1e-9), (True, 0.0), ("1", 0)],
+    [
+        (0.0, 0.0),
+        (-1.0, 0.0),
+        (float("nan"), 0.0),
+        (float("inf"), 0.0),
+        (1.0, 0.5),
+        (1.0, -1e-9),
+        (True, 0.0),
+        ("1", 0),
+    ],
 )
 def test_bad_promises_are_refused(epsilon: float, delta: float) -> None:
     with pytest.raises(InvalidParameterError, match=r"(epsilon|delta)="):

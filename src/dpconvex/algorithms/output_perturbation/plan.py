@@ -30,7 +30,7 @@ import numpy as np
 
 from dpconvex import _rounding, _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import Plan, PredictedError, PrivateResult
+from dpconvex.algorithms.base import Plan, PredictedError, PrivateResult, check_relation
 from dpconvex.algorithms.output_perturbation import schedules
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import L2Norm
@@ -134,8 +134,7 @@ class OutputPerturbationPlan(Plan):
         """As the mechanism has it."""
         return self.mechanism.exact_bits(source)
 
-    def run(self, X: AnyArray, y: AnyArray, source: BitSource) -> PrivateResult:
-        """Algorithm 6 on data."""
+    def _listing(self, X: AnyArray, y: AnyArray, source: BitSource) -> PrivateResult:
         from dpconvex.algorithms.output_perturbation.run import run
 
         return run(self, X, y, source)
@@ -164,11 +163,14 @@ def plan(
     noise : {"auto", "l2", "gaussian"}
         Kinds of noise to consider; ``"gaussian"`` needs ``delta > 0``.
     """
+    check_relation(privacy)
     _validate.choice("constants", constants, ("calibrated", "paper"))
     if l2 is not None:
         _validate.real("l2", l2, above=0.0)
     if math.isinf(problem.lipschitz):
-        raise InvalidParameterError("loss", problem.loss.name, "must have a bounded slope", "Give it a prediction_bound")
+        raise InvalidParameterError(
+            "loss", problem.loss.name, "must have a bounded slope", "Give it a prediction_bound"
+        )
     kinds = ([] if noise == "gaussian" else ["l2"]) + ([] if privacy.pure or noise == "l2" else ["gaussian"])
     return tuple(_one(problem, privacy, constants, l2, kind) for kind in kinds)
 
@@ -203,7 +205,7 @@ def _noise(
     reach: float, lemma: str, problem: LinearModelProblem, privacy: PrivacyParams, kind: str, constants: str
 ) -> tuple[NormNoiseMechanism | GaussianMechanism, float]:
     """Return the mechanism for a minimiser that moves by at most `reach`, and its deviation a coordinate."""
-    sensitivity = Sensitivity(reach, "l2", lemma, privacy.neighboring, privacy.unit)
+    sensitivity = Sensitivity(reach, "l2", lemma)
     if kind == "l2":
         pure = NormNoiseMechanism(L2Norm(problem.dim), sensitivity, privacy.epsilon)
         return pure, pure.scale * math.sqrt(problem.dim + 1)

@@ -55,7 +55,7 @@ def calibrated(problem: LinearModelProblem, l2: float | None, e1: float, e2: flo
 
     def schedule(lam: float, bound_at: Callable[[float, float, float], float], source: str) -> Schedule:
         delta = 2 * L / (lam * n) * (1 + 1e-14)
-        r = eta / 2 * delta
+        r = max(eta / 2 * delta, problem.certifiable_radius(lam))
         return Schedule(lam, delta, r, bound_at(lam, delta, r), source)
 
     def lipschitz_bound(lam: float, delta: float, r: float) -> float:
@@ -119,7 +119,7 @@ def paper(problem: LinearModelProblem, l2: float | None, epsilon: float, delta: 
         alpha = L * R * q**1.5 / (1 + privacy_ratio) ** 2
         total, shrinkage, source = L + lam * R, lam * R**2 / 2, "Theorem 3.4 (repaired)"
     sensitivity = 2 * total / (lam * n) * (1 + 1e-14)
-    r = math.sqrt(2 * alpha / lam)
+    r = max(math.sqrt(2 * alpha / lam), problem.certifiable_radius(lam))
     reach = sensitivity + 2 * r
     bound = shrinkage + total * (r + moment1 * reach)
     if smooth:

@@ -108,7 +108,7 @@ def pure_regularization(
         return ideal, share(ideal)
     q = free_constant(loss, frobenius)
     floor = problem.tau(1.0) * 2 * q / budget * MARGIN if q is not None else ideal
-    lowest = problem.tau(1.0) * loss.curvature_trace / (loss.curvature_rank * math.expm1(budget / loss.curvature_rank))
+    lowest = smallest_l2(problem, budget)
     best = minimize_on_log_grid(bound, lowest / 8, 1e3 * max(ideal, floor, lowest))
     best = min((best, max(ideal, floor)), key=bound)
     return best, share(best)
@@ -137,9 +137,15 @@ def gaussian_regularization(
     if rule.endswith("_sc"):
         l2 = max(ideal, 2 * curvature * problem.tau(1.0) / epsilon * MARGIN)
         return l2, event(l2)
-    lowest = problem.tau(1.0) * loss.curvature_trace / (loss.curvature_rank * math.expm1(epsilon / loss.curvature_rank))
+    lowest = smallest_l2(problem, epsilon)
     l2 = minimize_on_log_grid(bound, lowest, 1e3 * max(ideal, lowest), points=40)
     return l2, event(l2)
+
+
+def smallest_l2(problem: LinearModelProblem, epsilon: float) -> float:
+    """Regularisation at which curvature alone costs `epsilon`: ``r log(1 + t tau / r) = epsilon`` solved for it."""
+    rank = problem.loss.curvature_rank
+    return problem.tau(1.0) * problem.loss.curvature_trace / (rank * math.expm1(min(epsilon / rank, 600.0)))
 
 
 def gaussian_rule(loss: LinearModelLoss) -> tuple[str, float]:
@@ -163,12 +169,13 @@ def calibrate_gaussian(
     return event(smallest(lambda sigma: event(sigma).delta(epsilon) <= delta, gradient_bound / epsilon))
 
 
-def minimize_on_log_grid(bound: Callable[[float], float], low: float, high: float, points: int = 160) -> float:
+def minimize_on_log_grid(bound: Callable[[float], float], low: float, high: float, points: int = 40) -> float:
     """Minimise over [low, high]: a logarithmic grid, then a bounded search around its best point."""
     grid = np.geomspace(low, high, points)
     k = int(np.argmin([bound(float(x)) for x in grid]))
+    # The search subtracts values, so an infeasible point is very bad rather than infinite.
     left, right = np.log(grid[max(k - 1, 0)]), np.log(grid[min(k + 1, points - 1)])
-    found = minimize_scalar(lambda t: bound(math.exp(t)), bounds=(left, right), method="bounded")
+    found = minimize_scalar(lambda t: min(bound(math.exp(t)), 1e300), bounds=(left, right), method="bounded")
     return min((float(grid[k]), math.exp(float(found.x))), key=bound)
 
 

@@ -43,6 +43,7 @@ from dpconvex.problems.linear_model import LinearModelProblem
 from dpconvex.randomness import BitSource
 from dpconvex.solvers import Solver
 
+
 @dataclass(frozen=True, eq=False)
 class ObjectivePerturbationPlan(Plan):
     """Constants of one run of objective perturbation.
@@ -157,17 +158,18 @@ class ObjectivePerturbationPlan(Plan):
         """Whether the output noise is exact; ``b`` itself is never released."""
         return self.output.exact_bits(source)
 
-    def run(self, X: AnyArray, y: AnyArray, source: BitSource) -> PrivateResult:
-        """Run on data."""
+    def _listing(self, X: AnyArray, y: AnyArray, source: BitSource) -> PrivateResult:
         from dpconvex.algorithms.baselines.objective_perturbation.run import run
 
         return run(self, X, y, source)
 
 
-def gradient_tolerance(
-    problem: LinearModelProblem, l2: float, energy: float, output_energy: float
-) -> tuple[float, float]:
-    """Gradient norm to certify (2.3) and the smallest one that double precision can certify.
+def gradient_tolerance(problem: LinearModelProblem, l2: float, energy: float, output_energy: float) -> float:
+    """Gradient norm to certify: formula (2.3), or the smallest that rounding allows where that is larger.
+
+    (2.3) makes the output noise's effect on the gradient a tenth of that of ``b``. The smallest certifiable norm holds
+    for every data set and every ``b`` shorter than 30 times its root mean square (a longer one has probability below
+    1e-17), so that no data set is refused.
 
     Parameters
     ----------
@@ -179,17 +181,7 @@ def gradient_tolerance(
         ``E||b||_2^2``.
     output_energy : float
         ``E||z||_2^2`` of the output noise per unit of squared solver radius.
-
-    Returns
-    -------
-    wanted, attainable : float
-        `wanted` makes the output noise's effect on the gradient a tenth of that of ``b``. `attainable` is 50 times
-        the rounding slack of the certificate at a public guess of the solution's size.
     """
-    beta = problem.smoothness + l2
     root = math.sqrt(energy)
-    wanted = 0.1 * l2 * root / (problem.n * beta * math.sqrt(output_energy))
-    size = math.sqrt(2 * problem.loss.value_at_zero / l2) + 2 * root / (problem.n * l2)
-    size = min(size, 4 * problem.radius + 2 * root / (problem.n * l2))
-    attainable = 50 * 1e-14 * (problem.lipschitz + beta * size + 4 * root / problem.n)
-    return wanted, attainable
+    wanted = 0.1 * l2 * root / (problem.n * (problem.smoothness + l2) * math.sqrt(output_energy))
+    return max(wanted, l2 * problem.certifiable_radius(l2, 30 * root / problem.n))

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from dpconvex import _rounding, _validate
+from dpconvex.algorithms.base import check_relation
 from dpconvex.algorithms.baselines.objective_perturbation import calibration
 from dpconvex.algorithms.baselines.objective_perturbation.output import JointGaussianOutput, SeparateOutput
 from dpconvex.algorithms.baselines.objective_perturbation.plan import ObjectivePerturbationPlan, gradient_tolerance
@@ -25,7 +26,7 @@ from dpconvex.problems.linear_model import LinearModelProblem
 from dpconvex.solvers import default_solver
 
 OUTPUT_SHARES = (0.01, 0.03, 0.1, 0.3)
-"""Shares of a pure budget tried for the output noise; the first whose bound is best wins (ours)."""
+"""Shares of a pure budget for the output noise, tried in turn while that noise matters in the bound (ours)."""
 
 NORMS: dict[str, Callable[[DataDomain], NoiseNorm]] = {
     "grouped": GroupedNorm.for_domain,
@@ -54,6 +55,7 @@ def plan(
     noise : str
         ``"auto"`` (all that apply), a name in `NORMS`, ``"l2"``, ``"gaussian"`` or ``"weighted_gaussian"``.
     """
+    check_relation(privacy)
     options = ("auto", *NORMS, "l2", *GAUSSIANS)
     _validate.choice("noise", noise, options)
     if l2 is not None:
@@ -86,10 +88,16 @@ def _pure(
         norm = NORMS[kind](problem.domain)
         outputs, reach = k, _rounding.product_up(2.0, problem.loss.slope_bound_l1, norm.record_bound(problem.domain))
     lemma = "gradients of two records differ by at most 2 A X_K (specification 1.1)"
-    sensitivity = Sensitivity(reach, norm.name, lemma, privacy.neighboring, privacy.unit)
-    plans = [_pure_split(problem, privacy, share, norm, outputs, sensitivity, l2) for share in OUTPUT_SHARES]
-    feasible = [p for p in plans if p is not None]
-    return min(feasible, key=lambda p: p.bound) if feasible else None
+    sensitivity = Sensitivity(reach, norm.name, lemma)
+    best: ObjectivePerturbationPlan | None = None
+    for output_share in OUTPUT_SHARES:
+        plan = _pure_split(problem, privacy, output_share, norm, outputs, sensitivity, l2)
+        if plan is None or (best is not None and plan.bound >= best.bound):
+            break
+        best = plan
+        if _output_part(problem, plan.l2, problem.dim * plan.output.deviation**2) <= 0.01 * plan.bound:
+            break
+    return best
 
 
 def _pure_split(
@@ -122,10 +130,8 @@ def _pure_split(
     )
     energy = event.scale**2 * norm.energy * outputs
     d = problem.dim
-    gamma = max(gradient_tolerance(problem, lam, energy, 4 * d * (d + 1) / epsilon_out**2))
-    mask = Sensitivity(
-        _rounding.ratio_up(2 * gamma, lam), "l2", "2 gamma / l2 (Theorem 3)", privacy.neighboring, privacy.unit
-    )
+    gamma = gradient_tolerance(problem, lam, energy, 4 * d * (d + 1) / epsilon_out**2)
+    mask = Sensitivity(_rounding.ratio_up(2 * gamma, lam), "l2", "2 gamma / l2 (Theorem 3)")
     mechanism = NormNoiseMechanism(L2Norm(d), mask, epsilon_out)
     output = SeparateOutput(mechanism)
     return ObjectivePerturbationPlan(
@@ -172,9 +178,9 @@ def _gaussian(
         gradient_bound, rho, exact.tau, exact.rule, exact.curvature, privacy.epsilon, privacy.delta
     )
     energy = unit_energy * event.sigma**2
-    gamma = max(gradient_tolerance(problem, lam, energy, 4 * problem.dim / rho**2))
+    gamma = gradient_tolerance(problem, lam, energy, 4 * problem.dim / rho**2)
     deviation = _rounding.ratio_up(2 * gamma, lam * rho * (1 - 1e-15))
-    noise = GaussianObjectiveNoise(deviations, event, _gaussian_sensitivity(event, privacy))
+    noise = GaussianObjectiveNoise(deviations, event, _gaussian_sensitivity(event))
     return ObjectivePerturbationPlan(
         problem=problem,
         privacy=privacy,
@@ -190,14 +196,16 @@ def _gaussian(
     )
 
 
-def _gaussian_sensitivity(event: GaussianObjectivePerturbation, privacy: PrivacyParams) -> Sensitivity:
+def _gaussian_sensitivity(event: GaussianObjectivePerturbation) -> Sensitivity:
     lemma = "distance between two records' gradients in units of the noise (Theorem 4)"
-    return Sensitivity(event.claimed_sensitivity, "l2", lemma, privacy.neighboring, privacy.unit)
+    return Sensitivity(event.claimed_sensitivity, "l2", lemma)
 
 
-def _bound(
-    problem: LinearModelProblem, l2: float, energy: float, output_energy: float, ridge_is_target: bool
-) -> float:
+def _bound(problem: LinearModelProblem, l2: float, energy: float, output_energy: float, ridge_is_target: bool) -> float:
     """(5.1) plus ``beta/2 E||z||^2``; with `l2` given by the user the ridge is part of the target."""
     shrinkage = 0.0 if ridge_is_target else l2 * problem.radius**2 / 2
-    return shrinkage + energy / (2 * problem.n**2 * l2) + (problem.smoothness + l2) / 2 * output_energy
+    return shrinkage + energy / (2 * problem.n**2 * l2) + _output_part(problem, l2, output_energy)
+
+
+def _output_part(problem: LinearModelProblem, l2: float, output_energy: float) -> float:
+    return (problem.smoothness + l2) / 2 * output_energy

@@ -1,0 +1,45 @@
+"""A small public table on disk, its schema, and a way to run commands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.csv as pacsv
+import pytest
+from typer.testing import CliRunner
+
+from dpconvex import adult_schema
+from dpconvex.cli.demo import split
+from dpconvex.cli.main import app
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run the command line in a fresh folder."""
+    monkeypatch.chdir(tmp_path)
+    return lambda *words: CliRunner().invoke(app, [str(word) for word in words])
+
+
+@pytest.fixture(scope="session")
+def public_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with train.csv (1,500 rows of Adult), test.csv (500) and adult.toml."""
+    folder = tmp_path_factory.mktemp("public")
+    train, test = split(1_500)
+    pacsv.write_csv(train, folder / "train.csv")
+    pacsv.write_csv(test.slice(0, 500), folder / "test.csv")
+    (folder / "adult.toml").write_text(adult_schema().to_toml(), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def fitted_folder(public_files: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model folder that `fit` wrote."""
+    out = tmp_path_factory.mktemp("fitted") / "model"
+    words = ["fit", public_files / "train.csv", "--schema", public_files / "adult.toml", "--epsilon", 2, "--out", out]
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    assert result.exit_code == 0, result.output
+    return out

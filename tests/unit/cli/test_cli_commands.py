@@ -1,0 +1,137 @@
+"""plan, schema, verify and predict: what they print, and that it agrees with the library."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpconvex import PrivateLogisticRegression, Schema, adult_schema, load_model, read_table
+from dpconvex.privacy.verify import NOT_CHECKED
+
+
+def test_plan_lists_all_plans_of_the_estimator(run: Any) -> None:
+    result = run("plan", "--rows", 5000, "--features", 20, "--epsilon", 1, "--json")
+    assert result.exit_code == 0, result.output
+    shown = json.loads(result.stdout)["plans"]
+    expected = PrivateLogisticRegression(1.0, feature_norm=1.0).plan(5000, 20)
+    assert [(p["algorithm"], p["noise"]) for p in shown] == [(p.algorithm, p.noise_name) for p in expected]
+    assert [p["chosen"] for p in shown] == [True] + [False] * (len(shown) - 1)
+    assert shown[0]["predicted_excess_loss"] == pytest.approx(expected[0].predicted_error.bound)
+
+
+def test_plan_table_fits_80_columns_and_marks_vacuous_plans(run: Any) -> None:
+    result = run("plan", "--rows", 200, "--features", 50, "--epsilon", 0.1, "--delta", 1e-6)
+    assert result.exit_code == 0
+    assert max(map(len, result.stdout.splitlines())) <= 80
+    assert "vacuous" in result.stdout
+    assert "*  " in result.stdout
+
+
+def test_plan_takes_a_schema_and_classes(run: Any, public_files: Path) -> None:
+    words = ("plan", "--rows", 36_186, "--schema", public_files / "adult.toml", "--epsilon", 1)
+    assert json.loads(run(*words, "--json").stdout)["plans"][0]["noise"] == "grouped"
+    three = run("plan", "--rows", 900, "--features", 3, "--classes", 3, "--epsilon", 1, "--json")
+    assert json.loads(three.stdout)["plans"][0]["trivial_loss"] == pytest.approx(np.log(3))
+
+
+def test_schema_show_lists_every_column(run: Any, public_files: Path) -> None:
+    result = run("schema", "show", public_files / "adult.toml")
+    assert result.exit_code == 0
+    assert max(map(len, result.stdout.splitlines())) <= 80
+    for column in adult_schema().columns:
+        assert column.name in result.stdout
+    assert "102 encoded features" in result.stdout
+
+
+def test_schema_draft_is_refused_until_confirmed(run: Any, public_files: Path, tmp_path: Path) -> None:
+    table = public_files / "train.csv"
+    result = run("schema", "draft", table, "--target", "income", "--output", "draft.toml")
+    assert result.exit_code == 0, result.output
+    text = (tmp_path / "draft.toml").read_text()
+    assert "read from the data" in text
+    refused = run("fit", table, "--schema", "draft.toml", "--epsilon", 1)
+    assert refused.exit_code == 2
+    assert "confirm" in refused.stderr
+    assert not (tmp_path / "model").exists()
+    (tmp_path / "draft.toml").write_text(text.replace("confirmed = false", "confirmed = true"))
+    assert run("fit", table, "--schema", "draft.toml", "--epsilon", 1).exit_code == 0
+    again = run("schema", "draft", table, "--output", "draft.toml")
+    assert again.exit_code == 2  # never replaces what a person may have confirmed
+    printed = run("schema", "draft", table, "--target", "income")
+    assert Schema.from_toml_text(printed.stdout).classes == ("<=50K", ">50K")
+
+
+@pytest.mark.parametrize("name", ["", "certificate.json"])
+def test_verify_passes_on_what_fit_wrote(run: Any, fitted_folder: Path, name: str) -> None:
+    result = run("verify", fitted_folder / name)
+    assert result.exit_code == 0, result.output
+    assert "checks passed" in result.stdout
+    assert "No certificate can show" in result.stdout
+    checked = json.loads(run("verify", fitted_folder / name, "--json").stdout)
+    assert checked["passed"] is True
+    assert checked["epsilon"] == pytest.approx(2.0, rel=1e-6)
+    assert checked["not_checked"] == list(NOT_CHECKED)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda fields: fields["spent"].update(epsilon=0.1),
+        lambda fields: fields["target"].update(epsilon=0.5),
+        lambda fields: fields["releases"].pop(),
+        lambda fields: fields.update(private=False),
+        lambda fields: fields.pop("releases"),
+    ],
+    ids=["spent", "target", "release dropped", "flag", "no releases"],
+)
+def test_verify_fails_on_a_tampered_certificate(run: Any, fitted_folder: Path, tmp_path: Path, change: Any) -> None:
+    fields = json.loads((fitted_folder / "certificate.json").read_text())
+    change(fields)
+    (tmp_path / "tampered.json").write_text(json.dumps(fields))
+    result = run("verify", "tampered.json")
+    assert result.exit_code == 1
+    assert "FAIL" in result.stdout
+    as_json = run("verify", "tampered.json", "--json")
+    assert as_json.exit_code == 1
+    assert json.loads(as_json.stdout)["passed"] is False
+
+
+def test_verify_calls_a_file_that_is_no_certificate_a_failed_check(run: Any, tmp_path: Path) -> None:
+    (tmp_path / "noise.json").write_bytes(b"\xff\x00 not json")
+    assert run("verify", "noise.json").exit_code == 1
+
+
+def test_predict_equals_the_estimator(run: Any, fitted_folder: Path, public_files: Path, tmp_path: Path) -> None:
+    model = load_model(fitted_folder / "model.skops")
+    table = read_table(public_files / "test.csv", model.schema, features_only=True)
+    printed = run("predict", fitted_folder, public_files / "test.csv", "--proba")
+    assert printed.exit_code == 0, printed.output
+    rows = list(csv.DictReader(io.StringIO(printed.stdout)))
+    assert [row["prediction"] for row in rows] == model.predict(table).tolist()
+    shown = np.array([float(row["p(>50K)"]) for row in rows])
+    np.testing.assert_allclose(shown, model.predict_proba(table)[:, 1], rtol=1e-12)
+    written = run("predict", fitted_folder / "model.skops", public_files / "test.csv", "--output", "p.csv")
+    assert written.exit_code == 0
+    assert written.stdout == ""
+    with open(tmp_path / "p.csv", newline="") as file:
+        assert [row["prediction"] for row in csv.DictReader(file)] == model.predict(table).tolist()
+
+
+def test_predict_needs_no_target_column(run: Any, fitted_folder: Path, public_files: Path, tmp_path: Path) -> None:
+    import pyarrow.csv as pacsv
+
+    pacsv.write_csv(pacsv.read_csv(public_files / "test.csv").drop_columns("income"), tmp_path / "new.csv")
+    assert run("predict", fitted_folder, "new.csv").exit_code == 0
+
+
+def test_module_entry_point_and_version() -> None:
+    done = subprocess.run([sys.executable, "-m", "dpconvex", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("dpconvex ")

@@ -1,0 +1,289 @@
+"""fit: its outputs, that content never changes what it says, and that it writes all or nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpconvex import PrivateLogisticRegression, load_model, verify
+
+FILES = {"model.skops", "certificate.json", "report.html"}
+TOML = """
+confirmed = true
+[target]
+name = "y"
+classes = ["no", "yes"]
+[columns.x]
+lower = 0
+upper = 10
+[columns.colour]
+categories = ["red", "green", "blue"]
+"""
+
+
+@pytest.fixture
+def toml(tmp_path: Path) -> Path:
+    path = tmp_path / "s.toml"
+    path.write_text(TOML)
+    return path
+
+
+def table(folder: Path, rows: str) -> Path:
+    path = folder / "t.csv"
+    path.write_text("x,colour,y\n" + rows)
+    return path
+
+
+def leftovers(folder: Path) -> set[str]:
+    return {entry.name for entry in folder.iterdir()} - {"s.toml", "t.csv"}
+
+
+def test_fit_writes_a_model_a_verified_certificate_and_a_report(fitted_folder: Path) -> None:
+    assert {entry.name for entry in fitted_folder.iterdir()} == FILES
+    assert verify(fitted_folder / "certificate.json").passed
+    model = load_model(fitted_folder / "model.skops")
+    assert model.certificate_.to_json() == (fitted_folder / "certificate.json").read_text()
+
+
+def test_fit_explains_itself_within_80_columns(run: Any, public_files: Path) -> None:
+    words = ("fit", public_files / "train.csv", "--schema", public_files / "adult.toml", "--epsilon", 1)
+    result = run(*words, "--test", public_files / "test.csv")
+    assert result.exit_code == 0, result.output
+    assert "Promise: replacing one row" in result.stdout
+    assert "NOT PRIVATE: accuracy" in result.stdout
+    assert max(map(len, result.stdout.splitlines())) <= 80
+    assert result.stderr == ""
+
+
+def test_fit_json_is_only_json(run: Any, public_files: Path) -> None:
+    words = ("fit", public_files / "train.csv", "--schema", public_files / "adult.toml", "--epsilon", 3, "--json")
+    result = run(*words, "--test", public_files / "test.csv", "--target", "income", "--delta", 1e-6)
+    printed = json.loads(result.stdout)
+    assert {Path(name).name for name in printed["files"]} == FILES
+    assert printed["certificate"]["target"]["epsilon"] == 3
+    assert printed["test"]["private"] is False
+    assert 0.5 < printed["test"]["accuracy"] <= 1
+
+
+def test_a_seed_repeats_the_fit_and_is_stamped_not_private(run: Any, toml: Path, tmp_path: Path) -> None:
+    table(tmp_path, "1,red,no\n9,blue,yes\n" * 50)
+    words = ("fit", "t.csv", "--schema", "s.toml", "--epsilon", 1, "--seed", 7)
+    first = run(*words, "--out", "a")
+    assert first.exit_code == 0
+    assert "NOT PRIVATE" in first.stdout
+    run(*words, "--out", "b")
+    coefficients = [load_model(tmp_path / out / "model.skops").coef_.tolist() for out in "ab"]
+    assert coefficients[0] == coefficients[1]
+    assert run("verify", "a").exit_code == 1
+
+
+CONTENTS = {
+    "ordinary": "1,red,no\n9,blue,yes\n4,green,no\n8,red,yes\n",
+    "missing": ",,\n,,\n,,\n,,\n",
+    "nan and infinities": "nan,red,no\ninf,blue,yes\n-inf,green,no\n1e400,red,yes\n",
+    "constant": "5,red,yes\n" * 4,
+    "one class": "1,red,no\n2,blue,no\n3,green,no\n4,red,no\n",
+    "unseen": "1,mauve,no\n2,,maybe\n3,?,yes\n4,red,\n",
+    "out of range": "-1e9,red,no\n1e9,blue,yes\n11,green,no\n-0.1,red,yes\n",
+    "not numbers": "abc,red,no\n--,blue,yes\n1;2,green,no\n0x1,red,yes\n",
+}
+
+
+def test_content_never_changes_exit_code_messages_or_certificate(run: Any, toml: Path, tmp_path: Path) -> None:
+    outputs = []
+    for k, rows in enumerate(CONTENTS.values()):
+        table(tmp_path, rows)
+        result = run("fit", "t.csv", "--schema", "s.toml", "--epsilon", 1, "--out", f"m{k}")
+        assert result.exit_code == 0, result.output
+        certificate = (tmp_path / f"m{k}" / "certificate.json").read_text()
+        outputs.append((result.stdout.replace(f"m{k}", "m"), result.stderr, certificate))
+    assert len(set(outputs)) == 1
+
+
+def test_one_record_is_enough(run: Any, toml: Path, tmp_path: Path) -> None:
+    table(tmp_path, "1,red,no\n")
+    result = run("fit", "t.csv", "--schema", "s.toml", "--epsilon", 1)
+    assert result.exit_code == 0, result.output
+    assert "vacuous" in result.stdout
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--epsilon", "0"),
+        ("--epsilon", "-1"),
+        ("--epsilon", "nan"),
+        ("--epsilon", "inf"),
+        ("--epsilon", "1", "--delta", "0.5"),
+        ("--epsilon", "1", "--delta", "-1"),
+        ("--epsilon", "1", "--algorithm", "magic"),
+        ("--epsilon", "1", "--noise", "magic"),
+        ("--epsilon", "1", "--constants", "magic"),
+        ("--epsilon", "1", "--l2", "0"),
+        ("--epsilon", "1", "--coefficient-norm", "-2"),
+        ("--epsilon", "1", "--noise", "gaussian"),
+        ("--epsilon", "1", "--target", "z"),
+        ("--epsilon", "1", "--test", "missing.csv"),
+        ("--epsilon", "1", "--seed", "-3"),
+        ("--epsilon", "1", "--out", "no/such/folder"),
+        ("--epsilon", "1", "--out", "."),
+        ("--epsilon", "1", "--out", "t.csv"),
+    ],
+    ids=" ".join,
+)
+def test_bad_parameters_give_one_line_and_nothing_else(
+    run: Any, toml: Path, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    table(tmp_path, "1,red,no\n9,blue,yes\n")
+    refused(run("fit", "t.csv", "--schema", "s.toml", *words), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("absent.csv", None),
+        ("t.txt", b"x,colour,y\n1,red,no\n"),
+        ("missing_column.csv", b"x,y\n1,no\n"),
+        ("no_target.csv", b"x,colour\n1,red\n"),
+        ("ragged.csv", b"x,colour,y\n1,red\n2,blue,yes,4\n"),
+        ("empty.csv", b""),
+        ("header_only.csv", b"x,colour,y\n"),
+        ("broken.parquet", b"PAR1 nothing"),
+    ],
+)
+def test_unusable_tables_give_one_line_and_nothing_else(
+    run: Any, toml: Path, tmp_path: Path, name: str, content: bytes | None
+) -> None:
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    result = run("fit", name, "--schema", "s.toml", "--epsilon", 1)
+    refused(result, tmp_path, {name} if content is not None else set())
+    assert "red" not in result.stderr
+
+
+def test_a_parquet_column_of_the_wrong_type_is_refused(run: Any, toml: Path, tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({"x": ["a"], "colour": ["red"], "y": ["no"]}), tmp_path / "t.parquet")
+    refused(run("fit", "t.parquet", "--schema", "s.toml", "--epsilon", 1), tmp_path, {"t.parquet"})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[columns.x]\nlower = 3\nupper = 1\n",
+        "not toml",
+        TOML.replace("true", "false", 1),
+        TOML.replace("[target]", "[t]"),
+    ],
+    ids=["empty range", "no TOML", "not confirmed", "unknown table"],
+)
+def test_unusable_schemas_are_refused(run: Any, toml: Path, tmp_path: Path, text: str) -> None:
+    table(tmp_path, "1,red,no\n")
+    toml.write_text(text)
+    refused(run("fit", "t.csv", "--schema", "s.toml", "--epsilon", 1), tmp_path)
+    refused(run("fit", "t.csv", "--schema", "absent.toml", "--epsilon", 1), tmp_path)
+
+
+def refused(result: Any, folder: Path, expected: set[str] = frozenset()) -> None:  # pyright: ignore[reportArgumentType]
+    assert result.exit_code == 2, result.output
+    assert result.stdout == ""
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+    assert "Traceback" not in result.stderr
+    assert leftovers(folder) == expected
+
+
+def test_an_old_model_is_replaced_only_with_force_and_only_as_a_whole(run: Any, toml: Path, tmp_path: Path) -> None:
+    table(tmp_path, "1,red,no\n9,blue,yes\n")
+    words = ("fit", "t.csv", "--schema", "s.toml", "--epsilon")
+    assert run(*words, 1).exit_code == 0
+    old = (tmp_path / "model" / "certificate.json").read_text()
+    assert run(*words, 2).exit_code == 2
+    assert (tmp_path / "model" / "certificate.json").read_text() == old
+    assert run(*words, 2, "--force").exit_code == 0
+    assert json.loads((tmp_path / "model" / "certificate.json").read_text())["target"]["epsilon"] == 2
+    (tmp_path / "model" / "notes.txt").write_text("keep me")
+    assert run(*words, 3, "--force").exit_code == 2
+    assert (tmp_path / "model" / "notes.txt").read_text() == "keep me"
+    assert leftovers(tmp_path) == {"model"}
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()], ids=["disk", "ctrl-c"])
+@pytest.mark.parametrize(
+    "where", ["dpconvex.cli.report.write_report", "dpconvex.estimators.persistence.save_model", "os.rename"]
+)
+def test_a_failing_write_leaves_everything_as_it_was(
+    run: Any, toml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, error: BaseException
+) -> None:
+    table(tmp_path, "1,red,no\n9,blue,yes\n")
+    words = ("fit", "t.csv", "--schema", "s.toml", "--epsilon", 1)
+    assert run(*words).exit_code == 0
+    before = {name: (tmp_path / "model" / name).read_bytes() for name in FILES}
+    monkeypatch.setattr(where, failing(error, os.rename if where == "os.rename" else None))
+    for more in (("--force",), ("--out", "new")):
+        result = run(*words, *more)
+        assert result.exit_code != 0
+        assert {name: (tmp_path / "model" / name).read_bytes() for name in FILES} == before
+        assert leftovers(tmp_path) == {"model"}
+
+
+def failing(error: BaseException, rename: Callable[[Any, Any], None] | None) -> Callable[..., None]:
+    """Return a function that raises; for `os.rename` only where the new folder takes its place."""
+
+    def fail(*args: Any) -> None:
+        if rename is not None and (str(args[0]).endswith(".old") or str(args[1]).endswith(".old")):
+            rename(args[0], args[1])
+            return
+        raise error
+
+    return fail
+
+
+def test_interrupting_the_fit_leaves_nothing(
+    run: Any, toml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table(tmp_path, "1,red,no\n")
+    monkeypatch.setattr(PrivateLogisticRegression, "fit", failing(KeyboardInterrupt(), None))
+    assert run("fit", "t.csv", "--schema", "s.toml", "--epsilon", 1).exit_code != 0
+    assert leftovers(tmp_path) == set()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("plan", "--rows", 0, "--features", 3, "--epsilon", 1),
+        ("plan", "--rows", 10, "--epsilon", 1),
+        ("plan", "--rows", 10, "--features", 3, "--schema", "s.toml", "--epsilon", 1),
+        ("plan", "--rows", 10, "--schema", "s.toml", "--feature-norm", 1, "--epsilon", 1),
+        ("plan", "--rows", 10, "--features", 0, "--epsilon", 1),
+        ("plan", "--rows", 10, "--features", 3, "--epsilon", 0),
+        ("plan", "--rows", 10, "--features", 3, "--epsilon", 1, "--classes", 1),
+        ("plan", "--rows", 10, "--features", 3, "--epsilon", 1, "--model", "magic"),
+        ("plan", "--rows", 10, "--features", 3, "--epsilon", 1, "--feature-norm", 0),
+        ("verify", "absent.json"),
+        ("predict", "absent", "t.csv"),
+        ("predict", "t.csv", "t.csv"),
+        ("schema", "show", "absent.toml"),
+        ("schema", "draft", "absent.csv"),
+        ("schema", "draft", "t.csv", "--output", "no/such/folder.toml"),
+        ("schema", "draft", "t.csv", "--target", "z"),
+        ("demo", "--quick", "--out", "no/such/folder"),
+    ],
+    ids=lambda words: " ".join(map(str, words)),
+)
+def test_other_commands_refuse_in_one_line(run: Any, toml: Path, tmp_path: Path, words: tuple[Any, ...]) -> None:
+    table(tmp_path, "1,red,no\n")
+    refused(run(*words), tmp_path)
+
+
+def test_predict_refuses_in_one_line(run: Any, toml: Path, tmp_path: Path, fitted_folder: Path) -> None:
+    table(tmp_path, "1,red,no\n")
+    refused(run("predict", fitted_folder, "t.csv"), tmp_path)
+    refused(run("predict", fitted_folder, "t.csv", "--output", "no/such/file.csv"), tmp_path)

@@ -1,0 +1,160 @@
+"""Saved models: they predict the same, hold plain values only, and load from nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import skops.io
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+
+from dpconvex import (
+    Block,
+    CategoricalColumn,
+    DataDomain,
+    NumericColumn,
+    PrivateLogisticRegression,
+    Schema,
+    load_model,
+    save_model,
+)
+from dpconvex.errors import DpconvexError, InvalidDataError, InvalidParameterError
+
+RNG = np.random.default_rng(3)
+X = RNG.normal(size=(120, 3))
+SCHEMA = Schema((NumericColumn("a", -2, 2), CategoricalColumn("b", ("u", "v", "w"), other=True)))
+
+
+def labels(*names: Any, dtype: Any = None) -> np.ndarray:
+    return np.array(names, dtype=dtype)[np.digitize(X[:, 0], [-0.5, 0.5])[: len(X)] % len(names)]
+
+
+CASES: dict[str, tuple[dict[str, Any], Any, Any]] = {
+    "norm": ({"feature_norm": 1.0}, X, labels(0, 1)),
+    "bounds": ({"feature_bounds": (-2, [1, 2, 3])}, X, labels(False, True)),
+    "domain": ({"domain": DataDomain((Block(2, "l1", 1.0, "p"), Block(1, "linf", 2.0)))}, X, labels(0.0, 1.0)),
+    "text": ({"feature_norm": 1.0, "classes": ["nein", "jå", "vielleicht"]}, X, labels("nein", "jå", "vielleicht")),
+    "objects": ({"feature_norm": 1.0, "classes": np.array(["x", "yy"], dtype=object)}, X, labels("x", "yy")),
+    "inferred": ({"feature_norm": 1.0, "classes": "infer"}, X, labels(7, 9, 11)),
+    "no intercept": ({"feature_norm": 1.0, "fit_intercept": False, "epsilon": np.float64(2)}, X, labels(0, 1)),
+    "gaussian": ({"feature_norm": 1.0, "delta": 1e-6, "l2": 0.1}, X, labels(0, 1)),
+}
+
+
+@pytest.mark.parametrize(("options", "features", "y"), CASES.values(), ids=CASES)
+def test_a_loaded_model_predicts_exactly_the_same(
+    options: dict[str, Any], features: Any, y: Any, tmp_path: Path
+) -> None:
+    model = PrivateLogisticRegression(**options).fit(features, y)
+    save_model(model, tmp_path / "m.skops")
+    loaded = load_model(tmp_path / "m.skops")
+    new = RNG.normal(size=(50, 3)) * 5
+    new[0] = np.nan, np.inf, -np.inf
+    np.testing.assert_array_equal(loaded.predict(new), model.predict(new))
+    np.testing.assert_array_equal(loaded.predict_proba(new), model.predict_proba(new))
+    assert loaded.classes_.dtype == model.classes_.dtype
+    assert loaded.classes_.tolist() == model.classes_.tolist()
+    for name in ("coef_", "intercept_", "encoded_coef_", "encoded_intercept_"):
+        np.testing.assert_array_equal(getattr(loaded, name), getattr(model, name))
+    assert loaded.certificate_.to_json() == model.certificate_.to_json()
+    assert loaded.plan(100, 3, len(model.classes_))[0].l2 == model.plan(100, 3, len(model.classes_))[0].l2
+
+
+def test_a_schema_and_column_names_are_kept(tmp_path: Path) -> None:
+    import pandas as pd
+
+    table = pd.DataFrame({"a": X[:, 0], "b": labels("u", "v", "z")})
+    by_schema = PrivateLogisticRegression(schema=SCHEMA, classes=["n", "p"]).fit(table, labels("n", "p"))
+    frame = pd.DataFrame(X, columns=["p", "q", "r"])
+    by_name = PrivateLogisticRegression(feature_norm=1.0).fit(frame, labels(0, 1))
+    for model, features in ((by_schema, table), (by_name, frame)):
+        save_model(model, tmp_path / "m.skops")
+        loaded = load_model(tmp_path / "m.skops")
+        np.testing.assert_array_equal(loaded.predict_proba(features), model.predict_proba(features))
+        assert loaded.schema == model.schema
+    assert load_model(tmp_path / "m.skops").feature_names_in_.tolist() == ["p", "q", "r"]  # pyright: ignore
+
+
+def test_the_file_holds_plain_values_and_neither_seed_nor_data(tmp_path: Path) -> None:
+    model = PrivateLogisticRegression(feature_norm=1.0, random_state=123456789).fit(X, labels(0, 1))
+    save_model(model, tmp_path / "m.skops")
+    state = skops.io.load(tmp_path / "m.skops")  # trusts no type
+    assert "random_state" not in state["parameters"]
+    assert "123456789" not in repr(state)
+    assert (tmp_path / "m.skops").stat().st_size < X.nbytes * 5
+    assert all(np.size(value) <= 3 for value in state.values() if isinstance(value, np.ndarray))
+    assert load_model(tmp_path / "m.skops").random_state is None
+
+
+def test_a_seeded_model_stays_marked(tmp_path: Path) -> None:
+    save_model(PrivateLogisticRegression(feature_norm=1.0, random_state=1).fit(X, labels(0, 1)), tmp_path / "m.skops")
+    assert not load_model(tmp_path / "m.skops").certificate_.private
+
+
+def plain(**changes: Any) -> bytes:
+    return skops.io.dumps({"format": "dpconvex-model", "version": 1, **changes})
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"PK\x03\x04 nothing",
+        skops.io.dumps([1, 2]),
+        skops.io.dumps({"format": "another"}),
+        plain(version=2),
+        plain(),
+        plain(estimator="Unknown"),
+        plain(estimator="PrivateLogisticRegression", parameters=3),
+        skops.io.dumps(LogisticRegression()),
+    ],
+    ids=["empty", "zip head", "list", "format", "version", "no fields", "estimator", "parameters", "an estimator"],
+)
+def test_what_is_no_model_is_refused(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "m.skops").write_bytes(content)
+    with pytest.raises(InvalidDataError, match=r"m\.skops"):
+        load_model(tmp_path / "m.skops")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"encoded_coef": np.zeros((3, 3))},
+        {"encoded_coef": np.zeros(3)},
+        {"encoded_intercept": np.zeros(2)},
+        {"certificate": "{}"},
+        {"classes": {"dtype": "O", "values": ["a", "b", "c"]}},
+        {"classes": {"dtype": "no dtype", "values": ["a"]}},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_parts_that_do_not_agree_are_refused(change: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "m.skops"
+    save_model(PrivateLogisticRegression(feature_norm=1.0).fit(X, labels(0, 1)), path)
+    path.write_bytes(skops.io.dumps(skops.io.load(path) | change))
+    with pytest.raises(InvalidDataError):
+        load_model(path)
+
+
+def test_foreign_types_are_refused_before_they_are_built(tmp_path: Path) -> None:
+    path = tmp_path / "m.skops"
+    path.write_bytes(plain(estimator=np.random.default_rng))
+    with pytest.raises(InvalidDataError, match="plain values"):
+        load_model(path)
+
+
+def test_saving_and_loading_say_what_is_wrong(tmp_path: Path) -> None:
+    with pytest.raises(NotFittedError):
+        save_model(PrivateLogisticRegression(feature_norm=1.0), tmp_path / "m.skops")
+    model = PrivateLogisticRegression(feature_norm=1.0).fit(X, labels(0, 1))
+    with pytest.raises(DpconvexError, match="writ"):
+        save_model(model, tmp_path / "absent" / "m.skops")
+    with pytest.raises(InvalidDataError, match="cannot be read"):
+        load_model(tmp_path / "absent.skops")
+    model.classes_ = np.array([(0,), (1,)], dtype=object)
+    with pytest.raises(InvalidParameterError, match="classes"):
+        save_model(model, tmp_path / "m.skops")
+    assert list(tmp_path.iterdir()) == []
