@@ -170,8 +170,8 @@ def _svg(figure: Figure, salt: str) -> str:
     text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
     for stand_in, variable in _VARIABLES.items():
         text = text.replace(stand_in, variable)
-    # The page's own fonts; matplotlib's list would name the fonts of the machine that drew the figure.
-    return re.sub(r"font: ([\d.]+px)[^;\"]*", r"font-size: \1", text)
+    # The page's own fonts: inline styles would win, and name the fonts of the machine that drew the figure.
+    return re.sub(r"font-family: [^;\"]*;? ?", "", text)
 
 
 def _label_position(line: Sequence[float], low: float, high: float) -> int | None:

@@ -181,9 +181,7 @@ def numeric_matrix(X: Any) -> Any:
     if array.dtype.kind == "c":
         raise InvalidDataError(f"Complex data not supported: X has dtype {array.dtype}")
     if array.dtype.kind not in "fiub":
-        raise InvalidDataError(
-            f"X has dtype {array.dtype}: a real numeric dtype is needed. Describe text with a Schema"
-        )
+        raise InvalidDataError(f"X has dtype {array.dtype}: numbers are needed. Describe text with a Schema")
     if array.ndim != 2:
         raise InvalidDataError(
             f"Expected 2D array, got {array.ndim}D array instead: X has shape {array.shape}. Reshape your data to "
@@ -231,7 +229,8 @@ def label_array(y: Any) -> tuple[AnyArray, str]:
         return labels, "number"
     if labels.dtype.kind == "b":
         return labels, "boolean"
-    return np.frompyfunc(_text, 1, 1)(labels).astype(str), "text"
+    texts = np.array([_text(label) for label in labels.tolist()], dtype=str)  # Python objects: nothing to vectorise
+    return texts, "text"
 
 
 def _text(label: Any) -> str:

@@ -84,7 +84,6 @@ def test_the_file_holds_plain_values_and_neither_seed_nor_data(tmp_path: Path) -
     state = skops.io.load(tmp_path / "m.skops")  # trusts no type
     assert "random_state" not in state["parameters"]
     assert "123456789" not in repr(state)
-    assert (tmp_path / "m.skops").stat().st_size < X.nbytes * 5
     assert all(np.size(value) <= 3 for value in state.values() if isinstance(value, np.ndarray))
     assert load_model(tmp_path / "m.skops").random_state is None
 

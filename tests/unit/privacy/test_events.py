@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import math
 from fractions import Fraction
 
@@ -41,7 +42,7 @@ class TestEveryEvent:
     def test_profile_decreases_and_vanishes_at_the_pure_cost(self, event: Event) -> None:
         grid = np.linspace(0, 6, 40)
         deltas = [event.delta(float(e)) for e in grid]
-        assert all(a >= b - 1e-12 for a, b in zip(deltas, deltas[1:], strict=False))
+        assert all(a >= b - 1e-12 for a, b in itertools.pairwise(deltas))
         assert 0 < deltas[0] <= 1
         if event.pure_epsilon is not None:
             assert event.delta(float(event.pure_epsilon) * (1 + 1e-12)) == 0.0

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from dpconvex.losses import HingeLoss, SquaredLoss
 from dpconvex.problems import DataDomain, Records, RegularizedRisk
 from dpconvex.sets import Box, L2Ball, WholeSpace
-from dpconvex.solvers import Accuracy, certificates
+from dpconvex.solvers import Accuracy
+from dpconvex.solvers import _certificates as certificates
 
 
 def ridge(seed=0, n=30, d=4, l2=0.05):
