@@ -45,8 +45,9 @@ class LinearModelProblem:
 
     @property
     def lipschitz(self) -> float:
-        """Largest l2 norm of one record's gradient, rounded up."""
-        return _rounding.product_up(self.loss.slope_bound, self.domain.l2)
+        """Largest l2 norm of one record's gradient, rounded up; infinite if the slope is unbounded."""
+        slope = self.loss.slope_bound
+        return slope if math.isinf(slope) else _rounding.product_up(slope, self.domain.l2)
 
     @property
     def smoothness(self) -> float:
@@ -75,6 +76,7 @@ class LinearModelProblem:
         v = self.loss.value_at_zero
         size = min(math.sqrt(2 * v / l2), self.lipschitz / l2) + 2 * linear / l2
         if math.isinf(self.smoothness):  # a gap certifies: slack in values, then a square root
+            v = self.lipschitz * size if math.isinf(v) else v  # unbounded targets: only differences of values count
             return 3 * math.sqrt(2 * ROUNDING * (v + (self.lipschitz + l2 * size) * size) / l2)
         return 3 * ROUNDING * (self.lipschitz + (self.smoothness + l2) * size + linear) / l2
 
