@@ -181,7 +181,7 @@ class PrivacyCertificate:
             lines.append(
                 f"  - {release.label} through {release.mechanism}: sensitivity {release.sensitivity.value:.4g}"
             )
-            lines.append(f"    in {release.sensitivity.norm}, because {release.sensitivity.lemma}")
+            lines.append(f"    in the {release.sensitivity.norm} norm, because {release.sensitivity.lemma}")
         lines.append("It rests on:")
         lines += [f"  - {a.statement} ({a.enforced_by})" for a in self.assumptions]
         source = self.noise_source

@@ -25,7 +25,7 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
         Sensitivity over standard deviation, at least 0.
     """
     if mu == 0.0:
-        return max(0.0, -math.expm1(epsilon))
+        return -math.expm1(min(epsilon, 0.0))
     log_first = float(log_ndtr(mu / 2 - epsilon / mu))
     log_second = epsilon + float(log_ndtr(-mu / 2 - epsilon / mu))
     gap = min(0.0, log_second - log_first)  # above 0 only by rounding

@@ -131,19 +131,30 @@ class ObjectivePerturbationPlan(Plan):
 
     @property
     def coefficient_deviation(self) -> FloatArray:
-        """Approximate: noise of ``b`` through a curvature that public facts allow one to guess.
+        """Approximate: noise of ``b`` through a curvature that public facts allow one to guess. Only for pictures.
 
-        Diagonal curvature ``l2 + c E x_j^2 / 2``, with every level of a one-hot block equally frequent and numeric
-        columns uniform; half the largest curvature of the loss, as records lie on both sides of its steepest point.
-        Only for pictures; the exact law of the release depends on the data.
+        The exact law of the release depends on the data. Guess: columns independent, numeric ones uniform, levels of a
+        one-hot block equally frequent, half the loss's largest curvature. Rarer levels have more noise than it says.
+        Block means and the constant are collinear but for the regulariser, so their small system is solved exactly;
+        the rest of each block is diagonal.
         """
-        squares = [
-            np.full(b.size, b.l2**2 / b.size if b.norm != "linf" else b.bound**2 / 3)
-            for b in self.problem.domain.all_blocks
-        ]
-        curvature = self.l2 + self.problem.loss.curvature_bound / 2 * np.concatenate(squares)
-        through = self.deviations / (self.problem.n * np.tile(curvature, self.problem.loss.n_outputs))
-        return np.hypot(through, self.output.deviation)
+        blocks, n = self.problem.domain.all_blocks, self.problem.n
+        curvature = self.problem.loss.curvature_bound / 2
+        size = np.array([block.size for block in blocks])
+        square = np.array([block.bound**2 for block in blocks])
+        one_hot = np.array([block.norm == "l1" for block in blocks])  # the constant too: a block of one level
+        share = square * np.array([1.0 if block.norm == "linf" else 1 / block.size for block in blocks])
+        share = np.where(one_hot, share, share / 3)
+        noise = self.deviations[np.cumsum(size) - size] / n
+        mean = np.where(one_hot, np.sqrt(square / size), 0.0)
+        system = np.diag(self.l2 + curvature * np.where(one_hot, 0.0, share)) + curvature * np.outer(mean, mean)
+        common = np.sqrt(np.linalg.inv(system) ** 2 @ noise**2)
+        within = noise / (self.l2 + curvature * share)
+        each = np.hypot(within * np.sqrt(1 - 1 / size), common / np.sqrt(size))
+        k = self.problem.loss.n_outputs
+        if k > 1:  # adding the same vector to all outputs changes no prediction: along it only the regulariser curves
+            each = np.hypot(each * math.sqrt(1 - 1 / k), noise / self.l2 / math.sqrt(k))
+        return np.hypot(np.tile(np.repeat(each, size), k), self.output.deviation)
 
     def describe(self) -> Mapping[str, Any]:
         """Constants for the certificate."""
