@@ -30,7 +30,7 @@ from dpconvex.problems.linear_model import LinearModelProblem
 from dpconvex.randomness import SeededSource, exact
 from dpconvex.solvers import Solver
 
-ERROR = 1e-3
+ERROR = 1e-2
 DELTA = 0.1  # large, so that the best events are frequent enough to be measured
 N = 3
 
@@ -131,8 +131,8 @@ FAST = [  # every configuration, every bound and both epsilons once or more
     (*CONFIGURATIONS[0], 100.0, 2.0),
     (*CONFIGURATIONS[1], 1.0, 2.0),
     (*CONFIGURATIONS[1], 100.0, 0.5),
-    (*CONFIGURATIONS[2], 100.0, 2.0),
-    (*CONFIGURATIONS[3], 1.0, 0.5),
+    (*CONFIGURATIONS[2], 100.0, 0.5),
+    (*CONFIGURATIONS[3], 1.0, 2.0),
     (*CONFIGURATIONS[4], 0.1, 2.0),
 ]
 ALL = [(*kind, bound, epsilon) for kind in CONFIGURATIONS for bound in (0.1, 1.0, 100.0) for epsilon in (0.5, 2.0)]
@@ -154,17 +154,17 @@ def audit(algorithm, noise, bound, epsilon, count, monkeypatch, seed):
 
 @pytest.mark.parametrize(("algorithm", "noise", "bound", "epsilon"), FAST)
 def test_runs_keep_their_promise_and_halved_noise_is_caught(algorithm, noise, bound, epsilon, monkeypatch) -> None:
-    """Each wrong with probability at most 1e-3."""
-    honest, mutant = audit(algorithm, noise, bound, epsilon, 2500, monkeypatch, seed=1)
-    assert honest <= epsilon
-    assert honest > 0.25 * epsilon, "the audit sees nothing"
+    """Each wrong with probability at most `ERROR`."""
+    count = 5000 if algorithm == "output_perturbation" else 2500
+    honest, mutant = audit(algorithm, noise, bound, epsilon, count, monkeypatch, seed=1)
+    assert 0.1 * epsilon < honest <= epsilon  # below: the audit would see nothing
     assert mutant > epsilon
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("algorithm", "noise", "bound", "epsilon"), ALL)
 def test_more_runs_keep_their_promise(algorithm, noise, bound, epsilon, monkeypatch) -> None:
-    """Each wrong with probability at most 1e-3; the bounds come close to the promise."""
+    """Each wrong with probability at most `ERROR`; the bounds come close to the promise."""
     honest, mutant = audit(algorithm, noise, bound, epsilon, 20_000, monkeypatch, seed=2)
     assert 0.75 * epsilon < honest <= epsilon
     assert mutant > 1.4 * epsilon
@@ -172,7 +172,7 @@ def test_more_runs_keep_their_promise(algorithm, noise, bound, epsilon, monkeypa
 
 @pytest.mark.parametrize("algorithm", ["output_perturbation", "objective_perturbation"])
 def test_logistic_runs_in_one_dimension_keep_their_promise(algorithm, monkeypatch) -> None:
-    """Not tight (specification: at most about 0.53 epsilon), so no mutant; wrong with probability at most 1e-3."""
+    """Not tight (specification: at most about 0.53 epsilon), so no mutant; wrong with probability at most `ERROR`."""
     epsilon = 2.0
     problem = LinearModelProblem(LogisticLoss(), DataDomain((Block(1, "linf", 100.0),)), N, 0.05)
     plan = plans(problem, PrivacyParams(epsilon), algorithm)[0]

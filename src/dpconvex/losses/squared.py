@@ -29,7 +29,7 @@ class SquaredLoss(SmoothLoss):
     target_bound : float
         Positive, at most 1e100, in the unit of the target.
     prediction_bound : float, optional
-        Positive, at most 1e100, in the unit of the target. Infinite (the default): no extension and no
+        At least `target_bound`, at most 1e100, in the unit of the target. Infinite (the default): no extension and no
         slope bound.
     """
 
@@ -43,7 +43,13 @@ class SquaredLoss(SmoothLoss):
     def __post_init__(self) -> None:
         _targets.check_bound(self.target_bound, finite=True)
         if self.prediction_bound != math.inf:
-            _validate.real("prediction_bound", self.prediction_bound, above=0.0, at_most=_targets.LARGEST_TARGET)
+            _validate.real(
+                "prediction_bound",
+                self.prediction_bound,
+                at_least=self.target_bound,
+                at_most=_targets.LARGEST_TARGET,
+                remedy="A tangent line begun short of a target would fall without bound",
+            )
 
     @property
     def slope_bound(self) -> float:

@@ -210,3 +210,11 @@ def test_center_and_missing_bound_are_checked() -> None:
         SquaredLoss(math.inf)
     with pytest.raises(InvalidParameterError, match=r"^n_classes=1"):
         SoftmaxLoss(1)
+
+
+def test_squared_loss_keeps_a_minimum_for_every_target():
+    from dpconvex.errors import InvalidParameterError
+    from dpconvex.losses import SquaredLoss
+
+    with pytest.raises(InvalidParameterError, match=r"prediction_bound=0\.5: must be a finite number >= 1"):
+        SquaredLoss(1.0, prediction_bound=0.5)
