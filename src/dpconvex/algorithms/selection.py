@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dpconvex import _validate
 from dpconvex.algorithms import output_perturbation
 from dpconvex.algorithms.base import Plan
-from dpconvex.algorithms.baselines import objective_perturbation
+from dpconvex.algorithms.baselines import exponential_mechanism, objective_perturbation
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems.linear_model import LinearModelProblem
@@ -59,7 +59,17 @@ def _objective(problem: LinearModelProblem, privacy: PrivacyParams, options: Opt
     return objective_perturbation.plan(problem, privacy, l2=options.l2, noise=options.noise)
 
 
-ALGORITHMS: dict[str, Planner] = {"objective_perturbation": _objective, "output_perturbation": _output}
+def _exponential(problem: LinearModelProblem, privacy: PrivacyParams, options: Options) -> tuple[Plan, ...]:
+    if options != Options():
+        return ()
+    return exponential_mechanism.plan(problem, privacy)
+
+
+ALGORITHMS: dict[str, Planner] = {
+    "objective_perturbation": _objective,
+    "output_perturbation": _output,
+    "exponential_mechanism": _exponential,
+}
 """Planner of every algorithm, by the name used in estimators and on the command line."""
 
 

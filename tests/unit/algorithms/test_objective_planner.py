@@ -1,0 +1,224 @@
+"""Planner of objective perturbation: energies, rules and their boundaries, consistency of its constants, messages."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dpconvex.algorithms.baselines import objective_perturbation
+from dpconvex.algorithms.baselines.objective_perturbation import calibration
+from dpconvex.algorithms.baselines.objective_perturbation.output import JointGaussianOutput, SeparateOutput
+from dpconvex.errors import AccuracyError, InvalidParameterError
+from dpconvex.losses import HingeLoss, HuberLoss, LogCoshLoss, LogisticLoss, PseudoHuberLoss, SoftmaxLoss
+from dpconvex.mechanisms import GaussianObjectiveNoise, NormObjectiveNoise
+from dpconvex.privacy import PrivacyParams
+from dpconvex.privacy.objective_events import determinant_cost
+from dpconvex.problems import Block, DataDomain
+from dpconvex.problems.linear_model import LinearModelProblem, default_radius
+from dpconvex.randomness import SeededSource
+
+ONE_HOT = (7, 16, 7, 14, 6, 5, 2, 41)
+ADULT_RECORDS = 36_186
+
+
+def adult(width):
+    """Blocks of the Adult schema (specification of objective perturbation, 4.4); numeric columns within +-width."""
+    blocks = [Block(5, "linf", width), *(Block(size, "l1", 1.0) for size in ONE_HOT)]
+    return DataDomain(tuple(blocks), intercept=1.0)
+
+
+def plan_of(domain, noise, loss=None, n=ADULT_RECORDS, epsilon=1.0, delta=0.0, l2=None, radius=7.5):
+    problem = LinearModelProblem(loss or LogisticLoss(), domain, n, radius)
+    (found,) = objective_perturbation.plan(problem, PrivacyParams(epsilon, delta), noise=noise, l2=l2)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("noise", "width", "energy"),
+    [
+        ("l1", 1.0, 163_072),
+        ("l2", 1.0, 611_520),
+        ("block_max", 1.0, 153_204),
+        ("weighted_l1", 1.0, 97_223),
+        ("grouped", 1.0, 60_352),
+        ("l1", 0.5, 110_032),
+        ("weighted_l1", 0.5, 75_589),
+        ("grouped", 0.5, 51_048),
+    ],
+)
+def test_energies_of_the_adult_schema(noise, width, energy) -> None:
+    """Specification, table of 4.4, at ``epsilon_1 = 1``."""
+    plan = plan_of(adult(width), noise)
+    assert isinstance(plan.noise, NormObjectiveNoise)
+    assert plan.problem.dim == 104
+    found = float(np.square(plan.deviations).sum()) * float(plan.noise.event.noise_epsilon) ** 2
+    assert found == pytest.approx(energy, rel=1e-5)
+
+
+@pytest.mark.parametrize(("noise", "energy"), [("gaussian", 59_591), ("weighted_gaussian", 47_141)])
+def test_gaussian_energies_of_the_adult_schema(noise, energy) -> None:
+    """Specification 4.4, ``delta = n^-1.1``; the library pays the output noise too, hence 0.1 percent."""
+    plan = plan_of(adult(0.5), noise, delta=ADULT_RECORDS**-1.1)
+    assert float(np.square(plan.deviations).sum()) == pytest.approx(energy, rel=2e-3)
+
+
+def test_the_adult_plan_is_the_specifications_recipe() -> None:
+    """Quick start: 99 percent of the budget for ``b``, free curvature, ``l2 = sqrt(E) / (n R)``."""
+    plan = plan_of(adult(0.5), "grouped")
+    assert isinstance(plan.noise, NormObjectiveNoise)
+    assert float(plan.noise.event.noise_epsilon) == pytest.approx(0.99, rel=1e-9)
+    assert plan.noise.event.rule == "free"
+    assert plan.l2 == pytest.approx(math.sqrt(51_048) / 0.99 / (ADULT_RECORDS * 7.5), rel=1e-4)
+    assert plan.bound == pytest.approx(7.5 * math.sqrt(51_048) / 0.99 / ADULT_RECORDS, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("loss", "frobenius", "q"),
+    [
+        (LogisticLoss(), False, 1.0),
+        (LogCoshLoss(), False, 2.0),
+        (PseudoHuberLoss(), False, 0.75 * math.sqrt(3)),
+        (SoftmaxLoss(3), True, 4.0),
+        (SoftmaxLoss(2), True, 2.0),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("budget", [0.1, 1.0, 5.0])
+def test_curvature_is_free_up_to_the_floor_and_not_beyond(loss, frobenius, q, budget) -> None:
+    """Theorem 2: ``q tau <= epsilon_1 / 2``."""
+    floor = budget / (2 * q)
+    below = calibration.pure_share(loss, frobenius, floor * (1 - 1e-8), budget)
+    above = calibration.pure_share(loss, frobenius, floor * (1 + 1e-8), budget)
+    assert (below.rule, below.epsilon) == ("free", budget)
+    assert above.rule == ("logistic" if loss.name == "logistic" else "determinant")
+    assert above.epsilon < budget
+    if loss.name == "logistic":  # its exact rule is continuous there
+        assert above.epsilon == pytest.approx(budget, rel=1e-6)
+
+
+@pytest.mark.parametrize("loss", [SoftmaxLoss(3), SoftmaxLoss(2), HuberLoss()], ids=repr)
+def test_losses_without_the_condition_pay_the_determinant(loss) -> None:
+    """Softmax with blockwise noise, Huber: however large the regularisation."""
+    for tau in (1e-9, 0.1, 1.0):
+        share = calibration.pure_share(loss, False, tau, 1.0)
+        assert share.rule == "determinant"
+        assert share.epsilon <= 1.0 - determinant_cost(loss.curvature_trace, loss.curvature_rank, tau)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
+def test_logistic_curvature_is_feasible_up_to_its_bound(epsilon) -> None:
+    """``log(1 + tau/4) < epsilon`` (specification 1.3)."""
+    limit = 4 * math.expm1(epsilon)
+    assert calibration.pure_share(LogisticLoss(), False, limit * 0.999, epsilon).epsilon > 0
+    assert calibration.pure_share(LogisticLoss(), False, limit * 1.001, epsilon).epsilon <= 0
+
+
+def test_softmax_determinant_is_the_specifications() -> None:
+    """``(k - 1) log(1 + tau / k)`` (1.5)."""
+    for k in (2, 3, 7):
+        loss = SoftmaxLoss(k)
+        cost = determinant_cost(loss.curvature_trace, loss.curvature_rank, 0.7)
+        assert cost == pytest.approx((k - 1) * math.log1p(0.7 / k), rel=1e-12)
+        assert cost >= (k - 1) * math.log1p(0.7 / k)
+
+
+SMALL = DataDomain((Block(2, "l1", 1.0), Block(2, "l2", 3.0), Block(1, "linf", 0.5)), intercept=1.0)
+
+
+@pytest.mark.parametrize("loss", [LogisticLoss(), HuberLoss(2.0), SoftmaxLoss(3)], ids=repr)
+@pytest.mark.parametrize("noise", ["grouped", "weighted_l1", "l1", "block_max", "l2"])
+@pytest.mark.parametrize("l2", [None, 0.02, 5.0])
+def test_pure_constants_fit_together(loss, noise, l2) -> None:
+    plan = plan_of(SMALL, noise, loss, n=500, radius=2.0, l2=l2)
+    assert isinstance(plan.noise, NormObjectiveNoise)
+    assert isinstance(plan.output, SeparateOutput)
+    event = plan.noise.event
+    # Sensitivity in the noise's own norm: any two records, any slopes.
+    rng = np.random.default_rng(0)
+    k = loss.n_outputs
+    X = np.column_stack([SMALL.clip(rng.standard_normal((400, 5)) * 100), np.ones(400)])
+    z, y = rng.standard_normal((400, k) if k > 1 else 400) * 50, loss.clip_targets(rng.standard_normal(400) * 50)
+    gradients = loss.derivative(z, y).reshape(400, k)[:, :, None] * X[:, None, :]
+    change = gradients[::2] - gradients[1::2]
+    lengths = plan.noise.norm(change.reshape(200, -1)) if noise == "l2" else plan.noise.norm(change).sum(1)
+    assert lengths.max() <= event.sensitivity
+    # The certified radius and the noise that hides it.
+    mechanism = plan.output.mechanism
+    assert Fraction(mechanism.sensitivity.value) * Fraction(plan.l2) >= 2 * Fraction(plan.gradient_tolerance)
+    assert mechanism.sensitivity.value >= 2 * plan.solver_radius
+    assert Fraction(event.tau) * 500 * Fraction(plan.l2) >= Fraction(np.square(X).sum(1).max())
+    assert event.pure_epsilon + mechanism.event.pure_epsilon <= 1
+    # What is drawn is what is priced.
+    draw = plan.noise._sample(plan.copies, SeededSource(0)).reshape(-1)
+    unit = plan.noise.norm.sample(SeededSource(0).generator(), plan.copies).reshape(-1)
+    assert draw == pytest.approx(unit * event.scale, rel=1e-12)
+
+
+@pytest.mark.parametrize("loss", [LogisticLoss(), HuberLoss(2.0), PseudoHuberLoss(), SoftmaxLoss(3)], ids=repr)
+@pytest.mark.parametrize("noise", ["gaussian", "weighted_gaussian"])
+def test_gaussian_constants_fit_together(loss, noise) -> None:
+    plan = plan_of(SMALL, noise, loss, n=500, delta=1e-6, radius=2.0)
+    assert isinstance(plan.noise, GaussianObjectiveNoise)
+    assert isinstance(plan.output, JointGaussianOutput)
+    event = plan.noise.event
+    assert Fraction(event.rho) * Fraction(plan.output.deviation) >= 2 * Fraction(plan.gradient_tolerance) / Fraction(
+        plan.l2
+    )
+    # One record in units of the noise (for softmax the vertices carry the slopes).
+    rng = np.random.default_rng(0)
+    X = np.column_stack([SMALL.clip(rng.standard_normal((4000, 5)) * 100), np.ones(4000)])
+    slope = 1.0 if loss.n_outputs > 1 else loss.slope_bound
+    assert (slope * np.linalg.norm(X / plan.noise.standard_deviations, axis=1)).max() <= event.gradient_bound
+    assert event.delta(1.0) <= 1e-6
+    assert event.delta(1.0 - 1e-6) > 1e-6
+    assert dataclasses.replace(event, sigma=event.sigma / 2).delta(1.0) > 1e-5
+
+
+@pytest.mark.parametrize("margin", [1e-2, 1e-3, 1e-4])
+def test_no_data_set_makes_the_solver_refuse(margin) -> None:
+    """Separable with a small margin: the minimiser is far longer than the comparator."""
+    n = 100_000
+    domain = DataDomain.l2_ball(1, 1.0).with_intercept(1.0)
+    plan = plan_of(domain, "grouped", n=n, epsilon=100.0, radius=default_radius(domain))
+    y = np.where(np.arange(n) % 2, 1.0, -1.0)
+    X = (margin * y)[:, None]
+    assert np.isfinite(plan.run(X, y, SeededSource(0)).point).all()
+
+
+def test_the_test_above_can_fail() -> None:
+    """A tolerance sized for parameters as short as the comparator is refused on the same data."""
+    n = 100_000
+    domain = DataDomain.l2_ball(1, 1.0).with_intercept(1.0)
+    plan = plan_of(domain, "grouped", n=n, epsilon=100.0, radius=default_radius(domain))
+    y = np.where(np.arange(n) % 2, 1.0, -1.0)
+    impatient = dataclasses.replace(plan, gradient_tolerance=1e-13)
+    with pytest.raises(AccuracyError):
+        impatient.run((1e-3 * y)[:, None], y, SeededSource(0))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name", "says"),
+    [
+        ({"noise": "grouped", "l2": 1e-9}, "l2", "Leave l2 out"),
+        ({"noise": "gaussian"}, "noise", "needs delta > 0"),
+        ({"noise": "cauchy"}, "noise", "must be one of"),
+        ({"noise": "grouped", "l2": -1.0}, "l2", "must be a finite number > 0"),
+        ({"noise": "grouped", "loss": HingeLoss()}, "loss", "must be smooth"),
+    ],
+    ids=str,
+)
+def test_messages(arguments, name, says) -> None:
+    with pytest.raises(InvalidParameterError, match=says) as caught:
+        plan_of(SMALL, n=500, **arguments)
+    assert caught.value.name == name
+
+
+@pytest.mark.parametrize("epsilon", [1e-4, 700.0, 1e4])
+@pytest.mark.parametrize("loss", [LogisticLoss(), HuberLoss(), SoftmaxLoss(3)], ids=repr)
+def test_extreme_budgets_have_plans(loss, epsilon) -> None:
+    for noise in ("grouped", "l2"):
+        assert plan_of(SMALL, noise, loss, n=50, epsilon=epsilon).bound > 0
