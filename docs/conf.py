@@ -79,6 +79,7 @@ PARTS = {
     "dpconvex.data": "Data: schemas and tables",
     "dpconvex.algorithms.output_perturbation": "Output perturbation",
     "dpconvex.algorithms.baselines.objective_perturbation": "Objective perturbation",
+    "dpconvex.algorithms.baselines.exponential_mechanism": "Exponential mechanism over a grid",
 }
 
 

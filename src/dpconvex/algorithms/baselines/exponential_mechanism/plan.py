@@ -35,8 +35,10 @@ from dpconvex.randomness import BitSource
 
 LABEL = "best point of the grid"
 MAX_DIM = 2
-MAX_SIDE = 2049
-"""Most grid points along one axis; a finer grid would gain less than the noise costs in every case of interest."""
+MAX_POINTS = 2**14
+"""Most grid points."""
+MAX_WORK = 2**31
+"""Most losses evaluated, records times grid points: some 20 seconds."""
 
 
 @dataclass(frozen=True)
@@ -145,8 +147,6 @@ def plan(problem: LinearModelProblem, privacy: PrivacyParams) -> tuple[Exponenti
         selection = 2 * reach / privacy.epsilon * d * math.log(side)
         return selection + problem.lipschitz * 2 * R / (side - 1) * math.sqrt(d)
 
-    sides = [2 * k + 1 for k in range(1, (MAX_SIDE - 1) // 2 + 1)]
-    if d > 1:
-        sides = [side for side in sides if side <= 129]
-    side = min(sides, key=bound)
+    largest = max(3, int(min(MAX_POINTS, MAX_WORK / n) ** (1 / d)))
+    side = min(range(3, largest + 1, 2), key=bound)
     return (ExponentialMechanismPlan(problem, privacy, side, mechanism, bound(side)),)

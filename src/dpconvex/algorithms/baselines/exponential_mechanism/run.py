@@ -16,6 +16,9 @@ from dpconvex.randomness import BitSource
 if TYPE_CHECKING:
     from dpconvex.algorithms.baselines.exponential_mechanism.plan import ExponentialMechanismPlan
 
+BUFFER = 2**20
+"""Predictions held at a time: 8 MB."""
+
 
 def run(plan: ExponentialMechanismPlan, X: AnyArray, y: AnyArray, source: BitSource) -> PrivateResult:
     """Select a grid point with probability falling exponentially in its mean loss.
@@ -40,11 +43,15 @@ def run(plan: ExponentialMechanismPlan, X: AnyArray, y: AnyArray, source: BitSou
 
 
 def relative_risk(loss: LinearModelLoss, records: Records, targets: FloatArray, points: FloatArray) -> FloatArray:
-    """Return ``F(w) - F(0)`` for every row w of `points`, shape (N,); each record's difference is formed first."""
+    """Return ``F(w) - F(0)`` for every row w of `points`, shape (N,)."""
     total = np.zeros(len(points))
     for block in records.blocks():
         y = targets[block.rows]
-        z = block.predict(points)
-        values = loss.value(z.ravel(), np.repeat(y, len(points))).reshape(z.shape)
-        total += (values - loss.value(np.zeros(len(y)), y)[:, None]).sum(0)
+        at_zero = float(loss.value(np.zeros(len(y)), y).sum())
+        step = max(1, BUFFER // len(y))
+        for start in range(0, len(points), step):
+            part = slice(start, start + step)
+            z = block.predict(points[part]).T  # one row a point
+            values = loss.value(z.ravel(), np.tile(y, len(z))).reshape(z.shape)
+            total[part] += values.sum(1) - at_zero
     return total / records.n
