@@ -22,6 +22,8 @@ from dpconvex.solvers import default_solver
 
 EPSILON, DELTA = 1.0, 1e-6
 DOMAIN = DataDomain((Block(3, "l1", 1.0), Block(2, "linf", 0.5)), intercept=1.0)
+TINY = DataDomain.box(1, 1.0)
+"""One feature, no intercept: small enough for algorithms that are made for few parameters."""
 N, WIDTH = 24, 5
 BOUNDED = [loss for kind in LOSSES for loss in kind.examples() if math.isfinite(loss.slope_bound)]
 CASES = [(loss, delta, constants) for loss in BOUNDED for delta in (0.0, DELTA) for constants in CONSTANTS]
@@ -38,9 +40,9 @@ def title(value):
     return repr(value).replace(" ", "") if not isinstance(value, str | float) else str(value)
 
 
-def table(content, n, rng):
+def table(content, n, rng, width=WIDTH):
     """Features and targets of that kind; labels 0, 1, ... suit every task."""
-    X, y = rng.uniform(-1, 1, (n, WIDTH)), (np.arange(n) % 2).astype(float)
+    X, y = rng.uniform(-1, 1, (n, width)), (np.arange(n) % 2).astype(float)
     if content == "nan":
         X[:], y[:] = np.nan, np.nan
     elif content == "infinite":
@@ -109,10 +111,10 @@ def test_a_plan_is_a_pure_function_of_public_facts(loss, delta, constants) -> No
 def test_no_content_raises_warns_or_shows_in_the_certificate(loss, constants) -> None:
     """Warnings are errors in this suite."""
     rng = np.random.default_rng(0)
-    for plan in offered(loss, DELTA, constants):
+    for plan in (*offered(loss, DELTA, constants), *offered(loss, DELTA, constants, domain=TINY)):
         expected = None
         for content in ("plain", *CONTENTS):
-            X, y = table(content, N, rng)
+            X, y = table(content, N, rng, plan.problem.domain.n_features)
             result = plan.run(X, y, SeededSource(1))
             assert result.point.shape == (plan.problem.dim,)
             assert np.isfinite(result.point).all(), (plan, content)
@@ -143,8 +145,8 @@ def test_a_single_record_is_enough(loss) -> None:
 @pytest.mark.parametrize("loss", [LogisticLoss(), SoftmaxLoss(3), HuberLoss(), HingeLoss()], ids=title)
 @pytest.mark.parametrize("constants", CONSTANTS)
 def test_certificates_verify_unless_seeded(loss, constants) -> None:
-    X, y = table("plain", N, np.random.default_rng(0))
-    for plan in offered(loss, DELTA, constants):
+    for plan in (*offered(loss, DELTA, constants), *offered(loss, DELTA, constants, domain=TINY)):
+        X, y = table("plain", N, np.random.default_rng(0), plan.problem.domain.n_features)
         private = plan.run(X, y, SystemSource())
         assert verify(private.certificate.to_json()).passed, plan
         assert private.certificate.private
@@ -171,9 +173,10 @@ def test_a_run_records_exactly_what_the_plan_lists_before_it_samples(loss, const
     log: list[object] = []
     record = Ledger.record
     monkeypatch.setattr(Ledger, "record", lambda ledger, release: (record(ledger, release), log.append(release)))
-    for plan in offered(loss, DELTA, constants):
+    for plan in (*offered(loss, DELTA, constants), *offered(loss, DELTA, constants, domain=TINY)):
         log.clear()
-        result = plan.run(*table("plain", N, np.random.default_rng(0)), Spy(log))
+        width = plan.problem.domain.n_features
+        result = plan.run(*table("plain", N, np.random.default_rng(0), width), Spy(log))
         recorded = [entry for entry in log if entry != "sampled"]
         assert recorded == list(plan.releases) == list(result.certificate.releases)
         assert log[0] == plan.releases[0], "something was sampled before it was recorded"
@@ -197,7 +200,8 @@ def test_a_plan_refuses_another_number_of_records(name, rows) -> None:
 @pytest.mark.parametrize("promise", [{"unit": "user"}, {"neighboring": "add_or_remove_one"}], ids=str)
 def test_a_promise_that_the_lemmas_do_not_cover_is_refused(name, promise) -> None:
     """Sensitivities here are proved for one replaced record."""
-    problem = LinearModelProblem(LogisticLoss(), DOMAIN, N, 2.0)
+    problem = LinearModelProblem(LogisticLoss(), TINY, N, 2.0)
+    assert plans(problem, PrivacyParams(EPSILON), name)
     with pytest.raises(InvalidParameterError):
         plans(problem, PrivacyParams(EPSILON, **promise), name)
 

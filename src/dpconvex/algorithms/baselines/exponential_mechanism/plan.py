@@ -130,10 +130,10 @@ class ExponentialMechanismPlan(Plan):
 def plan(problem: LinearModelProblem, privacy: PrivacyParams) -> tuple[ExponentialMechanismPlan, ...]:
     """Return the plan, or nothing where the mechanism does not apply.
 
-    It applies to losses with a bounded slope and at most two parameters.
+    It applies to losses of one prediction with a bounded slope, and at most two parameters.
     """
     check_relation(privacy)
-    if problem.dim > MAX_DIM or math.isinf(problem.lipschitz):
+    if problem.dim > MAX_DIM or problem.loss.n_outputs > 1 or math.isinf(problem.lipschitz):
         return ()
     n, R, d = problem.n, problem.radius, problem.dim
     # Scores are means of values of size up to v0 + LR: rounding of both data sets is charged.
