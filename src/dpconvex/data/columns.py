@@ -94,7 +94,7 @@ class NumericColumn(AbstractColumn):
     """A numeric column with a public range, encoded as one feature in [-1/2, 1/2].
 
     Values are clipped to [`lower`, `upper`], transformed, and mapped linearly so that the mid-range is 0 (centring
-    halves the feature's bound, objective_perturbation.md 4.1). Missing values become 0; infinities the bound.
+    halves the feature's bound; docs, Objective perturbation, section 4). Missing values become 0; infinities the bound.
 
     Parameters
     ----------
@@ -179,7 +179,7 @@ class CategoricalColumn(AbstractColumn):
 
     Encoded as one 0/1 feature per level, not centred, at most one of them 1 (an l1 block of bound 1). Exactly two
     categories without `other` become one feature instead: -1/2 for the first, +1/2 for the second
-    (objective_perturbation.md 4.1).
+    (docs, Objective perturbation, section 4).
 
     Missing values and values not listed take the level ``(other)`` when `other` is true. Otherwise their features
     are all 0, which for two categories is the mid-point.

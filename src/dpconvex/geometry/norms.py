@@ -139,7 +139,8 @@ class GroupedNorm(NoiseNorm):
 
     References
     ----------
-    Objective-perturbation specification, sections 4.2 to 4.4.
+    Docs, Objective perturbation, section 4: energies, optimal weights and sampler with proofs. K-norm mechanism: Hardt
+    and Talwar 2010, "On the geometry of differential privacy".
     """
 
     sizes: IntArray
@@ -279,7 +280,7 @@ def gaussian_block_weights(domain: DataDomain) -> tuple[FloatArray, float]:
 
     The noise is ``N(0, sigma^2 diag(1/m_j))`` with ``m_j = sqrt(d_j) / s_j``, ``s_j`` the block's l2 bound; its
     energy is ``sigma^2 (sum_j s_j sqrt(d_j)) ** 2`` over the squared record length, against
-    ``d sum_j s_j^2`` for equal variances (objective-perturbation specification, end of section 3).
+    ``d sum_j s_j^2`` for equal variances (docs, Objective perturbation, end of section 3).
 
     Returns
     -------
@@ -335,7 +336,7 @@ def _optimal_weights(sizes: IntArray, widths: FloatArray, groups: IntArray) -> F
 
 
 def _group_energy(columns: FloatArray, spread: FloatArray) -> FloatArray:
-    """``E_g`` of the specification."""
+    """``E_g`` of the docs, Objective perturbation, section 4: expected squared length at epsilon 1, slope bound 1."""
     return 4 * (columns + 1) * (columns + 2) * spread
 
 

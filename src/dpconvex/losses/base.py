@@ -86,8 +86,8 @@ class LinearModelLoss(ABC):
         """Largest rank r of the Hessian in `z`.
 
         One record's factor of a determinant ratio is at most ``(1 + t tau / r) ** r`` with ``t`` the
-        `curvature_trace` and ``tau = X2^2 / (n lambda)`` (AM-GM; objective perturbation, sections 1.2 and
-        1.5).
+        `curvature_trace` and ``tau = X2^2 / (n lambda)`` (AM-GM; docs, Objective perturbation, Theorem 1 for
+        several outputs).
         """
         return 1
 
@@ -101,7 +101,7 @@ class LinearModelLoss(ABC):
         """The q of ``phi'' <= (q / A) (A - |phi'|)``; None if there is none, or several outputs.
 
         Curvature then vanishes as the slope saturates, and is free in objective perturbation with noise in
-        any norm (section 1.3).
+        any norm (docs, Objective perturbation, Theorem 2).
         """
         return None
 

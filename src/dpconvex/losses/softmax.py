@@ -29,7 +29,7 @@ class SoftmaxLoss(SmoothLoss):
 
     Notes
     -----
-    Constants (specification of objective perturbation, section 1.5): ``|p - e_y|_2 <= sqrt 2``,
+    Constants (proofs: docs, Objective perturbation, Several outputs): ``|p - e_y|_2 <= sqrt 2``,
     ``|p - e_y|_1 <= 2``, ``|S| <= 1/2``, rank ``k - 1``, trace ``<= 1 - 1/k``. With
     ``a = |p - e_y|_2 / sqrt 2``, ``trace S <= 2 (1 - a^2) <= 4 (1 - a)``, so that q = 4 for noise in the Frobenius
     norm; for two classes ``a = 1 - p_y`` and ``trace S = 2 a (1 - a)``, so that q = 2. For l1 noise and three

@@ -42,7 +42,8 @@ class NormNoiseMechanism(Mechanism[FloatArray]):
 
     References
     ----------
-    Hardt and Talwar 2010, "On the geometry of differential privacy"; output-perturbation specification 2.0.1.
+    Hardt and Talwar 2010, "On the geometry of differential privacy"; in the l2 norm Chaudhuri, Monteleoni and Sarwate
+    2011, "Differentially private empirical risk minimization", and Lowy and Razaviyayn, Lemma B.3 (moments).
     """
 
     norm: NoiseNorm

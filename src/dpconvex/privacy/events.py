@@ -14,7 +14,6 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 from dpconvex import _rounding, _validate
-from dpconvex.errors import InvalidParameterError, UnsupportedEventError
 from dpconvex.privacy.profiles import gaussian_delta
 
 
@@ -154,27 +153,3 @@ class GaussianNoise(Event):
     def delta(self, epsilon: float) -> float:
         """Exact Gaussian profile."""
         return gaussian_delta(epsilon, self.mu)
-
-
-def event_from_dict(fields: dict[str, Any]) -> Event:
-    """Rebuild an event from `Event.to_dict`; unknown kinds or fields raise `UnsupportedEventError`."""
-    from dpconvex.privacy.objective_events import GaussianObjectivePerturbation, PureObjectivePerturbation
-
-    kinds: dict[str, type[Event]] = {
-        event.kind: event
-        for event in (
-            PureMechanism,
-            NormExponentialNoise,
-            GaussianNoise,
-            PureObjectivePerturbation,
-            GaussianObjectivePerturbation,
-        )
-    }
-    arguments = dict(fields)
-    kind = arguments.pop("kind", None)
-    if kind not in kinds:
-        raise UnsupportedEventError(f"event kind={kind!r}: must be one of {', '.join(kinds)}")
-    try:
-        return kinds[kind](**arguments)
-    except (TypeError, InvalidParameterError) as error:
-        raise UnsupportedEventError(f"event kind={kind!r}: {error}") from None

@@ -2,16 +2,17 @@ r"""Cost of releasing the minimiser of a randomly perturbed objective (objective
 
 Objective ``J(w) = (1/n) sum phi(<w,x_i>, y_i) + (l2/2)||w||^2 + <b,w>/n``; neighbours replace one record.
 Notation: ``tau = X_2^2/(n l2)`` with ``X_2`` the largest l2 norm of a feature vector (intercept included),
-``A`` the slope bound, ``c`` the curvature bound, ``q`` the constant of condition SC, ``phi'' <= (q/A)(A - |phi'|)``.
+``A`` the slope bound, ``c`` the curvature bound, ``q`` the constant of condition SC, formula (1.2):
+``phi'' <= (q/A)(A - |phi'|)``.
 
-Proof sketch (full text: docs, "Objective perturbation"). The map from ``b`` to the minimiser is a bijection, so the
-density of the minimiser is the density of ``b`` times a Jacobian. The noise part of the privacy loss is at most
-``sensitivity / scale``. The Jacobian part is one factor of a determinant ratio, at most ``r log(1 + t tau / r)`` for a
-loss whose Hessian in the predictions has rank at most ``r`` and trace at most ``t`` (rule ``determinant``; one output:
-``r = 1, t = c``; softmax with k classes: ``r = k - 1, t = 1 - 1/k``). For losses with SC the curvature is largest
-where the slope, hence the noise part, is smallest, and the sum is at most the noise part alone when
-``q tau <= epsilon_1 / 2`` (rule ``free``; softmax with Frobenius noise: ``q = 4``). The rules ``free`` and
-``logistic`` need the full two-sided sensitivity ``2 A X_K`` in the noise scale.
+Proof sketch (theorems, formula numbers and full proofs: docs, "Objective perturbation"). The map from ``b`` to the
+minimiser is a bijection, so the density of the minimiser is the density of ``b`` times a Jacobian. The noise part of
+the privacy loss is at most ``sensitivity / scale``. The Jacobian part is one factor of a determinant ratio, at most
+``r log(1 + t tau / r)`` for a loss whose Hessian in the predictions has rank at most ``r`` and trace at most ``t``
+(rule ``determinant``; one output: ``r = 1, t = c``; softmax with k classes: ``r = k - 1, t = 1 - 1/k``). For losses
+with SC the curvature is largest where the slope, hence the noise part, is smallest, and the sum is at most the noise
+part alone when ``q tau <= epsilon_1 / 2`` (rule ``free``; softmax with Frobenius noise: ``q = 4``). The rules
+``free`` and ``logistic`` need the full two-sided sensitivity ``2 A X_K`` in the noise scale.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ def determinant_cost(trace: float, rank: int, tau: float) -> float:
 
 
 def logistic_epsilon(noise: Fraction, tau: float) -> Fraction:
-    """Cost for the logistic loss at any `tau`: ``e/2 + max_a [e a/2 + log(1 + tau a (1 - a))]``, rounded up.
+    """Formula (1.4), logistic loss at any `tau`: ``e/2 + max_a [e a/2 + log(1 + tau a (1 - a))]``, rounded up.
 
     The maximum over the slope ``a`` in [0, 1] is at ``a = 1`` (cost ``e``) when ``tau <= e/2``, else at the root of
     ``-(e tau/2) a^2 + (e tau/2 - 2 tau) a + e/2 + tau = 0``. A relative slack covers the root's rounding: the

@@ -18,7 +18,7 @@ def test_counts_are_those_of_the_source() -> None:
 
 
 def test_schema_covers_every_record_and_has_the_measured_blocks() -> None:
-    """Block sizes: objective_perturbation.md 4.4, with sex as one column of values -1/2 and 1/2."""
+    """Block sizes: docs, Objective perturbation, section 4, with sex as one column of values -1/2 and 1/2."""
     adult, schema = load_adult(), adult_schema()
     schema.require_confirmed()
     sizes = [block.size for block in schema.domain().blocks]

@@ -1,4 +1,4 @@
-"""Noise norms: the numbers of the objective-perturbation specification 4.2 and 4.4, and what a norm must satisfy."""
+"""Noise norms: the numbers of the docs, Objective perturbation, section 4, and what a norm must satisfy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NORMS = (*L2Norm.examples(), *GroupedNorm.examples())
 
 
 def adult(numeric_bound: float) -> DataDomain:
-    """The Adult schema of the specification, 4.4: 104 columns in 14 blocks."""
+    """The Adult schema of the docs, Objective perturbation, section 4: 104 columns in 14 blocks."""
     return DataDomain((Block(5, "linf", numeric_bound), *(Block(k, "l1", 1.0) for k in CATEGORIES)), 1.0)
 
 
@@ -172,6 +172,6 @@ def test_gaussian_block_weights_reach_the_optimum() -> None:
     # (sum_j s_j sqrt(d_j))^2: the five numeric columns have s sqrt(d) = 1/2 each
     optimum = (5 * 0.5 + sum(np.sqrt(CATEGORIES)) + 1.0) ** 2
     assert (deviations**2).sum() * bound**2 == pytest.approx(optimum, rel=1e-9)
-    # 59,591 isotropic and 47,141 weighted in the specification, 4.4
+    # 59,591 isotropic and 47,141 weighted: docs, Objective perturbation, section 4
     isotropic = domain.dim * domain.l2**2
     assert optimum / isotropic == pytest.approx(47_141 / 59_591, rel=1e-3)

@@ -48,7 +48,7 @@ def test_logistic_tail_keeps_relative_accuracy() -> None:
 
 
 def test_logistic_constants_of_the_specification() -> None:
-    """Output perturbation, section 7.1: X and X^2 / 4."""
+    """Slope at most 1, curvature at most 1/4: X and X^2 / 4 for features of norm X."""
     constants = LogisticLoss().constants(3.0, 2.0)
     assert (constants.lipschitz, constants.smoothness) == (3.0, 2.25)
     l1 = LogisticLoss().constants(3.0, 2.0, "l1")
@@ -140,7 +140,7 @@ def test_smoothed_pinball_of_one_half() -> None:
 
 @pytest.mark.parametrize("sign", [-1.0, 1.0])
 def test_smoothed_hinge_of_the_specification(sign: float) -> None:
-    """Objective perturbation, table of section 0; with center 1 it lies above the hinge by at most h / 8."""
+    """Slope ``-clip((1 + h/2 - m) / h, 0, 1)`` in the margin m; with center 1 above the hinge by at most h / 8."""
     h = 0.6
     z = np.append(GRID, sign)
     y = np.full_like(z, sign)

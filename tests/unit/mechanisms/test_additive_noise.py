@@ -44,7 +44,7 @@ def test_zwb_sigma_of_the_specification(delta, ratio) -> None:
 def test_analytic_calibration_is_tight(epsilon, gain) -> None:
     zwb = GaussianMechanism.calibrate(L2, epsilon, 1e-6, 4, "zwb")
     analytic = GaussianMechanism.calibrate(L2, epsilon, 1e-6, 4)
-    assert zwb.sigma / analytic.sigma == pytest.approx(gain, abs=0.006)  # output-perturbation specification 2.0.2
+    assert zwb.sigma / analytic.sigma == pytest.approx(gain, abs=0.006)  # Zhao et al. over exact calibration
     assert analytic.event.delta(epsilon) <= 1e-6
     assert GaussianMechanism(L2, analytic.sigma * (1 - 1e-9), 4).event.delta(epsilon) > 1e-6
 

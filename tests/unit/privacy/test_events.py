@@ -19,7 +19,8 @@ from dpconvex.privacy import (
     PureObjectivePerturbation,
     accounting,
 )
-from dpconvex.privacy.events import event_from_dict, pure_delta
+from dpconvex.privacy.event_registry import event_from_dict
+from dpconvex.privacy.events import pure_delta
 from dpconvex.privacy.objective_events import GAUSSIAN_RULES, logistic_epsilon
 
 EVENTS: list[Event] = [
@@ -102,7 +103,7 @@ class TestObjectivePerturbation:
         assert float(event.pure_epsilon) == pytest.approx(0.5 + math.log1p(0.05), rel=1e-12)
 
     def test_softmax_with_two_classes_pays_less_than_one_logistic_factor(self) -> None:
-        # (k - 1) log(1 + tau / k) with k = 2 (specification 1.5).
+        # (k - 1) log(1 + tau / k) with k = 2: docs, Objective perturbation, Several outputs.
         event = PureObjectivePerturbation(2.0, 4.0, 0.2, "determinant", 0.5, rank=1)
         assert float(event.pure_epsilon) - 0.5 == pytest.approx(math.log1p(0.1), rel=1e-12)
 

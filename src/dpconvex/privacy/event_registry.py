@@ -1,0 +1,31 @@
+"""All kinds of events by name: how a certificate's releases become events again. Unknown kinds are refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dpconvex.errors import InvalidParameterError, UnsupportedEventError
+from dpconvex.privacy.events import Event, GaussianNoise, NormExponentialNoise, PureMechanism
+from dpconvex.privacy.objective_events import GaussianObjectivePerturbation, PureObjectivePerturbation
+
+
+def event_from_dict(fields: dict[str, Any]) -> Event:
+    """Rebuild an event from `Event.to_dict`; unknown kinds or fields raise `UnsupportedEventError`."""
+    kinds: dict[str, type[Event]] = {
+        event.kind: event
+        for event in (
+            PureMechanism,
+            NormExponentialNoise,
+            GaussianNoise,
+            PureObjectivePerturbation,
+            GaussianObjectivePerturbation,
+        )
+    }
+    arguments = dict(fields)
+    kind = arguments.pop("kind", None)
+    if kind not in kinds:
+        raise UnsupportedEventError(f"event kind={kind!r}: must be one of {', '.join(kinds)}")
+    try:
+        return kinds[kind](**arguments)
+    except (TypeError, InvalidParameterError) as error:
+        raise UnsupportedEventError(f"event kind={kind!r}: {error}") from None
