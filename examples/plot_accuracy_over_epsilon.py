@@ -46,6 +46,8 @@ left.set(xscale="log", xlabel="epsilon", ylabel="test accuracy", title="measured
 left.legend()
 right.plot(epsilons, bounds, marker="o")
 right.axhline(np.log(2), color="gray", linestyle="--", label="predicting nothing")
-right.set(xscale="log", yscale="log", xlabel="epsilon", ylabel="bound on excess log-loss", title="planned, without data")
+right.set(
+    xscale="log", yscale="log", xlabel="epsilon", ylabel="bound on excess log-loss", title="planned, without data"
+)
 right.legend()
 plt.show()

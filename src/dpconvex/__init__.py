@@ -12,7 +12,13 @@ from dpconvex.data import (
     load_adult,
     read_table,
 )
-from dpconvex.estimators import PrivateLogisticRegression
+from dpconvex.estimators import (
+    PrivateHuberRegressor,
+    PrivateLinearRegression,
+    PrivateLinearSVC,
+    PrivateLogisticRegression,
+    PrivateQuantileRegressor,
+)
 from dpconvex.estimators.persistence import load_model, save_model
 from dpconvex.privacy import (
     Neighboring,
@@ -34,7 +40,11 @@ __all__ = [
     "NumericColumn",
     "PrivacyCertificate",
     "PrivacyParams",
+    "PrivateHuberRegressor",
+    "PrivateLinearRegression",
+    "PrivateLinearSVC",
     "PrivateLogisticRegression",
+    "PrivateQuantileRegressor",
     "Schema",
     "Unit",
     "Verification",

@@ -21,19 +21,17 @@ def real(
     remedy: str = "",
 ) -> float:
     """Return `value` as a finite float inside the stated range, or raise `InvalidParameterError`."""
+    number = _number(value)
     bounds = [
-        (f"> {above:g}" if above is not None else "", above is None or _less(above, value)),
-        (f">= {at_least:g}" if at_least is not None else "", at_least is None or not _less(value, at_least)),
-        (f"< {below:g}" if below is not None else "", below is None or _less(value, below)),
-        (f"<= {at_most:g}" if at_most is not None else "", at_most is None or not _less(at_most, value)),
+        (f"> {above:g}" if above is not None else "", above is None or above < number),
+        (f">= {at_least:g}" if at_least is not None else "", at_least is None or at_least <= number),
+        (f"< {below:g}" if below is not None else "", below is None or number < below),
+        (f"<= {at_most:g}" if at_most is not None else "", at_most is None or number <= at_most),
     ]
-    wanted = " and ".join(text for text, _ in bounds if text)
-    requirement = f"must be a finite number {wanted}".rstrip()
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not math.isfinite(value):
-        raise InvalidParameterError(name, value, requirement, remedy)
-    if not all(holds for _, holds in bounds):
-        raise InvalidParameterError(name, value, requirement, remedy)
-    return float(value)
+    if not (math.isfinite(number) and all(holds for _, holds in bounds)):
+        wanted = " and ".join(text for text, _ in bounds if text)
+        raise InvalidParameterError(name, value, f"must be a finite number {wanted}".rstrip(), remedy)
+    return number
 
 
 def integer(name: str, value: Any, *, at_least: int | None = None, remedy: str = "") -> int:
@@ -54,8 +52,11 @@ def choice(name: str, value: Any, options: Iterable[str], remedy: str = "") -> s
     return value
 
 
-def _less(a: Any, b: Any) -> bool:
+def _number(value: Any) -> float:
+    """Return a real number as a float, and NaN for anything else."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        return math.nan
     try:
-        return bool(a < b)
-    except TypeError:
-        return False
+        return float(value)
+    except OverflowError:
+        return math.inf

@@ -1,4 +1,4 @@
-"""Quality of a classifier on a *public* table. Nothing here is private: never call it on protected records."""
+"""Quality of a model on a *public* table. Nothing here is private: never call it on protected records."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
+from dpconvex.cli._console import number
 
 
 @dataclass(frozen=True)
 class Metrics:
-    """Measured quality.
+    """Measured quality of a classifier.
 
     Parameters
     ----------
@@ -19,17 +20,48 @@ class Metrics:
         Share of right answers.
     auc : float or None
         Area under the ROC curve; None with more than two classes, or where only one occurs.
-    log_loss : float
-        Mean negative log-probability of the right class, in nats.
+    log_loss : float or None
+        Mean negative log-probability of the right class, in nats; None without probabilities.
     """
 
     accuracy: float
     auc: float | None
-    log_loss: float
+    log_loss: float | None
 
     def to_dict(self) -> dict[str, float | None]:
         """JSON-ready fields."""
         return asdict(self)
+
+    def text(self) -> str:
+        """Return the metrics as part of a sentence."""
+        shown = {"accuracy": self.accuracy, "AUC": self.auc, "log-loss": self.log_loss}
+        return ", ".join(f"{name} {number(value)}" for name, value in shown.items() if value is not None)
+
+
+@dataclass(frozen=True)
+class RegressionMetrics:
+    """Measured quality of a regressor, against targets clipped to their public range.
+
+    Parameters
+    ----------
+    r2 : float or None
+        Share of the targets' variance that is explained; None where they are all equal.
+    rmse, mae : float
+        Root mean squared error and mean absolute error, in the target's unit.
+    """
+
+    r2: float | None
+    rmse: float
+    mae: float
+
+    def to_dict(self) -> dict[str, float | None]:
+        """JSON-ready fields."""
+        return asdict(self)
+
+    def text(self) -> str:
+        """Return the metrics as part of a sentence."""
+        r2 = "" if self.r2 is None else f"R2 {number(self.r2)}, "
+        return f"{r2}root mean squared error {number(self.rmse)}, mean absolute error {number(self.mae)}"
 
 
 def evaluate(probabilities: FloatArray, index: AnyArray) -> Metrics:
@@ -43,4 +75,27 @@ def evaluate(probabilities: FloatArray, index: AnyArray) -> Metrics:
         accuracy=float(np.mean(np.argmax(probabilities, axis=1) == index)),
         auc=float(roc_auc_score(index, probabilities[:, 1])) if binary else None,
         log_loss=float(-np.mean(np.log(right))),
+    )
+
+
+def evaluate_scores(scores: FloatArray, index: AnyArray) -> Metrics:
+    """Compare scores (n,), positive where the second class is predicted, with the classes' positions (n,)."""
+    from sklearn.metrics import roc_auc_score
+
+    both = len(np.unique(index)) == 2
+    return Metrics(
+        accuracy=float(np.mean((scores > 0) == (index == 1))),
+        auc=float(roc_auc_score(index, scores)) if both else None,
+        log_loss=None,
+    )
+
+
+def evaluate_regression(predictions: FloatArray, values: FloatArray) -> RegressionMetrics:
+    """Compare predictions (n,) with values (n,)."""
+    errors, variance = predictions - values, float(np.var(values))
+    square = float(np.mean(errors**2))
+    return RegressionMetrics(
+        r2=None if variance == 0 else 1 - square / variance,
+        rmse=float(np.sqrt(square)),
+        mae=float(np.mean(np.abs(errors))),
     )

@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dpconvex.errors import InvalidParameterError
+
+if TYPE_CHECKING:
+    from dpconvex.data import Schema
+    from dpconvex.estimators import PrivateLinearModel
+
 Epsilon = Annotated[float, typer.Option(help="Privacy budget, positive. Typical values lie between 0.1 and 10.")]
 Delta = Annotated[float, typer.Option(help="In [0, 1/2); 0 is pure differential privacy.")]
+Model = Annotated[
+    str | None,
+    typer.Option(
+        help="logistic, svc, linear, huber or quantile.  [default: logistic, or linear where the schema's target is "
+        "a number]"
+    ),
+]
+Quantile = Annotated[float | None, typer.Option(help="Which quantile, with --model quantile.  [default: 0.5]")]
 Algorithm = Annotated[str, typer.Option(help="auto, objective_perturbation or output_perturbation.")]
 Constants = Annotated[str, typer.Option(help="calibrated, or paper (output perturbation only).")]
 Noise = Annotated[str, typer.Option(help="auto, or a name that `dpconvex plan` lists.")]
@@ -22,3 +36,48 @@ CoefficientNorm = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace an existing model folder.")]
 SchemaFile = Annotated[Path, typer.Option("--schema", help="Schema file (TOML); see `dpconvex schema`.")]
+
+
+def build(
+    model: str | None,
+    epsilon: float,
+    delta: float,
+    *,
+    schema: Schema | None,
+    feature_norm: float | None = None,
+    quantile: float | None,
+    algorithm: str,
+    constants: str,
+    noise: str,
+    l2: float | None,
+    coefficient_norm: float | None,
+    seed: int | None = None,
+) -> PrivateLinearModel:
+    """Return the unfitted estimator that the options describe."""
+    from dpconvex import _validate
+    from dpconvex.estimators import ESTIMATORS, PrivateLinearRegressor
+
+    kinds = {estimator.kind: estimator for estimator in ESTIMATORS}
+    target = None if schema is None else schema.target
+    if model is None:
+        model = "linear" if target is not None and target.numeric else "logistic"
+    _validate.choice("model", model, kinds)
+    estimator = kinds[model](
+        epsilon,
+        delta,
+        schema=schema,
+        feature_norm=feature_norm,
+        algorithm=algorithm,
+        constants=constants,
+        noise=noise,
+        l2=l2,
+        coefficient_norm=coefficient_norm,
+        random_state=seed,
+    )
+    if schema is None and isinstance(estimator, PrivateLinearRegressor):
+        estimator.target_bounds = (0.0, 1.0)  # plans are made in units of the target's range, so any range will do
+    if quantile is not None:
+        if "quantile" not in estimator.get_params():
+            raise InvalidParameterError("quantile", quantile, f"does not apply to --model {model}", "Leave it out")
+        estimator.set_params(quantile=quantile)
+    return estimator

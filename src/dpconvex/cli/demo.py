@@ -68,7 +68,7 @@ def demo(
             "-" if row.epsilon is None else f"{row.epsilon:g}",
             f"{row.metrics.accuracy:.4f}",
             "-" if row.metrics.auc is None else f"{row.metrics.auc:.4f}",
-            f"{row.metrics.log_loss:.4f}",
+            "-" if row.metrics.log_loss is None else f"{row.metrics.log_loss:.4f}",
             f"{row.seconds:.2f}",
         )
         for row in rows

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dpconvex.cli import _options
-from dpconvex.cli._console import number, one_line_errors, print_json, print_text
+from dpconvex.cli._console import one_line_errors, print_json, print_text
 from dpconvex.cli._folder import CERTIFICATE, MODEL, REPORT, model_folder
 from dpconvex.cli.plan import plan_rows, print_plans
 from dpconvex.errors import InvalidDataError, SchemaError
 
 if TYPE_CHECKING:
-    from dpconvex.cli._metrics import Metrics
+    from dpconvex.cli._metrics import Metrics, RegressionMetrics
     from dpconvex.cli.report import Measured
     from dpconvex.data import Schema
-    from dpconvex.estimators import PrivateLogisticRegression
+    from dpconvex.estimators import PrivateLinearModel
 
 
 @one_line_errors
@@ -27,6 +27,8 @@ def fit(
     schema: _options.SchemaFile,
     epsilon: _options.Epsilon,
     target: Annotated[str | None, typer.Option(help="Column to predict.  [default: the schema's]")] = None,
+    model: _options.Model = None,
+    quantile: _options.Quantile = None,
     delta: _options.Delta = 0.0,
     out: Annotated[Path, typer.Option(help="Folder for model, certificate and report.")] = Path("model"),
     algorithm: _options.Algorithm = "auto",
@@ -41,33 +43,34 @@ def fit(
     force: _options.Force = False,
     as_json: _options.Json = False,
 ) -> None:
-    """Fit a private logistic regression, and write model.skops, certificate.json and report.html.
+    """Fit a private linear model, and write model.skops, certificate.json and report.html.
 
     The folder appears whole or not at all. --force replaces an existing model folder.
     """
     from dpconvex.data import Schema, read_table
-    from dpconvex.estimators import PrivateLogisticRegression
 
     declared = Schema.from_toml(schema)
     declared.require_confirmed(str(schema))
     declared = _with_target(declared, target)
-    estimator = PrivateLogisticRegression(
+    estimator = _options.build(
+        model,
         epsilon,
         delta,
         schema=declared,
+        quantile=quantile,
         algorithm=algorithm,
         constants=constants,
         noise=noise,
         l2=l2,
         coefficient_norm=coefficient_norm,
-        random_state=seed,
+        seed=seed,
     )
     estimator.plan(1)  # refuses unusable parameters before anything is read
     with model_folder(out, force=force) as folder:
         held_out = None if test is None else read_table(test, declared)
         records = read_table(table, declared)
         estimator.fit(records)
-        metrics = None if held_out is None else _measure(estimator, declared, held_out)
+        metrics = None if held_out is None else measure(estimator, declared, held_out)
         write_outputs(estimator, folder)
     plans = estimator.plan(estimator.plan_.problem.n)
     if as_json:
@@ -81,11 +84,11 @@ def fit(
     print_text(estimator.certificate_.explain())
     print_text()
     if metrics is not None:
-        print_text(f"Test file, NOT PRIVATE: {metrics_text(metrics)}.")
+        print_text(f"Test file, NOT PRIVATE: {metrics.text()}.")
     print_text(f"Wrote {MODEL}, {CERTIFICATE} and {REPORT} to {out}")
 
 
-def write_outputs(estimator: PrivateLogisticRegression, folder: Path, measured: Measured | None = None) -> None:
+def write_outputs(estimator: PrivateLinearModel, folder: Path, measured: Measured | None = None) -> None:
     """Write the three files of a fitted model into `folder`; `measured` goes into the report."""
     from dpconvex.cli.report import write_report
     from dpconvex.estimators.persistence import save_model
@@ -95,27 +98,25 @@ def write_outputs(estimator: PrivateLogisticRegression, folder: Path, measured: 
     write_report(estimator, folder / REPORT, measured)
 
 
-def metrics_text(metrics: Metrics) -> str:
-    """Return metrics as part of a sentence."""
-    auc = "" if metrics.auc is None else f"AUC {number(metrics.auc)}, "
-    return f"accuracy {number(metrics.accuracy)}, {auc}log-loss {number(metrics.log_loss)}"
-
-
 def _with_target(schema: Schema, target: str | None) -> Schema:
     if schema.target is None:
-        raise SchemaError("the schema declares no target. Add [target] with name and classes")
-    _ = schema.classes  # refuses a numeric target
+        raise SchemaError("the schema declares no target. Add [target] with name and classes, or with lower and upper")
     if target is None or target == schema.target.name:
         return schema
-    from dpconvex.data import ClassTarget
+    renamed = dataclasses.replace(schema.target, name=target)  # pyright: ignore[reportArgumentType]
+    return dataclasses.replace(schema, target=renamed)
 
-    return dataclasses.replace(schema, target=ClassTarget(target, schema.classes))
 
+def measure(estimator: PrivateLinearModel, schema: Schema, held_out: Any) -> Metrics | RegressionMetrics:
+    """Return how well a fitted model does on a public table."""
+    from dpconvex.cli._metrics import evaluate, evaluate_regression, evaluate_scores
+    from dpconvex.estimators import PrivateLinearClassifier, ProbabilisticClassifier
 
-def _measure(estimator: PrivateLogisticRegression, schema: Schema, held_out: object) -> Metrics:
-    from dpconvex.cli._metrics import evaluate
-
-    index = schema.encode_target(held_out)  # pyright: ignore[reportArgumentType]
-    if len(index) == 0:
+    right = schema.encode_target(held_out)
+    if len(right) == 0:
         raise InvalidDataError("the test file holds no records; at least 1 is needed")
-    return evaluate(estimator.predict_proba(held_out), index)
+    if isinstance(estimator, ProbabilisticClassifier):
+        return evaluate(estimator.predict_proba(held_out), right)
+    if isinstance(estimator, PrivateLinearClassifier):
+        return evaluate_scores(estimator.decision_function(held_out), right)
+    return evaluate_regression(estimator.predict(held_out), right)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +15,7 @@ from dpconvex.errors import InvalidParameterError
 
 if TYPE_CHECKING:
     from dpconvex.algorithms.base import Plan
+    from dpconvex.estimators import PrivateLinearModel
 
 
 @one_line_errors
@@ -22,7 +24,8 @@ def plan(
     epsilon: _options.Epsilon,
     features: Annotated[int | None, typer.Option(help="Number of columns, if there is no schema.")] = None,
     schema: Annotated[Path | None, typer.Option(help="Schema file (TOML).")] = None,
-    model: Annotated[str, typer.Option(help="logistic.")] = "logistic",
+    model: _options.Model = None,
+    quantile: _options.Quantile = None,
     delta: _options.Delta = 0.0,
     feature_norm: Annotated[
         float | None, typer.Option(help="Bound on a row's Euclidean length, with --features.  [default: 1]")
@@ -36,40 +39,76 @@ def plan(
     as_json: _options.Json = False,
 ) -> None:
     """List every valid plan with its noise and expected loss. Sees no data."""
-    from dpconvex import _validate
     from dpconvex.data import Schema
-    from dpconvex.estimators import PrivateLogisticRegression
 
-    _validate.choice("model", model, ("logistic",))
     if (features is None) == (schema is None):
         raise InvalidParameterError("features", features, "either --features or --schema must be given, not both", "")
     if schema is not None and feature_norm is not None:
         raise InvalidParameterError("feature_norm", feature_norm, "cannot be combined with --schema", "Leave one out")
-    if classes is not None:
-        _validate.integer("classes", classes, at_least=2)
-    estimator = PrivateLogisticRegression(
+    estimator = _options.build(
+        model,
         epsilon,
         delta,
         schema=None if schema is None else Schema.from_toml(schema),
         feature_norm=None if schema is not None else 1.0 if feature_norm is None else feature_norm,
+        quantile=quantile,
         algorithm=algorithm,
         constants=constants,
         noise=noise,
         l2=l2,
         coefficient_norm=coefficient_norm,
     )
-    found = estimator.plan(rows, features, classes)
+    found = _plans(estimator, rows, features, classes)
     if as_json:
         print_json({"rows": rows, "epsilon": epsilon, "delta": delta, "plans": plan_rows(found)})
         return
     print_plans(found)
+    words = LOSS_WORDS[found[0].problem.loss.task]
+    print_text(f"\nTrivial loss ({words.trivial}): {number(found[0].predicted_error.trivial)}.")
     print_text(
-        f"\nTrivial loss (always answering with equal probabilities): {number(found[0].predicted_error.trivial)}."
+        f"Excess loss: bound on the expected mean {loss_name(found[0])} loss above the best model's{words.unit}. Above "
+        "the trivial loss it is vacuous: it promises nothing about this fit."
     )
-    print_text(
-        "Excess loss: bound on the expected mean log-loss above the best model's. Above the trivial loss it is "
-        "vacuous: it promises nothing about this fit."
-    )
+
+
+@dataclass(frozen=True)
+class LossWords:
+    """How to speak of the losses of a plan.
+
+    Parameters
+    ----------
+    trivial : str
+        What the zero vector answers.
+    unit : str
+        Unit of the loss, as the end of a sentence.
+    """
+
+    trivial: str
+    unit: str
+
+
+LOSS_WORDS = {
+    "classification": LossWords("always treating all classes alike", ""),
+    "regression": LossWords("always predicting the middle of the range", ", for a target scaled to a range of width 1"),
+}
+"""By task of the loss."""
+
+
+def loss_name(plan: Plan) -> str:
+    """Return the name of a plan's loss, for people."""
+    return plan.problem.loss.name.replace("_", " ")
+
+
+def _plans(estimator: PrivateLinearModel, rows: int, features: int | None, classes: int | None) -> tuple[Plan, ...]:
+    from dpconvex import _validate
+    from dpconvex.estimators import PrivateLinearClassifier
+
+    if classes is None:
+        return estimator.plan(rows, features)
+    _validate.integer("classes", classes, at_least=2)
+    if not isinstance(estimator, PrivateLinearClassifier):
+        raise InvalidParameterError("classes", classes, f"does not apply to --model {estimator.kind}", "Leave it out")
+    return estimator.plan(rows, features, classes)
 
 
 def plan_rows(plans: Sequence[Plan]) -> list[dict[str, Any]]:

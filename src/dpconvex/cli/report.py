@@ -12,11 +12,12 @@ import numpy as np
 
 from dpconvex.cli import figures
 from dpconvex.cli._console import number
+from dpconvex.cli.plan import LOSS_WORDS, loss_name
 from dpconvex.data import write_atomically
 
 if TYPE_CHECKING:
     from dpconvex._types import FloatArray
-    from dpconvex.estimators import PrivateLogisticRegression
+    from dpconvex.estimators import PrivateLinearModel
     from dpconvex.privacy import PrivacyCertificate, Release
 
 SHOWN = 25
@@ -47,14 +48,14 @@ class Measured:
     note: str
 
 
-def write_report(estimator: PrivateLogisticRegression, path: str | Path, measured: Measured | None = None) -> None:
+def write_report(estimator: PrivateLinearModel, path: str | Path, measured: Measured | None = None) -> None:
     """Write the report of a fitted estimator.
 
     It holds what was released and public facts, so it is as private as the model. It loads nothing from elsewhere.
 
     Parameters
     ----------
-    estimator : PrivateLogisticRegression
+    estimator : PrivateLinearModel
         Fitted in this process (a loaded model has no ``plan_``).
     path : str or Path
         HTML file to write, atomically.
@@ -79,11 +80,13 @@ def write_report(estimator: PrivateLogisticRegression, path: str | Path, measure
     write_atomically(path, page)
 
 
-def _content(estimator: PrivateLogisticRegression, measured: Measured | None) -> dict[str, Any]:
+def _content(estimator: PrivateLinearModel, measured: Measured | None) -> dict[str, Any]:
     from dpconvex.privacy.verify import NOT_CHECKED
 
     certificate, plan = estimator.certificate_, estimator.plan_
     coefficients = _coefficients(estimator)
+    words = LOSS_WORDS[plan.problem.loss.task]
+    classes = _classes(estimator)
     return {
         "certificate": certificate,
         "promise": promise(certificate),
@@ -92,7 +95,11 @@ def _content(estimator: PrivateLogisticRegression, measured: Measured | None) ->
         "number": number,
         "releases": [_release_row(release) for release in certificate.releases],
         "coefficients": coefficients,
-        "direction": str(estimator.classes_[-1]) if len(estimator.classes_) == 2 else "",
+        "direction": classes[-1] if len(classes) == 2 else "",
+        "effect": estimator.effect,
+        "loss": loss_name(plan) + " loss",
+        "trivial": words.trivial,
+        "unit": words.unit,
         "scaled": estimator.schema is not None or estimator.feature_bounds is not None,
         "shown": min(SHOWN, len(coefficients)),
         "coefficient_figure": _coefficient_figure(coefficients),
@@ -116,7 +123,7 @@ def promise(certificate: PrivacyCertificate) -> str:
     return f"{change} {unit} of the data changes the probability of any result by at most a factor of {factor}{extra}."
 
 
-def _facts(estimator: PrivateLogisticRegression) -> list[tuple[str, str]]:
+def _facts(estimator: PrivateLinearModel) -> list[tuple[str, str]]:
     certificate, plan = estimator.certificate_, estimator.plan_
     return [
         ("epsilon spent", number(certificate.spent_epsilon, 4)),
@@ -139,17 +146,17 @@ def _release_row(release: Release) -> dict[str, str]:
     }
 
 
-def _coefficients(estimator: PrivateLogisticRegression) -> list[dict[str, Any]]:
+def _coefficients(estimator: PrivateLinearModel) -> list[dict[str, Any]]:
     """Return every released coefficient in encoded units, with the planned noise, the largest first."""
     plan = estimator.plan_
     outputs, width = estimator.encoded_coef_.shape
-    deviation = plan.coefficient_deviation.reshape(outputs, -1)
+    deviation = estimator.output_scale * plan.coefficient_deviation.reshape(outputs, -1)
     names = [*_feature_names(estimator, width), "intercept"]
     values: FloatArray = np.column_stack([estimator.encoded_coef_, estimator.encoded_intercept_])
     constant = plan.problem.domain.intercept
     intercept = deviation[:, -1:] * constant if constant else np.zeros((outputs, 1))
     deviation = np.hstack([deviation[:, :width], intercept])
-    prefixes = [f"{label}: " for label in estimator.classes_] if outputs > 1 else [""]
+    prefixes = [f"{label}: " for label in _classes(estimator)] if outputs > 1 else [""]
     rows = [
         {"name": prefix + name, "value": float(values[k, j]), "deviation": float(deviation[k, j])}
         for k, prefix in enumerate(prefixes)
@@ -158,7 +165,13 @@ def _coefficients(estimator: PrivateLogisticRegression) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: -abs(row["value"]))
 
 
-def _feature_names(estimator: PrivateLogisticRegression, width: int) -> Sequence[str]:
+def _classes(estimator: PrivateLinearModel) -> list[str]:
+    from dpconvex.estimators import PrivateLinearClassifier
+
+    return [str(label) for label in estimator.classes_] if isinstance(estimator, PrivateLinearClassifier) else []
+
+
+def _feature_names(estimator: PrivateLinearModel, width: int) -> Sequence[str]:
     if estimator.schema is not None:
         return estimator.schema.feature_names
     given = vars(estimator).get("feature_names_in_")  # set by scikit-learn for tables with text column names
@@ -171,7 +184,7 @@ def _coefficient_figure(coefficients: Sequence[dict[str, Any]]) -> str:
     return figures.coefficients_figure(names, values, deviations)
 
 
-def _loss_figure(estimator: PrivateLogisticRegression) -> str:
+def _loss_figure(estimator: PrivateLinearModel) -> str:
     """Plan again over a grid of epsilon, every algorithm at its best, from public facts."""
     from dpconvex.algorithms.selection import ALGORITHMS, plans
 

@@ -1,8 +1,37 @@
-"""scikit-learn faces of the algorithms."""
+"""scikit-learn faces of the algorithms.
 
+A new one is one file and its name in `ESTIMATORS`; the contract tests, saved models and the command line then know it.
+"""
+
+from __future__ import annotations
+
+from dpconvex.estimators.base import PrivateLinearModel
+from dpconvex.estimators.classifier import PrivateLinearClassifier, ProbabilisticClassifier
+from dpconvex.estimators.huber import PrivateHuberRegressor
+from dpconvex.estimators.linear import PrivateLinearRegression
 from dpconvex.estimators.logistic import PrivateLogisticRegression
+from dpconvex.estimators.quantile import PrivateQuantileRegressor
+from dpconvex.estimators.regressor import PrivateLinearRegressor
+from dpconvex.estimators.svc import PrivateLinearSVC
 
-ESTIMATORS = (PrivateLogisticRegression,)
-"""Read by contract tests and docs."""
+ESTIMATORS: tuple[type[PrivateLinearModel], ...] = (
+    PrivateLogisticRegression,
+    PrivateLinearSVC,
+    PrivateLinearRegression,
+    PrivateHuberRegressor,
+    PrivateQuantileRegressor,
+)
+"""Every final estimator; `PrivateLinearModel.kind` is its name on the command line."""
 
-__all__ = ["ESTIMATORS", "PrivateLogisticRegression"]
+__all__ = [
+    "ESTIMATORS",
+    "PrivateHuberRegressor",
+    "PrivateLinearClassifier",
+    "PrivateLinearModel",
+    "PrivateLinearRegression",
+    "PrivateLinearRegressor",
+    "PrivateLinearSVC",
+    "PrivateLogisticRegression",
+    "PrivateQuantileRegressor",
+    "ProbabilisticClassifier",
+]

@@ -16,34 +16,26 @@ import numpy as np
 from dpconvex._types import AnyArray
 from dpconvex.data import Schema, write_atomically
 from dpconvex.errors import CertificateError, InvalidDataError, InvalidParameterError
-from dpconvex.estimators.logistic import PrivateLogisticRegression
+from dpconvex.estimators import ESTIMATORS
+from dpconvex.estimators.base import PrivateLinearModel
+from dpconvex.estimators.classifier import PrivateLinearClassifier
 from dpconvex.privacy import PrivacyCertificate
 from dpconvex.problems import Block, DataDomain
 
 FORMAT, VERSION = "dpconvex-model", 1
 """Stored in every file. A reader accepts its own version only."""
 
-_PLAIN = (
-    "epsilon",
-    "delta",
-    "feature_norm",
-    "fit_intercept",
-    "algorithm",
-    "constants",
-    "noise",
-    "l2",
-    "coefficient_norm",
-)
-"""Constructor parameters that are stored as they are; ``random_state`` is not stored."""
+_CODED = ("schema", "domain", "feature_bounds", "target_bounds", "classes", "random_state")
+"""Constructor parameters that are not stored as they are; ``random_state`` is not stored at all."""
 
 
-def save_model(estimator: PrivateLogisticRegression, path: str | Path) -> None:
+def save_model(estimator: PrivateLinearModel, path: str | Path) -> None:
     """Write a fitted estimator to `path`, atomically.
 
     Parameters
     ----------
-    estimator : PrivateLogisticRegression
-        Fitted. What is stored is already released, so saving costs no privacy.
+    estimator : PrivateLinearModel
+        Any estimator of the library, fitted. What is stored is already released, so saving costs no privacy.
     path : str or Path
         File to write; an existing file is replaced.
 
@@ -63,7 +55,7 @@ def save_model(estimator: PrivateLogisticRegression, path: str | Path) -> None:
     write_atomically(path, dumps(_state(estimator)))
 
 
-def load_model(path: str | Path) -> PrivateLogisticRegression:
+def load_model(path: str | Path) -> PrivateLinearModel:
     """Read an estimator written by `save_model`. It predicts exactly as the saved one did.
 
     ``plan_`` is not stored; ``model.plan(n, n_features)`` computes it again from public facts.
@@ -75,8 +67,9 @@ def load_model(path: str | Path) -> PrivateLogisticRegression:
 
     Returns
     -------
-    PrivateLogisticRegression
-        Fitted, with ``coef_``, ``intercept_``, ``classes_`` and ``certificate_``.
+    PrivateLinearModel
+        Of the class that was saved; fitted, with ``coef_``, ``intercept_``, ``certificate_`` and, for a classifier,
+        ``classes_``.
 
     Raises
     ------
@@ -113,13 +106,16 @@ def _plain_values(content: bytes) -> dict[str, Any]:
     return state
 
 
-def _state(estimator: PrivateLogisticRegression) -> dict[str, Any]:
+def _state(estimator: PrivateLinearModel) -> dict[str, Any]:
     given = estimator.get_params(deep=False)
-    parameters = {name: _native(given[name]) for name in _PLAIN}
+    parameters = {name: _native(value) for name, value in given.items() if name not in _CODED}
     parameters["schema"] = None if estimator.schema is None else estimator.schema.to_toml()
     parameters["domain"] = None if estimator.domain is None else _domain_fields(estimator.domain)
     bounds = estimator.feature_bounds
     parameters["feature_bounds"] = None if bounds is None else [np.asarray(b, dtype=np.float64) for b in bounds]
+    if "target_bounds" in given:
+        bounds = given["target_bounds"]
+        parameters["target_bounds"] = None if bounds is None else [float(b) for b in bounds]
     names = vars(estimator).get("feature_names_in_")  # set by scikit-learn for tables with text column names
     return {
         "format": FORMAT,
@@ -130,37 +126,50 @@ def _state(estimator: PrivateLogisticRegression) -> dict[str, Any]:
         "intercept": estimator.intercept_,
         "encoded_coef": estimator.encoded_coef_,
         "encoded_intercept": estimator.encoded_intercept_,
-        "classes": _labels_fields(estimator.classes_),
+        "classes": _labels_fields(estimator.classes_) if isinstance(estimator, PrivateLinearClassifier) else None,
         "n_features_in": int(estimator.n_features_in_),
         "feature_names_in": None if names is None else [str(name) for name in names],
         "certificate": estimator.certificate_.to_json(),
     }
 
 
-def _restored(state: Mapping[str, Any]) -> PrivateLogisticRegression:
-    if state["estimator"] != PrivateLogisticRegression.__name__:
-        raise InvalidDataError(f"it holds a {state['estimator']}, which this version does not know")
-    parameters = dict(state["parameters"])
-    classes = _labels(state["classes"])
-    schema, domain, bounds = (parameters.pop(name) for name in ("schema", "domain", "feature_bounds"))
-    model = PrivateLogisticRegression(
-        **{name: parameters[name] for name in _PLAIN},
-        schema=None if schema is None else Schema.from_toml_text(schema),
-        domain=None if domain is None else _domain(domain),
-        feature_bounds=None if bounds is None else tuple(bounds),
-        classes=classes,
-    )
+def _restored(state: Mapping[str, Any]) -> PrivateLinearModel:
+    model = _unfitted(state)
+    classes = None if state["classes"] is None else _labels(state["classes"])
+    outputs = 1 if classes is None or len(classes) <= 2 else len(classes)
     encoded, intercept = _matrix(state["encoded_coef"]), np.asarray(state["encoded_intercept"], dtype=np.float64)
-    if intercept.shape != (len(encoded),) or len(encoded) != (1 if len(classes) <= 2 else len(classes)):
+    coef = np.asarray(state["coef"], dtype=np.float64)
+    if intercept.shape != (len(encoded),) or len(encoded) != outputs or coef.size != encoded.size:
         raise InvalidDataError("coefficients, intercepts and classes do not agree")
-    model.encoded_coef_, model.encoded_intercept_ = encoded, intercept
-    model.coef_, model.intercept_ = _matrix(state["coef"]), np.asarray(state["intercept"], dtype=np.float64)
-    model.classes_ = classes
+    model.encoded_coef_, model.encoded_intercept_, model.coef_ = encoded, intercept, coef
+    given = state["intercept"]
+    model.intercept_ = given if isinstance(given, float) else np.asarray(given, dtype=np.float64)
+    if isinstance(model, PrivateLinearClassifier):
+        if classes is None:
+            raise InvalidDataError("a classifier must list its classes")
+        model.classes = model.classes_ = classes
     model.n_features_in_ = int(state["n_features_in"])
     if state["feature_names_in"] is not None:
         vars(model)["feature_names_in_"] = np.asarray(state["feature_names_in"], dtype=object)
     model.certificate_ = PrivacyCertificate.from_json(state["certificate"])
     return model
+
+
+def _unfitted(state: Mapping[str, Any]) -> PrivateLinearModel:
+    """Return an estimator of the saved class with the saved parameters."""
+    known = {estimator.__name__: estimator for estimator in ESTIMATORS}
+    if state["estimator"] not in known:
+        raise InvalidDataError(f"it holds a {state['estimator']}, which this version does not know")
+    model = known[state["estimator"]]()
+    parameters = dict(state["parameters"])
+    missing = set(model.get_params(deep=False)) - {"classes", "random_state"} ^ set(parameters)
+    if missing:
+        raise InvalidDataError(f"its parameters are not those of {state['estimator']}: {', '.join(sorted(missing))}")
+    decode = {"schema": Schema.from_toml_text, "domain": _domain, "feature_bounds": tuple, "target_bounds": tuple}
+    for name, read in decode.items():
+        if parameters.get(name) is not None:
+            parameters[name] = read(parameters[name])
+    return model.set_params(**parameters)
 
 
 def _matrix(value: Any) -> AnyArray:

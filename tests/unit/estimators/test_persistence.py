@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import skops.io
 from sklearn.exceptions import NotFittedError
@@ -16,11 +17,15 @@ from dpconvex import (
     CategoricalColumn,
     DataDomain,
     NumericColumn,
+    PrivateHuberRegressor,
+    PrivateLinearRegression,
     PrivateLogisticRegression,
+    PrivateQuantileRegressor,
     Schema,
     load_model,
     save_model,
 )
+from dpconvex.data import NumericTarget
 from dpconvex.errors import DpconvexError, InvalidDataError, InvalidParameterError
 
 RNG = np.random.default_rng(3)
@@ -157,3 +162,41 @@ def test_saving_and_loading_say_what_is_wrong(tmp_path: Path) -> None:
     with pytest.raises(InvalidParameterError, match="classes"):
         save_model(model, tmp_path / "m.skops")
     assert list(tmp_path.iterdir()) == []
+
+
+REGRESSION = Schema(SCHEMA.columns, NumericTarget("t", 0, 9))
+REGRESSORS: dict[str, tuple[Any, Any]] = {
+    "bounds": (PrivateLinearRegression(feature_bounds=(-2, 2), target_bounds=(-1, np.float32(3))), X),
+    "array": (PrivateHuberRegressor(feature_norm=1.0, target_bounds=np.array([0, 5]), width=0.5), X),  # pyright: ignore
+    "options": (PrivateQuantileRegressor(feature_norm=1.0, target_bounds=(0, 5), quantile=0.9, smoothing=0), X),
+    "schema": (
+        PrivateLinearRegression(schema=REGRESSION),
+        pa.table({"a": X[:, 0], "b": labels("u", "v", "z").tolist(), "t": X[:, 1] * 3}),
+    ),
+}
+
+
+@pytest.mark.parametrize(("model", "features"), REGRESSORS.values(), ids=REGRESSORS)
+def test_a_loaded_regressor_predicts_exactly_the_same(model: Any, features: Any, tmp_path: Path) -> None:
+    model.fit(features, 1 + X[:, 0] + X[:, 1])
+    save_model(model, tmp_path / "m.skops")
+    loaded = load_model(tmp_path / "m.skops")
+    np.testing.assert_array_equal(loaded.predict(features), model.predict(features))
+    given, kept = model.get_params(), loaded.get_params()
+    for name in ("quantile", "smoothing", "width", "epsilon", "schema"):
+        assert kept.get(name) == given.get(name)
+    if given["target_bounds"] is not None:
+        assert kept["target_bounds"] == tuple(map(float, given["target_bounds"]))
+
+
+def test_parameters_of_another_model_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "m.skops"
+    save_model(PrivateLogisticRegression(feature_norm=1.0).fit(X, labels(0, 1)), path)
+    state = skops.io.load(path)
+    for change in ({"estimator": "PrivateLinearSVC"}, {"parameters": state["parameters"] | {"extra": 1}}):
+        path.write_bytes(skops.io.dumps(state | change))
+        with pytest.raises(InvalidDataError, match="parameters are not those"):
+            load_model(path)
+    path.write_bytes(skops.io.dumps(state | {"classes": None}))
+    with pytest.raises(InvalidDataError, match="must list its classes"):
+        load_model(path)

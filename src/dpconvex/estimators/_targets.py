@@ -1,0 +1,149 @@
+"""What is predicted: labels to positions, numbers to a public range. Looks at public form, never at content."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, final
+
+import narwhals as nw
+import numpy as np
+from sklearn.utils.validation import column_or_1d
+
+from dpconvex import _validate
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.errors import InvalidDataError, InvalidParameterError
+
+LARGEST = 1e100
+"""Of a target bound: as the losses have it."""
+
+
+def as_series(y: Any) -> nw.Series[Any]:
+    """Return labels of any kind (array, list, Series) as one narwhals series.
+
+    Raises
+    ------
+    InvalidDataError
+        If `y` is not one-dimensional (a public fact).
+    """
+    found = nw.from_native(y, series_only=True, pass_through=True)
+    if isinstance(found, nw.Series):
+        return found
+    labels, kind = label_array(y)
+    values = labels.tolist() if kind == "text" else labels
+    return nw.new_series("y", values, backend="pyarrow")
+
+
+def label_array(y: Any) -> tuple[AnyArray, str]:
+    """Return labels as an array (n,) and their kind, ``"text"``, ``"number"`` or ``"boolean"``, from the dtype alone.
+
+    Missing numbers become NaN and missing or odd texts the empty text; no label raises.
+
+    Raises
+    ------
+    InvalidDataError
+        If `y` is not one-dimensional.
+    """
+    series = nw.from_native(y, series_only=True, pass_through=True)
+    if isinstance(series, nw.Series) and (series.dtype.is_numeric() or series.dtype == nw.Boolean):
+        numbers = series.cast(nw.Float64).to_numpy()
+        return numbers, "boolean" if series.dtype == nw.Boolean else "number"
+    labels = np.asarray(y)
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = column_or_1d(labels, warn=True)
+    if labels.ndim != 1:
+        raise InvalidDataError(f"y has shape {labels.shape}; a one-dimensional array of labels is needed")
+    if labels.dtype.kind in "fiu":
+        return labels, "number"
+    if labels.dtype.kind == "b":
+        return labels, "boolean"
+    texts = np.array([_text(label) for label in labels.tolist()], dtype=str)  # Python objects: nothing to vectorise
+    return texts, "text"
+
+
+def _text(label: Any) -> str:
+    return label if isinstance(label, str) else str(label) if isinstance(label, int | float | np.number) else ""
+
+
+def default_classes(kind: str, dtype: np.dtype[Any]) -> AnyArray:
+    """Return the classes that labels of this kind have unless others are declared: 0 and 1, or False and True."""
+    if kind == "text":
+        raise InvalidParameterError("classes", None, "must be given for text labels", "List them, negative class first")
+    return np.array([False, True]) if kind == "boolean" else np.array([0, 1], dtype=dtype)
+
+
+def encode_labels(labels: AnyArray, kind: str, classes: AnyArray) -> AnyArray:
+    """Return the index of every label in `classes`; a label that is not listed counts as the first class.
+
+    Raises
+    ------
+    InvalidDataError
+        If labels are text and classes are not, or the other way round (public facts).
+    """
+    text = classes.dtype.kind in "UO"
+    if text != (kind == "text"):
+        raise InvalidDataError(f"y holds {kind} labels, but classes={classes.tolist()!r}: give both the same type")
+    listed = classes.astype(str) if text else classes
+    index = np.zeros(len(labels), dtype=np.intp)
+    for k, label in enumerate(listed[1:], start=1):
+        index[labels == label] = k
+    return index
+
+
+def number_array(y: Any) -> AnyArray:
+    """Return numeric targets as an array (n,); missing ones are NaN.
+
+    Raises
+    ------
+    InvalidDataError
+        If `y` is not one-dimensional or holds text or objects (public facts).
+    """
+    values, kind = label_array(y)
+    if kind == "text":
+        raise InvalidDataError("y holds text or objects, and numbers are needed. Convert it to a numeric dtype")
+    return values
+
+
+@final
+@dataclass(frozen=True)
+class TargetRange:
+    """The public range of a numeric target, in its own unit.
+
+    Parameters
+    ----------
+    lower, upper : float
+        ``lower < upper``, at most 1e100 in size.
+    """
+
+    lower: float
+    upper: float
+
+    @classmethod
+    def checked(cls, bounds: Any) -> TargetRange:
+        """Return the range ``(lower, upper)``, or raise `InvalidParameterError`."""
+        try:
+            lower, upper = bounds
+        except (TypeError, ValueError):
+            raise InvalidParameterError(
+                "target_bounds", bounds, "must be two numbers (lower, upper)", "Take them from public knowledge"
+            ) from None
+        low = _validate.real("target_bounds[0]", lower)
+        high = _validate.real("target_bounds[1]", upper, above=low, remedy="Give a range wider than one value")
+        if max(-low, high) > LARGEST:
+            raise InvalidParameterError("target_bounds", bounds, f"must be at most {LARGEST:g} in size")
+        return cls(low, high)
+
+    @property
+    def width(self) -> float:
+        """``upper - lower``."""
+        return self.upper - self.lower
+
+    @property
+    def middle(self) -> float:
+        """Half-way between the bounds."""
+        return self.lower / 2 + self.upper / 2
+
+    def scale(self, values: AnyArray) -> FloatArray:
+        """Return a float64 copy (n,) clipped into the range and mapped to [-1/2, 1/2]; NaN becomes 0."""
+        with np.errstate(all="ignore"):  # long doubles beyond float64 become infinities
+            out = np.clip(np.array(values, dtype=np.float64), self.lower, self.upper)
+            return np.nan_to_num((out - self.middle) / self.width, copy=False, nan=0.0)

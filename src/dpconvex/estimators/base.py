@@ -1,0 +1,181 @@
+"""What all private linear models share: features, plan, run, fitted attributes. No mathematics here."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from dpconvex import _validate
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.algorithms.base import Plan
+from dpconvex.algorithms.selection import Options, plans
+from dpconvex.data import Schema
+from dpconvex.errors import InvalidDataError, InvalidParameterError
+from dpconvex.estimators._features import FeatureMap, feature_map, numeric_matrix
+from dpconvex.losses import LinearModelLoss
+from dpconvex.privacy import PrivacyCertificate, PrivacyParams
+from dpconvex.problems import DataDomain
+from dpconvex.problems.linear_model import LinearModelProblem
+from dpconvex.randomness import BitSource
+
+
+class PrivateLinearModel(BaseEstimator, ABC):
+    """A linear model fitted under differential privacy.
+
+    Parameters are documented with the final classes, of which scikit-learn wants every one listed. Constructors only
+    store; everything is checked by `plan` and `fit`, from public facts.
+    """
+
+    kind: ClassVar[str]
+    """Name on the command line; unique among the models."""
+    effect: ClassVar[str]
+    """What a coefficient changes, for reports."""
+
+    encoded_coef_: FloatArray
+    encoded_intercept_: FloatArray
+    coef_: FloatArray
+    intercept_: Any
+    certificate_: PrivacyCertificate
+    plan_: Plan
+    n_features_in_: int
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float = 0.0,
+        *,
+        feature_norm: float | None = None,
+        feature_bounds: Any = None,
+        domain: DataDomain | None = None,
+        schema: Schema | None = None,
+        fit_intercept: bool = True,
+        algorithm: str = "auto",
+        constants: str = "calibrated",
+        noise: str = "auto",
+        l2: float | None = None,
+        coefficient_norm: float | None = None,
+        random_state: int | BitSource | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.feature_norm = feature_norm
+        self.feature_bounds = feature_bounds
+        self.domain = domain
+        self.schema = schema
+        self.fit_intercept = fit_intercept
+        self.algorithm = algorithm
+        self.constants = constants
+        self.noise = noise
+        self.l2 = l2
+        self.coefficient_norm = coefficient_norm
+        self.random_state = random_state
+
+    @abstractmethod
+    def plan(self, n: int, n_features: int | None = None) -> tuple[Plan, ...]:
+        """Return all plans for data of this size, the smallest predicted error first. Sees no data.
+
+        Parameters
+        ----------
+        n : int
+            Number of records.
+        n_features : int, optional
+            Number of columns; not needed with a schema or a domain.
+        """
+
+    @abstractmethod
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Fit with the smallest predicted error at the given budget."""
+
+    @abstractmethod
+    def predict(self, X: Any) -> AnyArray:
+        """Return the prediction for every record, (n,)."""
+
+    @property
+    @abstractmethod
+    def output_scale(self) -> float:
+        """Units of ``encoded_coef_`` per unit of the plan's parameters."""
+
+    @abstractmethod
+    def _default_radius(self, domain: DataDomain, loss: LinearModelLoss) -> float:
+        """Comparator norm where none is given."""
+
+    def __sklearn_tags__(self) -> Any:
+        """Declare that NaN is accepted and that results are random."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.non_deterministic = True
+        return tags
+
+    def _feature_map(self, n_features: int | None) -> FeatureMap:
+        return feature_map(
+            schema=self.schema,
+            domain=self.domain,
+            feature_bounds=self.feature_bounds,
+            feature_norm=self.feature_norm,
+            n_features=n_features,
+        )
+
+    def _encoded(self, X: Any, *, reset: bool) -> tuple[FeatureMap, AnyArray]:
+        """Return the feature map and the encoded matrix; `reset` (in `fit`) learns the columns' names and number."""
+        if self.schema is not None:
+            features = self._feature_map(None)
+            if reset:
+                self.n_features_in_ = len(self.schema.columns)
+            return features, features.encode(X)
+        X = validate_data(self, numeric_matrix(X), dtype="numeric", ensure_all_finite=False, reset=reset)
+        features = self._feature_map(X.shape[1])
+        return features, features.encode(X)
+
+    def _plans(self, features: FeatureMap, n: int, loss: LinearModelLoss) -> tuple[Plan, ...]:
+        privacy = PrivacyParams(self.epsilon, self.delta)
+        domain = features.domain
+        if self.fit_intercept and domain.intercept == 0:
+            # A constant of the size of the largest feature keeps the fit unchanged when all units change.
+            domain = domain.with_intercept(1.0 if self.domain is None and self.feature_norm is None else domain.linf)
+        radius = self._default_radius(domain, loss) if self.coefficient_norm is None else self.coefficient_norm
+        _validate.real("coefficient_norm", radius, above=0.0)
+        problem = LinearModelProblem(loss, domain, n, float(radius))
+        return plans(problem, privacy, self.algorithm, Options(self.constants, self.noise, self.l2))
+
+    def _learn(
+        self,
+        features: FeatureMap,
+        encoded: AnyArray,
+        targets: AnyArray,
+        loss: LinearModelLoss,
+        source: BitSource,
+        middle: float = 0.0,
+    ) -> None:
+        """Plan, run, and store what was released; predictions are ``middle + output_scale * z``."""
+        if len(encoded) != len(targets):
+            raise InvalidDataError(f"X has {len(encoded)} records and y has {len(targets)}: they must agree")
+        if len(encoded) < 1:
+            raise InvalidDataError("Found array with 0 sample(s): at least 1 record is needed")
+        plan = self._plans(features, len(encoded), loss)[0]
+        result = plan.run(encoded, targets, source)
+        domain = plan.problem.domain
+        weights = self.output_scale * result.point.reshape(loss.n_outputs, domain.dim)
+        constant = weights[:, -1] * domain.intercept if domain.intercept else np.zeros(len(weights))
+        self.encoded_coef_, self.encoded_intercept_ = weights[:, : domain.n_features], middle + constant
+        self.coef_, self.intercept_ = features.decode(self.encoded_coef_, self.encoded_intercept_)
+        self.certificate_, self.plan_ = result.certificate, plan
+
+    def _linear(self, X: Any) -> FloatArray:
+        """Return the linear predictions of every record and output, (n, n_outputs)."""
+        check_is_fitted(self)
+        features, encoded = self._encoded(X, reset=False)
+        inside = encoded if self.schema is not None else features.domain.clip(encoded)  # a schema's tables lie inside
+        return inside @ self.encoded_coef_.T + self.encoded_intercept_
+
+    def _required(self, y: Any) -> Any:
+        """Return `y`, or raise in the words that scikit-learn looks for."""
+        if y is None:
+            name = type(self).__name__
+            raise InvalidParameterError(
+                "y", None, f"This {name} estimator requires y to be passed, but the target y is None"
+            )
+        return y
