@@ -2,8 +2,8 @@
 What privacy costs in accuracy
 ==============================
 
-Private logistic regression on the Adult census data, over epsilon. The schema gives public bounds and categories; nothing
-is tuned. Fits here are seeded so that the picture is reproducible, which makes them *not private*: leave
+Private logistic regression on the Adult census data, over epsilon. The schema gives public bounds and categories;
+nothing is tuned. Fits here are seeded so that the picture is reproducible, which makes them *not private*: leave
 ``random_state`` out when the data are sensitive.
 """
 
@@ -32,7 +32,7 @@ scores = np.array(
 )
 
 # %%
-# The plan knows the noise before it sees the data: the predicted bound on the excess loss needs the number of records only.
+# The plan knows the noise before it sees the data: the predicted bound needs the number of records only.
 
 bounds = [
     PrivateLogisticRegression(epsilon, schema=schema).plan(train.num_rows)[0].predicted_error.bound

@@ -45,16 +45,21 @@ class PredictedError:
     Parameters
     ----------
     bound : float
-        Bound on the expected excess mean loss against every parameter vector of norm at most the problem's radius.
+        Bound on the expected excess mean loss against every parameter vector of norm at most the problem's radius
+        (tilted problems: excess tilted loss). Exact for the planned constants.
     trivial : float
         What predicting with the zero vector loses at most.
     source : str
         The statement that gives the bound.
+    printed : float or None
+        What the paper's theorem claims for the same class of problems with the paper's constants; None where it has
+        none or its conditions fail. For comparison: some of these claims are loose, some false (see Errata).
     """
 
     bound: float
     trivial: float
     source: str
+    printed: float | None = None
 
     @property
     def vacuous(self) -> bool:

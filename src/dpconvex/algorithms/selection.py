@@ -31,15 +31,19 @@ class Options:
         One of `NOISES`.
     l2 : float or None
         Regularisation; None: chosen from public facts.
+    target : {"empirical", "population"}
+        Excess on the data or on their distribution (output perturbation only).
     """
 
     constants: str = "calibrated"
     noise: str = "auto"
     l2: float | None = None
+    target: str = "empirical"
 
     def __post_init__(self) -> None:
         _validate.choice("constants", self.constants, CONSTANTS)
         _validate.choice("noise", self.noise, NOISES)
+        _validate.choice("target", self.target, output_perturbation.TARGETS)
         if self.l2 is not None:
             _validate.real("l2", self.l2, above=0.0)
 
@@ -50,19 +54,37 @@ Planner = Callable[[LinearModelProblem, PrivacyParams, Options], tuple[Plan, ...
 def _output(problem: LinearModelProblem, privacy: PrivacyParams, options: Options) -> tuple[Plan, ...]:
     if options.noise not in ("auto", "l2", "gaussian"):
         return ()
-    return output_perturbation.plan(problem, privacy, constants=options.constants, l2=options.l2, noise=options.noise)
+    return output_perturbation.plan(
+        problem,
+        privacy,
+        constants=options.constants,
+        l2=options.l2,
+        noise=options.noise,
+        target=options.target,
+    )
 
 
 def _objective(problem: LinearModelProblem, privacy: PrivacyParams, options: Options) -> tuple[Plan, ...]:
+    _require_average(problem, options)
     if options.constants != "calibrated":
         return ()
     return objective_perturbation.plan(problem, privacy, l2=options.l2, noise=options.noise)
 
 
 def _exponential(problem: LinearModelProblem, privacy: PrivacyParams, options: Options) -> tuple[Plan, ...]:
+    _require_average(problem, options)
     if options != Options():
         return ()
     return exponential_mechanism.plan(problem, privacy)
+
+
+def _require_average(problem: LinearModelProblem, options: Options) -> None:
+    """Raise `InvalidParameterError` where only output perturbation has the theory."""
+    remedy = "Use algorithm='output_perturbation'"
+    if problem.tilt:
+        raise InvalidParameterError("tilt", problem.tilt, "must be 0 for this algorithm", remedy)
+    if options.target != "empirical":
+        raise InvalidParameterError("target", options.target, "must be 'empirical' for this algorithm", remedy)
 
 
 ALGORITHMS: dict[str, Planner] = {
@@ -86,15 +108,15 @@ def plans(
     _validate.choice("algorithm", algorithm, ("auto", *ALGORITHMS))
     options = options or Options()
     found: list[Plan] = []
-    refusals: list[InvalidParameterError] = []
+    refusals: dict[str, InvalidParameterError] = {}
     for name, planner in ALGORITHMS.items():
         if algorithm in ("auto", name):
             try:
                 found += planner(problem, privacy, options)
             except InvalidParameterError as error:
-                refusals.append(error)
-    if not found and refusals:
-        raise refusals[0]
+                refusals[name] = error
+    if not found and refusals:  # the most general algorithm's refusal says most
+        raise refusals.get("output_perturbation", next(iter(refusals.values())))
     if not found:
         raise InvalidParameterError(
             "noise" if options.constants == "calibrated" else "constants",

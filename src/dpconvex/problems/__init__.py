@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dpconvex.problems.domain import Block, DataDomain
 from dpconvex.problems.erm import RegularizedRisk
+from dpconvex.problems.objective import Objective
 from dpconvex.problems.records import Records
+from dpconvex.problems.tilted import TiltedRisk
 
-__all__ = ["Block", "DataDomain", "Records", "RegularizedRisk"]
+__all__ = ["Block", "DataDomain", "Objective", "Records", "RegularizedRisk", "TiltedRisk"]

@@ -6,15 +6,22 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from dpconvex import _rounding, _validate
+from dpconvex._types import AnyArray
+from dpconvex.errors import InvalidParameterError
 from dpconvex.losses.base import LinearModelLoss
 from dpconvex.problems.domain import Block, DataDomain
-from dpconvex.problems.erm import ROUNDING
+from dpconvex.problems.erm import RegularizedRisk
+from dpconvex.problems.objective import ROUNDING, Objective
+from dpconvex.problems.records import Records
+from dpconvex.problems.tilted import NO_TILT, TiltedRisk
 
 
 @dataclass(frozen=True)
 class LinearModelProblem:
-    """Average loss of a linear model over `n` records of a domain. Holds no data.
+    """Average or tilted loss of a linear model over `n` records of a domain. Holds no data.
 
     Parameters
     ----------
@@ -27,16 +34,32 @@ class LinearModelProblem:
     radius : float
         l2 norm R of the comparator: regularisation is chosen so that the model competes with every parameter vector
         up to this norm. It never affects privacy.
+    tilt : float
+        0: the objective is the average loss. Positive, in the inverse unit of the loss: ``1/tilt log(mean exp(tilt
+        loss))``, which lets large losses outweigh small ones. Negative tilts are refused: the objective would not be
+        convex.
     """
 
     loss: LinearModelLoss
     domain: DataDomain
     n: int
     radius: float
+    tilt: float = 0.0
 
     def __post_init__(self) -> None:
         _validate.integer("n", self.n, at_least=1)
         _validate.real("radius", self.radius, above=0.0)
+        _validate.real("tilt", self.tilt, at_least=0.0, remedy=NO_TILT)
+        if self.tilt and math.isinf(self.loss.value_at_zero):
+            raise InvalidParameterError(
+                "loss", self.loss.name, "must have bounded targets to be tilted", "Give it a target_bound"
+            )
+
+    def on(self, records: Records, targets: AnyArray, l2: float) -> Objective:
+        """Return the objective on data: records of the domain and targets (n,), with that regularisation."""
+        if self.tilt:
+            return TiltedRisk(self.loss, records, targets, l2, tilt=self.tilt)
+        return RegularizedRisk(self.loss, records, targets, l2)
 
     @property
     def dim(self) -> int:
@@ -51,10 +74,43 @@ class LinearModelProblem:
 
     @property
     def smoothness(self) -> float:
-        """Largest curvature of one record's loss, rounded up; infinite if the loss is not smooth."""
+        """Largest curvature of the objective without its ridge, rounded up; infinite if the loss is not smooth.
+
+        One record's curvature; with a tilt, that plus ``tilt L^2`` (specification 4.1, lemma 5.3).
+        """
         if math.isinf(self.loss.curvature_bound):
             return math.inf
-        return _rounding.product_up(self.loss.curvature_bound, self.domain.l2, self.domain.l2)
+        one = _rounding.product_up(self.loss.curvature_bound, self.domain.l2, self.domain.l2)
+        if self.tilt == 0:
+            return one
+        return _rounding.sum_up((one, _rounding.product_up(self.tilt, self.lipschitz, self.lipschitz)))
+
+    def minimiser_norm(self, l2: float) -> float:
+        """Largest l2 norm of a minimiser with regularisation `l2`, whatever the data are, rounded up.
+
+        ``L / l2`` (a vanishing gradient) or ``sqrt(2 v / l2)`` (``J(w*) <= J(0)``, losses at least 0 and at most v at
+        zero); both hold for the average and for tilted losses.
+        """
+        v = self.loss.value_at_zero
+        return _rounding.widen_up(min(self.lipschitz / l2, math.sqrt(2 * v / l2)))
+
+    def loss_range(self, radius: float) -> float:
+        """Largest difference between two records' losses *at the same parameters* of norm at most `radius`, rounded up.
+
+        Predictions then lie in ``[-Z, Z]``, ``Z = radius X_2``, and a convex loss is largest at an end, with an extreme
+        target. Two-class losses are monotone in the prediction, so their smallest value is at an end too; all other
+        losses are at least 0. With several outputs the largest loss is bounded by ``loss(0) + slope Z``.
+        """
+        ends = _rounding.product_up(radius, self.domain.l2)
+        if self.loss.n_outputs > 1:
+            return _rounding.sum_up((self.loss.value_at_zero, _rounding.product_up(self.loss.slope_bound, ends)))
+        largest_target = np.finfo(np.float64).max
+        targets = self.loss.clip_targets(np.array([-largest_target, largest_target] * 2))
+        values = self.loss.value(np.array([-ends, -ends, ends, ends]), targets)
+        top = _rounding.widen_up(float(values.max()))
+        if self.loss.task == "regression" or self.loss.sides == 2:
+            return top
+        return top - max(0.0, float(values.min()) * (1 - _rounding.SLACK)) * (1 - 1e-15)
 
     def tau(self, l2: float) -> float:
         """``X_2^2 / (n l2)``, rounded up: how far one record can bend the regularised objective."""
@@ -75,10 +131,16 @@ class LinearModelProblem:
         """
         v = self.loss.value_at_zero
         size = min(math.sqrt(2 * v / l2), self.lipschitz / l2) + 2 * linear / l2
+        tilting = 2 * self.tilt * self.lipschitz * (v + self.lipschitz * size) if self.tilt else 0.0
         if math.isinf(self.smoothness):  # a gap certifies: slack in values, then a square root
             v = self.lipschitz * size if math.isinf(v) else v  # unbounded targets: only differences of values count
-            return 3 * math.sqrt(2 * ROUNDING * (v + (self.lipschitz + l2 * size) * size) / l2)
-        return 3 * ROUNDING * (self.lipschitz + (self.smoothness + l2) * size + linear) / l2
+            gap = 3 * math.sqrt(2 * ROUNDING * (v + (self.lipschitz + l2 * size) * size) / l2)
+            if self.tilt == 0:
+                return gap
+            # Tilted losses are smoothed to a width that shrinks with the radius squared, which rounding grows with.
+            smoothed = 1.5 * (15 * ROUNDING * size * (self.lipschitz / l2) ** 2) ** (1 / 3)
+            return max(gap, smoothed) + 12 * ROUNDING * tilting / l2
+        return 3 * ROUNDING * (self.lipschitz + (self.smoothness + l2) * size + linear + tilting) / l2
 
     def describe(self) -> dict[str, Any]:
         """JSON-ready public facts."""
@@ -90,6 +152,7 @@ class LinearModelProblem:
             "feature_l2": self.domain.l2,
             "intercept": self.domain.intercept,
             "radius": self.radius,
+            **({"tilt": self.tilt} if self.tilt else {}),
             "blocks": [{"name": b.name, "size": b.size, "norm": b.norm, "bound": b.bound} for b in self.domain.blocks],
         }
 

@@ -10,10 +10,12 @@ from dpconvex.solvers.base import Solver
 from dpconvex.solvers.choice import default_solver
 from dpconvex.solvers.coordinate import DualCoordinateAscent
 from dpconvex.solvers.guaranteed import Guaranteed
+from dpconvex.solvers.katyusha import Katyusha
 from dpconvex.solvers.lbfgs import LBFGS
 from dpconvex.solvers.newton import NewtonCholesky
 from dpconvex.solvers.result import Accuracy, SolverResult
-from dpconvex.solvers.smoothed import SmoothedAcceleratedGradient
+from dpconvex.solvers.smoothed import SmoothedAcceleratedGradient, SmoothedNewton
+from dpconvex.solvers.stochastic_subgradient import StochasticSubgradient
 from dpconvex.solvers.subgradient import Subgradient
 
 SOLVERS: tuple[type[Solver], ...] = (
@@ -23,6 +25,9 @@ SOLVERS: tuple[type[Solver], ...] = (
     Subgradient,
     DualCoordinateAscent,
     SmoothedAcceleratedGradient,
+    SmoothedNewton,
+    StochasticSubgradient,
+    Katyusha,
     Guaranteed,
 )
 """Every solver of the library."""
@@ -34,10 +39,13 @@ __all__ = [
     "Accuracy",
     "DualCoordinateAscent",
     "Guaranteed",
+    "Katyusha",
     "NewtonCholesky",
     "SmoothedAcceleratedGradient",
+    "SmoothedNewton",
     "Solver",
     "SolverResult",
+    "StochasticSubgradient",
     "Subgradient",
     "default_solver",
 ]

@@ -1,7 +1,7 @@
 r"""Proofs that a point is near the minimiser, from quantities computed at the point.
 
 Specification of output perturbation, section 6.2: certificates C1 to C4; ``mu`` is the ridge weight, known and
-never estimated. Every bound is rounded up: the slacks of `RegularizedRisk` are added to each computed gradient
+never estimated. Every bound is rounded up: the slacks of `Objective` are added to each computed gradient
 and value.
 """
 
@@ -13,20 +13,20 @@ from typing import final
 import numpy as np
 
 from dpconvex._types import FloatArray
-from dpconvex.problems.erm import RegularizedRisk
+from dpconvex.problems.objective import Objective
 from dpconvex.sets.base import ConvexSet
 from dpconvex.solvers.result import Accuracy
 
 _UP = 1 + 1e-10
 
 
-def gradient_norm(objective: RegularizedRisk, w: FloatArray, g: FloatArray) -> Accuracy:
+def gradient_norm(objective: Objective, w: FloatArray, g: FloatArray) -> Accuracy:
     """C1, no constraint: ``|w - w*| <= |g| / mu`` for any subgradient `g` at `w`."""
     bound = objective.gradient_norm_bound(g, w) / objective.strong_convexity
     return Accuracy("distance", bound * _UP, "a posteriori", "C1 gradient norm")
 
 
-def constrained_gap(objective: RegularizedRisk, constraint: ConvexSet, w: FloatArray, g: FloatArray) -> Accuracy:
+def constrained_gap(objective: Objective, constraint: ConvexSet, w: FloatArray, g: FloatArray) -> Accuracy:
     """C2: minimise the strongly convex lower model at `w` over the constraint; `w` must be a member.
 
     ``u = project(w - g / mu)``, ``gap = <g, w - u> - mu/2 |w - u|^2``, a bound on ``J(w) - min J``.
@@ -40,7 +40,7 @@ def constrained_gap(objective: RegularizedRisk, constraint: ConvexSet, w: FloatA
     return Accuracy("gap", max(gap, 0.0) * _UP, "a posteriori", "C2 constrained gap")
 
 
-def projected_step(objective: RegularizedRisk, w: FloatArray, image: FloatArray) -> Accuracy:
+def projected_step(objective: Objective, w: FloatArray, image: FloatArray) -> Accuracy:
     r"""C2 in distance form: `image` is ``project(w - gradient(w) / beta)``, any `w`; the bound is for `image`.
 
     The map T that sends w to image is a contraction of factor ``1 - mu/beta`` for a mu-strongly convex,
@@ -54,7 +54,7 @@ def projected_step(objective: RegularizedRisk, w: FloatArray, image: FloatArray)
     return Accuracy("distance", bound * _UP, "a posteriori", "C2 projected step (contraction)")
 
 
-def duality_gap(objective: RegularizedRisk, w: FloatArray, gap: float, value: float) -> Accuracy:
+def duality_gap(objective: Objective, w: FloatArray, gap: float, value: float) -> Accuracy:
     """C4: `gap` is the computed primal value `value` at `w` minus a dual value."""
     bound = max(gap, 0.0) * _UP + objective.value_rounding(value, w)
     return Accuracy("gap", bound, "a posteriori", "C4 duality gap")
@@ -75,7 +75,7 @@ class LowerModel:
     ``phi(u) = 1/A sum_t a_t [J(w_t) + <g_t, u - w_t> + mu/2 |u - w_t|^2] <= J(u)``, kept as two sums.
     """
 
-    def __init__(self, objective: RegularizedRisk, constraint: ConvexSet) -> None:
+    def __init__(self, objective: Objective, constraint: ConvexSet) -> None:
         self._mu, self._constraint, self._objective = objective.strong_convexity, constraint, objective
         self._weight, self._offset, self._slack = 0.0, 0.0, 0.0
         self._slope = np.zeros(objective.dim)

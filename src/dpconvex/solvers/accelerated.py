@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Self, final
+from typing import ClassVar, Self, final
 
 import numpy as np
 
 from dpconvex._types import FloatArray, Status
 from dpconvex.losses.base import LinearModelLoss, SmoothLoss
-from dpconvex.problems.erm import RegularizedRisk
+from dpconvex.problems.objective import Objective
 from dpconvex.sets.base import ConvexSet
 from dpconvex.solvers import _certificates as certificates
 from dpconvex.solvers.base import Solver
@@ -41,6 +41,8 @@ class AcceleratedGradient(Solver):
     Specification of output perturbation, section 2.5 algorithm 4; count of V-FISTA (Beck 2017, theorem 10.42).
     """
 
+    treats_tilt: ClassVar[bool] = True
+
     max_steps: int | None = None
 
     def refusal(self, loss: LinearModelLoss, constraint: ConvexSet, dim: int) -> str | None:
@@ -64,13 +66,13 @@ class AcceleratedGradient(Solver):
         ``J(y_T) - J* <= (1 - kappa^-1/2)^T (gap + mu/2 |start - w*|^2) <= (1 - kappa^-1/2)^T 2 gap``, and
         ``J(y_T) - J* <= mu/2 radius^2`` suffices.
         """
-        ratio = 4 * initial_gap / (strong_convexity * radius**2)
-        if ratio <= 1 or smoothness <= strong_convexity:
+        if smoothness <= strong_convexity or initial_gap <= 0:
             return 1
-        return max(1, math.ceil(math.log(ratio) / -math.log1p(-math.sqrt(strong_convexity / smoothness)) * (1 + 1e-12)))
+        ratio = math.log(4 * initial_gap / strong_convexity) - 2 * math.log(radius)  # a tiny radius squared vanishes
+        return max(1, math.ceil(ratio / -math.log1p(-math.sqrt(strong_convexity / smoothness)) * (1 + 1e-12)))
 
     def _solve(
-        self, objective: RegularizedRisk, radius: float, constraint: ConvexSet, start: FloatArray | None
+        self, objective: Objective, radius: float, constraint: ConvexSet, start: FloatArray | None
     ) -> SolverResult:
         mu, beta = objective.strong_convexity, objective.smoothness
         root = math.sqrt(beta / mu)
@@ -99,9 +101,7 @@ class AcceleratedGradient(Solver):
         return (cls(),)
 
 
-def _begin(
-    objective: RegularizedRisk, constraint: ConvexSet, start: FloatArray | None
-) -> tuple[FloatArray, float, int]:
+def _begin(objective: Objective, constraint: ConvexSet, start: FloatArray | None) -> tuple[FloatArray, float, int]:
     """Return the better of `start` and 0, a bound on its gap, and the gradient calls.
 
     The bound at 0 is never above what holds for every data set, so a bad start cannot cost steps.

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Self, final
+from typing import ClassVar, Self, final
 
 from dpconvex import _validate
 from dpconvex._types import FloatArray
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses.base import LinearModelLoss
 from dpconvex.problems._threads import one_blas_thread
-from dpconvex.problems.erm import RegularizedRisk
+from dpconvex.problems.objective import Objective
 from dpconvex.sets.base import ConvexSet
 from dpconvex.sets.whole_space import WholeSpace
 from dpconvex.solvers.result import SolverResult
@@ -19,10 +19,13 @@ from dpconvex.solvers.result import SolverResult
 class Solver(ABC):
     """A deterministic method with its settings; `solve` never raises because of what the data hold."""
 
+    treats_tilt: ClassVar[bool] = False
+    """Whether the method works for objectives other than the average of the losses."""
+
     @final
     def solve(
         self,
-        objective: RegularizedRisk,
+        objective: Objective,
         radius: float,
         constraint: ConvexSet | None = None,
         start: FloatArray | None = None,
@@ -31,7 +34,7 @@ class Solver(ABC):
 
         Parameters
         ----------
-        objective : RegularizedRisk
+        objective : Objective
             With ``l2 > 0``.
         radius : float
             Positive; l2 distance to the minimiser over the constraint.
@@ -54,6 +57,8 @@ class Solver(ABC):
         _validate.real("radius", radius, above=0.0)
         _validate.real("l2", objective.l2, above=0.0, remedy="Certificates rest on strong convexity")
         reason = self.refusal(objective.loss, constraint, objective.dim)
+        if objective.tilt and not self.treats_tilt:
+            reason = "needs an average of losses, not a tilted one"
         if reason is not None:
             raise InvalidParameterError("solver", self, reason)
         if start is not None and start.shape != (objective.dim,):
@@ -75,7 +80,7 @@ class Solver(ABC):
 
     @abstractmethod
     def _solve(
-        self, objective: RegularizedRisk, radius: float, constraint: ConvexSet, start: FloatArray | None
+        self, objective: Objective, radius: float, constraint: ConvexSet, start: FloatArray | None
     ) -> SolverResult:
         """As `solve`, after its checks."""
 

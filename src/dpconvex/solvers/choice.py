@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dpconvex.losses.base import LinearModelLoss, PiecewiseLinearLoss, SmoothLoss
+from dpconvex.sets.ball_l2 import L2Ball
 from dpconvex.sets.base import ConvexSet
 from dpconvex.sets.whole_space import WholeSpace
 from dpconvex.solvers.accelerated import AcceleratedGradient
@@ -11,13 +12,15 @@ from dpconvex.solvers.coordinate import DualCoordinateAscent
 from dpconvex.solvers.guaranteed import Guaranteed
 from dpconvex.solvers.lbfgs import LBFGS
 from dpconvex.solvers.newton import NewtonCholesky
-from dpconvex.solvers.smoothed import SmoothedAcceleratedGradient
+from dpconvex.solvers.smoothed import SmoothedAcceleratedGradient, SmoothedNewton
 from dpconvex.solvers.subgradient import Subgradient
 
 _CHOLESKY_DIM = 2000  # a Hessian of 32 MB
 
 
-def default_solver(loss: LinearModelLoss, constraint: ConvexSet | None = None, dim: int = 1) -> Solver:
+def default_solver(
+    loss: LinearModelLoss, constraint: ConvexSet | None = None, dim: int = 1, *, tilted: bool = False
+) -> Solver:
     """Return the solver for problems of that loss, constraint and size; guaranteed where one exists.
 
     Parameters
@@ -27,19 +30,25 @@ def default_solver(loss: LinearModelLoss, constraint: ConvexSet | None = None, d
         None means the whole space.
     dim : int
         Length of a parameter vector, all outputs together.
+    tilted : bool
+        Whether the losses are aggregated by a log-sum-exp instead of an average.
 
     Returns
     -------
     Solver
         Smooth loss: Newton (up to 2000 parameters) or L-BFGS, then accelerated gradient; with a constraint
         accelerated gradient alone. Piecewise linear loss: dual coordinate ascent, then smoothed accelerated
-        gradient; with a constraint the latter alone. Any other loss: the subgradient method.
+        gradient; with a constraint the latter alone. Any other loss: the subgradient method. Tilted losses, also in an
+        l2 ball: Newton's or L-BFGS, for piecewise linear losses smoothed, then accelerated gradient likewise.
     """
     free = needs_whole_space(WholeSpace() if constraint is None else constraint) is None
     if isinstance(loss, SmoothLoss):
         fast = NewtonCholesky() if dim <= _CHOLESKY_DIM else LBFGS()
-        return Guaranteed(fast, AcceleratedGradient()) if free else AcceleratedGradient()
+        either = Guaranteed(fast, AcceleratedGradient())
+        return either if free or (tilted and isinstance(constraint, L2Ball)) else AcceleratedGradient()
     if isinstance(loss, PiecewiseLinearLoss):
         fallback = SmoothedAcceleratedGradient()
-        return Guaranteed(DualCoordinateAscent(), fallback) if free else fallback
+        if tilted and dim <= _CHOLESKY_DIM and (free or isinstance(constraint, L2Ball)):
+            return Guaranteed(SmoothedNewton(), fallback)
+        return Guaranteed(DualCoordinateAscent(), fallback) if free and not tilted else fallback
     return Subgradient()

@@ -11,7 +11,7 @@ import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray, Status
 from dpconvex.losses.base import LinearModelLoss, PiecewiseLinearLoss
-from dpconvex.problems.erm import RegularizedRisk
+from dpconvex.problems.objective import Objective
 from dpconvex.sets.base import ConvexSet
 from dpconvex.solvers import _certificates as certificates
 from dpconvex.solvers.base import Solver, needs_whole_space
@@ -38,7 +38,7 @@ class DualCoordinateAscent(Solver):
     fixed generator and no data: the method is deterministic.
     """
 
-    max_steps: int = 2000
+    max_steps: int = 20_000
 
     def refusal(self, loss: LinearModelLoss, constraint: ConvexSet, dim: int) -> str | None:
         """Piecewise linear losses without a constraint."""
@@ -47,7 +47,7 @@ class DualCoordinateAscent(Solver):
         return needs_whole_space(constraint)
 
     def _solve(
-        self, objective: RegularizedRisk, radius: float, constraint: ConvexSet, start: FloatArray | None
+        self, objective: Objective, radius: float, constraint: ConvexSet, start: FloatArray | None
     ) -> SolverResult:
         assert isinstance(objective.loss, PiecewiseLinearLoss)  # `refusal`; tells the type checker
         lo, hi = objective.loss.slope_interval(objective.targets)
@@ -77,7 +77,7 @@ class DualCoordinateAscent(Solver):
         return (cls(),)
 
 
-def _primal(objective: RegularizedRisk, slopes: FloatArray) -> tuple[FloatArray, Accuracy]:
+def _primal(objective: Objective, slopes: FloatArray) -> tuple[FloatArray, Accuracy]:
     """Return the parameters of dual variables, and the distance that their duality gap proves."""
     linear = 0.0 if objective.linear is None else objective.linear
     w = -(linear + objective.records.adjoint(slopes) / objective.records.n) / objective.l2
@@ -88,7 +88,7 @@ def _primal(objective: RegularizedRisk, slopes: FloatArray) -> tuple[FloatArray,
 
 
 def _epoch(
-    objective: RegularizedRisk,
+    objective: Objective,
     w: FloatArray,
     slopes: FloatArray,
     lo: FloatArray,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self, final
+from typing import ClassVar, Self, final
 
 import numpy as np
 from scipy.optimize import minimize
@@ -11,7 +11,7 @@ from scipy.sparse.linalg import LinearOperator, cg
 
 from dpconvex._types import FloatArray, Status
 from dpconvex.losses.base import LinearModelLoss, SmoothLoss
-from dpconvex.problems.erm import RegularizedRisk
+from dpconvex.problems.objective import Objective
 from dpconvex.sets.base import ConvexSet
 from dpconvex.solvers import _certificates as certificates
 from dpconvex.solvers.base import Solver, needs_whole_space
@@ -38,6 +38,8 @@ class LBFGS(Solver):
     Proof of accuracy: C1 (gradient norm). No step count is guaranteed; `Guaranteed` adds that.
     """
 
+    treats_tilt: ClassVar[bool] = True
+
     max_steps: int = 1000
     polish: int = 20
 
@@ -46,7 +48,7 @@ class LBFGS(Solver):
         return needs_whole_space(constraint) if isinstance(loss, SmoothLoss) else "needs a smooth loss"
 
     def _solve(
-        self, objective: RegularizedRisk, radius: float, constraint: ConvexSet, start: FloatArray | None
+        self, objective: Objective, radius: float, constraint: ConvexSet, start: FloatArray | None
     ) -> SolverResult:
         w = np.zeros(objective.dim) if start is None else start
         tolerance = objective.l2 * radius / np.sqrt(objective.dim) / 2  # a maximum norm that implies the l2 norm
@@ -76,7 +78,7 @@ class LBFGS(Solver):
         return (cls(),)
 
 
-def _newton_step(objective: RegularizedRisk, w: FloatArray, g: FloatArray) -> tuple[FloatArray, int]:
+def _newton_step(objective: Objective, w: FloatArray, g: FloatArray) -> tuple[FloatArray, int]:
     """Solve ``hessian step = -g`` to 1 percent; return the step and the number of Hessian products."""
     products = 0
 

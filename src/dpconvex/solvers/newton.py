@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self, final
+from typing import ClassVar, Self, final
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from dpconvex._types import FloatArray, Status
 from dpconvex.losses.base import LinearModelLoss, SmoothLoss
-from dpconvex.problems.erm import RegularizedRisk
+from dpconvex.problems.objective import Objective
 from dpconvex.sets.base import ConvexSet
 from dpconvex.solvers import _certificates as certificates
 from dpconvex.solvers.base import Solver, needs_whole_space
@@ -42,6 +42,8 @@ class NewtonCholesky(Solver):
     condition, or, where rounding hides value differences, on a smaller gradient norm.
     """
 
+    treats_tilt: ClassVar[bool] = True
+
     max_steps: int = 60
 
     def refusal(self, loss: LinearModelLoss, constraint: ConvexSet, dim: int) -> str | None:
@@ -49,7 +51,7 @@ class NewtonCholesky(Solver):
         return needs_whole_space(constraint) if isinstance(loss, SmoothLoss) else "needs a smooth loss"
 
     def _solve(
-        self, objective: RegularizedRisk, radius: float, constraint: ConvexSet, start: FloatArray | None
+        self, objective: Objective, radius: float, constraint: ConvexSet, start: FloatArray | None
     ) -> SolverResult:
         w = np.zeros(objective.dim) if start is None else start
         metric: FloatArray | None = None
@@ -70,7 +72,7 @@ class NewtonCholesky(Solver):
 
 @dataclass(frozen=True, eq=False)
 class _Point:
-    objective: RegularizedRisk
+    objective: Objective
     w: FloatArray
 
     @cached_property
@@ -87,7 +89,7 @@ class _Point:
 
 
 def _descend(
-    objective: RegularizedRisk, radius: float, max_steps: int, start: FloatArray, metric: FloatArray | None
+    objective: Objective, radius: float, max_steps: int, start: FloatArray, metric: FloatArray | None
 ) -> SolverResult:
     """Damped steps from `start`; `metric` is the lower Cholesky factor of a Hessian, None to compute it."""
     point, calls, renewed = _Point(objective, start), 1, False
@@ -112,7 +114,7 @@ def _descend(
     return SolverResult(point.w, accuracy, status, steps, calls)
 
 
-def _search(objective: RegularizedRisk, point: _Point, step: FloatArray, smallest: float) -> tuple[_Point | None, int]:
+def _search(objective: Objective, point: _Point, step: FloatArray, smallest: float) -> tuple[_Point | None, int]:
     """Halve the step until it is accepted; return None if no length is, and the number of trials."""
     slope = float(point.g @ step)
     for trial in range(_HALVINGS):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Self, final
+from typing import ClassVar, Self, final
 
 import numpy as np
 
 from dpconvex._types import FloatArray, Status
 from dpconvex.losses.base import LinearModelLoss
-from dpconvex.problems.erm import RegularizedRisk
+from dpconvex.problems.objective import Objective
 from dpconvex.sets.ball_l2 import L2Ball
 from dpconvex.sets.base import ConvexSet
 from dpconvex.solvers import _certificates as certificates
@@ -35,6 +35,8 @@ class Subgradient(Solver):
     ----------
     Specification of output perturbation, section 2.5 algorithm 2 and certificate C3 of section 6.2.
     """
+
+    treats_tilt: ClassVar[bool] = True
 
     max_steps: int | None = None
 
@@ -61,7 +63,7 @@ class Subgradient(Solver):
         return max(1, math.ceil(4 * (lipschitz / (strong_convexity * radius)) ** 2 * (1 + 1e-12)) - 1)
 
     def _solve(
-        self, objective: RegularizedRisk, radius: float, constraint: ConvexSet, start: FloatArray | None
+        self, objective: Objective, radius: float, constraint: ConvexSet, start: FloatArray | None
     ) -> SolverResult:
         mu = objective.strong_convexity
         if math.isinf(constraint.radius):

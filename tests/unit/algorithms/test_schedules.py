@@ -131,7 +131,8 @@ def test_table_5_3(row) -> None:
     assert found.bound == pytest.approx(honest, rel=0.02)
     sharp = schedules.calibrated(problem(HingeLoss(), n, d), None, e1, e2)
     assert ours <= sharp.bound * 1.01
-    assert sharp.bound <= 1.12 * ours  # the solver's share eta = 0.1
+    share = max(1.1, reach(sharp) / sharp.sensitivity)  # eta = 0.1, or what rounding allows at small sensitivities
+    assert sharp.bound <= 1.02 * share * ours
     assert sharp.bound < found.bound
 
 

@@ -6,7 +6,8 @@ Lemma
     The regularised empirical risk is ``l2``-strongly convex and two neighbours differ by ``(f(., x) - f(., x'))/n``,
     which is ``2L/n``-Lipschitz, so exact minimisers differ by at most ``2L/(l2 n)`` in l2 (Proposition 2.2, with only
     the data-dependent part of the loss counted). The solver's point is within ``r`` of the exact minimiser *for every
-    data set*, by a certificate, so it moves by at most ``2L/(l2 n) + 2r``.
+    data set*, by a certificate, so it moves by at most ``2L/(l2 n) + 2r``. Tilted losses: ``1/n`` becomes the largest
+    weight of one record, ``C/(C + n - 1)``, and points of a ball of radius R are at most 2R apart (`sensitivity.py`).
 Noise
     Density proportional to ``exp(-epsilon ||z||_2 / sensitivity)`` or Gaussian.
 Assumptions
@@ -16,7 +17,7 @@ Symbols
     lambda: `l2`; alpha, r: `solver_radius` (``r = sqrt(2 alpha / lambda)``); Delta: `sensitivity`.
 Deviations
     ``constants="paper"``: repaired forms only (errata P1, P2, U1). The released vector is not projected: the losses
-    here are globally Lipschitz, and smooth globally where smoothness is used.
+    here are globally Lipschitz, and smooth globally where smoothness is used. Tilted problems are solved in a ball.
 """
 
 from __future__ import annotations
@@ -28,19 +29,37 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpconvex import _rounding, _validate
+from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.base import Plan, PredictedError, PrivateResult, check_relation
 from dpconvex.algorithms.output_perturbation import schedules
+from dpconvex.algorithms.output_perturbation.printed import printed_bound
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import L2Norm
 from dpconvex.mechanisms import GaussianMechanism, NormNoiseMechanism
 from dpconvex.privacy import Assumption, PrivacyParams, Release, Sensitivity
 from dpconvex.problems.linear_model import LinearModelProblem
 from dpconvex.randomness import BitSource
+from dpconvex.sets import L2Ball, WholeSpace
+from dpconvex.sets.base import ConvexSet
 from dpconvex.solvers import Solver, default_solver
 
 LABEL = "regularised minimiser"
+TARGETS = ("empirical", "population")
+LEMMA = "strong convexity (Proposition 2.2): 2L/(l2 n), plus 2r for the certified solver accuracy"
+TILTED_LEMMA = (
+    "strong convexity and the largest weight of one record (Lemma 5.2, repaired): 2L/l2 C/(C+n-1), plus 2r for the "
+    "certified solver accuracy; at most twice the radius of the ball"
+)
+TILT_ASSUMPTIONS = (
+    Assumption(
+        "the minimiser lies in the ball", "the regulariser keeps it there for every data set, or a constraint does"
+    ),
+    Assumption(
+        "C bounds the ratio of two records' weights everywhere in the ball",
+        "computed from the loss's values at the largest predictions and targets that the clipped records allow",
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -65,6 +84,10 @@ class OutputPerturbationPlan(Plan):
         Fast solver with the guaranteed one that takes over.
     constants : {"calibrated", "paper"}
         Which constant set.
+    target : {"empirical", "population"}
+        What the schedule minimises a bound on.
+    printed : float or None
+        The paper's bound for such problems.
     """
 
     problem: LinearModelProblem
@@ -75,6 +98,8 @@ class OutputPerturbationPlan(Plan):
     deviation: float
     solver: Solver
     constants: str
+    target: str = "empirical"
+    printed: float | None = None
     algorithm: ClassVar[str] = "output_perturbation"
 
     @property
@@ -89,8 +114,22 @@ class OutputPerturbationPlan(Plan):
 
     @property
     def predicted_error(self) -> PredictedError:
-        """Bound of the schedule."""
-        return PredictedError(self.schedule.bound, self.problem.loss.value_at_zero, self.schedule.source)
+        """Bound of the schedule, and the paper's."""
+        trivial = self.problem.loss.value_at_zero
+        return PredictedError(self.schedule.bound, trivial, self.schedule.source, self.printed)
+
+    @property
+    def constraint(self) -> ConvexSet:
+        """Where the minimiser is sought: the ball where it might lie outside, else the whole space."""
+        return _constraint(self.problem, self.schedule)
+
+    @property
+    def ball(self) -> ConvexSet:
+        """Where the solver's point is projected to before the noise: the ball that holds the minimiser (tilted losses).
+
+        A projection is non-expansive and leaves the minimiser where it is, so the point stays within the solver radius.
+        """
+        return WholeSpace() if math.isinf(self.schedule.ball) else L2Ball(self.schedule.ball)
 
     @property
     def releases(self) -> tuple[Release, ...]:
@@ -99,7 +138,14 @@ class OutputPerturbationPlan(Plan):
 
     @property
     def theorem(self) -> str:
-        """Propositions 2.2 and 3.1, repaired."""
+        """Propositions 2.2 and 3.1, repaired; Lemma 5.2 for tilted losses."""
+        if self.problem.tilt:
+            return (
+                "Output perturbation of a tilted risk (Lowy and Razaviyayn, Lemma 5.2 with a repaired proof, "
+                "Proposition 3.1 with a sure accuracy): the certified minimiser moves by at most 2L/l2 C/(C+n-1) + 2r "
+                "between neighbours, C = exp(tilt times the range of the loss in the ball), and by at most twice the "
+                "ball's radius; noise covers the smaller distance."
+            )
         return (
             "Output perturbation (Lowy and Razaviyayn, Propositions 2.2 and 3.1 with a sure accuracy): the certified "
             "minimiser moves by at most 2L/(l2 n) + 2r between neighbours; noise covers that distance."
@@ -114,6 +160,7 @@ class OutputPerturbationPlan(Plan):
                 "the solver's point is within r of the exact minimiser for every data set",
                 "a certificate (gradient norm or duality gap) is checked before anything is released",
             ),
+            *(TILT_ASSUMPTIONS if self.problem.tilt else ()),
         )
 
     @property
@@ -128,6 +175,8 @@ class OutputPerturbationPlan(Plan):
             "solver_radius": self.solver_radius,
             "noise": self.noise_name,
             "predicted_excess_loss": self.predicted_error.bound,
+            **({"target": self.target} if self.target != "empirical" else {}),
+            **({"ball": self.schedule.ball, "reach": self.schedule.reach} if self.problem.tilt else {}),
         }
 
     def exact_bits(self, source: BitSource) -> bool:
@@ -147,6 +196,7 @@ def plan(
     constants: str = "calibrated",
     l2: float | None = None,
     noise: str = "auto",
+    target: str = "empirical",
 ) -> tuple[OutputPerturbationPlan, ...]:
     """Return the valid plans, one for each kind of noise.
 
@@ -162,8 +212,18 @@ def plan(
         Regularisation, when the regularised objective itself is the target. Default: chosen from public facts.
     noise : {"auto", "l2", "gaussian"}
         Kinds of noise to consider; ``"gaussian"`` needs ``delta > 0``.
+    target : {"empirical", "population"}
+        Excess on the data, or on the distribution that records are drawn from independently. Changes regularisation and
+        bound; privacy holds either way.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the loss has no slope bound, or the theory has no such tilted problem: a population target (a tilted risk is
+        no average), or ``constants="paper"`` without `l2` (the paper treats strongly convex tilted losses).
     """
     check_relation(privacy)
+    _validate.choice("target", target, TARGETS)
     _validate.choice("constants", constants, ("calibrated", "paper"))
     if l2 is not None:
         _validate.real("l2", l2, above=0.0)
@@ -171,24 +231,28 @@ def plan(
         raise InvalidParameterError(
             "loss", problem.loss.name, "must have a bounded slope", "Give it a prediction_bound"
         )
+    if problem.tilt and target == "population":
+        raise InvalidParameterError("target", target, "must be 'empirical' for a tilted loss, which is no average")
+    if problem.tilt and constants == "paper" and l2 is None:
+        remedy = "The paper treats strongly convex tilted losses only; use constants='calibrated' or give l2"
+        raise InvalidParameterError("l2", None, "must be given for a tilted loss with constants='paper'", remedy)
     kinds = ([] if noise == "gaussian" else ["l2"]) + ([] if privacy.pure or noise == "l2" else ["gaussian"])
-    return tuple(_one(problem, privacy, constants, l2, kind) for kind in kinds)
+    return tuple(_one(problem, privacy, constants, l2, kind, target) for kind in kinds)
 
 
 def _one(
-    problem: LinearModelProblem, privacy: PrivacyParams, constants: str, l2: float | None, kind: str
+    problem: LinearModelProblem, privacy: PrivacyParams, constants: str, l2: float | None, kind: str, target: str
 ) -> OutputPerturbationPlan:
     delta = privacy.delta if kind == "gaussian" else 0.0
     if constants == "paper":
-        schedule = schedules.paper(problem, l2, privacy.epsilon, delta)
+        schedule = schedules.paper(problem, l2, privacy.epsilon, delta, target)
     else:
         _, deviation = _noise(1.0, "unit", problem, privacy, kind, constants)
         e2 = problem.dim * deviation**2
         e1 = math.sqrt(e2) if kind == "gaussian" else problem.dim / privacy.epsilon
-        schedule = schedules.calibrated(problem, l2, e1, e2)
-    reach = _rounding.sum_up((schedule.sensitivity, schedule.solver_radius, schedule.solver_radius))
-    lemma = "strong convexity (Proposition 2.2): 2L/(l2 n), plus 2r for the certified solver accuracy"
-    mechanism, deviation = _noise(reach, lemma, problem, privacy, kind, constants)
+        schedule = schedules.calibrated(problem, l2, e1, e2, target)
+    lemma = TILTED_LEMMA if problem.tilt else LEMMA
+    mechanism, deviation = _noise(schedule.reach, lemma, problem, privacy, kind, constants)
     return OutputPerturbationPlan(
         problem=problem,
         privacy=privacy,
@@ -196,9 +260,16 @@ def _one(
         noise_name=kind,
         mechanism=mechanism,
         deviation=deviation,
-        solver=default_solver(problem.loss, dim=problem.dim),
+        solver=default_solver(problem.loss, _constraint(problem, schedule), problem.dim, tilted=problem.tilt > 0),
         constants=constants,
+        target=target,
+        printed=printed_bound(problem, l2, privacy.epsilon, delta, target),
     )
+
+
+def _constraint(problem: LinearModelProblem, schedule: schedules.Schedule) -> ConvexSet:
+    confined = schedule.ball < problem.minimiser_norm(schedule.l2)
+    return L2Ball(schedule.ball) if confined else WholeSpace()
 
 
 def _noise(

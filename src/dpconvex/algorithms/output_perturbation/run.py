@@ -6,6 +6,7 @@ Letter Name here             Meaning
 w_T    ``solved``            solver output, within r of the exact minimiser
 r      ``plan.solver_radius`` certified distance, ``sqrt(2 alpha / lambda)``
 lambda ``plan.l2``           regularisation
+B(0,R) ``plan.ball``         holds the minimiser; everything if there is no tilt
 z      inside ``release``    noise of the planned mechanism
 ====== ===================== =============================================
 """
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING
 from dpconvex._types import AnyArray
 from dpconvex.algorithms.base import PrivateResult, require
 from dpconvex.privacy import Ledger
-from dpconvex.problems import Records, RegularizedRisk
+from dpconvex.problems import Records
 from dpconvex.randomness import BitSource
 
 if TYPE_CHECKING:
@@ -39,9 +40,9 @@ def run(plan: OutputPerturbationPlan, X: AnyArray, y: AnyArray, source: BitSourc
         Where the noise comes from.
     """
     ledger = Ledger(plan.privacy, plan.releases)
-    loss = plan.problem.loss
     records = Records.clipped(X, plan.problem.domain)  # line 1: records of the public domain
-    risk = RegularizedRisk(loss, records, loss.clip_targets(y), plan.l2)  # line 2: F_lambda
-    solved = require(plan.solver.solve(risk, plan.solver_radius), plan.solver_radius)  # line 3: w_T
-    noisy = plan.mechanism.release(solved, plan.releases[0].label, source, ledger)  # line 4: w_T + z
+    risk = plan.problem.on(records, plan.problem.loss.clip_targets(y), plan.l2)  # line 2: F_lambda
+    found = plan.solver.solve(risk, plan.solver_radius, plan.constraint)  # line 3: w_T
+    solved = require(found, plan.solver_radius)
+    noisy = plan.mechanism.release(plan.ball.project(solved), plan.releases[0].label, source, ledger)  # line 4: w_T + z
     return plan.finish(noisy, source)

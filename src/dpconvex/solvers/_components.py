@@ -1,0 +1,137 @@
+"""What the one-record-at-a-time methods share: compiled slopes, random records, the order of a fixed generator.
+
+A slope has the form ``offset_i + amplitude_i s((z - shift_i) / scale)`` with an increasing s between -1 and 1 of three
+shapes, so that one compiled function serves all losses. A loss of another file joins by ``@slope_curve.register``;
+until then these methods refuse it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache, singledispatch
+
+import numpy as np
+
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.losses.base import LinearModelLoss, PiecewiseLinearLoss
+from dpconvex.losses.hinge import SmoothedHingeLoss
+from dpconvex.losses.huber import ResidualSplineLoss
+from dpconvex.losses.logistic import LogisticLoss
+from dpconvex.losses.smooth_residual import LogCoshLoss, PseudoHuberLoss
+from dpconvex.losses.squared import SquaredLoss
+from dpconvex.problems.records import Records
+
+CLIP, TANH, RATIONAL = 0, 1, 2
+_TINY = 1e-300  # a scale at which `CLIP` is a step
+_HUGE = 1e150  # an amplitude that no slope reaches
+_SAMPLE = 2**20  # floats of the records drawn at a time (8 MB), at least
+
+
+@dataclass(frozen=True, eq=False)
+class SlopeCurve:
+    """The slope ``offset + amplitude s((z - shift) / scale)`` of every record.
+
+    Parameters
+    ----------
+    shape : int
+        s is ``clip(t, -1, 1)`` (`CLIP`), ``tanh(t)`` (`TANH`) or ``t / sqrt(1 + t^2)`` (`RATIONAL`).
+    scale : float
+    records : array of shape (n, 3)
+        Offset, amplitude and shift.
+    """
+
+    shape: int
+    scale: float
+    records: FloatArray
+
+
+@singledispatch
+def slope_curve(loss: LinearModelLoss, y: FloatArray) -> SlopeCurve | None:
+    """Return the slopes of a loss for the targets `y` (n,), None where nobody has written them in this form."""
+    return None
+
+
+@slope_curve.register
+def _(loss: PiecewiseLinearLoss, y: FloatArray) -> SlopeCurve:
+    lo, hi = loss.slope_interval(y)
+    return _curve(CLIP, _TINY, (lo + hi) / 2, (hi - lo) / 2, y)
+
+
+@slope_curve.register
+def _(loss: LogisticLoss, y: FloatArray) -> SlopeCurve:
+    return _curve(TANH, 2.0, -y / 2, 0.5, 0.0)
+
+
+@slope_curve.register
+def _(loss: SmoothedHingeLoss, y: FloatArray) -> SlopeCurve:
+    return _curve(CLIP, loss.width / 2, -y / 2, 0.5, loss.center * y)
+
+
+@slope_curve.register
+def _(loss: ResidualSplineLoss, y: FloatArray) -> SlopeCurve:
+    spline = loss.spline
+    middle, half = (spline.lower + spline.upper) / 2, (spline.upper - spline.lower) / 2
+    return _curve(CLIP, spline.width * half, middle, half, y + spline.width * middle)
+
+
+@slope_curve.register
+def _(loss: SquaredLoss, y: FloatArray) -> SlopeCurve:
+    bound = min(loss.prediction_bound, _HUGE)
+    return _curve(CLIP, bound, -y, bound, 0.0)
+
+
+@slope_curve.register
+def _(loss: PseudoHuberLoss, y: FloatArray) -> SlopeCurve:
+    return _curve(RATIONAL, loss.width, 0.0, loss.width, y)
+
+
+@slope_curve.register
+def _(loss: LogCoshLoss, y: FloatArray) -> SlopeCurve:
+    return _curve(TANH, loss.width, 0.0, loss.width, y)
+
+
+def _curve(
+    shape: int, scale: float, offset: FloatArray | float, amplitude: FloatArray | float, shift: FloatArray | float
+) -> SlopeCurve:
+    return SlopeCurve(shape, scale, np.stack(np.broadcast_arrays(offset, amplitude, shift), axis=-1))
+
+
+def needs_slope_curve(loss: LinearModelLoss) -> str | None:
+    """Return the refusal of a method that runs record by record; None where the slope is compiled."""
+    return "needs a loss with a compiled slope" if slope_curve(loss, np.zeros(1)) is None else None
+
+
+def draws(records: Records, count: int, order: np.random.Generator) -> Iterator[tuple[AnyArray, FloatArray]]:
+    """Yield `count` records drawn uniformly with replacement: their numbers (m,) and a dense copy (m, dim).
+
+    Portions of 8 MB or n/16 records: nothing of the size of the data is copied, and few passes over it are made.
+    """
+    most = max(1, _SAMPLE // records.dim, records.n // 16)
+    for first in range(0, count, most):
+        index = order.integers(records.n, size=min(most, count - first))
+        yield index, _rows(records, index)
+
+
+def _rows(records: Records, index: AnyArray) -> FloatArray:
+    out, p = np.empty((len(index), records.dim)), records.domain.n_features
+    out[:, p:] = records.domain.intercept
+    by_block = np.argsort(index, kind="stable")
+    sorted_index = index[by_block]
+    for block in records.blocks():
+        first, last = np.searchsorted(sorted_index, [block.rows.start, block.rows.stop])
+        places, rows = by_block[first:last], sorted_index[first:last] - block.rows.start
+        chosen = block.features[rows]
+        out[places, :p] = chosen if block.factor is None else chosen * block.factor[rows, None]
+    return out
+
+
+@cache
+def compiled(kernel: Callable[..., float]) -> Callable[..., float]:
+    """Compile a loop over records (cached on disk). Sums may be reordered: no proof rests on such a loop.
+
+    The kernels evaluate ``s`` in line, for a compiled function can only call compiled ones.
+    """
+    from numba import njit
+
+    return njit(cache=True, fastmath={"reassoc", "contract"})(kernel)
