@@ -291,7 +291,7 @@ def test_excess_of_a_fixed_ridge_falls_with_the_square_of_n_and_epsilon(name, de
     ids=title,
 )
 def test_bounds_fall_at_the_rates_of_the_theorems(name, loss, slope) -> None:
-    """Specification 3.7 (classes G and J) and objective perturbation (5.2), in n and in epsilon."""
+    """Docs: sharp schedule (classes G and J) and objective perturbation (5.2), in n and in epsilon."""
 
     def bound(n, epsilon):
         problem = LinearModelProblem(loss, DOMAIN, n, 2.0)

@@ -6,7 +6,7 @@ probability at most `ERROR` for one audit. A true promise thus fails a test with
 fixed, so the verdict does not vary. The neighbours are the worst ones known (linear part of the hinge, where the
 sensitivity is attained), so that noise of half the size is caught: every audit is repeated with it.
 
-As the specification says (objective perturbation, V5), audits see the noise part of objective perturbation, not the
+As the docs, Objective perturbation, section 6, say, audits see the noise part of objective perturbation, not the
 determinant; the exact density tests cover that.
 """
 
@@ -173,7 +173,7 @@ def test_more_runs_keep_their_promise(algorithm, noise, bound, epsilon, monkeypa
 
 @pytest.mark.parametrize("algorithm", ["output_perturbation", "objective_perturbation"])
 def test_logistic_runs_in_one_dimension_keep_their_promise(algorithm, monkeypatch) -> None:
-    """Not tight (specification: at most about 0.53 epsilon), so no mutant; wrong with probability at most `ERROR`."""
+    """Not tight (at most about 0.53 epsilon), so no mutant; wrong with probability at most `ERROR`."""
     epsilon = 2.0
     problem = LinearModelProblem(LogisticLoss(), DataDomain((Block(1, "linf", 100.0),)), N, 0.05)
     plan = plans(problem, PrivacyParams(epsilon), algorithm)[0]

@@ -1,8 +1,8 @@
 """Exact density checks of objective perturbation: no sampling, so no error probability.
 
-The minimiser's density is the noise density at ``T_D(w)`` times ``|det DT_D(w)|`` (specification, Theorem 1), so the
-privacy loss of two neighbouring data sets is a formula. These tests search it for a violation and assert that the
-claimed epsilon is (nearly) attained, so that a halved noise or a missing factor cannot pass.
+The minimiser's density is the noise density at ``T_D(w)`` times ``|det DT_D(w)|`` (docs, Objective perturbation,
+Theorem 1), so the privacy loss of two neighbouring data sets is a formula. These tests search it for a violation and
+assert that the claimed epsilon is (nearly) attained, so that a halved noise or a missing factor cannot pass.
 """
 
 from __future__ import annotations
@@ -104,14 +104,14 @@ def test_mutants_are_caught(name: str) -> None:
         l2 = 1.2 * HINGE.curvature_bound * bound**2 / (N * math.expm1(epsilon))
         scale = MUTANTS[name](problem_1d(HINGE, bound), l2, epsilon)
         caught += scale > 0 and largest_loss_1d(HINGE, bound, l2, scale) > epsilon + 1e-3
-    # The unsquared bound is harmless up to 1 and breaks privacy beyond (specification, section 1.2).
+    # The unsquared bound is harmless up to 1 and breaks privacy beyond (docs, Objective perturbation, section 1).
     assert caught >= (10 if name == "feature bound not squared" else 21)
 
 
 def largest_loss_2d(event: PureObjectivePerturbation, bound: float, l2: float, copies: int) -> float:
     """Search the privacy loss of 2-d logistic regression with l1 noise for its supremum (Nelder-Mead over tilts).
 
-    Starts as in the specification (V2): the replaced records lie near the extreme directions +-k of the l1 ball,
+    Starts: the replaced records lie near the extreme directions +-k of the l1 ball,
     tilted towards k's normal, and `copies` shared records along that normal push w to where both are misclassified.
     """
     loss, n = LogisticLoss(), copies + 1
@@ -170,7 +170,7 @@ def test_free_curvature_below_the_floor_is_caught() -> None:
 @pytest.mark.parametrize("bound", [0.1, 1.0, 100.0])
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-4), (0.3, 1e-3), (3.0, 1e-6)])
 def test_gaussian_profile_in_one_dimension(bound: float, epsilon: float, delta: float) -> None:
-    """Quadrature of ``int (p_D - e^eps p_D')_+`` against formula (3.1): below it, and not far below (V3)."""
+    """Quadrature of ``int (p_D - e^eps p_D')_+`` against formula (3.1): below it, and not far below."""
     problem = problem_1d(HINGE, bound)
     rule = calibration.gaussian_rule(HINGE)
     flat = calibration.calibrate_gaussian(bound, 0.0, 1e-9, *rule, epsilon, delta)

@@ -202,6 +202,13 @@ class Plan(ABC):
         return PrivateResult(point, certificate, self)
 
 
+def require_average(problem: LinearModelProblem) -> None:
+    """Raise `InvalidParameterError` for a tilted problem, where an algorithm's theory is for average losses."""
+    if problem.tilt:
+        remedy = "Use algorithm='output_perturbation'"
+        raise InvalidParameterError("tilt", problem.tilt, "must be 0 for this algorithm", remedy)
+
+
 def check_relation(privacy: PrivacyParams) -> None:
     """Raise `InvalidParameterError` unless the promise is for one replaced record, as every lemma here is."""
     if privacy.neighboring != Neighboring.REPLACE_ONE:

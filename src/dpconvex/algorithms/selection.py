@@ -65,25 +65,23 @@ def _output(problem: LinearModelProblem, privacy: PrivacyParams, options: Option
 
 
 def _objective(problem: LinearModelProblem, privacy: PrivacyParams, options: Options) -> tuple[Plan, ...]:
-    _require_average(problem, options)
+    _require_empirical(options)
     if options.constants != "calibrated":
         return ()
     return objective_perturbation.plan(problem, privacy, l2=options.l2, noise=options.noise)
 
 
 def _exponential(problem: LinearModelProblem, privacy: PrivacyParams, options: Options) -> tuple[Plan, ...]:
-    _require_average(problem, options)
+    _require_empirical(options)
     if options != Options():
         return ()
     return exponential_mechanism.plan(problem, privacy)
 
 
-def _require_average(problem: LinearModelProblem, options: Options) -> None:
-    """Raise `InvalidParameterError` where only output perturbation has the theory."""
-    remedy = "Use algorithm='output_perturbation'"
-    if problem.tilt:
-        raise InvalidParameterError("tilt", problem.tilt, "must be 0 for this algorithm", remedy)
+def _require_empirical(options: Options) -> None:
+    """Raise `InvalidParameterError` where only output perturbation has a schedule for the population."""
     if options.target != "empirical":
+        remedy = "Use algorithm='output_perturbation'"
         raise InvalidParameterError("target", options.target, "must be 'empirical' for this algorithm", remedy)
 
 

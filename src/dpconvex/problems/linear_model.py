@@ -76,7 +76,7 @@ class LinearModelProblem:
     def smoothness(self) -> float:
         """Largest curvature of the objective without its ridge, rounded up; infinite if the loss is not smooth.
 
-        One record's curvature; with a tilt, that plus ``tilt L^2`` (specification 4.1, lemma 5.3).
+        One record's curvature; with a tilt, that plus ``tilt L^2`` (Lowy and Razaviyayn, Lemma 5.3).
         """
         if math.isinf(self.loss.curvature_bound):
             return math.inf
@@ -160,8 +160,8 @@ class LinearModelProblem:
 def default_radius(domain: DataDomain, n_outputs: int = 1) -> float:
     """Comparator norm for features scaled as a schema scales them: about 2 logits a block.
 
-    Ours (objective perturbation, section 5): ``2 sqrt(m)`` for m blocks that are one-hot, numeric on [-1/2, 1/2] or
-    the constant 1. Numeric columns of another half-width s count ``1/s``, an l2 ball of size k and bound s as k
+    Ours (docs, Objective perturbation, section 5): ``2 sqrt(m)`` for m blocks that are one-hot, numeric on [-1/2, 1/2]
+    or the constant 1. Numeric columns of another half-width s count ``1/s``, an l2 ball of size k and bound s as k
     columns of half-width ``s/sqrt(k)``. Measured risk is insensitive to a factor of two either way.
     """
     typical = {"l1": _one_hot, "linf": _numeric, "l2": _ball}

@@ -18,7 +18,7 @@ from dpconvex.problems import _threads
 from dpconvex.problems.records import Records, RowBlock
 
 ROUNDING = 1e-13
-"""Relative slack of a computed gradient: ten times the specification's, for equal summands round systematically."""
+"""Relative slack of a computed gradient: wide, for equal summands round systematically."""
 _UP = 1 + 1e-12  # covers the few roundings of a formula for a public constant
 
 
@@ -45,9 +45,8 @@ class Objective(ABC):
     -----
     Parameters are flat: `w` of length ``dim = loss.n_outputs * records.dim`` is `W` of shape
     (n_outputs, records.dim), row after row. All sums are float64; the rounding slacks are those of the
-    specification of output perturbation, section 6.2 rule 4, with the correction of objective perturbation,
-    section 2.1. They cover rounding that behaves like independent errors, with a wide margin, but not the
-    worst case over all orders of summation.
+    docs, Solver certificates, Rounding. They cover rounding that behaves like independent errors, with a wide margin,
+    but not the worst case over all orders of summation.
 
     Raises
     ------

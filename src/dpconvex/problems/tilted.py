@@ -41,8 +41,8 @@ class TiltedRisk(Objective):
 
     References
     ----------
-    Li, Beirami, Sanjabi and Smith 2020, "Tilted empirical risk minimization"; specification of output perturbation,
-    section 4.1.
+    Li, Beirami, Sanjabi and Smith 2020, "Tilted empirical risk minimization"; Lowy and Razaviyayn,
+    Section 5 (docs, Output perturbation).
     """
 
     tilt: float = 1.0  # pyright: ignore[reportIncompatibleMethodOverride]

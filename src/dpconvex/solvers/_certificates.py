@@ -1,6 +1,6 @@
 r"""Proofs that a point is near the minimiser, from quantities computed at the point.
 
-Specification of output perturbation, section 6.2: certificates C1 to C4; ``mu`` is the ridge weight, known and
+Certificates C1 to C4 of the docs page Solver certificates, which has the proofs; ``mu`` is the ridge weight, known and
 never estimated. Every bound is rounded up: the slacks of `Objective` are added to each computed gradient
 and value.
 """

@@ -38,7 +38,8 @@ class AcceleratedGradient(Solver):
 
     References
     ----------
-    Specification of output perturbation, section 2.5 algorithm 4; count of V-FISTA (Beck 2017, theorem 10.42).
+    Lowy and Razaviyayn, Algorithm 4, with the count of V-FISTA (Beck 2017, *First-order methods in optimization*,
+    Theorem 10.42); docs, Solver certificates.
     """
 
     treats_tilt: ClassVar[bool] = True

@@ -33,7 +33,7 @@ class Subgradient(Solver):
 
     References
     ----------
-    Specification of output perturbation, section 2.5 algorithm 2 and certificate C3 of section 6.2.
+    Lowy and Razaviyayn, Algorithm 2 and Proposition 3.2 (errata P6); certificate C3: docs, Solver certificates.
     """
 
     treats_tilt: ClassVar[bool] = True
@@ -92,7 +92,7 @@ class Subgradient(Solver):
             return SolverResult(best, accuracy, Status.STEP_LIMIT, limit, calls)
         if objective.value_rounding(best_value, best) > mu / 2 * radius**2:
             return SolverResult(best, accuracy, Status.STALLED, limit, calls)
-        proven = Accuracy("distance", radius, "a priori", "subgradient step count (proposition 3.2)")
+        proven = Accuracy("distance", radius, "a priori", "subgradient step count (docs, Solver certificates)")
         return SolverResult(best, proven, Status.CERTIFIED, limit, calls)
 
     @classmethod

@@ -26,7 +26,7 @@ ADULT_RECORDS = 36_186
 
 
 def adult(width):
-    """Blocks of the Adult schema (specification of objective perturbation, 4.4); numeric columns within +-width."""
+    """Blocks of the Adult schema (docs, Objective perturbation, section 4); numeric columns within +-width."""
     blocks = [Block(5, "linf", width), *(Block(size, "l1", 1.0) for size in ONE_HOT)]
     return DataDomain(tuple(blocks), intercept=1.0)
 
@@ -51,7 +51,7 @@ def plan_of(domain, noise, loss=None, n=ADULT_RECORDS, epsilon=1.0, delta=0.0, l
     ],
 )
 def test_energies_of_the_adult_schema(noise, width, energy) -> None:
-    """Specification, table of 4.4, at ``epsilon_1 = 1``."""
+    """Docs, Objective perturbation, section 4, at ``epsilon_1 = 1``."""
     plan = plan_of(adult(width), noise)
     assert isinstance(plan.noise, NormObjectiveNoise)
     assert plan.problem.dim == 104
@@ -61,13 +61,13 @@ def test_energies_of_the_adult_schema(noise, width, energy) -> None:
 
 @pytest.mark.parametrize(("noise", "energy"), [("gaussian", 59_591), ("weighted_gaussian", 47_141)])
 def test_gaussian_energies_of_the_adult_schema(noise, energy) -> None:
-    """Specification 4.4, ``delta = n^-1.1``; the library pays the output noise too, hence 0.1 percent."""
+    """Docs, section 4, ``delta = n^-1.1``; the library pays the output noise too, hence 0.1 percent."""
     plan = plan_of(adult(0.5), noise, delta=ADULT_RECORDS**-1.1)
     assert float(np.square(plan.deviations).sum()) == pytest.approx(energy, rel=2e-3)
 
 
-def test_the_adult_plan_is_the_specifications_recipe() -> None:
-    """Quick start: 99 percent of the budget for ``b``, free curvature, ``l2 = sqrt(E) / (n R)``."""
+def test_the_adult_plan_follows_the_recipe() -> None:
+    """99 percent of the budget for ``b``, free curvature, ``l2 = sqrt(E) / (n R)``."""
     plan = plan_of(adult(0.5), "grouped")
     assert isinstance(plan.noise, NormObjectiveNoise)
     assert float(plan.noise.event.noise_epsilon) == pytest.approx(0.99, rel=1e-9)
@@ -111,14 +111,14 @@ def test_losses_without_the_condition_pay_the_determinant(loss) -> None:
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
 def test_logistic_curvature_is_feasible_up_to_its_bound(epsilon) -> None:
-    """``log(1 + tau/4) < epsilon`` (specification 1.3)."""
+    """``log(1 + tau/4) < epsilon`` (docs, Objective perturbation, (1.4))."""
     limit = 4 * math.expm1(epsilon)
     assert calibration.pure_share(LogisticLoss(), False, limit * 0.999, epsilon).epsilon > 0
     assert calibration.pure_share(LogisticLoss(), False, limit * 1.001, epsilon).epsilon <= 0
 
 
-def test_softmax_determinant_is_the_specifications() -> None:
-    """``(k - 1) log(1 + tau / k)`` (1.5)."""
+def test_softmax_determinant() -> None:
+    """``(k - 1) log(1 + tau / k)`` (docs, Objective perturbation, Several outputs)."""
     for k in (2, 3, 7):
         loss = SoftmaxLoss(k)
         cost = determinant_cost(loss.curvature_trace, loss.curvature_rank, 0.7)

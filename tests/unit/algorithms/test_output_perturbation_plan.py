@@ -72,7 +72,7 @@ def test_paper_and_calibrated_differ_as_documented() -> None:
 
 @pytest.mark.parametrize("d", [2, 10, 40, 200])
 def test_pure_noise_wins_in_low_dimension_even_where_delta_is_allowed(d) -> None:
-    """Specification 2.0.3: Gaussian noise is the smaller one for d above about 18 (exact calibration, 1e-6)."""
+    """Docs: Gaussian noise is the smaller one for d above about 18 (exact calibration, 1e-6)."""
     found = plans(
         problem(HingeLoss(), domain=DataDomain.l2_ball(d, 1.0)), PrivacyParams(1.0, 1e-6), "output_perturbation"
     )

@@ -108,7 +108,7 @@ def test_the_sensitivity_is_nearly_attained(n, tilt, share) -> None:
 
 
 def test_no_solution_moves_further_than_the_diameter_of_its_ball() -> None:
-    """Large tilts: the class bound exceeds 2R (specification 3.6b), which then is what the noise covers."""
+    """Large tilts: the class bound exceeds 2R, which then is what the noise covers."""
     (plan,) = output_perturbation.plan(problem(LogisticLoss(), 50, tilt=20.0), PrivacyParams(1.0), l2=0.1)
     assert plan.schedule.sensitivity > 2 * plan.schedule.ball
     assert plan.mechanism.sensitivity.value == pytest.approx(2 * plan.schedule.ball)

@@ -1,6 +1,6 @@
-"""Schedules of output perturbation against the specification's tables, its reference script and brute force.
+"""Schedules of output perturbation against independent tables, formulas written out again and brute force.
 
-"Specification" is the one of output perturbation; sections 5.1 to 5.3 hold the tables, appendix A the script.
+The tables come from a script of the repaired theorems of Lowy and Razaviyayn that shares no code with the library.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ def big_c(epsilon, delta):
 
 
 def ratio(d, epsilon, delta, n):
-    """``q`` of appendix A."""
+    """The privacy ratio q: d/(epsilon n), or sqrt(d) C/(epsilon n) for Gaussian noise."""
     return d / (epsilon * n) if delta == 0 else math.sqrt(d) * big_c(epsilon, delta) / (epsilon * n)
 
 
 def moments(d, epsilon, delta):
-    """``E||z||`` (bound) and ``E||z||^2`` at unit sensitivity (appendix A, ``noise``)."""
+    """``E||z||`` (bound) and ``E||z||^2`` at unit sensitivity."""
     if delta == 0:
         return d / epsilon, d * (d + 1) / epsilon**2
     sigma = big_c(epsilon, delta) / (math.sqrt(2) * epsilon)
@@ -139,7 +139,7 @@ def test_table_5_3(row) -> None:
 @pytest.mark.parametrize("delta", [0, 1e-6, 1e-9])
 @pytest.mark.parametrize(("n", "d", "epsilon"), [(1000, 3, 0.3), (10**5, 50, 1), (10**6, 200, 4)])
 def test_appendix_a_to_many_digits(n, d, epsilon, delta) -> None:
-    """The reference script's formulas, written out again."""
+    """The formulas of the repaired theorems, written out again."""
     q, L, R, b = ratio(d, epsilon, delta, n), 1.0, RADIUS, 0.25
     found = schedules.paper(problem(HingeLoss(), n, d), None, epsilon, delta)
     assert found.l2 == pytest.approx(L / (R * math.sqrt(1 + 1 / q)), rel=1e-9)
@@ -156,7 +156,7 @@ def test_appendix_a_to_many_digits(n, d, epsilon, delta) -> None:
 @pytest.mark.parametrize("delta", [0, 1e-6])
 @pytest.mark.parametrize(("n", "d", "epsilon"), [(1000, 3, 0.3), (10**5, 50, 1), (10**5, 2, 30)])
 def test_closed_forms_of_the_sharp_schedule_against_brute_force(n, d, epsilon, delta, monkeypatch) -> None:
-    """Specification 3.7 with an exact solver: closed forms, and no regularisation does better."""
+    """Docs, sharp schedule, with an exact solver: closed forms, and no regularisation does better."""
     monkeypatch.setattr(schedules, "SMOOTH_SLACK", 0.0)
     monkeypatch.setattr(schedules, "NONSMOOTH_SLACK", 0.0)
     monkeypatch.setattr(LinearModelProblem, "certifiable_radius", lambda *_: 0.0)
@@ -191,14 +191,14 @@ def test_only_the_data_dependent_part_counts_in_the_sharp_sensitivity() -> None:
 
 @pytest.mark.parametrize(("epsilon", "truth"), [(1.0, 1.8e-5), (10.0, 7.3e-4)])
 def test_p2_the_printed_gaussian_of_algorithm_6_breaks_its_promise(epsilon, truth) -> None:
-    """An extra factor 2 in the exponent: standard deviation too small by sqrt 2 (specification 2.4), nominal 1e-6."""
+    """An extra factor 2 in the exponent: standard deviation too small by sqrt 2 (errata P2), nominal 1e-6."""
     ratio_repaired = big_c(epsilon, 1e-6) / (math.sqrt(2) * epsilon)
     assert gaussian_delta(epsilon, math.sqrt(2) / ratio_repaired) == pytest.approx(truth, rel=0.05)
     assert gaussian_delta(epsilon, 1 / ratio_repaired) <= 1e-6
 
 
 def test_p3_the_printed_sensitivity_of_algorithm_8_breaks_its_promise() -> None:
-    """``2 alpha/mu`` for ``2 sqrt(2 alpha/mu)`` at ``alpha = L^2/(mu n^2)``: 4.9e-3 for a nominal 1e-6 (spec 2.6)."""
+    """``2 alpha/mu`` for ``2 sqrt(2 alpha/mu)`` at ``alpha = L^2/(mu n^2)``: 4.9e-3 for a nominal 1e-6."""
     mu, n, lipschitz = 0.01, 10**6, 1.0
     alpha = lipschitz**2 / (mu * n**2)
     sensitivity = 2 * lipschitz / (mu * n)
@@ -209,7 +209,7 @@ def test_p3_the_printed_sensitivity_of_algorithm_8_breaks_its_promise() -> None:
 
 
 def test_u1_the_printed_accuracy_of_theorem_3_4_2b_misses_its_bound() -> None:
-    """``F(w) = L ||w||`` (minimiser 0): risk is the length of the projected noise (specification 3.3)."""
+    """``F(w) = L ||w||`` (minimiser 0): risk is the length of the projected noise (errata U1)."""
     n, d, epsilon, delta, L = 10**6, 100, 1.0, 1e-6, 1.0
     claimed = 25 * L * RADIUS * math.sqrt(ratio(d, epsilon, delta, n))
     assert claimed / (L * RADIUS) == pytest.approx(0.212, rel=0.01)

@@ -158,7 +158,7 @@ def test_quick_demo_leaves_a_verified_private_model(run: Any, tmp_path: Path) ->
 
 @pytest.mark.slow
 def test_demo_reaches_the_measured_accuracies(run: Any) -> None:
-    """Specification of objective perturbation, section 7: 0.821, 0.839, 0.845, 0.845; five standard deviations off."""
+    """Means of an independent prototype: 0.821, 0.839, 0.845, 0.845; five standard deviations off."""
     rows = json.loads(run("demo", "--json").stdout)
     accuracies = [row["accuracy"] for row in rows[2:]]
     np.testing.assert_array_less([0.78, 0.83, 0.84, 0.842], accuracies)

@@ -42,12 +42,12 @@ def energy(norm, domain) -> float:
         (1.0, lambda domain: L2Norm(domain.dim), 611_520),
     ],
 )
-def test_energies_of_the_specification_table(bound, build, golden) -> None:
+def test_energies_of_the_adult_table(bound, build, golden) -> None:
     domain = adult(bound)
     assert energy(build(domain), domain) == pytest.approx(golden, abs=0.6)
 
 
-def test_groups_of_the_specification() -> None:
+def test_groups_of_the_adult_schema() -> None:
     norm = GroupedNorm.for_domain(adult(0.5))
     groups = [sorted(norm.sizes[norm.groups == g].tolist()) for g in range(len(norm.weights))]
     # {numeric x5, intercept, sex}, {5,6,7,7}, {14,16}, {41}

@@ -47,7 +47,7 @@ def test_logistic_tail_keeps_relative_accuracy() -> None:
     assert LogisticLoss().hessian_weights(np.array([50.0]), np.ones(1))[0] == pytest.approx(math.exp(-50), rel=1e-14)
 
 
-def test_logistic_constants_of_the_specification() -> None:
+def test_logistic_constants() -> None:
     """Slope at most 1, curvature at most 1/4: X and X^2 / 4 for features of norm X."""
     constants = LogisticLoss().constants(3.0, 2.0)
     assert (constants.lipschitz, constants.smoothness) == (3.0, 2.25)
@@ -139,7 +139,7 @@ def test_smoothed_pinball_of_one_half() -> None:
 
 
 @pytest.mark.parametrize("sign", [-1.0, 1.0])
-def test_smoothed_hinge_of_the_specification(sign: float) -> None:
+def test_smoothed_hinge_is_a_clipped_ramp_in_slope(sign: float) -> None:
     """Slope ``-clip((1 + h/2 - m) / h, 0, 1)`` in the margin m; with center 1 above the hinge by at most h / 8."""
     h = 0.6
     z = np.append(GRID, sign)

@@ -29,13 +29,13 @@ def release(mechanism, value, source=None):
 
 
 @pytest.mark.parametrize(("delta", "constant"), [(1e-5, 3.1822), (1e-6, 3.5255), (1e-9, 4.3974)])
-def test_zwb_constants_of_the_specification(delta, constant) -> None:
+def test_zwb_constants(delta, constant) -> None:
     assert zwb_constant(delta) == pytest.approx(constant, abs=6e-5)
     assert math.isfinite(zwb_constant(1e-300))
 
 
 @pytest.mark.parametrize(("delta", "ratio"), [(1e-5, 4.6089), (1e-6, 5.0842), (1e-9, 6.2982)])
-def test_zwb_sigma_of_the_specification(delta, ratio) -> None:
+def test_zwb_sigma(delta, ratio) -> None:
     mechanism = GaussianMechanism.calibrate(L2, 1.0, delta, 4, "zwb")
     assert mechanism.sigma / 0.3 == pytest.approx(ratio, abs=6e-5)
 

@@ -43,7 +43,7 @@ def test_all_bounds_hold_without_a_constraint(seed, size):
 
 
 def test_c2_is_positive_away_from_a_minimiser_on_the_border():
-    """Spec 6.2: outside of the set the gap can be 0 at a positive distance; the distance form holds even there."""
+    """Outside of the set the gap can be 0 at a positive distance; the distance form holds even there."""
     records = Records.clipped(np.zeros((1, 1)), DataDomain.box(1, 1.0))
     objective = RegularizedRisk(SquaredLoss(1.0), records, np.zeros(1), 1.0)
     box = Box(1.0, 2.0, dim=1)

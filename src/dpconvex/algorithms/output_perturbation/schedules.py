@@ -57,7 +57,9 @@ class Schedule:
 def calibrated(
     problem: LinearModelProblem, l2: float | None, e1: float, e2: float, target: str = "empirical"
 ) -> Schedule:
-    """Sharp schedule (specification 3.7): data-dependent part only in the sensitivity, exact noise moments.
+    """Sharp schedule (ours): data-dependent part only in the sensitivity, exact noise moments.
+
+    Derivation: docs, Output perturbation, Choosing the regularisation.
 
     Without `l2`, regularisation minimises ``l2 R^2/2`` plus the noise term, Lipschitz (class G) or smooth (class J),
     whichever bound is smaller. With `l2` given (classes F and H) the bound is for the regularised objective.
@@ -65,7 +67,7 @@ def calibrated(
     A population target adds the stability term ``L reach``: replacing a record moves the release by at most `reach`,
     and every record's loss is L-Lipschitz on the whole space (Lemmas 4.1 and 4.2, repaired).
 
-    Tilted losses (section 4.1): the sensitivity needs a ball that holds the minimisers. It is the one of
+    Tilted losses: the sensitivity needs a ball that holds the minimisers. It is the one of
     `LinearModelProblem.minimiser_norm`, or the comparator's where that is smaller and `l2` is not given.
     """
     smooth = math.isfinite(problem.smoothness)
@@ -81,7 +83,7 @@ def calibrated(
             bound += problem.lipschitz * reach
         letters = "FH" if l2 else "GJ"
         letter, words = (letters[1], "smooth") if kind is _smooth_bound else (letters[0], "Lipschitz")
-        tilted = ", tilted (section 4.1)" if problem.tilt else ""
+        tilted = ", tilted" if problem.tilt else ""
         return Schedule(lam, delta, r, bound, f"sharp schedule, class {letter} ({words} loss){tilted}", ball)
 
     def best(kind: _Bound) -> Schedule:
@@ -167,7 +169,7 @@ def _reach(sensitivity: float, r: float, ball: float) -> float:
 
 
 def privacy_ratio(d: int, epsilon: float, delta: float) -> float:
-    """``d / epsilon``, or ``sqrt(d) C / epsilon`` for delta > 0: n times the q of the specification."""
+    """``d / epsilon``, or ``sqrt(d) C / epsilon`` for delta > 0: n times the privacy ratio of the paper's bounds."""
     return d / epsilon if delta == 0 else math.sqrt(d) * _big_c(epsilon, delta) / epsilon
 
 
@@ -178,7 +180,7 @@ def _big_c(epsilon: float, delta: float) -> float:
 def paper(
     problem: LinearModelProblem, l2: float | None, epsilon: float, delta: float, target: str = "empirical"
 ) -> Schedule:
-    """Repaired printed schedule: table of 2.4 for classes G and J, Theorems 3.1.2 and 3.2.2 for F and H.
+    """Repaired printed schedule: Theorems 3.4 and 3.5 for classes G and J, Theorems 3.1.2 and 3.2.2 for F and H.
 
     The Lipschitz constant includes the regulariser, ``L + l2 R``, as the paper has it. Tilted losses: Theorems 5.1 and
     5.2 with Lemma 5.2's sensitivity; they need `l2`. Population targets: Propositions 4.1 to 4.4 with the stability

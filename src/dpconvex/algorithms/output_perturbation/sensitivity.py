@@ -2,7 +2,7 @@ r"""How far the exact minimiser moves when one record is replaced: average and t
 
 Average (Proposition 2.2, data-dependent part only)
     ``2 L / (l2 n)``.
-Tilted (Lemma 5.2, with the repaired proof; the boxed formula of section 4.1 of the specification)
+Tilted (Lemma 5.2, with the repaired proof)
     Let W be a closed convex set that holds the minimisers ``w, w'`` of ``J = F_tau + l2/2 |.|^2`` on two data sets that
     differ in record n, either because the minimisation is over W or because W is a ball that holds every minimiser.
     With ``C = exp(tau D)``, D the largest difference of two records' losses at the same point of W,
@@ -16,7 +16,7 @@ Tilted (Lemma 5.2, with the repaired proof; the boxed formula of section 4.1 of 
     ``v'_n - v_n``. Hence the right side is at most ``L (|v_n - v'_n| + v_n + v'_n) = 2 L max(v_n, v'_n)``, and
     ``v_n = 1 / sum_j exp(tau (loss_j - loss_n)) <= 1 / (1 + (n - 1) / C)``, likewise ``v'_n``.
 Any objective
-    Points of a ball of radius R are at most 2 R apart (specification 3.6b): `Schedule.reach` takes the smaller bound.
+    Points of a ball of radius R are at most 2 R apart: `Schedule.reach` takes the smaller bound.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ import numpy as np
 
 from dpconvex import _rounding
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import Plan, PredictedError, PrivateResult, check_relation
+from dpconvex.algorithms.base import Plan, PredictedError, PrivateResult, check_relation, require_average
 from dpconvex.mechanisms import ReportNoisyMax
 from dpconvex.privacy import Assumption, PrivacyParams, Release, Sensitivity
 from dpconvex.problems.erm import ROUNDING
@@ -133,6 +133,7 @@ def plan(problem: LinearModelProblem, privacy: PrivacyParams) -> tuple[Exponenti
     It applies to losses of one prediction with a bounded slope, and at most two parameters.
     """
     check_relation(privacy)
+    require_average(problem)
     if problem.dim > MAX_DIM or problem.loss.n_outputs > 1 or math.isinf(problem.lipschitz):
         return ()
     n, R, d = problem.n, problem.radius, problem.dim

@@ -1,5 +1,7 @@
 """Regularisation and noise share of objective perturbation: the arithmetic of the theorems.
 
+Theorem and formula numbers are those of the docs, Objective perturbation.
+
 Notation: ``tau = X_2^2/(n l2)``; ``epsilon_1`` the part of the budget that the noise ``b`` may spend; ``E`` the noise
 energy ``E||b||_2^2``; R the comparator norm. The excess mean loss is at most ``l2 R^2/2 + E/(2 n^2 l2)`` (5.1).
 """

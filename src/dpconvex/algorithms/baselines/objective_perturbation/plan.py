@@ -3,8 +3,8 @@ r"""Constants of objective perturbation with approximate minima, for linear mode
 Guarantee
     Epsilon-DP (norm-exponential ``b``) or (epsilon, delta)-DP (Gaussian ``b``) for neighbours that replace one record.
 Lemma
-    Theorems 1 to 4 of the specification "Objective perturbation with approximate minima" (proofs: docs page of this
-    family; background Chaudhuri, Monteleoni and Sarwate 2011, Awan and Slavkovic 2020, Redberg, Koskela and Wang
+    Theorems 1 to 4 and formulas (1.1) to (5.2) of the docs, "Objective perturbation", which prove them (background
+    Chaudhuri, Monteleoni and Sarwate 2011, Awan and Slavkovic 2020, Redberg, Koskela and Wang
     2023). Gradients of two records differ by at most ``2 A X_K`` in the noise's norm; the determinant of the change of
     variables costs ``r log(1 + t tau / r)``, or nothing for losses whose curvature vanishes as the slope saturates.
     The solver's point is within ``gamma / l2`` of the exact minimiser for every data set and every ``b``; output noise

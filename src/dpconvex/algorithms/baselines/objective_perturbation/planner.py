@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex.algorithms.base import check_relation
+from dpconvex.algorithms.base import check_relation, require_average
 from dpconvex.algorithms.baselines.objective_perturbation import calibration
 from dpconvex.algorithms.baselines.objective_perturbation.output import JointGaussianOutput, SeparateOutput
 from dpconvex.algorithms.baselines.objective_perturbation.plan import ObjectivePerturbationPlan, gradient_tolerance
@@ -56,6 +56,7 @@ def plan(
         ``"auto"`` (all that apply), a name in `NORMS`, ``"l2"``, ``"gaussian"`` or ``"weighted_gaussian"``.
     """
     check_relation(privacy)
+    require_average(problem)
     options = ("auto", *NORMS, "l2", *GAUSSIANS)
     _validate.choice("noise", noise, options)
     if l2 is not None:
@@ -87,7 +88,7 @@ def _pure(
     else:
         norm = NORMS[kind](problem.domain)
         outputs, reach = k, _rounding.product_up(2.0, problem.loss.slope_bound_l1, norm.record_bound(problem.domain))
-    lemma = "gradients of two records differ by at most 2 A X_K (specification 1.1)"
+    lemma = "gradients of two records differ by at most 2 A X_K (docs, Objective perturbation, (1.1))"
     sensitivity = Sensitivity(reach, norm.name, lemma)
     best: ObjectivePerturbationPlan | None = None
     for output_share in OUTPUT_SHARES:
