@@ -58,6 +58,7 @@ class PrivateLinearModel(BaseEstimator, ABC):
         noise: str = "auto",
         l2: float | None = None,
         coefficient_norm: float | None = None,
+        tilt: float = 0.0,
         random_state: int | BitSource | None = None,
     ) -> None:
         self.epsilon = epsilon
@@ -72,6 +73,7 @@ class PrivateLinearModel(BaseEstimator, ABC):
         self.noise = noise
         self.l2 = l2
         self.coefficient_norm = coefficient_norm
+        self.tilt = tilt
         self.random_state = random_state
 
     @abstractmethod
@@ -138,7 +140,7 @@ class PrivateLinearModel(BaseEstimator, ABC):
             domain = domain.with_intercept(1.0 if self.domain is None and self.feature_norm is None else domain.linf)
         radius = self._default_radius(domain, loss) if self.coefficient_norm is None else self.coefficient_norm
         _validate.real("coefficient_norm", radius, above=0.0)
-        problem = LinearModelProblem(loss, domain, n, float(radius))
+        problem = LinearModelProblem(loss, domain, n, float(radius), self.tilt)
         return plans(problem, privacy, self.algorithm, Options(self.constants, self.noise, self.l2))
 
     def _learn(

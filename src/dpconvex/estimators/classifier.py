@@ -44,6 +44,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         noise: str = "auto",
         l2: float | None = None,
         coefficient_norm: float | None = None,
+        tilt: float = 0.0,
         random_state: int | BitSource | None = None,
     ) -> None:
         super().__init__(
@@ -59,6 +60,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
             noise=noise,
             l2=l2,
             coefficient_norm=coefficient_norm,
+            tilt=tilt,
             random_state=random_state,
         )
         self.classes = classes

@@ -84,6 +84,7 @@ class PrivateLinearRegression(PrivateLinearRegressor):
         noise: str = "auto",
         l2: float | None = None,
         coefficient_norm: float | None = None,
+        tilt: float = 0.0,
         random_state: int | BitSource | None = None,
     ) -> None:
         super().__init__(
@@ -100,6 +101,7 @@ class PrivateLinearRegression(PrivateLinearRegressor):
             noise=noise,
             l2=l2,
             coefficient_norm=coefficient_norm,
+            tilt=tilt,
             random_state=random_state,
         )
 

@@ -57,6 +57,10 @@ class PrivateLogisticRegression(ProbabilisticClassifier):
     coefficient_norm : float, optional
         Norm of the coefficients (in encoded units) that the model should be able to reach; steers regularisation,
         never privacy. Default: about two logits a column.
+    tilt : float, default=0.0
+        Positive: minimise ``1/tilt log(mean exp(tilt loss))`` instead of the mean loss, which weighs hard records
+        (small classes, say) more. Output perturbation only. The noise grows like ``exp(tilt * range of the loss)``, so
+        stay well below ``log(epsilon n / d)`` over that range; see the plan. Negative tilts are not convex: refused.
     random_state : None, int or BitSource, default=None
         None: the operating system's generator. A seed makes the result *not private* (the certificate says so); it
         is for tests and benchmarks.
@@ -119,6 +123,7 @@ class PrivateLogisticRegression(ProbabilisticClassifier):
         noise: str = "auto",
         l2: float | None = None,
         coefficient_norm: float | None = None,
+        tilt: float = 0.0,
         random_state: int | BitSource | None = None,
     ) -> None:
         super().__init__(
@@ -135,6 +140,7 @@ class PrivateLogisticRegression(ProbabilisticClassifier):
             noise=noise,
             l2=l2,
             coefficient_norm=coefficient_norm,
+            tilt=tilt,
             random_state=random_state,
         )
 

@@ -48,6 +48,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         noise: str = "auto",
         l2: float | None = None,
         coefficient_norm: float | None = None,
+        tilt: float = 0.0,
         random_state: int | BitSource | None = None,
     ) -> None:
         super().__init__(
@@ -63,6 +64,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
             noise=noise,
             l2=l2,
             coefficient_norm=coefficient_norm,
+            tilt=tilt,
             random_state=random_state,
         )
         self.target_bounds = target_bounds

@@ -86,6 +86,7 @@ class PrivateLinearSVC(PrivateLinearClassifier):
         noise: str = "auto",
         l2: float | None = None,
         coefficient_norm: float | None = None,
+        tilt: float = 0.0,
         random_state: int | BitSource | None = None,
     ) -> None:
         super().__init__(
@@ -102,6 +103,7 @@ class PrivateLinearSVC(PrivateLinearClassifier):
             noise=noise,
             l2=l2,
             coefficient_norm=coefficient_norm,
+            tilt=tilt,
             random_state=random_state,
         )
         self.smoothing = smoothing

@@ -265,3 +265,25 @@ def test_units_do_not_matter(scale: float) -> None:
     np.testing.assert_allclose(other.coef_ * scale, one.coef_, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(other.intercept_, one.intercept_, rtol=1e-4, atol=1e-5)
     assert other.plan_.predicted_error.bound == pytest.approx(one.plan_.predicted_error.bound, rel=1e-6)
+
+
+def test_a_tilt_helps_the_rare_class() -> None:
+    """Nearly without noise: the tilted model believes more in a rare class than the plain one; the tilt is certified."""
+    rng = np.random.default_rng(0)
+    y = (rng.random(4000) < 0.05).astype(int)
+    X = np.clip(rng.normal(0.4 * y[:, None], 0.3, (4000, 2)), -1, 1)
+    belief = {}
+    for tilt in (0.0, 2.0):
+        model = PrivateLogisticRegression(
+            1e4, feature_bounds=(-1, 1), algorithm="output_perturbation", l2=1e-2, tilt=tilt
+        ).fit(X, y)
+        assert verify(model.certificate_).passed
+        assert model.certificate_.public.get("tilt", 0.0) == tilt
+        belief[tilt] = model.predict_proba(X)[y == 1, 1].mean()
+    assert belief[2.0] > belief[0.0] + 0.05
+
+
+def test_tilts_out_of_range_or_theory_are_refused() -> None:
+    for parameters in ({"tilt": -1.0}, {"tilt": 1.0, "algorithm": "objective_perturbation"}):
+        with pytest.raises(InvalidParameterError, match="tilt"):
+            PrivateLogisticRegression(1.0, feature_bounds=(-1, 1), **parameters).fit(X_OK, Y_OK)
