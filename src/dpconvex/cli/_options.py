@@ -23,7 +23,9 @@ Model = Annotated[
     ),
 ]
 Quantile = Annotated[float | None, typer.Option(help="Which quantile, with --model quantile.  [default: 0.5]")]
-Algorithm = Annotated[str, typer.Option(help="auto, objective_perturbation or output_perturbation.")]
+Algorithm = Annotated[
+    str, typer.Option(help="auto, objective_perturbation, output_perturbation or exponential_mechanism.")
+]
 Constants = Annotated[str, typer.Option(help="calibrated, or paper (output perturbation only).")]
 Noise = Annotated[str, typer.Option(help="auto, or a name that `dpconvex plan` lists.")]
 L2 = Annotated[
@@ -33,6 +35,7 @@ L2 = Annotated[
 CoefficientNorm = Annotated[
     float | None, typer.Option(help="Norm of coefficients that the model should reach. Never affects privacy.")
 ]
+Tilt = Annotated[float, typer.Option(help="Positive: weigh large losses more (output perturbation only).")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace an existing model folder.")]
 SchemaFile = Annotated[Path, typer.Option("--schema", help="Schema file (TOML); see `dpconvex schema`.")]
@@ -51,6 +54,7 @@ def build(
     noise: str,
     l2: float | None,
     coefficient_norm: float | None,
+    tilt: float,
     seed: int | None = None,
 ) -> PrivateLinearModel:
     """Return the unfitted estimator that the options describe."""
@@ -72,6 +76,7 @@ def build(
         noise=noise,
         l2=l2,
         coefficient_norm=coefficient_norm,
+        tilt=tilt,
         random_state=seed,
     )
     if schema is None and isinstance(estimator, PrivateLinearRegressor):

@@ -36,6 +36,7 @@ def fit(
     noise: _options.Noise = "auto",
     l2: _options.L2 = None,
     coefficient_norm: _options.CoefficientNorm = None,
+    tilt: _options.Tilt = 0.0,
     test: Annotated[
         Path | None, typer.Option(help="PUBLIC test file. The printed metrics are not private.", show_default=False)
     ] = None,
@@ -63,6 +64,7 @@ def fit(
         noise=noise,
         l2=l2,
         coefficient_norm=coefficient_norm,
+        tilt=tilt,
         seed=seed,
     )
     estimator.plan(1)  # refuses unusable parameters before anything is read

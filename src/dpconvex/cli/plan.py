@@ -36,6 +36,7 @@ def plan(
     noise: _options.Noise = "auto",
     l2: _options.L2 = None,
     coefficient_norm: _options.CoefficientNorm = None,
+    tilt: _options.Tilt = 0.0,
     as_json: _options.Json = False,
 ) -> None:
     """List every valid plan with its noise and expected loss. Sees no data."""
@@ -57,6 +58,7 @@ def plan(
         noise=noise,
         l2=l2,
         coefficient_norm=coefficient_norm,
+        tilt=tilt,
     )
     found = _plans(estimator, rows, features, classes)
     if as_json:

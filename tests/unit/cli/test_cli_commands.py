@@ -135,3 +135,14 @@ def test_predict_needs_no_target_column(run: Any, fitted_folder: Path, public_fi
 def test_module_entry_point_and_version() -> None:
     done = subprocess.run([sys.executable, "-m", "dpconvex", "--version"], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("dpconvex ")
+
+
+def test_plan_with_a_tilt_offers_output_perturbation_only() -> None:
+    from typer.testing import CliRunner
+
+    from dpconvex.cli.main import app
+
+    arguments = ["plan", "--rows", "1000", "--features", "3", "--epsilon", "1", "--tilt", "0.1", "--json"]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    assert {plan["algorithm"] for plan in json.loads(result.stdout)["plans"]} == {"output_perturbation"}

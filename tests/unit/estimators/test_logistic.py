@@ -268,7 +268,7 @@ def test_units_do_not_matter(scale: float) -> None:
 
 
 def test_a_tilt_helps_the_rare_class() -> None:
-    """Nearly without noise: the tilted model believes more in a rare class than the plain one; the tilt is certified."""
+    """Nearly without noise: the tilted model believes more in a rare class than the plain one."""
     rng = np.random.default_rng(0)
     y = (rng.random(4000) < 0.05).astype(int)
     X = np.clip(rng.normal(0.4 * y[:, None], 0.3, (4000, 2)), -1, 1)
