@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, final
+from typing import ClassVar, final
 
-from dpconvex.data import Schema
 from dpconvex.estimators.regressor import PrivateLinearRegressor
 from dpconvex.losses import LinearModelLoss, SquaredLoss
-from dpconvex.problems import DataDomain
-from dpconvex.randomness import BitSource
 
 
 @final
@@ -67,43 +64,6 @@ class PrivateLinearRegression(PrivateLinearRegressor):
     """
 
     kind: ClassVar[str] = "linear"
-
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float = 0.0,
-        *,
-        target_bounds: tuple[float, float] | None = None,
-        feature_norm: float | None = None,
-        feature_bounds: Any = None,
-        domain: DataDomain | None = None,
-        schema: Schema | None = None,
-        fit_intercept: bool = True,
-        algorithm: str = "auto",
-        constants: str = "calibrated",
-        noise: str = "auto",
-        l2: float | None = None,
-        coefficient_norm: float | None = None,
-        tilt: float = 0.0,
-        random_state: int | BitSource | None = None,
-    ) -> None:
-        super().__init__(
-            epsilon,
-            delta,
-            target_bounds=target_bounds,
-            feature_norm=feature_norm,
-            feature_bounds=feature_bounds,
-            domain=domain,
-            schema=schema,
-            fit_intercept=fit_intercept,
-            algorithm=algorithm,
-            constants=constants,
-            noise=noise,
-            l2=l2,
-            coefficient_norm=coefficient_norm,
-            tilt=tilt,
-            random_state=random_state,
-        )
 
     def _loss(self, width: float) -> LinearModelLoss:
         return SquaredLoss(0.5, prediction_bound=0.5)

@@ -7,11 +7,8 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from dpconvex._types import FloatArray
-from dpconvex.data import Schema
 from dpconvex.estimators.classifier import ProbabilisticClassifier
 from dpconvex.losses import LinearModelLoss, LogisticLoss, SoftmaxLoss
-from dpconvex.problems import DataDomain
-from dpconvex.randomness import BitSource
 
 
 @final
@@ -106,43 +103,6 @@ class PrivateLogisticRegression(ProbabilisticClassifier):
 
     kind: ClassVar[str] = "logistic"
     effect: ClassVar[str] = "log-odds"
-
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float = 0.0,
-        *,
-        feature_norm: float | None = None,
-        feature_bounds: Any = None,
-        domain: DataDomain | None = None,
-        schema: Schema | None = None,
-        classes: Any = None,
-        fit_intercept: bool = True,
-        algorithm: str = "auto",
-        constants: str = "calibrated",
-        noise: str = "auto",
-        l2: float | None = None,
-        coefficient_norm: float | None = None,
-        tilt: float = 0.0,
-        random_state: int | BitSource | None = None,
-    ) -> None:
-        super().__init__(
-            epsilon,
-            delta,
-            feature_norm=feature_norm,
-            feature_bounds=feature_bounds,
-            domain=domain,
-            schema=schema,
-            classes=classes,
-            fit_intercept=fit_intercept,
-            algorithm=algorithm,
-            constants=constants,
-            noise=noise,
-            l2=l2,
-            coefficient_norm=coefficient_norm,
-            tilt=tilt,
-            random_state=random_state,
-        )
 
     def predict_proba(self, X: Any) -> FloatArray:
         """Return the probability of every class, (n, n_classes), in the order of ``classes_``."""

@@ -130,7 +130,7 @@ class LinearModelProblem:
             Length of the linear term of the objective.
         """
         v = self.loss.value_at_zero
-        size = min(math.sqrt(2 * v / l2), self.lipschitz / l2) + 2 * linear / l2
+        size = self.minimiser_norm(l2) + 2 * linear / l2
         tilting = 2 * self.tilt * self.lipschitz * (v + self.lipschitz * size) if self.tilt else 0.0
         if math.isinf(self.smoothness):  # a gap certifies: slack in values, then a square root
             v = self.lipschitz * size if math.isinf(v) else v  # unbounded targets: only differences of values count
