@@ -77,39 +77,30 @@ class PrivateResult:
         The released parameters, all outputs flat; the only field that depends on data.
     certificate : PrivacyCertificate
         What the release costs.
-    plan : Plan
+    plan : LinearModelPlan
         The public constants.
     """
 
     point: FloatArray
     certificate: PrivacyCertificate
-    plan: Plan
+    plan: LinearModelPlan
 
 
 class Plan(ABC):
-    """Public constants of one algorithm on one problem.
+    """Public constants of one algorithm on one problem, and what they promise.
 
     Attributes
     ----------
     algorithm, constants, noise_name : str
         Which algorithm, constant set and kind of noise.
-    problem : LinearModelProblem
-        What is minimised.
     privacy : PrivacyParams
         The promise.
-    l2 : float
-        Regularisation.
-    solver : Solver
-        Fast solver with the guaranteed one that takes over.
     """
 
     algorithm: ClassVar[str]
     constants: str
     noise_name: str
-    problem: LinearModelProblem
     privacy: PrivacyParams
-    l2: float
-    solver: Solver
 
     @property
     @abstractmethod
@@ -133,6 +124,54 @@ class Plan(ABC):
 
     @property
     @abstractmethod
+    def public(self) -> Mapping[str, Any]:
+        """JSON-ready public facts and constants."""
+
+    @abstractmethod
+    def exact_bits(self, source: BitSource) -> bool:
+        """Whether all noise that is added to released values comes from an exact discrete sampler."""
+
+    @final
+    def certificate(self, source: BitSource) -> PrivacyCertificate:
+        """Return the certificate of a run. It states the *planned* cost, which is known before the data are read."""
+        exact = self.exact_bits(source)
+        note = (
+            "Exact discrete samplers: what is released has no floating-point fingerprint."
+            if exact
+            else "Floating-point sampler; released values are rounded to a public grid after the noise, and the "
+            "sensitivity is enlarged for the rounding before it. The guarantee is for real arithmetic."
+        )
+        return certify(
+            algorithm=self.algorithm,
+            constants=self.constants,
+            theorem=self.theorem,
+            target=self.privacy,
+            releases=self.releases,
+            assumptions=(*DATA_ASSUMPTIONS, *self.assumptions),
+            noise_source=NoiseSource(source.name, source.private, exact, note),
+            public=self.public,
+        )
+
+
+class LinearModelPlan(Plan):
+    """Public constants of one algorithm that releases the parameters of a linear model.
+
+    Attributes
+    ----------
+    problem : LinearModelProblem
+        What is minimised.
+    l2 : float
+        Regularisation.
+    solver : Solver
+        Fast solver with the guaranteed one that takes over.
+    """
+
+    problem: LinearModelProblem
+    l2: float
+    solver: Solver
+
+    @property
+    @abstractmethod
     def solver_radius(self) -> float:
         """Distance to the exact minimiser that the solver must certify."""
 
@@ -146,12 +185,14 @@ class Plan(ABC):
         """JSON-ready public constants beyond the problem's."""
 
     @abstractmethod
-    def exact_bits(self, source: BitSource) -> bool:
-        """Whether all noise that is added to released values comes from an exact discrete sampler."""
-
-    @abstractmethod
     def _listing(self, X: AnyArray, y: AnyArray, source: BitSource) -> PrivateResult:
         """The family's `run.py`."""
+
+    @final
+    @property
+    def public(self) -> Mapping[str, Any]:
+        """The problem's facts, the regularisation, the constants of the algorithm."""
+        return {**self.problem.describe(), "l2": self.l2, **self.describe()}
 
     @final
     def run(self, X: AnyArray, y: AnyArray, source: BitSource) -> PrivateResult:
@@ -181,25 +222,8 @@ class Plan(ABC):
 
     @final
     def finish(self, point: FloatArray, source: BitSource) -> PrivateResult:
-        """Attach the certificate to a released point. The *planned* cost is certified: known before the data."""
-        exact = self.exact_bits(source)
-        note = (
-            "Exact discrete samplers: what is released has no floating-point fingerprint."
-            if exact
-            else "Floating-point sampler; released values are rounded to a public grid after the noise, and the "
-            "sensitivity is enlarged for the rounding before it. The guarantee is for real arithmetic."
-        )
-        certificate = certify(
-            algorithm=self.algorithm,
-            constants=self.constants,
-            theorem=self.theorem,
-            target=self.privacy,
-            releases=self.releases,
-            assumptions=(*DATA_ASSUMPTIONS, *self.assumptions),
-            noise_source=NoiseSource(source.name, source.private, exact, note),
-            public={**self.problem.describe(), "l2": self.l2, **self.describe()},
-        )
-        return PrivateResult(point, certificate, self)
+        """Attach the certificate to released parameters."""
+        return PrivateResult(point, self.certificate(source), self)
 
 
 def require_average(problem: LinearModelProblem) -> None:

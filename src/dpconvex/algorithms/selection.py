@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dpconvex import _validate
 from dpconvex.algorithms import output_perturbation
-from dpconvex.algorithms.base import Plan
+from dpconvex.algorithms.base import LinearModelPlan
 from dpconvex.algorithms.baselines import exponential_mechanism, objective_perturbation
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import PrivacyParams
@@ -48,10 +48,10 @@ class Options:
             _validate.real("l2", self.l2, above=0.0)
 
 
-Planner = Callable[[LinearModelProblem, PrivacyParams, Options], tuple[Plan, ...]]
+Planner = Callable[[LinearModelProblem, PrivacyParams, Options], tuple[LinearModelPlan, ...]]
 
 
-def _output(problem: LinearModelProblem, privacy: PrivacyParams, options: Options) -> tuple[Plan, ...]:
+def _output(problem: LinearModelProblem, privacy: PrivacyParams, options: Options) -> tuple[LinearModelPlan, ...]:
     if options.noise not in ("auto", "l2", "gaussian"):
         return ()
     return output_perturbation.plan(
@@ -64,14 +64,14 @@ def _output(problem: LinearModelProblem, privacy: PrivacyParams, options: Option
     )
 
 
-def _objective(problem: LinearModelProblem, privacy: PrivacyParams, options: Options) -> tuple[Plan, ...]:
+def _objective(problem: LinearModelProblem, privacy: PrivacyParams, options: Options) -> tuple[LinearModelPlan, ...]:
     _require_empirical(options)
     if options.constants != "calibrated":
         return ()
     return objective_perturbation.plan(problem, privacy, l2=options.l2, noise=options.noise)
 
 
-def _exponential(problem: LinearModelProblem, privacy: PrivacyParams, options: Options) -> tuple[Plan, ...]:
+def _exponential(problem: LinearModelProblem, privacy: PrivacyParams, options: Options) -> tuple[LinearModelPlan, ...]:
     _require_empirical(options)
     if options != Options():
         return ()
@@ -95,7 +95,7 @@ ALGORITHMS: dict[str, Planner] = {
 
 def plans(
     problem: LinearModelProblem, privacy: PrivacyParams, algorithm: str = "auto", options: Options | None = None
-) -> tuple[Plan, ...]:
+) -> tuple[LinearModelPlan, ...]:
     """Return all valid plans, the smallest predicted error first. Sees no data.
 
     Raises
@@ -105,7 +105,7 @@ def plans(
     """
     _validate.choice("algorithm", algorithm, ("auto", *ALGORITHMS))
     options = options or Options()
-    found: list[Plan] = []
+    found: list[LinearModelPlan] = []
     refusals: dict[str, InvalidParameterError] = {}
     for name, planner in ALGORITHMS.items():
         if algorithm in ("auto", name):

@@ -14,7 +14,7 @@ from dpconvex.cli._console import number, one_line_errors, print_json, print_tab
 from dpconvex.errors import InvalidParameterError
 
 if TYPE_CHECKING:
-    from dpconvex.algorithms.base import Plan
+    from dpconvex.algorithms.base import LinearModelPlan
     from dpconvex.estimators import PrivateLinearModel
 
 
@@ -96,12 +96,14 @@ LOSS_WORDS = {
 """By task of the loss."""
 
 
-def loss_name(plan: Plan) -> str:
+def loss_name(plan: LinearModelPlan) -> str:
     """Return the name of a plan's loss, for people."""
     return plan.problem.loss.name.replace("_", " ")
 
 
-def _plans(estimator: PrivateLinearModel, rows: int, features: int | None, classes: int | None) -> tuple[Plan, ...]:
+def _plans(
+    estimator: PrivateLinearModel, rows: int, features: int | None, classes: int | None
+) -> tuple[LinearModelPlan, ...]:
     from dpconvex import _validate
     from dpconvex.estimators import PrivateLinearClassifier
 
@@ -113,7 +115,7 @@ def _plans(estimator: PrivateLinearModel, rows: int, features: int | None, class
     return estimator.plan(rows, features, classes)
 
 
-def plan_rows(plans: Sequence[Plan]) -> list[dict[str, Any]]:
+def plan_rows(plans: Sequence[LinearModelPlan]) -> list[dict[str, Any]]:
     """Return JSON-ready facts of plans; the first is the chosen one."""
     import numpy as np
 
@@ -134,7 +136,7 @@ def plan_rows(plans: Sequence[Plan]) -> list[dict[str, Any]]:
     ]
 
 
-def print_plans(plans: Sequence[Plan]) -> None:
+def print_plans(plans: Sequence[LinearModelPlan]) -> None:
     """Print the table of plans, the chosen one first and marked."""
     rows = plan_rows(plans)
     problem, privacy = plans[0].problem, plans[0].privacy

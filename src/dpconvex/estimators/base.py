@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import Plan
+from dpconvex.algorithms.base import LinearModelPlan
 from dpconvex.algorithms.selection import Options, plans
 from dpconvex.data import Schema
 from dpconvex.errors import InvalidDataError, InvalidParameterError
@@ -40,7 +40,7 @@ class PrivateLinearModel(BaseEstimator, ABC):
     coef_: FloatArray
     intercept_: Any
     certificate_: PrivacyCertificate
-    plan_: Plan
+    plan_: LinearModelPlan
     n_features_in_: int
 
     def __init__(
@@ -77,7 +77,7 @@ class PrivateLinearModel(BaseEstimator, ABC):
         self.random_state = random_state
 
     @abstractmethod
-    def plan(self, n: int, n_features: int | None = None) -> tuple[Plan, ...]:
+    def plan(self, n: int, n_features: int | None = None) -> tuple[LinearModelPlan, ...]:
         """Return all plans for data of this size, the smallest predicted error first. Sees no data.
 
         Parameters
@@ -132,7 +132,7 @@ class PrivateLinearModel(BaseEstimator, ABC):
         features = self._feature_map(X.shape[1])
         return features, features.encode(X)
 
-    def _plans(self, features: FeatureMap, n: int, loss: LinearModelLoss) -> tuple[Plan, ...]:
+    def _plans(self, features: FeatureMap, n: int, loss: LinearModelLoss) -> tuple[LinearModelPlan, ...]:
         privacy = PrivacyParams(self.epsilon, self.delta)
         domain = features.domain
         if self.fit_intercept and domain.intercept == 0:

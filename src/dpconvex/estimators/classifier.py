@@ -11,7 +11,7 @@ from sklearn.base import ClassifierMixin
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import Plan
+from dpconvex.algorithms.base import LinearModelPlan
 from dpconvex.data import Schema
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators._targets import as_series, default_classes, encode_labels, label_array
@@ -70,7 +70,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         """Return the loss for two or more classes."""
 
     @final
-    def plan(self, n: int, n_features: int | None = None, n_classes: int | None = None) -> tuple[Plan, ...]:
+    def plan(self, n: int, n_features: int | None = None, n_classes: int | None = None) -> tuple[LinearModelPlan, ...]:
         """Return all plans for data of this size, the smallest predicted error first. Sees no data.
 
         Parameters

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import RegressorMixin
 
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import Plan
+from dpconvex.algorithms.base import LinearModelPlan
 from dpconvex.data import NumericTarget, Schema
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators._targets import TargetRange, number_array
@@ -74,7 +74,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         """Return the loss of targets in [-1/2, 1/2]; `width` is that of the range, in the target's unit."""
 
     @final
-    def plan(self, n: int, n_features: int | None = None) -> tuple[Plan, ...]:
+    def plan(self, n: int, n_features: int | None = None) -> tuple[LinearModelPlan, ...]:
         """Return all plans for data of this size, the smallest predicted error first. Sees no data.
 
         Predicted errors are in units of the target's range (squared, for quadratic losses).

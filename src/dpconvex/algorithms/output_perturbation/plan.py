@@ -31,7 +31,7 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import Plan, PredictedError, PrivateResult, check_relation
+from dpconvex.algorithms.base import LinearModelPlan, PredictedError, PrivateResult, check_relation
 from dpconvex.algorithms.output_perturbation import schedules
 from dpconvex.algorithms.output_perturbation.printed import printed_bound
 from dpconvex.errors import InvalidParameterError
@@ -63,7 +63,7 @@ TILT_ASSUMPTIONS = (
 
 
 @dataclass(frozen=True)
-class OutputPerturbationPlan(Plan):
+class OutputPerturbationPlan(LinearModelPlan):
     """Constants of one run of output perturbation.
 
     Parameters

@@ -26,7 +26,7 @@ import numpy as np
 
 from dpconvex import _rounding
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import Plan, PredictedError, PrivateResult, check_relation, require_average
+from dpconvex.algorithms.base import LinearModelPlan, PredictedError, PrivateResult, check_relation, require_average
 from dpconvex.mechanisms import ReportNoisyMax
 from dpconvex.privacy import Assumption, PrivacyParams, Release, Sensitivity
 from dpconvex.problems.erm import ROUNDING
@@ -42,7 +42,7 @@ MAX_WORK = 2**31
 
 
 @dataclass(frozen=True)
-class ExponentialMechanismPlan(Plan):
+class ExponentialMechanismPlan(LinearModelPlan):
     """Constants of one run of the exponential mechanism.
 
     Parameters

@@ -35,7 +35,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import Plan, PredictedError, PrivateResult
+from dpconvex.algorithms.base import LinearModelPlan, PredictedError, PrivateResult
 from dpconvex.algorithms.baselines.objective_perturbation.output import MINIMISER, OutputNoise
 from dpconvex.mechanisms import ObjectiveNoise
 from dpconvex.privacy import Assumption, PrivacyParams, Release
@@ -45,7 +45,7 @@ from dpconvex.solvers import Solver
 
 
 @dataclass(frozen=True, eq=False)
-class ObjectivePerturbationPlan(Plan):
+class ObjectivePerturbationPlan(LinearModelPlan):
     """Constants of one run of objective perturbation.
 
     Parameters
