@@ -78,8 +78,13 @@ PARTS = {
     "dpconvex.solvers": "Solvers",
     "dpconvex.data": "Data: schemas and tables",
     "dpconvex.algorithms.output_perturbation": "Output perturbation",
+    "dpconvex.algorithms.geometric_median": "Geometric median",
+    "dpconvex.algorithms.baselines.median": "Other private centres",
+    "dpconvex.algorithms.heavy_tailed": "Heavy tails",
+    "dpconvex.algorithms.baselines.clipped_gradient": "Clipped gradient descent",
     "dpconvex.algorithms.baselines.objective_perturbation": "Objective perturbation",
     "dpconvex.algorithms.baselines.exponential_mechanism": "Exponential mechanism over a grid",
+    "dpconvex.reproduce": "Experiments",
 }
 
 

@@ -10,9 +10,11 @@ from dpconvex.data import (
     adult_schema,
     draft_schema,
     load_adult,
+    load_cities,
     read_table,
 )
 from dpconvex.estimators import (
+    PrivateGeometricMedian,
     PrivateHuberRegressor,
     PrivateLinearRegression,
     PrivateLinearSVC,
@@ -20,6 +22,7 @@ from dpconvex.estimators import (
     PrivateQuantileRegressor,
 )
 from dpconvex.estimators.persistence import load_model, save_model
+from dpconvex.minimize import plan_minimize, private_minimize
 from dpconvex.privacy import (
     Neighboring,
     PrivacyCertificate,
@@ -28,7 +31,7 @@ from dpconvex.privacy import (
     Verification,
     verify,
 )
-from dpconvex.problems import Block, DataDomain
+from dpconvex.problems import Block, DataDomain, RecordLoss, WholeObjective, attack_constants, jax_loss
 
 __version__ = "0.1.0"
 
@@ -40,19 +43,27 @@ __all__ = [
     "NumericColumn",
     "PrivacyCertificate",
     "PrivacyParams",
+    "PrivateGeometricMedian",
     "PrivateHuberRegressor",
     "PrivateLinearRegression",
     "PrivateLinearSVC",
     "PrivateLogisticRegression",
     "PrivateQuantileRegressor",
+    "RecordLoss",
     "Schema",
     "Unit",
     "Verification",
+    "WholeObjective",
     "__version__",
     "adult_schema",
+    "attack_constants",
     "draft_schema",
+    "jax_loss",
     "load_adult",
+    "load_cities",
     "load_model",
+    "plan_minimize",
+    "private_minimize",
     "read_table",
     "save_model",
     "verify",

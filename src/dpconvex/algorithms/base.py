@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, Generic, TypeVar, final
 
 import numpy as np
 
@@ -26,8 +26,12 @@ from dpconvex.privacy import (
     certify,
 )
 from dpconvex.problems.linear_model import LinearModelProblem
+from dpconvex.problems.problem import Problem
 from dpconvex.randomness import BitSource
 from dpconvex.solvers import Solver, SolverResult
+
+P = TypeVar("P", bound=Problem, covariant=True)
+"""The kind of problem that a plan is for."""
 
 DATA_ASSUMPTIONS = (
     Assumption(
@@ -77,13 +81,13 @@ class PrivateResult:
         The released parameters, all outputs flat; the only field that depends on data.
     certificate : PrivacyCertificate
         What the release costs.
-    plan : LinearModelPlan
+    plan : Plan
         The public constants.
     """
 
     point: FloatArray
     certificate: PrivacyCertificate
-    plan: LinearModelPlan
+    plan: Plan
 
 
 class Plan(ABC):
@@ -153,12 +157,12 @@ class Plan(ABC):
         )
 
 
-class LinearModelPlan(Plan):
-    """Public constants of one algorithm that releases the parameters of a linear model.
+class ConvexPlan(Plan, Generic[P]):
+    """Public constants of one algorithm that releases an approximate minimiser of a convex problem.
 
     Attributes
     ----------
-    problem : LinearModelProblem
+    problem : Problem
         What is minimised.
     l2 : float
         Regularisation.
@@ -166,7 +170,7 @@ class LinearModelPlan(Plan):
         Fast solver with the guaranteed one that takes over.
     """
 
-    problem: LinearModelProblem
+    problem: P
     l2: float
     solver: Solver
 
@@ -203,7 +207,7 @@ class LinearModelPlan(Plan):
         X : array of shape (n, n_features)
             Features of exactly the planned number of records; clipped into the domain here.
         y : array of shape (n,)
-            Targets; clipped here.
+            Targets; clipped here. Ignored by problems that have none.
         source : BitSource
             Where the noise comes from.
 
@@ -226,11 +230,18 @@ class LinearModelPlan(Plan):
         return PrivateResult(point, self.certificate(source), self)
 
 
+LinearModelPlan = ConvexPlan[LinearModelProblem]
+"""Public constants of one algorithm that releases the parameters of a linear model."""
+
+
 def require_average(problem: LinearModelProblem) -> None:
-    """Raise `InvalidParameterError` for a tilted problem, where an algorithm's theory is for average losses."""
+    """Raise `InvalidParameterError` for a tilted or attacked problem: an algorithm's theory is for average losses."""
     if problem.tilt:
         remedy = "Use algorithm='output_perturbation'"
         raise InvalidParameterError("tilt", problem.tilt, "must be 0 for this algorithm", remedy)
+    if problem.attack_radius:
+        remedy = "Use algorithm='output_perturbation'"
+        raise InvalidParameterError("attack_radius", problem.attack_radius, "must be 0 for this algorithm", remedy)
 
 
 def check_relation(privacy: PrivacyParams) -> None:

@@ -73,9 +73,10 @@ def _objective(problem: LinearModelProblem, privacy: PrivacyParams, options: Opt
 
 def _exponential(problem: LinearModelProblem, privacy: PrivacyParams, options: Options) -> tuple[LinearModelPlan, ...]:
     _require_empirical(options)
-    if options != Options():
+    if options != Options(l2=options.l2):
         return ()
-    return exponential_mechanism.plan(problem, privacy)
+    localised = exponential_mechanism.plan_localised(problem, privacy, options.l2)
+    return localised if options.l2 else (*exponential_mechanism.plan(problem, privacy), *localised)
 
 
 def _require_empirical(options: Options) -> None:

@@ -18,11 +18,11 @@ Delta = Annotated[float, typer.Option(help="In [0, 1/2); 0 is pure differential 
 Model = Annotated[
     str | None,
     typer.Option(
-        help="logistic, svc, linear, huber or quantile.  [default: logistic, or linear where the schema's target is "
-        "a number]"
+        help="logistic, svc, linear, huber or quantile. Default: logistic, or linear where the schema's target is "
+        "a number."
     ),
 ]
-Quantile = Annotated[float | None, typer.Option(help="Which quantile, with --model quantile.  [default: 0.5]")]
+Quantile = Annotated[float | None, typer.Option(help="Which quantile, with --model quantile. Default: 0.5.")]
 Algorithm = Annotated[
     str, typer.Option(help="auto, objective_perturbation, output_perturbation or exponential_mechanism.")
 ]
@@ -36,6 +36,16 @@ CoefficientNorm = Annotated[
     float | None, typer.Option(help="Norm of coefficients that the model should reach. Never affects privacy.")
 ]
 Tilt = Annotated[float, typer.Option(help="Positive: weigh large losses more (output perturbation only).")]
+AdversarialRadius = Annotated[
+    float,
+    typer.Option(
+        help="Train against features moved by up to this, in encoded units (two classes, output perturbation only)."
+    ),
+]
+AdversarialNorm = Annotated[str, typer.Option(help="How such a move is measured: l2 or linf.")]
+Risk = Annotated[
+    str, typer.Option(help="empirical, or population: bound the loss on new records (output perturbation only).")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace an existing model folder.")]
 SchemaFile = Annotated[Path, typer.Option("--schema", help="Schema file (TOML); see `dpconvex schema`.")]
@@ -55,6 +65,9 @@ def build(
     l2: float | None,
     coefficient_norm: float | None,
     tilt: float,
+    adversarial_radius: float,
+    adversarial_norm: str,
+    risk: str,
     seed: int | None = None,
 ) -> PrivateLinearModel:
     """Return the unfitted estimator that the options describe."""
@@ -77,6 +90,9 @@ def build(
         l2=l2,
         coefficient_norm=coefficient_norm,
         tilt=tilt,
+        adversarial_radius=adversarial_radius,
+        adversarial_norm=adversarial_norm,
+        risk=risk,
         random_state=seed,
     )
     if schema is None and isinstance(estimator, PrivateLinearRegressor):

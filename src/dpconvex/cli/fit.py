@@ -26,7 +26,7 @@ def fit(
     table: Annotated[Path, typer.Argument(help="CSV or Parquet file with the private records.")],
     schema: _options.SchemaFile,
     epsilon: _options.Epsilon,
-    target: Annotated[str | None, typer.Option(help="Column to predict.  [default: the schema's]")] = None,
+    target: Annotated[str | None, typer.Option(help="Column to predict. Default: the schema's.")] = None,
     model: _options.Model = None,
     quantile: _options.Quantile = None,
     delta: _options.Delta = 0.0,
@@ -37,6 +37,9 @@ def fit(
     l2: _options.L2 = None,
     coefficient_norm: _options.CoefficientNorm = None,
     tilt: _options.Tilt = 0.0,
+    adversarial_radius: _options.AdversarialRadius = 0.0,
+    adversarial_norm: _options.AdversarialNorm = "l2",
+    risk: _options.Risk = "empirical",
     test: Annotated[
         Path | None, typer.Option(help="PUBLIC test file. The printed metrics are not private.", show_default=False)
     ] = None,
@@ -65,6 +68,9 @@ def fit(
         l2=l2,
         coefficient_norm=coefficient_norm,
         tilt=tilt,
+        adversarial_radius=adversarial_radius,
+        adversarial_norm=adversarial_norm,
+        risk=risk,
         seed=seed,
     )
     estimator.plan(1)  # refuses unusable parameters before anything is read

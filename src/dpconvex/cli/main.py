@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from dpconvex.cli import demo, fit, plan, predict, schema, verify
+from dpconvex.cli import demo, fit, median, plan, predict, reproduce, schema, verify
 
 app = typer.Typer(
     name="dpconvex",
@@ -37,9 +37,11 @@ def _root(
 app.command("plan")(plan.plan)
 app.command("fit")(fit.fit)
 app.command("predict")(predict.predict)
+app.command("median")(median.median)
 app.command("verify")(verify.verify)
 app.add_typer(schema.app, name="schema")
 app.command("demo")(demo.demo)
+app.command("reproduce")(reproduce.reproduce)
 
 
 def main() -> None:

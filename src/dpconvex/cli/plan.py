@@ -28,15 +28,18 @@ def plan(
     quantile: _options.Quantile = None,
     delta: _options.Delta = 0.0,
     feature_norm: Annotated[
-        float | None, typer.Option(help="Bound on a row's Euclidean length, with --features.  [default: 1]")
+        float | None, typer.Option(help="Bound on a row's Euclidean length, with --features. Default: 1.")
     ] = None,
-    classes: Annotated[int | None, typer.Option(help="Number of classes.  [default: the schema's, or 2]")] = None,
+    classes: Annotated[int | None, typer.Option(help="Number of classes. Default: the schema's, or 2.")] = None,
     algorithm: _options.Algorithm = "auto",
     constants: _options.Constants = "calibrated",
     noise: _options.Noise = "auto",
     l2: _options.L2 = None,
     coefficient_norm: _options.CoefficientNorm = None,
     tilt: _options.Tilt = 0.0,
+    adversarial_radius: _options.AdversarialRadius = 0.0,
+    adversarial_norm: _options.AdversarialNorm = "l2",
+    risk: _options.Risk = "empirical",
     as_json: _options.Json = False,
 ) -> None:
     """List every valid plan with its noise and expected loss. Sees no data."""
@@ -59,17 +62,22 @@ def plan(
         l2=l2,
         coefficient_norm=coefficient_norm,
         tilt=tilt,
+        adversarial_radius=adversarial_radius,
+        adversarial_norm=adversarial_norm,
+        risk=risk,
     )
     found = _plans(estimator, rows, features, classes)
     if as_json:
-        print_json({"rows": rows, "epsilon": epsilon, "delta": delta, "plans": plan_rows(found)})
+        attack = {"adversarial_radius": adversarial_radius, "adversarial_norm": adversarial_norm}
+        problem = {"rows": rows, "epsilon": epsilon, "delta": delta, "tilt": tilt, **attack, "risk": risk}
+        print_json({**problem, "plans": plan_rows(found)})
         return
     print_plans(found)
     words = LOSS_WORDS[found[0].problem.loss.task]
     print_text(f"\nTrivial loss ({words.trivial}): {number(found[0].predicted_error.trivial)}.")
     print_text(
-        f"Excess loss: bound on the expected mean {loss_name(found[0])} loss above the best model's{words.unit}. Above "
-        "the trivial loss it is vacuous: it promises nothing about this fit."
+        f"Excess loss: bound on the expected {risk_name(found[0])} {loss_name(found[0])} loss above the best "
+        f"model's{words.unit}. Above the trivial loss it is vacuous: it promises nothing about this fit."
     )
 
 
@@ -101,6 +109,24 @@ def loss_name(plan: LinearModelPlan) -> str:
     return plan.problem.loss.name.replace("_", " ")
 
 
+def risk_name(plan: LinearModelPlan) -> str:
+    """Return which risk of the loss a plan bounds, for people."""
+    if plan.problem.tilt:
+        return "tilted"
+    return "population" if plan.public.get("target") == "population" else "mean"
+
+
+def variations(plan: LinearModelPlan) -> list[tuple[str, str]]:
+    """Return in what a plan's objective differs from the mean loss on the records: names and values, for people."""
+    public = plan.public
+    found = [("tilt", number(plan.problem.tilt))] if plan.problem.tilt else []
+    if public.get("attack_radius"):
+        found.append(("adversarial radius", f"{number(public['attack_radius'])} ({public['attack_norm']})"))
+    if "target" in public:
+        found.append(("risk", str(public["target"])))
+    return found
+
+
 def _plans(
     estimator: PrivateLinearModel, rows: int, features: int | None, classes: int | None
 ) -> tuple[LinearModelPlan, ...]:
@@ -128,6 +154,7 @@ def plan_rows(plans: Sequence[LinearModelPlan]) -> list[dict[str, Any]]:
             "l2": plan.l2,
             "coefficient_sd": float(np.median(plan.coefficient_deviation)),
             "predicted_excess_loss": plan.predicted_error.bound,
+            "printed_bound": plan.predicted_error.printed,
             "trivial_loss": plan.predicted_error.trivial,
             "vacuous": plan.predicted_error.vacuous,
             "source": plan.predicted_error.source,
@@ -137,13 +164,14 @@ def plan_rows(plans: Sequence[LinearModelPlan]) -> list[dict[str, Any]]:
 
 
 def print_plans(plans: Sequence[LinearModelPlan]) -> None:
-    """Print the table of plans, the chosen one first and marked."""
-    rows = plan_rows(plans)
+    """Print the table of plans, the chosen one first and marked; with the paper's constants, its printed bound too."""
+    rows, paper = plan_rows(plans), plans[0].constants == "paper"
     problem, privacy = plans[0].problem, plans[0].privacy
     promise = f"epsilon {privacy.epsilon:g}" + (f", delta {privacy.delta:g}" if privacy.delta else "")
+    varied = "".join(f", {name} {value}" for name, value in variations(plans[0]))
     print_table(
-        f"Plans for {problem.n:,} records, {problem.dim} parameters, {promise}",
-        ("", "algorithm", "noise", "l2", "noise sd", "excess loss", "note"),
+        f"Plans for {problem.n:,} records, {problem.dim} parameters, {promise}{varied}",
+        ("", "algorithm", "noise", "l2", "noise sd", "excess loss", *(("printed",) if paper else ()), "note"),
         (
             (
                 "*" if row["chosen"] else "",
@@ -152,11 +180,23 @@ def print_plans(plans: Sequence[LinearModelPlan]) -> None:
                 number(row["l2"]),
                 number(row["coefficient_sd"]),
                 number(row["predicted_excess_loss"]),
+                *(("none" if row["printed_bound"] is None else number(row["printed_bound"]),) if paper else ()),
                 "vacuous" if row["vacuous"] else "",
             )
             for row in rows
         ),
-        right=(3, 4, 5),
+        right=range(3, 7 if paper else 6),
         marked=0,
     )
     print_text("* chosen. noise sd: median over coefficients, approximate for objective perturbation.")
+    if paper:
+        print_text(
+            "printed: what the paper claims for such problems, none where its conditions fail. For comparison only: "
+            "some claims are loose and some false. excess loss is proved for the planned constants."
+        )
+    if rows[0]["vacuous"]:
+        print_text(
+            f"VACUOUS: even the chosen plan's bound, {number(rows[0]['predicted_excess_loss'])}, is not below the "
+            f"trivial loss, {number(rows[0]['trivial_loss'])}. It promises nothing about this fit; more records, fewer "
+            "columns or a larger epsilon would help."
+        )

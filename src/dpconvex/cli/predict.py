@@ -20,7 +20,7 @@ def predict(
     proba: Annotated[
         bool, typer.Option("--proba", help="Also write the probability of every class (logistic models).")
     ] = False,
-    output: Annotated[Path | None, typer.Option(help="CSV file to write.  [default: stdout]")] = None,
+    output: Annotated[Path | None, typer.Option(help="CSV file to write. Default: stdout.")] = None,
 ) -> None:
     """Write one predicted label or number a row, as CSV."""
     import pyarrow as pa

@@ -12,7 +12,7 @@ import numpy as np
 
 from dpconvex.cli import figures
 from dpconvex.cli._console import number
-from dpconvex.cli.plan import LOSS_WORDS, loss_name
+from dpconvex.cli.plan import LOSS_WORDS, loss_name, risk_name, variations
 from dpconvex.data import write_atomically
 
 if TYPE_CHECKING:
@@ -98,6 +98,7 @@ def _content(estimator: PrivateLinearModel, measured: Measured | None) -> dict[s
         "direction": classes[-1] if len(classes) == 2 else "",
         "effect": estimator.effect,
         "loss": loss_name(plan) + " loss",
+        "risk": risk_name(plan),
         "trivial": words.trivial,
         "unit": words.unit,
         "scaled": estimator.schema is not None or estimator.feature_bounds is not None,
@@ -132,6 +133,7 @@ def _facts(estimator: PrivateLinearModel) -> list[tuple[str, str]]:
         ("parameters", f"{plan.problem.dim:,}"),
         ("method", f"{plan.algorithm.replace('_', ' ')}, {plan.constants}"),
         ("noise", plan.noise_name.replace("_", " ")),
+        *variations(plan),
     ]
 
 
@@ -186,15 +188,15 @@ def _coefficient_figure(coefficients: Sequence[dict[str, Any]]) -> str:
 
 def _loss_figure(estimator: PrivateLinearModel) -> str:
     """Plan again over a grid of epsilon, every algorithm at its best, from public facts."""
-    from dpconvex.algorithms.selection import ALGORITHMS, plans
+    from dpconvex.algorithms.selection import ALGORITHMS, Options, plans
 
-    plan = estimator.plan_
+    plan, options = estimator.plan_, Options(target=estimator.risk)
     first, last, count = GRID
     grid = np.geomspace(min(first, plan.privacy.epsilon / 2), max(last, 2 * plan.privacy.epsilon), count).tolist()
     bounds: dict[str, list[float]] = {name: [] for name in ALGORITHMS}
     for epsilon in grid:
         privacy = type(plan.privacy)(epsilon, plan.privacy.delta, plan.privacy.neighboring, plan.privacy.unit)
-        found = plans(plan.problem, privacy)
+        found = plans(plan.problem, privacy, options=options)
         for name, line in bounds.items():
             line.append(min((p.predicted_error.bound for p in found if p.algorithm == name), default=math.nan))
     chosen = (plan.privacy.epsilon, plan.predicted_error.bound)

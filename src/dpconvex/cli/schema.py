@@ -17,7 +17,7 @@ app = typer.Typer(help="Draft and show schema files: the public facts about a ta
 def draft(
     table: Annotated[Path, typer.Argument(help="CSV or Parquet file.")],
     target: Annotated[str | None, typer.Option(help="Column to predict.")] = None,
-    output: Annotated[Path | None, typer.Option(help="File to write; never replaced.  [default: stdout]")] = None,
+    output: Annotated[Path | None, typer.Option(help="File to write; never replaced. Default: stdout.")] = None,
 ) -> None:
     """Write a schema template that marks every line to be confirmed by a person.
 

@@ -1,6 +1,6 @@
 """Tables: their public description, reading, writing, and a bundled example."""
 
-from dpconvex.data.bundled import adult_schema, load_adult
+from dpconvex.data.bundled import adult_schema, load_adult, load_cities
 from dpconvex.data.columns import CategoricalColumn, NumericColumn
 from dpconvex.data.draft import draft_schema
 from dpconvex.data.read import read_table
@@ -17,6 +17,7 @@ __all__ = [
     "adult_schema",
     "draft_schema",
     "load_adult",
+    "load_cities",
     "read_table",
     "write_atomically",
 ]

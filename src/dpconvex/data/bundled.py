@@ -1,4 +1,4 @@
-"""The public data set that ships with the library."""
+"""The public data sets that ship with the library."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _ADULT = files("dpconvex.data") / "adult"
+_CITIES = files("dpconvex.data") / "cities"
 
 
 def load_adult() -> pa.Table:
@@ -36,3 +37,18 @@ def adult_schema() -> Schema:
     The survey weight ``fnlwgt`` is no feature of a person and is left out.
     """
     return Schema.from_toml_text((_ADULT / "adult.toml").read_text(encoding="utf-8"), "adult.toml")
+
+
+def load_cities() -> pa.Table:
+    """The 34,006 cities with 15,000 people or more: ``country`` (ISO code), ``latitude``, ``longitude`` in degrees.
+
+    Returns
+    -------
+    pyarrow.Table
+
+    Notes
+    -----
+    GeoNames, https://www.geonames.org, licence CC BY 4.0. The changes made are listed in the README beside the file.
+    """
+    with as_file(_CITIES / "cities.parquet") as path:
+        return read_table(path)

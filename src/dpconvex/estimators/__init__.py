@@ -10,6 +10,7 @@ from dpconvex.estimators.classifier import PrivateLinearClassifier, Probabilisti
 from dpconvex.estimators.huber import PrivateHuberRegressor
 from dpconvex.estimators.linear import PrivateLinearRegression
 from dpconvex.estimators.logistic import PrivateLogisticRegression
+from dpconvex.estimators.median import PrivateGeometricMedian
 from dpconvex.estimators.quantile import PrivateQuantileRegressor
 from dpconvex.estimators.regressor import PrivateLinearRegressor
 from dpconvex.estimators.svc import PrivateLinearSVC
@@ -21,10 +22,11 @@ ESTIMATORS: tuple[type[PrivateLinearModel], ...] = (
     PrivateHuberRegressor,
     PrivateQuantileRegressor,
 )
-"""Every final estimator; `PrivateLinearModel.kind` is its name on the command line."""
+"""Every final linear model; `PrivateLinearModel.kind` is its name on the command line."""
 
 __all__ = [
     "ESTIMATORS",
+    "PrivateGeometricMedian",
     "PrivateHuberRegressor",
     "PrivateLinearClassifier",
     "PrivateLinearModel",

@@ -22,6 +22,9 @@ from dpconvex.problems import DataDomain
 from dpconvex.problems.linear_model import LinearModelProblem
 from dpconvex.randomness import BitSource
 
+CALLED = {"attack_radius": "adversarial_radius", "attack_norm": "adversarial_norm", "target": "risk"}
+"""What the estimators call parameters of problems and planners; a ``target`` is a column here."""
+
 
 class PrivateLinearModel(BaseEstimator, ABC):
     """A linear model fitted under differential privacy.
@@ -59,6 +62,9 @@ class PrivateLinearModel(BaseEstimator, ABC):
         l2: float | None = None,
         coefficient_norm: float | None = None,
         tilt: float = 0.0,
+        adversarial_radius: float = 0.0,
+        adversarial_norm: str = "l2",
+        risk: str = "empirical",
         random_state: int | BitSource | None = None,
     ) -> None:
         self.epsilon = epsilon
@@ -74,6 +80,9 @@ class PrivateLinearModel(BaseEstimator, ABC):
         self.l2 = l2
         self.coefficient_norm = coefficient_norm
         self.tilt = tilt
+        self.adversarial_radius = adversarial_radius
+        self.adversarial_norm = adversarial_norm
+        self.risk = risk
         self.random_state = random_state
 
     @abstractmethod
@@ -140,8 +149,22 @@ class PrivateLinearModel(BaseEstimator, ABC):
             domain = domain.with_intercept(1.0 if self.domain is None and self.feature_norm is None else domain.linf)
         radius = self._default_radius(domain, loss) if self.coefficient_norm is None else self.coefficient_norm
         _validate.real("coefficient_norm", radius, above=0.0)
-        problem = LinearModelProblem(loss, domain, n, float(radius), self.tilt)
-        return plans(problem, privacy, self.algorithm, Options(self.constants, self.noise, self.l2))
+        try:
+            problem = LinearModelProblem(
+                loss,
+                domain,
+                n,
+                float(radius),
+                self.tilt,
+                self.adversarial_radius,
+                self.adversarial_norm,  # pyright: ignore[reportArgumentType]  (checked there)
+            )
+            l2 = None if self.l2 is None else _validate.real("l2", self.l2, above=0.0)
+            options = Options(self.constants, self.noise, l2, self.risk)
+            return plans(problem, privacy, self.algorithm, options)
+        except InvalidParameterError as error:
+            name = CALLED.get(error.name, error.name)
+            raise InvalidParameterError(name, error.value, error.requirement, error.remedy) from None
 
     def _learn(
         self,

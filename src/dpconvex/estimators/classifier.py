@@ -45,6 +45,9 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         l2: float | None = None,
         coefficient_norm: float | None = None,
         tilt: float = 0.0,
+        adversarial_radius: float = 0.0,
+        adversarial_norm: str = "l2",
+        risk: str = "empirical",
         random_state: int | BitSource | None = None,
     ) -> None:
         super().__init__(
@@ -61,6 +64,9 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
             l2=l2,
             coefficient_norm=coefficient_norm,
             tilt=tilt,
+            adversarial_radius=adversarial_radius,
+            adversarial_norm=adversarial_norm,
+            risk=risk,
             random_state=random_state,
         )
         self.classes = classes

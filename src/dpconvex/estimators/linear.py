@@ -33,6 +33,10 @@ class PrivateLinearRegression(PrivateLinearRegressor):
     coefficient_norm : float, optional
         Norm of the coefficients (of encoded features, in units of the target's range) that the model should be able to
         reach; steers regularisation, never privacy. Default: about a third of the range a column.
+    tilt, risk : optional
+        As in `PrivateLogisticRegression`; a tilt is in the inverse unit of the loss, for a range of width 1.
+    adversarial_radius, adversarial_norm : optional
+        No attack only (radius 0): the worst case of this loss is neither smooth nor piecewise linear.
 
     Attributes
     ----------

@@ -42,8 +42,8 @@ class PrivateLogisticRegression(ProbabilisticClassifier):
         is then public and outside the guarantee, and the certificate says so.
     fit_intercept : bool, default=True
         Append a constant feature, inside the bounds and regularised like the rest.
-    algorithm : {"auto", "objective_perturbation", "output_perturbation"}, default="auto"
-        ``"auto"`` takes the smallest predicted error, from public facts.
+    algorithm : {"auto", "objective_perturbation", "output_perturbation", "exponential_mechanism"}, default="auto"
+        ``"auto"`` takes the smallest predicted error, from public facts. The last is for one or two parameters.
     constants : {"calibrated", "paper"}, default="calibrated"
         Tight numbers, or the theorems' (output perturbation only). Both are certified.
     noise : str, default="auto"
@@ -58,6 +58,16 @@ class PrivateLogisticRegression(ProbabilisticClassifier):
         Positive: minimise ``1/tilt log(mean exp(tilt loss))`` instead of the mean loss, which weighs hard records
         (small classes, say) more. Output perturbation only. The noise grows like ``exp(tilt * range of the loss)``, so
         stay well below ``log(epsilon n / d)`` over that range; see the plan. Negative tilts are not convex: refused.
+    adversarial_radius : float, default=0.0
+        Positive: minimise the mean of every record's largest loss while an adversary moves its features by up to this
+        length, in encoded units (a numeric column is 1 wide; the intercept's constant cannot be moved). Two classes and
+        output perturbation only. The bound on the loss counts the attack; the cost in privacy is the same.
+    adversarial_norm : {"l2", "linf"}, default="l2"
+        How the adversary's move is measured: its Euclidean length, or its largest entry.
+    risk : {"empirical", "population"}, default="empirical"
+        Excess of what the plan keeps small: of the mean loss on these records, or of the expected loss on new records
+        from the same distribution (records must then be independent draws). Population: a little more regularisation
+        and a larger bound, output perturbation only. Privacy holds either way.
     random_state : None, int or BitSource, default=None
         None: the operating system's generator. A seed makes the result *not private* (the certificate says so); it
         is for tests and benchmarks.

@@ -46,6 +46,10 @@ class PrivateQuantileRegressor(PrivateLinearRegressor):
     coefficient_norm : float, optional
         Norm of the coefficients (of encoded features, in units of the target's range) that the model should be able to
         reach; steers regularisation, never privacy. Default: about a third of the range a column.
+    tilt, risk : optional
+        As in `PrivateLogisticRegression`; a tilt is in the inverse unit of the loss, for a range of width 1.
+    adversarial_radius, adversarial_norm : optional
+        As in `PrivateLogisticRegression`, with ``smoothing=0`` only.
 
     Attributes
     ----------
@@ -101,6 +105,9 @@ class PrivateQuantileRegressor(PrivateLinearRegressor):
         l2: float | None = None,
         coefficient_norm: float | None = None,
         tilt: float = 0.0,
+        adversarial_radius: float = 0.0,
+        adversarial_norm: str = "l2",
+        risk: str = "empirical",
         random_state: int | BitSource | None = None,
     ) -> None:
         super().__init__(
@@ -118,6 +125,9 @@ class PrivateQuantileRegressor(PrivateLinearRegressor):
             l2=l2,
             coefficient_norm=coefficient_norm,
             tilt=tilt,
+            adversarial_radius=adversarial_radius,
+            adversarial_norm=adversarial_norm,
+            risk=risk,
             random_state=random_state,
         )
         self.quantile = quantile

@@ -34,6 +34,8 @@ class PrivateLinearSVC(PrivateLinearClassifier):
         As in `PrivateLogisticRegression`. Exactly one of the four descriptions of the features must be given.
     algorithm, constants, noise, l2, coefficient_norm, random_state : optional
         As in `PrivateLogisticRegression`.
+    tilt, adversarial_radius, adversarial_norm, risk : optional
+        As in `PrivateLogisticRegression`.
 
     Attributes
     ----------
@@ -87,6 +89,9 @@ class PrivateLinearSVC(PrivateLinearClassifier):
         l2: float | None = None,
         coefficient_norm: float | None = None,
         tilt: float = 0.0,
+        adversarial_radius: float = 0.0,
+        adversarial_norm: str = "l2",
+        risk: str = "empirical",
         random_state: int | BitSource | None = None,
     ) -> None:
         super().__init__(
@@ -104,6 +109,9 @@ class PrivateLinearSVC(PrivateLinearClassifier):
             l2=l2,
             coefficient_norm=coefficient_norm,
             tilt=tilt,
+            adversarial_radius=adversarial_radius,
+            adversarial_norm=adversarial_norm,
+            risk=risk,
             random_state=random_state,
         )
         self.smoothing = smoothing

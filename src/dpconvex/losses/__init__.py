@@ -13,6 +13,7 @@ from dpconvex.losses.logistic import LogisticLoss
 from dpconvex.losses.smooth_residual import LogCoshLoss, PseudoHuberLoss
 from dpconvex.losses.softmax import SoftmaxLoss
 from dpconvex.losses.squared import SquaredLoss
+from dpconvex.losses.truncated import TruncatedLosses, truncate
 
 LOSSES: tuple[type[LinearModelLoss], ...] = (
     LogisticLoss,
@@ -48,4 +49,6 @@ __all__ = [
     "SmoothedPinballLoss",
     "SoftmaxLoss",
     "SquaredLoss",
+    "TruncatedLosses",
+    "truncate",
 ]

@@ -26,11 +26,11 @@ class AboveThreshold(Mechanism[int]):
     r"""Answer queries one by one with "below" until the first "above", for one pure epsilon in all.
 
     The threshold gets discrete Laplace noise of scale ``s/e1`` once, each query fresh noise of scale ``2 s/e2``, with
-    ``s`` the enlarged sensitivity, ``e1 + e2 = epsilon`` and ``e1 : e2 = 1 : 2^(2/3)``, which minimises the variance of
-    the comparison. Proof (Dwork and Roth 2014, Theorem 3.23, with the split of Lyu, Su and Li 2017, Theorem 4): for
-    fixed query noises below, moving the noisy threshold by ``s`` (cost ``e1``) keeps every "below" a "below" on the
-    neighbour, and moving the last query's noise by ``2 s`` (cost ``e2``) keeps the "above". On the grid all shifts are
-    whole numbers of steps.
+    ``s`` the enlarged sensitivity and ``e1 + e2 = epsilon``. The default ``e1 : e2 = 1 : 2^(2/3)`` minimises the
+    variance of the comparison; textbooks have ``1 : 1``. Proof (Dwork and Roth 2014, Theorem 3.23, with the split of
+    Lyu, Su and Li 2017, Theorem 4): for fixed query noises below, moving the noisy threshold by ``s`` (cost ``e1``)
+    keeps every "below" a "below" on the neighbour, and moving the last query's noise by ``2 s`` (cost ``e2``) keeps the
+    "above". On the grid all shifts are whole numbers of steps.
 
     Guarantees
     ----------
@@ -44,23 +44,27 @@ class AboveThreshold(Mechanism[int]):
         Positive.
     threshold : float
         Public.
+    split : float
+        Share ``e1 / epsilon`` of the threshold, in (0, 1).
     """
 
     sensitivity: Sensitivity
     epsilon: float
     threshold: float
+    split: float = 1 / (1 + 2 ** (2 / 3))
     name: ClassVar[str] = "above threshold"
 
     def __post_init__(self) -> None:
         _validate.real("epsilon", self.epsilon, above=0.0)
         _validate.real("threshold", self.threshold)
+        _validate.real("split", self.split, above=0.0, below=1.0)
         check_norm(self.sensitivity, "absolute")
         _ = self.step
 
     @property
     def threshold_epsilon(self) -> float:
         """Share ``e1`` of the noisy threshold."""
-        return self.epsilon / (1 + 2 ** (2 / 3))
+        return self.epsilon * self.split
 
     @property
     def threshold_scale(self) -> float:
@@ -108,7 +112,8 @@ class AboveThreshold(Mechanism[int]):
     @classmethod
     def examples(cls) -> tuple[AboveThreshold, ...]:
         """One small instance."""
-        return (cls(Sensitivity(1.0, "absolute", "example"), 0.9, 2.0),)
+        sensitivity = Sensitivity(1.0, "absolute", "example")
+        return (cls(sensitivity, 0.9, 2.0), cls(sensitivity, 0.9, 2.0, 0.5))
 
 
 @final

@@ -91,6 +91,20 @@ class GaussianMechanism(Mechanism[FloatArray]):
             sigma = smallest(lambda s: gaussian_delta(epsilon, _rounding.ratio_up(distance, s)) <= delta, distance)
         return cls(sensitivity, sigma, dim)
 
+    @classmethod
+    def of_mu(cls, sensitivity: Sensitivity, mu: float, dim: int) -> GaussianMechanism:
+        """Return the mechanism that spends `mu`: enlarged sensitivity over standard deviation.
+
+        Parameters
+        ----------
+        sensitivity, dim
+            As above.
+        mu : float
+            Positive. Independent or adaptive uses compose to the root of the sum of squares.
+        """
+        _validate.real("mu", mu, above=0.0)
+        return cls(sensitivity, _rounding.ratio_up(_grid.enlarged(sensitivity.value), mu), dim)
+
     @cached_property
     def step(self) -> float:
         """Step of the grid of values and releases."""

@@ -56,7 +56,7 @@ class NormNoiseMechanism(Mechanism[FloatArray]):
         _validate.real("epsilon", self.epsilon, above=0.0)
         _ = self.input_step
 
-    @property
+    @cached_property
     def scale(self) -> float:
         """Scale of the noise density: enlarged sensitivity over epsilon, rounded up."""
         return _rounding.ratio_up(_grid.enlarged(self.sensitivity.value), self.epsilon)
@@ -67,7 +67,7 @@ class NormNoiseMechanism(Mechanism[FloatArray]):
         stretch = float(self.norm(np.ones(self.norm.dim))) * (1 + 1e-9)
         return _grid.spacing(self.sensitivity.value, self.scale, stretch)
 
-    @property
+    @cached_property
     def output_step(self) -> float:
         """Step of the grid to which the release is rounded."""
         return _rounding.power_of_two_at_most(self.scale) * _grid.FINENESS

@@ -2,6 +2,8 @@
 
 from dpconvex.privacy.certificate import Assumption, NoiseSource, PrivacyCertificate, certify
 from dpconvex.privacy.events import Event, GaussianNoise, NormExponentialNoise, PureMechanism
+from dpconvex.privacy.failure_events import BoundedLaplaceNoise, FailureProbability
+from dpconvex.privacy.gaussian_cover import BoundedRange
 from dpconvex.privacy.ledger import Ledger, Release
 from dpconvex.privacy.objective_events import GaussianObjectivePerturbation, PureObjectivePerturbation
 from dpconvex.privacy.params import Neighboring, PrivacyParams, Unit
@@ -10,8 +12,11 @@ from dpconvex.privacy.verify import Check, Verification, verify
 
 __all__ = [
     "Assumption",
+    "BoundedLaplaceNoise",
+    "BoundedRange",
     "Check",
     "Event",
+    "FailureProbability",
     "GaussianNoise",
     "GaussianObjectivePerturbation",
     "Ledger",

@@ -6,6 +6,8 @@ from typing import Any
 
 from dpconvex.errors import InvalidParameterError, UnsupportedEventError
 from dpconvex.privacy.events import Event, GaussianNoise, NormExponentialNoise, PureMechanism
+from dpconvex.privacy.failure_events import BoundedLaplaceNoise, FailureProbability
+from dpconvex.privacy.gaussian_cover import BoundedRange
 from dpconvex.privacy.objective_events import GaussianObjectivePerturbation, PureObjectivePerturbation
 
 
@@ -15,8 +17,11 @@ def event_from_dict(fields: dict[str, Any]) -> Event:
         event.kind: event
         for event in (
             PureMechanism,
+            BoundedRange,
             NormExponentialNoise,
             GaussianNoise,
+            BoundedLaplaceNoise,
+            FailureProbability,
             PureObjectivePerturbation,
             GaussianObjectivePerturbation,
         )

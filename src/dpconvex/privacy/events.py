@@ -17,6 +17,25 @@ from dpconvex import _rounding, _validate
 from dpconvex.privacy.profiles import gaussian_delta
 
 
+@dataclass(frozen=True)
+class Parts:
+    """A composition that is at least as revealing as an event: what the closed-form accountant adds up.
+
+    Parameters
+    ----------
+    pure : Fraction
+        Epsilon of a pure part, 0 for none.
+    mu : float
+        Sensitivity over standard deviation of a Gaussian part, 0 for none.
+    failure : float
+        Probability that anything at all is revealed.
+    """
+
+    pure: Fraction
+    mu: float = 0.0
+    failure: float = 0.0
+
+
 class Event(ABC):
     """One use of one mechanism."""
 
@@ -30,6 +49,11 @@ class Event(ABC):
     @abstractmethod
     def delta(self, epsilon: float) -> float:
         """Upper bound on delta at `epsilon >= 0`."""
+
+    @property
+    def parts(self) -> Parts | None:
+        """Pure, Gaussian and failing parts that together dominate the event; None if it has no such form."""
+        return None if self.pure_epsilon is None else Parts(self.pure_epsilon)
 
     @property
     def claimed_sensitivity(self) -> float | None:
@@ -149,6 +173,11 @@ class GaussianNoise(Event):
     def mu(self) -> float:
         """Sensitivity over standard deviation, rounded up."""
         return _rounding.ratio_up(self.sensitivity, self.sigma)
+
+    @property
+    def parts(self) -> Parts:
+        """The Gaussian part alone."""
+        return Parts(Fraction(0), self.mu)
 
     def delta(self, epsilon: float) -> float:
         """Exact Gaussian profile."""

@@ -35,14 +35,60 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
     return min(1.0, delta + math.ulp(0.0))  # never 0: the truth may lie below the smallest float
 
 
+def mixed_delta(epsilon: float, pure: float, mu: float, *others: float) -> float:
+    """Smallest delta at `epsilon` of pure mechanisms composed with a Gaussian one, rounded up.
+
+    The worst pure mechanism is randomised response, which makes the total a mixture of two Gaussian profiles:
+    ``p gaussian_delta(epsilon - pure, mu) + (1 - p) gaussian_delta(epsilon + pure, mu)`` with
+    ``p = e^pure / (1 + e^pure)``. Every further pure mechanism mixes two of these in the same way.
+
+    Parameters
+    ----------
+    epsilon : float
+        Any real number.
+    pure : float
+        Epsilon of a pure part, at least 0.
+    mu : float
+        Sensitivity over standard deviation of the Gaussian part (root of the sum of squares if there are several).
+    *others : float
+        Epsilons of further pure parts; the time doubles with each.
+    """
+
+    def rest(e: float) -> float:
+        return mixed_delta(e, others[0], mu, *others[1:]) if others else gaussian_delta(e, mu)
+
+    if pure == 0.0:
+        return rest(epsilon)
+    likely = 1 / (1 + math.exp(-pure))
+    above = rest(_rounding.difference_down(epsilon, pure))
+    below = rest(_rounding.difference_down(epsilon, -pure))
+    return min(1.0, (likely * above + (1 - likely) * below) * (1 + 1e-12))
+
+
+def largest_mu(epsilon: float, delta: float, pure: float = 0.0) -> float:
+    """Largest Gaussian budget that keeps `mixed_delta` within `delta`, rounded down.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        Positive.
+    pure : float
+        In [0, epsilon).
+    """
+    return 1 / smallest(lambda inverse: mixed_delta(epsilon, pure, 1 / inverse) <= delta, 1.0)
+
+
 def smallest(feasible: Callable[[float], bool], start: float) -> float:
     """Smallest positive number (to 1e-13 relative, from above) at which a monotone condition begins to hold.
 
-    The condition is evaluated at the returned number itself, so the answer is on the safe side.
+    The condition is evaluated at the returned number itself, so the answer is on the safe side; infinity where it
+    never holds.
     """
     high = start
     while not feasible(high):
         high *= 2
+        if high > 1e300:
+            return math.inf
     low = high / 2
     while feasible(low):
         high, low = low, low / 2

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
@@ -200,20 +201,40 @@ class DataDomain:
 
 
 def _shorten(rows: FloatArray, norm: BlockNorm, bound: float) -> None:
-    """Scale the vectors along the last axis of `rows` (finite floats) down to length `bound`, in place."""
+    """Scale the vectors along the last axis of `rows` (finite floats) down to length `bound`, in place.
+
+    Whether a vector is touched, and every bit of the result, is a function of that vector alone.
+    """
     with np.errstate(over="ignore"):
         length = np.einsum("ijk->ij", np.abs(rows)) if norm == "l1" else np.sqrt(np.einsum("ijk,ijk->ij", rows, rows))
-    if bound > 1e-100 and length.max(initial=0.0) <= bound:
-        return
-    # Division by the largest entry first: squares and sums of huge or tiny floats must not overflow or vanish.
-    scale = np.maximum(np.abs(rows).max(2, keepdims=True), bound)
+    long = ~(length <= bound) if bound > 1e-100 else np.ones(length.shape, dtype=bool)  # tiny squares vanish
+    if 2 * np.count_nonzero(long) > long.size:
+        shorten(rows, norm, bound, among=long[..., None])
+    elif long.any():
+        few = rows[long]
+        shorten(few, norm, bound)
+        rows[long] = few
+
+
+def shorten(rows: FloatArray, norm: BlockNorm, bound: float, among: NDArray[np.bool_] | Literal[True] = True) -> None:
+    """Scale the vectors along the last axis of `rows` that are too long down to `bound`, in place, whatever their size.
+
+    Division by the largest entry comes first: squares and sums of huge or tiny floats must not overflow or vanish.
+
+    Parameters
+    ----------
+    rows : array of shape (..., size)
+        Finite floats.
+    norm : {"l1", "l2"}
+    bound : float
+    among : array of shape (..., 1), or True
+        Which vectors may be touched.
+    """
+    scale = np.maximum(np.abs(rows).max(-1, keepdims=True), bound)
     unit = rows / scale
-    length = np.abs(unit).sum(2, keepdims=True) if norm == "l1" else np.sqrt(np.square(unit).sum(2, keepdims=True))
-    too_long = length > bound / scale
-    if too_long.any():
-        np.copyto(
-            rows, unit * (shortened_length(bound, rows.shape[2]) / np.where(too_long, length, 1.0)), where=too_long
-        )
+    length = np.abs(unit).sum(-1, keepdims=True) if norm == "l1" else np.sqrt(np.square(unit).sum(-1, keepdims=True))
+    too_long = (length > bound / scale) & among
+    np.copyto(rows, unit * (shortened_length(bound, rows.shape[-1]) / np.where(too_long, length, 1.0)), where=too_long)
 
 
 def shortened_length(bound: float, size: int) -> float:

@@ -8,7 +8,8 @@ from typing import final
 import numpy as np
 
 from dpconvex._types import FloatArray
-from dpconvex.problems.objective import ROUNDING, Objective
+from dpconvex.problems.linear_objective import LinearModelObjective
+from dpconvex.problems.objective import ROUNDING
 from dpconvex.problems.records import RowBlock
 
 __all__ = ["ROUNDING", "RegularizedRisk"]
@@ -16,8 +17,8 @@ __all__ = ["ROUNDING", "RegularizedRisk"]
 
 @final
 @dataclass(frozen=True, eq=False)
-class RegularizedRisk(Objective):
-    r"""``J(w) = mean_i loss(W x_i, y_i) + l2/2 |w|^2 + <linear, w>``; parameters as `Objective` has them."""
+class RegularizedRisk(LinearModelObjective):
+    r"""``J(w) = mean_i loss(W x_i, y_i) + l2/2 |w|^2 + <linear, w>``; parameters as `LinearModelObjective` has them."""
 
     @property
     def tilt(self) -> float:

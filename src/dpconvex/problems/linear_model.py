@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import AnyArray
+from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses.base import LinearModelLoss
+from dpconvex.problems.adversarial import ATTACK_NORMS, Attack, AttackNorm, Lift
 from dpconvex.problems.domain import Block, DataDomain
 from dpconvex.problems.erm import RegularizedRisk
-from dpconvex.problems.objective import ROUNDING, Objective
+from dpconvex.problems.linear_objective import LinearModelObjective
+from dpconvex.problems.objective import ROUNDING
+from dpconvex.problems.problem import Aggregation, Problem
 from dpconvex.problems.records import Records
 from dpconvex.problems.tilted import NO_TILT, TiltedRisk
+from dpconvex.sets.base import ConvexSet
 
 
 @dataclass(frozen=True)
-class LinearModelProblem:
+class LinearModelProblem(Problem):
     """Average or tilted loss of a linear model over `n` records of a domain. Holds no data.
 
     Parameters
@@ -38,6 +43,17 @@ class LinearModelProblem:
         0: the objective is the average loss. Positive, in the inverse unit of the loss: ``1/tilt log(mean exp(tilt
         loss))``, which lets large losses outweigh small ones. Negative tilts are refused: the objective would not be
         convex.
+    attack_radius : float
+        0: no adversary. Positive, in the unit of the (encoded, scaled) features: every record's loss is the largest one
+        over all perturbations of its features of norm at most this; the constant feature is never perturbed.
+        For losses of one margin and for the absolute and pinball losses (with a tilt: smooth losses of one margin).
+    attack_norm : {"l2", "linf"}
+        In which perturbations are measured.
+
+    Notes
+    -----
+    Under attack the objective that solvers see is a lifted one: same minimiser, other variables (`parameters`
+    translates), minimised over `constraint` (docs, Adversarial training).
     """
 
     loss: LinearModelLoss
@@ -45,21 +61,94 @@ class LinearModelProblem:
     n: int
     radius: float
     tilt: float = 0.0
+    attack_radius: float = 0.0
+    attack_norm: AttackNorm = "l2"
 
     def __post_init__(self) -> None:
-        _validate.integer("n", self.n, at_least=1)
-        _validate.real("radius", self.radius, above=0.0)
-        _validate.real("tilt", self.tilt, at_least=0.0, remedy=NO_TILT)
+        numbers = {
+            "n": _validate.integer("n", self.n, at_least=1),
+            "radius": _validate.real("radius", self.radius, above=0.0),
+            "tilt": _validate.real("tilt", self.tilt, at_least=0.0, remedy=NO_TILT),
+            "attack_radius": _validate.real("attack_radius", self.attack_radius, at_least=0.0),
+        }
+        for name, number in numbers.items():
+            object.__setattr__(self, name, number)  # Python's own: numpy's scalars fit neither fractions nor JSON
         if self.tilt and math.isinf(self.loss.value_at_zero):
             raise InvalidParameterError(
                 "loss", self.loss.name, "must have bounded targets to be tilted", "Give it a target_bound"
             )
+        _validate.choice("attack_norm", self.attack_norm, ATTACK_NORMS)
+        if self.attack is not None:
+            self.attack.check(self.loss, self.tilt)
 
-    def on(self, records: Records, targets: AnyArray, l2: float) -> Objective:
+    def on(self, records: Records, targets: AnyArray, l2: float) -> LinearModelObjective:
         """Return the objective on data: records of the domain and targets (n,), with that regularisation."""
         if self.tilt:
             return TiltedRisk(self.loss, records, targets, l2, tilt=self.tilt)
         return RegularizedRisk(self.loss, records, targets, l2)
+
+    def objective(self, X: AnyArray, y: AnyArray, l2: float) -> LinearModelObjective:
+        """Return the objective on features (n, n_features) and targets (n,), clipped here; lifted under attack."""
+        records, targets = Records.clipped(X, self.domain), self.loss.clip_targets(y)
+        if self.lift is None:
+            return self.on(records, targets, l2)
+        lifted = records.lifted(self.lift.column(self.loss, targets), self.lift.domain)
+        objective = self._lifted.on(lifted, targets, self.lift.ridge(l2))
+        return replace(objective, linear=self.lift.linear(self.loss))
+
+    def constraint(self, radius: float) -> ConvexSet:
+        """Everything or a ball; under attack cones."""
+        return super().constraint(radius) if self.lift is None else self.lift.constraint(radius)
+
+    def parameters(self, point: FloatArray) -> FloatArray:
+        """The point itself; under attack its image under the lift."""
+        return point if self.lift is None else self.lift.parameters(point)
+
+    @cached_property
+    def attack(self) -> Attack | None:
+        """The adversary; None without one."""
+        return Attack(self.attack_radius, self.attack_norm) if self.attack_radius else None
+
+    @cached_property
+    def lift(self) -> Lift | None:
+        """How the problem under attack becomes an ordinary one over cones; None without an adversary."""
+        return None if self.attack is None else Lift(self.attack, self.domain)
+
+    @cached_property
+    def _lifted(self) -> LinearModelProblem:
+        """The ordinary problem."""
+        assert self.lift is not None
+        return LinearModelProblem(self.loss, self.lift.domain, self.n, self.radius * self.lift.stretch, self.tilt)
+
+    @cached_property
+    def feature_l2(self) -> float:
+        """Largest l2 norm of a record, after the attack if there is one, rounded up."""
+        return self.domain.l2 if self.attack is None else self.attack.reach(self.domain)
+
+    @property
+    def name(self) -> str:
+        """The loss's name."""
+        return self.loss.name
+
+    @property
+    def aggregation(self) -> Aggregation:
+        """Average or tilted."""
+        return "tilted" if self.tilt else "average"
+
+    @property
+    def bounds(self) -> LinearModelLoss:
+        """The loss."""
+        return self.loss
+
+    @property
+    def value_at_zero(self) -> float:
+        """Largest loss of the prediction 0 (losses are at least 0)."""
+        return self.loss.value_at_zero
+
+    def log_weight_ratio(self, radius: float) -> float:
+        """Tilt times the range of the loss over parameters of norm at most `radius`, rounded up."""
+        span = self.loss_range(radius) if self.tilt else 0.0
+        return math.inf if math.isinf(span) else _rounding.product_up(self.tilt, span)
 
     @property
     def dim(self) -> int:
@@ -70,17 +159,40 @@ class LinearModelProblem:
     def lipschitz(self) -> float:
         """Largest l2 norm of one record's gradient, rounded up; infinite if the slope is unbounded."""
         slope = self.loss.slope_bound
-        return slope if math.isinf(slope) else _rounding.product_up(slope, self.domain.l2)
+        return slope if math.isinf(slope) else _rounding.product_up(slope, self.feature_l2)
+
+    @property
+    def contrast(self) -> float:
+        """``2 A X_2`` with A the largest slope, also under attack (docs, Adversarial training, Lemma 2).
+
+        At the same parameters the attack moves all records the same way, and where some data set has its minimiser, by
+        no more than their own norm.
+        """
+        slope = self.loss.slope_bound
+        return slope if math.isinf(slope) else _rounding.product_up(2.0, slope, self.domain.l2)
 
     @property
     def smoothness(self) -> float:
         """Largest curvature of the objective without its ridge, rounded up; infinite if the loss is not smooth.
 
-        One record's curvature; with a tilt, that plus ``tilt L^2`` (Lowy and Razaviyayn, Lemma 5.3).
+        One record's curvature; with a tilt, that plus ``tilt L^2`` (Lowy and Razaviyayn, Lemma 5.3). Infinite under
+        attack: worst cases of smooth losses have kinks (erratum U10).
         """
+        return self.curvature if self.attack is None else math.inf
+
+    @property
+    def kink(self) -> float:
+        """What centred noise adds by bending the dual norm: ``A s E|z|_{p*} / E|z|``; 0 without an attack."""
+        if self.attack is None or math.isinf(self.loss.curvature_bound):
+            return 0.0
+        return self.loss.slope_bound * self.attack.radius * self.attack.mean_dual_norm(self.domain)
+
+    @property
+    def curvature(self) -> float:
+        """As `smoothness`, the kinks of an attack left out (docs, Adversarial training, Theorem 3)."""
         if math.isinf(self.loss.curvature_bound):
             return math.inf
-        one = _rounding.product_up(self.loss.curvature_bound, self.domain.l2, self.domain.l2)
+        one = _rounding.product_up(self.loss.curvature_bound, self.feature_l2, self.feature_l2)
         if self.tilt == 0:
             return one
         return _rounding.sum_up((one, _rounding.product_up(self.tilt, self.lipschitz, self.lipschitz)))
@@ -97,11 +209,12 @@ class LinearModelProblem:
     def loss_range(self, radius: float) -> float:
         """Largest difference between two records' losses *at the same parameters* of norm at most `radius`, rounded up.
 
-        Predictions then lie in ``[-Z, Z]``, ``Z = radius X_2``, and a convex loss is largest at an end, with an extreme
-        target. Two-class losses are monotone in the prediction, so their smallest value is at an end too; all other
-        losses are at least 0. With several outputs the largest loss is bounded by ``loss(0) + slope Z``.
+        Predictions then lie in ``[-Z, Z]``, ``Z = radius X_2`` (X_2 after the attack), and a convex loss is largest
+        at an end, with an extreme target. Two-class losses are monotone in the prediction, so their smallest value is
+        at an end too; all other losses are at least 0. With several outputs the largest loss is bounded by
+        ``loss(0) + slope Z``.
         """
-        ends = _rounding.product_up(radius, self.domain.l2)
+        ends = _rounding.product_up(radius, self.feature_l2)
         if self.loss.n_outputs > 1:
             return _rounding.sum_up((self.loss.value_at_zero, _rounding.product_up(self.loss.slope_bound, ends)))
         largest_target = np.finfo(np.float64).max
@@ -129,6 +242,10 @@ class LinearModelProblem:
         linear : float
             Length of the linear term of the objective.
         """
+        if self.lift is not None:
+            charge = self.lift.linear(self.loss)
+            linear = 0.0 if charge is None else float(np.linalg.norm(charge))
+            return self._lifted.certifiable_radius(self.lift.ridge(l2), linear)
         v = self.loss.value_at_zero
         size = self.minimiser_norm(l2) + 2 * linear / l2
         tilting = 2 * self.tilt * self.lipschitz * (v + self.lipschitz * size) if self.tilt else 0.0
@@ -153,6 +270,7 @@ class LinearModelProblem:
             "intercept": self.domain.intercept,
             "radius": self.radius,
             **({"tilt": self.tilt} if self.tilt else {}),
+            **({"attack_radius": self.attack_radius, "attack_norm": self.attack_norm} if self.attack_radius else {}),
             "blocks": [{"name": b.name, "size": b.size, "norm": b.norm, "bound": b.bound} for b in self.domain.blocks],
         }
 

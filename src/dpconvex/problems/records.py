@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
@@ -41,18 +41,27 @@ class RowBlock:
         What each row of `features` is multiplied by; None for 1.
     intercept : float
         The constant last feature (0: none).
+    extra : array of shape (m,) or None
+        A further feature, repeated in `copies` columns between the features and the intercept; None for no such column.
+    copies : int
+        Number of its columns.
     """
 
     rows: slice
     features: FloatArray
     factor: FloatArray | None
     intercept: float
+    extra: FloatArray | None = None
+    copies: int = 0
 
     def predict(self, W: FloatArray) -> FloatArray:
         """Return ``X W^T``: shape (m,) for `W` of shape (dim,), (m, k) for (k, dim)."""
         z = self.features @ W[..., : self.features.shape[1]].T
         if self.factor is not None:
             z = _scaled(z, self.factor)
+        if self.extra is not None:
+            p = self.features.shape[1]
+            z += np.multiply.outer(self.extra, W[..., p : p + self.copies].sum(-1))
         if self.intercept:
             z += self.intercept * W[..., -1]
         return z
@@ -60,6 +69,8 @@ class RowBlock:
     def adjoint(self, g: FloatArray) -> FloatArray:
         """Return ``g^T X``: shape (dim,) for `g` of shape (m,), (k, dim) for (m, k)."""
         out = (g if self.factor is None else _scaled(g, self.factor)).T @ self.features
+        if self.extra is not None:
+            out = np.concatenate([out, *self.copies * [(g.T @ self.extra)[..., None]]], axis=-1)
         if self.intercept:
             out = np.concatenate([out, self.intercept * g.sum(0)[..., None]], axis=-1)
         return out
@@ -67,12 +78,19 @@ class RowBlock:
     def dense(self) -> FloatArray:
         """Return the records as a new array of shape (m, dim)."""
         m, p = self.features.shape
-        out = np.empty((m, p + (self.intercept > 0)))
+        out = np.empty((m, p + self.copies + (self.intercept > 0)))
         out[:, :p] = self.features
         if self.factor is not None:
             out[:, :p] *= self.factor[:, None]
-        out[:, p:] = self.intercept
+        if self.extra is not None:
+            out[:, p : p + self.copies] = self.extra[:, None]
+        out[:, p + self.copies :] = self.intercept
         return out
+
+    def part(self, index: slice) -> RowBlock:
+        """Return some of the records (`rows` stays as it is)."""
+        factor, extra = (None if column is None else column[index] for column in (self.factor, self.extra))
+        return replace(self, features=self.features[index], factor=factor, extra=extra)
 
 
 @final
@@ -126,7 +144,21 @@ class Records:
     def block(self, index: int) -> RowBlock:
         """Return one row block, in float64."""
         b = self._blocks[index]
-        return RowBlock(b.rows, np.asarray(b.features, dtype=np.float64), b.factor, b.intercept)
+        return replace(b, features=np.asarray(b.features, dtype=np.float64))
+
+    def lifted(self, extra: FloatArray, domain: DataDomain) -> Records:
+        """Return the same records with a further feature, without a copy of the others.
+
+        Parameters
+        ----------
+        extra : array of shape (n,)
+            The feature; it is the value of every column that `domain` adds.
+        domain : DataDomain
+            Of the lifted records: the columns come after the features; its intercept replaces the present one.
+        """
+        copies = domain.n_features - self.domain.n_features
+        blocks = [replace(b, extra=extra[b.rows], copies=copies, intercept=domain.intercept) for b in self._blocks]
+        return Records(domain, self.n, blocks)
 
     def blocks(self) -> Iterator[RowBlock]:
         """Yield the records block by block, for passes that do several things at once."""
@@ -173,7 +205,8 @@ class Records:
         parts = []
         for block in self.blocks():
             norms = np.einsum("ij,ij->i", block.features, block.features)
-            parts.append((norms if block.factor is None else norms * block.factor**2) + block.intercept**2)
+            norms = (norms if block.factor is None else norms * block.factor**2) + block.intercept**2
+            parts.append(norms if block.extra is None else norms + block.copies * block.extra**2)
         return np.concatenate(parts)
 
     def rows(self, index: slice) -> FloatArray:
@@ -183,19 +216,19 @@ class Records:
         parts = []
         for b in self._blocks[start // size : math.ceil(stop / size)] if stop > start else []:
             first = start + max(0, math.ceil((b.rows.start - start) / stride)) * stride - b.rows.start
-            part = slice(first, stop - b.rows.start, stride)
-            factor = None if b.factor is None else b.factor[part]
-            parts.append(RowBlock(b.rows, b.features[part], factor, b.intercept).dense())
+            parts.append(b.part(slice(first, stop - b.rows.start, stride)).dense())
         return np.concatenate(parts) if parts else np.empty((0, self.dim))
 
     def subset(self, stride: int) -> Records:
         """Return every `stride`-th record, starting with the first, copied (float64)."""
-        p = self.domain.n_features
-        features = self.rows(slice(0, self.n, stride))[:, :p]
+        p = self._blocks[0].features.shape[1]
+        dense = self.rows(slice(0, self.n, stride))
+        features, lifted = dense[:, :p], dense[:, p : self.domain.n_features]  # the second: copies of one column
+        extra, copies = (lifted[:, 0], lifted.shape[1]) if lifted.shape[1] else (None, 0)
         step = max(1, _BLOCK // p)
-        bounds = [slice(i, min(i + step, len(features))) for i in range(0, len(features), step)]
-        blocks = [RowBlock(rows, features[rows], None, self.domain.intercept) for rows in bounds]
-        return Records(self.domain, len(features), blocks)
+        bounds = [slice(i, min(i + step, len(dense))) for i in range(0, len(dense), step)]
+        whole = RowBlock(slice(0, len(dense)), features, None, self.domain.intercept, extra, copies)
+        return Records(self.domain, len(dense), [replace(whole.part(rows), rows=rows) for rows in bounds])
 
 
 def _scaled(z: FloatArray, factor: FloatArray) -> FloatArray:

@@ -12,7 +12,7 @@ from dpconvex import _validate
 from dpconvex._types import FloatArray
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses.base import quiet
-from dpconvex.problems.objective import Objective
+from dpconvex.problems.linear_objective import LinearModelObjective
 from dpconvex.problems.records import RowBlock
 
 NO_TILT = "the losses would not stay convex below 0, and 0 is the average"
@@ -20,7 +20,7 @@ NO_TILT = "the losses would not stay convex below 0, and 0 is the average"
 
 @final
 @dataclass(frozen=True, eq=False)
-class TiltedRisk(Objective):
+class TiltedRisk(LinearModelObjective):
     r"""``J(w) = 1/tilt log(mean_i exp(tilt loss(W x_i, y_i))) + l2/2 |w|^2 + <linear, w>``.
 
     As the tilt goes to 0 this becomes the average, as it grows the largest loss. Gradient ``sum_i v_i grad loss_i``
@@ -30,7 +30,7 @@ class TiltedRisk(Objective):
     Parameters
     ----------
     loss, records, targets, l2, linear
-        As in `Objective`. The loss must have bounded targets.
+        As in `LinearModelObjective`. The loss must have bounded targets.
     tilt : float
         Positive, in the inverse unit of the loss.
 

@@ -7,12 +7,26 @@ from __future__ import annotations
 
 from dpconvex.sets.ball_l1 import L1Ball
 from dpconvex.sets.ball_l2 import L2Ball
+from dpconvex.sets.ball_section import BallSection
 from dpconvex.sets.base import ConvexSet
 from dpconvex.sets.box import Box
+from dpconvex.sets.ellipsoid import Ellipsoid
+from dpconvex.sets.second_order import SecondOrderCones
 from dpconvex.sets.simplex import Simplex
 from dpconvex.sets.whole_space import WholeSpace
 
-SETS: tuple[type[ConvexSet], ...] = (WholeSpace, L2Ball, L1Ball, Box, Simplex)
+SETS: tuple[type[ConvexSet], ...] = (WholeSpace, L2Ball, L1Ball, Box, Simplex, SecondOrderCones, Ellipsoid, BallSection)
 """Every set of the library."""
 
-__all__ = ["SETS", "Box", "ConvexSet", "L1Ball", "L2Ball", "Simplex", "WholeSpace"]
+__all__ = [
+    "SETS",
+    "BallSection",
+    "Box",
+    "ConvexSet",
+    "Ellipsoid",
+    "L1Ball",
+    "L2Ball",
+    "SecondOrderCones",
+    "Simplex",
+    "WholeSpace",
+]

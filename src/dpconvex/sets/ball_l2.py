@@ -45,6 +45,11 @@ class L2Ball(ConvexSet):
         w = self._finite("w", w)
         return w if _norm(w) <= self.radius else self._scaled_to_radius(w)
 
+    def project_rows(self, points: FloatArray) -> FloatArray:
+        """Return the projections of finite points of shape (n, dim)."""
+        lengths = np.sqrt(np.einsum("ij,ij->i", points, points))
+        return points * (self.radius / np.maximum(lengths, self.radius))[:, None]
+
     def linear_minimizer(self, g: FloatArray) -> FloatArray:
         """Return ``-radius * g / |g|``; 0 for ``g = 0``."""
         g = self._finite("g", g)

@@ -65,6 +65,10 @@ class Box(ConvexSet):
         """Return `w` clipped entry by entry."""
         return np.clip(self._finite("w", w), *self._bounds)
 
+    def project_rows(self, points: FloatArray) -> FloatArray:
+        """Return the projections of finite points of shape (n, dim)."""
+        return np.clip(points, *self._bounds)
+
     def linear_minimizer(self, g: FloatArray) -> FloatArray:
         """Return the lower bound where ``g > 0`` and the upper bound elsewhere."""
         return np.where(self._finite("g", g) > 0, *self._bounds)

@@ -6,9 +6,13 @@ A new solver is one new file and its name in `SOLVERS`; the contract tests then 
 from __future__ import annotations
 
 from dpconvex.solvers.accelerated import AcceleratedGradient
+from dpconvex.solvers.adaptive_subgradient import JointProblem, adaptive_subgradient, project_onto_section
+from dpconvex.solvers.ball_newton import BallNewton
 from dpconvex.solvers.base import Solver
 from dpconvex.solvers.choice import default_solver
 from dpconvex.solvers.coordinate import DualCoordinateAscent
+from dpconvex.solvers.cutting_plane import CuttingPlane
+from dpconvex.solvers.extragradient import ExtraGradient
 from dpconvex.solvers.guaranteed import Guaranteed
 from dpconvex.solvers.katyusha import Katyusha
 from dpconvex.solvers.lbfgs import LBFGS
@@ -17,9 +21,11 @@ from dpconvex.solvers.result import Accuracy, SolverResult
 from dpconvex.solvers.smoothed import SmoothedAcceleratedGradient, SmoothedNewton
 from dpconvex.solvers.stochastic_subgradient import StochasticSubgradient
 from dpconvex.solvers.subgradient import Subgradient
+from dpconvex.solvers.weiszfeld import GeometricMedianSolution, geometric_median, quantile_radius
 
 SOLVERS: tuple[type[Solver], ...] = (
     NewtonCholesky,
+    BallNewton,
     LBFGS,
     AcceleratedGradient,
     Subgradient,
@@ -28,6 +34,8 @@ SOLVERS: tuple[type[Solver], ...] = (
     SmoothedNewton,
     StochasticSubgradient,
     Katyusha,
+    ExtraGradient,
+    CuttingPlane,
     Guaranteed,
 )
 """Every solver of the library."""
@@ -37,8 +45,13 @@ __all__ = [
     "SOLVERS",
     "AcceleratedGradient",
     "Accuracy",
+    "BallNewton",
+    "CuttingPlane",
     "DualCoordinateAscent",
+    "ExtraGradient",
+    "GeometricMedianSolution",
     "Guaranteed",
+    "JointProblem",
     "Katyusha",
     "NewtonCholesky",
     "SmoothedAcceleratedGradient",
@@ -47,5 +60,9 @@ __all__ = [
     "SolverResult",
     "StochasticSubgradient",
     "Subgradient",
+    "adaptive_subgradient",
     "default_solver",
+    "geometric_median",
+    "project_onto_section",
+    "quantile_radius",
 ]

@@ -1,8 +1,8 @@
 r"""Proofs that a point is near the minimiser, from quantities computed at the point.
 
-Certificates C1 to C4 of the docs page Solver certificates, which has the proofs; ``mu`` is the ridge weight, known and
-never estimated. Every bound is rounded up: the slacks of `Objective` are added to each computed gradient
-and value.
+Certificates C1 to C4 of the docs page Solver certificates, C6 of the page Saddle problems, which have the proofs;
+``mu`` is the ridge weight, known and never estimated. Every bound is rounded up: the slacks of `Objective` are added to
+each computed gradient and value.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 
 from dpconvex._types import FloatArray
 from dpconvex.problems.objective import Objective
+from dpconvex.problems.saddle import SaddleObjective
 from dpconvex.sets.base import ConvexSet
 from dpconvex.solvers.result import Accuracy
 
@@ -31,13 +32,29 @@ def constrained_gap(objective: Objective, constraint: ConvexSet, w: FloatArray, 
 
     ``u = project(w - g / mu)``, ``gap = <g, w - u> - mu/2 |w - u|^2``, a bound on ``J(w) - min J``.
     """
-    mu = objective.strong_convexity
+    gap = _model_gap(objective.strong_convexity, constraint, w, g, objective.gradient_rounding(w))
+    return Accuracy("gap", gap * _UP, "a posteriori", "C2 constrained gap")
+
+
+def saddle_gap(
+    objective: SaddleObjective, constraint: ConvexSet, w: FloatArray, v: FloatArray, g: FloatArray, a: FloatArray
+) -> Accuracy:
+    """C6: the attacks' Frank-Wolfe gap and C2's gap of the parameters, at a pair (w, v) of members.
+
+    `g` and `a` are `SaddleObjective.payoff_gradients` there. ``max_u H(w, u) - H(w, v)`` is at most the first, as H is
+    concave in v, and ``H(w, v) - min_u H(u, v)`` at most the second; their sum bounds ``J(w) - min J``.
+    """
+    gap = _model_gap(objective.l2, constraint, w, g, 0.0) + max(objective.attack_gap(v, a), 0.0)
+    slack = objective.loss.rounding(objective.l2, constraint.radius)
+    return Accuracy("gap", gap * _UP + slack, "a posteriori", "C6 saddle gap")
+
+
+def _model_gap(mu: float, constraint: ConvexSet, w: FloatArray, g: FloatArray, rounding: float) -> float:
     step = w - constraint.project(w - g / mu)
     length = float(np.linalg.norm(step))
     # Rounding of g moves the model by slack * |step|; rounding of the projection by a relative 1e-14.
-    slack = objective.gradient_rounding(w) + 1e-14 * float(np.linalg.norm(g))
-    gap = float(g @ step) - mu / 2 * length**2 + slack * length
-    return Accuracy("gap", max(gap, 0.0) * _UP, "a posteriori", "C2 constrained gap")
+    slack = rounding + 1e-14 * float(np.linalg.norm(g))
+    return max(float(g @ step) - mu / 2 * length**2 + slack * length, 0.0)
 
 
 def projected_step(objective: Objective, w: FloatArray, image: FloatArray) -> Accuracy:
@@ -78,12 +95,13 @@ class LowerModel:
     def __init__(self, objective: Objective, constraint: ConvexSet) -> None:
         self._mu, self._constraint, self._objective = objective.strong_convexity, constraint, objective
         self._weight, self._offset, self._slack = 0.0, 0.0, 0.0
-        self._slope = np.zeros(objective.dim)
-        self._best = math.inf
+        self._slope, self._points = np.zeros(objective.dim), np.zeros(objective.dim)
+        self._best, self._values = math.inf, 0.0
 
     def add(self, weight: float, w: FloatArray, value: float, g: FloatArray) -> None:
         """Add the model at `w` (a member, so that `value` is also an upper bound on the minimum)."""
         self._weight += weight
+        self._points += weight * w
         self._slope += weight * (g - self._mu * w)
         self._offset += weight * (value - float(g @ w) + self._mu / 2 * float(w @ w))
         # Rounding of the value, of the gradient over distances up to |u - w|, and of the products with w.
@@ -91,12 +109,19 @@ class LowerModel:
         size = float(np.linalg.norm(g)) + self._mu * float(np.linalg.norm(w))
         self._slack = max(self._slack, rounding + 1e-14 * size * float(np.linalg.norm(w)))
         self._best = min(self._best, value + rounding)
+        self._values += weight * (value + rounding)
 
-    def gap(self) -> Accuracy:
-        """Return the certified gap of the best point added."""
+    @property
+    def average(self) -> FloatArray:
+        """Weighted average of the points added, shape (dim,)."""
+        return self._points / self._weight
+
+    def gap(self, *, average: bool = False) -> Accuracy:
+        """Return the certified gap of the best point added, or of `average`, by convexity."""
         slope, mu = self._slope / self._weight, self._mu
         u = self._constraint.project(-slope / mu)
         lower = mu / 2 * float(u @ u) + float(slope @ u) + self._offset / self._weight
         products = (float(np.linalg.norm(slope)) + mu * float(np.linalg.norm(u))) * float(np.linalg.norm(u))
-        bound = self._best - lower + self._slack + 1e-14 * products
+        upper = self._values / self._weight if average else self._best
+        bound = upper - lower + self._slack + 1e-14 * products
         return Accuracy("gap", max(bound, 0.0) * _UP, "a posteriori", "C3 aggregated lower model")

@@ -9,8 +9,7 @@ from typing import ClassVar, Self, final
 import numpy as np
 
 from dpconvex._types import FloatArray, Status
-from dpconvex.losses.base import LinearModelLoss, SmoothLoss
-from dpconvex.problems.objective import Objective
+from dpconvex.problems.objective import Bounds, Objective
 from dpconvex.sets.base import ConvexSet
 from dpconvex.solvers import _certificates as certificates
 from dpconvex.solvers.base import Solver
@@ -46,9 +45,9 @@ class AcceleratedGradient(Solver):
 
     max_steps: int | None = None
 
-    def refusal(self, loss: LinearModelLoss, constraint: ConvexSet, dim: int) -> str | None:
+    def refusal(self, loss: Bounds, constraint: ConvexSet, dim: int) -> str | None:
         """Smooth losses, any set."""
-        return None if isinstance(loss, SmoothLoss) else "needs a smooth loss"
+        return None if math.isfinite(loss.curvature_bound) else "needs a smooth loss"
 
     @staticmethod
     def steps_for(smoothness: float, strong_convexity: float, initial_gap: float, radius: float) -> int:

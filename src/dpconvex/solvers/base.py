@@ -8,9 +8,8 @@ from typing import ClassVar, Self, final
 from dpconvex import _validate
 from dpconvex._types import FloatArray
 from dpconvex.errors import InvalidDataError, InvalidParameterError
-from dpconvex.losses.base import LinearModelLoss
 from dpconvex.problems._threads import one_blas_thread
-from dpconvex.problems.objective import Objective
+from dpconvex.problems.objective import Bounds, Objective
 from dpconvex.sets.base import ConvexSet
 from dpconvex.sets.whole_space import WholeSpace
 from dpconvex.solvers.result import SolverResult
@@ -55,8 +54,8 @@ class Solver(ABC):
         """
         constraint = WholeSpace() if constraint is None else constraint
         _validate.real("radius", radius, above=0.0)
-        _validate.real("l2", objective.l2, above=0.0, remedy="Certificates rest on strong convexity")
-        reason = self.refusal(objective.loss, constraint, objective.dim)
+        _validate.real("l2", objective.strong_convexity, above=0.0, remedy="Certificates rest on strong convexity")
+        reason = self.refusal(objective.bounds, constraint, objective.dim)
         if objective.tilt and not self.treats_tilt:
             reason = "needs an average of losses, not a tilted one"
         if reason is not None:
@@ -67,12 +66,13 @@ class Solver(ABC):
             return self._solve(objective, radius, constraint, start)
 
     @abstractmethod
-    def refusal(self, loss: LinearModelLoss, constraint: ConvexSet, dim: int) -> str | None:
+    def refusal(self, loss: Bounds, constraint: ConvexSet, dim: int) -> str | None:
         """Return why such problems cannot be solved, from public facts alone; None if they can.
 
         Parameters
         ----------
-        loss : LinearModelLoss
+        loss : Bounds
+            `Objective.bounds`: the loss of a linear model, or the bounds of another objective.
         constraint : ConvexSet
         dim : int
             Length of a parameter vector, all outputs together.

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from dpconvex.losses.base import LinearModelLoss, PiecewiseLinearLoss, SmoothLoss
+import math
+
+from dpconvex.losses.base import PiecewiseLinearLoss, SmoothLoss
+from dpconvex.problems.objective import Bounds
+from dpconvex.problems.saddle import SaddleBounds
 from dpconvex.sets.ball_l2 import L2Ball
 from dpconvex.sets.base import ConvexSet
 from dpconvex.sets.whole_space import WholeSpace
 from dpconvex.solvers.accelerated import AcceleratedGradient
 from dpconvex.solvers.base import Solver, needs_whole_space
 from dpconvex.solvers.coordinate import DualCoordinateAscent
+from dpconvex.solvers.extragradient import ExtraGradient
 from dpconvex.solvers.guaranteed import Guaranteed
 from dpconvex.solvers.lbfgs import LBFGS
 from dpconvex.solvers.newton import NewtonCholesky
@@ -18,14 +23,13 @@ from dpconvex.solvers.subgradient import Subgradient
 _CHOLESKY_DIM = 2000  # a Hessian of 32 MB
 
 
-def default_solver(
-    loss: LinearModelLoss, constraint: ConvexSet | None = None, dim: int = 1, *, tilted: bool = False
-) -> Solver:
+def default_solver(loss: Bounds, constraint: ConvexSet | None = None, dim: int = 1, *, tilted: bool = False) -> Solver:
     """Return the solver for problems of that loss, constraint and size; guaranteed where one exists.
 
     Parameters
     ----------
-    loss : LinearModelLoss
+    loss : Bounds
+        The loss of a linear model, or the bounds of another objective (`Objective.bounds`).
     constraint : ConvexSet, optional
         None means the whole space.
     dim : int
@@ -37,9 +41,11 @@ def default_solver(
     -------
     Solver
         Smooth loss: Newton (up to 2000 parameters) or L-BFGS, then accelerated gradient; with a constraint
-        accelerated gradient alone. Piecewise linear loss: dual coordinate ascent, then smoothed accelerated
-        gradient; with a constraint the latter alone. Any other loss: the subgradient method. Tilted losses, also in an
-        l2 ball: Newton's or L-BFGS, for piecewise linear losses smoothed, then accelerated gradient likewise.
+        accelerated gradient alone. Piecewise linear loss: dual coordinate ascent (also over cones), then smoothed
+        accelerated gradient; with another constraint the latter alone. Any other loss: the subgradient method. Tilted
+        losses, also in an l2 ball: Newton's or L-BFGS, for piecewise linear losses smoothed, then accelerated gradient
+        likewise. Bounds of no linear model: where smooth, L-BFGS, then accelerated gradient; else the subgradient
+        method.
     """
     free = needs_whole_space(WholeSpace() if constraint is None else constraint) is None
     if isinstance(loss, SmoothLoss):
@@ -50,5 +56,10 @@ def default_solver(
         fallback = SmoothedAcceleratedGradient()
         if tilted and dim <= _CHOLESKY_DIM and (free or isinstance(constraint, L2Ball)):
             return Guaranteed(SmoothedNewton(), fallback)
-        return Guaranteed(DualCoordinateAscent(), fallback) if free and not tilted else fallback
-    return Subgradient()
+        dual = DualCoordinateAscent()
+        applies = not tilted and dual.refusal(loss, constraint or WholeSpace(), dim) is None
+        return Guaranteed(dual, fallback) if applies else fallback
+    if math.isfinite(loss.curvature_bound):
+        either = Guaranteed(LBFGS(), AcceleratedGradient())
+        return either if free or isinstance(constraint, L2Ball) else AcceleratedGradient()
+    return ExtraGradient() if isinstance(loss, SaddleBounds) else Subgradient()

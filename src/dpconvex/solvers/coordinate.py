@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -9,10 +10,12 @@ from typing import Self, final
 
 import numpy as np
 
-from dpconvex._types import AnyArray, FloatArray, Status
-from dpconvex.losses.base import LinearModelLoss, PiecewiseLinearLoss
-from dpconvex.problems.objective import Objective
+from dpconvex._types import FloatArray, Status
+from dpconvex.losses.base import PiecewiseLinearLoss
+from dpconvex.problems.linear_objective import LinearModelObjective
+from dpconvex.problems.objective import Bounds, Objective
 from dpconvex.sets.base import ConvexSet
+from dpconvex.sets.second_order import SecondOrderCones
 from dpconvex.solvers import _certificates as certificates
 from dpconvex.solvers.base import Solver, needs_whole_space
 from dpconvex.solvers.result import Accuracy, SolverResult
@@ -24,8 +27,9 @@ class DualCoordinateAscent(Solver):
     r"""Exact maximisation of the dual in one record's variable at a time, in a fixed shuffled order.
 
     With ``loss = max of u (z - y) over u in [lo, hi]`` the dual variable of record i is its slope ``u_i``, and
-    ``w = -(linear + 1/n sum_i u_i x_i) / mu``. The duality gap is then
-    ``1/n sum_i [loss(z_i, y_i) - u_i (z_i - y_i)]``: terms that are at least 0, with no cancellation.
+    ``w = project(-(linear + 1/n sum_i u_i x_i) / mu)``. The duality gap is then
+    ``1/n sum_i [loss(z_i, y_i) - u_i (z_i - y_i)]``: terms that are at least 0, with no cancellation. Over cones a step
+    maximises a lower bound of the dual (a projection does not expand), otherwise the dual itself.
 
     Parameters
     ----------
@@ -40,15 +44,18 @@ class DualCoordinateAscent(Solver):
 
     max_steps: int = 20_000
 
-    def refusal(self, loss: LinearModelLoss, constraint: ConvexSet, dim: int) -> str | None:
-        """Piecewise linear losses without a constraint."""
+    def refusal(self, loss: Bounds, constraint: ConvexSet, dim: int) -> str | None:
+        """Piecewise linear losses without a constraint or over cones."""
         if not isinstance(loss, PiecewiseLinearLoss):
-            return "needs a piecewise linear loss"
+            return "needs a piecewise linear loss of a linear model"
+        if isinstance(constraint, SecondOrderCones) and math.isinf(constraint.radius):
+            return None
         return needs_whole_space(constraint)
 
     def _solve(
         self, objective: Objective, radius: float, constraint: ConvexSet, start: FloatArray | None
     ) -> SolverResult:
+        assert isinstance(objective, LinearModelObjective)  # `refusal`; tells the type checker
         assert isinstance(objective.loss, PiecewiseLinearLoss)  # `refusal`; tells the type checker
         lo, hi = objective.loss.slope_interval(objective.targets)
         # 0 lies in every interval; a start gives the slopes at its predictions.
@@ -59,13 +66,14 @@ class DualCoordinateAscent(Solver):
         )
         order = np.random.default_rng(0)  # a fixed sequence: neither private nor secret
         curvature = objective.records.squared_norms() / (objective.l2 * objective.records.n)
-        w, accuracy = _primal(objective, slopes)
+        cones = constraint if isinstance(constraint, SecondOrderCones) else None
+        v, w, accuracy = _primal(objective, constraint, slopes)
         epochs, calls, check = 0, 2, 1
         while accuracy.bound > radius and epochs < self.max_steps:
             for _ in range(min(check, self.max_steps - epochs)):
-                _epoch(objective, w, slopes, lo, hi, curvature, order)
+                _epoch(objective, cones, v, w, slopes, lo, hi, curvature, order)
                 epochs, calls = epochs + 1, calls + 1
-            w, accuracy = _primal(objective, slopes)
+            v, w, accuracy = _primal(objective, constraint, slopes)
             calls += 2
             check = max(1, epochs // 10)  # certificates cost a tenth of the time
         status = Status.CERTIFIED if accuracy.bound <= radius else Status.STEP_LIMIT
@@ -77,18 +85,23 @@ class DualCoordinateAscent(Solver):
         return (cls(),)
 
 
-def _primal(objective: Objective, slopes: FloatArray) -> tuple[FloatArray, Accuracy]:
-    """Return the parameters of dual variables, and the distance that their duality gap proves."""
+def _primal(
+    objective: LinearModelObjective, constraint: ConvexSet, slopes: FloatArray
+) -> tuple[FloatArray, FloatArray, Accuracy]:
+    """Return the parameters of dual variables before and after projection, and the distance that their gap proves."""
     linear = 0.0 if objective.linear is None else objective.linear
-    w = -(linear + objective.records.adjoint(slopes) / objective.records.n) / objective.l2
+    v = -(linear + objective.records.adjoint(slopes) / objective.records.n) / objective.l2
+    w = constraint.project(v)
     z, y = objective.records.predict(w), objective.targets
     losses = objective.loss.value(z, y)
     gap, value = float(np.mean(losses - slopes * (z - y))), float(np.mean(losses))
-    return w, certificates.as_distance(certificates.duality_gap(objective, w, gap, value), objective.l2)
+    return v, w, certificates.as_distance(certificates.duality_gap(objective, w, gap, value), objective.l2)
 
 
 def _epoch(
-    objective: Objective,
+    objective: LinearModelObjective,
+    cones: SecondOrderCones | None,
+    v: FloatArray,
     w: FloatArray,
     slopes: FloatArray,
     lo: FloatArray,
@@ -96,57 +109,24 @@ def _epoch(
     curvature: FloatArray,
     order: np.random.Generator,
 ) -> None:
-    """One pass over all records; changes `w` and `slopes` in place."""
+    """One pass over all records; changes `v`, `w` and `slopes` in place."""
     kernel, step = _kernel(), 1 / (objective.l2 * objective.records.n)
+    shape = (0, 0, 1.0) if cones is None else (cones.count, cones.size, cones.slope)
     for index in order.permutation(objective.records.n_blocks):
         block = objective.records.block(int(index))
         rows = block.rows
         features = np.ascontiguousarray(block.features)
         factor = np.ones(len(features)) if block.factor is None else block.factor
+        extra = np.zeros(len(features)) if block.extra is None else block.extra
         kernel(
-            features, factor, block.intercept, objective.targets[rows], slopes[rows], lo[rows], hi[rows],
-            curvature[rows], step, order.permutation(len(features)), w,
+            features, factor, extra, block.intercept, objective.targets[rows], slopes[rows], lo[rows], hi[rows],
+            curvature[rows], step, order.permutation(len(features)), *shape, v, w,
         )  # fmt: skip
 
 
 @cache
 def _kernel() -> Callable[..., None]:
-    """Compile the loop over the records of a block (cached on disk)."""
-    from numba import njit
+    """Import the compiled loop, which loads numba."""
+    from dpconvex.solvers._coordinate_loops import ascend
 
-    return njit(cache=True)(_ascend)
-
-
-def _ascend(
-    features: FloatArray,
-    factor: FloatArray,
-    intercept: float,
-    targets: FloatArray,
-    slopes: FloatArray,
-    lo: FloatArray,
-    hi: FloatArray,
-    curvature: FloatArray,
-    step: float,
-    order: AnyArray,
-    w: FloatArray,
-) -> None:
-    """Maximise the dual over each slope in turn; ``z = <w, x>``, ``w -= step * change * x``."""
-    p = features.shape[1]
-    for i in order:
-        z = 0.0
-        for j in range(p):
-            z += features[i, j] * w[j]
-        z *= factor[i]
-        if intercept > 0:
-            z += intercept * w[p]
-        if curvature[i] > 0:
-            slope = min(max(slopes[i] + (z - targets[i]) / curvature[i], lo[i]), hi[i])
-        else:  # a record of zeros: its best slope does not depend on w
-            slope = hi[i] if targets[i] < 0 else lo[i]
-        change = slope - slopes[i]
-        if change != 0:
-            slopes[i] = slope
-            for j in range(p):
-                w[j] -= step * change * factor[i] * features[i, j]
-            if intercept > 0:
-                w[p] -= step * change * intercept
+    return ascend

@@ -8,8 +8,7 @@ from typing import ClassVar, Self, final
 import numpy as np
 
 from dpconvex._types import FloatArray, Status
-from dpconvex.losses.base import LinearModelLoss
-from dpconvex.problems.objective import Objective
+from dpconvex.problems.objective import Bounds, Objective
 from dpconvex.sets.ball_l2 import L2Ball
 from dpconvex.sets.base import ConvexSet
 from dpconvex.sets.whole_space import WholeSpace
@@ -42,7 +41,7 @@ class Guaranteed(Solver):
     fast: Solver
     guaranteed: Solver
 
-    def refusal(self, loss: LinearModelLoss, constraint: ConvexSet, dim: int) -> str | None:
+    def refusal(self, loss: Bounds, constraint: ConvexSet, dim: int) -> str | None:
         """Problems that both solvers treat, `fast` perhaps without the constraint."""
         free = self._free(loss, constraint, dim)
         return self.fast.refusal(loss, free, dim) or self.guaranteed.refusal(loss, constraint, dim)
@@ -50,7 +49,7 @@ class Guaranteed(Solver):
     def _solve(
         self, objective: Objective, radius: float, constraint: ConvexSet, start: FloatArray | None
     ) -> SolverResult:
-        free = self._free(objective.loss, constraint, objective.dim)
+        free = self._free(objective.bounds, constraint, objective.dim)
         first = self.fast.solve(objective, radius, free, start)
         reach = float(np.linalg.norm(first.point)) * (1 + 1e-12) + first.accuracy.bound
         if first.status is Status.CERTIFIED and (free is constraint or reach <= constraint.radius):
@@ -59,7 +58,7 @@ class Guaranteed(Solver):
         steps, calls = first.steps + second.steps, first.gradient_calls + second.gradient_calls
         return SolverResult(second.point, second.accuracy, second.status, steps, calls)
 
-    def _free(self, loss: LinearModelLoss, constraint: ConvexSet, dim: int) -> ConvexSet:
+    def _free(self, loss: Bounds, constraint: ConvexSet, dim: int) -> ConvexSet:
         """Return where `fast` looks for the minimiser."""
         refused = self.fast.refusal(loss, constraint, dim) is not None
         return WholeSpace() if refused and isinstance(constraint, L2Ball) else constraint

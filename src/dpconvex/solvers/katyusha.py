@@ -9,8 +9,9 @@ from typing import Self, final
 import numpy as np
 
 from dpconvex._types import FloatArray, Status
-from dpconvex.losses.base import LinearModelLoss, SmoothLoss
-from dpconvex.problems.objective import Objective
+from dpconvex.losses.base import SmoothLoss
+from dpconvex.problems.linear_objective import LinearModelObjective
+from dpconvex.problems.objective import Bounds, Objective
 from dpconvex.sets.base import ConvexSet
 from dpconvex.solvers import _certificates as certificates
 from dpconvex.solvers import _components as components
@@ -46,10 +47,10 @@ class Katyusha(Solver):
 
     max_steps: int | None = None
 
-    def refusal(self, loss: LinearModelLoss, constraint: ConvexSet, dim: int) -> str | None:
+    def refusal(self, loss: Bounds, constraint: ConvexSet, dim: int) -> str | None:
         """Smooth losses of one output with a compiled slope, without a constraint."""
         if not isinstance(loss, SmoothLoss):
-            return "needs a smooth loss"
+            return "needs a smooth loss of a linear model"
         return components.needs_slope_curve(loss) or needs_whole_space(constraint)
 
     @staticmethod
@@ -82,6 +83,7 @@ class Katyusha(Solver):
     def _solve(
         self, objective: Objective, radius: float, constraint: ConvexSet, start: FloatArray | None
     ) -> SolverResult:
+        assert isinstance(objective, LinearModelObjective)  # `refusal`; tells the type checker
         snapshot = np.zeros(objective.dim) if start is None else start.copy()
         slopes, g = _snapshot(objective, snapshot)
         best, accuracy = snapshot.copy(), certificates.gradient_norm(objective, snapshot, g)
@@ -107,7 +109,7 @@ class Katyusha(Solver):
         return (cls(),)
 
 
-def _snapshot(objective: Objective, w: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _snapshot(objective: LinearModelObjective, w: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the slopes of all records at `w`, shape (n,), and the gradient of the objective."""
     slopes, total = np.empty(objective.records.n), np.zeros(objective.dim)
     for block in objective.records.blocks():
@@ -121,7 +123,7 @@ def _snapshot(objective: Objective, w: FloatArray) -> tuple[FloatArray, FloatArr
 class _State:
     """The two momentum sequences y and z, which outlive an epoch, and the constants of the steps."""
 
-    def __init__(self, objective: Objective, start: FloatArray) -> None:
+    def __init__(self, objective: LinearModelObjective, start: FloatArray) -> None:
         curve = components.slope_curve(objective.loss, objective.targets)
         assert curve is not None  # `refusal`; tells the type checker
         self._objective, self._curve = objective, curve

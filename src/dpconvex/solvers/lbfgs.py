@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, Self, final
 
@@ -10,8 +11,7 @@ from scipy.optimize import minimize
 from scipy.sparse.linalg import LinearOperator, cg
 
 from dpconvex._types import FloatArray, Status
-from dpconvex.losses.base import LinearModelLoss, SmoothLoss
-from dpconvex.problems.objective import Objective
+from dpconvex.problems.objective import Bounds, Objective
 from dpconvex.sets.base import ConvexSet
 from dpconvex.solvers import _certificates as certificates
 from dpconvex.solvers.base import Solver, needs_whole_space
@@ -43,15 +43,16 @@ class LBFGS(Solver):
     max_steps: int = 1000
     polish: int = 20
 
-    def refusal(self, loss: LinearModelLoss, constraint: ConvexSet, dim: int) -> str | None:
+    def refusal(self, loss: Bounds, constraint: ConvexSet, dim: int) -> str | None:
         """Smooth losses without a constraint."""
-        return needs_whole_space(constraint) if isinstance(loss, SmoothLoss) else "needs a smooth loss"
+        return needs_whole_space(constraint) if math.isfinite(loss.curvature_bound) else "needs a smooth loss"
 
     def _solve(
         self, objective: Objective, radius: float, constraint: ConvexSet, start: FloatArray | None
     ) -> SolverResult:
         w = np.zeros(objective.dim) if start is None else start
-        tolerance = objective.l2 * radius / np.sqrt(objective.dim) / 2  # a maximum norm that implies the l2 norm
+        # A maximum norm that implies the l2 norm.
+        tolerance = objective.strong_convexity * radius / np.sqrt(objective.dim) / 2
         options = {"maxiter": self.max_steps, "maxfun": 2 * self.max_steps, "ftol": 0.0}
         found = minimize(
             objective.value_and_gradient, w, jac=True, method="L-BFGS-B", options={**options, "gtol": tolerance}

@@ -10,8 +10,9 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from dpconvex._types import FloatArray, Status
-from dpconvex.losses.base import LinearModelLoss, SmoothLoss
-from dpconvex.problems.objective import Objective
+from dpconvex.losses.base import SmoothLoss
+from dpconvex.problems.linear_objective import LinearModelObjective
+from dpconvex.problems.objective import Bounds, Objective
 from dpconvex.sets.base import ConvexSet
 from dpconvex.solvers import _certificates as certificates
 from dpconvex.solvers.base import Solver, needs_whole_space
@@ -46,13 +47,14 @@ class NewtonCholesky(Solver):
 
     max_steps: int = 60
 
-    def refusal(self, loss: LinearModelLoss, constraint: ConvexSet, dim: int) -> str | None:
+    def refusal(self, loss: Bounds, constraint: ConvexSet, dim: int) -> str | None:
         """Smooth losses without a constraint."""
-        return needs_whole_space(constraint) if isinstance(loss, SmoothLoss) else "needs a smooth loss"
+        return needs_whole_space(constraint) if isinstance(loss, SmoothLoss) else "needs a smooth linear-model loss"
 
     def _solve(
         self, objective: Objective, radius: float, constraint: ConvexSet, start: FloatArray | None
     ) -> SolverResult:
+        assert isinstance(objective, LinearModelObjective)  # `refusal`; tells the type checker
         w = np.zeros(objective.dim) if start is None else start
         metric: FloatArray | None = None
         stride = objective.records.n // max(50 * objective.dim, objective.records.n // 16)
@@ -72,7 +74,7 @@ class NewtonCholesky(Solver):
 
 @dataclass(frozen=True, eq=False)
 class _Point:
-    objective: Objective
+    objective: LinearModelObjective
     w: FloatArray
 
     @cached_property
@@ -89,7 +91,7 @@ class _Point:
 
 
 def _descend(
-    objective: Objective, radius: float, max_steps: int, start: FloatArray, metric: FloatArray | None
+    objective: LinearModelObjective, radius: float, max_steps: int, start: FloatArray, metric: FloatArray | None
 ) -> SolverResult:
     """Damped steps from `start`; `metric` is the lower Cholesky factor of a Hessian, None to compute it."""
     point, calls, renewed = _Point(objective, start), 1, False
@@ -114,7 +116,9 @@ def _descend(
     return SolverResult(point.w, accuracy, status, steps, calls)
 
 
-def _search(objective: Objective, point: _Point, step: FloatArray, smallest: float) -> tuple[_Point | None, int]:
+def _search(
+    objective: LinearModelObjective, point: _Point, step: FloatArray, smallest: float
+) -> tuple[_Point | None, int]:
     """Halve the step until it is accepted; return None if no length is, and the number of trials."""
     slope = float(point.g @ step)
     for trial in range(_HALVINGS):

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Self, final
 
 from dpconvex._types import FloatArray, Status
-from dpconvex.losses.base import LinearModelLoss, PiecewiseLinearLoss
-from dpconvex.problems.objective import Objective
+from dpconvex.losses.base import PiecewiseLinearLoss
+from dpconvex.problems.linear_objective import LinearModelObjective
+from dpconvex.problems.objective import Bounds, Objective
 from dpconvex.sets.base import ConvexSet
 from dpconvex.solvers.accelerated import AcceleratedGradient
 from dpconvex.solvers.base import Solver, needs_whole_space
@@ -36,9 +37,9 @@ class SmoothedAcceleratedGradient(Solver):
 
     max_steps: int | None = None
 
-    def refusal(self, loss: LinearModelLoss, constraint: ConvexSet, dim: int) -> str | None:
+    def refusal(self, loss: Bounds, constraint: ConvexSet, dim: int) -> str | None:
         """Piecewise linear losses, any set."""
-        return None if isinstance(loss, PiecewiseLinearLoss) else "needs a piecewise linear loss"
+        return None if isinstance(loss, PiecewiseLinearLoss) else "needs a piecewise linear loss of a linear model"
 
     @staticmethod
     def width_for(slope_bound: float, strong_convexity: float, radius: float) -> float:
@@ -67,6 +68,7 @@ class SmoothedAcceleratedGradient(Solver):
     def _solve(
         self, objective: Objective, radius: float, constraint: ConvexSet, start: FloatArray | None
     ) -> SolverResult:
+        assert isinstance(objective, LinearModelObjective)  # `refusal`; tells the type checker
         assert isinstance(objective.loss, PiecewiseLinearLoss)  # `refusal`; tells the type checker
         width = self.width_for(objective.loss.slope_bound, objective.l2, radius)
         smooth = replace(objective, loss=objective.loss.smoothed(width))
@@ -104,15 +106,16 @@ class SmoothedNewton(Solver):
 
     max_steps: int = 60
 
-    def refusal(self, loss: LinearModelLoss, constraint: ConvexSet, dim: int) -> str | None:
+    def refusal(self, loss: Bounds, constraint: ConvexSet, dim: int) -> str | None:
         """Piecewise linear losses without a constraint."""
         if not isinstance(loss, PiecewiseLinearLoss):
-            return "needs a piecewise linear loss"
+            return "needs a piecewise linear loss of a linear model"
         return needs_whole_space(constraint)
 
     def _solve(
         self, objective: Objective, radius: float, constraint: ConvexSet, start: FloatArray | None
     ) -> SolverResult:
+        assert isinstance(objective, LinearModelObjective)  # `refusal`; tells the type checker
         loss, mu = objective.loss, objective.l2
         assert isinstance(loss, PiecewiseLinearLoss)  # `refusal`; tells the type checker
         slope, newton = loss.slope_bound, NewtonCholesky(self.max_steps)

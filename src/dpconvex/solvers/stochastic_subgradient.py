@@ -9,8 +9,9 @@ from typing import Self, final
 import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray, Status
-from dpconvex.losses.base import LinearModelLoss, PiecewiseLinearLoss, SmoothLoss
-from dpconvex.problems.objective import Objective
+from dpconvex.losses.base import PiecewiseLinearLoss, SmoothLoss
+from dpconvex.problems.linear_objective import LinearModelObjective
+from dpconvex.problems.objective import Bounds, Objective
 from dpconvex.sets.base import ConvexSet
 from dpconvex.solvers import _certificates as certificates
 from dpconvex.solvers import _components as components
@@ -50,12 +51,12 @@ class StochasticSubgradient(Solver):
 
     max_steps: int = 100
 
-    def refusal(self, loss: LinearModelLoss, constraint: ConvexSet, dim: int) -> str | None:
+    def refusal(self, loss: Bounds, constraint: ConvexSet, dim: int) -> str | None:
         """Losses of bounded and compiled slope, without a constraint."""
         if math.isinf(loss.slope_bound):
             return "needs a loss of bounded slope"
         if not isinstance(loss, SmoothLoss | PiecewiseLinearLoss):
-            return "needs a smooth or piecewise linear loss"
+            return "needs a smooth or piecewise linear loss of a linear model"
         return components.needs_slope_curve(loss) or needs_whole_space(constraint)
 
     @staticmethod
@@ -77,6 +78,7 @@ class StochasticSubgradient(Solver):
     def _solve(
         self, objective: Objective, radius: float, constraint: ConvexSet, start: FloatArray | None
     ) -> SolverResult:
+        assert isinstance(objective, LinearModelObjective)  # `refusal`; tells the type checker
         path = _Path(objective, np.zeros(objective.dim) if start is None else start)
         order = np.random.default_rng(0)  # a fixed sequence: neither private nor secret
         best, accuracy = path.mean.copy(), path.certificate()
@@ -104,7 +106,7 @@ class StochasticSubgradient(Solver):
 class _Path:
     """The iterate, the weighted mean of all iterates, and each record's sums of weights and of weighted slopes."""
 
-    def __init__(self, objective: Objective, start: FloatArray) -> None:
+    def __init__(self, objective: LinearModelObjective, start: FloatArray) -> None:
         curve = components.slope_curve(objective.loss, objective.targets)
         assert curve is not None  # `refusal`; tells the type checker
         self._objective, self._curve = objective, curve

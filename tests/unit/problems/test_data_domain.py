@@ -49,7 +49,23 @@ def test_clipping_again_changes_nothing(domain, X):
 @given(X=matrices)
 def test_rows_are_clipped_one_at_a_time(domain, X):
     alone = np.concatenate([domain.clip(row[None]) for row in X])
-    np.testing.assert_allclose(domain.clip(X), alone, rtol=1e-13, atol=0)
+    np.testing.assert_array_equal(domain.clip(X), alone)
+
+
+@pytest.mark.parametrize("norm", ["l1", "l2"])
+@given(seed=st.integers(0, 2**32 - 1), size=st.integers(2, 60), bound=st.sampled_from([0.1, 1.0, 3.0]))
+def test_no_record_changes_the_bits_of_another(norm, seed, size, bound):
+    # Lengths within a few units in the last place of the bound: whether a row is scaled must not depend on others.
+    rng = np.random.default_rng(seed)
+    domain = DataDomain((Block(size, norm, bound), Block(size, norm, bound)))
+    X = rng.standard_normal((60, 2, size))
+    X *= bound / np.linalg.norm(X, {"l1": 1, "l2": 2}[norm], axis=2, keepdims=True)
+    X = (X * (1 + rng.integers(-4, 5, (60, 2, 1)) * 2.0**-53)).reshape(60, 2 * size)
+    alone = np.concatenate([domain.clip(row[None]) for row in X])
+    for share, value in ((0.02, 0.0), (0.02, np.nan), (0.02, 50.0), (0.95, 50.0)):
+        Y, others = X.copy(), rng.random(60) >= share
+        Y[~others] = value
+        np.testing.assert_array_equal(domain.clip(Y)[others], alone[others])
 
 
 def test_a_long_row_keeps_its_direction_and_gets_the_full_length():

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from dpconvex._types import Status
+from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import AbsoluteLoss, HingeLoss, LogisticLoss, SoftmaxLoss, SquaredLoss
 from dpconvex.problems import DataDomain, Records, RegularizedRisk
 from dpconvex.sets import Box, L2Ball, Simplex, WholeSpace
@@ -58,16 +59,45 @@ def test_accelerated_gradient_count_suffices_without_any_certificate(kind, loss,
     assert AcceleratedGradient().solve(objective, radius, constraint).steps <= count
 
 
+@pytest.mark.parametrize("output", ["best", "average"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_subgradient_count_suffices_without_any_certificate(kind):
+def test_subgradient_count_suffices_without_any_certificate(kind, output):
     objective = extreme(AbsoluteLoss(), 0.3, kind)
     radius, ball = 0.2, L2Ball((objective.lipschitz + objective.linear_norm) / 0.3)
     count = Subgradient.steps_for(objective.lipschitz_within(ball.radius), 0.3, radius)
-    blind = Subgradient(max_steps=count).solve(objective, 1e-9)
+    blind = Subgradient(max_steps=count, output=output).solve(objective, 1e-9)
     exact = DualCoordinateAscent().solve(objective, 1e-4)
     assert exact.status is Status.CERTIFIED
     assert blind.steps == count
     assert np.linalg.norm(blind.point - exact.point) <= radius
+
+
+def test_the_subgradient_average_is_the_papers():
+    """``sum_t 2t/(T(T+1)) w_t`` of the iterates after the start (Lowy and Razaviyayn, Algorithm 2)."""
+    objective, ball, w, iterates = extreme(AbsoluteLoss(), 0.3, "cancelling"), L2Ball(0.3), np.full(6, 0.1), []
+    for step in range(1, 6):
+        w = ball.project(w - 2 / (0.3 * step) * objective.gradient(w))
+        iterates.append(w)
+    found = Subgradient(max_steps=5, output="average").solve(objective, 1e-9, ball, np.full(6, 0.1))
+    np.testing.assert_allclose(found.point, np.average(iterates, axis=0, weights=range(1, 6)), rtol=1e-12)
+
+
+@pytest.mark.parametrize("constraint", [WholeSpace(), L2Ball(0.3), Simplex(6)], ids=repr)
+@pytest.mark.parametrize("kind", KINDS)
+def test_certificates_of_subgradient_averages_are_true(kind, constraint):
+    """From any start, after few and many steps; the average is a member, and no iterate."""
+    objective, start = extreme(AbsoluteLoss(), 0.3, kind), np.full(6, 3.0)
+    exact = SmoothedAcceleratedGradient().solve(objective, 0.02, constraint)
+    assert exact.status is Status.CERTIFIED
+    for steps in (1, 2, 5, 50, 1000):
+        average = Subgradient(max_steps=steps, output="average").solve(objective, 1e-9, constraint, start)
+        assert average.status is Status.STEP_LIMIT
+        assert constraint.contains(average.point)
+        assert np.linalg.norm(average.point - exact.point) <= average.accuracy.bound + exact.accuracy.bound
+        gap = objective.value(average.point) - objective.value(exact.point)
+        assert gap <= 0.3 / 2 * average.accuracy.bound**2
+    with pytest.raises(InvalidParameterError, match="output="):
+        Subgradient(output="last")
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -7,7 +7,8 @@ Lemma
     which is ``2L/n``-Lipschitz, so exact minimisers differ by at most ``2L/(l2 n)`` in l2 (Proposition 2.2, with only
     the data-dependent part of the loss counted). The solver's point is within ``r`` of the exact minimiser *for every
     data set*, by a certificate, so it moves by at most ``2L/(l2 n) + 2r``. Tilted losses: ``1/n`` becomes the largest
-    weight of one record, ``C/(C + n - 1)``, and points of a ball of radius R are at most 2R apart (`sensitivity.py`).
+    weight of one record, ``C/(C + n - 1)``; objectives that are no average: 1. Points of a ball of radius R are at most
+    2R apart (`sensitivity.py`).
 Noise
     Density proportional to ``exp(-epsilon ||z||_2 / sensitivity)`` or Gaussian.
 Assumptions
@@ -18,6 +19,8 @@ Symbols
 Deviations
     ``constants="paper"``: repaired forms only (errata P1, P2, U1). The released vector is not projected: the losses
     here are globally Lipschitz, and smooth globally where smoothness is used. Tilted problems are solved in a ball.
+    Problems whose constants hold in a ball only (`Problem.local`) are solved there, and projected to it wherever a
+    bound needs that.
 """
 
 from __future__ import annotations
@@ -31,14 +34,14 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import LinearModelPlan, PredictedError, PrivateResult, check_relation
-from dpconvex.algorithms.output_perturbation import schedules
+from dpconvex.algorithms.base import ConvexPlan, P, PredictedError, PrivateResult, check_relation
+from dpconvex.algorithms.output_perturbation import schedules, statements
 from dpconvex.algorithms.output_perturbation.printed import printed_bound
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import L2Norm
 from dpconvex.mechanisms import GaussianMechanism, NormNoiseMechanism
 from dpconvex.privacy import Assumption, PrivacyParams, Release, Sensitivity
-from dpconvex.problems.linear_model import LinearModelProblem
+from dpconvex.problems.problem import Problem
 from dpconvex.randomness import BitSource
 from dpconvex.sets import L2Ball, WholeSpace
 from dpconvex.sets.base import ConvexSet
@@ -46,29 +49,15 @@ from dpconvex.solvers import Solver, default_solver
 
 LABEL = "regularised minimiser"
 TARGETS = ("empirical", "population")
-LEMMA = "strong convexity (Proposition 2.2): 2L/(l2 n), plus 2r for the certified solver accuracy"
-TILTED_LEMMA = (
-    "strong convexity and the largest weight of one record (Lemma 5.2, repaired): 2L/l2 C/(C+n-1), plus 2r for the "
-    "certified solver accuracy; at most twice the radius of the ball"
-)
-TILT_ASSUMPTIONS = (
-    Assumption(
-        "the minimiser lies in the ball", "the regulariser keeps it there for every data set, or a constraint does"
-    ),
-    Assumption(
-        "C bounds the ratio of two records' weights everywhere in the ball",
-        "computed from the loss's values at the largest predictions and targets that the clipped records allow",
-    ),
-)
 
 
 @dataclass(frozen=True)
-class OutputPerturbationPlan(LinearModelPlan):
+class OutputPerturbationPlan(ConvexPlan[P]):
     """Constants of one run of output perturbation.
 
     Parameters
     ----------
-    problem : LinearModelProblem
+    problem : Problem
         What is minimised.
     privacy : PrivacyParams
         The promise.
@@ -90,7 +79,7 @@ class OutputPerturbationPlan(LinearModelPlan):
         The paper's bound for such problems.
     """
 
-    problem: LinearModelProblem
+    problem: P  # pyright: ignore[reportGeneralTypeIssues]
     privacy: PrivacyParams
     schedule: schedules.Schedule
     noise_name: str
@@ -115,21 +104,31 @@ class OutputPerturbationPlan(LinearModelPlan):
     @property
     def predicted_error(self) -> PredictedError:
         """Bound of the schedule, and the paper's."""
-        trivial = self.problem.loss.value_at_zero
+        trivial = self.problem.value_at_zero
         return PredictedError(self.schedule.bound, trivial, self.schedule.source, self.printed)
 
     @property
     def constraint(self) -> ConvexSet:
-        """Where the minimiser is sought: the ball where it might lie outside, else the whole space."""
+        """Where the minimiser is sought: the ball where it might lie outside, else everything; cones under attack."""
         return _constraint(self.problem, self.schedule)
 
     @property
     def ball(self) -> ConvexSet:
-        """Where the solver's point is projected to before the noise: the ball that holds the minimiser (tilted losses).
+        """Where the solver's point is projected to before the noise: the ball that holds the minimiser, or all.
 
         A projection is non-expansive and leaves the minimiser where it is, so the point stays within the solver radius.
         """
         return WholeSpace() if math.isinf(self.schedule.ball) else L2Ball(self.schedule.ball)
+
+    @property
+    def output_set(self) -> ConvexSet:
+        """Where the noisy point is projected to: the ball, where the bound needs that; free, as post-processing is."""
+        return self.ball if self.schedule.projected else WholeSpace()
+
+    @property
+    def needs_accuracy(self) -> bool:
+        """Whether nothing may be released without the solver's certificate."""
+        return self.schedule.needs_accuracy
 
     @property
     def releases(self) -> tuple[Release, ...]:
@@ -138,29 +137,20 @@ class OutputPerturbationPlan(LinearModelPlan):
 
     @property
     def theorem(self) -> str:
-        """Propositions 2.2 and 3.1, repaired; Lemma 5.2 for tilted losses."""
-        if self.problem.tilt:
-            return (
-                "Output perturbation of a tilted risk (Lowy and Razaviyayn, Lemma 5.2 with a repaired proof, "
-                "Proposition 3.1 with a sure accuracy): the certified minimiser moves by at most 2L/l2 C/(C+n-1) + 2r "
-                "between neighbours, C = exp(tilt times the range of the loss in the ball), and by at most twice the "
-                "ball's radius; noise covers the smaller distance."
-            )
-        return (
-            "Output perturbation (Lowy and Razaviyayn, Propositions 2.2 and 3.1 with a sure accuracy): the certified "
-            "minimiser moves by at most 2L/(l2 n) + 2r between neighbours; noise covers that distance."
-        )
+        """Propositions 2.2 and 3.1, repaired; Lemma 5.2 for tilted losses; or the diameter of the ball."""
+        return statements.THEOREMS[self.problem.aggregation] if self.needs_accuracy else statements.DIAMETER_THEOREM
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
-        """Strong convexity and solver accuracy."""
+        """Strong convexity, solver accuracy, what the caller declared; no claim where noise covers the whole ball."""
+        code = (statements.RETURNS,) if self.problem.claims else ()
+        if not self.needs_accuracy:
+            return (*statements.DIAMETER_ASSUMPTIONS, *code)
         return (
-            Assumption("the objective is l2-strongly convex", "the regulariser is part of the objective"),
-            Assumption(
-                "the solver's point is within r of the exact minimiser for every data set",
-                "a certificate (gradient norm or duality gap) is checked before anything is released",
-            ),
-            *(TILT_ASSUMPTIONS if self.problem.tilt else ()),
+            *statements.ACCURACY_ASSUMPTIONS,
+            *(statements.TILT_ASSUMPTIONS if self.problem.aggregation == "tilted" else ()),
+            *(Assumption(claim, statements.DECLARED) for claim in self.problem.claims),
+            *code,
         )
 
     @property
@@ -170,13 +160,15 @@ class OutputPerturbationPlan(LinearModelPlan):
 
     def describe(self) -> Mapping[str, Any]:
         """Constants for the certificate."""
+        balls = {"ball": self.schedule.ball, "reach": self.schedule.reach}
+        sensitivity = self.schedule.sensitivity
         return {
-            "minimiser_sensitivity": self.schedule.sensitivity,
+            **({"minimiser_sensitivity": sensitivity} if math.isfinite(sensitivity) else {}),
             "solver_radius": self.solver_radius,
             "noise": self.noise_name,
             "predicted_excess_loss": self.predicted_error.bound,
             **({"target": self.target} if self.target != "empirical" else {}),
-            **({"ball": self.schedule.ball, "reach": self.schedule.reach} if self.problem.tilt else {}),
+            **(balls if math.isfinite(self.schedule.ball) else {}),
         }
 
     def exact_bits(self, source: BitSource) -> bool:
@@ -190,19 +182,19 @@ class OutputPerturbationPlan(LinearModelPlan):
 
 
 def plan(
-    problem: LinearModelProblem,
+    problem: P,
     privacy: PrivacyParams,
     *,
     constants: str = "calibrated",
     l2: float | None = None,
     noise: str = "auto",
     target: str = "empirical",
-) -> tuple[OutputPerturbationPlan, ...]:
+) -> tuple[OutputPerturbationPlan[P], ...]:
     """Return the valid plans, one for each kind of noise.
 
     Parameters
     ----------
-    problem : LinearModelProblem
+    problem : Problem
         Public facts.
     privacy : PrivacyParams
         The promise.
@@ -219,30 +211,37 @@ def plan(
     Raises
     ------
     InvalidParameterError
-        If the loss has no slope bound, or the theory has no such tilted problem: a population target (a tilted risk is
-        no average), or ``constants="paper"`` without `l2` (the paper treats strongly convex tilted losses).
+        If the loss has no slope bound, ``constants="paper"`` meets claims that may not be used, constants overflow, or
+        the theory has no such problem: a population target for what is no average, or a tilted loss with
+        ``constants="paper"`` and no `l2` (the paper treats strongly convex tilted losses).
     """
     check_relation(privacy)
     _validate.choice("target", target, TARGETS)
     _validate.choice("constants", constants, ("calibrated", "paper"))
     if l2 is not None:
-        _validate.real("l2", l2, above=0.0)
+        l2 = _validate.real("l2", l2, above=0.0)
     if math.isinf(problem.lipschitz):
-        raise InvalidParameterError(
-            "loss", problem.loss.name, "must have a bounded slope", "Give it a prediction_bound"
-        )
-    if problem.tilt and target == "population":
-        raise InvalidParameterError("target", target, "must be 'empirical' for a tilted loss, which is no average")
-    if problem.tilt and constants == "paper" and l2 is None:
+        raise InvalidParameterError("loss", problem.name, "must have a bounded slope", "Give it a prediction_bound")
+    if problem.aggregation != "average" and target == "population":
+        what = "tilted loss" if problem.aggregation == "tilted" else "whole objective"
+        raise InvalidParameterError("target", target, f"must be 'empirical' for a {what}, which is no average")
+    if not problem.trusted and constants == "paper":
+        raise InvalidParameterError("constants", constants, "must be 'calibrated' where trusted=False: it uses claims")
+    if problem.aggregation == "tilted" and constants == "paper" and l2 is None:
         remedy = "The paper treats strongly convex tilted losses only; use constants='calibrated' or give l2"
         raise InvalidParameterError("l2", None, "must be given for a tilted loss with constants='paper'", remedy)
     kinds = ([] if noise == "gaussian" else ["l2"]) + ([] if privacy.pure or noise == "l2" else ["gaussian"])
-    return tuple(_one(problem, privacy, constants, l2, kind, target) for kind in kinds)
+    try:
+        with np.errstate(all="ignore"):
+            return tuple(_one(problem, privacy, constants, l2, kind, target) for kind in kinds)
+    except ArithmeticError as error:
+        what = "must have constants whose squares, ratios and products are floats"
+        raise InvalidParameterError("problem", problem.name, what, "Rescale the data or the parameters") from error
 
 
 def _one(
-    problem: LinearModelProblem, privacy: PrivacyParams, constants: str, l2: float | None, kind: str, target: str
-) -> OutputPerturbationPlan:
+    problem: P, privacy: PrivacyParams, constants: str, l2: float | None, kind: str, target: str
+) -> OutputPerturbationPlan[P]:
     delta = privacy.delta if kind == "gaussian" else 0.0
     if constants == "paper":
         schedule = schedules.paper(problem, l2, privacy.epsilon, delta, target)
@@ -251,7 +250,7 @@ def _one(
         e2 = problem.dim * deviation**2
         e1 = math.sqrt(e2) if kind == "gaussian" else problem.dim / privacy.epsilon
         schedule = schedules.calibrated(problem, l2, e1, e2, target)
-    lemma = TILTED_LEMMA if problem.tilt else LEMMA
+    lemma = statements.LEMMAS[problem.aggregation] if schedule.needs_accuracy else statements.DIAMETER_LEMMA
     mechanism, deviation = _noise(schedule.reach, lemma, problem, privacy, kind, constants)
     return OutputPerturbationPlan(
         problem=problem,
@@ -260,20 +259,25 @@ def _one(
         noise_name=kind,
         mechanism=mechanism,
         deviation=deviation,
-        solver=default_solver(problem.loss, _constraint(problem, schedule), problem.dim, tilted=problem.tilt > 0),
+        solver=_solver(problem, schedule),
         constants=constants,
         target=target,
         printed=printed_bound(problem, l2, privacy.epsilon, delta, target),
     )
 
 
-def _constraint(problem: LinearModelProblem, schedule: schedules.Schedule) -> ConvexSet:
-    confined = schedule.ball < problem.minimiser_norm(schedule.l2)
-    return L2Ball(schedule.ball) if confined else WholeSpace()
+def _solver(problem: Problem, schedule: schedules.Schedule) -> Solver:
+    constraint = _constraint(problem, schedule)
+    return default_solver(problem.bounds, constraint, problem.dim, tilted=problem.aggregation == "tilted")
+
+
+def _constraint(problem: Problem, schedule: schedules.Schedule) -> ConvexSet:
+    confined = problem.local or schedule.ball < problem.minimiser_norm(schedule.l2)
+    return problem.constraint(schedule.ball if confined else math.inf)
 
 
 def _noise(
-    reach: float, lemma: str, problem: LinearModelProblem, privacy: PrivacyParams, kind: str, constants: str
+    reach: float, lemma: str, problem: Problem, privacy: PrivacyParams, kind: str, constants: str
 ) -> tuple[NormNoiseMechanism | GaussianMechanism, float]:
     """Return the mechanism for a minimiser that moves by at most `reach`, and its deviation a coordinate."""
     sensitivity = Sensitivity(reach, "l2", lemma)

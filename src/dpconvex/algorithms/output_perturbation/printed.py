@@ -6,11 +6,11 @@ import math
 
 from dpconvex.algorithms.output_perturbation.schedules import privacy_ratio
 from dpconvex.algorithms.output_perturbation.sensitivity import log_factor
-from dpconvex.problems.linear_model import LinearModelProblem
+from dpconvex.problems.problem import Problem
 
 
 def printed_bound(
-    problem: LinearModelProblem, l2: float | None, epsilon: float, delta: float, target: str = "empirical"
+    problem: Problem, l2: float | None, epsilon: float, delta: float, target: str = "empirical"
 ) -> float | None:
     """Return the printed bound of the problem's class; None where the theorem does not apply.
 
@@ -20,7 +20,7 @@ def printed_bound(
 
     Parameters
     ----------
-    problem : LinearModelProblem
+    problem : Problem
     l2 : float or None
         Regularisation, if it was given.
     epsilon, delta : float
@@ -29,19 +29,20 @@ def printed_bound(
     """
     L, beta, R, n = problem.lipschitz, problem.smoothness, problem.radius, problem.n
     smooth, population, pure = math.isfinite(beta), target == "population", delta == 0
-    q = privacy_ratio(problem.dim, epsilon, delta) / n
-    if q > 1 or (problem.tilt and (population or not l2)):
+    tilted = problem.aggregation == "tilted"
+    q = privacy_ratio(problem.dim, epsilon, delta) / (1 if problem.aggregation == "whole" else n)
+    if q > 1 or (tilted and (population or not l2)):
         return None
     if l2:
         radius = problem.minimiser_norm(l2)
-        if problem.tilt and log_factor(problem, radius) > 600:
+        if tilted and log_factor(problem, radius) > 600:
             return None
-        factor = math.exp(log_factor(problem, radius)) if problem.tilt else 1.0
+        factor = math.exp(log_factor(problem, radius)) if tilted else 1.0
         scale, kappa = (L + l2 * radius) ** 2 / l2, (beta + l2) / l2
         if smooth:
             noise = (26 if pure else 13.5) * kappa * factor * q**2
         else:
-            noise = (9 if pure or problem.tilt else 6) * factor * q
+            noise = (9 if pure or tilted else 6) * factor * q
         return scale * (noise + (5 / n if population else 0))
     if smooth:
         if q**2 * R * beta > L:

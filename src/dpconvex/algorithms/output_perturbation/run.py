@@ -6,7 +6,7 @@ Letter Name here             Meaning
 w_T    ``solved``            solver output, within r of the exact minimiser
 r      ``plan.solver_radius`` certified distance, ``sqrt(2 alpha / lambda)``
 lambda ``plan.l2``           regularisation
-B(0,R) ``plan.ball``         holds the minimiser; everything if there is no tilt
+B(0,R) ``plan.ball``         holds the minimiser; everything for averages of linear-model losses
 z      inside ``release``    noise of the planned mechanism
 ====== ===================== =============================================
 """
@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 from dpconvex._types import AnyArray
 from dpconvex.algorithms.base import PrivateResult, require
 from dpconvex.privacy import Ledger
-from dpconvex.problems import Records
 from dpconvex.randomness import BitSource
 
 if TYPE_CHECKING:
@@ -40,9 +39,9 @@ def run(plan: OutputPerturbationPlan, X: AnyArray, y: AnyArray, source: BitSourc
         Where the noise comes from.
     """
     ledger = Ledger(plan.privacy, plan.releases)
-    records = Records.clipped(X, plan.problem.domain)  # line 1: records of the public domain
-    risk = plan.problem.on(records, plan.problem.loss.clip_targets(y), plan.l2)  # line 2: F_lambda
+    risk = plan.problem.objective(X, y, plan.l2)  # lines 1, 2: F_lambda of records moved into the public domain
     found = plan.solver.solve(risk, plan.solver_radius, plan.constraint)  # line 3: w_T
-    solved = require(found, plan.solver_radius)
+    point = require(found, plan.solver_radius) if plan.needs_accuracy else found.point
+    solved = plan.problem.parameters(point)  # no further from the minimiser than in the solver's variables
     noisy = plan.mechanism.release(plan.ball.project(solved), plan.releases[0].label, source, ledger)  # line 4: w_T + z
-    return plan.finish(noisy, source)
+    return plan.finish(plan.output_set.project(noisy), source)

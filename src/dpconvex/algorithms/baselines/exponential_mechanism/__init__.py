@@ -1,5 +1,6 @@
-"""The exponential mechanism over a public grid: a baseline for one or two parameters."""
+"""The exponential mechanism over a public grid, with and without localisation: baselines for one or two parameters."""
 
+from dpconvex.algorithms.baselines.exponential_mechanism.localised import LocalisedMechanismPlan, plan_localised
 from dpconvex.algorithms.baselines.exponential_mechanism.plan import ExponentialMechanismPlan, plan
 
-__all__ = ["ExponentialMechanismPlan", "plan"]
+__all__ = ["ExponentialMechanismPlan", "LocalisedMechanismPlan", "plan", "plan_localised"]

@@ -8,8 +8,8 @@ Lemma
     selecting from it by permute-and-flip is exactly epsilon-DP: no sampler has to converge, which is what makes the
     continuous Algorithm 9 unusable for pure privacy in more than a few dimensions.
 Assumptions
-    Records are clipped into the domain; the loss has a bounded slope; computed scores are within the rounding slack of
-    exact ones, which the sensitivity includes.
+    Records are clipped into the domain; the loss has a bounded slope and bounded targets; computed scores are within
+    the rounding slack of exact ones, which the sensitivity includes.
 Error
     ``(2/epsilon) (2LR/n) log N + L h sqrt(d)`` for N grid points of spacing h (McKenna and Sheldon 2020 show that
     permute-and-flip is never worse than the exponential mechanism). The spacing minimises it.
@@ -24,21 +24,21 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpconvex import _rounding
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.base import LinearModelPlan, PredictedError, PrivateResult, check_relation, require_average
+from dpconvex.algorithms.baselines.exponential_mechanism.grid import (
+    applies,
+    ball_grid,
+    largest_side,
+    score_sensitivity,
+    typical_deviation,
+)
 from dpconvex.mechanisms import ReportNoisyMax
 from dpconvex.privacy import Assumption, PrivacyParams, Release, Sensitivity
-from dpconvex.problems.erm import ROUNDING
 from dpconvex.problems.linear_model import LinearModelProblem
 from dpconvex.randomness import BitSource
 
 LABEL = "best point of the grid"
-MAX_DIM = 2
-MAX_POINTS = 2**14
-"""Most grid points."""
-MAX_WORK = 2**31
-"""Most losses evaluated, records times grid points: some 20 seconds."""
 
 
 @dataclass(frozen=True)
@@ -72,9 +72,7 @@ class ExponentialMechanismPlan(LinearModelPlan):
     @property
     def grid(self) -> FloatArray:
         """Candidates, shape (N, dim); the zero vector is one of them."""
-        axis = np.linspace(-1, 1, self.side) * self.problem.radius
-        points = np.stack(np.meshgrid(*[axis] * self.problem.dim, indexing="ij"), axis=-1).reshape(-1, self.problem.dim)
-        return points[np.linalg.norm(points, axis=1) <= self.problem.radius * (1 + 1e-12)]
+        return ball_grid(self.problem.dim, self.side, self.problem.radius)
 
     @property
     def solver_radius(self) -> float:
@@ -109,9 +107,8 @@ class ExponentialMechanismPlan(LinearModelPlan):
 
     @property
     def coefficient_deviation(self) -> FloatArray:
-        """Approximate: the spread of ``exp(-epsilon F / (2 sensitivity))`` at half the loss's largest curvature."""
-        sharpness = self.privacy.epsilon / (2 * self.mechanism.sensitivity.value) * self.problem.smoothness / 2
-        return np.full(self.problem.dim, min(1 / math.sqrt(sharpness), self.problem.radius))
+        """Approximate: that of a typical curvature."""
+        return typical_deviation(self.problem, self.mechanism, self.problem.radius, 0.0)
 
     def describe(self) -> Mapping[str, Any]:
         """Constants for the certificate."""
@@ -130,24 +127,18 @@ class ExponentialMechanismPlan(LinearModelPlan):
 def plan(problem: LinearModelProblem, privacy: PrivacyParams) -> tuple[ExponentialMechanismPlan, ...]:
     """Return the plan, or nothing where the mechanism does not apply.
 
-    It applies to losses of one prediction with a bounded slope, and at most two parameters.
+    It applies to losses of one prediction with a bounded slope and bounded targets, and at most two parameters.
     """
     check_relation(privacy)
     require_average(problem)
-    if problem.dim > MAX_DIM or problem.loss.n_outputs > 1 or math.isinf(problem.lipschitz):
+    if not applies(problem):
         return ()
-    n, R, d = problem.n, problem.radius, problem.dim
-    # Scores are means of values of size up to v0 + LR: rounding of both data sets is charged.
-    size = problem.loss.value_at_zero if math.isfinite(problem.loss.value_at_zero) else 0.0
-    slack = 2 * ROUNDING * (size + problem.lipschitz * R)
-    reach = _rounding.sum_up((_rounding.ratio_up(_rounding.product_up(2.0, problem.lipschitz, R), n), slack))
+    R, d = problem.radius, problem.dim
+    reach = score_sensitivity(problem, R, problem.loss.value_at_zero + problem.lipschitz * R)
     lemma = "scores change by at most 2 L R / n between neighbours, plus rounding"
     mechanism = ReportNoisyMax(Sensitivity(reach, "linf", lemma), privacy.epsilon)
 
-    def bound(side: int) -> float:
-        selection = 2 * reach / privacy.epsilon * d * math.log(side)
-        return selection + problem.lipschitz * 2 * R / (side - 1) * math.sqrt(d)
-
-    largest = max(3, int(min(MAX_POINTS, MAX_WORK / n) ** (1 / d)))
-    side = min(range(3, largest + 1, 2), key=bound)
-    return (ExponentialMechanismPlan(problem, privacy, side, mechanism, bound(side)),)
+    sides = np.arange(3, largest_side(problem) + 1, 2)
+    bounds = 2 * reach / privacy.epsilon * d * np.log(sides) + problem.lipschitz * 2 * R / (sides - 1) * math.sqrt(d)
+    best = int(np.argmin(bounds))
+    return (ExponentialMechanismPlan(problem, privacy, int(sides[best]), mechanism, float(bounds[best])),)

@@ -1,0 +1,55 @@
+"""The compiled loop of `stable_sgd`, cached on disk, one thread; imported when it is needed, for numba loads slowly."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.solvers._unit_vector_loops import difference
+from dpconvex.solvers._unit_vectors import COINCIDENT
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def walk(
+    points: FloatArray, visits: AnyArray, centre: FloatArray, z: FloatArray, step: float, ball: float, first: int
+) -> FloatArray:
+    """Take one step of length `step` towards each visited point; return the mean of the iterates kept.
+
+    Parameters
+    ----------
+    points : array of shape (n, d)
+    visits : array of shape (T,)
+        Rows, in the order of visits.
+    centre : array of shape (d,)
+        Of the ball.
+    z : array of shape (d,)
+        First iterate less the centre; overwritten by the last one.
+    step, ball : float
+    first : int
+        Iterates ``first, ..., T`` are averaged; -1 stands for ``0, ..., T - 1``.
+    """
+    d, steps = len(z), len(visits)
+    row, kept, count = np.empty(d), np.zeros(d), 0
+    for t in range(steps + 1):
+        if first <= t and (first >= 0 or t < steps):
+            count += 1
+            for j in range(d):
+                kept[j] += z[j]
+        if t == steps:
+            break
+        square = 0.0
+        for j in range(d):
+            row[j] = difference(points[visits[t], j], centre[j], z[j])
+            square += row[j] * row[j]
+        if square < COINCIDENT:
+            continue
+        scale, square = step / np.sqrt(square), 0.0
+        for j in range(d):
+            z[j] += scale * row[j]
+            square += z[j] * z[j]
+        if square > ball * ball:
+            scale = ball / np.sqrt(square)
+            for j in range(d):
+                z[j] *= scale
+    return kept / count

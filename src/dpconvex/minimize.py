@@ -1,0 +1,146 @@
+"""Private minimisation of any convex function of your own: the functional core, without an estimator around it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dpconvex._types import AnyArray
+from dpconvex.algorithms.base import PrivateResult
+from dpconvex.algorithms.output_perturbation import OutputPerturbationPlan, plan
+from dpconvex.errors import InvalidDataError
+from dpconvex.privacy import PrivacyParams
+from dpconvex.problems.custom import ConvexFunction
+from dpconvex.problems.custom_problem import CustomProblem
+from dpconvex.randomness import RandomState, source_from
+
+
+def plan_minimize(
+    function: ConvexFunction,
+    n: int,
+    *,
+    epsilon: float,
+    delta: float = 0.0,
+    radius: float,
+    l2: float | None = None,
+    noise: str = "auto",
+    constants: str = "calibrated",
+    target: str = "empirical",
+    trusted: bool = True,
+    max_steps: int = 100_000,
+) -> OutputPerturbationPlan[CustomProblem]:
+    """Return what `private_minimize` would do with `n` records, before any data are read.
+
+    Parameters
+    ----------
+    function : ConvexFunction
+        A `RecordLoss` (averaged over the records), a `WholeObjective`, or what `jax_loss` returns.
+    n : int
+        Number of records; public.
+    epsilon, delta : float
+        The promise, for neighbours that replace one record. ``delta = 0``: pure differential privacy.
+    radius : float
+        l2 norm of the largest parameters to compete with, a public choice; the minimisation stays inside.
+    l2 : float, optional
+        Ridge weight, when the objective with its ridge is itself the target. Default: chosen from public facts.
+    noise : {"auto", "l2", "gaussian"}
+        Kind of noise; ``"auto"``: the one with the smaller predicted error.
+    constants : {"calibrated", "paper"}
+        Constant set.
+    target : {"empirical", "population"}
+        What the regularisation is chosen for.
+    trusted : bool
+        True: privacy rests on the function's declared constants, which the certificate says. False: on none of them;
+        noise covers the whole ball and does not shrink with n. Either way the function must return for every data set.
+    max_steps : int
+        See `CustomProblem`.
+
+    Returns
+    -------
+    OutputPerturbationPlan
+        With ``predicted_error``, ``deviation`` (of the noise in each parameter), ``l2`` and ``run``.
+
+    Raises
+    ------
+    InvalidParameterError
+        If a parameter is out of range, or the theory has no such combination.
+    """
+    problem = CustomProblem(function, n, radius, trusted, max_steps)
+    privacy = PrivacyParams(epsilon, delta)
+    plans = plan(problem, privacy, constants=constants, l2=l2, noise=noise, target=target)
+    return min(plans, key=lambda one: one.predicted_error.bound)
+
+
+def private_minimize(
+    function: ConvexFunction,
+    X: AnyArray,
+    *,
+    epsilon: float,
+    delta: float = 0.0,
+    radius: float,
+    l2: float | None = None,
+    noise: str = "auto",
+    constants: str = "calibrated",
+    target: str = "empirical",
+    trusted: bool = True,
+    max_steps: int = 100_000,
+    random_state: RandomState = None,
+) -> PrivateResult:
+    """Minimise a convex function of parameters and private records, and release the minimiser with noise.
+
+    Output perturbation (Lowy and Razaviyayn, Algorithms 1 and 6, repaired): the ridge objective is minimised in the
+    ball to a certified accuracy, and noise covers how far the result can move when one record is replaced.
+
+    Parameters
+    ----------
+    function : ConvexFunction
+        A `RecordLoss`, a `WholeObjective`, or what `jax_loss` returns.
+    X : array of shape (n, n_features)
+        Private records, any numeric dtype; clipped into ``function.domain``. An array: what becomes of a list or a
+        frame with a missing cell would depend on its content.
+    epsilon, delta, radius, l2, noise, constants, target, trusted, max_steps
+        As in `plan_minimize`.
+    random_state : int or BitSource, optional
+        Leave it out: a seed makes the release *not private*, and the certificate says so.
+
+    Returns
+    -------
+    PrivateResult
+        ``point`` (dim,), ``certificate`` and ``plan``.
+
+    Raises
+    ------
+    InvalidParameterError, InvalidDataError
+        From public facts: parameters, shape, dtype.
+
+    Examples
+    --------
+    A robust centre of 1000 points in the plane, each known to lie in the unit disc:
+
+    >>> import numpy as np
+    >>> from dpconvex import DataDomain, private_minimize
+    >>> from dpconvex.problems import LocationLoss
+    >>> X = np.random.default_rng(0).normal([0.3, -0.2], 0.1, (1000, 2))
+    >>> loss = LocationLoss(DataDomain.l2_ball(2, 1.0), width=0.2)
+    >>> result = private_minimize(loss, X, epsilon=2.0, radius=1.0, random_state=1)
+    >>> result.point.round(1)
+    array([ 0.3, -0.2])
+    """
+    if not isinstance(X, np.ndarray):
+        raise InvalidDataError(f"X is a {type(X).__name__}; must be a NumPy array, whose dtype is no private fact")
+    X = np.asarray(X)  # of a masked array or a matrix, the numbers
+    if X.ndim != 2 or len(X) == 0:
+        raise InvalidDataError(f"X has shape {X.shape}; records need (n, n_features) with n >= 1")
+    chosen = plan_minimize(
+        function,
+        len(X),
+        epsilon=epsilon,
+        delta=delta,
+        radius=radius,
+        l2=l2,
+        noise=noise,
+        constants=constants,
+        target=target,
+        trusted=trusted,
+        max_steps=max_steps,
+    )
+    return chosen.run(X, np.zeros(len(X)), source_from(random_state))

@@ -1,0 +1,81 @@
+"""What is assumed of the tails: public numbers, on which utility rests and privacy does not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dpconvex import _validate
+from dpconvex.errors import InvalidParameterError
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Bounds on the moments of ``A(z) = sup over the ball of |grad loss(w, z)|`` for a random record z.
+
+    Public numbers: from knowledge of the field, a public sample or earlier studies, never from the private data. A
+    bound that is too small costs accuracy (bias), one that is too large costs noise; privacy holds with any.
+
+    Parameters
+    ----------
+    k : float
+        Order, at least 2: at least the variance of the gradients is finite.
+    bound : float
+        ``G_k``, at least ``(E A^k)^(1/k)``, in the unit of the gradient.
+    second : float, optional
+        ``G_2``, at least ``(E A^2)^(1/2)``; default `bound`, its upper bound.
+    first : float, optional
+        ``G_1``, at least ``E A``; default `second`.
+    """
+
+    k: float
+    bound: float
+    second: float | None = None
+    first: float | None = None
+
+    def __post_init__(self) -> None:
+        _validate.real("k", self.k, at_least=2.0, at_most=1e3, remedy="The theory needs a second moment")
+        _validate.real("bound", self.bound, above=0.0)
+        for name, larger in (("second", self.bound), ("first", self.g2)):
+            value = {"second": self.second, "first": self.first}[name]
+            if value is not None and not 0 < value <= larger:
+                raise InvalidParameterError(name, value, f"must be positive and at most {larger!r}, as moments grow")
+
+    @property
+    def g2(self) -> float:
+        """``G_2``."""
+        return self.bound if self.second is None else self.second
+
+    @property
+    def g1(self) -> float:
+        """``G_1``."""
+        return self.g2 if self.first is None else self.first
+
+    def excess(self, level: float) -> float:
+        """Bound on ``E (A - C)_+`` for the level C: ``G_k^k / ((k - 1) C^(k-1))``, at most ``G_1``."""
+        return min(self.bound * (self.bound / level) ** (self.k - 1) / (self.k - 1), self.g1)
+
+    def excess_square(self, level: float) -> float:
+        """Bound on ``E (A - C)_+^2``: ``2 G_k^k C^(2-k) / ((k-1)(k-2))`` for k > 2, at most ``G_2^2``."""
+        if self.k == 2:
+            return self.g2**2
+        k = self.k
+        return min(2 * self.bound**2 * (self.bound / level) ** (k - 2) / ((k - 1) * (k - 2)), self.g2**2)
+
+
+def record_cap(moments: Moments, n: int, failure: float = 0.01) -> float:
+    """Return a gradient norm that no record exceeds with probability ``1 - failure``: ``G_k (n / failure)^(1/k)``.
+
+    For choosing the domain that records are clipped into: with heavy tails it should be wide, since no noise is
+    proportional to it, but not infinite, since the worst-case time of the solver is.
+
+    Parameters
+    ----------
+    moments : Moments
+    n : int
+        Records.
+    failure : float
+        In (0, 1).
+    """
+    _validate.integer("n", n, at_least=1)
+    _validate.real("failure", failure, above=0.0, below=1.0)
+    return moments.bound * (n / failure) ** (1 / moments.k)

@@ -1,0 +1,123 @@
+"""The part of a ball around 0 that lies in another ball."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Self, final
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpconvex import _rounding, _validate
+from dpconvex._types import FloatArray
+from dpconvex.errors import InvalidParameterError
+from dpconvex.sets.base import ConvexSet, quiet
+
+_SLACK = 1 + 4e-15  # rounding of a norm
+
+
+@final
+@dataclass(frozen=True)
+class BallSection(ConvexSet):
+    """All ``|w| <= outer`` with ``|w - centre| <= inner``.
+
+    Parameters
+    ----------
+    outer, inner : float
+        Positive radii.
+    centre : array of shape (dim,)
+        Of the second ball; a member of the first. Kept as a tuple.
+    """
+
+    outer: float
+    inner: float
+    centre: ArrayLike
+    dim: int | None = field(init=False, repr=False, compare=False)
+    radius: float = field(init=False, repr=False, compare=False)
+    diameter: float = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        _validate.real("outer", self.outer, above=0.0)
+        _validate.real("inner", self.inner, above=0.0)
+        centre = np.asarray(self.centre, dtype=np.float64)
+        if centre.ndim != 1 or len(centre) == 0 or not np.linalg.norm(centre) <= self.outer * (1 + 1e-9):
+            raise InvalidParameterError("centre", self.centre, "must be a member of the outer ball, of shape (dim,)")
+        object.__setattr__(self, "centre", tuple(centre.tolist()))
+        object.__setattr__(self, "dim", len(centre))
+        R, r, c = self.outer, self.inner, float(np.linalg.norm(centre))
+        object.__setattr__(self, "radius", min(R, _rounding.widen_up(c + r)))
+        if len(centre) == 1:
+            widest = min(2 * R, 2 * r, R + r - c)
+        elif r**2 + c**2 <= R**2:  # more than half of the inner ball
+            widest = 2 * r
+        elif R**2 + c**2 <= r**2:
+            widest = 2 * R
+        else:
+            widest = 2 * self._rim[1]
+        object.__setattr__(self, "diameter", _rounding.widen_up(widest))
+
+    @quiet
+    def contains(self, w: FloatArray, tolerance: float = 1e-9) -> bool:
+        """Whether neither constraint is violated by more than ``tolerance * radius``."""
+        self._check_shape("w", w)
+        slack = tolerance * self.radius
+        return bool(_norm(w) <= self.outer + slack and _norm(w - self._centre) <= self.inner + slack)
+
+    @quiet
+    def project(self, w: FloatArray) -> FloatArray:
+        """Return `w`, or its projection onto one ball if the other holds that, or the nearest point of the rim."""
+        w = self._finite("w", w)
+        w = w / max(1.0, np.abs(w).max() / 1e100)
+        return self._pick(w, _onto(w, self.outer), self._centre + _onto(w - self._centre, self.inner), w)
+
+    def linear_minimizer(self, g: FloatArray) -> FloatArray:
+        """Return the extreme point of one ball if the other holds it, else one of the rim; the centre for ``g = 0``."""
+        g = self._finite("g", g)
+        if not np.any(g):
+            return self._centre.copy()
+        unit = g / np.abs(g).max()
+        unit /= _norm(unit)
+        return self._pick(None, -self.outer * unit, self._centre - self.inner * unit, -unit)
+
+    @classmethod
+    def examples(cls) -> tuple[Self, ...]:
+        """Return small instances for the contract tests."""
+        return (cls(1.0, 0.3, [0.0, 0.5]), cls(1.0, 0.5, [0.0, 0.0, 0.9]), cls(2.0, 0.5, [1.9]))
+
+    def _pick(
+        self, inside: FloatArray | None, on_outer: FloatArray, on_inner: FloatArray, direction: FloatArray
+    ) -> FloatArray:
+        """Return the first candidate that is a member; the point of the rim towards `direction` if none is."""
+        for point in (inside, on_outer, on_inner):
+            if point is None or _norm(point) > self.outer * _SLACK:
+                continue
+            if _norm(point - self._centre) <= self.inner * _SLACK:
+                return point
+        height, width = self._rim
+        axis = self._centre / max(_norm(self._centre), 1e-300)
+        across = direction - (direction @ axis) * axis
+        across -= (across @ axis) * axis
+        length = _norm(across)
+        return height * axis + (width * across / length if length > 0 else 0.0 * across)
+
+    @cached_property
+    def _centre(self) -> FloatArray:
+        return np.array(self.centre, dtype=np.float64)
+
+    @cached_property
+    def _rim(self) -> tuple[float, float]:
+        """Where the two spheres meet: how far along the axis, and radius."""
+        R, r, c = self.outer, self.inner, max(_norm(self._centre), 1e-300)
+        height = max(-R, min(R, ((R - r) * (R + r) + c * c) / (2 * c)))
+        return height, math.sqrt(max(0.0, (R - height) * (R + height)))
+
+
+def _onto(w: FloatArray, radius: float) -> FloatArray:
+    length = _norm(w)
+    return w if length <= radius else w * (radius / length)
+
+
+def _norm(w: FloatArray) -> float:
+    return float(np.linalg.norm(w))

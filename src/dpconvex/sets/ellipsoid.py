@@ -1,0 +1,111 @@
+"""Ellipsoids with axes along the coordinates' axes or any others."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Self, final
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpconvex import _rounding
+from dpconvex._types import FloatArray
+from dpconvex.errors import InvalidParameterError
+from dpconvex.sets.base import ConvexSet, quiet
+
+_NEWTON = 60  # steps at most; some five suffice
+
+
+@final
+@dataclass(frozen=True)
+class Ellipsoid(ConvexSet):
+    """All ``centre + M v`` with ``|v| <= 1`` for an invertible matrix M.
+
+    Parameters
+    ----------
+    shape : array of shape (dim, dim), or (dim,)
+        M, or the half-axes of an ellipsoid along the coordinates. Kept as a tuple of rows. Condition number at most
+        1e6.
+    centre : array of shape (dim,), optional
+        0 if None. Kept as a tuple.
+    """
+
+    shape: ArrayLike
+    centre: ArrayLike | None = None
+    dim: int | None = field(init=False, repr=False, compare=False)
+    radius: float = field(init=False, repr=False, compare=False)
+    diameter: float = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        shape = np.asarray(self.shape, dtype=np.float64)
+        shape = np.diag(shape) if shape.ndim == 1 else shape
+        if shape.ndim != 2 or shape.shape[0] != shape.shape[1] or len(shape) == 0 or not np.isfinite(shape).all():
+            raise InvalidParameterError("shape", self.shape, "must be finite, of shape (dim,) or (dim, dim)")
+        axes = np.linalg.svd(shape, compute_uv=False)
+        if axes[-1] <= 1e-6 * axes[0]:
+            raise InvalidParameterError("shape", self.shape, "must be invertible, of condition number below 1e6")
+        centre = np.zeros(len(shape)) if self.centre is None else np.asarray(self.centre, dtype=np.float64)
+        if centre.shape != (len(shape),) or not np.isfinite(centre).all():
+            raise InvalidParameterError("centre", self.centre, f"must be finite, of shape ({len(shape)},)")
+        object.__setattr__(self, "shape", tuple(map(tuple, shape.tolist())))
+        object.__setattr__(self, "centre", tuple(centre.tolist()))
+        object.__setattr__(self, "dim", len(shape))
+        # The triangle inequality; exact where the centre is 0 or lies along the longest axis.
+        object.__setattr__(self, "radius", _rounding.widen_up(float(axes[0]) + math.hypot(*centre)))
+        object.__setattr__(self, "diameter", _rounding.widen_up(2 * float(axes[0])))
+
+    @quiet
+    def contains(self, w: FloatArray, tolerance: float = 1e-9) -> bool:
+        """Whether the nearest member is at most ``tolerance * radius`` away."""
+        self._check_shape("w", w)
+        away = w - self.project(w)
+        return bool(np.linalg.norm(away) <= tolerance * self.radius)
+
+    @quiet
+    def project(self, w: FloatArray) -> FloatArray:
+        """Return the nearest member: the root of the secular equation, by bisection."""
+        return self.project_rows(self._finite("w", w)[None])[0]
+
+    @quiet
+    def project_rows(self, points: FloatArray) -> FloatArray:
+        """Return the projections of finite points of shape (n, dim)."""
+        basis, axes, centre = self._axes
+        x = np.clip((points - centre) @ basis, -1e140, 1e140)
+        outside = np.flatnonzero(np.square(x / axes).sum(1) > 1)
+        far = x[outside]
+        # Newton's method for |axis x / (axis^2 + nu)| = 1 in the form 1 / |.| = 1, which is concave in nu: from 0 it
+        # rises to the root and never beyond.
+        nu = np.zeros(len(far))
+        for _ in range(_NEWTON):
+            ratio = axes * far / (axes**2 + nu[:, None])
+            length = np.sqrt(np.square(ratio).sum(1))
+            bend = (np.square(ratio) / (axes**2 + nu[:, None])).sum(1)
+            more = np.maximum(length**2 * (length - 1) / bend, 0.0)
+            nu = nu + more
+            if not np.any(more > 1e-16 * nu):
+                break
+        out = points.copy()
+        out[outside] = centre + (axes**2 * far / (axes**2 + nu[:, None])) @ basis.T
+        return out
+
+    def linear_minimizer(self, g: FloatArray) -> FloatArray:
+        """Return ``centre - M M^T g / |M^T g|``; the centre for ``g = 0``."""
+        g = self._finite("g", g)
+        basis, axes, centre = self._axes
+        largest = np.abs(g).max()
+        direction = axes * (basis.T @ (g / largest)) if largest > 0 else np.zeros_like(g)
+        length = np.linalg.norm(direction)
+        return centre - (basis @ (axes * direction / length) if length > 0 else 0.0 * g)
+
+    @classmethod
+    def examples(cls) -> tuple[Self, ...]:
+        """Return small instances for the contract tests."""
+        return (cls([2.0, 0.5, 1.0]), cls([[0.6, 0.4], [0.4, 0.6]]), cls([0.25]))
+
+    @cached_property
+    def _axes(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Directions of the half-axes (columns), their lengths, and the centre."""
+        basis, axes, _ = np.linalg.svd(np.array(self.shape, dtype=np.float64))
+        return basis, axes, np.array(self.centre, dtype=np.float64)

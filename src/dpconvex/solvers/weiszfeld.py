@@ -1,0 +1,216 @@
+r"""The geometric median, not private, with a proof of its accuracy: what private medians are measured against.
+
+Method
+    Weiszfeld's step with the correction of Vardi and Zhang (2000). With g the sum of the unit vectors from z to the
+    points, W the sum of the inverse distances and k points at z: stop if ``||g|| <= k``, else move by
+    ``max(0, 1 - k / ||g||) g / W``. It never increases the objective. Where it is slow (few dimensions, points near a
+    line) a Newton step is tried, and kept only if it lowers both objective and gradient. A point of the data to which
+    the iterates come close is tried as a candidate, for there the steps would converge arbitrarily slowly.
+Certificate
+    ``f(z) - min f <= ||gradient|| ||z - z*||`` and ``||z - z*|| <= f(z) + f(z*) <= 2 f(z)``, so
+    ``min f >= f(z) (1 - 2 ||gradient||)``; at a point of the data ``max(0, ||g|| - k) / n`` takes the gradient's place
+    (the shortest subgradient). Rounding is charged (`_unit_vectors.rounding`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from dpconvex import _validate
+from dpconvex._types import FloatArray, Status
+from dpconvex.errors import InvalidDataError
+from dpconvex.solvers import _unit_vectors as unit_vectors
+
+_SAMPLE = 2**15  # rows whose coordinate-wise median is the start
+_MAX_STEPS = 1000
+_SLOW = 0.3  # a step that keeps more of the gradient than this calls for Newton's
+_NEWTON_DIM = 512
+_NEWTON_BLOCK = 2**20  # floats held by a Newton step: 8 MB
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class GeometricMedianSolution:
+    """A point, and how far its objective can be from the least. Everything here depends on the data: not for release.
+
+    Parameters
+    ----------
+    point : array of shape (d,)
+    value : float
+        Mean distance of the points from it.
+    gap_bound : float
+        Proven bound on `value` minus the least value.
+    status : Status
+        ``CERTIFIED`` if the bound is at most ``tol * value``; ``STALLED`` where rounding stops all progress.
+    steps : int
+        Passes over the points.
+    """
+
+    point: FloatArray
+    value: float
+    gap_bound: float
+    status: Status
+    steps: int
+
+
+def geometric_median(X: FloatArray, tol: float = 1e-10) -> GeometricMedianSolution:
+    """Minimise the mean distance to the points.
+
+    Parameters
+    ----------
+    X : array of shape (n, d), n >= 1
+        Finite, norms at most 1e150 (`clip_points` sees to both). Anything else gives a point without a finite bound.
+    tol : float
+        Wanted bound on ``value / least value - 1``, in [1e-13, 1).
+
+    Raises
+    ------
+    InvalidDataError
+        Unless `X` is a real matrix with at least one row and column.
+    """
+    _validate.real("tol", tol, at_least=1e-13, below=1.0)
+    points = _matrix(X)
+    search = _Search(points)
+    status = search.run(tol)
+    point = search.best.anchor + search.best.offset
+    here = _Position.at(points, point, np.zeros_like(point))  # the float nearest to the best position
+    gap = max(0.0, here.value - max(here.lower, search.best.lower)) + 2 * here.slack * here.value
+    gap = gap if math.isfinite(gap) else math.inf
+    if gap <= tol * here.value:
+        status = Status.CERTIFIED
+    elif status is Status.CERTIFIED:  # the best position was, but no float is as good
+        status = Status.STALLED
+    return GeometricMedianSolution(point, here.value, gap, status, search.steps + 1)
+
+
+def quantile_radius(X: FloatArray, center: FloatArray, tau: float) -> float:
+    """Least radius of a ball about `center` that holds a fraction `tau` of the points: their ceil(tau n)-th distance.
+
+    Parameters
+    ----------
+    X : array of shape (n, d), n >= 1
+    center : array of shape (d,)
+    tau : float
+        In (0, 1].
+    """
+    _validate.real("tau", tau, above=0.0, at_most=1.0)
+    points = _matrix(X)
+    lengths = unit_vectors.distances(points, np.asarray(center, dtype=np.float64), np.zeros(points.shape[1]))
+    rank = max(1, math.ceil(tau * len(points) * (1 - 1e-15))) - 1
+    return float(np.partition(lengths, rank)[rank])
+
+
+def _matrix(X: FloatArray) -> FloatArray:
+    if X.ndim != 2 or 0 in X.shape or X.dtype.kind not in "fiub":
+        raise InvalidDataError(f"X has shape {X.shape} and dtype {X.dtype}; a real matrix (n, d) is needed")
+    return np.ascontiguousarray(X, dtype=np.float64)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Position:
+    """A position ``anchor + offset`` with the sums seen from it."""
+
+    anchor: FloatArray
+    offset: FloatArray
+    sums: unit_vectors.UnitVectorSums
+    n: int
+
+    @classmethod
+    def at(cls, X: FloatArray, anchor: FloatArray, offset: FloatArray) -> _Position:
+        return cls(anchor, offset, unit_vectors.unit_vector_sums(X, anchor, offset), len(X))
+
+    def moved(self, X: FloatArray, change: FloatArray) -> _Position:
+        """Return the position after a move; the anchor becomes the float nearest to it (an exact two-sum)."""
+        offset = self.offset + change
+        anchor = self.anchor + offset
+        back = anchor - self.anchor
+        return _Position.at(X, anchor, (self.anchor - (anchor - back)) + (offset - back))
+
+    @property
+    def slack(self) -> float:
+        return unit_vectors.rounding(self.n, len(self.anchor))
+
+    @property
+    def value(self) -> float:
+        return self.sums.distance / self.n
+
+    @property
+    def excess(self) -> float:
+        """Length of the sum of unit vectors, less what the points at the position can balance."""
+        return max(0.0, float(np.linalg.norm(self.sums.direction)) - self.sums.coincident)
+
+    @property
+    def lower(self) -> float:
+        """Proven lower bound on the least value."""
+        gradient = self.excess / self.n
+        gradient += self.slack if gradient > 0 or self.sums.coincident < self.n else 0.0
+        return self.value * (1 - self.slack) * max(0.0, 1 - 2 * gradient)
+
+    def step(self) -> FloatArray:
+        """Vardi and Zhang's step."""
+        length = float(np.linalg.norm(self.sums.direction))
+        return (self.excess / length) * self.sums.direction / self.sums.weight if self.excess > 0 else 0 * self.offset
+
+
+@final
+class _Search:
+    """The iteration, and the best position so far."""
+
+    def __init__(self, X: FloatArray) -> None:
+        self._X, self._newton = X, 2 <= X.shape[1] <= _NEWTON_DIM
+        rows = X if X.shape[1] == 1 else X[:: -(-len(X) // _SAMPLE)]
+        self.best = _Position.at(X, np.median(rows, axis=0), np.zeros(X.shape[1]))
+        self.steps = 1
+
+    def run(self, tol: float) -> Status:
+        """Move until the bound holds, nothing changes any more, or the steps are used up."""
+        tried, still = -1, 0
+        while not self.best.value - self.best.lower <= tol / 2 * self.best.value:
+            if self.steps >= _MAX_STEPS or not math.isfinite(self.best.value):
+                return Status.STEP_LIMIT
+            before = self.best
+            sums = before.sums
+            if sums.nearest not in (-1, tried) and sums.nearest_distance * sums.weight < 10:
+                tried = sums.nearest
+                self._try(_Position.at(self._X, self._X[tried].copy(), np.zeros_like(before.offset)))
+            if self.best is before:
+                after = before.moved(self._X, before.step())
+                self._newton_from(after, slow=after.excess > _SLOW * before.excess)
+            gained = self.best.excess < before.excess or self.best.value < before.value
+            still = 0 if gained else still + 1
+            if still >= 3:
+                return Status.STALLED
+        return Status.CERTIFIED
+
+    def _newton_from(self, position: _Position, *, slow: bool) -> None:
+        """Go to a position, or by a Newton step from there to a better one."""
+        self.best = position
+        self.steps += 1
+        if slow and self._newton and position.excess > 0:
+            self._try(position.moved(self._X, _newton_step(self._X, position)))
+
+    def _try(self, position: _Position) -> None:
+        """Accept a position that is certainly no worse: lower in value, and nearer to the median."""
+        self.steps += 1
+        no_higher = position.value <= self.best.value * (1 + 2 * self.best.slack)
+        if no_higher and (position.excess < 0.5 * self.best.excess or position.lower > self.best.lower):
+            self.best = position
+
+
+def _newton_step(X: FloatArray, at: _Position) -> FloatArray:
+    """Solve ``H change = g`` with ``H = sum (I - u u^T) / distance``, tilted a little to be invertible."""
+    d = len(at.anchor)
+    hessian = at.sums.weight * (1 + 1e-12) * np.eye(d)
+    size = max(1, _NEWTON_BLOCK // d)
+    for first in range(0, len(X), size):
+        rows = (X[first : first + size] - at.anchor) - at.offset
+        square = np.einsum("ij,ij->i", rows, rows)
+        far = square >= unit_vectors.COINCIDENT
+        rows *= np.where(far, square, 1.0)[:, None] ** -0.75 * far[:, None]
+        hessian -= rows.T @ rows
+    return np.asarray(np.linalg.lstsq(hessian, at.sums.direction, rcond=None)[0], dtype=np.float64)

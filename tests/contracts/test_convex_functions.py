@@ -1,0 +1,98 @@
+"""What every ready-made convex function promises, and what a private minimisation of it promises."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+import dpconvex.problems
+from dpconvex import plan_minimize, private_minimize
+from dpconvex.privacy.ledger import total_delta, total_epsilon
+from dpconvex.problems import CONVEX_FUNCTIONS, ConvexFunction, Records, attack_constants
+from dpconvex.randomness import SystemSource
+
+EXAMPLES = [pytest.param(f, id=f"{f.name}-{f.dim}") for kind in CONVEX_FUNCTIONS for f in kind.examples()]
+SETTINGS = [{}, {"delta": 1e-6}, {"constants": "paper"}, {"trusted": False}, {"l2": 0.5}, {"radius": 3.0}]
+CONTENTS = {
+    "nan": np.nan,
+    "infinite": np.inf,
+    "zeros": 0.0,
+    "duplicates": 0.3,
+    "huge": -1e300,
+    "tiny": 1e-300,
+}
+
+
+def arguments(settings):
+    return {"epsilon": 1.0, "radius": 1.0, "max_steps": 300, **settings}
+
+
+@pytest.mark.parametrize("function", EXAMPLES)
+@pytest.mark.parametrize("radius", [0.1, 1.0, 10.0])
+def test_no_claimed_constant_is_beaten_nor_very_loose(function, radius) -> None:
+    found = attack_constants(function, radius, trials=200)
+    assert found.holds, found
+    assert min(found.lipschitz, found.contrast) >= 0.1
+    assert math.isinf(function.smoothness) or found.smoothness >= 0.1
+
+
+@pytest.mark.parametrize("function", EXAMPLES)
+def test_a_total_is_made_of_the_clipped_records_alone(function) -> None:
+    """Clipping first changes nothing, and neither does the order of the records."""
+    rng = np.random.default_rng(0)
+    X = 3 * rng.standard_normal((7, function.domain.n_features))
+    w = rng.standard_normal(function.dim)
+    value, gradient = function.total(w, Records.clipped(X, function.domain))
+    for same in (function.domain.clip(X), X[::-1].copy()):
+        other, slope = function.total(w, Records.clipped(same, function.domain))
+        assert other == pytest.approx(value, rel=1e-13)
+        np.testing.assert_allclose(slope, gradient, rtol=1e-12)
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+@pytest.mark.parametrize("function", EXAMPLES)
+def test_a_plan_costs_no_more_than_its_target(function, settings) -> None:
+    plan = plan_minimize(function, 20, **arguments(settings))
+    releases = list(plan.releases)
+    pure, delta = total_epsilon(releases, 0.0), settings.get("delta", 0.0)
+    assert pure <= 1.0 or (delta > 0 and total_delta(releases, 1.0) <= delta)
+    assert plan.predicted_error.bound > 0
+    public = [plan.problem.describe(), dict(plan.describe())]
+    assert json.loads(json.dumps(public, allow_nan=False)) == public
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+@pytest.mark.parametrize("function", EXAMPLES)
+def test_no_content_raises_or_shows_in_the_certificate(function, settings) -> None:
+    """Warnings are errors in this suite."""
+    texts = set()
+    for value in CONTENTS.values():
+        X = np.full((5, function.domain.n_features), value)
+        X[0] = 1.0
+        result = private_minimize(function, X, random_state=0, **arguments(settings))
+        assert np.isfinite(result.point).all()
+        assert result.point.shape == (function.dim,)
+        facts = {**result.certificate.to_dict(), "versions": None, "digest": None}
+        texts.add(json.dumps(facts, sort_keys=True))
+    assert len(texts) == 1
+
+
+@pytest.mark.parametrize("function", EXAMPLES)
+def test_an_unseeded_release_is_private(function) -> None:
+    X = np.zeros((5, function.domain.n_features))
+    plan = plan_minimize(function, 5, **arguments({}))
+    points = [plan.run(X, np.zeros(5), SystemSource()) for _ in range(2)]
+    assert points[0].certificate.to_dict()["private"]
+    assert not np.array_equal(points[0].point, points[1].point)
+
+
+def test_every_function_is_exported() -> None:
+    def leaves(kind):
+        return {kind} if not kind.__subclasses__() else set().union(*map(leaves, kind.__subclasses__()))
+
+    shipped = {kind for kind in leaves(ConvexFunction) if kind.__module__.startswith("dpconvex.")}
+    assert {kind for kind in shipped if kind.examples()} == set(CONVEX_FUNCTIONS)
+    assert {kind.__name__ for kind in CONVEX_FUNCTIONS} <= set(dpconvex.problems.__all__)
