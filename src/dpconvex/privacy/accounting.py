@@ -1,9 +1,9 @@
 """Composition of events. The only module that imports ``dp_accounting``.
 
-Pure budgets are summed here, exactly and rounded up. A single event has its exact profile; a few pure events, any number
-of Gaussian ones and failing lemmas have one in closed form (`profiles.mixed_delta`): Gaussians compose to one Gaussian,
-each worst pure mechanism makes the profile a mixture of two, and failures are added. The rest, many pure events
-among Gaussian ones, goes through ``dp_accounting``'s privacy-loss distributions (PLD). Two facts of
+Pure budgets are summed here, exactly and rounded up. A single event has its exact profile; a few pure events, any
+number of Gaussian ones and failing lemmas have one in closed form (`profiles.mixed_delta`): Gaussians compose to one
+Gaussian, each worst pure mechanism makes the profile a mixture of two, and failures are added. The rest, many pure
+events among Gaussian ones, goes through ``dp_accounting``'s privacy-loss distributions (PLD). Two facts of
 ``dp_accounting`` 0.6 shape this module: its RDP accountant under-reports replace-one for the Gaussian, so it is not
 used; and its relation flag doubles sensitivities under replace-one, so the sensitivity of *our* relation is put into
 the noise multiplier and the plain Gaussian pair is composed.

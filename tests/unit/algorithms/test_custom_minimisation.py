@@ -13,6 +13,7 @@ import pytest
 from scipy.stats import kstest, laplace
 
 from dpconvex import DataDomain, plan_minimize, private_minimize
+from dpconvex._types import Status
 from dpconvex.algorithms import output_perturbation
 from dpconvex.algorithms.output_perturbation import schedules
 from dpconvex.algorithms.output_perturbation.printed import printed_bound
@@ -20,7 +21,8 @@ from dpconvex.errors import AccuracyError, InvalidDataError, InvalidParameterErr
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import CustomProblem, LocationLoss, LogLinearDensity, MaxRisk, RecordLoss, WholeObjective
 from dpconvex.randomness import SeededSource
-from dpconvex.solvers import AcceleratedGradient
+from dpconvex.solvers import AcceleratedGradient, Accuracy, SolverResult
+from dpconvex.solvers.base import Solver
 
 DISC = DataDomain.l2_ball(2, 1.0)
 LINE = DataDomain.box(1, 1.0)
@@ -146,6 +148,29 @@ def test_without_trust_no_claim_is_needed(function) -> None:
     assert not any("declared by the caller" in a.enforced_by for a in result.certificate.assumptions)
     assert "no constant of the objective" in result.certificate.theorem
     assert any("neither raises" in a.statement for a in result.certificate.assumptions)
+
+
+@dataclass(frozen=True)
+class Stray(Solver):
+    """Returns a point far outside of the ball."""
+
+    def refusal(self, loss, constraint, dim):
+        return None
+
+    def _solve(self, objective, radius, constraint, start):
+        return SolverResult(np.full(objective.dim, 1e9), Accuracy("distance", math.inf, "", ""), Status.STALLED, 0, 0)
+
+    @classmethod
+    def examples(cls):
+        return ()
+
+
+def test_without_trust_the_solver_may_do_anything() -> None:
+    """The point is projected before the noise; without that every release would be 2.0, whatever the noise."""
+    plan = plan_minimize(Liar(), 3, epsilon=1.0, radius=2.0, trusted=False)
+    stray = replace(plan, solver=Stray())
+    points = [stray.run(np.ones((3, 1)), np.zeros(3), SeededSource(seed)).point[0] for seed in range(10)]
+    assert min(points) < 1.9
 
 
 def test_with_trust_a_lie_is_written_in_the_certificate() -> None:
