@@ -30,34 +30,41 @@ def float_down(x: Fraction) -> float:
     return y if Fraction(y) <= x else math.nextafter(y, -math.inf)
 
 
+def _exact(x: float) -> Fraction:
+    """Return `x` as a fraction; a NaN, left by an overflow before, is an `ArithmeticError` as an infinity is."""
+    if math.isnan(x):
+        raise FloatingPointError("a public constant is NaN")
+    return Fraction(x)
+
+
 def sum_up(values: Iterable[float]) -> float:
     """Sum rounded up."""
-    return float_up(sum((Fraction(v) for v in values), Fraction(0)))
+    return float_up(sum((_exact(v) for v in values), Fraction(0)))
 
 
 def difference_down(a: float, b: float) -> float:
     """``a - b`` rounded down."""
-    return float_down(Fraction(a) - Fraction(b))
+    return float_down(_exact(a) - _exact(b))
 
 
 def product_up(*factors: float) -> float:
     """Product rounded up."""
-    return float_up(math.prod(map(Fraction, factors), start=Fraction(1)))
+    return float_up(math.prod(map(_exact, factors), start=Fraction(1)))
 
 
 def product_down(*factors: float) -> float:
     """Product rounded down."""
-    return float_down(math.prod(map(Fraction, factors), start=Fraction(1)))
+    return float_down(math.prod(map(_exact, factors), start=Fraction(1)))
 
 
 def ratio_up(a: float, b: float) -> float:
     """``a / b`` rounded up, for positive `b`."""
-    return float_up(Fraction(a) / Fraction(b))
+    return float_up(_exact(a) / _exact(b))
 
 
 def ratio_down(a: float, b: float) -> float:
     """``a / b`` rounded down, for positive `b`."""
-    return float_down(Fraction(a) / Fraction(b))
+    return float_down(_exact(a) / _exact(b))
 
 
 def widen_up(x: float) -> float:

@@ -46,7 +46,7 @@ def integer(name: str, value: Any, *, at_least: int | None = None, remedy: str =
 
 def choice(name: str, value: Any, options: Iterable[str], remedy: str = "") -> str:
     """Return `value` when it is one of `options`, or raise `InvalidParameterError`."""
-    listed = list(options)
+    listed = [str(option) for option in options]
     if not isinstance(value, str) or value not in listed:
         raise InvalidParameterError(name, value, "must be one of " + ", ".join(map(repr, listed)), remedy)
     return value

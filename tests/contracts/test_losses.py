@@ -63,7 +63,7 @@ def test_every_concrete_loss_is_exported_once() -> None:
     def subclasses(cls: type) -> set[type]:
         return {cls}.union(*map(subclasses, cls.__subclasses__()))
 
-    own = {c for c in subclasses(LinearModelLoss) if c.__module__.startswith("dpconvex.")}
+    own = {c for c in subclasses(LinearModelLoss) if c.__module__.startswith("dpconvex.losses.")}
     assert {c for c in own if not inspect.isabstract(c)} == set(LOSSES)
     assert len({c.name for c in LOSSES}) == len(LOSSES) == len(set(LOSSES))
     assert {c.__name__ for c in LOSSES} <= set(losses.__all__)

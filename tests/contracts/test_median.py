@@ -84,6 +84,17 @@ def test_content_neither_raises_nor_warns(constants: str, boost: str, name: str)
     assert np.isfinite(result.radius)
 
 
+@EVERY
+def test_a_run_sees_the_sanitised_points_only(constants: str, boost: str) -> None:
+    p = planned(constants, boost)
+    X = np.random.default_rng(0).standard_normal((400, 3)) * 10 + 90.0  # most lie beyond the bound
+    inside = clip_points(X, DOMAIN)
+    first, second = p.run(X, SeededSource(2)), p.run(inside, SeededSource(2))
+    assert first.radius == second.radius
+    np.testing.assert_array_equal(first.center, second.center)
+    np.testing.assert_array_equal(first.location, second.location)
+
+
 @pytest.mark.parametrize("boost", BOOSTS)
 def test_the_median_of_a_crowd_is_found(boost: str) -> None:
     # Thresholds about three times what was measured over 20 seeds.

@@ -244,6 +244,12 @@ def require_average(problem: LinearModelProblem) -> None:
         raise InvalidParameterError("attack_radius", problem.attack_radius, "must be 0 for this algorithm", remedy)
 
 
+def beyond_floats(problem: str) -> InvalidParameterError:
+    """Return the error for public parameters so extreme, together, that the plan's arithmetic fails."""
+    what = "must have constants whose squares, ratios and products are floats"
+    return InvalidParameterError("problem", problem, what, "Rescale the data or the parameters")
+
+
 def check_relation(privacy: PrivacyParams) -> None:
     """Raise `InvalidParameterError` unless the promise is for one replaced record, as every lemma here is."""
     if privacy.neighboring != Neighboring.REPLACE_ONE:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dpconvex import _validate
 from dpconvex.algorithms import output_perturbation
-from dpconvex.algorithms.base import LinearModelPlan
+from dpconvex.algorithms.base import LinearModelPlan, beyond_floats
 from dpconvex.algorithms.baselines import exponential_mechanism, objective_perturbation
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import PrivacyParams
@@ -17,6 +17,9 @@ NOISES = ("auto", "grouped", "weighted_l1", "l1", "block_max", "l2", "gaussian",
 """Kinds of noise that a caller may ask for; which apply depends on the algorithm and on delta."""
 
 CONSTANTS = ("calibrated", "paper")
+
+SMALLEST, LARGEST = 1e-100, 1e100
+"""Sizes of public parameters whose squares and ratios are floats."""
 
 
 @dataclass(frozen=True)
@@ -45,15 +48,13 @@ class Options:
         _validate.choice("noise", self.noise, NOISES)
         _validate.choice("target", self.target, output_perturbation.TARGETS)
         if self.l2 is not None:
-            _validate.real("l2", self.l2, above=0.0)
+            _validate.real("l2", self.l2, at_least=SMALLEST, at_most=LARGEST)
 
 
 Planner = Callable[[LinearModelProblem, PrivacyParams, Options], tuple[LinearModelPlan, ...]]
 
 
 def _output(problem: LinearModelProblem, privacy: PrivacyParams, options: Options) -> tuple[LinearModelPlan, ...]:
-    if options.noise not in ("auto", "l2", "gaussian"):
-        return ()
     return output_perturbation.plan(
         problem,
         privacy,
@@ -102,9 +103,11 @@ def plans(
     Raises
     ------
     InvalidParameterError
-        If nothing applies to what was asked for.
+        If nothing applies to what was asked for, or a parameter is so extreme that floats cannot hold its constants.
     """
     _validate.choice("algorithm", algorithm, ("auto", *ALGORITHMS))
+    _validate.real("epsilon", privacy.epsilon, at_least=SMALLEST)
+    _validate.real("radius", problem.radius, at_least=SMALLEST, at_most=LARGEST)
     options = options or Options()
     found: list[LinearModelPlan] = []
     refusals: dict[str, InvalidParameterError] = {}
@@ -114,8 +117,10 @@ def plans(
                 found += planner(problem, privacy, options)
             except InvalidParameterError as error:
                 refusals[name] = error
-    if not found and refusals:  # the most general algorithm's refusal says most
-        raise refusals.get("output_perturbation", next(iter(refusals.values())))
+            except ArithmeticError:
+                refusals[name] = beyond_floats(problem.name)
+    if not found and refusals:
+        raise _most_telling(refusals)
     if not found:
         raise InvalidParameterError(
             "noise" if options.constants == "calibrated" else "constants",
@@ -124,3 +129,12 @@ def plans(
             "Use noise='auto' and constants='calibrated'",
         )
     return tuple(sorted(found, key=lambda plan: plan.predicted_error.bound))
+
+
+def _most_telling(refusals: dict[str, InvalidParameterError]) -> InvalidParameterError:
+    """Return the refusal of the most general algorithm; if it lacks the noise, of one that has it and stands alone."""
+    general = refusals.get("output_perturbation")
+    if general is not None and general.name != "noise":
+        return general
+    alone = (error for error in refusals.values() if "output_perturbation" not in error.remedy)
+    return next(alone, next(iter(refusals.values())))

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 STATUS_WORDS = {
     "ok": "ok",
     "radius_at_top": "radius_at_top: no radius below the whole ball held most points; too few records, or spread out",
-    "center_failed": "center_failed: no centre was found, and the last stage searched the whole ball; the location may "
-    "be far off. More records or a larger epsilon are needed",
+    "center_failed": "center_failed: no centre was found; the location is the origin, or with --boost descent the "
+    "result of a search over the whole ball, and may be far off. More records or a larger epsilon are needed",
 }
 
 
@@ -77,7 +77,8 @@ def median(
         _show_plan(estimator, rows, features, "record" if user is None else "user", as_json)
         return
     if rows is not None or features is not None:
-        raise InvalidParameterError("rows", rows, "and --features plan without data", "Leave them out, or the file")
+        name, value = ("rows", rows) if rows is not None else ("features", features)
+        raise InvalidParameterError(name, value, "is for a plan without data", "Leave it out, or the file of points")
     estimator.plan(10_000, 2)  # refuses unusable parameters before anything is read
     with model_folder(out, force=force) as folder:
         names, table = read_points(points, column, user)
@@ -94,7 +95,7 @@ def median(
     cells = [(name, number(place, 6), number(start, 6)) for name, place, start in coordinates]
     print_table(f"Private geometric median of {points}", ("column", "median", "centre before"), cells, right=(1, 2))
     print_text(
-        f"\nRadius: {number(estimator.radius_)}, within a factor of about 4 that of three quarters of the points."
+        f"\nRadius: {number(estimator.radius_)}, within a factor of about 4 that of two thirds of the points (--level)."
     )
     print_text(f"Status: {STATUS_WORDS[estimator.status_]}.\n")
     print_text(estimator.certificate_.explain())
@@ -150,7 +151,8 @@ def _show_plan(
     """Print what a run would release, from public facts."""
     if rows is None or features is None:
         missing = "rows" if rows is None else "features"
-        raise InvalidParameterError(missing, None, "must be given to plan without a file of points", "")
+        remedy = "Give a file of points for a release, or --rows and --features for a plan"
+        raise InvalidParameterError(missing, None, "must be given where there is no file of points", remedy)
     plan = estimator.plan(rows, features, unit)
     facts = plan_facts(plan)
     if as_json:

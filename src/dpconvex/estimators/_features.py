@@ -138,7 +138,8 @@ def feature_map(
         raise InvalidParameterError("n_features", None, "must be given to plan without data", "")
     _validate.integer("n_features", n_features, at_least=1)
     if feature_norm is not None:
-        bound = _validate.real("feature_norm", feature_norm, above=0.0, remedy="Rows longer than this are shortened")
+        remedy = "Rows longer than this are shortened"
+        bound = _validate.real("feature_norm", feature_norm, at_least=1e-90, at_most=1e90, remedy=remedy)
         return Declared(DataDomain.l2_ball(n_features, bound))
     return Scaled(*_bounds(feature_bounds, n_features))
 
@@ -168,9 +169,12 @@ def numeric_matrix(X: Any) -> Any:
     """
     frame = nw.from_native(X, eager_only=True, pass_through=True)
     if isinstance(frame, nw.DataFrame):
+        _refuse_empty(frame.shape)
         odd = [name for name, dtype in frame.schema.items() if not (dtype.is_numeric() or dtype == nw.Boolean)]
         if odd:
-            raise InvalidDataError(f"column {odd[0]!r} is not numeric. Describe the table with a Schema")
+            raise InvalidDataError(
+                f"column {odd[0]!r} is not numeric. Leave it out, or describe the table with a Schema"
+            )
         return (
             X if nw.dependencies.is_pandas_dataframe(X) or nw.dependencies.is_polars_dataframe(X) else frame.to_numpy()
         )
@@ -186,4 +190,12 @@ def numeric_matrix(X: Any) -> Any:
             f"Expected 2D array, got {array.ndim}D array instead: X has shape {array.shape}. Reshape your data to "
             "(n_records, n_features)"
         )
+    _refuse_empty(array.shape)
     return array
+
+
+def _refuse_empty(shape: tuple[int, ...]) -> None:
+    """Raise `InvalidDataError`, in the words that scikit-learn looks for, if there is no row or no column."""
+    for count, name in zip(shape, ("sample", "feature"), strict=True):
+        if count == 0:
+            raise InvalidDataError(f"Found array with 0 {name}(s) (shape={shape}) while a minimum of 1 is required.")

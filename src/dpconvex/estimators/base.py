@@ -11,8 +11,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import LinearModelPlan
-from dpconvex.algorithms.selection import Options, plans
+from dpconvex.algorithms.base import LinearModelPlan, beyond_floats
+from dpconvex.algorithms.selection import LARGEST, SMALLEST, Options, plans
 from dpconvex.data import Schema
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._features import FeatureMap, feature_map, numeric_matrix
@@ -147,9 +147,9 @@ class PrivateLinearModel(BaseEstimator, ABC):
         if self.fit_intercept and domain.intercept == 0:
             # A constant of the size of the largest feature keeps the fit unchanged when all units change.
             domain = domain.with_intercept(1.0 if self.domain is None and self.feature_norm is None else domain.linf)
-        radius = self._default_radius(domain, loss) if self.coefficient_norm is None else self.coefficient_norm
-        _validate.real("coefficient_norm", radius, above=0.0)
         try:
+            radius = self._default_radius(domain, loss) if self.coefficient_norm is None else self.coefficient_norm
+            _validate.real("coefficient_norm", radius, at_least=SMALLEST, at_most=LARGEST)
             problem = LinearModelProblem(
                 loss,
                 domain,
@@ -165,6 +165,8 @@ class PrivateLinearModel(BaseEstimator, ABC):
         except InvalidParameterError as error:
             name = CALLED.get(error.name, error.name)
             raise InvalidParameterError(name, error.value, error.requirement, error.remedy) from None
+        except ArithmeticError as error:
+            raise beyond_floats(loss.name) from error
 
     def _learn(
         self,

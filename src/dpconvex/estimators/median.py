@@ -65,7 +65,7 @@ class PrivateGeometricMedian(BaseEstimator):
     location_ : array of shape (n_features,)
         The released median; the origin when no centre was found.
     radius_ : float
-        Released radius around some point that holds about three quarters of the points; within a factor of four.
+        Released radius around some point that holds about the share `level` of the points; within a factor of four.
     center_ : array of shape (n_features,)
         Released centre from which the last stage started.
     status_ : {"ok", "radius_at_top", "center_failed"}

@@ -10,6 +10,7 @@ from typing import Any, final
 
 import numpy as np
 
+from dpconvex import _validate
 from dpconvex._types import FloatArray
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems.custom import RecordLoss
@@ -66,10 +67,15 @@ def jax_loss(
         )
     """
     try:
-        import jax  # noqa: F401  # pyright: ignore[reportMissingImports]
+        import jax  # pyright: ignore[reportMissingImports]
     except ImportError as error:
         raise ImportError("jax_loss needs JAX. Install it with: pip install 'dpconvex[jax]'") from error
-    return JaxLoss(f, dim, domain, lipschitz, smoothness, value_at_zero, name)
+    _validate.integer("dim", dim, at_least=1)
+    loss = JaxLoss(f, dim, domain, lipschitz, smoothness, value_at_zero, name)
+    shape = jax.eval_shape(f, np.zeros(dim), np.zeros(domain.n_features)).shape
+    if shape != ():
+        raise InvalidParameterError("f", name, f"must return a scalar, not an array of shape {shape}", "Sum it up")
+    return loss
 
 
 @final

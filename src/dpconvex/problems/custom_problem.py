@@ -49,6 +49,8 @@ class CustomProblem(Problem):
     def __post_init__(self) -> None:
         _validate.integer("n", self.n, at_least=1)
         _validate.integer("max_steps", self.max_steps, at_least=1)
+        if not isinstance(self.trusted, bool):  # a string would pass for True, and privacy would rest on claims
+            raise InvalidParameterError("trusted", self.trusted, "must be True or False")
         _validate.real("radius", self.radius, above=1e-150, below=1e150)  # squares are floats
         _validate.integer("dim", self.function.dim, at_least=1)
         _validate.real(

@@ -165,7 +165,7 @@ def user_points(X: AnyArray, users: AnyArray, domain: PointDomain) -> FloatArray
     X : array of shape (n, dim), n >= 1
         Sanitised here.
     users : array of shape (n,)
-        Whose point it is: anything sortable.
+        Whose point it is; objects are told apart by their text.
     domain : PointDomain
 
     Returns
@@ -181,6 +181,9 @@ def user_points(X: AnyArray, users: AnyArray, domain: PointDomain) -> FloatArray
     points, names = clip_points(X, domain), np.asarray(users)
     if names.shape != (len(points),):
         raise InvalidDataError(f"users has shape {names.shape}; one entry a point is needed, {(len(points),)}")
+    if names.dtype.kind == "O":  # whatever the cells hold can be compared then
+        texts: Any = np.frompyfunc(str, 1, 1)(names)
+        names = texts.astype(str)
     _, whose, counts = np.unique(names, return_inverse=True, return_counts=True)
     order = np.argsort(whose, kind="stable")
     starts = np.concatenate([[0], np.cumsum(counts)[:-1]])

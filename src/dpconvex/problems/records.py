@@ -242,10 +242,14 @@ def _clipped_block(X: AnyArray, rows: slice, domain: DataDomain) -> RowBlock:
         with np.errstate(all="ignore"):
             A = np.asarray(part, dtype=np.float64)
             lengths = np.abs(A).sum(1) if block.norm == "l1" else np.sqrt(np.einsum("ij,ij->i", A, A))
-        if np.all(lengths < 1e150):  # false where an entry is NaN, infinite, or its square overflows
-            too_long = lengths > block.bound
-            limit = shortened_length(block.bound, block.size)
-            factor = limit / np.where(too_long, lengths, limit) if too_long.any() else None
-            return RowBlock(rows, part, factor, domain.intercept)
+        wild = ~(lengths < 1e150)  # an entry is NaN, infinite, or its square overflows
+        if wild.any():  # such records are clipped singly: they must not change how others are scaled
+            part = A.copy()
+            part[wild] = domain.clip(A[wild])
+            lengths[wild] = 0.0
+        too_long = lengths > block.bound
+        limit = shortened_length(block.bound, block.size)
+        factor = limit / np.where(too_long, lengths, limit) if too_long.any() else None
+        return RowBlock(rows, part, factor, domain.intercept)
     clipped = domain.clip(part)
     return RowBlock(rows, part if np.array_equal(part, clipped) else clipped, None, domain.intercept)

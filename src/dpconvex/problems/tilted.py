@@ -15,7 +15,7 @@ from dpconvex.losses.base import quiet
 from dpconvex.problems.linear_objective import LinearModelObjective
 from dpconvex.problems.records import RowBlock
 
-NO_TILT = "the losses would not stay convex below 0, and 0 is the average"
+NO_TILT = "The losses would not stay convex below 0, and 0 is the average"
 
 
 @final

@@ -64,6 +64,7 @@ def geometric_median(X: FloatArray, tol: float = 1e-10) -> GeometricMedianSoluti
     ----------
     X : array of shape (n, d), n >= 1
         Finite, norms at most 1e150 (`clip_points` sees to both). Anything else gives a point without a finite bound.
+        Distances below 1e-145 count as 0.
     tol : float
         Wanted bound on ``value / least value - 1``, in [1e-13, 1).
 

@@ -8,23 +8,26 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import hypergeom
+from scipy.stats import hypergeom, norm
 
 from dpconvex.algorithms.geometric_median import printed
 from dpconvex.algorithms.geometric_median.centre import GroupedCentre, least_group, plan_centre
 from dpconvex.algorithms.geometric_median.radius import plan_grouped
+from dpconvex.mechanisms.gaussian import INFLATION
 from dpconvex.privacy import Ledger, PrivacyParams, Unit
 from dpconvex.problems import PointDomain
-from dpconvex.problems.neighbours import Groups, group_sizes, near_counts
+from dpconvex.problems.neighbours import Groups, covered_shares, group_sizes, near_counts
 from dpconvex.problems.points import weighted_mean
 from dpconvex.randomness import SeededSource, SystemSource
 
 DOMAIN = PointDomain(2, 1000.0, 1e-3)
 
 
-def centre_of(n: int, dim: int = 2, exact_up_to: int = 10_000, domain: PointDomain | None = None) -> GroupedCentre:
+def centre_of(
+    n: int, dim: int = 2, exact_up_to: int = 10_000, domain: PointDomain | None = None, mu: float = 0.5
+) -> GroupedCentre:
     domain = domain or PointDomain(dim, 1000.0, 1e-3)
-    return plan_centre(domain, n, 0.5, 0.5, 1e-6, level=0.775, exact_up_to=exact_up_to)
+    return plan_centre(domain, n, mu, mu, 1e-6, level=0.775, exact_up_to=exact_up_to)
 
 
 def weighed(stage: GroupedCentre, X: np.ndarray, radius: float) -> tuple[float, np.ndarray]:
@@ -107,7 +110,7 @@ def test_every_weight_needs_more_than_half_of_all_records_near() -> None:
 
 
 def released(stage: GroupedCentre, X: np.ndarray, source, radius: float = 1.0):
-    return stage.find(X, radius, source, Ledger(PrivacyParams(1e3, 0.4), stage.releases))
+    return stage.find(X, radius, source, Ledger(PrivacyParams(1e6, 0.4), stage.releases))
 
 
 def test_noise_of_the_centre_is_scaled_by_the_released_bound_and_not_by_the_true_weight() -> None:
@@ -140,6 +143,75 @@ def test_a_range_of_a_trillion_costs_nothing_but_floats(source) -> None:
     sigma = (start.ball - 2 * radius) / (math.sqrt(3) + 2)
     assert np.abs(start.centre - X[0]).max() < 6 * sigma + 2e-16
     assert sigma < 0.2 * radius
+
+
+def released_bound(stage: GroupedCentre, X: np.ndarray, source) -> float:
+    """The lower bound of the sum of weights that a run released, read off the ball about its centre."""
+    start = released(stage, X, source)
+    assert start is not None
+    reach = 4 * stage.test.sensitivity.value * stage.mechanism.sigma * (math.sqrt(X.shape[1]) + 2)
+    return reach / (start.ball - 2)
+
+
+@pytest.mark.parametrize("n", [20, 400, 30_000])
+def test_public_constants_cover_the_lemmas(n: int) -> None:
+    stage = centre_of(n, exact_up_to=5000)
+    assert norm.sf(stage.threshold_margin / (stage.test.sigma * INFLATION)) <= stage.margin
+    assert stage.least_weight > stage.test.sensitivity.value  # else a neighbour may have no mean
+    assert stage.allowance.probability >= stage.margin + stage.misled
+    if not stage.ramp.exact:
+        assert stage.group_size >= least_group(n, stage.misled, stage.ramp.low)
+
+
+def test_the_unit_of_the_noise_includes_rounding() -> None:
+    fine = centre_of(20_000, exact_up_to=0, domain=PointDomain(3, 1.0, 1e-12))
+    reach = fine.test.sensitivity.value / 18_000
+    assert fine.unit(1e-12, 18_000) >= 4e-12 * reach + 2.0**-50  # two means, each 2^-51 off
+    high = centre_of(20, dim=10**6, domain=PointDomain(10**6, 1.0, 0.5))
+    errors = 2 * 10**6 * 2.0**-52  # of distances, relative
+    assert high.unit(0.5, 18) >= 4 * 0.5 * high.test.sensitivity.value / 18 * (1 + errors)
+
+
+def test_a_crowd_of_positive_weight_may_still_be_too_light() -> None:
+    stage = centre_of(400, mu=50.0)  # hardly any noise
+    X = np.zeros((400, 2))
+    X[:, 0] = 10.0 * np.arange(400)
+    X[:220] = 0.0
+    assert weighed(stage, X, 1.0)[0] == pytest.approx(220 * 19 / 99)
+    assert released(stage, X, SeededSource(0)) is None
+
+
+def test_near_is_within_two_radii() -> None:
+    stage = centre_of(400, mu=50.0)
+    X = np.zeros((400, 2))
+    X[200:, 0] = 3.0
+    assert released(stage, X, SeededSource(0), radius=1.0) is None
+    assert released(stage, X, SeededSource(0), radius=1.5) is not None
+
+
+def test_groups_and_samples_follow_from_fresh_coins() -> None:
+    # Hardly any noise: what differs from run to run are the coins. 75 % near each other, so that weights are in
+    # between; the first records of the array are far off, so that a sample of the first ones would see no crowd.
+    stage = centre_of(6000, exact_up_to=0, mu=500.0)
+    X = np.zeros((6000, 2))
+    X[:1500, 0] = 10.0 * np.arange(1, 1501) * (-1.0) ** np.arange(1500)
+    bounds = [released_bound(stage, X, SeededSource(k)) for k in range(6)]
+    assert np.ptp(bounds) > 1.0
+    small = centre_of(1000, mu=500.0)
+    assert released(small, X, SeededSource(0)) is not None
+    radius = plan_grouped(DOMAIN, 6000, 1e4, sample=1000, level=0.5)
+    assert not radius.find(X, SeededSource(0), Ledger(PrivacyParams(1e4), radius.releases)).at_top
+
+
+def test_the_planned_sensitivity_of_the_radius_is_attained() -> None:
+    stage = plan_grouped(DOMAIN, 400, 1.0)
+    X = np.zeros((400, 2))
+    Y = X.copy()
+    Y[7] = 900.0
+    groups = Groups.random(400, stage.group_size, np.random.default_rng(0))
+    change = np.abs(covered_shares(X, groups, DOMAIN.grid) - covered_shares(Y, groups, DOMAIN.grid)).max()
+    assert change == pytest.approx(2.0)
+    assert change <= stage.mechanism.sensitivity.value * (1 + 1e-12)
 
 
 def test_a_sample_is_read_where_it_will_do() -> None:
@@ -177,6 +249,9 @@ def test_printed_constants() -> None:
     assert stage.mechanism.query_scale == pytest.approx(12 / 0.25, rel=1e-5)
     centre = printed.plan_centre(PointDomain(10, 1e4, 1.0), 1000, 0.25, 1e-5, Unit.RECORD)
     assert centre.draws == 12787
+    # Failing draws, both data sets: delta/4 for the radius; delta/18 + 2 delta/9 for the centre.
+    assert stage.allowance.probability == pytest.approx(1e-5 / 4)
+    assert centre.allowance.probability == pytest.approx(1e-5 * (1 / 18 + 2 / 9))
     # sigma n / radius = 1600 / epsilon sqrt(log(12 / delta)), here in units of 400 radius / n
     assert 400 * centre.mechanism.sigma == pytest.approx(1600 / 0.25 * math.sqrt(math.log(12e5)))
     assert centre.test.scale == pytest.approx(24 / 0.25, rel=1e-5)
@@ -193,6 +268,18 @@ def test_printed_stages_find_a_heavy_crowd() -> None:
     start = centre.find(X, found.radius, SeededSource(0), Ledger(PrivacyParams(2.5, 1e-3), centre.releases))
     assert start is not None
     assert np.linalg.norm(start.centre - 20) < 6 * found.radius
+    noise = 400 * found.radius / n * centre.mechanism.sigma  # of a coordinate, by which its ball is measured
+    assert start.ball == pytest.approx(6 * found.radius + 3 * noise * math.sqrt(2 * math.log(4 / 1e-3)))
+
+
+def test_the_printed_test_passes_only_where_the_crowd_is_certain() -> None:
+    # The margin is 0.9 n, so that even a sum of weights of n passes with probability 1e-4 only (four runs: below 1e-3).
+    n = 453
+    centre = printed.plan_centre(PointDomain(2, 100.0, 0.1), n, 1.0, 1e-6, Unit.RECORD)
+    assert 0.85 * n < centre.test.bound < 0.95 * n
+    for k in range(4):
+        ledger = Ledger(PrivacyParams(2.0, 1e-5), centre.releases)
+        assert centre.find(np.zeros((n, 2)), 1.0, SeededSource(k), ledger) is None
 
 
 def test_scores_drawn_from_their_law_are_those_of_drawn_indices() -> None:

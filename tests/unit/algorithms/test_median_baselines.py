@@ -164,3 +164,13 @@ def test_accuracy_is_that_of_the_published_table() -> None:
     lopsided = ratios(skewed(1000, 10, rng), domain, privacy)
     assert 1.02 < lopsided["coordinate_median"] < 1.05  # biased: the two medians differ
     assert lopsided["halving"] < 1.001
+
+
+def test_the_radius_finder_charges_for_its_most_sensitive_query() -> None:
+    finder = plan_radius_finder(PointDomain(2, 1000.0, 1.0), 200, 1.0, gamma=1.0)
+    X = np.zeros((200, 2))
+    Y = X.copy()
+    Y[7] = 900.0  # its own count falls by 199, every other by 1
+    change = np.abs(finder.queries(X) - finder.queries(Y)).max()
+    assert change == pytest.approx(2 * 199 / 200)
+    assert change <= finder.mechanism.sensitivity.value

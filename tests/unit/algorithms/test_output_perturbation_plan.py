@@ -92,7 +92,11 @@ def test_losses_with_unbounded_targets_have_plans_that_run(loss) -> None:
         ({"loss": SquaredLoss(1.0)}, "loss", "bounded slope"),
         ({"algorithm": "sgd"}, "algorithm", "must be one of"),
         ({"algorithm": "objective_perturbation", "constants": "paper"}, "constants", "not available"),
-        ({"algorithm": "output_perturbation", "noise": "grouped"}, "noise", "not available"),
+        ({"algorithm": "output_perturbation", "noise": "grouped"}, "noise", "must be one of 'auto', 'l2', 'gaussian'"),
+        ({"noise": "gaussian"}, "noise", "needs delta > 0"),
+        ({"noise": "weighted_gaussian"}, "noise", "needs delta > 0"),  # by the algorithm that has this noise
+        ({"noise": "l1", "constants": "paper"}, "noise", "objective perturbation's"),
+        ({"noise": "l1", "loss": HingeLoss()}, "noise", "objective perturbation's"),
         ({"algorithm": "objective_perturbation", "loss": HingeLoss()}, "loss", "output_perturbation"),
     ],
     ids=str,
@@ -105,8 +109,16 @@ def test_messages(arguments, name, says) -> None:
     assert caught.value.name == name
 
 
+def test_a_plan_says_which_noise_it_has() -> None:
+    for noise, says in (("l1", "must be one of"), ("gaussian", "needs delta > 0")):
+        with pytest.raises(InvalidParameterError, match=says):
+            output_perturbation.plan(problem(LogisticLoss()), PrivacyParams(1.0), noise=noise)
+
+
 @pytest.mark.parametrize(
-    "wrong", [{"constants": "printed"}, {"noise": "cauchy"}, {"l2": 0.0}, {"l2": math.inf}], ids=str
+    "wrong",
+    [{"constants": "printed"}, {"noise": "cauchy"}, {"l2": 0.0}, {"l2": 1e-300}, {"l2": math.inf}],
+    ids=str,
 )
 def test_options_are_checked(wrong) -> None:
     with pytest.raises(InvalidParameterError):

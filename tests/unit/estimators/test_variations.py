@@ -108,6 +108,9 @@ def test_population_risk_regularises_more_and_promises_less() -> None:
         ({"adversarial_radius": 0.1, "adversarial_norm": "l3"}, "adversarial_norm"),
         ({"adversarial_radius": 0.1, "classes": [0, 1, 2]}, "adversarial_radius"),
         ({"adversarial_radius": 0.1, "algorithm": "objective_perturbation"}, "adversarial_radius"),
+        ({"adversarial_radius": 0.1, "noise": "l1"}, "noise"),
+        ({"tilt": 0.1, "noise": "grouped"}, "noise"),
+        ({"risk": "population", "noise": "gaussian"}, "noise"),
         ({"risk": "both"}, "risk"),
         ({"risk": "population", "tilt": 0.1}, "risk"),
         ({"risk": "population", "algorithm": "objective_perturbation"}, "risk"),
@@ -147,3 +150,19 @@ def test_numpy_scalars_of_any_precision_are_numbers() -> None:
     options = {"l2": np.float32(0.1), "adversarial_radius": np.int64(1), "tilt": np.float32(0.5)}
     model = PrivateLogisticRegression(feature_norm=1.0, **options).fit(X, y)
     assert verify(model.certificate_.to_json()).passed
+
+
+@pytest.mark.parametrize("value", [1e-320, 1e-300, 1e-160, 1e160, 1e300])
+@pytest.mark.parametrize("name", ["epsilon", "l2", "coefficient_norm", "feature_norm"])
+@pytest.mark.parametrize("estimator", [PrivateLogisticRegression, PrivateLinearRegression])
+def test_a_parameter_beyond_floats_is_named(estimator: Any, name: str, value: float) -> None:
+    options = {"feature_norm": 1.0, **({} if estimator is PrivateLogisticRegression else {"target_bounds": (0, 1)})}
+    with pytest.raises(InvalidParameterError) as caught:
+        estimator(**(options | {name: value})).plan(1000, 5)
+    assert caught.value.name == name
+
+
+def test_parameters_beyond_floats_together_are_refused() -> None:
+    """Each is in its range, their squares and ratios are not: no plan, and no arithmetic error."""
+    with pytest.raises(InvalidParameterError, match="floats"):
+        PrivateLogisticRegression(1e-100, feature_norm=1e90, coefficient_norm=1e100, tilt=1.0).plan(1000, 5)

@@ -103,6 +103,8 @@ def test_failures_are_added_once_each_and_outside() -> None:
     several = [*failing, (PureMechanism(0.1), accounting.MOST_PURE)]
     assert accounting.accountant_name(several) == "PLD"
     assert accounting.spent_delta(several, 1.0) >= accounting.spent_delta(failing, 1.0)
+    safe = [counted for counted in several if not isinstance(counted[0], FailureProbability)]
+    assert accounting.spent_delta(several, 1.0) - accounting.spent_delta(safe, 1.0) == pytest.approx(2e-7, rel=1e-6)
     assert accounting.spent_epsilon(several, 1e-7) == math.inf
     assert accounting.spent_epsilon([(FailureProbability(1e-3), 1)], 1e-6) == math.inf
     assert accounting.spent_epsilon([(FailureProbability(1e-3), 1)], 1e-3) == 0.0

@@ -360,3 +360,15 @@ def test_public_errors() -> None:
         attack_constants(loss, 0.0)
     with pytest.raises(InvalidDataError, match="shape"):
         CustomProblem(loss, 3, 1.0).objective(np.zeros((3, 5)), np.zeros(3), 1.0)
+
+
+def test_jax_functions_must_return_a_scalar() -> None:
+    pytest.importorskip("jax")
+    with pytest.raises(InvalidParameterError, match="must return a scalar"):
+        jax_loss(lambda w, x: w - x, dim=2, domain=DISC, lipschitz=1.0, name="vector")
+
+
+def test_trust_is_yes_or_no() -> None:
+    """A string would count as True, and privacy would rest on claims that the caller did not mean to stand behind."""
+    with pytest.raises(InvalidParameterError, match="trusted"):
+        CustomProblem(LocationLoss(DISC, 1.0), 5, 1.0, trusted="False")  # pyright: ignore[reportArgumentType]

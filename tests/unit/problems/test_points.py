@@ -121,6 +121,32 @@ def test_a_user_is_the_mean_of_their_points_however_many_there_are() -> None:
         user_points(X, np.array([1, 2]), domain)
 
 
+def test_labels_of_users_may_be_anything_and_others_rows_change_no_bit() -> None:
+    domain = PointDomain(2, 3.0, 0.1)
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((9, 2)) * 3
+    labels = np.array([None, "a", 3, None, 2.5, "a", (1, 2), 3, None], dtype=object)
+    points = user_points(X, labels, domain)
+    assert points.shape == (5, 2)
+    for name, point in zip(sorted({str(label) for label in labels}), points, strict=True):
+        own = [str(label) == name for label in labels]
+        np.testing.assert_array_equal(user_points(X[own], labels[own], domain)[0], point)
+    X, whose = rng.standard_normal((2000, 2)), rng.integers(7, size=2000)
+    for user, point in enumerate(user_points(X, whose, domain)):  # in the order in which each one's rows stand
+        np.testing.assert_array_equal(user_points(X[whose == user], whose[whose == user], domain)[0], point)
+
+
+def test_a_record_alone_is_as_among_others_however_long_it_is() -> None:
+    # NumPy sums 9000 numbers in another order where there is but one row.
+    rng = np.random.default_rng(1)
+    for _ in range(20):
+        row = rng.standard_normal(9000)
+        bound = float(np.sqrt(np.einsum("ij,ij->i", row[None], row[None])[0]))
+        for scale in (1 - 2.0**-53, 1.0, 1 + 2.0**-52):
+            domain = PointDomain(9000, bound * scale, bound / 4)
+            np.testing.assert_array_equal(clip_points(np.stack([row, row]), domain)[:1], clip_points(row[None], domain))
+
+
 def brute(X: np.ndarray, groups: Groups, radius: float) -> np.ndarray:
     whose = np.empty(len(X), dtype=int)
     for g in range(len(groups.bounds) - 1):

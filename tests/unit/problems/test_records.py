@@ -127,3 +127,17 @@ def test_only_the_blocks_that_need_it_are_copied():
 def test_public_form_is_checked(X):
     with pytest.raises(InvalidDataError, match="X has"):
         Records.clipped(X, DOMAINS["l2"])
+
+
+@pytest.mark.parametrize("wild", [np.nan, np.inf, 1e200])
+def test_a_wild_record_does_not_move_others(wild):
+    """Record-wise to the last bit, also beside a record that has to be clipped by another formula."""
+    X = np.random.default_rng(3).standard_normal((3000, 7))
+    other = X.copy()
+    other[11, 2] = wild
+    domain = DataDomain.l2_ball(7, 1.0)
+    w = np.random.default_rng(4).standard_normal(domain.dim)
+    before, after = (Records.clipped(data, domain).predict(w) for data in (X, other))
+    keep = np.arange(len(X)) != 11
+    np.testing.assert_array_equal(before[keep], after[keep])
+    assert np.isfinite(after).all()

@@ -14,7 +14,8 @@ Printed constants
 Assumptions
     n is public. Groups and orders of visits are functions of positions and fresh coins (a generator of their own from
     the source of bits), never of values; records are sanitised one by one and never dropped. As the coins are uniform
-    permutations, the law of the output does not depend on the order of records at all.
+    permutations, the law of the output does not depend on the order of records, but for the rounding of sums, which
+    the sensitivities include: a replaced user may as well stand elsewhere (`user_points`).
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import ConvexPlan, P, PredictedError, PrivateResult, check_relation
+from dpconvex.algorithms.base import ConvexPlan, P, PredictedError, PrivateResult, beyond_floats, check_relation
 from dpconvex.algorithms.output_perturbation import schedules, statements
 from dpconvex.algorithms.output_perturbation.printed import printed_bound
 from dpconvex.errors import InvalidParameterError
@@ -49,6 +49,8 @@ from dpconvex.solvers import Solver, default_solver
 
 LABEL = "regularised minimiser"
 TARGETS = ("empirical", "population")
+NOISES = ("auto", "l2", "gaussian")
+OTHER_NOISE = "Other kinds are objective perturbation's: smooth losses without tilt, attack or population risk"
 
 
 @dataclass(frozen=True)
@@ -211,13 +213,16 @@ def plan(
     Raises
     ------
     InvalidParameterError
-        If the loss has no slope bound, ``constants="paper"`` meets claims that may not be used, constants overflow, or
-        the theory has no such problem: a population target for what is no average, or a tilted loss with
-        ``constants="paper"`` and no `l2` (the paper treats strongly convex tilted losses).
+        If the noise is another one, the loss has no slope bound, ``constants="paper"`` meets claims that may not be
+        used, constants overflow, or the theory has no such problem: a population target for what is no average, or a
+        tilted loss with ``constants="paper"`` and no `l2` (the paper treats strongly convex tilted losses).
     """
     check_relation(privacy)
     _validate.choice("target", target, TARGETS)
     _validate.choice("constants", constants, ("calibrated", "paper"))
+    _validate.choice("noise", noise, NOISES, OTHER_NOISE)
+    if noise == "gaussian" and privacy.pure:
+        raise InvalidParameterError("noise", noise, "needs delta > 0", "Give delta, or use a pure noise")
     if l2 is not None:
         l2 = _validate.real("l2", l2, above=0.0)
     if math.isinf(problem.lipschitz):
@@ -235,8 +240,7 @@ def plan(
         with np.errstate(all="ignore"):
             return tuple(_one(problem, privacy, constants, l2, kind, target) for kind in kinds)
     except ArithmeticError as error:
-        what = "must have constants whose squares, ratios and products are floats"
-        raise InvalidParameterError("problem", problem.name, what, "Rescale the data or the parameters") from error
+        raise beyond_floats(problem.name) from error
 
 
 def _one(

@@ -197,6 +197,8 @@ def _slack(problem: Problem) -> float:
 def _least(function: Callable[[float], float], start: float) -> float:
     """Minimiser over twelve decades around `start`, to four digits, of a function with few local minima."""
     low, high = start * 1e-6, start * 1e6
+    if not 0 < low < high < math.inf:
+        raise FloatingPointError("a public constant is beyond floats")
     for points in (61, 11, 11, 11, 11):
         grid = np.geomspace(low, high, points)
         best = float(min(grid, key=function))
