@@ -64,17 +64,18 @@ def test_steps_beyond_the_plan_are_refused() -> None:
         gradients.descend(np.zeros((5, 1)), np.zeros(1), 1.0, 0.1, SeededSource(0), ledger, steps=2)
 
 
-def test_the_listing(monkeypatch) -> None:
-    """Without noise: projected gradient descent, shrinking steps, average of the last half."""
+@pytest.mark.parametrize("decay", [1.0, 8.0])
+def test_the_listing(monkeypatch, decay) -> None:
+    """Without noise: gradient descent, constant (the paper's) or shrinking steps, average of the last half."""
     monkeypatch.setattr("dpconvex.mechanisms.GaussianMechanism._sample", lambda self, value, source: value)
     rng = np.random.default_rng(0)
     X, centre = rng.standard_normal((50, 3)), np.array([2.0, 0, 0])
-    plan = plan_descent(50, 3, 1.0, steps=7, step=1.0, decay=8.0, tail=0.5)
+    plan = plan_descent(50, 3, 1.0, steps=7, step=1.0 if decay > 1 else 0.3, decay=decay, tail=0.5)
     got = plan.refine(X, WarmStart(centre, 0.9, 0.8), SeededSource(0), Ledger(PROMISE, plan.releases))
     z, kept = centre, []
     for t in range(7):
         gap = z - X
-        z = z - 1.0 * 8 ** (-t / 6) * 0.8 * (gap / np.linalg.norm(gap, axis=1, keepdims=True)).mean(0)
+        z = z - plan.step * decay ** (-t / 6) * 0.8 * (gap / np.linalg.norm(gap, axis=1, keepdims=True)).mean(0)
         z = centre + (z - centre) * min(1, 0.9 / np.linalg.norm(z - centre))
         kept.append(z)
     np.testing.assert_allclose(got, np.mean(kept[3:], axis=0), atol=1e-12)

@@ -82,7 +82,8 @@ class Descent(Booster):
     def refine(self, points: FloatArray, start: WarmStart, source: BitSource, ledger: Ledger) -> FloatArray:
         """Descend from the warm start, with steps sized by its radius."""
         last = self.step * start.radius / self.decay
-        first = max(self.step * start.radius, REACH * start.ball / self.gradients.times)
+        falling = self.decay > 1  # constant steps (the paper's) stay what they are
+        first = max(self.step * start.radius, REACH * start.ball / self.gradients.times if falling else 0.0)
         return self.gradients.descend(
             points, start.centre, start.ball, first, source, ledger, decay=first / last, tail=self.tail
         )
