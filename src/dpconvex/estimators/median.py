@@ -197,11 +197,8 @@ class PrivateGeometricMedian(BaseEstimator):
 
 
 def _user_labels(groups: Any, n: int) -> AnyArray:
-    """Return labels that can be compared, (n,): objects by their text, so that no cell can stop a fit."""
+    """Return labels (n,); `user_points` makes them comparable."""
     labels: Any = np.asarray(groups)
     if labels.shape != (n,):
         raise InvalidDataError(f"groups has shape {labels.shape} and X has {n} records: one label a record is needed")
-    if labels.dtype.kind != "O":
-        return labels
-    texts: Any = np.frompyfunc(str, 1, 1)(labels)
-    return texts.astype(str)
+    return labels
