@@ -81,6 +81,7 @@ PARTS = {
     "dpconvex.algorithms.geometric_median": "Geometric median",
     "dpconvex.algorithms.baselines.median": "Other private centres",
     "dpconvex.algorithms.heavy_tailed": "Heavy tails",
+    "dpconvex.algorithms.user_level": "User-level privacy",
     "dpconvex.algorithms.baselines.clipped_gradient": "Clipped gradient descent",
     "dpconvex.algorithms.baselines.objective_perturbation": "Objective perturbation",
     "dpconvex.algorithms.baselines.exponential_mechanism": "Exponential mechanism over a grid",

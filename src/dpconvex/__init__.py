@@ -16,12 +16,17 @@ from dpconvex.data import (
 from dpconvex.estimators import (
     PrivateGeometricMedian,
     PrivateHuberRegressor,
+    PrivateLasso,
     PrivateLinearRegression,
     PrivateLinearSVC,
     PrivateLogisticRegression,
     PrivateQuantileRegressor,
+    PrivateSparseLogisticRegression,
+    PrivateSyntheticData,
+    PrivateWorstGroupClassifier,
 )
 from dpconvex.estimators.persistence import load_model, save_model
+from dpconvex.games import private_game
 from dpconvex.minimize import plan_minimize, private_minimize
 from dpconvex.privacy import (
     Neighboring,
@@ -45,10 +50,14 @@ __all__ = [
     "PrivacyParams",
     "PrivateGeometricMedian",
     "PrivateHuberRegressor",
+    "PrivateLasso",
     "PrivateLinearRegression",
     "PrivateLinearSVC",
     "PrivateLogisticRegression",
     "PrivateQuantileRegressor",
+    "PrivateSparseLogisticRegression",
+    "PrivateSyntheticData",
+    "PrivateWorstGroupClassifier",
     "RecordLoss",
     "Schema",
     "Unit",
@@ -63,6 +72,7 @@ __all__ = [
     "load_cities",
     "load_model",
     "plan_minimize",
+    "private_game",
     "private_minimize",
     "read_table",
     "save_model",

@@ -1,7 +1,7 @@
 """What every algorithm has in common: a plan made of public facts, a run that touches data, a result.
 
 ``plan`` fixes every constant from sizes, domain and privacy parameters. ``run(plan, X, y, source)`` is the paper's
-listing. Only ``PrivateResult.point`` depends on the data.
+listing. Only ``PrivateResult.point`` and ``status`` depend on the data.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from dpconvex.privacy import (
 )
 from dpconvex.problems.linear_model import LinearModelProblem
 from dpconvex.problems.problem import Problem
+from dpconvex.problems.users import UserGroups
 from dpconvex.randomness import BitSource
 from dpconvex.solvers import Solver, SolverResult
 
@@ -39,6 +40,20 @@ DATA_ASSUMPTIONS = (
     ),
     Assumption("the number of records is public", "neighbours replace one record, so both data sets have it"),
     Assumption("the declared bounds, categories and classes are public knowledge", "declared"),
+)
+USER_ASSUMPTIONS = (
+    DATA_ASSUMPTIONS[0],
+    Assumption(
+        "the number of users is public; who they are and how many records each has is not",
+        "neighbours replace everything that one user has, by any number of records, so both data sets have it",
+    ),
+    Assumption("all records of a person bear the same user label", "declared; whoever has k labels has k units"),
+    DATA_ASSUMPTIONS[2],
+)
+USER_LOSS = Assumption(
+    "a user's part of the objective has the slope and curvature bounds of one record's loss",
+    "it is a weighted sum of them; the weights add up to at most 1 and depend on the user's own number of records and "
+    "a public number only",
 )
 
 
@@ -78,16 +93,19 @@ class PrivateResult:
     Parameters
     ----------
     point : array of shape (dim,)
-        The released parameters, all outputs flat; the only field that depends on data.
+        The released parameters, all outputs flat; it and `status` are the only fields that depend on data.
     certificate : PrivacyCertificate
         What the release costs.
     plan : Plan
         The public constants.
+    status : str
+        ``"ok"``, or which released test ended the run early; a function of what was released, so it costs nothing.
     """
 
     point: FloatArray
     certificate: PrivacyCertificate
     plan: Plan
+    status: str = "ok"
 
 
 class Plan(ABC):
@@ -151,7 +169,10 @@ class Plan(ABC):
             theorem=self.theorem,
             target=self.privacy,
             releases=self.releases,
-            assumptions=(*DATA_ASSUMPTIONS, *self.assumptions),
+            assumptions=(
+                *(DATA_ASSUMPTIONS if self.privacy.unit == Unit.RECORD else USER_ASSUMPTIONS),
+                *self.assumptions,
+            ),
             noise_source=NoiseSource(source.name, source.private, exact, note),
             public=self.public,
         )
@@ -192,6 +213,10 @@ class ConvexPlan(Plan, Generic[P]):
     def _listing(self, X: AnyArray, y: AnyArray, source: BitSource) -> PrivateResult:
         """The family's `run.py`."""
 
+    def _user_listing(self, X: AnyArray, y: AnyArray, source: BitSource, groups: UserGroups) -> PrivateResult:
+        """The same for plans that protect users; families that have such plans override it."""
+        raise NotImplementedError(f"{self.algorithm} has no plans for users")
+
     @final
     @property
     def public(self) -> Mapping[str, Any]:
@@ -199,39 +224,56 @@ class ConvexPlan(Plan, Generic[P]):
         return {**self.problem.describe(), "l2": self.l2, **self.describe()}
 
     @final
-    def run(self, X: AnyArray, y: AnyArray, source: BitSource) -> PrivateResult:
+    def run(self, X: AnyArray, y: AnyArray, source: BitSource, groups: UserGroups | None = None) -> PrivateResult:
         """Run the planned algorithm.
 
         Parameters
         ----------
-        X : array of shape (n, n_features)
-            Features of exactly the planned number of records; clipped into the domain here.
-        y : array of shape (n,)
+        X : array of shape (n_records, n_features)
+            Features of exactly the planned number of records, or of records of that many users; clipped into the domain
+            here.
+        y : array of shape (n_records,)
             Targets; clipped here. Ignored by problems that have none.
         source : BitSource
             Where the noise comes from.
+        groups : UserGroups, optional
+            Whose record it is: for plans that protect users, and for no others.
 
         Raises
         ------
         InvalidDataError
             If the shapes or dtypes are not those of the plan (public facts).
         """
+        require_arrays(X, y)
         n = self.problem.n
-        if len(X) != n or len(y) != n:
+        if (groups is not None) != (self.privacy.unit == Unit.USER):
+            raise InvalidDataError(f"groups must be given for unit='user' only, and the plan has {self.privacy.unit!s}")
+        if groups is not None:
+            if not len(X) == len(y) == groups.n_records or groups.n_users != n:
+                raise InvalidDataError(f"X, y and groups must have one length and n={n} users: the noise depends on it")
+        elif len(X) != n or len(y) != n:
             raise InvalidDataError(
                 f"X has {len(X)} records and y {len(y)}, but the plan is for n={n}: the noise depends on n. Plan again"
             )
         with np.errstate(all="ignore"):  # what floating point meets depends on the data, so it never speaks up
-            return self._listing(X, y, source)
+            return self._listing(X, y, source) if groups is None else self._user_listing(X, y, source, groups)
 
     @final
-    def finish(self, point: FloatArray, source: BitSource) -> PrivateResult:
-        """Attach the certificate to released parameters."""
-        return PrivateResult(point, self.certificate(source), self)
+    def finish(self, point: FloatArray, source: BitSource, status: str = "ok") -> PrivateResult:
+        """Attach the certificate to released parameters; `status` as `PrivateResult` has it."""
+        return PrivateResult(point, self.certificate(source), self, status)
 
 
 LinearModelPlan = ConvexPlan[LinearModelProblem]
 """Public constants of one algorithm that releases the parameters of a linear model."""
+
+
+def require_arrays(X: object, y: object) -> None:
+    """Raise `InvalidDataError` unless both are NumPy arrays: plans read arrays, estimators read anything."""
+    for name, value in (("X", X), ("y", y)):
+        if not isinstance(value, np.ndarray):
+            what = f"{name} is of type {type(value).__name__}; a plan runs on NumPy arrays"
+            raise InvalidDataError(f"{what}. Convert it, or use an estimator, which takes data frames")
 
 
 def require_average(problem: LinearModelProblem) -> None:
@@ -250,12 +292,24 @@ def beyond_floats(problem: str) -> InvalidParameterError:
     return InvalidParameterError("problem", problem, what, "Rescale the data or the parameters")
 
 
-def check_relation(privacy: PrivacyParams) -> None:
-    """Raise `InvalidParameterError` unless the promise is for one replaced record, as every lemma here is."""
+def check_relation(privacy: PrivacyParams, *, users: bool = False) -> None:
+    """Raise `InvalidParameterError` unless the promise is for one replaced record, or user where `users` allows it."""
     if privacy.neighboring != Neighboring.REPLACE_ONE:
         raise InvalidParameterError("neighboring", str(privacy.neighboring), "must be 'replace_one' for this algorithm")
-    if privacy.unit != Unit.RECORD:
+    if privacy.unit != Unit.RECORD and not users:
         raise InvalidParameterError("unit", str(privacy.unit), "must be 'record' for this algorithm")
+
+
+def in_units(text: str, privacy: PrivacyParams) -> str:
+    """Return a statement about records as one about the units that are protected."""
+    return text.replace("record", "user") if privacy.unit == Unit.USER else text
+
+
+def check_unit(problem: Problem, privacy: PrivacyParams) -> None:
+    """Raise `InvalidParameterError` unless the problem's `n` counts what the promise protects."""
+    if problem.grouped != (privacy.unit == Unit.USER):
+        counted = "users" if problem.grouped else "records"
+        raise InvalidParameterError("unit", str(privacy.unit), f"must fit the problem, whose n counts {counted}")
 
 
 def require(solved: SolverResult, radius: float) -> FloatArray:

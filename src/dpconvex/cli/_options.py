@@ -23,8 +23,21 @@ Model = Annotated[
     ),
 ]
 Quantile = Annotated[float | None, typer.Option(help="Which quantile, with --model quantile. Default: 0.5.")]
+HeavyTailed = Annotated[
+    str | None,
+    typer.Option(
+        metavar="K[:G]",
+        help="Regression of heavy-tailed targets: the order K >= 2 of a moment of the gradients that is bounded, and "
+        "its bound G for a target scaled to width 1; without G it is estimated for a tenth of epsilon. Target bounds "
+        "then bound predictions; targets are not clipped into them.",
+    ),
+]
 Algorithm = Annotated[
-    str, typer.Option(help="auto, objective_perturbation, output_perturbation or exponential_mechanism.")
+    str,
+    typer.Option(
+        help="auto, objective_perturbation, output_perturbation, exponential_mechanism or noisy_gradient; for users "
+        "also phased_sgd or accelerated_user; with --heavy-tailed auto, heavy_tailed or clipped_gradient."
+    ),
 ]
 Constants = Annotated[str, typer.Option(help="calibrated, or paper (output perturbation only).")]
 Noise = Annotated[str, typer.Option(help="auto, or a name that `dpconvex plan` lists.")]
@@ -48,6 +61,20 @@ Risk = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace an existing model folder.")]
+UserColumn = Annotated[
+    str | None,
+    typer.Option(
+        help="Column that says whose row it is: protects all rows of a user together. Default: the schema's, if it "
+        "names one.",
+    ),
+]
+RecordsPerUser = Annotated[
+    int,
+    typer.Option(
+        help="PUBLIC: how many rows a typical user is known or guessed to have. Accuracy gains from it, privacy never "
+        "rests on it."
+    ),
+]
 SchemaFile = Annotated[Path, typer.Option("--schema", help="Schema file (TOML); see `dpconvex schema`.")]
 
 
@@ -59,6 +86,7 @@ def build(
     schema: Schema | None,
     feature_norm: float | None = None,
     quantile: float | None,
+    heavy_tailed: str | None = None,
     algorithm: str,
     constants: str,
     noise: str,
@@ -68,6 +96,7 @@ def build(
     adversarial_radius: float,
     adversarial_norm: str,
     risk: str,
+    records_per_user: int = 1,
     seed: int | None = None,
 ) -> PrivateLinearModel:
     """Return the unfitted estimator that the options describe."""
@@ -93,12 +122,25 @@ def build(
         adversarial_radius=adversarial_radius,
         adversarial_norm=adversarial_norm,
         risk=risk,
+        records_per_user=records_per_user,
         random_state=seed,
     )
     if schema is None and isinstance(estimator, PrivateLinearRegressor):
         estimator.target_bounds = (0.0, 1.0)  # plans are made in units of the target's range, so any range will do
-    if quantile is not None:
-        if "quantile" not in estimator.get_params():
-            raise InvalidParameterError("quantile", quantile, f"does not apply to --model {model}", "Leave it out")
-        estimator.set_params(quantile=quantile)
+    own = {"quantile": quantile, "heavy_tailed": None if heavy_tailed is None else moment_order(heavy_tailed)}
+    for name, value in own.items():
+        if value is not None:
+            if name not in estimator.get_params():
+                raise InvalidParameterError(name, value, f"does not apply to --model {model}", "Leave it out")
+            estimator.set_params(**{name: value})
     return estimator
+
+
+def moment_order(text: str) -> float | tuple[float, float]:
+    """Return the order ``K`` of a moment, or ``(K, G)`` for ``K:G``; the library checks the numbers."""
+    order, colon, bound = text.partition(":")
+    try:
+        return (float(order), float(bound)) if colon else float(order)
+    except ValueError:
+        what = "must be K or K:G, such as 2 or 2:6.5"
+        raise InvalidParameterError("heavy_tailed", text, what, "K is the order of a bounded moment") from None

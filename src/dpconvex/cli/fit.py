@@ -11,6 +11,7 @@ import typer
 from dpconvex.cli import _options
 from dpconvex.cli._console import one_line_errors, print_json, print_text
 from dpconvex.cli._folder import CERTIFICATE, MODEL, REPORT, model_folder
+from dpconvex.cli._users import with_user
 from dpconvex.cli.plan import plan_rows, print_plans
 from dpconvex.errors import InvalidDataError, SchemaError
 
@@ -29,6 +30,7 @@ def fit(
     target: Annotated[str | None, typer.Option(help="Column to predict. Default: the schema's.")] = None,
     model: _options.Model = None,
     quantile: _options.Quantile = None,
+    heavy_tailed: _options.HeavyTailed = None,
     delta: _options.Delta = 0.0,
     out: Annotated[Path, typer.Option(help="Folder for model, certificate and report.")] = Path("model"),
     algorithm: _options.Algorithm = "auto",
@@ -40,6 +42,8 @@ def fit(
     adversarial_radius: _options.AdversarialRadius = 0.0,
     adversarial_norm: _options.AdversarialNorm = "l2",
     risk: _options.Risk = "empirical",
+    user_column: _options.UserColumn = None,
+    records_per_user: _options.RecordsPerUser = 1,
     test: Annotated[
         Path | None, typer.Option(help="PUBLIC test file. The printed metrics are not private.", show_default=False)
     ] = None,
@@ -55,13 +59,14 @@ def fit(
 
     declared = Schema.from_toml(schema)
     declared.require_confirmed(str(schema))
-    declared = _with_target(declared, target)
+    declared = with_user(_with_target(declared, target), user_column)
     estimator = _options.build(
         model,
         epsilon,
         delta,
         schema=declared,
         quantile=quantile,
+        heavy_tailed=heavy_tailed,
         algorithm=algorithm,
         constants=constants,
         noise=noise,
@@ -71,21 +76,23 @@ def fit(
         adversarial_radius=adversarial_radius,
         adversarial_norm=adversarial_norm,
         risk=risk,
+        records_per_user=records_per_user,
         seed=seed,
     )
     estimator.plan(1)  # refuses unusable parameters before anything is read
     with model_folder(out, force=force) as folder:
-        held_out = None if test is None else read_table(test, declared)
+        held_out = None if test is None else read_table(test, dataclasses.replace(declared, user=None))
         records = read_table(table, declared)
         estimator.fit(records)
         metrics = None if held_out is None else measure(estimator, declared, held_out)
         write_outputs(estimator, folder)
-    plans = estimator.plan(estimator.plan_.problem.n)
+    plans = (estimator.plan_, *estimator.plan(estimator.plan_.problem.n)[1:])  # first what ran
     if as_json:
         certificate = estimator.certificate_.to_dict()
         files = [str(out / name) for name in (MODEL, CERTIFICATE, REPORT)]
         measured = None if metrics is None else {**metrics.to_dict(), "private": False}
-        print_json({"files": files, "plan": plan_rows(plans)[0], "certificate": certificate, "test": measured})
+        facts = {"plan": plan_rows(plans)[0], "status": estimator.status_, "certificate": certificate}
+        print_json({"files": files, **facts, "test": measured})
         return
     print_plans(plans)
     print_text()
@@ -93,6 +100,8 @@ def fit(
     print_text()
     if metrics is not None:
         print_text(f"Test file, NOT PRIVATE: {metrics.text()}.")
+    if estimator.status_ != "ok":
+        print_text(f"Status: {estimator.status_}. The run ended early; its last released point is the model.")
     print_text(f"Wrote {MODEL}, {CERTIFICATE} and {REPORT} to {out}")
 
 

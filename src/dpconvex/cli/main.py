@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from dpconvex.cli import demo, fit, median, plan, predict, reproduce, schema, verify
+from dpconvex.cli import demo, fit, fit_sparse, median, plan, predict, reproduce, schema, synthesize, verify
 
 app = typer.Typer(
     name="dpconvex",
@@ -36,8 +36,10 @@ def _root(
 
 app.command("plan")(plan.plan)
 app.command("fit")(fit.fit)
+app.command("fit-sparse")(fit_sparse.fit_sparse)
 app.command("predict")(predict.predict)
 app.command("median")(median.median)
+app.command("synthesize")(synthesize.synthesize)
 app.command("verify")(verify.verify)
 app.add_typer(schema.app, name="schema")
 app.command("demo")(demo.demo)

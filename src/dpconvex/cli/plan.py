@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +11,7 @@ import typer
 
 from dpconvex.cli import _options
 from dpconvex.cli._console import number, one_line_errors, print_json, print_table, print_text
+from dpconvex.cli._users import print_scaling, scaling
 from dpconvex.errors import InvalidParameterError
 
 if TYPE_CHECKING:
@@ -20,12 +21,16 @@ if TYPE_CHECKING:
 
 @one_line_errors
 def plan(
-    rows: Annotated[int, typer.Option(help="Number of records.")],
     epsilon: _options.Epsilon,
+    rows: Annotated[int | None, typer.Option(help="Number of records.")] = None,
+    users: Annotated[
+        int | None, typer.Option(help="Number of users, in place of --rows: protects all rows of a user together.")
+    ] = None,
     features: Annotated[int | None, typer.Option(help="Number of columns, if there is no schema.")] = None,
     schema: Annotated[Path | None, typer.Option(help="Schema file (TOML).")] = None,
     model: _options.Model = None,
     quantile: _options.Quantile = None,
+    heavy_tailed: _options.HeavyTailed = None,
     delta: _options.Delta = 0.0,
     feature_norm: Annotated[
         float | None, typer.Option(help="Bound on a row's Euclidean length, with --features. Default: 1.")
@@ -40,6 +45,7 @@ def plan(
     adversarial_radius: _options.AdversarialRadius = 0.0,
     adversarial_norm: _options.AdversarialNorm = "l2",
     risk: _options.Risk = "empirical",
+    records_per_user: _options.RecordsPerUser = 1,
     as_json: _options.Json = False,
 ) -> None:
     """List every valid plan with its noise and expected loss. Sees no data."""
@@ -56,6 +62,7 @@ def plan(
         schema=None if schema is None else Schema.from_toml(schema),
         feature_norm=None if schema is not None else 1.0 if feature_norm is None else feature_norm,
         quantile=quantile,
+        heavy_tailed=heavy_tailed,
         algorithm=algorithm,
         constants=constants,
         noise=noise,
@@ -65,20 +72,36 @@ def plan(
         adversarial_radius=adversarial_radius,
         adversarial_norm=adversarial_norm,
         risk=risk,
+        records_per_user=records_per_user,
     )
-    found = _plans(estimator, rows, features, classes)
+    n, unit = _counted(rows, users)
+    found = _plans(estimator, n, features, classes, unit)
+    more = scaling(estimator, n, lambda one, n: _plans(one, n, features, classes, "user")) if users else []
     if as_json:
         attack = {"adversarial_radius": adversarial_radius, "adversarial_norm": adversarial_norm}
-        problem = {"rows": rows, "epsilon": epsilon, "delta": delta, "tilt": tilt, **attack, "risk": risk}
-        print_json({**problem, "plans": plan_rows(found)})
+        counts = {"rows": rows} if users is None else {"users": users, "records_per_user": records_per_user}
+        problem = {**counts, "epsilon": epsilon, "delta": delta, "tilt": tilt, **attack, "risk": risk}
+        problem["heavy_tailed"] = heavy_tailed
+        print_json({**problem, "plans": plan_rows(found), **({"scaling": more} if more else {})})
         return
     print_plans(found)
+    if more:
+        print_text()
+        print_scaling(more)
     words = LOSS_WORDS[found[0].problem.loss.task]
     print_text(f"\nTrivial loss ({words.trivial}): {number(found[0].predicted_error.trivial)}.")
     print_text(
         f"Excess loss: bound on the expected {risk_name(found[0])} {loss_name(found[0])} loss above the best "
         f"model's{words.unit}. Above the trivial loss it is vacuous: it promises nothing about this fit."
     )
+    private = found[0].public.get("private_moments")
+    if private is not None:
+        per_unit = found[0].predicted_error.bound / private["bound"]
+        print_text(
+            f"The moment bound G is not known yet: the fit spends epsilon {number(private['epsilon'])} on an estimate. "
+            f"What stands above is for the largest that the domain admits, {number(private['bound'])}; the excess loss "
+            f"is proportional to G: about {number(per_unit)} times it."
+        )
 
 
 @dataclass(frozen=True)
@@ -120,25 +143,46 @@ def variations(plan: LinearModelPlan) -> list[tuple[str, str]]:
     """Return in what a plan's objective differs from the mean loss on the records: names and values, for people."""
     public = plan.public
     found = [("tilt", number(plan.problem.tilt))] if plan.problem.tilt else []
+    if plan.problem.records_per_user is not None:
+        found.append(("records per user", f"{plan.problem.records_per_user:,}"))
     if public.get("attack_radius"):
         found.append(("adversarial radius", f"{number(public['attack_radius'])} ({public['attack_norm']})"))
     if "target" in public:
         found.append(("risk", str(public["target"])))
+    if "moment_order" in public or "private_moments" in public:
+        found.append(("moment", _moment(public)))
     return found
 
 
+def _moment(public: Mapping[str, Any]) -> str:
+    """Say which moment a plan for heavy tails rests on, and where its bound comes from."""
+    private = public.get("private_moments")
+    if private is None:
+        return f"of order {public['moment_order']:g}, declared {number(public['moment_bounds'][0])}"
+    return f"of order {private['order']:g}, " + (
+        f"estimated {number(private['bound'])}" if private["estimated"] else "to be estimated"
+    )
+
+
+def _counted(rows: int | None, users: int | None) -> tuple[int, str]:
+    """Return how many of what there are."""
+    if (rows is None) == (users is None):
+        raise InvalidParameterError("rows", rows, "either --rows or --users must be given, not both", "")
+    return (rows, "record") if rows is not None else (users or 0, "user")
+
+
 def _plans(
-    estimator: PrivateLinearModel, rows: int, features: int | None, classes: int | None
+    estimator: PrivateLinearModel, n: int, features: int | None, classes: int | None, unit: str
 ) -> tuple[LinearModelPlan, ...]:
     from dpconvex import _validate
     from dpconvex.estimators import PrivateLinearClassifier
 
     if classes is None:
-        return estimator.plan(rows, features)
+        return estimator.plan(n, features, unit=unit)
     _validate.integer("classes", classes, at_least=2)
     if not isinstance(estimator, PrivateLinearClassifier):
         raise InvalidParameterError("classes", classes, f"does not apply to --model {estimator.kind}", "Leave it out")
-    return estimator.plan(rows, features, classes)
+    return estimator.plan(n, features, classes, unit=unit)
 
 
 def plan_rows(plans: Sequence[LinearModelPlan]) -> list[dict[str, Any]]:
@@ -170,7 +214,7 @@ def print_plans(plans: Sequence[LinearModelPlan]) -> None:
     promise = f"epsilon {privacy.epsilon:g}" + (f", delta {privacy.delta:g}" if privacy.delta else "")
     varied = "".join(f", {name} {value}" for name, value in variations(plans[0]))
     print_table(
-        f"Plans for {problem.n:,} records, {problem.dim} parameters, {promise}{varied}",
+        f"Plans for {problem.n:,} {privacy.unit}s, {problem.dim} parameters, {promise}{varied}",
         ("", "algorithm", "noise", "l2", "noise sd", "excess loss", *(("printed",) if paper else ()), "note"),
         (
             (

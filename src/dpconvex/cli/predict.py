@@ -27,19 +27,19 @@ def predict(
     import pyarrow.csv as pacsv
 
     from dpconvex.data import read_table, write_atomically
-    from dpconvex.estimators import ProbabilisticClassifier
+    from dpconvex.estimators import PrivateSparseClassifier, ProbabilisticClassifier
     from dpconvex.estimators.persistence import load_model
 
     estimator = load_model(model / MODEL if model.is_dir() else model)
     if estimator.schema is None:
         raise InvalidDataError(f"{model}: the model has no schema to read tables with. Use it from Python")
-    if proba and not isinstance(estimator, ProbabilisticClassifier):
+    if proba and not isinstance(estimator, ProbabilisticClassifier | PrivateSparseClassifier):
         raise InvalidParameterError(
             "proba", proba, f"needs a model that gives probabilities, and this is {type(estimator).__name__}", ""
         )
     features = read_table(table, estimator.schema, features_only=True)
     columns = {"prediction": pa.array(estimator.predict(features))}
-    if isinstance(estimator, ProbabilisticClassifier) and proba:
+    if isinstance(estimator, ProbabilisticClassifier | PrivateSparseClassifier) and proba:
         probabilities = estimator.predict_proba(features)
         columns |= {f"p({label})": pa.array(probabilities[:, k]) for k, label in enumerate(estimator.classes_)}
     result = pa.table(columns)

@@ -129,7 +129,7 @@ def _facts(estimator: PrivateLinearModel) -> list[tuple[str, str]]:
     return [
         ("epsilon spent", number(certificate.spent_epsilon, 4)),
         ("delta spent", number(certificate.spent_delta, 2)),
-        ("records", f"{plan.problem.n:,}"),
+        (f"{plan.privacy.unit}s", f"{plan.problem.n:,}"),
         ("parameters", f"{plan.problem.dim:,}"),
         ("method", f"{plan.algorithm.replace('_', ' ')}, {plan.constants}"),
         ("noise", plan.noise_name.replace("_", " ")),
@@ -188,15 +188,15 @@ def _coefficient_figure(coefficients: Sequence[dict[str, Any]]) -> str:
 
 def _loss_figure(estimator: PrivateLinearModel) -> str:
     """Plan again over a grid of epsilon, every algorithm at its best, from public facts."""
-    from dpconvex.algorithms.selection import ALGORITHMS, Options, plans
+    from dpconvex.algorithms.heavy_selection import METHODS
+    from dpconvex.algorithms.selection import ALGORITHMS
 
-    plan, options = estimator.plan_, Options(target=estimator.risk)
+    plan = estimator.plan_
     first, last, count = GRID
     grid = np.geomspace(min(first, plan.privacy.epsilon / 2), max(last, 2 * plan.privacy.epsilon), count).tolist()
-    bounds: dict[str, list[float]] = {name: [] for name in ALGORITHMS}
+    bounds: dict[str, list[float]] = {name: [] for name in (*ALGORITHMS, *METHODS)}
     for epsilon in grid:
-        privacy = type(plan.privacy)(epsilon, plan.privacy.delta, plan.privacy.neighboring, plan.privacy.unit)
-        found = plans(plan.problem, privacy, options=options)
+        found = estimator.plans_at(epsilon)
         for name, line in bounds.items():
             line.append(min((p.predicted_error.bound for p in found if p.algorithm == name), default=math.nan))
     chosen = (plan.privacy.epsilon, plan.predicted_error.bound)

@@ -5,6 +5,7 @@ from dpconvex.data.columns import CategoricalColumn, NumericColumn
 from dpconvex.data.draft import draft_schema
 from dpconvex.data.read import read_table
 from dpconvex.data.schema import Schema
+from dpconvex.data.table_cells import TableCells
 from dpconvex.data.targets import ClassTarget, NumericTarget
 from dpconvex.data.write import write_atomically
 
@@ -14,6 +15,7 @@ __all__ = [
     "NumericColumn",
     "NumericTarget",
     "Schema",
+    "TableCells",
     "adult_schema",
     "draft_schema",
     "load_adult",

@@ -11,11 +11,14 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import FloatArray
+from dpconvex.data.cells import CategoryCells, CellColumn, NumberCells
 from dpconvex.data.frames import codes, duplicates, numbers
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems.domain import Block
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dpconvex.data.frames import Series
 
 BLANKS = " \t\n\v\f\r"
@@ -82,6 +85,10 @@ class AbstractColumn(ABC):
     @abstractmethod
     def encode_into(self, series: Series, out: FloatArray) -> None:
         """Write the encoded column into `out`, zeros of shape (n, ``block.size``)."""
+
+    @abstractmethod
+    def cells(self, bins: int | Sequence[float]) -> CellColumn:
+        """The column with finitely many values: numbers in this many bins or in bins with these edges."""
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
@@ -159,6 +166,12 @@ class NumericColumn(AbstractColumn):
         np.clip(values, -0.5, 0.5, out=values)  # rounding above must not leave the bound
         np.nan_to_num(values, copy=False, nan=0.0)
         out[:, 0] = values
+
+    def cells(self, bins: int | Sequence[float]) -> CellColumn:
+        """Bins of equal width after the transform, or with the given edges; missing values take the middle bin."""
+        if isinstance(bins, int):
+            return NumberCells.equal(self.name, self.lower, self.upper, bins, self.transform == "log1p")
+        return NumberCells(self.name, tuple(bins))
 
     def to_dict(self) -> dict[str, Any]:
         """The column's table in a schema file."""
@@ -252,6 +265,10 @@ class CategoricalColumn(AbstractColumn):
             positions[positions < 0] = len(self.categories)
         rows = np.flatnonzero(positions >= 0)
         out[rows, positions[rows]] = 1.0
+
+    def cells(self, bins: int | Sequence[float]) -> CellColumn:
+        """The categories and, where the schema has it, the level ``(other)``."""
+        return CategoryCells(self.name, self.categories, OTHER if self.other else "")
 
     def to_dict(self) -> dict[str, Any]:
         """The column's table in a schema file."""

@@ -212,6 +212,14 @@ class Schema:
             column.encode_into(frame.get_column(column.name), out[:, start:stop])
         return out
 
+    def user_labels(self, table: IntoDataFrame) -> AnyArray:
+        """The column that says whose record it is, (n,); `SchemaError` where the schema names none."""
+        if self.user is None:
+            raise SchemaError("the schema names no user column. Add user with the name of the column")
+        frame = open_table(table)
+        require_columns(frame.columns, (self.user,), "the table")
+        return frame.get_column(self.user).to_numpy()
+
     def encode_target(self, table: IntoDataFrame) -> AnyArray:
         """The target column inside its public values.
 

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 
 from dpconvex._types import AnyArray
+from dpconvex.data.cells import CategoryCells, CellColumn, NumberCells
 from dpconvex.data.columns import interval, nonempty, texts
 from dpconvex.data.frames import codes, numbers
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dpconvex.data.frames import Series
 
 
@@ -34,6 +37,10 @@ class AbstractTarget(ABC):
     @abstractmethod
     def encode(self, series: Series) -> AnyArray:
         """The column as an array of shape (n,) inside the public values."""
+
+    @abstractmethod
+    def cells(self, bins: int | Sequence[float]) -> CellColumn:
+        """The column with finitely many values: numbers in this many bins or in bins with these edges."""
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
@@ -75,6 +82,10 @@ class ClassTarget(AbstractTarget):
     def encode(self, series: Series) -> AnyArray:
         """Class positions, int64 of shape (n,) in ``0 .. len(classes) - 1``."""
         return np.maximum(codes(series, self.classes), 0)
+
+    def cells(self, bins: int | Sequence[float]) -> CellColumn:
+        """The classes."""
+        return CategoryCells(self.name, self.classes)
 
     def to_dict(self) -> dict[str, Any]:
         """The ``[target]`` table of a schema file."""
@@ -120,6 +131,12 @@ class NumericTarget(AbstractTarget):
         """Clipped values, float64 of shape (n,)."""
         values = np.clip(numbers(series), self.lower, self.upper)
         return np.nan_to_num(values, copy=False, nan=self.lower / 2 + self.upper / 2)
+
+    def cells(self, bins: int | Sequence[float]) -> CellColumn:
+        """Bins of equal width, or with the given edges; missing values take the middle bin."""
+        if isinstance(bins, int):
+            return NumberCells.equal(self.name, self.lower, self.upper, bins)
+        return NumberCells(self.name, tuple(bins))
 
     def to_dict(self) -> dict[str, Any]:
         """The ``[target]`` table of a schema file."""

@@ -8,12 +8,16 @@ from __future__ import annotations
 from dpconvex.estimators.base import PrivateLinearModel
 from dpconvex.estimators.classifier import PrivateLinearClassifier, ProbabilisticClassifier
 from dpconvex.estimators.huber import PrivateHuberRegressor
+from dpconvex.estimators.lasso import PrivateLasso, PrivateSparseClassifier, PrivateSparseLogisticRegression
 from dpconvex.estimators.linear import PrivateLinearRegression
 from dpconvex.estimators.logistic import PrivateLogisticRegression
 from dpconvex.estimators.median import PrivateGeometricMedian
 from dpconvex.estimators.quantile import PrivateQuantileRegressor
 from dpconvex.estimators.regressor import PrivateLinearRegressor
+from dpconvex.estimators.sparse import PrivateSparseModel
 from dpconvex.estimators.svc import PrivateLinearSVC
+from dpconvex.estimators.synthetic import PrivateSyntheticData
+from dpconvex.estimators.worst_group import PrivateWorstGroupClassifier
 
 ESTIMATORS: tuple[type[PrivateLinearModel], ...] = (
     PrivateLogisticRegression,
@@ -24,10 +28,19 @@ ESTIMATORS: tuple[type[PrivateLinearModel], ...] = (
 )
 """Every final linear model; `PrivateLinearModel.kind` is its name on the command line."""
 
+SPARSE_ESTIMATORS: tuple[type[PrivateSparseModel], ...] = (
+    PrivateLasso,
+    PrivateSparseLogisticRegression,
+    PrivateWorstGroupClassifier,
+)
+"""Every final linear model over an l1 ball; `PrivateSparseModel.kind` is its name on the command line."""
+
 __all__ = [
     "ESTIMATORS",
+    "SPARSE_ESTIMATORS",
     "PrivateGeometricMedian",
     "PrivateHuberRegressor",
+    "PrivateLasso",
     "PrivateLinearClassifier",
     "PrivateLinearModel",
     "PrivateLinearRegression",
@@ -35,5 +48,10 @@ __all__ = [
     "PrivateLinearSVC",
     "PrivateLogisticRegression",
     "PrivateQuantileRegressor",
+    "PrivateSparseClassifier",
+    "PrivateSparseLogisticRegression",
+    "PrivateSparseModel",
+    "PrivateSyntheticData",
+    "PrivateWorstGroupClassifier",
     "ProbabilisticClassifier",
 ]

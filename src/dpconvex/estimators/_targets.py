@@ -142,8 +142,8 @@ class TargetRange:
         """Half-way between the bounds."""
         return self.lower / 2 + self.upper / 2
 
-    def scale(self, values: AnyArray) -> FloatArray:
-        """Return a float64 copy (n,) clipped into the range and mapped to [-1/2, 1/2]; NaN becomes 0."""
+    def scale(self, values: AnyArray, reach: float = 0.5) -> FloatArray:
+        """Return a float64 copy (n,) that maps the range to [-1/2, 1/2], clipped to [-reach, reach]; NaN becomes 0."""
         with np.errstate(all="ignore"):  # long doubles beyond float64 become infinities
-            out = np.clip(np.array(values, dtype=np.float64), self.lower, self.upper)
-            return np.nan_to_num((out - self.middle) / self.width, copy=False, nan=0.0)
+            out = (np.array(values, dtype=np.float64) - self.middle) / self.width
+            return np.nan_to_num(np.clip(out, -reach, reach), copy=False, nan=0.0)

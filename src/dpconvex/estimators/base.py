@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Self
+from dataclasses import replace
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -17,9 +18,10 @@ from dpconvex.data import Schema
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._features import FeatureMap, feature_map, numeric_matrix
 from dpconvex.losses import LinearModelLoss
-from dpconvex.privacy import PrivacyCertificate, PrivacyParams
+from dpconvex.privacy import PrivacyCertificate, PrivacyParams, Unit
 from dpconvex.problems import DataDomain
 from dpconvex.problems.linear_model import LinearModelProblem
+from dpconvex.problems.users import UserGroups
 from dpconvex.randomness import BitSource
 
 CALLED = {"attack_radius": "adversarial_radius", "attack_norm": "adversarial_norm", "target": "risk"}
@@ -44,6 +46,7 @@ class PrivateLinearModel(BaseEstimator, ABC):
     intercept_: Any
     certificate_: PrivacyCertificate
     plan_: LinearModelPlan
+    status_: str
     n_features_in_: int
 
     def __init__(
@@ -65,6 +68,7 @@ class PrivateLinearModel(BaseEstimator, ABC):
         adversarial_radius: float = 0.0,
         adversarial_norm: str = "l2",
         risk: str = "empirical",
+        records_per_user: int = 1,
         random_state: int | BitSource | None = None,
     ) -> None:
         self.epsilon = epsilon
@@ -83,22 +87,25 @@ class PrivateLinearModel(BaseEstimator, ABC):
         self.adversarial_radius = adversarial_radius
         self.adversarial_norm = adversarial_norm
         self.risk = risk
+        self.records_per_user = records_per_user
         self.random_state = random_state
 
     @abstractmethod
-    def plan(self, n: int, n_features: int | None = None) -> tuple[LinearModelPlan, ...]:
+    def plan(self, n: int, n_features: int | None = None, *, unit: str | None = None) -> tuple[LinearModelPlan, ...]:
         """Return all plans for data of this size, the smallest predicted error first. Sees no data.
 
         Parameters
         ----------
         n : int
-            Number of records.
+            Number of records, or of users.
         n_features : int, optional
             Number of columns; not needed with a schema or a domain.
+        unit : {"record", "user"}, optional
+            What is protected: a row, or all rows of a user. Default: users if the schema names their column.
         """
 
     @abstractmethod
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> Self:
         """Fit with the smallest predicted error at the given budget."""
 
     @abstractmethod
@@ -141,8 +148,23 @@ class PrivateLinearModel(BaseEstimator, ABC):
         features = self._feature_map(X.shape[1])
         return features, features.encode(X)
 
-    def _plans(self, features: FeatureMap, n: int, loss: LinearModelLoss) -> tuple[LinearModelPlan, ...]:
-        privacy = PrivacyParams(self.epsilon, self.delta)
+    def _unit(self, unit: str | None) -> Unit:
+        """Return what is protected where the caller leaves it to the schema."""
+        if unit is not None:
+            return Unit(_validate.choice("unit", unit, tuple(Unit)))
+        return Unit.RECORD if self.schema is None or self.schema.user is None else Unit.USER
+
+    def _groups(self, X: Any, groups: Any) -> UserGroups | None:
+        """Return whose record it is, from labels or from the schema's user column; None where records are protected."""
+        if groups is None and self._unit(None) == Unit.USER:
+            assert self.schema is not None
+            groups = self.schema.user_labels(X)
+        return None if groups is None else UserGroups.of(groups)
+
+    def _plans(
+        self, features: FeatureMap, n: int, loss: LinearModelLoss, unit: Unit = Unit.RECORD
+    ) -> tuple[LinearModelPlan, ...]:
+        privacy = PrivacyParams(self.epsilon, self.delta, unit=unit)
         domain = features.domain
         if self.fit_intercept and domain.intercept == 0:
             # A constant of the size of the largest feature keeps the fit unchanged when all units change.
@@ -158,15 +180,32 @@ class PrivateLinearModel(BaseEstimator, ABC):
                 self.tilt,
                 self.adversarial_radius,
                 self.adversarial_norm,  # pyright: ignore[reportArgumentType]  (checked there)
+                None if unit == Unit.RECORD else self.records_per_user,
             )
             l2 = None if self.l2 is None else _validate.real("l2", self.l2, above=0.0)
             options = Options(self.constants, self.noise, l2, self.risk)
-            return plans(problem, privacy, self.algorithm, options)
+            return self._choices(problem, privacy, options)
         except InvalidParameterError as error:
             name = CALLED.get(error.name, error.name)
             raise InvalidParameterError(name, error.value, error.requirement, error.remedy) from None
         except ArithmeticError as error:
             raise beyond_floats(loss.name) from error
+
+    def plans_at(self, epsilon: float) -> tuple[LinearModelPlan, ...]:
+        """Return all plans of the fitted problem at another epsilon, with every algorithm that applies.
+
+        Parameters
+        ----------
+        epsilon : float
+        """
+        privacy = replace(self.plan_.privacy, epsilon=epsilon)
+        return plans(self.plan_.problem, privacy, options=Options(target=self.risk))
+
+    def _choices(
+        self, problem: LinearModelProblem, privacy: PrivacyParams, options: Options
+    ) -> tuple[LinearModelPlan, ...]:
+        """Return the plans for a problem, the one to run first."""
+        return plans(problem, privacy, self.algorithm, options)
 
     def _learn(
         self,
@@ -176,20 +215,26 @@ class PrivateLinearModel(BaseEstimator, ABC):
         loss: LinearModelLoss,
         source: BitSource,
         middle: float = 0.0,
+        groups: UserGroups | None = None,
     ) -> None:
         """Plan, run, and store what was released; predictions are ``middle + output_scale * z``."""
         if len(encoded) != len(targets):
             raise InvalidDataError(f"X has {len(encoded)} records and y has {len(targets)}: they must agree")
         if len(encoded) < 1:
             raise InvalidDataError("Found array with 0 sample(s): at least 1 record is needed")
-        plan = self._plans(features, len(encoded), loss)[0]
-        result = plan.run(encoded, targets, source)
+        if groups is not None and groups.n_records != len(encoded):
+            raise InvalidDataError(f"X has {len(encoded)} records and groups has {groups.n_records}: they must agree")
+        n, unit = (len(encoded), Unit.RECORD) if groups is None else (groups.n_users, Unit.USER)
+        plan = self._plans(features, n, loss, unit)[0]
+        result = plan.run(encoded, targets, source, groups)
         domain = plan.problem.domain
         weights = self.output_scale * result.point.reshape(loss.n_outputs, domain.dim)
         constant = weights[:, -1] * domain.intercept if domain.intercept else np.zeros(len(weights))
         self.encoded_coef_, self.encoded_intercept_ = weights[:, : domain.n_features], middle + constant
         self.coef_, self.intercept_ = features.decode(self.encoded_coef_, self.encoded_intercept_)
-        self.certificate_, self.plan_ = result.certificate, plan
+        # What ran: a plan may have released constants of its own first.
+        self.certificate_, self.plan_ = result.certificate, cast(LinearModelPlan, result.plan)
+        self.status_ = result.status
 
     def _linear(self, X: Any) -> FloatArray:
         """Return the linear predictions of every record and output, (n, n_outputs)."""

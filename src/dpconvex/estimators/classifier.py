@@ -48,6 +48,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         adversarial_radius: float = 0.0,
         adversarial_norm: str = "l2",
         risk: str = "empirical",
+        records_per_user: int = 1,
         random_state: int | BitSource | None = None,
     ) -> None:
         super().__init__(
@@ -67,6 +68,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
             adversarial_radius=adversarial_radius,
             adversarial_norm=adversarial_norm,
             risk=risk,
+            records_per_user=records_per_user,
             random_state=random_state,
         )
         self.classes = classes
@@ -76,26 +78,30 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         """Return the loss for two or more classes."""
 
     @final
-    def plan(self, n: int, n_features: int | None = None, n_classes: int | None = None) -> tuple[LinearModelPlan, ...]:
+    def plan(
+        self, n: int, n_features: int | None = None, n_classes: int | None = None, *, unit: str | None = None
+    ) -> tuple[LinearModelPlan, ...]:
         """Return all plans for data of this size, the smallest predicted error first. Sees no data.
 
         Parameters
         ----------
         n : int
-            Number of records.
+            Number of records, or of users.
         n_features : int, optional
             Number of columns; not needed with a schema or a domain.
         n_classes : int, optional
             Number of classes; default: from ``classes`` or the schema, else 2.
+        unit : {"record", "user"}, optional
+            What is protected: a row, or all rows of a user. Default: users if the schema names their column.
         """
         features = self._feature_map(n_features)
         if n_classes is None:
             given = self._given_classes()
             n_classes = len(given if given is not None else self._schema_classes()) or 2
-        return self._plans(features, n, self._loss(n_classes))
+        return self._plans(features, n, self._loss(n_classes), self._unit(unit))
 
     @final
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> Self:
         """Fit with the smallest predicted error at the given budget.
 
         Parameters
@@ -104,13 +110,16 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
             Features. With a schema: a data frame with the schema's columns.
         y : array of shape (n,), optional
             Labels. With a schema, None takes the schema's target column of `X`.
+        groups : array of shape (n,), optional
+            Whose record it is. Then all records of a user are protected together, and the number of users counts as
+            public; how many records each has does not. Default: the schema's user column, if it names one.
         """
         source = source_from(self.random_state)
         features, encoded = self._encoded(X, reset=True)
         index, classes = self._labels(X, y)
         loss = self._loss(max(len(classes), 2))
         targets = 2.0 * index - 1.0 if len(classes) <= 2 else index.astype(np.float64)
-        self._learn(features, encoded, targets, loss, source)
+        self._learn(features, encoded, targets, loss, source, groups=self._groups(X, groups))
         self.classes_ = classes
         if isinstance(self.classes, str):
             read = Assumption("which labels occur is public", "not enforced: read off y, because classes='infer'")

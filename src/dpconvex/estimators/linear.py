@@ -13,7 +13,7 @@ class PrivateLinearRegression(PrivateLinearRegressor):
     """Least-squares regression under differential privacy, with an l2 penalty (ridge).
 
     Beyond the target's range the squared loss continues along its tangent, so its slope is bounded by the range and
-    coefficients need no bound of their own.
+    coefficients need no bound of their own (with `heavy_tailed` slopes are cut record by record instead).
 
     Guarantee: as `PrivateLogisticRegression`: everything that `fit` learns from data is (epsilon, delta)-differentially
     private for neighbours that replace one record, pure with ``delta=0``, and nothing else depends on the data.
@@ -33,8 +33,15 @@ class PrivateLinearRegression(PrivateLinearRegressor):
     coefficient_norm : float, optional
         Norm of the coefficients (of encoded features, in units of the target's range) that the model should be able to
         reach; steers regularisation, never privacy. Default: about a third of the range a column.
-    tilt, risk : optional
+    tilt, risk, records_per_user : optional
         As in `PrivateLogisticRegression`; a tilt is in the inverse unit of the loss, for a range of width 1.
+    heavy_tailed : float or (float, float), optional
+        For targets (claims, delays, spending) or features without a known largest value: the order k >= 2 of the moment
+        of the gradients that is bounded, or ``(k, G_k)`` with that bound, for a target scaled to a range of width 1;
+        with k alone, G_k is estimated for a tenth of epsilon. `target_bounds` then bounds predictions and sets the
+        unit; targets are *not* clipped into it (only to a million times its width), and no noise depends on the largest
+        record. `algorithm` is ``"auto"`` or ``"heavy_tailed"`` (localized output perturbation, pure) or
+        ``"clipped_gradient"``; `l2`, `noise`, tilts and adversaries do not apply. Docs: "Heavy tails in practice".
     adversarial_radius, adversarial_norm : optional
         No attack only (radius 0): the worst case of this loss is neither smooth nor piecewise linear.
 
@@ -69,5 +76,5 @@ class PrivateLinearRegression(PrivateLinearRegressor):
 
     kind: ClassVar[str] = "linear"
 
-    def _loss(self, width: float) -> LinearModelLoss:
-        return SquaredLoss(0.5, prediction_bound=0.5)
+    def _loss(self, width: float, reach: float) -> LinearModelLoss:
+        return SquaredLoss(reach, prediction_bound=reach)

@@ -42,8 +42,10 @@ class PrivateLogisticRegression(ProbabilisticClassifier):
         is then public and outside the guarantee, and the certificate says so.
     fit_intercept : bool, default=True
         Append a constant feature, inside the bounds and regularised like the rest.
-    algorithm : {"auto", "objective_perturbation", "output_perturbation", "exponential_mechanism"}, default="auto"
-        ``"auto"`` takes the smallest predicted error, from public facts. The last is for one or two parameters.
+    algorithm : str, default="auto"
+        ``"auto"`` takes the smallest predicted error, from public facts. Or a name: ``"objective_perturbation"``,
+        ``"output_perturbation"``, ``"exponential_mechanism"`` (one or two parameters), ``"noisy_gradient"``; to protect
+        users also ``"phased_sgd"`` and ``"accelerated_user"``.
     constants : {"calibrated", "paper"}, default="calibrated"
         Tight numbers, or the theorems' (output perturbation only). Both are certified.
     noise : str, default="auto"
@@ -68,6 +70,10 @@ class PrivateLogisticRegression(ProbabilisticClassifier):
         Excess of what the plan keeps small: of the mean loss on these records, or of the expected loss on new records
         from the same distribution (records must then be independent draws). Population: a little more regularisation
         and a larger bound, output perturbation only. Privacy holds either way.
+    records_per_user : int, default=1
+        For `fit` with ``groups``: how many records a typical user is known or guessed to have, a public number. Methods
+        that gain from many records per user plan with it, and one-pass methods draw at most so many of a user. Privacy
+        never rests on it. All users count the same, whatever they have.
     random_state : None, int or BitSource, default=None
         None: the operating system's generator. A seed makes the result *not private* (the certificate says so); it
         is for tests and benchmarks.
@@ -84,6 +90,8 @@ class PrivateLogisticRegression(ProbabilisticClassifier):
         What the fit costs and why.
     plan_ : Plan
         The public constants that were used.
+    status_ : str
+        ``"ok"``, or which released test ended the run early (methods made for users only).
     n_features_in_ : int
         Columns seen by `fit`.
 

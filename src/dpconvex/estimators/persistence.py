@@ -16,26 +16,34 @@ import numpy as np
 from dpconvex._types import AnyArray
 from dpconvex.data import Schema, write_atomically
 from dpconvex.errors import CertificateError, InvalidDataError, InvalidParameterError
-from dpconvex.estimators import ESTIMATORS
+from dpconvex.estimators import ESTIMATORS, SPARSE_ESTIMATORS
 from dpconvex.estimators.base import PrivateLinearModel
 from dpconvex.estimators.classifier import PrivateLinearClassifier
+from dpconvex.estimators.lasso import PrivateSparseClassifier
+from dpconvex.estimators.sparse import PrivateSparseModel
 from dpconvex.privacy import PrivacyCertificate
 from dpconvex.problems import Block, DataDomain
+
+SavedModel = PrivateLinearModel | PrivateSparseModel
+"""What can be saved: linear models, fitted."""
 
 FORMAT, VERSION = "dpconvex-model", 1
 """Stored in every file. A reader accepts its own version only."""
 
-_CODED = ("schema", "domain", "feature_bounds", "target_bounds", "classes", "random_state")
-"""Constructor parameters that are not stored as they are; ``random_state`` is not stored at all."""
+_DROPPED = ("classes", "groups", "group_shares", "random_state")
+_CODED = ("schema", "domain", "feature_bounds", "target_bounds", *_DROPPED)
+"""Constructor parameters that are not stored as they are; the dropped ones are not stored at all."""
+
+CLASSIFIERS = (PrivateLinearClassifier, PrivateSparseClassifier)
 
 
-def save_model(estimator: PrivateLinearModel, path: str | Path) -> None:
+def save_model(estimator: SavedModel, path: str | Path) -> None:
     """Write a fitted estimator to `path`, atomically.
 
     Parameters
     ----------
-    estimator : PrivateLinearModel
-        Any estimator of the library, fitted. What is stored is already released, so saving costs no privacy.
+    estimator : PrivateLinearModel or PrivateSparseModel
+        Any linear model of the library, fitted. What is stored is already released, so saving costs no privacy.
     path : str or Path
         File to write; an existing file is replaced.
 
@@ -55,7 +63,7 @@ def save_model(estimator: PrivateLinearModel, path: str | Path) -> None:
     write_atomically(path, dumps(_state(estimator)))
 
 
-def load_model(path: str | Path) -> PrivateLinearModel:
+def load_model(path: str | Path) -> SavedModel:
     """Read an estimator written by `save_model`. It predicts exactly as the saved one did.
 
     ``plan_`` is not stored; ``model.plan(n, n_features)`` computes it again from public facts.
@@ -67,7 +75,7 @@ def load_model(path: str | Path) -> PrivateLinearModel:
 
     Returns
     -------
-    PrivateLinearModel
+    PrivateLinearModel or PrivateSparseModel
         Of the class that was saved; fitted, with ``coef_``, ``intercept_``, ``certificate_`` and, for a classifier,
         ``classes_``.
 
@@ -106,11 +114,12 @@ def _plain_values(content: bytes) -> dict[str, Any]:
     return state
 
 
-def _state(estimator: PrivateLinearModel) -> dict[str, Any]:
+def _state(estimator: SavedModel) -> dict[str, Any]:
     given = estimator.get_params(deep=False)
     parameters = {name: _native(value) for name, value in given.items() if name not in _CODED}
     parameters["schema"] = None if estimator.schema is None else estimator.schema.to_toml()
-    parameters["domain"] = None if estimator.domain is None else _domain_fields(estimator.domain)
+    if "domain" in given:
+        parameters["domain"] = None if given["domain"] is None else _domain_fields(given["domain"])
     bounds = estimator.feature_bounds
     parameters["feature_bounds"] = None if bounds is None else [np.asarray(b, dtype=np.float64) for b in bounds]
     if "target_bounds" in given:
@@ -126,14 +135,14 @@ def _state(estimator: PrivateLinearModel) -> dict[str, Any]:
         "intercept": estimator.intercept_,
         "encoded_coef": estimator.encoded_coef_,
         "encoded_intercept": estimator.encoded_intercept_,
-        "classes": _labels_fields(estimator.classes_) if isinstance(estimator, PrivateLinearClassifier) else None,
+        "classes": _labels_fields(estimator.classes_) if isinstance(estimator, CLASSIFIERS) else None,
         "n_features_in": int(estimator.n_features_in_),
         "feature_names_in": None if names is None else [str(name) for name in names],
         "certificate": estimator.certificate_.to_json(),
     }
 
 
-def _restored(state: Mapping[str, Any]) -> PrivateLinearModel:
+def _restored(state: Mapping[str, Any]) -> SavedModel:
     model = _unfitted(state)
     classes = None if state["classes"] is None else _labels(state["classes"])
     outputs = 1 if classes is None or len(classes) <= 2 else len(classes)
@@ -144,7 +153,7 @@ def _restored(state: Mapping[str, Any]) -> PrivateLinearModel:
     model.encoded_coef_, model.encoded_intercept_, model.coef_ = encoded, intercept, coef
     given = state["intercept"]
     model.intercept_ = given if isinstance(given, float) else np.asarray(given, dtype=np.float64)
-    if isinstance(model, PrivateLinearClassifier):
+    if isinstance(model, CLASSIFIERS):
         if classes is None:
             raise InvalidDataError("a classifier must list its classes")
         model.classes = model.classes_ = classes
@@ -155,14 +164,14 @@ def _restored(state: Mapping[str, Any]) -> PrivateLinearModel:
     return model
 
 
-def _unfitted(state: Mapping[str, Any]) -> PrivateLinearModel:
+def _unfitted(state: Mapping[str, Any]) -> SavedModel:
     """Return an estimator of the saved class with the saved parameters."""
-    known = {estimator.__name__: estimator for estimator in ESTIMATORS}
+    known = {estimator.__name__: estimator for estimator in (*ESTIMATORS, *SPARSE_ESTIMATORS)}
     if state["estimator"] not in known:
         raise InvalidDataError(f"it holds a {state['estimator']}, which this version does not know")
     model = known[state["estimator"]]()
     parameters = dict(state["parameters"])
-    missing = set(model.get_params(deep=False)) - {"classes", "random_state"} ^ set(parameters)
+    missing = set(model.get_params(deep=False)) - set(_DROPPED) ^ set(parameters)
     if missing:
         raise InvalidDataError(f"its parameters are not those of {state['estimator']}: {', '.join(sorted(missing))}")
     decode = {"schema": Schema.from_toml_text, "domain": _domain, "feature_bounds": tuple, "target_bounds": tuple}

@@ -46,8 +46,15 @@ class PrivateQuantileRegressor(PrivateLinearRegressor):
     coefficient_norm : float, optional
         Norm of the coefficients (of encoded features, in units of the target's range) that the model should be able to
         reach; steers regularisation, never privacy. Default: about a third of the range a column.
-    tilt, risk : optional
+    tilt, risk, records_per_user : optional
         As in `PrivateLogisticRegression`; a tilt is in the inverse unit of the loss, for a range of width 1.
+    heavy_tailed : float or (float, float), optional
+        For targets (claims, delays, spending) or features without a known largest value: the order k >= 2 of the moment
+        of the gradients that is bounded, or ``(k, G_k)`` with that bound, for a target scaled to a range of width 1;
+        with k alone, G_k is estimated for a tenth of epsilon. `target_bounds` then bounds predictions and sets the
+        unit; targets are *not* clipped into it (only to a million times its width), and no noise depends on the largest
+        record. `algorithm` is ``"auto"`` or ``"heavy_tailed"`` (localized output perturbation, pure) or
+        ``"clipped_gradient"``; `l2`, `noise`, tilts and adversaries do not apply. Docs: "Heavy tails in practice".
     adversarial_radius, adversarial_norm : optional
         As in `PrivateLogisticRegression`, with ``smoothing=0`` only.
 
@@ -94,6 +101,7 @@ class PrivateQuantileRegressor(PrivateLinearRegressor):
         quantile: float = 0.5,
         smoothing: float | None = None,
         target_bounds: tuple[float, float] | None = None,
+        heavy_tailed: float | tuple[float, float] | None = None,
         feature_norm: float | None = None,
         feature_bounds: Any = None,
         domain: DataDomain | None = None,
@@ -108,12 +116,14 @@ class PrivateQuantileRegressor(PrivateLinearRegressor):
         adversarial_radius: float = 0.0,
         adversarial_norm: str = "l2",
         risk: str = "empirical",
+        records_per_user: int = 1,
         random_state: int | BitSource | None = None,
     ) -> None:
         super().__init__(
             epsilon,
             delta,
             target_bounds=target_bounds,
+            heavy_tailed=heavy_tailed,
             feature_norm=feature_norm,
             feature_bounds=feature_bounds,
             domain=domain,
@@ -128,15 +138,16 @@ class PrivateQuantileRegressor(PrivateLinearRegressor):
             adversarial_radius=adversarial_radius,
             adversarial_norm=adversarial_norm,
             risk=risk,
+            records_per_user=records_per_user,
             random_state=random_state,
         )
         self.quantile = quantile
         self.smoothing = smoothing
 
-    def _loss(self, width: float) -> LinearModelLoss:
+    def _loss(self, width: float, reach: float) -> LinearModelLoss:
         share = DEFAULT_SMOOTHING
         if self.smoothing is not None:
             share = _validate.real("smoothing", self.smoothing, at_least=0.0) / width
         if share == 0:
-            return PinballLoss(self.quantile, target_bound=0.5)
-        return SmoothedPinballLoss(self.quantile, min(max(share, 1 / LARGEST), LARGEST), target_bound=0.5)
+            return PinballLoss(self.quantile, target_bound=reach)
+        return SmoothedPinballLoss(self.quantile, min(max(share, 1 / LARGEST), LARGEST), target_bound=reach)

@@ -34,7 +34,7 @@ class PrivateLinearSVC(PrivateLinearClassifier):
         As in `PrivateLogisticRegression`. Exactly one of the four descriptions of the features must be given.
     algorithm, constants, noise, l2, coefficient_norm, random_state : optional
         As in `PrivateLogisticRegression`.
-    tilt, adversarial_radius, adversarial_norm, risk : optional
+    tilt, adversarial_radius, adversarial_norm, risk, records_per_user : optional
         As in `PrivateLogisticRegression`.
 
     Attributes
@@ -92,6 +92,7 @@ class PrivateLinearSVC(PrivateLinearClassifier):
         adversarial_radius: float = 0.0,
         adversarial_norm: str = "l2",
         risk: str = "empirical",
+        records_per_user: int = 1,
         random_state: int | BitSource | None = None,
     ) -> None:
         super().__init__(
@@ -112,6 +113,7 @@ class PrivateLinearSVC(PrivateLinearClassifier):
             adversarial_radius=adversarial_radius,
             adversarial_norm=adversarial_norm,
             risk=risk,
+            records_per_user=records_per_user,
             random_state=random_state,
         )
         self.smoothing = smoothing

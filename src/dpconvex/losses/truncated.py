@@ -17,7 +17,8 @@ from dpconvex._types import FloatArray
 from dpconvex.losses.base import LinearModelLoss, PiecewiseLinearLoss, SmoothLoss, quiet
 
 _HALVINGS = 64  # of the range of predictions: its ends are found to the last bit
-_FLAT = 1e-300  # stands for 0 in denominators: a record without features has no gradient whatever its slope is
+_FLAT = 1e-300  # stands for 0 in denominators
+_SHORTEST = 1e-140  # shorter records count as that long, which cuts them lower: squares of their norms lose digits
 
 
 class TruncatedLosses(ABC):
@@ -138,7 +139,7 @@ def truncate(
         ``smoothing C^2 / 2``, and its gradient in w changes by at most ``1 / smoothing`` per unit of w, however long
         the features are.
     """
-    levels = level / np.maximum(norms, _FLAT)
+    levels = level / np.maximum(norms, _SHORTEST)
     if isinstance(loss, PiecewiseLinearLoss):
         lower, upper = loss.slope_interval(targets)
         width = np.maximum(smoothing * norms**2, _FLAT)

@@ -5,11 +5,15 @@ from dpconvex.mechanisms.base import Mechanism
 from dpconvex.mechanisms.bounded_laplace import BoundedLaplaceMechanism
 from dpconvex.mechanisms.failure import FailureAllowance
 from dpconvex.mechanisms.gaussian import GaussianMechanism
+from dpconvex.mechanisms.guarded_mean import GuardedMean
 from dpconvex.mechanisms.laplace import LaplaceMechanism
 from dpconvex.mechanisms.noisy_max import ReportNoisyMax
 from dpconvex.mechanisms.norm_noise import NormNoiseMechanism
 from dpconvex.mechanisms.objective_noise import GaussianObjectiveNoise, NormObjectiveNoise, ObjectiveNoise
+from dpconvex.mechanisms.printed_mean import OutlierRemoval, plan_outlier_removal
 from dpconvex.mechanisms.quantile import MedianMechanism
+from dpconvex.mechanisms.robust_mean import RobustMean, plan_robust_mean
+from dpconvex.mechanisms.vertex_sampling import VertexSampling, VertexSession
 
 __all__ = [
     "AboveThreshold",
@@ -17,12 +21,19 @@ __all__ = [
     "FailureAllowance",
     "GaussianMechanism",
     "GaussianObjectiveNoise",
+    "GuardedMean",
     "LaplaceMechanism",
     "Mechanism",
     "MedianMechanism",
     "NormNoiseMechanism",
     "NormObjectiveNoise",
     "ObjectiveNoise",
+    "OutlierRemoval",
     "ReportNoisyMax",
+    "RobustMean",
     "ThresholdSession",
+    "VertexSampling",
+    "VertexSession",
+    "plan_outlier_removal",
+    "plan_robust_mean",
 ]

@@ -4,11 +4,13 @@ from dpconvex.privacy.certificate import Assumption, NoiseSource, PrivacyCertifi
 from dpconvex.privacy.events import Event, GaussianNoise, NormExponentialNoise, PureMechanism
 from dpconvex.privacy.failure_events import BoundedLaplaceNoise, FailureProbability
 from dpconvex.privacy.gaussian_cover import BoundedRange
+from dpconvex.privacy.guarded_events import GuardedGaussianNoise
 from dpconvex.privacy.ledger import Ledger, Release
 from dpconvex.privacy.objective_events import GaussianObjectivePerturbation, PureObjectivePerturbation
 from dpconvex.privacy.params import Neighboring, PrivacyParams, Unit
 from dpconvex.privacy.sensitivity import Sensitivity
 from dpconvex.privacy.verify import Check, Verification, verify
+from dpconvex.privacy.vertex_events import VertexDraws
 
 __all__ = [
     "Assumption",
@@ -19,6 +21,7 @@ __all__ = [
     "FailureProbability",
     "GaussianNoise",
     "GaussianObjectivePerturbation",
+    "GuardedGaussianNoise",
     "Ledger",
     "Neighboring",
     "NoiseSource",
@@ -31,6 +34,7 @@ __all__ = [
     "Sensitivity",
     "Unit",
     "Verification",
+    "VertexDraws",
     "certify",
     "verify",
 ]

@@ -2,8 +2,9 @@
 
 Pure budgets are summed here, exactly and rounded up. A single event has its exact profile; a few pure events, any
 number of Gaussian ones and failing lemmas have one in closed form (`profiles.mixed_delta`): Gaussians compose to one
-Gaussian, each worst pure mechanism makes the profile a mixture of two, and failures are added. The rest, many pure
-events among Gaussian ones, goes through ``dp_accounting``'s privacy-loss distributions (PLD). Two facts of
+Gaussian, each worst pure mechanism makes the profile a mixture of two, and failures are added. Anything together with
+an event that is known by its zCDP cost (sampled vertices) is added up in zCDP, a Gaussian as ``mu^2/2``. The rest, many
+pure events among Gaussian ones, goes through ``dp_accounting``'s privacy-loss distributions (PLD). Two facts of
 ``dp_accounting`` 0.6 shape this module: its RDP accountant under-reports replace-one for the Gaussian, so it is not
 used; and its relation flag doubles sensitivities under replace-one, so the sensitivity of *our* relation is put into
 the noise multiplier and the plain Gaussian pair is composed.
@@ -19,6 +20,7 @@ from dpconvex import _rounding
 from dpconvex.errors import UnsupportedEventError
 from dpconvex.privacy.events import Event, GaussianNoise, Parts
 from dpconvex.privacy.profiles import epsilon_of, mixed_delta
+from dpconvex.privacy.zcdp import zcdp_delta
 
 Counted = tuple[Event, int]
 MOST_PURE = 4
@@ -26,11 +28,13 @@ MOST_PURE = 4
 
 
 def accountant_name(events: Sequence[Counted]) -> str:
-    """Which method prices these events: ``exact sum``, ``exact profile``, ``closed form``, ``PLD`` or ``none``."""
+    """Which method prices these events: an exact sum or profile, a closed form, zCDP, PLD, or none."""
     if not events:
         return "none"
     if all(event.pure_epsilon is not None for event, _ in events):
         return "exact sum"
+    if any(event.parts is not None and event.parts.rho for event, _ in events):
+        return "zCDP"
     if len(events) == 1 and events[0][1] == 1:
         return "exact profile"
     pure_uses = sum(times for event, times in events if event.parts is None or event.parts.pure)
@@ -62,10 +66,8 @@ def spent_epsilon(events: Sequence[Counted], delta: float) -> float:
         )
     if delta == 0:
         return float("inf")
-    if name == "exact profile":
-        return epsilon_of(events[0][0].delta, delta)
-    if name == "closed form":
-        return epsilon_of(_closed_form(events), delta)
+    if name in _PROFILES:
+        return epsilon_of(_PROFILES[name](events), delta)
     left = _rounding.difference_down(delta, _failure(_parts(events)))
     return float(_pld(events).get_epsilon_for_delta(left)) if left > 0 else math.inf
 
@@ -77,10 +79,8 @@ def spent_delta(events: Sequence[Counted], epsilon: float) -> float:
         return 0.0
     if name == "exact sum":
         return 0.0 if spent_epsilon(events, 0.0) <= epsilon else 1.0
-    if name == "exact profile":
-        return events[0][0].delta(epsilon)
-    if name == "closed form":
-        return _closed_form(events)(epsilon)
+    if name in _PROFILES:
+        return _PROFILES[name](events)(epsilon)
     return min(1.0, _rounding.sum_up((float(_pld(events).get_delta_for_epsilon(epsilon)), _failure(_parts(events)))))
 
 
@@ -117,6 +117,31 @@ def _closed_form(events: Sequence[Counted]) -> Callable[[float], float]:
     mu, failure = _gaussian(parts), _failure(parts)
     first, *others = pure or [0.0]
     return lambda epsilon: min(1.0, _rounding.sum_up((mixed_delta(epsilon, first, mu, *others), failure)))
+
+
+def _concentrated(events: Sequence[Counted]) -> Callable[[float], float]:
+    """Profile of a composition by zCDP; pure parts are ``epsilon^2/2``-zCDP, or are subtracted from epsilon."""
+    if len(events) == 1 and events[0][1] == 1:
+        return events[0][0].delta
+    parts = _parts(events)
+    exact = sum((Fraction(part.rho) * times + Fraction(part.mu) ** 2 * times / 2 for part, times in parts), Fraction(0))
+    pure = sum((part.pure * times for part, times in parts), Fraction(0))
+    squares = sum((part.pure**2 * times / 2 for part, times in parts), Fraction(0))
+    rho, both, failure = _rounding.float_up(exact), _rounding.float_up(exact + squares), _failure(parts)
+
+    def profile(epsilon: float) -> float:
+        left = Fraction(epsilon) - pure
+        apart = zcdp_delta(rho, _rounding.float_down(left)) if left >= 0 else 1.0
+        return min(1.0, _rounding.sum_up((min(apart, zcdp_delta(both, epsilon)), failure)))
+
+    return profile
+
+
+_PROFILES: dict[str, Callable[[Sequence[Counted]], Callable[[float], float]]] = {
+    "exact profile": lambda events: events[0][0].delta,
+    "closed form": _closed_form,
+    "zCDP": _concentrated,
+}
 
 
 def _pld(events: Sequence[Counted]):

@@ -8,7 +8,11 @@ from dpconvex.errors import InvalidParameterError, UnsupportedEventError
 from dpconvex.privacy.events import Event, GaussianNoise, NormExponentialNoise, PureMechanism
 from dpconvex.privacy.failure_events import BoundedLaplaceNoise, FailureProbability
 from dpconvex.privacy.gaussian_cover import BoundedRange
+from dpconvex.privacy.group_events import GroupPrivacy
+from dpconvex.privacy.guarded_events import GuardedGaussianNoise
 from dpconvex.privacy.objective_events import GaussianObjectivePerturbation, PureObjectivePerturbation
+from dpconvex.privacy.sampled_steps import SampledSteps
+from dpconvex.privacy.vertex_events import VertexDraws
 
 
 def event_from_dict(fields: dict[str, Any]) -> Event:
@@ -22,8 +26,12 @@ def event_from_dict(fields: dict[str, Any]) -> Event:
             GaussianNoise,
             BoundedLaplaceNoise,
             FailureProbability,
+            GuardedGaussianNoise,
+            GroupPrivacy,
+            SampledSteps,
             PureObjectivePerturbation,
             GaussianObjectivePerturbation,
+            VertexDraws,
         )
     }
     arguments = dict(fields)

@@ -29,11 +29,14 @@ class Parts:
         Sensitivity over standard deviation of a Gaussian part, 0 for none.
     failure : float
         Probability that anything at all is revealed.
+    rho : float
+        Of a zero-concentrated (zCDP) part, 0 for none.
     """
 
     pure: Fraction
     mu: float = 0.0
     failure: float = 0.0
+    rho: float = 0.0
 
 
 class Event(ABC):

@@ -14,6 +14,7 @@ from dpconvex.privacy.certificate import PrivacyCertificate, digest, parse
 from dpconvex.privacy.events import GaussianNoise
 from dpconvex.privacy.ledger import Release
 from dpconvex.privacy.objective_events import GaussianObjectivePerturbation, PureObjectivePerturbation
+from dpconvex.privacy.params import Unit
 
 
 @dataclass(frozen=True)
@@ -157,10 +158,13 @@ def _against_public(release: Release, read: PrivacyCertificate) -> list[Check]:
         return []
     try:
         least = float(public["feature_l2"]) ** 2 / (float(public["n"]) * float(public["l2"]))
-        loss = str(public["loss"])
+        loss, dim = str(public["loss"]), int(public["outputs"]) * int(public["dim"])
     except (KeyError, TypeError, ValueError, ZeroDivisionError):
-        return [Check(f"curvature of {release.label!r}", False, "the certificate lacks n, l2, feature_l2 or loss")]
+        missing = "the certificate lacks n, l2, feature_l2, outputs, dim or loss"
+        return [Check(f"curvature of {release.label!r}", False, missing)]
     rule_fits = event.rule != "logistic" or loss == "logistic"
+    if read.target.unit == Unit.USER:  # a user's Hessian may have any rank, and there is no union over its vertices
+        rule_fits = event.rule == "free" or (isinstance(event, PureObjectivePerturbation) and event.rank >= dim)
     return [
         Check(
             f"curvature of {release.label!r}",

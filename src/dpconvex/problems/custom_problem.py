@@ -8,11 +8,12 @@ from typing import Any, final
 
 from dpconvex import _rounding, _validate
 from dpconvex._types import AnyArray
-from dpconvex.errors import InvalidParameterError
+from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.problems.custom import ConvexFunction
 from dpconvex.problems.objective import Bounds, Objective
 from dpconvex.problems.problem import Aggregation, Problem
 from dpconvex.problems.records import Records
+from dpconvex.problems.users import UserGroups
 
 
 @final
@@ -127,8 +128,10 @@ class CustomProblem(Problem):
         """Return the function's answer for `max_steps` steps."""
         return self.function.certifiable_radius(l2, self.radius, self.max_steps)
 
-    def objective(self, X: AnyArray, y: AnyArray, l2: float) -> Objective:
-        """Return the objective on records (n, n_features), clipped here; `y` is ignored."""
+    def objective(self, X: AnyArray, y: AnyArray, l2: float, groups: UserGroups | None = None) -> Objective:
+        """Return the objective on records (n, n_features), clipped here; `y` is ignored, and users are not known."""
+        if groups is not None:
+            raise InvalidDataError("groups are not known to custom functions. Average a user's records in the function")
         return self.function.objective(Records.clipped(X, self.function.domain), l2, self.radius)
 
     def describe(self) -> dict[str, Any]:

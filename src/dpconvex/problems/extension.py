@@ -5,6 +5,8 @@ Bisection on the step s of the proximal point ``y(s) = argmin of f(y) + |w - y|^
 slope ``p = (w - y)/s`` is a subgradient of f plus the normal cone at y, ``|p|`` falls with s, and while ``|p| <= C``
 
     f_C(u) >= t v(y) + <p, u - y> for all u in W,    f_C(w) <= min(f(w), f(y) + C |w - y|).
+
+Rounding of y by e turns p by e/s, which over the whole set amounts to ``e diam(W) / s``: planes are lowered by that.
 """
 
 from __future__ import annotations
@@ -25,10 +27,11 @@ from dpconvex.problems.objective import ROUNDING, Objective
 from dpconvex.problems.records import Records
 
 _SLOPE_HALVINGS = 100  # slopes may have to be small beside their range
+_ROUNDING = 2e-15  # of sums, inner products and projections, relative
 
 
 class RowProjector(Protocol):
-    """A compact set that projects many points at once: `L2Ball`, `Box`, `Ellipsoid`."""
+    """A compact set that projects many points at once: `L2Ball`, `Box`, `Ellipsoid`, `Polytope`."""
 
     @property
     def diameter(self) -> float:
@@ -131,53 +134,71 @@ def lipschitz_extension(
     halvings = max(1, math.ceil(2 * math.log2(max(2.0, level * reach / (2 * tolerance)))))
     at_w = pieces.values(w)
     short, long = np.zeros(n), np.full(n, reach / level)
-    y, t = _proximal(pieces, w, long, domain)
-    best = _bracket(pieces, w, y, t, long, at_w, level)
+    best = _bracket(pieces, w, _proximal(pieces, w, long, domain), long, at_w, level, reach)
     for _ in range(halvings):
         open_rows = np.flatnonzero(best.upper - best.lower > tolerance)
         if len(open_rows) == 0:
             break
         some, s = pieces.take(open_rows), 0.5 * (short[open_rows] + long[open_rows])
-        y, t = _proximal(some, w, s, domain)
-        new = _bracket(some, w, y, t, s, at_w[open_rows], level)
+        new = _bracket(some, w, _proximal(some, w, s, domain), s, at_w[open_rows], level, reach)
         flat = np.linalg.norm(new.slopes, axis=1) <= level
         short[open_rows[~flat]], long[open_rows[flat]] = s[~flat], s[flat]
-        best.slopes[open_rows[flat]] = new.slopes[flat]
-        best.lower[open_rows[flat]] = new.lower[flat]
+        higher = flat & (new.lower > best.lower[open_rows])
+        best.slopes[open_rows[higher]] = new.slopes[higher]
+        best.lower[open_rows[higher]] = new.lower[higher]
         best.upper[open_rows[flat]] = np.minimum(best.upper[open_rows[flat]], new.upper[flat])
     return best
 
 
+@final
+@dataclass(frozen=True, eq=False)
+class _Proximal:
+    """Proximal points ``y = project(w - s t a)`` (n, dim), slopes t (n,), and ``w - s t a - y`` (n, dim)."""
+
+    y: FloatArray
+    t: FloatArray
+    beyond: FloatArray
+
+
 def _bracket(
-    pieces: Pieces, w: FloatArray, y: FloatArray, t: FloatArray, s: FloatArray, at_w: FloatArray, level: float
+    pieces: Pieces, w: FloatArray, near: _Proximal, s: FloatArray, at_w: FloatArray, level: float, reach: float
 ) -> Extension:
-    """Bounds and planes from proximal points y of steps s with slopes t."""
-    slopes = (w - y) / s[:, None]
+    """Bounds and planes from proximal points of steps s, rounding against ourselves."""
+    y, t, beyond = near.y, near.t, near.beyond
+    slopes = t[:, None] * pieces.slopes + beyond / s[:, None]  # (w - y) / s, but exact where nothing was projected
     v = _inner(pieces.slopes, y) + pieces.offsets
-    away = np.linalg.norm(w - y, axis=1)
-    upper = np.minimum(at_w, pieces.values(y) + level * away)
+    length, size = np.linalg.norm(pieces.slopes, axis=1), float(np.linalg.norm(w)) + reach
+    product = length * size + np.abs(v)  # what rounds in v
+    turned = np.where(beyond.any(axis=1), (size + np.linalg.norm(beyond, axis=1)) / s, 0.0)
+    low_slack = _ROUNDING * (np.abs(t) * product + reach * (level + turned))
+    upper = np.minimum(at_w, pieces.values(y) + level * np.linalg.norm(w - y, axis=1))
+    upper = upper + _ROUNDING * (np.maximum(-pieces.lower, pieces.upper) * product + np.abs(upper))
     lower = t * v + _inner(slopes, w - y)  # not psi(v): a bisected t leaves v off 0, and t v is a bound all the same
-    return Extension(np.minimum(lower, upper), upper, slopes)
+    return Extension(np.minimum(lower - low_slack, upper), upper, slopes)
 
 
-def _proximal(pieces: Pieces, w: FloatArray, s: FloatArray, domain: RowProjector) -> tuple[FloatArray, FloatArray]:
-    """Return the proximal points y (n, dim) and the slopes t (n,): ``y = project(w - s t a)``, t optimal for v(y)."""
+def _proximal(pieces: Pieces, w: FloatArray, s: FloatArray, domain: RowProjector) -> _Proximal:
+    """Return the proximal points; t is optimal for v(y)."""
 
     def at(t: FloatArray, some: Pieces, s: FloatArray) -> tuple[FloatArray, FloatArray]:
-        y = domain.project_rows(w - (s * t)[:, None] * some.slopes)
-        return y, _inner(some.slopes, y) + some.offsets
+        point = w - (s * t)[:, None] * some.slopes
+        return point, domain.project_rows(point)
 
-    v_high, v_low = at(pieces.upper, pieces, s)[1], at(pieces.lower, pieces, s)[1]
+    def v(t: FloatArray, some: Pieces, s: FloatArray) -> FloatArray:
+        return _inner(some.slopes, at(t, some, s)[1]) + some.offsets
+
+    v_high, v_low = v(pieces.upper, pieces, s), v(pieces.lower, pieces, s)
     t = np.where(v_high >= 0, pieces.upper, pieces.lower)  # v falls with t
     between = np.flatnonzero((v_high < 0) & (v_low > 0))
     if len(between):
         some, low, high = pieces.take(between), pieces.lower[between], pieces.upper[between]
         for _ in range(_SLOPE_HALVINGS):
             middle = 0.5 * (low + high)
-            positive = at(middle, some, s[between])[1] > 0
+            positive = v(middle, some, s[between]) > 0
             low, high = np.where(positive, middle, low), np.where(positive, high, middle)
         t[between] = high
-    return at(t, pieces, s)[0], t
+    point, y = at(t, pieces, s)
+    return _Proximal(y, t, point - y)
 
 
 def _inner(a: FloatArray, b: FloatArray) -> FloatArray:

@@ -11,7 +11,7 @@ import numpy as np
 
 from dpconvex import _rounding, _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.errors import InvalidParameterError
+from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses.base import LinearModelLoss
 from dpconvex.problems.adversarial import ATTACK_NORMS, Attack, AttackNorm, Lift
 from dpconvex.problems.domain import Block, DataDomain
@@ -21,6 +21,7 @@ from dpconvex.problems.objective import ROUNDING
 from dpconvex.problems.problem import Aggregation, Problem
 from dpconvex.problems.records import Records
 from dpconvex.problems.tilted import NO_TILT, TiltedRisk
+from dpconvex.problems.users import UserGroups, record_weights
 from dpconvex.sets.base import ConvexSet
 
 
@@ -35,7 +36,7 @@ class LinearModelProblem(Problem):
     domain : DataDomain
         Where every record is clipped to, the constant feature included.
     n : int
-        Number of records; public under replace-one neighbours.
+        Number of records, or of users; public under replace-one neighbours.
     radius : float
         l2 norm R of the comparator: regularisation is chosen so that the model competes with every parameter vector
         up to this norm. It never affects privacy.
@@ -49,6 +50,13 @@ class LinearModelProblem(Problem):
         For losses of one margin and for the absolute and pinball losses (with a tilt: smooth losses of one margin).
     attack_norm : {"l2", "linf"}
         In which perturbations are measured.
+    records_per_user : int, optional
+        None: `n` counts records. A number: `n` counts users, a user's loss is the weighted sum of its records' with the
+        weights of `record_weights`, and the objective is the mean over users. It is what a typical user is known or
+        guessed to have, public: plans may assume it, one-pass methods draw at most so many records of a user; privacy
+        never rests on it. No tilt and no attack then.
+    weight_cap : int
+        The M of `record_weights`. 1: a user's loss is the mean of its records' losses, all users count the same.
 
     Notes
     -----
@@ -63,6 +71,8 @@ class LinearModelProblem(Problem):
     tilt: float = 0.0
     attack_radius: float = 0.0
     attack_norm: AttackNorm = "l2"
+    records_per_user: int | None = None
+    weight_cap: int = 1
 
     def __post_init__(self) -> None:
         numbers = {
@@ -80,18 +90,65 @@ class LinearModelProblem(Problem):
         _validate.choice("attack_norm", self.attack_norm, ATTACK_NORMS)
         if self.attack is not None:
             self.attack.check(self.loss, self.tilt)
+        if self.records_per_user is not None:
+            for name in ("records_per_user", "weight_cap"):
+                object.__setattr__(self, name, _validate.integer(name, getattr(self, name), at_least=1))
+            for name in ("tilt", "attack_radius"):
+                if numbers[name]:
+                    raise InvalidParameterError(name, numbers[name], "must be 0 where users are protected")
 
-    def on(self, records: Records, targets: AnyArray, l2: float) -> LinearModelObjective:
-        """Return the objective on data: records of the domain and targets (n,), with that regularisation."""
+    def on(
+        self,
+        records: Records,
+        targets: AnyArray,
+        l2: float,
+        groups: UserGroups | None = None,
+        linear: FloatArray | None = None,
+    ) -> LinearModelObjective:
+        """Return the objective on data.
+
+        Parameters
+        ----------
+        records : Records
+            Of the domain.
+        targets : array of shape (records.n,)
+        l2 : float
+            Regularisation.
+        groups : UserGroups, optional
+            Whose record it is; needed if and only if `n` counts users.
+        linear : array of shape (dim,), optional
+            Of a linear term.
+        """
         if self.tilt:
-            return TiltedRisk(self.loss, records, targets, l2, tilt=self.tilt)
-        return RegularizedRisk(self.loss, records, targets, l2)
+            return TiltedRisk(self.loss, records, targets, l2, linear, tilt=self.tilt)
+        return RegularizedRisk(self.loss, records, targets, l2, linear, self.weights(groups))
 
-    def objective(self, X: AnyArray, y: AnyArray, l2: float) -> LinearModelObjective:
-        """Return the objective on features (n, n_features) and targets (n,), clipped here; lifted under attack."""
+    def weights(self, groups: UserGroups | None) -> FloatArray | None:
+        """Return how much each record counts in the objective, (n_records,); None for ``1/n`` each.
+
+        A user's weights add up to at most ``1/n``.
+
+        Raises
+        ------
+        InvalidDataError
+            If groups are given for a problem over records, or not for one over users, or their number is not `n`.
+        """
+        if (groups is not None) != self.grouped:
+            raise InvalidDataError("groups must be given where, and only where, the problem has records_per_user")
+        if groups is None:
+            return None
+        if groups.n_users != self.n:
+            raise InvalidDataError(f"groups has {groups.n_users} users, but the problem is for n={self.n}. Plan again")
+        return record_weights(groups, self.weight_cap, _rounding.ratio_down(1.0, self.n))
+
+    def objective(self, X: AnyArray, y: AnyArray, l2: float, groups: UserGroups | None = None) -> LinearModelObjective:
+        """Return the objective on features (n, n_features) and targets (n,), clipped here; lifted under attack.
+
+        `groups` as in `on`.
+        """
         records, targets = Records.clipped(X, self.domain), self.loss.clip_targets(y)
         if self.lift is None:
-            return self.on(records, targets, l2)
+            return self.on(records, targets, l2, groups)
         lifted = records.lifted(self.lift.column(self.loss, targets), self.lift.domain)
         objective = self._lifted.on(lifted, targets, self.lift.ridge(l2))
         return replace(objective, linear=self.lift.linear(self.loss))
@@ -124,6 +181,11 @@ class LinearModelProblem(Problem):
     def feature_l2(self) -> float:
         """Largest l2 norm of a record, after the attack if there is one, rounded up."""
         return self.domain.l2 if self.attack is None else self.attack.reach(self.domain)
+
+    @property
+    def grouped(self) -> bool:
+        """Whether `records_per_user` is given."""
+        return self.records_per_user is not None
 
     @property
     def name(self) -> str:
@@ -270,9 +332,13 @@ class LinearModelProblem(Problem):
             "intercept": self.domain.intercept,
             "radius": self.radius,
             **({"tilt": self.tilt} if self.tilt else {}),
+            **(self._users() if self.grouped else {}),
             **({"attack_radius": self.attack_radius, "attack_norm": self.attack_norm} if self.attack_radius else {}),
             "blocks": [{"name": b.name, "size": b.size, "norm": b.norm, "bound": b.bound} for b in self.domain.blocks],
         }
+
+    def _users(self) -> dict[str, Any]:
+        return {"users": self.n, "records_per_user": self.records_per_user, "weight_cap": self.weight_cap}
 
 
 def default_radius(domain: DataDomain, n_outputs: int = 1) -> float:

@@ -25,8 +25,8 @@ _UP = 1 + 1e-12  # covers the few roundings of a formula for a public constant
 class LinearModelObjective(Objective):
     r"""``J(w) = A(w) + l2/2 |w|^2 + <linear, w>``, where A aggregates the losses of all records.
 
-    Every aggregation here has gradient ``sum_i v_i grad loss_i`` with weights ``v_i >= 0`` that sum to 1, so it keeps
-    the Lipschitz constant of one record's loss, lies between the smallest and the largest loss, and is convex.
+    Every aggregation here has gradient ``sum_i v_i grad loss_i`` with weights ``v_i >= 0`` of sum at most 1. So it is
+    convex, keeps the Lipschitz constant of one record's loss, and stays below the largest loss.
 
     Parameters
     ----------
@@ -178,7 +178,6 @@ class LinearModelObjective(Objective):
             product -= self.tilt * float(slope @ v) * slope
         return product
 
-    @final
     def subset(self, stride: int) -> Self:
         """Return the objective of every `stride`-th record (a fixed choice: no data decide it)."""
         return replace(self, records=self.records.subset(stride), targets=self.targets[::stride])
@@ -223,7 +222,7 @@ class LinearModelObjective(Objective):
             if self.tilt:
                 slope = loss.derivative(z, y)
                 out = out + self.tilt * (slope**2 if slope.ndim == 1 else slope[:, :, None] * slope[:, None, :])
-            return _times(weights, rows, out)
+            return times(weights, rows, out)
 
         return curvature
 
@@ -233,7 +232,7 @@ class LinearModelObjective(Objective):
 
         def work(block: RowBlock) -> FloatArray:
             slopes = self.loss.derivative(block.predict(W), self.targets[block.rows])
-            return block.adjoint(_times(weights, block.rows, slopes)).ravel()
+            return block.adjoint(times(weights, block.rows, slopes)).ravel()
 
         return self._total(work) / total
 
@@ -254,8 +253,8 @@ class LinearModelObjective(Objective):
         return g if self.linear is None else g + self.linear
 
 
-def _times(weights: FloatArray | None, rows: slice, values: FloatArray) -> FloatArray:
-    """`values` (m, ...) of some records, each times the record's weight."""
+def times(weights: FloatArray | None, rows: slice, values: FloatArray) -> FloatArray:
+    """Return `values` (m, ...) of some records, each times the record's weight (None: 1)."""
     return values if weights is None else weights[rows].reshape(-1, *[1] * (values.ndim - 1)) * values
 
 

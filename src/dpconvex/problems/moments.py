@@ -62,6 +62,20 @@ class Moments:
         return min(2 * self.bound**2 * (self.bound / level) ** (k - 2) / ((k - 1) * (k - 2)), self.g2**2)
 
 
+def check_moments(moments: object) -> None:
+    """Raise `InvalidParameterError` unless these are `Moments`: a bare number does not say of which order."""
+    if not isinstance(moments, Moments):
+        raise InvalidParameterError("moments", moments, "must be Moments", "Write Moments(k=2, bound=6.5)")
+
+
+def extreme(problem: str, moments: Moments) -> InvalidParameterError:
+    """Return the error for public numbers whose constants no float holds: it names the moment bound if that is odd."""
+    what = "must have constants whose squares, ratios and products are floats"
+    if 1e-30 <= moments.bound <= 1e30:
+        return InvalidParameterError("problem", problem, what, "Rescale the data or the parameters")
+    return InvalidParameterError("moments.bound", moments.bound, what, "Rescale the data, or correct the bound")
+
+
 def record_cap(moments: Moments, n: int, failure: float = 0.01) -> float:
     """Return a gradient norm that no record exceeds with probability ``1 - failure``: ``G_k (n / failure)^(1/k)``.
 

@@ -40,6 +40,11 @@ class Objective(ABC):
         return 0.0
 
     @property
+    def weighted(self) -> bool:
+        """Whether records count differently, by weights that do not depend on the parameters."""
+        return False
+
+    @property
     @abstractmethod
     def bounds(self) -> Bounds:
         """What `Solver.refusal` is asked about."""

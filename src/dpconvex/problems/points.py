@@ -17,6 +17,7 @@ from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.problems.domain import DataDomain, shorten
+from dpconvex.problems.users import UserGroups
 
 _CHUNK = 2**17  # floats worked on at a time: 1 MB
 _EXTREME = 1e100
@@ -165,7 +166,7 @@ def user_points(X: AnyArray, users: AnyArray, domain: PointDomain) -> FloatArray
     X : array of shape (n, dim), n >= 1
         Sanitised here.
     users : array of shape (n,)
-        Whose point it is; objects are told apart by their text.
+        Whose point it is; as `UserGroups.of` reads labels.
     domain : PointDomain
 
     Returns
@@ -178,18 +179,14 @@ def user_points(X: AnyArray, users: AnyArray, domain: PointDomain) -> FloatArray
     InvalidDataError
         Wrong shapes or dtype.
     """
-    points, names = clip_points(X, domain), np.asarray(users)
-    if names.shape != (len(points),):
-        raise InvalidDataError(f"users has shape {names.shape}; one entry a point is needed, {(len(points),)}")
-    if names.dtype.kind == "O":  # whatever the cells hold can be compared then
-        texts: Any = np.frompyfunc(str, 1, 1)(names)
-        names = texts.astype(str)
-    _, whose, counts = np.unique(names, return_inverse=True, return_counts=True)
-    order = np.argsort(whose, kind="stable")
-    starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
-    share = 1 / counts[whose[order]]
+    points, groups = clip_points(X, domain), UserGroups.of(users)
+    if groups.n_records != len(points):
+        raise InvalidDataError(f"users has {groups.n_records} entries; one a point is needed, {len(points)}")
+    weighted = points * groups.spread(1 / groups.sizes)[:, None]
+    if groups.order is not None:
+        weighted = weighted[groups.order]
     # Means of points of the ball; scaling first keeps every sum inside floats, clipping undoes rounding outwards.
-    means = np.add.reduceat(points[order] * share[:, None], starts, axis=0)
+    means = np.add.reduceat(weighted, groups.starts[:-1], axis=0)
     return clip_points(means, domain)
 
 

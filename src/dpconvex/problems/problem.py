@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.problems.objective import Bounds, Objective
+from dpconvex.problems.users import UserGroups
 from dpconvex.sets.ball_l2 import L2Ball
 from dpconvex.sets.base import ConvexSet
 from dpconvex.sets.whole_space import WholeSpace
@@ -21,7 +22,7 @@ class Problem(ABC):
     Attributes
     ----------
     n : int
-        Number of records; public under replace-one neighbours.
+        Number of records, or of users; public under replace-one neighbours.
     radius : float
         l2 norm R of the parameters that one competes with.
     """
@@ -38,6 +39,11 @@ class Problem(ABC):
     @abstractmethod
     def aggregation(self) -> Aggregation:
         """How records enter: by the average of their losses, by a log-sum-exp, or as a whole, in any way."""
+
+    @property
+    def grouped(self) -> bool:
+        """Whether `n` counts users, each with any number of records."""
+        return False
 
     @property
     def local(self) -> bool:
@@ -119,8 +125,10 @@ class Problem(ABC):
         """Return the smallest distance to the minimiser that can be certified for *every* data set at bearable cost."""
 
     @abstractmethod
-    def objective(self, X: AnyArray, y: AnyArray, l2: float) -> Objective:
+    def objective(self, X: AnyArray, y: AnyArray, l2: float, groups: UserGroups | None = None) -> Objective:
         """Return the objective with that regularisation on data, which are clipped here; `y` may be ignored.
+
+        `groups` says whose record it is; it must be given if and only if the problem is `grouped`.
 
         Raises
         ------

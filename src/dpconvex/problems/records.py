@@ -87,7 +87,7 @@ class RowBlock:
         out[:, p + self.copies :] = self.intercept
         return out
 
-    def part(self, index: slice) -> RowBlock:
+    def part(self, index: slice | AnyArray) -> RowBlock:
         """Return some of the records (`rows` stays as it is)."""
         factor, extra = (None if column is None else column[index] for column in (self.factor, self.extra))
         return replace(self, features=self.features[index], factor=factor, extra=extra)
@@ -218,6 +218,26 @@ class Records:
             first = start + max(0, math.ceil((b.rows.start - start) / stride)) * stride - b.rows.start
             parts.append(b.part(slice(first, stop - b.rows.start, stride)).dense())
         return np.concatenate(parts) if parts else np.empty((0, self.dim))
+
+    def take(self, index: AnyArray) -> FloatArray:
+        """Return the records of the given numbers, in that order, as a new dense array of shape (m, dim).
+
+        Parameters
+        ----------
+        index : array of shape (m,)
+            Numbers of records, in any order; the fewer calls for the same total the better.
+        """
+        out, size = np.empty((len(index), self.dim)), self._blocks[0].rows.stop
+        by_block = np.argsort(index, kind="stable")
+        sorted_index = np.asarray(index)[by_block]
+        ends = np.searchsorted(sorted_index, [block.rows.stop for block in self._blocks])
+        first = 0
+        for block, last in zip(self._blocks, ends.tolist(), strict=True):
+            if last > first:
+                places, rows = by_block[first:last], sorted_index[first:last] % size
+                out[places] = block.part(rows).dense()
+            first = last
+        return out
 
     def subset(self, stride: int) -> Records:
         """Return every `stride`-th record, starting with the first, copied (float64)."""

@@ -11,11 +11,22 @@ from dpconvex.sets.ball_section import BallSection
 from dpconvex.sets.base import ConvexSet
 from dpconvex.sets.box import Box
 from dpconvex.sets.ellipsoid import Ellipsoid
+from dpconvex.sets.polytope import Polytope
 from dpconvex.sets.second_order import SecondOrderCones
 from dpconvex.sets.simplex import Simplex
 from dpconvex.sets.whole_space import WholeSpace
 
-SETS: tuple[type[ConvexSet], ...] = (WholeSpace, L2Ball, L1Ball, Box, Simplex, SecondOrderCones, Ellipsoid, BallSection)
+SETS: tuple[type[ConvexSet], ...] = (
+    WholeSpace,
+    L2Ball,
+    L1Ball,
+    Box,
+    Simplex,
+    SecondOrderCones,
+    Ellipsoid,
+    BallSection,
+    Polytope,
+)
 """Every set of the library."""
 
 __all__ = [
@@ -26,6 +37,7 @@ __all__ = [
     "Ellipsoid",
     "L1Ball",
     "L2Ball",
+    "Polytope",
     "SecondOrderCones",
     "Simplex",
     "WholeSpace",

@@ -15,7 +15,7 @@ from dpconvex._types import FloatArray
 from dpconvex.errors import InvalidParameterError
 from dpconvex.sets.base import ConvexSet, quiet
 
-_SLACK = 1 + 4e-15  # rounding of a norm
+_SLACK = 4e-15  # rounding of a norm, relative to the outer radius
 
 
 @final
@@ -55,7 +55,7 @@ class BallSection(ConvexSet):
         elif R**2 + c**2 <= r**2:
             widest = 2 * R
         else:
-            widest = 2 * self._rim[1]
+            widest = 2 * self._rim[2]
         object.__setattr__(self, "diameter", _rounding.widen_up(widest))
 
     @quiet
@@ -89,29 +89,44 @@ class BallSection(ConvexSet):
     def _pick(
         self, inside: FloatArray | None, on_outer: FloatArray, on_inner: FloatArray, direction: FloatArray
     ) -> FloatArray:
-        """Return the first candidate that is a member; the point of the rim towards `direction` if none is."""
-        for point in (inside, on_outer, on_inner):
-            if point is None or _norm(point) > self.outer * _SLACK:
-                continue
-            if _norm(point - self._centre) <= self.inner * _SLACK:
-                return point
-        height, width = self._rim
+        """Return the first candidate that is a member; the point of the rim towards `direction` if none is.
+
+        A candidate is only tested for the constraint that it was not made for: its distance from the centre of a small
+        ball is off by the rounding of the whole vector, which would refuse every point of that sphere.
+        """
+        slack = _SLACK * self.outer
+        if inside is not None and _norm(inside) <= self.outer + slack and self._near(inside, slack):
+            return inside
+        if self._near(on_outer, slack):
+            return on_outer
+        if _norm(on_inner) <= self.outer + slack:
+            return on_inner
+        base, height, width = self._rim
         axis = self._centre / max(_norm(self._centre), 1e-300)
         across = direction - (direction @ axis) * axis
         across -= (across @ axis) * axis
         length = _norm(across)
-        return height * axis + (width * across / length if length > 0 else 0.0 * across)
+        return base * self._centre + height * axis + (width * across / length if length > 0 else 0.0 * across)
+
+    def _near(self, w: FloatArray, slack: float) -> bool:
+        return _norm(w - self._centre) <= self.inner + slack
 
     @cached_property
     def _centre(self) -> FloatArray:
         return np.array(self.centre, dtype=np.float64)
 
     @cached_property
-    def _rim(self) -> tuple[float, float]:
-        """Where the two spheres meet: how far along the axis, and radius."""
+    def _rim(self) -> tuple[float, float, float]:
+        """Where the two spheres meet: 1 and the height above the centre, or 0 and that above the origin; the width.
+
+        From the middle of the smaller ball, whose radius then sets the error: differences of squares of the larger one
+        would bury it.
+        """
         R, r, c = self.outer, self.inner, max(_norm(self._centre), 1e-300)
-        height = max(-R, min(R, ((R - r) * (R + r) + c * c) / (2 * c)))
-        return height, math.sqrt(max(0.0, (R - height) * (R + height)))
+        small = min(R, r)
+        across = (R - c) * (R + c) - r * r if r < R else (R - r) * (R + r) + c * c
+        height = max(-small, min(small, across / (2 * c)))
+        return float(r < R), height, math.sqrt(max(0.0, (small - height) * (small + height)))
 
 
 def _onto(w: FloatArray, radius: float) -> FloatArray:

@@ -72,7 +72,8 @@ class Ellipsoid(ConvexSet):
     def project_rows(self, points: FloatArray) -> FloatArray:
         """Return the projections of finite points of shape (n, dim)."""
         basis, axes, centre = self._axes
-        x = np.clip((points - centre) @ basis, -1e140, 1e140)
+        unit, axes = axes[0], axes / axes[0]  # squares of extreme half-axes would vanish or overflow
+        x = np.clip((points - centre) @ basis / unit, -1e140, 1e140)
         outside = np.flatnonzero(np.square(x / axes).sum(1) > 1)
         far = x[outside]
         # Newton's method for |axis x / (axis^2 + nu)| = 1 in the form 1 / |.| = 1, which is concave in nu: from 0 it
@@ -87,7 +88,7 @@ class Ellipsoid(ConvexSet):
             if not np.any(more > 1e-16 * nu):
                 break
         out = points.copy()
-        out[outside] = centre + (axes**2 * far / (axes**2 + nu[:, None])) @ basis.T
+        out[outside] = centre + (unit * axes**2 * far / (axes**2 + nu[:, None])) @ basis.T
         return out
 
     def linear_minimizer(self, g: FloatArray) -> FloatArray:

@@ -99,9 +99,9 @@ class SecondOrderCones(ConvexSet):
         return (cls(3, 1, 0.5), cls(1, 2, 2.0, free=1, radius=2.0), cls(2, 1, 1.0, radius=0.5), cls(1, 2, 0.7))
 
     def _parts(self, w: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Lengths of the vectors and their bounds, each of shape (count,)."""
+        """Lengths of the vectors, also where squares vanish, and their bounds, each of shape (count,)."""
         n = self.size * self.count
-        return np.linalg.norm(w[:n].reshape(self.count, self.size), axis=1), w[n : n + self.count]
+        return np.hypot.reduce(w[:n].reshape(self.count, self.size), axis=1), w[n : n + self.count]
 
     def _onto_cones(self, w: FloatArray) -> FloatArray:
         """Project finite entries of moderate size; returns a new array."""
@@ -111,7 +111,8 @@ class SecondOrderCones(ConvexSet):
         # Inside; in the polar cone, where 0 is nearest; else onto the ray (x / |x|, slope).
         ray = np.maximum(lengths + a * q, 0.0) / (1 + a * a)
         inside = a * lengths <= q
-        shrink = np.where(inside, 1.0, ray / np.where(lengths > 0, lengths, 1.0))
-        out[:n] = (out[:n].reshape(self.count, self.size) * shrink[:, None]).ravel()
+        x = out[:n].reshape(self.count, self.size)
+        along = x / np.where(lengths > 0, lengths, 1.0)[:, None] * ray[:, None]
+        out[:n] = np.where(inside[:, None], x, along).ravel()
         out[n : n + self.count] = np.where(inside, q, a * ray)
         return out

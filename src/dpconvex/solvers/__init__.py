@@ -6,7 +6,13 @@ A new solver is one new file and its name in `SOLVERS`; the contract tests then 
 from __future__ import annotations
 
 from dpconvex.solvers.accelerated import AcceleratedGradient
-from dpconvex.solvers.adaptive_subgradient import JointProblem, adaptive_subgradient, project_onto_section
+from dpconvex.solvers.adaptive_subgradient import (
+    JointProblem,
+    adaptive_subgradient,
+    biased_subgradient,
+    biased_subgradient_gap,
+    project_onto_section,
+)
 from dpconvex.solvers.ball_newton import BallNewton
 from dpconvex.solvers.base import Solver
 from dpconvex.solvers.choice import default_solver
@@ -61,6 +67,8 @@ __all__ = [
     "StochasticSubgradient",
     "Subgradient",
     "adaptive_subgradient",
+    "biased_subgradient",
+    "biased_subgradient_gap",
     "default_solver",
     "geometric_median",
     "project_onto_section",

@@ -87,6 +87,71 @@ def adaptive_subgradient(
     return AdaptiveResult(total / max(step, 1), False, step)
 
 
+def biased_subgradient(
+    subgradient: Callable[[FloatArray], FloatArray],
+    project: Projection,
+    start: FloatArray,
+    diameter: float,
+    target: float,
+    lipschitz: float,
+    steps: int | None = None,
+) -> FloatArray:
+    """Minimise a convex function over a convex set with a fixed number of constant steps (Lowy 2026, Lemma D.5).
+
+    Every data set takes the same number of steps, and the gap of the result is at most ``3/4 target + bias``.
+
+    Parameters
+    ----------
+    subgradient : callable
+        At a member w some g, shape (dim,), with ``f(u) >= f(w) + <g, u - w> - bias`` for all members u and
+        ``|g| <= lipschitz``: such as the planes of `lipschitz_extension`, whose bias is ``upper - lower``.
+    project : callable
+        ``project(point, distance)``: a member within that distance of the projection of `point`.
+    start : array of shape (dim,)
+        A member.
+    diameter : float
+        At least that of the set.
+    target : float
+        Positive; the bias should be at most a quarter of it.
+    lipschitz : float
+        Longest subgradient, positive.
+    steps : int, optional
+        None: ``(4 diameter lipschitz / target)^2``, what the lemma asks for.
+
+    Returns
+    -------
+    array of shape (dim,)
+        The average of the iterates, of gap at most `biased_subgradient_gap`.
+    """
+    for name, number in (("diameter", diameter), ("target", target), ("lipschitz", lipschitz)):
+        _validate.real(name, number, above=0.0)
+    steps = math.ceil((4 * diameter * lipschitz / target) ** 2) if steps is None else steps
+    _validate.integer("steps", steps, at_least=1)
+    eta = diameter / (lipschitz * math.sqrt(steps))
+    distance = min(diameter, target * eta / (6 * diameter))
+    x, total = start.copy(), np.zeros_like(start)
+    for _ in range(steps):
+        total += x
+        x = project(x - eta * subgradient(x), distance)
+    return total / steps
+
+
+def biased_subgradient_gap(
+    diameter: float, lipschitz: float, steps: int, eta: float, bias: float, distance: float
+) -> float:
+    """Return the bound of Lemma D.5: ``D^2/(2 eta T) + eta L^2/2 + B + D xi/eta + xi^2/(2 eta)``.
+
+    Parameters
+    ----------
+    diameter, lipschitz, steps, eta : float
+        D, L, T and the step size.
+    bias, distance : float
+        B of the subgradients, xi of the projections.
+    """
+    projections = diameter * distance / eta + distance**2 / (2 * eta)
+    return diameter**2 / (2 * eta * steps) + eta * lipschitz**2 / 2 + bias + projections
+
+
 def project_onto_section(
     project: Callable[[FloatArray], FloatArray], point: FloatArray, centre: FloatArray, radius: float, distance: float
 ) -> FloatArray:

@@ -20,6 +20,8 @@ class Solver(ABC):
 
     treats_tilt: ClassVar[bool] = False
     """Whether the method works for objectives other than the average of the losses."""
+    treats_weights: ClassVar[bool] = True
+    """Whether the method works where records have fixed weights."""
 
     @final
     def solve(
@@ -58,6 +60,8 @@ class Solver(ABC):
         reason = self.refusal(objective.bounds, constraint, objective.dim)
         if objective.tilt and not self.treats_tilt:
             reason = "needs an average of losses, not a tilted one"
+        if objective.weighted and not self.treats_weights:
+            reason = "needs records of equal weight"
         if reason is not None:
             raise InvalidParameterError("solver", self, reason)
         if start is not None and start.shape != (objective.dim,):

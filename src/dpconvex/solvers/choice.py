@@ -11,6 +11,7 @@ from dpconvex.sets.ball_l2 import L2Ball
 from dpconvex.sets.base import ConvexSet
 from dpconvex.sets.whole_space import WholeSpace
 from dpconvex.solvers.accelerated import AcceleratedGradient
+from dpconvex.solvers.ball_newton import BallNewton
 from dpconvex.solvers.base import Solver, needs_whole_space
 from dpconvex.solvers.coordinate import DualCoordinateAscent
 from dpconvex.solvers.extragradient import ExtraGradient
@@ -40,18 +41,19 @@ def default_solver(loss: Bounds, constraint: ConvexSet | None = None, dim: int =
     Returns
     -------
     Solver
-        Smooth loss: Newton (up to 2000 parameters) or L-BFGS, then accelerated gradient; with a constraint
-        accelerated gradient alone. Piecewise linear loss: dual coordinate ascent (also over cones), then smoothed
-        accelerated gradient; with another constraint the latter alone. Any other loss: the subgradient method. Tilted
-        losses, also in an l2 ball: Newton's or L-BFGS, for piecewise linear losses smoothed, then accelerated gradient
-        likewise. Bounds of no linear model: where smooth, L-BFGS, then accelerated gradient; else the subgradient
-        method.
+        Smooth loss: Newton, also in an l2 ball (up to 2000 parameters), or L-BFGS, then accelerated gradient; with
+        another constraint the latter alone. Piecewise linear loss: dual coordinate ascent (also over cones), then
+        smoothed accelerated gradient; with another constraint the latter alone; tilted, also in an l2 ball, Newton on
+        the smoothed loss first. Bounds of no linear model: where smooth, L-BFGS, then accelerated gradient; else the
+        subgradient method.
     """
     free = needs_whole_space(WholeSpace() if constraint is None else constraint) is None
     if isinstance(loss, SmoothLoss):
-        fast = NewtonCholesky() if dim <= _CHOLESKY_DIM else LBFGS()
-        either = Guaranteed(fast, AcceleratedGradient())
-        return either if free or (tilted and isinstance(constraint, L2Ball)) else AcceleratedGradient()
+        small, ball = dim <= _CHOLESKY_DIM, isinstance(constraint, L2Ball)
+        if not (free or ball):
+            return AcceleratedGradient()
+        fast = (BallNewton() if ball else NewtonCholesky()) if small else LBFGS()
+        return Guaranteed(fast, AcceleratedGradient())
     if isinstance(loss, PiecewiseLinearLoss):
         fallback = SmoothedAcceleratedGradient()
         if tilted and dim <= _CHOLESKY_DIM and (free or isinstance(constraint, L2Ball)):

@@ -12,7 +12,7 @@ import numpy as np
 
 from dpconvex._types import FloatArray, Status
 from dpconvex.losses.base import PiecewiseLinearLoss
-from dpconvex.problems.linear_objective import LinearModelObjective
+from dpconvex.problems.erm import RegularizedRisk
 from dpconvex.problems.objective import Bounds, Objective
 from dpconvex.sets.base import ConvexSet
 from dpconvex.sets.second_order import SecondOrderCones
@@ -29,7 +29,8 @@ class DualCoordinateAscent(Solver):
     With ``loss = max of u (z - y) over u in [lo, hi]`` the dual variable of record i is its slope ``u_i``, and
     ``w = project(-(linear + 1/n sum_i u_i x_i) / mu)``. The duality gap is then
     ``1/n sum_i [loss(z_i, y_i) - u_i (z_i - y_i)]``: terms that are at least 0, with no cancellation. Over cones a step
-    maximises a lower bound of the dual (a projection does not expand), otherwise the dual itself.
+    maximises a lower bound of the dual (a projection does not expand), otherwise the dual itself. Weights of records
+    widen their intervals.
 
     Parameters
     ----------
@@ -55,14 +56,15 @@ class DualCoordinateAscent(Solver):
     def _solve(
         self, objective: Objective, radius: float, constraint: ConvexSet, start: FloatArray | None
     ) -> SolverResult:
-        assert isinstance(objective, LinearModelObjective)  # `refusal`; tells the type checker
+        assert isinstance(objective, RegularizedRisk)  # `refusal`, no tilt; tells the type checker
         assert isinstance(objective.loss, PiecewiseLinearLoss)  # `refusal`; tells the type checker
-        lo, hi = objective.loss.slope_interval(objective.targets)
+        scale = _scale(objective)
+        lo, hi = (scale * end for end in objective.loss.slope_interval(objective.targets))
         # 0 lies in every interval; a start gives the slopes at its predictions.
         slopes = (
             np.zeros(len(lo))
             if start is None
-            else objective.loss.derivative(objective.records.predict(start), objective.targets)
+            else scale * objective.loss.derivative(objective.records.predict(start), objective.targets)
         )
         order = np.random.default_rng(0)  # a fixed sequence: neither private nor secret
         curvature = objective.records.squared_norms() / (objective.l2 * objective.records.n)
@@ -85,21 +87,26 @@ class DualCoordinateAscent(Solver):
         return (cls(),)
 
 
+def _scale(objective: RegularizedRisk) -> FloatArray | float:
+    """Weights relative to equal ones: ``scale * loss`` is the same maximum over ``scale * [lo, hi]``."""
+    return 1.0 if objective.weights is None else objective.records.n * objective.weights
+
+
 def _primal(
-    objective: LinearModelObjective, constraint: ConvexSet, slopes: FloatArray
+    objective: RegularizedRisk, constraint: ConvexSet, slopes: FloatArray
 ) -> tuple[FloatArray, FloatArray, Accuracy]:
     """Return the parameters of dual variables before and after projection, and the distance that their gap proves."""
     linear = 0.0 if objective.linear is None else objective.linear
     v = -(linear + objective.records.adjoint(slopes) / objective.records.n) / objective.l2
     w = constraint.project(v)
     z, y = objective.records.predict(w), objective.targets
-    losses = objective.loss.value(z, y)
+    losses = _scale(objective) * objective.loss.value(z, y)
     gap, value = float(np.mean(losses - slopes * (z - y))), float(np.mean(losses))
     return v, w, certificates.as_distance(certificates.duality_gap(objective, w, gap, value), objective.l2)
 
 
 def _epoch(
-    objective: LinearModelObjective,
+    objective: RegularizedRisk,
     cones: SecondOrderCones | None,
     v: FloatArray,
     w: FloatArray,

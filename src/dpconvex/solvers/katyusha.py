@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Self, final
+from typing import ClassVar, Self, final
 
 import numpy as np
 
@@ -44,6 +44,8 @@ class Katyusha(Solver):
     Allen-Zhu (2018), Katyusha, Algorithm 1 and Theorem 2.1; Lowy and Razaviyayn, Algorithm 5, whose ``L`` in ``tau_1``
     has to be the smoothness.
     """
+
+    treats_weights: ClassVar[bool] = False
 
     max_steps: int | None = None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Self, final
+from typing import ClassVar, Self, final
 
 import numpy as np
 
@@ -48,6 +48,8 @@ class StochasticSubgradient(Solver):
     ----------
     Bubeck (2015), Theorem 6.2; Lowy and Razaviyayn, Algorithm 3.
     """
+
+    treats_weights: ClassVar[bool] = False
 
     max_steps: int = 100
 

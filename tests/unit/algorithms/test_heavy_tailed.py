@@ -158,6 +158,18 @@ def test_a_stage_cannot_claim_less_than_the_sensitivity() -> None:
         replace(phase, stages=(stage, stage))
 
 
+def test_phases_that_share_records_or_lack_them_are_refused() -> None:
+    found = planned(n=200)
+    first, *others = found.phases
+    for wrong in (
+        (first, first, *others),
+        (replace(first, m=first.m + 1), *others),
+        (replace(first, first=1), *others),
+    ):
+        with pytest.raises(InvalidParameterError, match="phases="):
+            replace(found, schedule=replace(found.schedule, phases=wrong))
+
+
 def farthest(found, phase, seed):
     """Largest distance of solver points on neighbours, over a search of extreme records: data of one part."""
     rng, worst = np.random.default_rng(seed), 0.0
@@ -293,6 +305,39 @@ def test_the_middle_is_near_any_majority(seed, half, spread) -> None:
     points[:half] += spread * rng.standard_normal((half, 3))
     rng.shuffle(points)
     assert np.linalg.norm(middle(points) - v) <= 3 + 1e-12
+
+
+def test_the_middle_ignores_a_far_minority() -> None:
+    """One less than a majority is not enough: each outlier has a neighbour at distance 0."""
+    points = np.array([[100.0], [100.0], [0.0], [0.5], [1.0]])
+    assert 0 <= middle(points)[0] <= 1
+    assert middle(points[[0, 2, 3]])[0] in (0.0, 0.5)
+
+
+def test_releases_end_in_the_ball() -> None:
+    found = planned(n=60, epsilon=1e-3)  # noise far longer than the radius
+    point = found.run(*heavy(60, found.problem.dim), SeededSource(0)).point
+    assert np.linalg.norm(point) == pytest.approx(1.0, rel=1e-12)
+
+
+def test_radii_leave_room_for_rounding() -> None:
+    """Otherwise no solver could certify them, and a refusal depends on data. Wide domain, many records: it binds."""
+    problem = LinearModelProblem(SquaredLoss(1e4), DataDomain.l2_ball(3, 1e6), 10**6, 1.0)
+    found = plan(problem, PrivacyParams(1.0), Moments(2.0, 5.0))
+    records = Records.clipped(np.zeros((1, 3)), problem.domain)
+    for phase in found.phases:
+        risk = TruncatedRisk(problem.loss, records, np.zeros(1), phase.l2, phase.truncation, np.eye(3)[0])
+        assert phase.l2 * phase.stages[0].radius >= 2 * risk.gradient_rounding(np.eye(3)[1])
+
+
+def test_the_bound_with_repetitions_by_hand() -> None:
+    """Theorem (utility) with s = 3 / sqrt(1 - 0.9)."""
+    found = planned(n=12345, failure=0.1)
+    phases, s = found.phases, 3 / math.sqrt(0.1)
+    assert phases[0].repetitions > 1
+    ridge = sum(b.l2 * (s * a.error) ** 2 for a, b in itertools.pairwise(phases))
+    expected = (phases[0].l2 + ridge) / 2 + s * found.moments.g1 * phases[-1].error
+    assert found.schedule.bound == pytest.approx(expected, rel=1e-12)
 
 
 def test_repetitions() -> None:

@@ -92,3 +92,13 @@ def test_certificates_verify_and_public_mistakes_raise() -> None:
         planned(n=100).run(*heavy(99), SystemSource())
     with pytest.raises(InvalidParameterError, match="k="):
         planned(k=1.0)
+
+
+@pytest.mark.parametrize("k", [2.0, 3.0])
+def test_moments_of_known_counts(k) -> None:
+    """Half of the records at one edge and half at a quarter of it."""
+    found, counts = planned(k=k), np.zeros(BINS)
+    counts[[6, 10]] = 1e9
+    edge, moments = found.edges[6], found.moments(counts)
+    for value, q in ((moments.bound, k), (moments.g2, 2.0), (moments.g1, 1.0)):
+        assert value == pytest.approx(edge * ((1 + 0.25**q) / 2) ** (1 / q), rel=1e-12)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpconvex.losses import LOSSES, AbsoluteLoss, HingeLoss, LogisticLoss, PiecewiseLinearLoss, PinballLoss, SquaredLoss
-from dpconvex.losses.truncated import truncate
+from dpconvex.losses.truncated import TruncatedPiecewiseLinearLosses, truncate
 
 EXAMPLES = [loss for kind in LOSSES for loss in kind.examples() if loss.n_outputs == 1]
 EVERY = slice(None)
@@ -120,3 +120,29 @@ def test_no_content_warns_or_gives_nan(norm, target, z, level, index) -> None:
     assert abs(float(slope[0])) * norm <= level * (1 + 1e-12)
     assert not np.isnan(found.value(np.array([z]), EVERY)).any()
     assert not np.isnan(found.curvature(np.array([z]), EVERY)).any()
+
+
+@pytest.mark.parametrize("loss", [loss for loss in EXAMPLES if isinstance(loss, PiecewiseLinearLoss)], ids=repr)
+def test_smoothing_bounds_the_curvature_however_long_the_features_are(loss) -> None:
+    """Around the kink, where the parabola is: per unit of w at most 1 / smoothing, and nearly that."""
+    targets, norms, _ = records(loss, 2)
+    smoothing = 0.01
+    found = truncate(loss, targets, norms, 0.9, 1.5, smoothing)
+    assert isinstance(found, TruncatedPiecewiseLinearLosses)
+    middle = targets + found.width * 0.5 * (found.lower + found.upper)
+    half = 0.25 * found.width * (found.upper - found.lower)
+    rise = found.slope(middle + half, EVERY) - found.slope(middle - half, EVERY)
+    per_unit = rise * norms / (2 * half / norms)
+    sharp = half > 1e-9 * np.abs(targets)  # elsewhere differences of predictions are rounding
+    assert per_unit[sharp].max() <= (1 + 1e-5) / smoothing
+    assert per_unit[sharp].min() >= (1 - 1e-5) / smoothing
+
+
+def test_records_too_short_for_their_squares_are_still_cut() -> None:
+    """The square of 1e-160 has lost its digits: its level must not be larger than C / |x| for that."""
+    level, norms = 1e-70, np.array([1e-140, 3e-161, 1e-165])
+    computed = np.sqrt(norms**2)
+    found = truncate(AbsoluteLoss(), np.full(3, -1.0), computed, level, 1.0, SHARP)
+    assert np.all(found.slope(np.zeros(3), EVERY) * norms <= level * (1 + 1e-12))
+    steep = truncate(SquaredLoss(1e100), np.full(3, -1e100), computed, level, 1.0, SHARP)
+    assert np.all(steep.slope(np.zeros(3), EVERY) * norms <= level * (1 + 1e-12))

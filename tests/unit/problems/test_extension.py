@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -140,3 +142,25 @@ def test_the_joint_reformulation_has_the_same_minimiser() -> None:
     least = objective.value(exact)
     assert joint.value(found.point) <= least + alpha
     assert least - 1e-5 <= objective.value(found.point[:2]) <= joint.value(found.point) + 1e-9
+
+
+@pytest.mark.parametrize("kind", list(RANGES))
+@pytest.mark.parametrize("domain", [L2Ball(1.0), Box(-1.0, 1.0, dim=3)], ids=repr)
+def test_planes_hold_at_accuracies_where_rounding_turns_them(kind, domain) -> None:
+    """Steep records and a tolerance below what floats allow: planes are lower, never wrong (they were, by 1e-7)."""
+    rng, worst = np.random.default_rng(0), -math.inf
+    for size in (1.0, 1e3, 1e8):
+        n = 25
+        records = Pieces(
+            3 * size * rng.standard_normal((n, 3)),
+            2 * size * rng.standard_normal(n),
+            *np.array(RANGES[kind])[:, None] * np.ones(n),
+        )
+        for _ in range(4):
+            w = domain.project(2 * rng.standard_normal(3))
+            found = lipschitz_extension(records, w, 1.0, domain, 1e-12)
+            for _ in range(4):
+                u = domain.project(w + 10.0 ** rng.uniform(-3, 1) * rng.standard_normal(3))
+                upper = lipschitz_extension(records, u, 1.0, domain, 1e-8).upper
+                worst = max(worst, float((found.lower + found.slopes @ (u - w) - upper).max()))
+    assert worst <= 0

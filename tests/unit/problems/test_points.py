@@ -23,7 +23,7 @@ from dpconvex.problems.points import (
 )
 
 
-@given(exponent=st.floats(-90, 90), ratio=st.floats(2.0, 1e15))
+@given(exponent=st.floats(-84, 90), ratio=st.floats(2.0, 1e15))
 def test_only_the_last_radius_of_the_grid_reaches_the_diameter(exponent: float, ratio: float) -> None:
     domain = PointDomain(3, 10.0**exponent, 10.0**exponent / ratio)
     grid = domain.grid
@@ -128,8 +128,9 @@ def test_labels_of_users_may_be_anything_and_others_rows_change_no_bit() -> None
     labels = np.array([None, "a", 3, None, 2.5, "a", (1, 2), 3, None], dtype=object)
     points = user_points(X, labels, domain)
     assert points.shape == (5, 2)
-    for name, point in zip(sorted({str(label) for label in labels}), points, strict=True):
-        own = [str(label) == name for label in labels]
+    texts = ["" if label is None else str(label) for label in labels]
+    for name, point in zip(sorted(set(texts)), points, strict=True):
+        own = [text == name for text in texts]
         np.testing.assert_array_equal(user_points(X[own], labels[own], domain)[0], point)
     X, whose = rng.standard_normal((2000, 2)), rng.integers(7, size=2000)
     for user, point in enumerate(user_points(X, whose, domain)):  # in the order in which each one's rows stand

@@ -55,6 +55,36 @@ def test_derivatives_and_constants(loss) -> None:
     assert risk.value(np.zeros(risk.dim)) - risk.value(best) <= risk.initial_gap
 
 
+@pytest.mark.parametrize("loss", [SquaredLoss(50.0), LogisticLoss(), AbsoluteLoss(), HingeLoss()], ids=repr)
+def test_the_curvature_constant_is_attained(loss) -> None:
+    """Step sizes and certificates of gradient methods rest on it: the longest record, where the loss bends most."""
+    domain = DataDomain.l2_ball(1, 3.0)
+    records = Records.clipped(np.array([[3.0]]), domain)
+    for smoothing in (0.01, 1.0):
+        risk = TruncatedRisk(loss, records, np.array([1.0]), 0.1, Truncation(1e3, 5.0, smoothing))
+        kink = 0.0 if isinstance(loss, LogisticLoss) else 1 / 3
+        found = max(float(risk.hessian(np.array([kink + s]))[0, 0]) for s in (-1e-4, 0.0, 1e-4))
+        assert 0.999 * risk.smoothness <= found <= risk.smoothness
+
+
+@pytest.mark.parametrize("loss", [SquaredLoss(50.0), HuberLoss()], ids=repr)
+def test_the_slack_covers_the_rounding_of_gradients(loss) -> None:
+    """Against extended precision."""
+    worst = 0.0
+    for seed in range(5):
+        risk = heavy(loss, seed=seed, truncation=Truncation(1e4, 1.0, 1.0))
+        X, y = (np.asarray(part, dtype=np.longdouble) for part in (risk.records.rows(slice(None)), risk.targets))
+        w = np.random.default_rng(seed).standard_normal(risk.dim)
+        w *= 0.9 * risk.truncation.radius / np.linalg.norm(w)  # clipped gradients are the truth in this ball
+        z = (X * w).sum(1)
+        bound = risk.truncation.level / np.sqrt(np.square(X).sum(1))
+        slope = z - y if isinstance(loss, SquaredLoss) else np.clip(z - y, -1, 1)
+        exact = (np.clip(slope, -bound, bound)[:, None] * X).mean(0) + risk.l2 * (w - risk.centre)
+        error = float(np.linalg.norm(np.asarray(risk.gradient(w) - exact, dtype=np.float64)))
+        worst = max(worst, error / risk.gradient_rounding(w))
+    assert 0 < worst < 1
+
+
 def test_light_records_are_left_alone() -> None:
     """With a level above every gradient norm the risk is the plain one."""
     loss, rng = LogisticLoss(), np.random.default_rng(0)

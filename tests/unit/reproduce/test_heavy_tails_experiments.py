@@ -15,7 +15,7 @@ from dpconvex.geometry import L2Norm
 from dpconvex.problems import Records
 from dpconvex.problems.truncated import TruncatedRisk, Truncation
 from dpconvex.reproduce import EXPERIMENTS, Setting
-from dpconvex.reproduce.heavy_tails import constants, lower_bound, methods, rates
+from dpconvex.reproduce.heavy_tails import audit, constants, lower_bound, methods, rates, stages
 from dpconvex.reproduce.heavy_tails._common import DIAMETER, LinearLoss, sphere, streams, wide_problem
 
 OURS = [name for name in EXPERIMENTS if name.startswith("heavy-tails/")]
@@ -63,6 +63,38 @@ def test_exchanged_methods_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(methods, "METHODS", exchanged)
     monkeypatch.setattr(methods, "TUNED", {})
     assert not methods.measure(QUICK).passed
+
+
+def test_half_the_noise_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
+    sample = L2Norm.sample
+    monkeypatch.setattr(L2Norm, "sample", lambda *a, **k: 0.5 * sample(*a, **k))
+    assert not audit.measure(QUICK).passed
+
+
+def test_one_stage_in_the_place_of_two_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    planned = stages.planned
+    monkeypatch.setattr(stages, "planned", lambda k, m, _: planned(k, m, 1))
+    assert not stages.measure(QUICK).passed
+
+
+def test_the_printed_double_stage_is_that_of_the_paper() -> None:
+    """Section 2.7 of the specification: beta = 12 C/(epsilon lambda m) twice, radius 600 C d/(lambda m epsilon)."""
+    plan = stages.planned(2.0, 1000, 2)
+    (phase,) = plan.phases
+    unit = phase.truncation.level / (phase.l2 * phase.m)
+    assert [m.scale for m in plan.mechanisms[0]] == pytest.approx([12 * unit / stages.EPSILON] * 2)
+    assert phase.stages[0].confine == pytest.approx(600 * unit * stages.DIM / stages.EPSILON)
+    assert phase.truncation.level == pytest.approx((1000 * stages.EPSILON / stages.DIM) ** 0.5)
+    assert [stage.radius for stage in phase.stages] == pytest.approx([unit, unit / 6])
+
+
+def test_the_attacked_plan_makes_one_release_and_its_neighbours_are_the_worst() -> None:
+    for loss in audit.LOSSES:
+        plan = audit.one_release(loss, 1.0)
+        assert len(plan.releases) == 1
+        low, high = audit.minimisers(plan)
+        (phase,) = plan.phases
+        assert high - low == pytest.approx(2 * phase.truncation.level / (phase.l2 * phase.m), rel=1e-6)
 
 
 def test_a_bound_thirty_times_that_of_descent_fails(monkeypatch: pytest.MonkeyPatch) -> None:

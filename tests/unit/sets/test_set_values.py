@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpconvex.errors import InvalidParameterError
-from dpconvex.sets import Box, L1Ball, L2Ball, Simplex, WholeSpace
+from dpconvex.sets import BallSection, Box, Ellipsoid, L1Ball, L2Ball, Polytope, SecondOrderCones, Simplex, WholeSpace
 
 
 def test_known_projections() -> None:
@@ -126,3 +126,90 @@ def test_boxes_are_values_whatever_form_the_bounds_had() -> None:
 def test_parameters_are_checked(build: Any, name: str) -> None:
     with pytest.raises(InvalidParameterError, match=f"^{name}="):
         build()
+
+
+@pytest.mark.parametrize("inner", [0.3, 1e-2, 1e-4, 1e-7])
+def test_the_nearest_point_of_a_small_ball_is_found(inner: float) -> None:
+    """Distances from the centre round by the length of the whole vector, which must not refuse that ball's sphere."""
+    rng = np.random.default_rng(0)
+    for length in (0.5, 0.9, 1.0 - 0.4 * inner, 1.0):
+        centre = rng.standard_normal(3)
+        centre *= length / np.linalg.norm(centre)
+        section = BallSection(1.0, inner, centre)
+        for _ in range(40):
+            away = rng.standard_normal(3)
+            away /= np.linalg.norm(away)
+            target = centre + inner * away
+            if np.linalg.norm(target) > 1 - 1e-9 * inner:
+                continue
+            assert np.linalg.norm(section.project(centre + 3 * inner * away) - target) <= 5e-16
+            assert np.linalg.norm(section.linear_minimizer(-away) - target) <= 5e-16
+
+
+def test_the_rim_of_a_small_ball_is_as_accurate_as_any_point() -> None:
+    """Centre on the outer sphere: the rim's height is known without cancellation."""
+    for inner in (0.5, 1e-3, 1e-6, 1e-8):
+        section = BallSection(1.0, inner, [1.0, 0.0])
+        depth, width = inner * inner / 2, inner * math.sqrt(1 - inner * inner / 4)
+        rim = np.array([1 - depth, width])
+        outside = rim * (1 + inner) + [-depth, width]  # in its normal cone
+        assert np.linalg.norm(section.project(outside) - rim) <= 5e-16
+
+
+@pytest.mark.parametrize("dim", [1, 2, 4])
+def test_polytopes_against_the_optimality_conditions(dim: int) -> None:
+    """Nearest if and only if no vertex lies in the direction of the residual; points far, near and degenerate."""
+    rng = np.random.default_rng(dim)
+    normals = np.vstack([rng.standard_normal((3, dim)), np.eye(dim), -np.eye(dim)])
+    polytope = Polytope(normals, np.r_[rng.uniform(0.2, 1, 3), np.full(2 * dim, 2.0)])
+    corners = np.array([polytope.linear_minimizer(g) for g in rng.standard_normal((300, dim))])
+    points = rng.standard_normal((200, dim)) * 10.0 ** rng.uniform(-2, 6, (200, 1))
+    points[:20] = corners[:20]
+    points[20:40] = corners[20:40] + normals[:1]  # normal cones at vertices, where constraints are dependent
+    found = polytope.project_rows(points)
+    away = points - found
+    size = np.linalg.norm(away, axis=1) + np.linalg.norm(points, axis=1)
+    for corner in corners:
+        assert np.all(np.einsum("ij,ij->i", corner - found, away) <= 1e-13 * size * polytope.radius)
+    assert all(polytope.contains(p, 1e-13) for p in found)
+    assert np.array_equal(found[7], polytope.project(points[7]))
+
+
+def test_polytopes_with_known_projections() -> None:
+    triangle = Polytope([[-1, 0], [0, -1], [1, 2]], [0, 0, 4])
+    np.testing.assert_allclose(triangle.project(np.array([1.0, 31825.0])), [0.0, 2.0], atol=1e-15)
+    np.testing.assert_allclose(triangle.project(np.array([3.0, 3.0])), [2.0, 1.0], rtol=1e-15)
+    assert triangle.radius == pytest.approx(4.0, rel=1e-12)
+    box = Polytope(np.vstack([np.eye(3), -np.eye(3)]), [1, 2, 3, 1, 2, 3])
+    w = np.array([5.0, -1.0, -7.0])
+    np.testing.assert_allclose(box.project(w), Box([-1.0, -2.0, -3.0], [1.0, 2.0, 3.0]).project(w), atol=1e-15)
+    assert box.diameter == pytest.approx(2 * math.sqrt(14), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("normals", "bounds", "match"),
+    [
+        ([[1.0, 0.0], [0.0, 1.0]], [1.0, 1.0], "bounded"),
+        ([[1.0], [-1.0]], [-2.0, 1.0], "bounded"),
+        ([[1.0], [-1.0]], [1.0, -1.0], "interior"),
+        ([[0.0], [1.0]], [1.0, 1.0], "no row zero"),
+        ([[1.0], [-1.0]], [1.0], "shape"),
+        ([[1.0, 0.0], [1.0, 1e-6], [-1.0, 1.0], [0.0, -1.0]], [1.0, 1.0, 1.0, 1.0], "nearly dependent"),
+    ],
+)
+def test_polytopes_that_are_none(normals: Any, bounds: Any, match: str) -> None:
+    with pytest.raises(InvalidParameterError, match=match):
+        Polytope(normals, bounds)
+
+
+def test_extreme_half_axes() -> None:
+    for size in (1e-170, 1e-120, 1e150):
+        p = Ellipsoid([size, size / 2]).project(np.array([3 * size, 0.0]))
+        np.testing.assert_allclose(p, [size, 0.0], rtol=1e-15)
+
+
+def test_cones_see_vectors_whose_squares_vanish() -> None:
+    cones = SecondOrderCones(1, 2, 0.7)
+    p = cones.project(np.array([1.1e-287, 0.0, 0.0, -1.0]))
+    assert cones.contains(p)
+    assert 0 < p[0] < 1.1e-287

@@ -15,7 +15,12 @@ from dpconvex.problems import DataDomain, Records, RegularizedRisk
 from dpconvex.problems.truncated import TruncatedRisk, Truncation
 from dpconvex.sets import Box, L2Ball
 from dpconvex.solvers import BallNewton
-from dpconvex.solvers.adaptive_subgradient import adaptive_subgradient, project_onto_section
+from dpconvex.solvers.adaptive_subgradient import (
+    adaptive_subgradient,
+    biased_subgradient,
+    biased_subgradient_gap,
+    project_onto_section,
+)
 from dpconvex.solvers.cutting_plane import CuttingPlane
 
 
@@ -63,6 +68,35 @@ def test_huge_slopes_do_not_overflow() -> None:
     assert not adaptive_subgradient(
         lambda x: np.full(1, math.nan), lambda x, _: x, np.ones(1), 1.0, 1.0, max_steps=10
     ).certified
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 10**6), bias=st.sampled_from([0.0, 0.02, 0.1]))
+def test_constant_steps_keep_their_bound_with_biased_subgradients(seed, bias) -> None:
+    """T9: subgradients taken where the function is at most `bias` off, projections inexact against us."""
+    rng = np.random.default_rng(seed)
+    a, b = rng.standard_normal((4, 2)), rng.standard_normal(4) * 0.1
+    diameter, target = 2 * math.sqrt(2), 0.4
+    lipschitz = float(np.linalg.norm(a, axis=1).max())
+
+    def subgradient(x):
+        values = a @ x + b
+        allowed = np.flatnonzero(values >= values.max() - bias)  # a plane that low at x is a bias-subgradient
+        return a[rng.choice(allowed)]
+
+    def project(x, distance):
+        return np.clip(np.clip(x, -1, 1) + distance / 2 * rng.uniform(-1, 1, 2), -1, 1)
+
+    steps = math.ceil((4 * diameter * lipschitz / target) ** 2)
+    eta = diameter / (lipschitz * math.sqrt(steps))
+    found = biased_subgradient(subgradient, project, np.ones(2), diameter, target, lipschitz)
+    grid = np.stack(np.meshgrid(*[np.linspace(-1, 1, 201)] * 2), axis=-1).reshape(-1, 2)
+    gap = (a @ found + b).max() - (grid @ a.T + b).max(1).min()
+    bound = biased_subgradient_gap(diameter, lipschitz, steps, eta, bias, min(diameter, target * eta / (6 * diameter)))
+    assert gap <= bound
+    assert bound <= 0.75 * target + bias
+    short = biased_subgradient(subgradient, project, np.ones(2), diameter, target, lipschitz, steps=1)
+    assert np.array_equal(short, np.ones(2))
 
 
 @pytest.mark.parametrize(

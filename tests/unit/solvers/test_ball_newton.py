@@ -13,8 +13,8 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import AbsoluteLoss, HuberLoss, LogisticLoss, SquaredLoss
 from dpconvex.problems import DataDomain, Records, RegularizedRisk
 from dpconvex.problems.truncated import TruncatedRisk, Truncation
-from dpconvex.sets import Box, L2Ball
-from dpconvex.solvers import AcceleratedGradient
+from dpconvex.sets import BallSection, Box, L2Ball
+from dpconvex.solvers import AcceleratedGradient, Guaranteed
 from dpconvex.solvers.ball_newton import BallNewton, normal_cone
 
 DIM = 4
@@ -82,3 +82,38 @@ def test_no_constraint_start_and_refusals() -> None:
         BallNewton().solve(objective, 1e-8, Box(-1.0, 1.0, dim=DIM))
     with pytest.raises(InvalidParameterError, match="smooth"):
         BallNewton().solve(problem(0, AbsoluteLoss(), truncated=False), 1e-8)
+
+
+def test_certificates_hold_in_the_part_of_a_small_ball() -> None:
+    """A record that pulls out of a ball of radius 0.01: a wrong projection there once certified a point 0.1 away."""
+    rng, radius = np.random.default_rng(0), 1e-6
+    for _ in range(12):
+        centre = rng.standard_normal(3)
+        centre *= 0.9 / np.linalg.norm(centre)
+        section = BallSection(1.0, 0.01, centre)
+        X, y = rng.standard_normal((20, 3)), rng.standard_normal(20)
+        X[0] *= 100
+        for sign in (1.0, -1.0):
+            y[0] = sign * 1e6
+            records = Records.clipped(X, DataDomain.l2_ball(3, 1e3))
+            risk = TruncatedRisk(HuberLoss(), records, y, 1.0, Truncation(0.02, 1.0, 1.0), centre)
+            solved = Guaranteed(BallNewton(), AcceleratedGradient()).solve(risk, radius, section)
+            free = BallNewton().solve(risk, 1e-9, L2Ball(1.0)).point
+            assert solved.status is Status.CERTIFIED
+            g = risk.gradient(solved.point)
+            corner = section.linear_minimizer(g)  # C2: the gap of a point bounds its distance
+            gap = float(g @ (solved.point - corner))
+            assert gap <= 2 * radius * (np.linalg.norm(g) + 1)
+            if section.contains(free, 0.0):
+                assert np.linalg.norm(solved.point - free) <= radius + 1e-9
+
+
+def test_a_point_that_may_be_beyond_the_inner_sphere_claims_nothing() -> None:
+    """Near the centre of the inner ball, with a bound that reaches out of it: no distance to *its* minimiser."""
+    objective = problem(0, HuberLoss())
+    best = BallNewton().solve(objective, 1e-9, L2Ball(1.0)).point
+    centre = best / 2
+    section = BallSection(1.0, 0.4 * float(np.linalg.norm(best)), centre)
+    found = BallNewton(max_steps=0).solve(objective, 1e-3, section, centre)
+    assert found.status is not Status.CERTIFIED
+    assert np.isinf(found.accuracy.bound)

@@ -15,6 +15,7 @@ from dpconvex.sets import Box, L2Ball, Simplex, WholeSpace
 from dpconvex.solvers import (
     LBFGS,
     AcceleratedGradient,
+    BallNewton,
     DualCoordinateAscent,
     Guaranteed,
     NewtonCholesky,
@@ -173,7 +174,9 @@ def test_step_counts_of_easy_problems():
     [
         (LogisticLoss(), None, 2000, Guaranteed(NewtonCholesky(), AcceleratedGradient())),
         (SoftmaxLoss(3), WholeSpace(), 2001, Guaranteed(LBFGS(), AcceleratedGradient())),
-        (LogisticLoss(), L2Ball(1.0), 10, AcceleratedGradient()),
+        (LogisticLoss(), L2Ball(1.0), 10, Guaranteed(BallNewton(), AcceleratedGradient())),
+        (LogisticLoss(), L2Ball(1.0), 2001, Guaranteed(LBFGS(), AcceleratedGradient())),
+        (LogisticLoss(), Box(0.0, 1.0, dim=10), 10, AcceleratedGradient()),
         (HingeLoss(), None, 10, Guaranteed(DualCoordinateAscent(), SmoothedAcceleratedGradient())),
         (HingeLoss(), Box(0.0, 1.0, dim=10), 10, SmoothedAcceleratedGradient()),
     ],

@@ -35,11 +35,12 @@ from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.base import LinearModelPlan, PredictedError, PrivateResult, check_relation, require_average
 from dpconvex.algorithms.heavy_tailed.printed import paper
 from dpconvex.algorithms.heavy_tailed.schedule import Phase, Schedule, Stage, calibrated
+from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import L2Norm
 from dpconvex.mechanisms import NormNoiseMechanism
 from dpconvex.privacy import Assumption, PrivacyParams, Release, Sensitivity
 from dpconvex.problems.linear_model import LinearModelProblem
-from dpconvex.problems.moments import Moments
+from dpconvex.problems.moments import Moments, check_moments, extreme
 from dpconvex.problems.truncated import check_loss
 from dpconvex.randomness import BitSource
 from dpconvex.sets import BallSection, L2Ball
@@ -81,6 +82,9 @@ class HeavyTailedPlan(LinearModelPlan):
     constants: str = "calibrated"
     noise_name: str = "l2"
     algorithm: ClassVar[str] = "heavy_tailed"
+
+    def __post_init__(self) -> None:
+        self.schedule.check(self.problem.n)
 
     @property
     def phases(self) -> tuple[Phase, ...]:
@@ -171,6 +175,7 @@ class HeavyTailedPlan(LinearModelPlan):
         """Constants for the certificate."""
         return {
             "noise": self.noise_name,
+            "target": "population",
             "moment_order": self.moments.k,
             "moment_bounds": [self.moments.bound, self.moments.g2, self.moments.g1],
             "failure_probability": self.failure,
@@ -228,17 +233,26 @@ def plan(
     Raises
     ------
     InvalidParameterError
-        If the loss has several outputs, or the problem a tilt.
+        If the loss has several outputs, or the problem a tilt, or the moment bound is so extreme that floats cannot
+        hold the constants.
     """
+    check_moments(moments)
     check_relation(privacy)
     require_average(problem)
     check_loss(problem.loss)
     if failure is not None:
         _validate.real("failure", failure, above=0.0, below=0.5)
     _validate.choice("constants", constants, ("calibrated", "paper"))
-    if constants == "paper":
-        failure = 0.1 if failure is None else failure
-        schedule = paper(problem, privacy.epsilon, moments, failure)
-    else:
-        schedule = calibrated(problem, privacy.epsilon, moments, failure)
-    return HeavyTailedPlan(problem, privacy, moments, schedule, failure, constants=constants)
+    try:
+        if constants == "paper":
+            failure = 0.1 if failure is None else failure
+            schedule = paper(problem, privacy.epsilon, moments, failure)
+        else:
+            schedule = calibrated(problem, privacy.epsilon, moments, failure)
+        planned = HeavyTailedPlan(problem, privacy, moments, schedule, failure, constants=constants)
+        _ = [mechanism.event for stages in planned.mechanisms for mechanism in stages]  # noise scales, too, are floats
+        return planned
+    except (ArithmeticError, ValueError) as error:  # constants that no float holds
+        if isinstance(error, InvalidParameterError) and error.name == "n":
+            raise
+        raise extreme(problem.name, moments) from None

@@ -20,7 +20,7 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import DATA_ASSUMPTIONS, check_relation, require_average
+from dpconvex.algorithms.base import DATA_ASSUMPTIONS, check_relation, require_arrays, require_average
 from dpconvex.errors import InvalidDataError
 from dpconvex.mechanisms import LaplaceMechanism
 from dpconvex.privacy import Ledger, NoiseSource, PrivacyCertificate, PrivacyParams, Release, Sensitivity, certify
@@ -90,8 +90,9 @@ class MomentPlan:
         Raises
         ------
         InvalidDataError
-            If the shapes are not those of the plan (public facts).
+            If these are no arrays, or not of the shapes of the plan (public facts).
         """
+        require_arrays(X, y)
         if len(X) != self.problem.n or len(y) != self.problem.n:
             raise InvalidDataError(f"X has {len(X)} records and y {len(y)}, but the plan is for n={self.problem.n}")
         ledger = Ledger(self.privacy, self.releases)

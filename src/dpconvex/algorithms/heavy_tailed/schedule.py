@@ -119,6 +119,18 @@ class Schedule:
     phases: tuple[Phase, ...]
     bound: float
 
+    def check(self, n: int) -> None:
+        """Raise `InvalidParameterError` unless no two phases share one of the `n` records and none lacks any.
+
+        Parallel composition and the ``m`` of the sensitivity rest on it.
+        """
+        for a, b in itertools.combinations(self.phases, 2):
+            if (a.first - b.first) % math.gcd(a.step, b.step) == 0:
+                raise InvalidParameterError("phases", (a, b), "must read disjoint records: other remainders")
+        for phase in self.phases:
+            if phase.first + (phase.repetitions * phase.m - 1) * phase.step >= n:
+                raise InvalidParameterError("phases", phase, f"must read no more than the {n} records")
+
 
 def sensitivity(level: float, l2: float, m: int, radius: float) -> float:
     """Return ``2C/(lambda m) + 2 tau``, how far the certified minimiser moves, rounded up."""

@@ -1,14 +1,15 @@
 r"""Plan of black-box output perturbation (Lowy and Razaviyayn, Algorithms 1 and 6, repaired).
 
 Guarantee
-    Epsilon-DP (delta = 0) or (epsilon, delta)-DP for neighbours that replace one record.
+    Epsilon-DP (delta = 0) or (epsilon, delta)-DP for neighbours that replace one record, or one user.
 Lemma
     The regularised empirical risk is ``l2``-strongly convex and two neighbours differ by ``(f(., x) - f(., x'))/n``,
     which is ``2L/n``-Lipschitz, so exact minimisers differ by at most ``2L/(l2 n)`` in l2 (Proposition 2.2, with only
     the data-dependent part of the loss counted). The solver's point is within ``r`` of the exact minimiser *for every
     data set*, by a certificate, so it moves by at most ``2L/(l2 n) + 2r``. Tilted losses: ``1/n`` becomes the largest
     weight of one record, ``C/(C + n - 1)``; objectives that are no average: 1. Points of a ball of radius R are at most
-    2R apart (`sensitivity.py`).
+    2R apart (`sensitivity.py`). Users: the same with n users and f a user's weighted sum of losses (`problems.users`),
+    which is convex and L-Lipschitz; the proofs use no more.
 Noise
     Density proportional to ``exp(-epsilon ||z||_2 / sensitivity)`` or Gaussian.
 Assumptions
@@ -34,7 +35,17 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import ConvexPlan, P, PredictedError, PrivateResult, beyond_floats, check_relation
+from dpconvex.algorithms.base import (
+    USER_LOSS,
+    ConvexPlan,
+    P,
+    PredictedError,
+    PrivateResult,
+    beyond_floats,
+    check_relation,
+    check_unit,
+    in_units,
+)
 from dpconvex.algorithms.output_perturbation import schedules, statements
 from dpconvex.algorithms.output_perturbation.printed import printed_bound
 from dpconvex.errors import InvalidParameterError
@@ -42,6 +53,7 @@ from dpconvex.geometry import L2Norm
 from dpconvex.mechanisms import GaussianMechanism, NormNoiseMechanism
 from dpconvex.privacy import Assumption, PrivacyParams, Release, Sensitivity
 from dpconvex.problems.problem import Problem
+from dpconvex.problems.users import UserGroups
 from dpconvex.randomness import BitSource
 from dpconvex.sets import L2Ball, WholeSpace
 from dpconvex.sets.base import ConvexSet
@@ -140,7 +152,8 @@ class OutputPerturbationPlan(ConvexPlan[P]):
     @property
     def theorem(self) -> str:
         """Propositions 2.2 and 3.1, repaired; Lemma 5.2 for tilted losses; or the diameter of the ball."""
-        return statements.THEOREMS[self.problem.aggregation] if self.needs_accuracy else statements.DIAMETER_THEOREM
+        accurate = statements.THEOREMS[self.problem.aggregation]
+        return in_units(accurate if self.needs_accuracy else statements.DIAMETER_THEOREM, self.privacy)
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
@@ -150,6 +163,7 @@ class OutputPerturbationPlan(ConvexPlan[P]):
             return (*statements.DIAMETER_ASSUMPTIONS, *code)
         return (
             *statements.ACCURACY_ASSUMPTIONS,
+            *((USER_LOSS,) if self.problem.grouped else ()),
             *(statements.TILT_ASSUMPTIONS if self.problem.aggregation == "tilted" else ()),
             *(Assumption(claim, statements.DECLARED) for claim in self.problem.claims),
             *code,
@@ -181,6 +195,11 @@ class OutputPerturbationPlan(ConvexPlan[P]):
         from dpconvex.algorithms.output_perturbation.run import run
 
         return run(self, X, y, source)
+
+    def _user_listing(self, X: AnyArray, y: AnyArray, source: BitSource, groups: UserGroups) -> PrivateResult:
+        from dpconvex.algorithms.output_perturbation.run import run
+
+        return run(self, X, y, source, groups)
 
 
 def plan(
@@ -217,7 +236,8 @@ def plan(
         used, constants overflow, or the theory has no such problem: a population target for what is no average, or a
         tilted loss with ``constants="paper"`` and no `l2` (the paper treats strongly convex tilted losses).
     """
-    check_relation(privacy)
+    check_relation(privacy, users=True)
+    check_unit(problem, privacy)
     _validate.choice("target", target, TARGETS)
     _validate.choice("constants", constants, ("calibrated", "paper"))
     _validate.choice("noise", noise, NOISES, OTHER_NOISE)
@@ -284,7 +304,7 @@ def _noise(
     reach: float, lemma: str, problem: Problem, privacy: PrivacyParams, kind: str, constants: str
 ) -> tuple[NormNoiseMechanism | GaussianMechanism, float]:
     """Return the mechanism for a minimiser that moves by at most `reach`, and its deviation a coordinate."""
-    sensitivity = Sensitivity(reach, "l2", lemma)
+    sensitivity = Sensitivity(reach, "l2", in_units(lemma, privacy), unit=privacy.unit)
     if kind == "l2":
         pure = NormNoiseMechanism(L2Norm(problem.dim), sensitivity, privacy.epsilon)
         return pure, pure.scale * math.sqrt(problem.dim + 1)

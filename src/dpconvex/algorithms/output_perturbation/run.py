@@ -18,13 +18,16 @@ from typing import TYPE_CHECKING
 from dpconvex._types import AnyArray
 from dpconvex.algorithms.base import PrivateResult, require
 from dpconvex.privacy import Ledger
+from dpconvex.problems.users import UserGroups
 from dpconvex.randomness import BitSource
 
 if TYPE_CHECKING:
     from dpconvex.algorithms.output_perturbation.plan import OutputPerturbationPlan
 
 
-def run(plan: OutputPerturbationPlan, X: AnyArray, y: AnyArray, source: BitSource) -> PrivateResult:
+def run(
+    plan: OutputPerturbationPlan, X: AnyArray, y: AnyArray, source: BitSource, groups: UserGroups | None = None
+) -> PrivateResult:
     """Minimise the regularised risk to the certified radius and release it with noise.
 
     Parameters
@@ -37,9 +40,11 @@ def run(plan: OutputPerturbationPlan, X: AnyArray, y: AnyArray, source: BitSourc
         Targets, clipped here.
     source : BitSource
         Where the noise comes from.
+    groups : UserGroups, optional
+        Whose record it is, where users are protected.
     """
     ledger = Ledger(plan.privacy, plan.releases)
-    risk = plan.problem.objective(X, y, plan.l2)  # lines 1, 2: F_lambda of records moved into the public domain
+    risk = plan.problem.objective(X, y, plan.l2, groups)  # lines 1, 2: F_lambda of records in the public domain
     found = plan.solver.solve(risk, plan.solver_radius, plan.constraint)  # line 3: w_T
     point = require(found, plan.solver_radius) if plan.needs_accuracy else found.point
     solved = plan.problem.parameters(point)  # no further from the minimiser than in the solver's variables

@@ -1,9 +1,11 @@
 """Evidence for heavy tails: rates, methods side by side, the lower bound, and from which n a bound says anything."""
 
 from dpconvex.reproduce.base import Experiment
+from dpconvex.reproduce.heavy_tails.audit import AUDIT
 from dpconvex.reproduce.heavy_tails.constants import CONSTANTS
 from dpconvex.reproduce.heavy_tails.lower_bound import LOWER_BOUND
 from dpconvex.reproduce.heavy_tails.methods import COMPARISON
 from dpconvex.reproduce.heavy_tails.rates import RATES
+from dpconvex.reproduce.heavy_tails.stages import STAGES
 
-EXPERIMENTS: tuple[Experiment, ...] = (RATES, COMPARISON, LOWER_BOUND, CONSTANTS)
+EXPERIMENTS: tuple[Experiment, ...] = (RATES, STAGES, COMPARISON, LOWER_BOUND, CONSTANTS, AUDIT)

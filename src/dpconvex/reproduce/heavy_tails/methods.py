@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Protocol
 
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 EPSILON, DELTA, DIM = 1.0, 1e-6, 10
 FRESH = PUBLIC = 200_000
 SIGNAL = 0.7
+BETWEEN, OTHER_EPSILONS, OTHER_DIM = 10_000, (0.5, 3.0), 50
+"""Where epsilon and d are varied, one at a time."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,7 @@ class Design:
         Order of the moment that is declared.
     robust : bool
         Absolute loss; else Huber's.
+    dim : int
     """
 
     name: str
@@ -50,11 +53,17 @@ class Design:
     noise: float
     k: float
     robust: bool
+    dim: int = DIM
 
     def draw(self, n: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
-        """Return features (n, DIM) and targets (n,) of a model of coefficients of norm `SIGNAL`."""
-        X = rng.standard_t(self.features, (n, DIM))
-        return X, X.sum(axis=1) * SIGNAL / DIM**0.5 + rng.standard_t(self.noise, n)
+        """Return features (n, dim) and targets (n,) of a model of coefficients of norm `SIGNAL`."""
+        X = rng.standard_t(self.features, (n, self.dim))
+        return X, X @ self.truth + rng.standard_t(self.noise, n)
+
+    @property
+    def truth(self) -> FloatArray:
+        """The coefficients (dim,)."""
+        return np.full(self.dim, SIGNAL / self.dim**0.5)
 
     def loss(self, cap: float = 1.0) -> LinearModelLoss:
         """Return the loss; both have slopes of at most 1. Absolute: targets up to `cap`."""
@@ -62,7 +71,7 @@ class Design:
 
     def moments(self, rng: np.random.Generator) -> Moments:
         """Return the moments of the feature norms in a public sample: gradients are no longer."""
-        lengths = np.sqrt(sum(rng.standard_t(self.features, PUBLIC) ** 2 for _ in range(DIM)))
+        lengths = np.sqrt(sum(rng.standard_t(self.features, PUBLIC) ** 2 for _ in range(self.dim)))
         kth, second, first = (float(np.mean(lengths**q) ** (1 / q)) for q in (self.k, 2.0, 1.0))
         return Moments(self.k, kth, min(second, kth), min(first, second, kth))
 
@@ -73,22 +82,24 @@ DESIGNS = (Design("absolute", 2.6, 3.0, 2.0, True), Design("huber", 5.0, 5.0, 4.
 class Method(Protocol):
     """Plans."""
 
-    def __call__(self, problem: LinearModelProblem, moments: Moments, /) -> LinearModelPlan:
+    def __call__(self, problem: LinearModelProblem, epsilon: float, moments: Moments, /) -> LinearModelPlan:
         """Return a plan for public facts."""
         ...
 
 
 def _localized(constants: str) -> Method:
-    return lambda problem, moments: heavy_tailed.plan(problem, PrivacyParams(EPSILON), moments, constants=constants)
+    return lambda problem, epsilon, moments: heavy_tailed.plan(
+        problem, PrivacyParams(epsilon), moments, constants=constants
+    )
 
 
-def _worst_case(problem: LinearModelProblem, moments: Moments) -> LinearModelPlan:
+def _worst_case(problem: LinearModelProblem, epsilon: float, moments: Moments) -> LinearModelPlan:
     """Noise for the longest record of the domain, which one in ``100 n`` exceeds."""
-    return output_perturbation.plan(problem, PrivacyParams(EPSILON), target="population")[0]
+    return output_perturbation.plan(problem, PrivacyParams(epsilon), target="population")[0]
 
 
 def _descent(delta: float) -> Method:
-    return lambda problem, moments: clipped_gradient.plan(problem, PrivacyParams(EPSILON, delta), moments)
+    return lambda problem, epsilon, moments: clipped_gradient.plan(problem, PrivacyParams(epsilon, delta), moments)
 
 
 METHODS: Mapping[str, Method] = {
@@ -114,12 +125,14 @@ class Task:
     ----------
     design : Design
     n : int
+    epsilon : float
     runs : int
     seed : int
     """
 
     design: Design
     n: int
+    epsilon: float
     runs: int
     seed: int
 
@@ -127,9 +140,9 @@ class Task:
         """Return mean excess and proven bound of every method; ``zero`` is the zero vector."""
         rng, _ = streams(self.seed, 0, int(self.design.k))
         moments = self.design.moments(rng)
-        problem = wide_problem(self.design.loss(record_cap(moments, self.n)), DIM, self.n, moments)
+        problem = wide_problem(self.design.loss(record_cap(moments, self.n)), self.design.dim, self.n, moments)
         risk = _Fresh(self.design, rng)
-        plans = {name: method(problem, moments) for name, method in METHODS.items()}
+        plans = {name: method(problem, self.epsilon, moments) for name, method in METHODS.items()}
         found: dict[str, tuple[float, float | None]] = {
             name: (self._excess(risk, plan, i), plan.predicted_error.bound)
             for i, (name, plan) in enumerate(plans.items())
@@ -137,12 +150,12 @@ class Task:
         for i, (name, delta) in enumerate(TUNED.items()):
             choices = [
                 clipped_gradient.plan(
-                    problem, PrivacyParams(EPSILON, delta), moments, level=level, steps=steps, step_size=step_size
+                    problem, PrivacyParams(self.epsilon, delta), moments, level=level, steps=steps, step_size=step_size
                 )
                 for level, steps, step_size in GRID
             ]
             found[name] = min(self._excess(risk, plan, 10 + i) for plan in choices), None
-        found["zero"] = risk(np.zeros(DIM)), None
+        found["zero"] = risk(np.zeros(self.design.dim)), None
         return found
 
     def _excess(self, risk: _Fresh, plan: LinearModelPlan, method: int) -> float:
@@ -168,7 +181,7 @@ class _Fresh:
         self._loss = design.loss(1e100)
         self._X, self._y = design.draw(FRESH, rng)
         self._least = 0.0
-        self._least = self(np.full(DIM, SIGNAL / DIM**0.5))  # noise is symmetric: the truth minimises
+        self._least = self(design.truth)  # noise is symmetric: the truth minimises
 
     def __call__(self, w: FloatArray) -> float:
         """Return the mean loss above that of the truth."""
@@ -180,33 +193,37 @@ def measure(setting: Setting) -> Outcome:
     sizes = (2_000, 10_000) if setting.quick else (2_000, 10_000, 50_000)
     designs = DESIGNS[:1] if setting.quick else DESIGNS
     runs = 1 if setting.quick else 4
-    jobs = [(design, n) for design in designs for n in sizes]
+    jobs = [(design, n, EPSILON) for design in designs for n in sizes]
+    if not setting.quick:
+        jobs += [(design, BETWEEN, epsilon) for design in designs for epsilon in OTHER_EPSILONS]
+        jobs += [(replace(design, dim=OTHER_DIM), BETWEEN, EPSILON) for design in designs]
     found = {
-        (design.name, n): Task(design, n, runs, setting.seed).measure()
-        for design, n in setting.track(jobs, "Comparing")
+        (design.name, design.dim, epsilon, n): Task(design, n, epsilon, runs, setting.seed).measure()
+        for design, n, epsilon in setting.track(jobs, "Comparing")
     }
     rows = tuple((*key, name, *pair) for key, values in found.items() for name, pair in values.items())
 
     def draw(figure: Figure) -> None:
         for axes, design in zip(panels(figure, len(designs)), designs, strict=True):
-            mine = [found[design.name, n] for n in sizes]
+            mine = [found[design.name, DIM, EPSILON, n] for n in sizes]
             curves = {name: [max(values[name][0], 1e-5) for values in mine] for name in mine[0] if name != "zero"}
             lines(axes, sizes, curves, ("records", f"excess risk, {design.name}, k = {design.k:g}"))
             axes.axhline(mine[0]["zero"][0], color="#444444", linewidth=1, linestyle=":")
 
     return Outcome(
-        ("loss", "n", "method", "excess", "proven"),
+        ("loss", "d", "epsilon", "n", "method", "excess", "proven"),
         rows,
-        "localized loses less than every other pure method that is planned from public facts alone, and less than half "
-        "of what the zero vector loses",
+        "localized loses less than every other pure method that is planned from public facts alone, and at epsilon = "
+        f"{EPSILON:g}, d = {DIM} less than half of what the zero vector loses",
         all(
-            all(v["localized"][0] < v[name][0] for name in PURE[1:]) and v["localized"][0] < v["zero"][0] / 2
-            for v in found.values()
+            all(v["localized"][0] < v[name][0] for name in PURE[1:])
+            and (v["localized"][0] < v["zero"][0] / 2 or (dim, epsilon) != (DIM, EPSILON))
+            for (_, dim, epsilon, _), v in found.items()
         ),
         draw,
         (
-            f"d = {DIM}, epsilon = {EPSILON:g}, R = {RADIUS:g}, coefficients of norm {SIGNAL:g}; absolute: Student "
-            "features (2.6 degrees of freedom) and noise (3), k = 2; huber: 5 and 5, k = 4. Means of "
+            f"Figure: d = {DIM}, epsilon = {EPSILON:g}. R = {RADIUS:g}, coefficients of norm {SIGNAL:g}; absolute: "
+            "Student features (2.6 degrees of freedom) and noise (3), k = 2; huber: 5 and 5, k = 4. Means of "
             f"{runs} runs on {FRESH:,} fresh records. Moments from a public sample of as many.",
             "Printed: the paper's constants, which leave the zero vector where it is. Worst case: output perturbation "
             "with noise for the longest record that the domain admits. Descent: clipped gradient descent with the "

@@ -115,6 +115,11 @@ def measure(setting: Setting) -> Outcome:
             curves = {f"k = {k:g}": [found[p][0] for p in plans[k][name]] for k in ORDERS}
             theory = {f"0.4 of rate, k = {k:g}": [0.4 * p.unit for p in plans[k][name]] for k in ORDERS}
             lines(axes, x, curves, (name, "worst excess risk"), dashed=theory)
+            axes.set_xticks(x, [f"{value:g}" for value in x])
+            axes.xaxis.minorticks_off()
+            axes.get_legend().remove()  # pyright: ignore[reportOptionalMemberAccess]
+        handles, labels = figure.axes[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
 
     count = len(FRACTIONS) + len(STRONG)
     off, high = (0.3, 0.7) if setting.quick else (0.1, 0.6)

@@ -33,7 +33,7 @@ from dpconvex.mechanisms import GaussianMechanism, NormNoiseMechanism
 from dpconvex.privacy import Assumption, PrivacyParams, Release, Sensitivity
 from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems.linear_model import LinearModelProblem
-from dpconvex.problems.moments import Moments
+from dpconvex.problems.moments import Moments, check_moments, extreme
 from dpconvex.problems.objective import ROUNDING
 from dpconvex.problems.truncated import Truncation, check_loss
 from dpconvex.randomness import BitSource
@@ -169,6 +169,7 @@ def plan(
     steps : int, optional
         T, likewise.
     """
+    check_moments(moments)
     check_relation(privacy)
     require_average(problem)
     check_loss(problem.loss)
@@ -194,8 +195,12 @@ def plan(
     reach = moments.bound * (n * privacy.epsilon / d + 1) ** (1 / k)
     levels = [level] if level else [reach * 2.0 ** (-j / 2) for j in range(-2, 24)]
     counts = [steps] if steps else [2**i for i in range(MOST_STEPS.bit_length())]
-    (value, eta), C, T = min(((bound(C, T, step_size), C, T) for C in levels for T in counts), key=lambda x: x[0][0])
-    mechanism = _mechanism(C, T, problem, privacy, mu)
+    try:
+        found = ((*bound(C, T, step_size), C, T) for C in levels for T in counts)
+        value, eta, C, T = min(found, key=lambda one: one[0])
+        mechanism = _mechanism(C, T, problem, privacy, mu)
+    except (ArithmeticError, ValueError):  # constants that no float holds
+        raise extreme(problem.name, moments) from None
     trivial = min(problem.loss.value_at_zero, moments.g1 * R)
     noise = "l2" if privacy.pure else "gaussian"
     return ClippedGradientPlan(problem, privacy, C, T, eta, mechanism, value, trivial, noise)

@@ -31,7 +31,8 @@ def applies(problem: LinearModelProblem) -> bool:
 
 def largest_side(problem: LinearModelProblem) -> int:
     """Return the most grid points along an axis that memory and time allow."""
-    return max(3, int(min(MAX_POINTS, MAX_WORK / problem.n) ** (1 / problem.dim)))
+    records = problem.n * (problem.records_per_user or 1)  # of users: a public guess, only time depends on it
+    return max(3, int(min(MAX_POINTS, MAX_WORK / records) ** (1 / problem.dim)))
 
 
 def ball_grid(dim: int, side: int, radius: float) -> FloatArray:
@@ -56,7 +57,7 @@ def typical_deviation(problem: LinearModelProblem, choice: ReportNoisyMax, radiu
 
 
 def score_sensitivity(problem: LinearModelProblem, radius: float, size: float) -> float:
-    """Return how far the mean loss relative to a ball's centre moves with one record: ``2 L radius / n``, rounded up.
+    """Return how far the mean loss relative to a ball's centre moves with one unit: ``2 L radius / n``, rounded up.
 
     Parameters
     ----------

@@ -1,13 +1,14 @@
 r"""Exponential mechanism in a ball that output perturbation finds first (Lowy and Razaviyayn, Algorithms 10 and 11).
 
 Guarantee
-    Pure epsilon-DP for neighbours that replace one record: two releases of epsilon/2 each.
+    Pure epsilon-DP for neighbours that replace one record, or one user: two releases of epsilon/2 each.
 Lemma
     Centre: the minimiser w* of ``F + l2/2 |.|^2`` moves by at most ``2L/(l2 n)``, the solver's point by ``2r`` more
     (Proposition 2.2 with a sure accuracy); it gets noise of density ``exp(-(epsilon/2) |z| / that)`` and is projected
     to the ball of norm M that holds every minimiser. Choice: the centre c is public from then on. The score of a point
     w of the ball of radius rho around c is ``J(c) - J(w)``, J the regularised risk. The ridge does not depend on data,
-    so a record changes the score by at most ``2 L |w - c| / n <= 2 L rho / n``.
+    so a record changes the score by at most ``2 L |w - c| / n <= 2 L rho / n``. Users: the same with n users and their
+    weighted sums of losses (`problems.users`), which are L-Lipschitz.
 Assumptions
     Records are clipped into the domain; the loss has a bounded slope and bounded targets; the solver is certified.
 Error
@@ -35,7 +36,15 @@ import numpy as np
 
 from dpconvex import _rounding
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import LinearModelPlan, PredictedError, PrivateResult, check_relation, require_average
+from dpconvex.algorithms.base import (
+    USER_LOSS,
+    LinearModelPlan,
+    PredictedError,
+    PrivateResult,
+    check_relation,
+    check_unit,
+    require_average,
+)
 from dpconvex.algorithms.baselines.exponential_mechanism.grid import (
     applies,
     ball_grid,
@@ -48,6 +57,7 @@ from dpconvex.mechanisms import NormNoiseMechanism, ReportNoisyMax
 from dpconvex.privacy import Assumption, PrivacyParams, Release, Sensitivity
 from dpconvex.problems.erm import ROUNDING
 from dpconvex.problems.linear_model import LinearModelProblem
+from dpconvex.problems.users import UserGroups
 from dpconvex.randomness import BitSource
 from dpconvex.sets import WholeSpace
 from dpconvex.solvers import Solver, default_solver
@@ -151,6 +161,7 @@ class LocalisedMechanismPlan(LinearModelPlan):
                 "a certificate (gradient norm or duality gap) is checked before anything is released",
             ),
             Assumption("the grid is public", "it is computed from the plan and the centre that was released"),
+            *((USER_LOSS,) if self.problem.grouped else ()),
         )
 
     @property
@@ -177,6 +188,11 @@ class LocalisedMechanismPlan(LinearModelPlan):
 
         return run_localised(self, X, y, source)
 
+    def _user_listing(self, X: AnyArray, y: AnyArray, source: BitSource, groups: UserGroups) -> PrivateResult:
+        from dpconvex.algorithms.baselines.exponential_mechanism.run import run_localised
+
+        return run_localised(self, X, y, source, groups)
+
 
 def plan_localised(
     problem: LinearModelProblem, privacy: PrivacyParams, l2: float | None = None
@@ -192,7 +208,8 @@ def plan_localised(
     l2 : float, optional
         Regularisation, when the regularised objective itself is the target. Default: chosen from public facts.
     """
-    check_relation(privacy)
+    check_relation(privacy, users=True)
+    check_unit(problem, privacy)
     require_average(problem)
     if not applies(problem):
         return ()
@@ -218,10 +235,10 @@ def _plan(problem: LinearModelProblem, privacy: PrivacyParams, best: _Choice, l2
     half = privacy.epsilon / 2
     r, reach = _centre(problem, l2)
     lemma = "strong convexity (Proposition 2.2): 2L/(l2 n), plus 2r for the certified solver accuracy"
-    centre = NormNoiseMechanism(L2Norm(problem.dim), Sensitivity(reach, "l2", lemma), half)
+    centre = NormNoiseMechanism(L2Norm(problem.dim), Sensitivity(reach, "l2", lemma, unit=privacy.unit), half)
     moved = score_sensitivity(problem, best.radius, _score_size(problem, l2, best.radius))
     lemma = "scores change by at most 2 L rho / n between neighbours, rho the radius of the ball, plus rounding"
-    choice = ReportNoisyMax(Sensitivity(moved, "linf", lemma), half)
+    choice = ReportNoisyMax(Sensitivity(moved, "linf", lemma, unit=privacy.unit), half)
     solver = default_solver(problem.loss, WholeSpace(), problem.dim)
     return LocalisedMechanismPlan(problem, privacy, l2, r, centre, best.radius, best.side, choice, best.bound, solver)
 

@@ -1,12 +1,13 @@
 r"""Exponential mechanism over a finite public grid of the ball of radius R (Lowy and Razaviyayn, Algorithm 9).
 
 Guarantee
-    Pure epsilon-DP for neighbours that replace one record.
+    Pure epsilon-DP for neighbours that replace one record, or one user.
 Lemma
     The score of a grid point w is ``F(0) - F(w)``. Replacing a record changes it by at most ``2 L ||w|| / n <= 2LR/n``,
     as each of the two records' losses changes by at most ``L ||w||`` between 0 and w. The grid is public and finite, so
     selecting from it by permute-and-flip is exactly epsilon-DP: no sampler has to converge, which is what makes the
-    continuous Algorithm 9 unusable for pure privacy in more than a few dimensions.
+    continuous Algorithm 9 unusable for pure privacy in more than a few dimensions. Users: the same with n users and
+    their weighted sums of losses (`problems.users`), which are L-Lipschitz.
 Assumptions
     Records are clipped into the domain; the loss has a bounded slope and bounded targets; computed scores are within
     the rounding slack of exact ones, which the sensitivity includes.
@@ -25,7 +26,15 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import LinearModelPlan, PredictedError, PrivateResult, check_relation, require_average
+from dpconvex.algorithms.base import (
+    USER_LOSS,
+    LinearModelPlan,
+    PredictedError,
+    PrivateResult,
+    check_relation,
+    check_unit,
+    require_average,
+)
 from dpconvex.algorithms.baselines.exponential_mechanism.grid import (
     applies,
     ball_grid,
@@ -36,6 +45,7 @@ from dpconvex.algorithms.baselines.exponential_mechanism.grid import (
 from dpconvex.mechanisms import ReportNoisyMax
 from dpconvex.privacy import Assumption, PrivacyParams, Release, Sensitivity
 from dpconvex.problems.linear_model import LinearModelProblem
+from dpconvex.problems.users import UserGroups
 from dpconvex.randomness import BitSource
 
 LABEL = "best point of the grid"
@@ -103,6 +113,7 @@ class ExponentialMechanismPlan(LinearModelPlan):
         return (
             Assumption("the loss has a bounded slope", "proved for the loss; features are clipped"),
             Assumption("the grid is public", "it is computed from the radius alone"),
+            *((USER_LOSS,) if self.problem.grouped else ()),
         )
 
     @property
@@ -123,20 +134,26 @@ class ExponentialMechanismPlan(LinearModelPlan):
 
         return run(self, X, y, source)
 
+    def _user_listing(self, X: AnyArray, y: AnyArray, source: BitSource, groups: UserGroups) -> PrivateResult:
+        from dpconvex.algorithms.baselines.exponential_mechanism.run import run
+
+        return run(self, X, y, source, groups)
+
 
 def plan(problem: LinearModelProblem, privacy: PrivacyParams) -> tuple[ExponentialMechanismPlan, ...]:
     """Return the plan, or nothing where the mechanism does not apply.
 
     It applies to losses of one prediction with a bounded slope and bounded targets, and at most two parameters.
     """
-    check_relation(privacy)
+    check_relation(privacy, users=True)
+    check_unit(problem, privacy)
     require_average(problem)
     if not applies(problem):
         return ()
     R, d = problem.radius, problem.dim
     reach = score_sensitivity(problem, R, problem.loss.value_at_zero + problem.lipschitz * R)
     lemma = "scores change by at most 2 L R / n between neighbours, plus rounding"
-    mechanism = ReportNoisyMax(Sensitivity(reach, "linf", lemma), privacy.epsilon)
+    mechanism = ReportNoisyMax(Sensitivity(reach, "linf", lemma, unit=privacy.unit), privacy.epsilon)
 
     sides = np.arange(3, largest_side(problem) + 1, 2)
     bounds = 2 * reach / privacy.epsilon * d * np.log(sides) + problem.lipschitz * 2 * R / (sides - 1) * math.sqrt(d)

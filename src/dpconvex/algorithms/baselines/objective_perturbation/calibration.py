@@ -52,7 +52,9 @@ class NoiseShare:
     rank: int = 1
 
 
-def pure_share(loss: LinearModelLoss, frobenius: bool, tau: float, budget: float) -> NoiseShare:
+def pure_share(
+    loss: LinearModelLoss, frobenius: bool, tau: float, budget: float, rank: int | None = None
+) -> NoiseShare:
     """Largest noise share within a pure `budget`: Theorem 2 where curvature is free, else Theorem 1.
 
     Parameters
@@ -65,15 +67,18 @@ def pure_share(loss: LinearModelLoss, frobenius: bool, tau: float, budget: float
         Rounded up.
     budget : float
         Epsilon of the exact minimiser.
+    rank : int, optional
+        Rank of a unit's Hessian, where units are users; None: that of a record.
     """
     q = free_constant(loss, frobenius)
     if q is not None and 2 * q * tau * MARGIN**0.5 <= budget:
         return NoiseShare(budget, "free", q)
-    trace, rank = loss.curvature_trace, loss.curvature_rank
+    trace, one_record = loss.curvature_trace, rank is None
+    rank = loss.curvature_rank if rank is None else rank
     plain = NoiseShare(
         _rounding.difference_down(budget, determinant_cost(trace, rank, tau)), "determinant", trace, rank
     )
-    if loss.name != "logistic":
+    if loss.name != "logistic" or not one_record:
         return plain
     # Exact for the logistic loss, whose curvature is a(1 - a) at slope a.
     low, high = max(plain.epsilon, 0.0), budget
@@ -81,6 +86,11 @@ def pure_share(loss: LinearModelLoss, frobenius: bool, tau: float, budget: float
         middle = (low + high) / 2
         low, high = (middle, high) if logistic_epsilon(Fraction(middle), tau) <= Fraction(budget) else (low, middle)
     return NoiseShare(low, "logistic", 1.0) if low > max(plain.epsilon, 0.0) else plain
+
+
+def user_rank(problem: LinearModelProblem) -> int | None:
+    """Rank of a user's Hessian, which may have any number of records; None where units are records."""
+    return problem.dim if problem.grouped else None
 
 
 def free_constant(loss: LinearModelLoss, frobenius: bool) -> float | None:
@@ -99,7 +109,7 @@ def pure_regularization(
     n, radius, loss = problem.n, problem.radius, problem.loss
 
     def share(l2: float) -> NoiseShare:
-        return pure_share(loss, frobenius, problem.tau(l2), budget)
+        return pure_share(loss, frobenius, problem.tau(l2), budget, user_rank(problem))
 
     def bound(l2: float) -> float:
         epsilon = share(l2).epsilon
@@ -146,7 +156,7 @@ def gaussian_regularization(
 
 def smallest_l2(problem: LinearModelProblem, epsilon: float) -> float:
     """Regularisation at which curvature alone costs `epsilon`: ``r log(1 + t tau / r) = epsilon`` solved for it."""
-    rank = problem.loss.curvature_rank
+    rank = user_rank(problem) or problem.loss.curvature_rank
     return problem.tau(1.0) * problem.loss.curvature_trace / (rank * math.expm1(min(epsilon / rank, 600.0)))
 
 

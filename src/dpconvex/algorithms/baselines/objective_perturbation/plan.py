@@ -1,7 +1,8 @@
 r"""Constants of objective perturbation with approximate minima, for linear models.
 
 Guarantee
-    Epsilon-DP (norm-exponential ``b``) or (epsilon, delta)-DP (Gaussian ``b``) for neighbours that replace one record.
+    Epsilon-DP (norm-exponential ``b``) or (epsilon, delta)-DP (Gaussian ``b``) for neighbours that replace one record;
+    epsilon-DP also for neighbours that replace one user.
 Lemma
     Theorems 1 to 4 and formulas (1.1) to (5.2) of the docs, "Objective perturbation", which prove them (background
     Chaudhuri, Monteleoni and Sarwate 2011, Awan and Slavkovic 2020, Redberg, Koskela and Wang
@@ -9,6 +10,11 @@ Lemma
     variables costs ``r log(1 + t tau / r)``, or nothing for losses whose curvature vanishes as the slope saturates.
     The solver's point is within ``gamma / l2`` of the exact minimiser for every data set and every ``b``; output noise
     of sensitivity ``2 gamma / l2`` hides which.
+Users
+    n counts users and a user's loss is a weighted sum (`problems.users`). Its gradient is within ``A X_K`` and the
+    trace of its Hessian within that of one record, but its rank is not 1: the determinant then costs
+    ``dim log(1 + t tau / dim)``, and is free under the same condition as for records (docs, Users, which proves both).
+    The union over vertices of Theorem 4 needs records, so there is no Gaussian ``b`` for users.
 Assumptions
     Records are clipped into the domain; the intercept is a constant feature inside the bounds and is regularised;
     `l2`, the norm, `gamma` and the comparator norm come from public facts.
@@ -35,11 +41,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import LinearModelPlan, PredictedError, PrivateResult
+from dpconvex.algorithms.base import USER_LOSS, LinearModelPlan, PredictedError, PrivateResult
 from dpconvex.algorithms.baselines.objective_perturbation.output import MINIMISER, OutputNoise
 from dpconvex.mechanisms import ObjectiveNoise
 from dpconvex.privacy import Assumption, PrivacyParams, Release
 from dpconvex.problems.linear_model import LinearModelProblem
+from dpconvex.problems.users import UserGroups
 from dpconvex.randomness import BitSource
 from dpconvex.solvers import Solver
 
@@ -109,6 +116,7 @@ class ObjectivePerturbationPlan(LinearModelPlan):
     def theorem(self) -> str:
         """Which theorem, by kind of noise."""
         number = "Theorems 1 to 3" if self.noise.event.pure_epsilon is not None else "Theorem 4 with (3.3)"
+        number += " for users" if self.problem.grouped else ""
         return (
             f"Objective perturbation with approximate minima ({number}): the minimiser under a random linear term, "
             "plus noise that covers the certified solver accuracy."
@@ -127,6 +135,7 @@ class ObjectivePerturbationPlan(LinearModelPlan):
                 "the gradient norm at the solver's point is at most the tolerance, for every data set and every b",
                 "the norm is checked, with rounding slack, before anything is released",
             ),
+            *((USER_LOSS,) if self.problem.grouped else ()),
         )
 
     @property
@@ -173,6 +182,11 @@ class ObjectivePerturbationPlan(LinearModelPlan):
         from dpconvex.algorithms.baselines.objective_perturbation.run import run
 
         return run(self, X, y, source)
+
+    def _user_listing(self, X: AnyArray, y: AnyArray, source: BitSource, groups: UserGroups) -> PrivateResult:
+        from dpconvex.algorithms.baselines.objective_perturbation.run import run
+
+        return run(self, X, y, source, groups)
 
 
 def gradient_tolerance(problem: LinearModelProblem, l2: float, energy: float, output_energy: float) -> float:

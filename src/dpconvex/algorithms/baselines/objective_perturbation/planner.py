@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex.algorithms.base import check_relation, require_average
+from dpconvex.algorithms.base import check_relation, check_unit, in_units, require_average
 from dpconvex.algorithms.baselines.objective_perturbation import calibration
 from dpconvex.algorithms.baselines.objective_perturbation.output import JointGaussianOutput, SeparateOutput
 from dpconvex.algorithms.baselines.objective_perturbation.plan import ObjectivePerturbationPlan, gradient_tolerance
@@ -55,7 +55,8 @@ def plan(
     noise : str
         ``"auto"`` (all that apply), a name in `NORMS`, ``"l2"``, ``"gaussian"`` or ``"weighted_gaussian"``.
     """
-    check_relation(privacy)
+    check_relation(privacy, users=True)
+    check_unit(problem, privacy)
     require_average(problem)
     options = ("auto", *NORMS, "l2", *GAUSSIANS)
     _validate.choice("noise", noise, options)
@@ -67,9 +68,12 @@ def plan(
         )
     if noise in GAUSSIANS and privacy.pure:
         raise InvalidParameterError("noise", noise, "needs delta > 0", "Give delta, or use a pure noise")
+    if noise in GAUSSIANS and problem.grouped:
+        what = "is not proved for users: a user's gradient is no multiple of one feature vector"
+        raise InvalidParameterError("noise", noise, what, "Use algorithm='output_perturbation' or a pure noise")
     kinds = [kind for kind in options[1:] if noise in ("auto", kind)]
     plans = [_pure(problem, privacy, kind, l2) for kind in kinds if kind not in GAUSSIANS]
-    if not privacy.pure:
+    if not privacy.pure and not problem.grouped:
         plans += [_gaussian(problem, privacy, kind, l2) for kind in kinds if kind in GAUSSIANS]
     found = tuple(p for p in plans if p is not None)
     if not found:
@@ -89,7 +93,7 @@ def _pure(
         norm = NORMS[kind](problem.domain)
         outputs, reach = k, _rounding.product_up(2.0, problem.loss.slope_bound_l1, norm.record_bound(problem.domain))
     lemma = "gradients of two records differ by at most 2 A X_K (docs, Objective perturbation, (1.1))"
-    sensitivity = Sensitivity(reach, norm.name, lemma)
+    sensitivity = Sensitivity(reach, norm.name, in_units(lemma, privacy), unit=privacy.unit)
     best: ObjectivePerturbationPlan | None = None
     for output_share in OUTPUT_SHARES:
         plan = _pure_split(problem, privacy, output_share, norm, outputs, sensitivity, l2)
@@ -118,7 +122,10 @@ def _pure_split(
     if l2 is None:
         lam, share = calibration.pure_regularization(problem, frobenius, unit_energy, budget)
     else:
-        lam, share = l2, calibration.pure_share(problem.loss, frobenius, problem.tau(l2), budget)
+        lam, share = (
+            l2,
+            calibration.pure_share(problem.loss, frobenius, problem.tau(l2), budget, calibration.user_rank(problem)),
+        )
     if share.epsilon <= 0:
         return None
     event = PureObjectivePerturbation(
@@ -132,7 +139,7 @@ def _pure_split(
     energy = event.scale**2 * norm.energy * outputs
     d = problem.dim
     gamma = gradient_tolerance(problem, lam, energy, 4 * d * (d + 1) / epsilon_out**2)
-    mask = Sensitivity(_rounding.ratio_up(2 * gamma, lam), "l2", "2 gamma / l2 (Theorem 3)")
+    mask = Sensitivity(_rounding.ratio_up(2 * gamma, lam), "l2", "2 gamma / l2 (Theorem 3)", unit=privacy.unit)
     mechanism = NormNoiseMechanism(L2Norm(d), mask, epsilon_out)
     output = SeparateOutput(mechanism)
     return ObjectivePerturbationPlan(

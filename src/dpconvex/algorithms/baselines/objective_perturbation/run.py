@@ -8,14 +8,17 @@ from dpconvex._types import AnyArray
 from dpconvex.algorithms.base import PrivateResult, require
 from dpconvex.algorithms.baselines.objective_perturbation.output import MINIMISER
 from dpconvex.privacy import Ledger
-from dpconvex.problems import Records, RegularizedRisk
+from dpconvex.problems import Records
+from dpconvex.problems.users import UserGroups
 from dpconvex.randomness import BitSource
 
 if TYPE_CHECKING:
     from dpconvex.algorithms.baselines.objective_perturbation.plan import ObjectivePerturbationPlan
 
 
-def run(plan: ObjectivePerturbationPlan, X: AnyArray, y: AnyArray, source: BitSource) -> PrivateResult:
+def run(
+    plan: ObjectivePerturbationPlan, X: AnyArray, y: AnyArray, source: BitSource, groups: UserGroups | None = None
+) -> PrivateResult:
     """Minimise the randomly tilted risk and release the minimiser with noise that covers the solver.
 
     Parameters
@@ -28,12 +31,14 @@ def run(plan: ObjectivePerturbationPlan, X: AnyArray, y: AnyArray, source: BitSo
         Targets, clipped here.
     source : BitSource
         Where the noise comes from.
+    groups : UserGroups, optional
+        Whose record it is, where users are protected.
     """
     ledger = Ledger(plan.privacy, plan.releases)
-    loss, n = plan.problem.loss, plan.problem.n
-    records = Records.clipped(X, plan.problem.domain)  # line 1: records of the public domain
+    problem = plan.problem
+    records = Records.clipped(X, problem.domain)  # line 1: records of the public domain
     b = plan.noise.draw(plan.copies, MINIMISER, source, ledger)  # line 2: independent of the data
-    risk = RegularizedRisk(loss, records, loss.clip_targets(y), plan.l2, linear=b / n)  # line 3: J
+    risk = problem.on(records, problem.loss.clip_targets(y), plan.l2, groups, b / problem.n)  # line 3: J
     solved = require(plan.solver.solve(risk, plan.solver_radius), plan.solver_radius)  # line 4: ||grad J|| <= gamma
     point = plan.output.release(solved, source, ledger)  # line 5: hide the inaccuracy
     return plan.finish(point, source)

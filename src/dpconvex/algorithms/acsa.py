@@ -1,0 +1,199 @@
+r"""Accelerated stochastic approximation (AC-SA, Ghadimi and Lan 2012, 2013), one stage or many, for noisy gradients.
+
+For a convex, L-smooth objective over a convex set, and gradients whose error has mean 0 and mean square V^2:
+
+one stage of N steps with ``Gamma >= 2 L``
+    excess at most ``2 Gamma D^2 / (N (N+1)) + (2 N + 1) V^2 / (6 Gamma)``, D the distance of start and minimiser.
+    (Ghadimi and Lan's Theorem 1 has four times the second term, for losses with kinks. Here a step's own terms are
+    ``alpha_t <e_t, x - x_t> - c_t/2 |x_t - x|^2 <= alpha_t^2 |e_t|^2 / (2 c_t)``, ``c_t = gamma_t - L alpha_t^2 >= 2
+    Gamma/(t (t+1))``, which is at most ``t^2/(2 Gamma)`` in units of ``2/(t (t+1))``; their sum is the second term.)
+one stage for mu-strongly convex objectives, ``Gamma = L``
+    excess at most ``2 L D^2 / (N (N+1)) + 8 V^2 / (mu (N+1))``.
+many stages (Ghadimi and Lan 2013; the paper's Remark C.5)
+    stage k starts where the last one ended, with ``N_k = ceil(max(4 sqrt(2 L/mu), 128 V^2 / (3 mu G 2^-(k+1))))`` and
+    ``Gamma_k = max(2 L, sqrt(mu V^2 N_k (N_k+1) (N_k+2) / (3 G 2^-(k-1))))``, and halves the excess, G at first.
+
+All numbers are fixed before the first step: the noise of a step depends on how many there are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import final
+
+from dpconvex._types import FloatArray
+
+Oracle = Callable[[FloatArray], FloatArray | None]
+"""Noisy gradient of the smooth part at a point (dim,); None ends the run (a failed test)."""
+Variance = Callable[[int], float]
+"""Mean square error V^2 of a gradient if there are so many of them."""
+
+
+@final
+@dataclass(frozen=True)
+class Stage:
+    """One stage.
+
+    Parameters
+    ----------
+    steps : int
+        N, at least 1.
+    gamma : float
+        Gamma: L for a single stage, at least 2 L in many.
+    """
+
+    steps: int
+    gamma: float
+
+
+@final
+@dataclass(frozen=True)
+class Descent:
+    """Stages that minimise a strongly convex objective from noisy gradients.
+
+    Parameters
+    ----------
+    stages : tuple of Stage
+    convexity : float
+        mu, at least 0.
+    excess : float
+        Bound on the expected excess at the end.
+    """
+
+    stages: tuple[Stage, ...]
+    convexity: float
+    excess: float
+
+    @property
+    def steps(self) -> int:
+        """Gradients in all."""
+        return sum(stage.steps for stage in self.stages)
+
+    def minimise(
+        self, start: FloatArray, oracle: Oracle, project: Callable[[FloatArray], FloatArray]
+    ) -> tuple[FloatArray, bool]:
+        """Return the last aggregated point, shape (dim,), and whether every step was taken.
+
+        Parameters
+        ----------
+        start : array of shape (dim,)
+            In the set.
+        oracle : callable
+            Noisy gradient of the whole objective; None: the test failed, and what was reached until then is returned.
+        project : callable
+            Nearest point of the set.
+        """
+        mu, point = self.convexity, start
+        for stage in self.stages:
+            x, aggregated = point, point
+            for t in range(1, stage.steps + 1):
+                alpha, gamma = 2 / (t + 1), 4 * stage.gamma / (t * (t + 1))
+                pull = (1 - alpha) * mu + gamma
+                middle = ((1 - alpha) * (mu + gamma) * aggregated + alpha * pull * x) / (gamma + (1 - alpha**2) * mu)
+                gradient = oracle(middle)
+                if gradient is None:
+                    return aggregated, False
+                x = project((alpha * mu * middle + pull * x - alpha * gradient) / (mu + gamma))
+                aggregated = alpha * x + (1 - alpha) * aggregated
+            point = aggregated
+        return point, True
+
+
+def single_stage(smoothness: float, convexity: float, distance: float, variance: Variance, steps: int) -> Descent:
+    """Plan one stage.
+
+    Parameters
+    ----------
+    smoothness, convexity : float
+        L and mu, positive.
+    distance : float
+        D.
+    variance : callable
+        V^2 by the number of steps.
+    steps : int
+        N, at least 1.
+    """
+    excess = 2 * smoothness * distance**2 / (steps * (steps + 1)) + 8 * variance(steps) / (convexity * (steps + 1))
+    return Descent((Stage(steps, smoothness),), convexity, excess)
+
+
+def balanced_stage(smoothness: float, convexity: float, distance: float, variance: Variance, steps: int) -> Descent:
+    """Plan one stage with the Gamma that is best for the bound without strong convexity.
+
+    Parameters
+    ----------
+    smoothness, convexity, distance, variance, steps
+        As in `single_stage`; the convexity may be 0.
+    """
+    square, pairs = variance(steps), steps * (steps + 1)
+    gamma = max(2 * smoothness, math.sqrt(square * pairs * (2 * steps + 1) / 12) / distance)
+    excess = 2 * gamma * distance**2 / pairs + (2 * steps + 1) * square / (6 * gamma) if gamma < math.inf else math.inf
+    return Descent((Stage(steps, gamma),), convexity, excess)
+
+
+def many_stages(smoothness: float, convexity: float, gap: float, variance: Variance, stages: int) -> Descent | None:
+    """Plan stages that halve the excess; None if the noise of their steps forbids it.
+
+    The noise depends on the total number of steps, and that on the noise: the first consistent total is taken.
+
+    Parameters
+    ----------
+    smoothness, convexity : float
+        L and mu, positive.
+    gap : float
+        G.
+    variance : callable
+        V^2 by the number of steps, infinite where so many are impossible.
+    stages : int
+        At least 1.
+    """
+    total, least = 1, 4 * math.sqrt(2 * smoothness / convexity)
+    while total <= MOST_STEPS:
+        square = variance(total)
+        if math.isinf(square):
+            return None
+        noisy = [128 * square / (3 * convexity * gap * 2.0 ** -(k + 1)) for k in range(1, stages + 1)]
+        counts = [math.ceil(max(least, steps)) for steps in noisy]
+        if sum(counts) <= total:
+            gammas = [
+                math.sqrt(convexity * square / (3 * gap * 2.0 ** -(k - 1)) * N * (N + 1) * (N + 2))
+                for k, N in enumerate(counts, 1)
+            ]
+            planned = tuple(Stage(N, max(2 * smoothness, gamma)) for N, gamma in zip(counts, gammas, strict=True))
+            return Descent(planned, convexity, gap * 2.0**-stages)
+        total = sum(counts)
+    return None
+
+
+def plan_descent(
+    smoothness: float, convexity: float, distance: float, gap: float, variance: Variance, lengths: Sequence[int]
+) -> Descent:
+    """Return the plan of the least bound, among single stages of the given lengths and many stages.
+
+    Parameters
+    ----------
+    smoothness, convexity, distance, gap, variance
+        As above.
+    lengths : sequence of int
+        Ascending.
+    """
+    options = [balanced_stage(smoothness, convexity, distance, variance, steps) for steps in lengths]
+    if convexity:
+        options += [single_stage(smoothness, convexity, distance, variance, steps) for steps in lengths]
+    least = min(option.excess for option in options)
+    best = min((option for option in options if option.excess <= ENOUGH * least), key=lambda option: option.steps)
+    several: list[Descent] = []
+    for stages in range(1, MOST_STAGES if convexity else 1):
+        found = many_stages(smoothness, convexity, gap, variance, stages)
+        if found is None or found.steps > lengths[-1]:
+            break
+        several.append(found)
+    return min((best, *several), key=lambda option: option.excess)
+
+
+MOST_STEPS = 4096
+MOST_STAGES = 60
+ENOUGH = 1.02
+"""Fewer steps are taken where the bound grows by no more than this factor."""

@@ -1,0 +1,54 @@
+"""Noisy projected gradient descent with clipped units, plain or accelerated. Constants: `plan.py`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.algorithms.base import PrivateResult
+from dpconvex.algorithms.baselines.noisy_gradient.gradients import mean_gradients
+from dpconvex.privacy import Ledger
+from dpconvex.problems.users import UserGroups
+from dpconvex.randomness import BitSource
+
+if TYPE_CHECKING:
+    from dpconvex.algorithms.baselines.noisy_gradient.plan import NoisyGradientPlan
+
+
+def run(
+    plan: NoisyGradientPlan, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource
+) -> PrivateResult:
+    """Take the planned number of noisy steps from 0; plain: average the last points where gradients were taken.
+
+    Parameters
+    ----------
+    plan : NoisyGradientPlan
+        Public constants.
+    X : array of shape (n_records, n_features)
+        Features, clipped here.
+    y : array of shape (n_records,)
+        Targets, clipped here.
+    groups : UserGroups or None
+        Whose record each is; None: every record is a unit.
+    source : BitSource
+        Where the noise comes from.
+    """
+    ledger = Ledger(plan.privacy, plan.releases)
+    gradients = mean_gradients(plan, X, y, groups, source)
+    turn = iter(range(plan.steps))
+
+    def noisy(w: FloatArray) -> FloatArray:
+        j = next(turn) % plan.batches
+        label, block = plan.releases[0].label, plan.blocks[j]
+        return plan.mechanism.release(gradients[j](w), label, source, ledger, block) + plan.l2 * w
+
+    w, total = np.zeros(plan.problem.dim), np.zeros(plan.problem.dim)
+    if plan.descent is not None:
+        return plan.finish(plan.descent.minimise(w, noisy, plan.ball.project)[0], source)
+    for t in range(plan.steps):
+        if t >= plan.steps - plan.averaged:
+            total += w
+        w = plan.ball.project(w - plan.step_size * noisy(w))
+    return plan.finish(total / plan.averaged, source)

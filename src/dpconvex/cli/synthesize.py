@@ -1,0 +1,150 @@
+"""``dpconvex synthesize``: a table and its schema in; a synthetic table and its certificate out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dpconvex.cli import _options
+from dpconvex.cli._console import number, one_line_errors, print_json, print_table, print_text
+from dpconvex.cli._folder import CERTIFICATE, SYNTHETIC, model_folder
+from dpconvex.errors import InvalidParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dpconvex.algorithms.query_release import QueryReleasePlan
+
+
+@one_line_errors
+def synthesize(
+    schema: _options.SchemaFile,
+    epsilon: _options.Epsilon,
+    table: Annotated[
+        Path | None, typer.Argument(help="CSV or Parquet file with the private records. Without it: --rows.")
+    ] = None,
+    column: Annotated[
+        list[str] | None, typer.Option(help="Column to use; repeat it. Default: the schema's features and target.")
+    ] = None,
+    order: Annotated[int, typer.Option(help="Columns of the marginal tables that the records should match.")] = 2,
+    bins: Annotated[int, typer.Option(help="Bins of every numeric column, of equal width.")] = 8,
+    edges: Annotated[
+        list[str] | None, typer.Option(help="Public bins of one column, as in age=17,25,40,65,90; repeat it.")
+    ] = None,
+    delta: Annotated[float, typer.Option(help="In (0, 1/2), far below 1 divided by the number of records.")] = 1e-6,
+    algorithm: Annotated[str, typer.Option(help="auto, or a name that the plan lists.")] = "auto",
+    constants: Annotated[str, typer.Option(help="calibrated, or paper.")] = "calibrated",
+    size: Annotated[
+        int | None, typer.Option(help="Number of synthetic records. Default: that of the private ones.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for synthetic.csv and certificate.json.")] = Path("synthetic"),
+    rows: Annotated[int | None, typer.Option(help="Plan only, for this number of records.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed the noise: NOT PRIVATE, for tests only.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing folder of this command.")] = False,
+    as_json: _options.Json = False,
+) -> None:
+    """Release synthetic records whose marginal tables are near those of a private table.
+
+    With --rows instead of a file: show the plans; no data are read.
+    """
+    from dpconvex.data import Schema, read_table, write_atomically
+    from dpconvex.estimators.synthetic import PrivateSyntheticData
+
+    declared = Schema.from_toml(schema)
+    declared.require_confirmed(str(schema))
+    estimator = PrivateSyntheticData(
+        epsilon,
+        delta,
+        schema=declared,
+        columns=column or None,
+        bins=read_bins(declared, column, bins, edges or []),
+        order=order,
+        algorithm=algorithm,
+        constants=constants,
+        random_state=seed,
+    )
+    if (table is None) == (rows is None):
+        what = "must be given where there is no table" if rows is None else "is for a plan without data"
+        raise InvalidParameterError("rows", rows, what, "Give either a table, or --rows for a plan")
+    if table is None:
+        _show(estimator.plan(rows or 0), as_json)
+        return
+    estimator.plan(10_000)  # refuses unusable parameters before anything is read
+    if size is not None and size < 1:
+        raise InvalidParameterError("size", size, "must be an integer >= 1")
+    with model_folder(out, force=force) as folder:
+        estimator.fit(read_table(table, declared))
+        write_atomically(folder / SYNTHETIC, _csv(estimator.sample(size, seed)))
+        (folder / CERTIFICATE).write_text(estimator.certificate_.to_json(), encoding="utf-8")
+    if as_json:
+        files = [str(out / name) for name in (SYNTHETIC, CERTIFICATE)]
+        print_json({"files": files, **facts(estimator.plan_), "certificate": estimator.certificate_.to_dict()})
+        return
+    _show(estimator.plan(estimator.plan_.n), False)
+    print_text()
+    print_text(estimator.certificate_.explain())
+    print_text(f"\nWrote {SYNTHETIC} and {CERTIFICATE} to {out}")
+
+
+def read_bins(schema: Any, columns: Sequence[str] | None, count: int, edges: Sequence[str]) -> Any:
+    """Return the estimator's ``bins``: one number, or a number or edges for each numeric column.
+
+    Raises
+    ------
+    InvalidParameterError
+        If an entry of `edges` is not of the form ``name=number,number``.
+    """
+    if not edges:
+        return count
+    names = columns or schema.column_names()
+    bins: dict[str, Any] = {name: count for name in names if name in schema.numeric_names}
+    for text in edges:
+        name, _, numbers = text.partition("=")
+        try:
+            bins[name] = tuple(float(part) for part in numbers.split(","))
+        except ValueError:
+            raise InvalidParameterError("edges", text, "must be a column and its edges, as in age=17,25,40") from None
+    return bins
+
+
+def facts(plan: QueryReleasePlan) -> dict[str, Any]:
+    """Return JSON-ready facts of a plan."""
+    error = plan.predicted_error
+    return {
+        "algorithm": plan.algorithm,
+        "constants": plan.constants,
+        "predicted_error": error.bound,
+        "source": error.source,
+        "epsilon": plan.privacy.epsilon,
+        "delta": plan.privacy.delta,
+        "public": dict(plan.public),
+    }
+
+
+def _show(plans: Sequence[QueryReleasePlan], as_json: bool) -> None:
+    """Print all plans, the chosen one first."""
+    if as_json:
+        print_json([facts(plan) for plan in plans])
+        return
+    first = plans[0]
+    cells = [(plan.algorithm.replace("_", " "), number(plan.predicted_error.bound)) for plan in plans]
+    print_table(
+        f"Plans for {first.n:,} records, {first.queries.count:,} marginal cells over {first.queries.cells:,} "
+        f"combinations, epsilon {first.privacy.epsilon:g}, delta {first.privacy.delta:g}",
+        ("algorithm", "predicted largest error"),
+        cells,
+        right=(1,),
+        marked=0,
+    )
+
+
+def _csv(table: Any) -> bytes:
+    """Return a table as CSV."""
+    import pyarrow as pa
+    import pyarrow.csv as pacsv
+
+    sink = pa.BufferOutputStream()
+    pacsv.write_csv(table, sink)
+    return sink.getvalue().to_pybytes()

@@ -1,0 +1,138 @@
+"""Columns with finitely many public values: categories as they are, numbers in public bins."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, final
+
+import numpy as np
+
+from dpconvex import _validate
+from dpconvex._types import AnyArray
+from dpconvex.data.frames import codes, numbers
+from dpconvex.errors import InvalidParameterError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from dpconvex.data.frames import Series
+
+
+class CellColumn(ABC):
+    """One column of a table with finitely many public values.
+
+    Attributes
+    ----------
+    name : str
+    labels : tuple of str
+        What the values are called, in order.
+    """
+
+    name: str
+    labels: tuple[str, ...]
+
+    @abstractmethod
+    def encode(self, series: Series) -> AnyArray:
+        """Return the value's position of every cell, int64 (n,); every content has one."""
+
+    @abstractmethod
+    def decode(self, positions: AnyArray, rng: np.random.Generator) -> pa.Array:
+        """Return cells (n,) with these values; numbers are drawn inside their bins."""
+
+
+@final
+@dataclass(frozen=True)
+class CategoryCells(CellColumn):
+    """A categorical column: its categories, then the level of all other values where it has one.
+
+    Without that level, missing and unlisted values count as the first category.
+
+    Parameters
+    ----------
+    name : str
+    categories : tuple of str
+    other : str, optional
+        Label of a last value for missing and unlisted cells; empty: there is none.
+    """
+
+    name: str
+    categories: tuple[str, ...]
+    other: str = ""
+
+    @property
+    def labels(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The categories, and `other` where there is one."""
+        return self.categories + (self.other,) * bool(self.other)
+
+    def encode(self, series: Series) -> AnyArray:
+        """Return the category of every cell."""
+        positions = codes(series, self.categories)
+        return np.where(positions < 0, len(self.categories) if self.other else 0, positions)
+
+    def decode(self, positions: AnyArray, rng: np.random.Generator) -> pa.Array:
+        """Return the categories; null for `other`."""
+        import pyarrow as pa
+
+        unlisted = positions >= len(self.categories)
+        return pa.array(self.categories, pa.string()).take(pa.array(positions, mask=unlisted))
+
+
+@final
+@dataclass(frozen=True)
+class NumberCells(CellColumn):
+    """A numeric column in bins ``[e_0, e_1), [e_1, e_2) .. [e_k-1, e_k]``; missing values take the middle bin.
+
+    Parameters
+    ----------
+    name : str
+    edges : tuple of float
+        Public, strictly increasing, at least two. Values outside count as the nearest bin.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the edges are not like that.
+    """
+
+    name: str
+    edges: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        ends = tuple(_validate.real(f"bins[{self.name!r}]", edge) for edge in self.edges)
+        if len(ends) < 2 or any(not a < b for a, b in itertools.pairwise(ends)):
+            raise InvalidParameterError(
+                f"bins[{self.name!r}]", self.edges, "must be at least two edges, strictly increasing"
+            )
+        object.__setattr__(self, "edges", ends)
+
+    @classmethod
+    def equal(cls, name: str, lower: float, upper: float, count: int, logarithmic: bool = False) -> NumberCells:
+        """Return `count` bins of equal width, or of equal width of ``log(1 + x)``."""
+        _validate.integer(f"bins[{name!r}]", count, at_least=1)
+        if not logarithmic:
+            return cls(name, tuple(float(e) for e in np.linspace(lower, upper, count + 1)))
+        inner = np.expm1(np.linspace(math.log1p(lower), math.log1p(upper), count + 1))[1:-1]
+        return cls(name, (lower, *(float(e) for e in inner), upper))
+
+    @property
+    def labels(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The bins as intervals."""
+        inner = [f"[{a:g}, {b:g})" for a, b in zip(self.edges[:-2], self.edges[1:-1], strict=True)]
+        return (*inner, f"[{self.edges[-2]:g}, {self.edges[-1]:g}]")
+
+    def encode(self, series: Series) -> AnyArray:
+        """Return the bin of every cell."""
+        values = numbers(series)
+        middle = (len(self.edges) - 1) // 2
+        return np.where(np.isnan(values), middle, np.searchsorted(self.edges[1:-1], values, side="right"))
+
+    def decode(self, positions: AnyArray, rng: np.random.Generator) -> pa.Array:
+        """Return numbers drawn uniformly from the bins."""
+        import pyarrow as pa
+
+        edges = np.asarray(self.edges)
+        low, high = edges[positions], edges[positions + 1]
+        return pa.array(low + rng.random(len(positions)) * (high - low))

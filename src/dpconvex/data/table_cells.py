@@ -1,0 +1,117 @@
+"""Tables as cells of a finite domain, and back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, final
+
+import numpy as np
+
+from dpconvex import _validate
+from dpconvex._types import AnyArray
+from dpconvex.data.cells import CellColumn
+from dpconvex.data.columns import AbstractColumn
+from dpconvex.data.frames import open_table, require_columns
+from dpconvex.data.schema import Schema
+from dpconvex.data.targets import AbstractTarget
+from dpconvex.errors import InvalidParameterError
+from dpconvex.problems.linear_queries import LARGEST
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from narwhals.typing import IntoDataFrame
+
+Bins = int | Mapping[str, int | Sequence[float]]
+"""Number of bins of every numeric column, or for columns by name (the others: `DEFAULT_BINS`) a number or the edges."""
+
+DEFAULT_BINS = 8
+
+
+@final
+@dataclass(frozen=True)
+class TableCells:
+    """A finite public domain for the rows of a table.
+
+    Parameters
+    ----------
+    columns : tuple of CellColumn
+        At least one. A row's cell is the row-major number of its values.
+
+    Examples
+    --------
+    >>> from dpconvex.data import NumericColumn, CategoricalColumn, Schema
+    >>> schema = Schema((NumericColumn("age", 0, 100), CategoricalColumn("sex", ("Female", "Male"))))
+    >>> cells = TableCells.of_schema(schema, bins=4)
+    >>> cells.shape, cells.columns[0].labels[0]
+    ((4, 2), '[0, 25)')
+    """
+
+    columns: tuple[CellColumn, ...]
+
+    @classmethod
+    def of_schema(cls, schema: Schema, names: Sequence[str] | None = None, bins: Bins = DEFAULT_BINS) -> TableCells:
+        """Return the domain of some columns of a schema, features and target alike.
+
+        Parameters
+        ----------
+        schema : Schema
+        names : sequence of str, optional
+            Columns to use, in this order. Default: all features, then the target.
+        bins : int, or mapping from names to int or edges
+            Bins of numeric columns, of equal width (of the logarithm, where the schema has one).
+
+        Raises
+        ------
+        InvalidParameterError
+            If a column is unknown, bins are malformed, or there are more than 2^27 cells.
+        """
+        parts: dict[str, AbstractColumn | AbstractTarget] = {column.name: column for column in schema.columns}
+        if schema.target is not None:
+            parts[schema.target.name] = schema.target
+        chosen = tuple(parts) if names is None else tuple(names)
+        for name in chosen:
+            _validate.choice("columns", name, parts, "Name columns of the schema")
+        if not chosen or len(set(chosen)) < len(chosen):
+            raise InvalidParameterError("columns", chosen, "must name at least one column, and none twice")
+        if isinstance(bins, Mapping):
+            for name in bins:
+                _validate.choice("bins", name, [name for name in chosen if parts[name].numeric])
+        each = {name: bins.get(name, DEFAULT_BINS) if isinstance(bins, Mapping) else bins for name in chosen}
+        domain = cls(tuple(parts[name].cells(each[name]) for name in chosen))
+        if math.prod(domain.shape) > LARGEST:
+            remedy = "Use fewer columns, or fewer bins"
+            raise InvalidParameterError("columns", chosen, f"must have at most {LARGEST} cells together", remedy)
+        return domain
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of values of every column."""
+        return tuple(len(column.labels) for column in self.columns)
+
+    def encode(self, table: IntoDataFrame) -> AnyArray:
+        """Return the cell of every row, int64 (n,). No content raises.
+
+        Raises
+        ------
+        InvalidDataError, SchemaError
+            If a column is missing or of a wrong type.
+        """
+        frame = open_table(table)
+        require_columns(frame.columns, self.names, "the table")
+        positions = [column.encode(frame.get_column(column.name)) for column in self.columns]
+        return np.ravel_multi_index(positions, self.shape)
+
+    def decode(self, cells: AnyArray, rng: np.random.Generator) -> pa.Table:
+        """Return one row for each cell (n,); numbers are drawn uniformly inside their bins."""
+        import pyarrow as pa
+
+        positions = np.unravel_index(cells, self.shape)
+        pairs = zip(self.columns, positions, strict=True)
+        return pa.table({column.name: column.decode(place, rng) for column, place in pairs})

@@ -1,0 +1,241 @@
+"""`PrivateSyntheticData`: a private table that answers a family of marginals, as a scikit-learn style estimator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Self, final
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from dpconvex import _validate
+from dpconvex._types import FloatArray
+from dpconvex.algorithms.query_release import QueryReleasePlan, QueryResult, largest_error
+from dpconvex.algorithms.query_selection import plan_queries
+from dpconvex.data import Schema
+from dpconvex.data.frames import open_table
+from dpconvex.data.table_cells import DEFAULT_BINS, Bins, TableCells
+from dpconvex.errors import InvalidDataError, InvalidParameterError
+from dpconvex.privacy import PrivacyCertificate, PrivacyParams
+from dpconvex.problems.linear_queries import Marginals
+from dpconvex.randomness import BitSource, source_from
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@final
+class PrivateSyntheticData(BaseEstimator):
+    """Synthetic records under differential privacy, whose marginal tables are near those of the data.
+
+    The table's columns become finitely many values (categories as they are, numbers in public bins). Released is a
+    histogram over their combinations, chosen so that *every* cell of *every* marginal table of `order` columns has a
+    small error, however many there are. Records are drawn from it, as many as wanted, at no further cost.
+
+    Guarantee: everything that `fit` learns from data is (epsilon, delta)-differentially private for neighbours that
+    replace one record, with a public number of records; nothing else depends on the data.
+
+    Parameters
+    ----------
+    epsilon : float, default=1.0
+        Privacy budget, positive.
+    delta : float, default=1e-6
+        In (0, 1/2), far below 1/n.
+    schema : Schema
+        Public description of the table.
+    columns : sequence of str, optional
+        Columns to use, of the schema's features and target. Default: all. Their values may have 2^27 combinations at
+        most; up to a million are quick.
+    bins : int, or mapping from column names to int or edges, default=8
+        Public bins of numeric columns: their number, of equal width, or their edges.
+    order : int, default=2
+        Number of columns of the marginal tables to answer. More order, more tables, larger errors.
+    algorithm : str, default="auto"
+        ``"auto"`` takes what is predicted to have the smallest error, from public facts.
+    constants : {"calibrated", "paper"}
+        Tight constants, or the paper's (repaired) ones.
+    random_state : None, int or BitSource
+        None, the default, draws noise from the operating system. A seed is for tests: the result is *not private*.
+
+    Attributes
+    ----------
+    cells_ : TableCells
+        The public domain: names, values and number of values of every column.
+    queries_ : Marginals
+        The marginal tables.
+    histogram_ : array of shape ``cells_.shape``
+        Released shares of all combinations; they sum to 1.
+    answers_ : array of shape (queries_.count,)
+        Released answers to the marginals.
+    certificate_ : PrivacyCertificate
+        What the fit costs and why.
+    plan_ : QueryReleasePlan
+        The public constants that were used.
+    n_features_in_ : int
+        Number of columns used.
+
+    Notes
+    -----
+    What the marginals do not determine is made as spread out as they allow: correlations of more than `order` columns
+    are lost. A test of a hypothesis on synthetic records does not know about the noise.
+
+    References
+    ----------
+    Gonzalez, Guzman and Paquette, "Mirror Descent Algorithms with Nearly Dimension-Independent Rates for
+    Differentially-Private Stochastic Saddle-Point Problems", Theorem 1.1; Hardt, Ligett and McSherry (2012).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pyarrow as pa
+    >>> from dpconvex import CategoricalColumn, NumericColumn, PrivateSyntheticData, Schema
+    >>> schema = Schema((NumericColumn("age", 0, 100), CategoricalColumn("smokes", ("no", "yes"))))
+    >>> rng = np.random.default_rng(0)
+    >>> age = rng.uniform(0, 100, 20_000)
+    >>> table = pa.table({"age": age, "smokes": np.where(rng.random(20_000) < age / 200, "yes", "no")})
+    >>> private = PrivateSyntheticData(epsilon=1.0, schema=schema, bins=4).fit(table)
+    >>> private.marginal("smokes").round(2)
+    array([0.75, 0.25])
+    >>> private.sample(3).column_names
+    ['age', 'smokes']
+    """
+
+    cells_: TableCells
+    queries_: Marginals
+    histogram_: FloatArray
+    answers_: FloatArray
+    certificate_: PrivacyCertificate
+    plan_: QueryReleasePlan
+    n_features_in_: int
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        *,
+        schema: Schema | None = None,
+        columns: Sequence[str] | None = None,
+        bins: Bins = DEFAULT_BINS,
+        order: int = 2,
+        algorithm: str = "auto",
+        constants: str = "calibrated",
+        random_state: int | BitSource | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.schema = schema
+        self.columns = columns
+        self.bins = bins
+        self.order = order
+        self.algorithm = algorithm
+        self.constants = constants
+        self.random_state = random_state
+
+    def plan(self, n: int) -> tuple[QueryReleasePlan, ...]:
+        """Return all plans for `n` records, the smallest predicted error first. Sees no data.
+
+        Raises
+        ------
+        InvalidParameterError
+            If a parameter is missing or out of range.
+        """
+        queries = Marginals.of_order(self._cells().shape, self.order)
+        privacy = PrivacyParams(self.epsilon, self.delta)
+        return plan_queries(queries, n, privacy, self.algorithm, constants=self.constants)
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Release a histogram whose marginals are near those of a table.
+
+        Parameters
+        ----------
+        X : data frame
+            A pandas, polars or pyarrow table with the schema's columns, one record a row. No row is refused or left
+            out: missing numbers count as the middle bin, missing and unlisted labels as the level ``(other)``, or
+            else as the first category.
+        y : None
+            Ignored.
+
+        Raises
+        ------
+        InvalidDataError, SchemaError
+            If `X` is no table, has no rows, or a column is missing or of a wrong type.
+        InvalidParameterError
+            If a parameter is missing or out of range.
+        """
+        source = source_from(self.random_state)
+        cells = self._cells()
+        records = cells.encode(X)
+        if len(records) == 0:
+            raise InvalidDataError("Found array with 0 sample(s): at least 1 record is needed")
+        self.plan_ = self.plan(len(records))[0]
+        result = self.plan_.run(records, source)
+        self.cells_, self.queries_ = cells, Marginals.of_order(cells.shape, self.order)
+        self.histogram_, self.answers_ = result.histogram.reshape(cells.shape), result.answers
+        self.certificate_, self.n_features_in_ = result.certificate, len(cells.columns)
+        return self
+
+    def sample(self, size: int | None = None, random_state: int | None = None) -> pa.Table:
+        """Draw synthetic records from the released histogram; costs no privacy.
+
+        Parameters
+        ----------
+        size : int, optional
+            Number of records. Default: as many as the data had.
+        random_state : int, optional
+            Seed of the draws.
+
+        Returns
+        -------
+        pyarrow.Table
+            Categories as text (null for the level ``(other)``), numbers drawn uniformly inside their bins.
+        """
+        check_is_fitted(self)
+        rng = np.random.default_rng(random_state)
+        result = QueryResult(self.histogram_.ravel(), self.answers_, self.certificate_, self.plan_)
+        return self.cells_.decode(result.sample(self.plan_.n if size is None else size, rng), rng)
+
+    def marginal(self, *columns: str) -> FloatArray:
+        """Return the released shares of all combinations of values of `columns`, one axis a column, in that order.
+
+        Raises
+        ------
+        InvalidParameterError
+            If a column is unknown or named twice.
+        """
+        check_is_fitted(self)
+        names = self.cells_.names
+        for name in columns:
+            _validate.choice("columns", name, names)
+        if len(set(columns)) < len(columns):
+            raise InvalidParameterError("columns", columns, "must name no column twice")
+        axes = [names.index(name) for name in columns]
+        table = self.histogram_.sum(axis=tuple(set(range(len(names))) - set(axes)))
+        return table.transpose([sorted(axes).index(axis) for axis in axes])
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Return minus the largest error of the histogram's marginals on a table. *Not private* on the data of `fit`.
+
+        Parameters
+        ----------
+        X : data frame
+            As in `fit`.
+        y : None
+            Ignored.
+        """
+        check_is_fitted(self)
+        return -largest_error(self.queries_, self.cells_.encode(open_table(X)), self.histogram_.ravel())
+
+    def _cells(self) -> TableCells:
+        if not isinstance(self.schema, Schema):
+            remedy = "Use Schema.from_toml(path); `dpconvex schema draft` makes a first draft"
+            raise InvalidParameterError("schema", self.schema, "must be a dpconvex.Schema", remedy)
+        return TableCells.of_schema(self.schema, self.columns, self.bins)
+
+    def __sklearn_tags__(self) -> Any:
+        """Declare that missing values are accepted and that results are random."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.string = True
+        tags.non_deterministic = True
+        return tags

@@ -1,0 +1,237 @@
+"""`PrivateWorstGroupClassifier`: train for the group that fares worst."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self, final
+
+import numpy as np
+
+from dpconvex import _validate
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.algorithms.group_shares import GroupShares, raised
+from dpconvex.algorithms.saddle_base import SaddlePlan
+from dpconvex.algorithms.saddle_selection import plan_saddle
+from dpconvex.data import Schema
+from dpconvex.data.frames import open_table, require_columns
+from dpconvex.errors import InvalidDataError, InvalidParameterError
+from dpconvex.estimators._features import FeatureMap
+from dpconvex.estimators._targets import as_series, encode_labels, label_array
+from dpconvex.estimators.lasso import PrivateSparseClassifier, weights_of
+from dpconvex.estimators.sparse import same_length, shuffled
+from dpconvex.privacy import PrivacyParams
+from dpconvex.randomness import BitSource, source_from
+
+
+@final
+class PrivateWorstGroupClassifier(PrivateSparseClassifier):
+    """Logistic regression for the group with the largest mean loss, under differential privacy.
+
+    A model with a small mean loss may fail for a small group. This one minimises the *largest* of the groups' mean
+    losses (group distributionally robust optimisation), over coefficients in an l1 ball: a saddle point, in which an
+    opponent shifts weight to the group that fares worst. Prediction does not need the group.
+
+    Guarantee: everything that `fit` learns from data, groups included, is (epsilon, delta)-differentially private for
+    neighbours that replace one record, with a public number of records; nothing else depends on the data.
+
+    Parameters
+    ----------
+    groups : sequence, optional
+        Public labels of the groups, at least two. A label that is not listed counts as the first. Default: the
+        categories of `group_column`.
+    group_column : str, optional
+        With a schema: the categorical column that says to which group a record belongs.
+    group_shares : array of shape (n_groups,), optional
+        Public shares of the groups among the records, in the order of `groups`; they decide how large a group's mean
+        loss is taken to be. Default: released privately, for 5 % of epsilon.
+    smallest_share : float, default=0.05
+        Public. A smaller share is raised to it: a group below counts by less than its full loss, and steps, which
+        shrink with the inverse of the smallest share, stay useful.
+    classes, feature_bound, feature_bounds, schema, fit_intercept, random_state : optional
+        As in `PrivateSparseLogisticRegression`.
+    radius : float, optional
+        Public. Largest l1 norm of the coefficients. Default: 3 divided by the features' bound.
+    epsilon, delta, algorithm, constants : optional
+        As in `PrivateSparseLogisticRegression`.
+
+    Attributes
+    ----------
+    coef_ : array of shape (1, n_features)
+        Released coefficients.
+    intercept_ : array of shape (1,)
+        Released intercept.
+    group_weights_ : array of shape (n_groups,)
+        Released weights of the opponent: where the loss is large.
+    group_shares_ : array of shape (n_groups,)
+        Shares that were used, public or released.
+    groups_ : array of shape (n_groups,)
+        Labels of the groups.
+    classes_ : array of shape (2,)
+        Labels.
+    certificate_ : PrivacyCertificate
+        What the fit costs and why.
+    plan_ : SaddlePlan
+        The public constants that were used.
+    n_features_in_ : int
+        Columns seen by `fit`.
+
+    References
+    ----------
+    Gonzalez, Guzman and Paquette, "Mirror Descent Algorithms with Nearly Dimension-Independent Rates for
+    Differentially-Private Stochastic Saddle-Point Problems", section 1.4; Sagawa et al. (2020).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpconvex import PrivateWorstGroupClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, size=(10_000, 2))
+    >>> group = (rng.random(10_000) < 0.2).astype(int)
+    >>> y = (np.where(group, X[:, 1], X[:, 0] + X[:, 1]) > 0).astype(int)
+    >>> model = PrivateWorstGroupClassifier(epsilon=2.0, feature_bound=1.0, groups=[0, 1]).fit(X, y, groups=group)
+    >>> model.score(X[group == 1], y[group == 1]) > 0.7
+    True
+    """
+
+    kind: ClassVar[str] = "worst_group"
+    group_weights_: FloatArray
+    group_shares_: FloatArray
+    groups_: AnyArray
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        *,
+        groups: Any = None,
+        group_column: str | None = None,
+        group_shares: Any = None,
+        smallest_share: float = 0.05,
+        classes: Any = None,
+        feature_bound: float | None = None,
+        feature_bounds: Any = None,
+        schema: Schema | None = None,
+        radius: float | None = None,
+        fit_intercept: bool = True,
+        algorithm: str = "auto",
+        constants: str = "calibrated",
+        random_state: int | BitSource | None = None,
+    ) -> None:
+        super().__init__(
+            epsilon,
+            delta,
+            classes=classes,
+            feature_bound=feature_bound,
+            feature_bounds=feature_bounds,
+            schema=schema,
+            radius=radius,
+            fit_intercept=fit_intercept,
+            algorithm=algorithm,
+            constants=constants,
+            random_state=random_state,
+        )
+        self.groups = groups
+        self.group_column = group_column
+        self.group_shares = group_shares
+        self.smallest_share = smallest_share
+
+    def plan(self, n: int, n_features: int | None = None) -> tuple[SaddlePlan, ...]:
+        """Return all plans for data of this size, the smallest predicted error first. Sees no data.
+
+        Without public shares this plans for groups of equal size, with the budget that is left after the shares; `fit`
+        plans again for the shares that it releases.
+        """
+        labels = self._group_labels()
+        shares = self._public_shares(len(labels))
+        equal = np.full(len(labels), 1 / len(labels))
+        privacy = self._shares_plan(n, len(labels)).rest if shares is None else self._privacy()
+        return self._plans(self._feature_map(n_features), n, equal if shares is None else shares, privacy)
+
+    def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> Self:
+        """Fit for the worst group with the smallest predicted error at the given budget.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n, n_features), or data frame
+            Features. With a schema: a data frame with the schema's columns.
+        y : array of shape (n,), optional
+            Labels. With a schema, None takes the schema's target column of `X`.
+        groups : array of shape (n,), optional
+            Whose group each record belongs to; private. Default: the column `group_column` of `X`.
+        """
+        source = source_from(self.random_state)
+        labels, chosen = self._group_labels(), None
+        features, encoded = self._encoded(X, reset=True)
+        targets, classes = self._signs(X, y)
+        index = self._group_index(X, groups, labels)
+        same_length(encoded, targets)
+        same_length(encoded, index, "groups")
+        shares = self._public_shares(len(labels))
+        privacy = self._privacy()
+        if shares is None:
+            chosen = self._shares_plan(len(targets), len(labels))
+            shares, privacy = chosen.run(index, source), chosen.rest
+        self.plan_ = self._plans(features, len(targets), shares, privacy)[0]
+        result = self.plan_.run(shuffled((encoded, targets, index), source), source)
+        self._store(features, weights_of(self.plan_, result.x))
+        self.certificate_ = result.certificate
+        if chosen is not None:
+            self.certificate_ = chosen.certificate(self.plan_, result.certificate, shares)
+        self.group_weights_, self.group_shares_ = result.y, shares
+        self.groups_, self.classes_ = labels, classes
+        return self
+
+    def _plans(
+        self, features: FeatureMap, n: int, shares: FloatArray, privacy: PrivacyParams
+    ) -> tuple[SaddlePlan, ...]:
+        problem = self._problem(features, n, tuple(float(1 / share) for share in shares))
+        return plan_saddle(problem, privacy, self.algorithm, constants=self.constants)
+
+    def _shares_plan(self, n: int, n_groups: int) -> GroupShares:
+        return GroupShares(n, n_groups, self._privacy(), self.smallest_share)
+
+    def _public_shares(self, n_groups: int) -> FloatArray | None:
+        """Return the declared shares, none below `smallest_share`; None where they must be released."""
+        smallest = _validate.real("smallest_share", self.smallest_share, above=0.0, below=1.0)
+        if self.group_shares is None:
+            return None
+        shares = np.asarray(self.group_shares, dtype=np.float64)
+        if shares.shape != (n_groups,) or not bool(((shares > 0) & (shares <= 1)).all()):
+            what = f"must be {n_groups} numbers in (0, 1], one a group"
+            raise InvalidParameterError("group_shares", self.group_shares, what)
+        return raised(shares, smallest)
+
+    def _group_labels(self) -> AnyArray:
+        """Return the public labels of the groups."""
+        if self.groups is not None:
+            labels = np.asarray(self.groups)
+            if labels.ndim != 1 or len(labels) < 2 or len(np.unique(labels)) < len(labels):
+                raise InvalidParameterError("groups", self.groups, "must list at least two different labels")
+            return labels
+        labels = () if self.group_column is None or self.schema is None else self._cells().labels
+        if len(labels) < 2:
+            raise InvalidParameterError(
+                "groups",
+                None,
+                "must list the public labels, or group_column name a column of the schema with categories",
+                "Groups must be public knowledge; which record belongs to which is private",
+            )
+        return np.asarray(labels)
+
+    def _group_index(self, X: Any, groups: Any, labels: AnyArray) -> AnyArray:
+        """Return the number of every record's group, (n,)."""
+        if groups is not None:
+            found, kind = label_array(groups)
+            return encode_labels(found, kind, labels)
+        if self.schema is None or self.group_column is None:
+            raise InvalidDataError("groups=None: must be given, one label a record. Or give a schema and group_column")
+        frame = open_table(X)
+        require_columns(frame.columns, (self.group_column,), "the table")
+        if self.groups is None:
+            return self._cells().encode(frame.get_column(self.group_column))
+        return encode_labels(*label_array(as_series(frame.get_column(self.group_column))), labels)
+
+    def _cells(self) -> Any:
+        """Return the schema's column of groups."""
+        columns = {} if self.schema is None else {c.name: c for c in self.schema.columns if not c.numeric}
+        _validate.choice("group_column", self.group_column, columns, "Name a column with categories")
+        return columns[str(self.group_column)].cells(1)

@@ -1,0 +1,308 @@
+r"""Robust mean with an h-index test and deterministic weights: the default of user-level privacy.
+
+Mechanism, for C points, a radius rho, integers ``C/2 <= A < B <= s0 - 1 < C``
+    ``h_j = #{k : |x_j - x_k| <= rho}`` (j included); ``H = max{t : #{j : h_j >= t} >= t}``. If ``H + N(0, sigma_H^2) <
+    theta``: fail. Else release ``sum w_j x_j / sum w_j + N(0, sigma^2 I)``, ``w_j = clip((h_j - A)/(B - A), 0, 1)``.
+Lemma 1
+    Replacing one point changes H by at most 1: if ``H = t``, at least t - 1 unchanged points keep ``h >= t - 1``.
+Lemma 2
+    If ``min(H, H') >= s0``, the mean moves by at most ``kappa rho``, ``kappa = (2 - max(A + s0 - C, 0)/C) (2 + (C -
+    s0)/(B - A)) / s0``. For at most ``C - s0`` unchanged points have another weight, each by ``1/(B - A)``; points of
+    positive weight, on either side, have at least A unchanged neighbours, so two share one (2 A >= C > C - 1) and are
+    within 2 rho; each is within rho of ``A + s0 - C`` points of weight 1 of the other mean; and the weights' sum is at
+    least s0. (docs, User-level privacy, Lemma 2.)
+Theorem
+    A pair with ``min(H, H') < s0`` is bad, and then both are at most s0: the noise must exceed ``theta - s0``.
+    Everything else is `GuardedGaussianNoise`.
+Variant S
+    The paper's own score, ``s = sum h_j / C``, of sensitivity ``2 (C - 1)/C``: the margin is ``theta - s0 - 2 (C -
+    1)/C``, ``sum w >= C (s0 - A)/(C - A)`` and at most ``C (C - s0)/(C - B)`` points have weight below 1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any, ClassVar, final
+
+import numpy as np
+from scipy.special import ndtri
+
+from dpconvex import _validate
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.errors import InvalidParameterError
+from dpconvex.mechanisms import _grid
+from dpconvex.mechanisms.gaussian import GaussianMechanism, add_gaussian
+from dpconvex.mechanisms.guarded_mean import GuardedMean, counts_within
+from dpconvex.privacy.guarded_events import TAIL_SLACK, GuardedGaussianNoise
+from dpconvex.privacy.params import Unit
+from dpconvex.privacy.profiles import largest_mu
+from dpconvex.privacy.sensitivity import Sensitivity
+from dpconvex.randomness.source import BitSource
+
+SCORES = ("h_index", "average")
+SPLITS = np.linspace(0.02, 0.9, 45)
+"""Shares of the squared Gaussian budget that the test may get."""
+
+
+@final
+@dataclass(frozen=True)
+class RobustMean(GuardedMean):
+    """Constants of the mechanism; made by `plan_robust_mean`.
+
+    Parameters
+    ----------
+    count, dim : int
+        Number C of points, and their dimension.
+    passing : int
+        Score s0 above which the sensitivity holds.
+    low, high : int
+        A and B: counts at which weights leave 0 and reach 1.
+    threshold : float
+        theta.
+    score_sigma : float
+        Standard deviation of the score's noise.
+    sigma : float
+        Of the mean's noise, in units of its sensitivity.
+    score : {"h_index", "average"}
+        Form B or variant S.
+    unit : Unit
+    """
+
+    count: int
+    dim: int
+    passing: int
+    low: int
+    high: int
+    threshold: float
+    score_sigma: float
+    sigma: float
+    score: str = "h_index"
+    unit: Unit = Unit.USER
+    name: ClassVar[str] = "robust mean"
+
+    def __post_init__(self) -> None:
+        _validate.choice("score", self.score, SCORES)
+        most = self.passing - 1 if self.score == "h_index" else self.count - 1
+        if not (self.count <= 2 * self.low and self.low < self.high <= most and self.low < self.passing <= self.count):
+            order = "count/2 <= low < high < passing <= count"
+            raise InvalidParameterError("passing", self.passing, f"must satisfy {order}", "Use plan_robust_mean")
+        _ = self.event
+
+    @property
+    def lemma(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Lemma 2 of the module, or its form for the average score."""
+        return "user-level robust mean, " + ("Lemma 2 (h-index)" if self.score == "h_index" else "variant S")
+
+    @property
+    def score_sensitivity(self) -> float:
+        """1, or ``2 (C - 1)/C``, rounded up."""
+        return score_sensitivity(self.count, self.score)
+
+    @property
+    def margin(self) -> float:
+        """What the noise must exceed for a bad pair to pass."""
+        extra = 0.0 if self.score == "h_index" else self.score_sensitivity
+        return (self.threshold - self.passing - extra) * (1 - 1e-12)
+
+    @property
+    def reach(self) -> float:
+        """Kappa."""
+        bound = kappa if self.score == "h_index" else kappa_average
+        return float(bound(self.count, self.passing, np.array(self.low), np.array(self.high)))
+
+    @cached_property
+    def event(self) -> GuardedGaussianNoise:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Test and release together."""
+        return GuardedGaussianNoise(
+            "gaussian", _grid.enlarged(self.score_sensitivity), self.score_sigma, self.margin, 0.0,
+            _grid.enlarged(1.0), self.sigma,
+        )  # fmt: skip
+
+    @cached_property
+    def score_noise(self) -> GaussianMechanism:
+        """The noise of the score."""
+        lemma = "one point changes the score by at most this (Lemma 1; variant S)"
+        sensitivity = Sensitivity(self.score_sensitivity, "absolute", lemma, unit=self.unit)
+        return GaussianMechanism(sensitivity, self.score_sigma, 1)
+
+    def describe(self) -> Mapping[str, Any]:
+        """The integers and the threshold of the lemmas."""
+        return {
+            "points": self.count,
+            "score": self.score,
+            "passing": self.passing,
+            "ramp": [self.low, self.high],
+            "threshold": self.threshold,
+            "sensitivity_in_radii": self.reach,
+        }
+
+    def _examine(self, points: FloatArray, radius: float, source: BitSource) -> tuple[float, FloatArray]:
+        counts = counts_within(points, radius)
+        weights = np.clip((counts - self.low) / (self.high - self.low), 0.0, 1.0)
+        return (h_index(counts) if self.score == "h_index" else float(counts.sum()) / self.count), weights
+
+    def _noisy(self, score: float, source: BitSource) -> float:
+        return float(add_gaussian(np.array([score]), self.score_sigma, self.score_noise.step, source)[0])
+
+
+def h_index(counts: AnyArray) -> float:
+    """Return the largest t such that at least t of the counts are at least t."""
+    ordered = np.sort(counts)[::-1]
+    return float(np.count_nonzero(ordered >= np.arange(1, len(ordered) + 1)))
+
+
+def score_sensitivity(count: int, score: str) -> float:
+    """Sensitivity of the score under one replaced point, rounded up."""
+    return 1.0 if score == "h_index" else 2 * (count - 1) / count * (1 + 1e-12)
+
+
+def kappa(count: int, passing: int, low: AnyArray, high: AnyArray) -> FloatArray:
+    """Sensitivity of the mean in units of the radius where both h-indices reach `passing`, rounded up (Lemma 2)."""
+    near = np.maximum(low + passing - count, 0) / count
+    return (2 - near) * (2 + (count - passing) / (high - low)) / passing * (1 + 1e-12)
+
+
+def kappa_average(count: int, passing: int, low: AnyArray, high: AnyArray) -> FloatArray:
+    """As `kappa` for the average score, rounded up (variant S)."""
+    total = count * (passing - low) / (count - low)
+    light = np.minimum(count - 1, count * (count - passing) / (count - high))
+    return 2 * (2 + light / (high - low)) / total * (1 + 1e-12)
+
+
+def plan_robust_mean(
+    count: int,
+    dim: int,
+    epsilon: float,
+    delta: float,
+    *,
+    failure: float = 1e-3,
+    outliers: float = 0.0,
+    releases: int = 1,
+    score: str = "h_index",
+    split: float | None = None,
+    unit: Unit = Unit.USER,
+) -> RobustMean:
+    """Return the mechanism with the least noise for its radius.
+
+    Parameters
+    ----------
+    count, dim : int
+        Number of points and their dimension.
+    epsilon, delta : float
+        Of all releases on the same points together, positive.
+    failure : float
+        Probability that any test fails although all but the share `outliers` of the points are within the radius of
+        one another, in (0, 1/2). Privacy does not depend on it.
+    outliers : float
+        Tolerated share of far points, in [0, 1/2).
+    releases : int
+        Releases on the same points, adaptive; the test of each may err with ``delta / (2 releases)``. A single one
+        gets all of delta, as bad and good pairs are different pairs.
+    score : {"h_index", "average"}
+        Form B, or the paper's own score, which costs about twice the noise.
+    split : float, optional
+        Share of the squared Gaussian budget for the test; default: the best.
+    unit : Unit
+
+    Raises
+    ------
+    InvalidParameterError
+        If there are too few points for the promise: nothing could ever pass.
+    """
+    _validate.integer("releases", releases, at_least=1)
+    mu, test = budget(epsilon, delta, releases)
+    mean = robust_mean_of(
+        count, dim, mu, test, failure=failure / releases, outliers=outliers, score=score, split=split, unit=unit
+    )
+    if mean is None:
+        what = f"is too small for {count} points: the test could not pass"
+        raise InvalidParameterError("epsilon", epsilon, what, "Use more users, or a larger epsilon or delta")
+    return mean
+
+
+def robust_mean_of(
+    count: int,
+    dim: int,
+    mu: float,
+    test: float,
+    *,
+    failure: float = 1e-3,
+    outliers: float = 0.0,
+    score: str = "h_index",
+    split: float | None = None,
+    unit: Unit = Unit.USER,
+) -> RobustMean | None:
+    """Return the mechanism with the least noise for a Gaussian budget, or None if there are too few points.
+
+    Parameters
+    ----------
+    count, dim, failure, outliers, score, split, unit
+        As in `plan_robust_mean`; `failure` is of this one release.
+    mu : float
+        Sensitivity over deviation of score and mean together, positive.
+    test : float
+        Probability with which the test may let a bad pair pass, in (0, 1/2).
+    """
+    _validate.integer("count", count, at_least=1)
+    _validate.real("mu", mu, above=0.0)
+    _validate.real("test", test, above=0.0, below=0.5)
+    _validate.real("failure", failure, above=0.0, below=0.5)
+    _validate.real("outliers", outliers, at_least=0.0, below=0.5)
+    _validate.choice("score", score, SCORES)
+    splits = tuple(SPLITS) if split is None else (_validate.real("split", split, above=0.0, below=1.0),)
+    best = _search(count, mu, test, failure, outliers, score, splits)
+    return None if best is None else RobustMean(count, dim, *best, score, unit)
+
+
+@lru_cache(maxsize=256)
+def budget(epsilon: float, delta: float, releases: int = 1) -> tuple[float, float]:
+    """Return mu and the probability with which a test may err, for each of `releases` on the same points."""
+    if releases == 1:
+        return largest_mu(epsilon, delta) * (1 - 1e-9), delta
+    return largest_mu(epsilon, delta / 2 * (1 - 1e-9)) / math.sqrt(releases) * (1 - 1e-9), delta / (2 * releases)
+
+
+@lru_cache(maxsize=1024)
+def _search(
+    count: int, mu: float, test: float, failure: float, outliers: float, score: str, splits: tuple[float, ...]
+) -> tuple[int, int, int, float, float, float] | None:
+    moves = score_sensitivity(count, score)
+    above, below = -float(ndtri(test * (1 - 1e-6))), -float(ndtri(failure))
+    best, least = None, math.inf
+    for share in splits:
+        score_sigma = _grid.enlarged(moves) / (mu * math.sqrt(share))
+        margin = score_sigma * (above * (1 + 3 * TAIL_SLACK) + 3 * TAIL_SLACK)
+        lift = margin + (0.0 if score == "h_index" else moves)
+        kept = count * (1 - outliers) ** (1 if score == "h_index" else 2)
+        passing = math.floor(kept - lift - below * score_sigma)
+        found = best_ramp(count, passing, score)
+        if found is None:
+            continue
+        reach, low, high = found
+        sigma = _grid.enlarged(1.0) / (mu * math.sqrt(1 - share)) * (1 + 1e-12)
+        if reach * sigma < least:
+            least, best = reach * sigma, (passing, low, high, (passing + lift) * (1 + 1e-15), score_sigma, sigma)
+    return best
+
+
+def best_ramp(count: int, passing: int, score: str) -> tuple[float, int, int] | None:
+    """Return the least sensitivity with its ramp, or None if no ramp is allowed."""
+    first = (count + 1) // 2
+    if score == "h_index":
+        if passing - 1 <= first:
+            return None
+        lows = np.arange(first, passing - 1)
+        reaches = kappa(count, passing, lows, np.array(passing - 1))
+        at = int(np.argmin(reaches))
+        return float(reaches[at]), int(lows[at]), passing - 1
+    lows = np.unique(np.linspace(first, passing - 1, 64).astype(int))
+    highs = np.unique(np.linspace(first + 1, count - 1, 128).astype(int))
+    if passing - 1 < first:
+        return None
+    L, U = np.meshgrid(lows, highs, indexing="ij")
+    reaches = np.where(U > L, kappa_average(count, passing, L, np.where(U > L, U, L + 0.5)), np.inf)
+    at = np.unravel_index(int(np.argmin(reaches)), reaches.shape)
+    return (float(reaches[at]), int(L[at]), int(U[at])) if np.isfinite(reaches[at]) else None

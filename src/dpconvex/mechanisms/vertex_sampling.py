@@ -1,0 +1,174 @@
+r"""Sampling of vertices: the exponential mechanism, many times in one run, with exact probabilities.
+
+A vertex j of a simplex is drawn with probability proportional to ``exp(s_j)``. What floating point could break:
+
+- *Probabilities that underflow to 0* would rule out a vertex on one data set and not on its neighbour. Scores are
+  raised to the largest score minus 700 first. A maximum of shifted coordinates keeps ``s_j - s'_j`` in the same
+  interval, so neither range nor sensitivity grows.
+- *Rounding of scores.* They are rounded to a public grid, a power of two so fine that the root of the sum of squared
+  ranges grows by a factor of at most ``1 + 2^-18``, which the event includes. Multiples of the step add up exactly in
+  floats (`VertexSampling.on_grid`), so an algorithm that keeps its state on the grid adds no rounding of its own.
+- *The exponential* of a multiple of the step errs by a few units in the last place; charged with the grid.
+- *The sampler* is exact (`_categorical`): no vertex is out of its reach, and nothing has to be added to delta.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpconvex import _rounding, _validate
+from dpconvex._types import FloatArray
+from dpconvex.errors import BudgetExceededError, InvalidParameterError
+from dpconvex.mechanisms import _categorical
+from dpconvex.mechanisms.base import Planned, check_norm
+from dpconvex.privacy.events import PureMechanism
+from dpconvex.privacy.ledger import Ledger
+from dpconvex.privacy.sensitivity import Sensitivity
+from dpconvex.privacy.vertex_events import VertexDraws
+from dpconvex.randomness.source import BitSource
+
+FLOOR = 700.0
+"""Scores are raised to the largest one minus this: a bias of ``e^-700`` a vertex, and no underflow."""
+ENLARGEMENT = 1.0 + 2.0**-18
+"""What rounding costs, as a factor of all ranges."""
+_FINENESS = 2.0**-22
+
+
+@final
+@dataclass(frozen=True)
+class VertexSampling(Planned):
+    """Adaptive draws of vertices in one run, charged as one release.
+
+    Guarantees
+    ----------
+    zCDP with ``rho = square_sum/8`` (times ``ENLARGEMENT^2``), hence (epsilon, delta); or epsilon-DP with the sum of
+    the ranges. Provided that the scores of every draw move by vectors of the stated ranges between neighbours that
+    share the earlier draws: that is the algorithm's lemma, quoted in the sensitivity.
+
+    Parameters
+    ----------
+    sensitivity : Sensitivity
+        Largest range ``max_j (s - s')_j - min_j (s - s')_j`` of one draw, norm ``"range"``.
+    draws : int
+        Most draws that depend on one record: later draws whose scores contain its gradient.
+    square_sum : float
+        Most that the squared ranges of these draws sum to; ``draws sensitivity^2`` if all are alike.
+    limit : int
+        Draws of the whole run, those that depend on no record included; a session makes no more.
+    range_sum : float or None
+        Most that the ranges of these draws sum to: the draws are then charged as one pure mechanism. None: in zCDP.
+    """
+
+    sensitivity: Sensitivity
+    draws: int
+    square_sum: float
+    limit: int
+    range_sum: float | None = None
+    name: ClassVar[str] = "vertex sampling"
+
+    def __post_init__(self) -> None:
+        check_norm(self.sensitivity, "range")
+        _validate.integer("draws", self.draws, at_least=1)
+        _validate.integer("limit", self.limit, at_least=1)
+        _validate.real("square_sum", self.square_sum, above=0.0)
+        most = _rounding.product_up(self.sensitivity.value, self.sensitivity.value, float(self.draws), 1 + 1e-12)
+        if self.square_sum > most:
+            raise InvalidParameterError("square_sum", self.square_sum, f"must be at most draws * largest^2 = {most:g}")
+        if self.range_sum is not None:
+            _validate.real("range_sum", self.range_sum, above=0.0)
+        if not 1e-200 < self.step < 1e200:
+            raise InvalidParameterError("sensitivity", self.sensitivity.value, "must leave room for a finer grid")
+
+    @cached_property
+    def step(self) -> float:
+        """Step of the grid of scores: a power of two at most ``2^-22`` times a mean of the ranges.
+
+        Rounding two scores, or two increments of them, moves their difference by at most one step: ranges grow by two.
+        """
+        root = math.sqrt(self.square_sum / self.draws) * (1 - 1e-12)
+        mean = math.inf if self.range_sum is None else self.range_sum / self.draws
+        return _rounding.power_of_two_at_most(min(root, mean, self.sensitivity.value, 1.0)) * _FINENESS
+
+    @cached_property
+    def charged(self) -> VertexDraws:
+        """All draws with their enlarged ranges."""
+        largest = _rounding.product_up(self.sensitivity.value + 4 * self.step, ENLARGEMENT)
+        squares = _rounding.product_up(self.square_sum, ENLARGEMENT, ENLARGEMENT)
+        return VertexDraws(largest, self.draws, squares)
+
+    @property
+    def event(self) -> VertexDraws | PureMechanism:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """`charged`, or the sum of the enlarged ranges."""
+        if self.range_sum is None:
+            return self.charged
+        return PureMechanism(_rounding.product_up(self.range_sum, ENLARGEMENT))
+
+    def exact_bits(self, source: BitSource) -> bool:
+        """Whether the source is the operating system: indices carry no bits of their own, and their law is exact."""
+        return source.exact
+
+    def on_grid(self, scores: FloatArray) -> FloatArray:
+        """Round to multiples of the step; NaN becomes 0, and magnitudes saturate where sums would cease to be exact."""
+        largest = 2.0**51 * self.step
+        return np.rint(np.clip(np.nan_to_num(scores, nan=0.0), -largest, largest) / self.step) * self.step
+
+    def start(self, label: str, source: BitSource, ledger: Ledger, block: str | None = None) -> VertexSession:
+        """Record the release of all draws, and return the session that makes them.
+
+        Parameters
+        ----------
+        label, source, ledger, block
+            As in `Mechanism.release`.
+
+        Raises
+        ------
+        BudgetExceededError
+            If the ledger does not list ``planned(label, block)``.
+        """
+        ledger.record(self.planned(label, block))
+        return VertexSession(self, source.generator())
+
+
+@final
+class VertexSession:
+    """The draws of one run; obtained from `VertexSampling.start`."""
+
+    def __init__(self, mechanism: VertexSampling, generator: np.random.Generator) -> None:
+        self._mechanism, self._generator = mechanism, generator
+        self.left = mechanism.limit
+
+    def draw(self, scores: FloatArray, count: int = 1) -> NDArray[np.int64]:
+        """Return `count` independent vertices, each with probability proportional to ``exp(scores)``.
+
+        Parameters
+        ----------
+        scores : array of shape (d,), d >= 1
+            Log-weights, of any content: NaN counts as 0, infinities saturate.
+        count : int
+            At least 1. A multinomial of `count` is `count` draws.
+
+        Returns
+        -------
+        array of shape (count,)
+            Indices.
+
+        Raises
+        ------
+        BudgetExceededError
+            Beyond the planned number of draws. Nothing is sampled then.
+        """
+        if not 1 <= count <= self.left:
+            raise BudgetExceededError(f"vertex sampling: {self.left} draws are left of the plan, {count} asked for")
+        self.left -= count
+        return _categorical.draw(soft_weights(self._mechanism.on_grid(scores)), count, self._generator)
+
+
+def soft_weights(scores: FloatArray) -> FloatArray:
+    """Return ``exp(scores - max)``, shape (d,), never below ``exp(-FLOOR)``."""
+    return np.exp(np.maximum(scores - scores.max(), -FLOOR))

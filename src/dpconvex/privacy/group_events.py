@@ -1,0 +1,72 @@
+"""A record-level guarantee read as one for groups of records: everything of one user."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar
+
+from dpconvex import _rounding, _validate
+from dpconvex.privacy.events import Event, Parts
+
+
+@dataclass(frozen=True)
+class GroupPrivacy(Event):
+    """A mechanism for records, used where up to `size` records may be replaced at once.
+
+    Replacing them one by one gives ``size`` times the pure epsilon, a Gaussian mechanism of ``size`` times the mu, and
+    in general, for the profile delta of one record, ``delta(epsilon / size) (e^epsilon - 1)/(e^(epsilon/size) - 1)``
+    (Vadhan 2017, "The complexity of differential privacy", Lemma 2.2).
+
+    Parameters
+    ----------
+    size : int
+        Positive.
+    record : Event
+        What the mechanism costs a record; a mapping of its fields, as certificates have it, is accepted.
+    """
+
+    size: int
+    record: Event
+    kind: ClassVar[str] = "group_privacy"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.record, dict):
+            from dpconvex.privacy.event_registry import event_from_dict
+
+            object.__setattr__(self, "record", event_from_dict(self.record))
+        _validate.integer("size", self.size, at_least=1)
+
+    @property
+    def pure_epsilon(self) -> Fraction | None:
+        """Size times the record's."""
+        return None if self.record.pure_epsilon is None else self.size * self.record.pure_epsilon
+
+    @property
+    def parts(self) -> Parts | None:
+        """Size times the pure and the Gaussian part; None where something may fail, or is known in another form."""
+        parts = self.record.parts
+        if parts is None or parts.failure or parts.rho:
+            return None
+        return Parts(self.size * parts.pure, _rounding.product_up(self.size, parts.mu) if parts.mu else 0.0)
+
+    @property
+    def claimed_sensitivity(self) -> float | None:
+        """For one record."""
+        return self.record.claimed_sensitivity
+
+    def delta(self, epsilon: float) -> float:
+        """Profile for the group."""
+        parts = self.parts
+        if parts is not None and parts.pure == 0 and parts.mu:
+            from dpconvex.privacy.profiles import gaussian_delta
+
+            return gaussian_delta(epsilon, parts.mu)
+        each = self.record.delta(_rounding.ratio_down(epsilon, self.size))
+        many = self.size if epsilon == 0 else math.expm1(epsilon) / math.expm1(epsilon / self.size)
+        return min(1.0, each * many * (1 + 1e-12))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain fields, the record's event as a mapping."""
+        return {"kind": self.kind, "size": self.size, "record": self.record.to_dict()}

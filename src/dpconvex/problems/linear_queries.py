@@ -1,0 +1,320 @@
+"""Linear queries over a finite domain: what synthetic data should answer well.
+
+A record is one of finitely many *cells*, an integer. A query gives every cell a number in a public range, and its
+answer on a data set is the mean over the records, hence linear in the histogram of cells. Everything here is public but
+the records, and of those only their cells: no content raises.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from typing import Any, final
+
+import numpy as np
+
+from dpconvex import _rounding, _validate
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.errors import InvalidDataError, InvalidParameterError
+
+LARGEST = 2**27
+"""Of a domain's number of cells: a histogram of 1 GiB."""
+
+
+class LinearQueries(ABC):
+    """A family of linear queries ``q_1 .. q_m`` on the cells ``0 .. cells - 1``.
+
+    Attributes
+    ----------
+    cells : int
+        Size of the domain.
+    count : int
+        Number m of queries, negations not counted: an algorithm that needs them adds them.
+    low, high : float
+        Public range of every query's values, ``low < high``. Sensitivities are computed from it.
+    blocks : tuple of slice
+        A partition of the queries into those that are measured together: the cells of one marginal table.
+    block_l2 : float
+        Largest l2 distance between two records' values of the queries of one block.
+    block_square : float
+        Largest sum of the squared values of one block's queries on one cell.
+    """
+
+    cells: int
+    count: int
+    low: float
+    high: float
+    blocks: tuple[slice, ...]
+    block_l2: float
+    block_square: float
+
+    @abstractmethod
+    def answers(self, weights: FloatArray) -> FloatArray:
+        """Return ``sum_z weights_z q_j(z)`` for every query, (count,), of weights (cells,)."""
+
+    @abstractmethod
+    def record_sums(self, records: AnyArray) -> FloatArray:
+        """Return ``sum_i q_j(z_i)`` for every query, (count,), of cells (n,) that come out of `clip_records`."""
+
+    @abstractmethod
+    def query(self, index: int) -> FloatArray:
+        """Return the values of one query on all cells, (cells,)."""
+
+    @abstractmethod
+    def block_answers(self, block: int, weights: FloatArray) -> FloatArray:
+        """Return the part of `answers` of one block."""
+
+    @abstractmethod
+    def block_combine(self, block: int, values: FloatArray) -> FloatArray:
+        """Return ``sum_j values_j q_j`` over the queries of one block, (cells,)."""
+
+    def combine(self, values: FloatArray) -> FloatArray:
+        """Return ``sum_j values_j q_j`` over all queries, (cells,)."""
+        total = self.block_combine(0, values[self.blocks[0]])
+        for block in range(1, len(self.blocks)):
+            total += self.block_combine(block, values[self.blocks[block]])
+        return total
+
+    @abstractmethod
+    def describe(self) -> Mapping[str, Any]:
+        """JSON-ready public facts."""
+
+    @final
+    def clip_records(self, records: AnyArray) -> AnyArray:
+        """Return cells as int64, (n,); what is no cell counts as cell 0, so no record is dropped.
+
+        Raises
+        ------
+        InvalidDataError
+            If `records` is not a one-dimensional array of integers (public facts).
+        """
+        if records.ndim != 1 or records.dtype.kind not in "iu":
+            raise InvalidDataError(
+                f"records have shape {records.shape} and dtype {records.dtype}: one integer cell a record is needed"
+            )
+        return np.where((records >= 0) & (records < self.cells), records, 0).astype(np.int64)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class DenseQueries(LinearQueries):
+    """Queries as the rows of a public matrix.
+
+    Parameters
+    ----------
+    matrix : array of shape (count, cells)
+        Value of every query on every cell, inside [low, high].
+    low, high : float
+        Public range, ``low < high``.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the matrix, which is public, is empty or leaves the range.
+    """
+
+    matrix: FloatArray
+    low: float = 0.0
+    high: float = 1.0
+
+    def __post_init__(self) -> None:
+        _validate.real("low", self.low)
+        _validate.real("high", self.high, above=self.low)
+        matrix = np.asarray(self.matrix, dtype=np.float64)
+        if matrix.ndim != 2 or not matrix.size:
+            raise InvalidParameterError("matrix.shape", matrix.shape, "must be (queries, cells), at least one of each")
+        if not bool(((matrix >= self.low) & (matrix <= self.high)).all()):
+            raise InvalidParameterError("matrix", "...", f"must lie between low={self.low:g} and high={self.high:g}")
+        object.__setattr__(self, "matrix", matrix)
+
+    @property
+    def cells(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Columns of the matrix."""
+        return self.matrix.shape[1]
+
+    @property
+    def count(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Rows of the matrix."""
+        return self.matrix.shape[0]
+
+    @cached_property
+    def blocks(self) -> tuple[slice, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """One a query."""
+        return tuple(slice(j, j + 1) for j in range(self.count))
+
+    @property
+    def block_l2(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """``high - low``, rounded up."""
+        return _rounding.widen_up(self.high - self.low)
+
+    @property
+    def block_square(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Square of the end of the range that is further from 0."""
+        return max(self.low**2, self.high**2)
+
+    def answers(self, weights: FloatArray) -> FloatArray:
+        """Return the matrix times `weights`."""
+        return self.matrix @ weights
+
+    def record_sums(self, records: AnyArray) -> FloatArray:
+        """Count the cells, then multiply."""
+        return self.matrix @ np.bincount(records, minlength=self.cells).astype(np.float64)
+
+    def query(self, index: int) -> FloatArray:
+        """Return one row."""
+        return self.matrix[index]
+
+    def block_answers(self, block: int, weights: FloatArray) -> FloatArray:
+        """Return one row times `weights`."""
+        return self.matrix[self.blocks[block]] @ weights
+
+    def block_combine(self, block: int, values: FloatArray) -> FloatArray:
+        """Return one row times a number."""
+        return values @ self.matrix[self.blocks[block]]
+
+    def combine(self, values: FloatArray) -> FloatArray:
+        """Return `values` times the matrix."""
+        return values @ self.matrix
+
+    def describe(self) -> Mapping[str, Any]:
+        """Sizes and range."""
+        return {"queries": self.count, "cells": self.cells, "range": [self.low, self.high]}
+
+
+@final
+@dataclass(frozen=True)
+class Marginals(LinearQueries):
+    """Marginal tables of a table of categories: the share of records in every cell of every listed table.
+
+    A record's cell is the row-major number of its categories (``numpy.ravel_multi_index``). Each query is the
+    indicator of one combination of categories of one subset of columns, so its range is [0, 1].
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Number of categories of each column; at least one column, and at most 2^27 cells together.
+    subsets : tuple of tuple of int
+        Columns of each marginal table, distinct and increasing.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the domain is too large or a subset names no columns of it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> two_way = Marginals.of_order((2, 3, 2), 2)
+    >>> two_way.cells, two_way.count
+    (12, 16)
+    >>> two_way.answers(np.full(12, 1 / 12))[:6]  # columns 0 and 1
+    array([0.16666667, 0.16666667, 0.16666667, 0.16666667, 0.16666667, 0.16666667])
+    """
+
+    shape: tuple[int, ...]
+    subsets: tuple[tuple[int, ...], ...]
+    low: float = 0.0
+    high: float = 1.0
+
+    def __post_init__(self) -> None:
+        for size in self.shape:
+            _validate.integer("shape", size, at_least=1)
+        if not self.shape or math.prod(self.shape) > LARGEST:
+            remedy = "Leave columns out, or use fewer bins"
+            raise InvalidParameterError("shape", self.shape, f"must have 1 to {LARGEST} cells", remedy)
+        columns = set(range(len(self.shape)))
+        if not self.subsets or any(not s or list(s) != sorted(set(s) & columns) for s in self.subsets):
+            raise InvalidParameterError("subsets", self.subsets, "must list distinct columns, in increasing order")
+        if (self.low, self.high) != (0.0, 1.0):
+            raise InvalidParameterError("low, high", (self.low, self.high), "must be 0 and 1: queries are shares")
+
+    @classmethod
+    def of_order(cls, shape: tuple[int, ...], order: int) -> Marginals:
+        """Return all marginal tables of `order` columns (at least 1; all columns together if there are fewer)."""
+        _validate.integer("order", order, at_least=1)
+        return cls(tuple(shape), tuple(combinations(range(len(shape)), min(order, len(shape)))))
+
+    @cached_property
+    def cells(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Product of the shape."""
+        return math.prod(self.shape)
+
+    @cached_property
+    def offsets(self) -> AnyArray:
+        """Number of the first query of every table, and of the one after the last: (tables + 1,)."""
+        sizes = [math.prod(self.shape[axis] for axis in subset) for subset in self.subsets]
+        return np.concatenate([[0], np.cumsum(sizes)])
+
+    @cached_property
+    def count(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Cells of all tables together."""
+        return int(self.offsets[-1])
+
+    @cached_property
+    def blocks(self) -> tuple[slice, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """One a table."""
+        return tuple(slice(int(a), int(b)) for a, b in zip(self.offsets[:-1], self.offsets[1:], strict=True))
+
+    @property
+    def block_l2(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Root of 2: a record is in one cell of a table, and its replacement perhaps in another."""
+        return _rounding.widen_up(math.sqrt(2.0))
+
+    @property
+    def block_square(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """1: a cell is in one cell of a table."""
+        return 1.0
+
+    def answers(self, weights: FloatArray) -> FloatArray:
+        """Sum the histogram over the columns that a table leaves out."""
+        return np.concatenate([self.block_answers(b, weights) for b in range(len(self.subsets))])
+
+    def block_answers(self, block: int, weights: FloatArray) -> FloatArray:
+        """Sum the histogram over the columns that the table leaves out."""
+        rest = tuple(axis for axis in range(len(self.shape)) if axis not in self.subsets[block])
+        return weights.reshape(self.shape).sum(axis=rest).ravel()
+
+    def block_combine(self, block: int, values: FloatArray) -> FloatArray:
+        """Repeat the table's values along the columns that it leaves out."""
+        sides = tuple(size if axis in self.subsets[block] else 1 for axis, size in enumerate(self.shape))
+        return np.broadcast_to(values.reshape(sides), self.shape).flatten()
+
+    def record_sums(self, records: AnyArray) -> FloatArray:
+        """Count the records in every cell of every table."""
+        categories = np.unravel_index(records, self.shape)
+        sums = np.empty(self.count)
+        for block, subset in zip(self.blocks, self.subsets, strict=True):
+            places = np.ravel_multi_index([categories[a] for a in subset], [self.shape[a] for a in subset])
+            sums[block] = np.bincount(places, minlength=block.stop - block.start)
+        return sums
+
+    def query(self, index: int) -> FloatArray:
+        """Return the indicator of one cell of one table."""
+        subset, categories = self.locate(index)
+        values = np.zeros(self.shape)
+        place: list[Any] = [slice(None)] * len(self.shape)
+        for axis, category in zip(subset, categories, strict=True):
+            place[axis] = category
+        values[tuple(place)] = 1.0
+        return values.ravel()
+
+    def locate(self, index: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Return the columns of a query's table, and the category of each."""
+        table = int(np.searchsorted(self.offsets, index, side="right")) - 1
+        subset = self.subsets[table]
+        categories = np.unravel_index(int(index) - int(self.offsets[table]), [self.shape[a] for a in subset])
+        return subset, tuple(int(c) for c in categories)
+
+    def describe(self) -> Mapping[str, Any]:
+        """Shape, tables and sizes."""
+        return {
+            "queries": self.count,
+            "cells": self.cells,
+            "shape": list(self.shape),
+            "tables": [list(subset) for subset in self.subsets],
+            "range": [self.low, self.high],
+        }

@@ -1,0 +1,260 @@
+r"""Convex-concave problems over two simplices: what a record contributes, and by how much it can move a gradient.
+
+``min over x, max over y of (1/n) sum_i f(x, y; z_i)``, x a probability vector of length dx, y one of length dy. With
+``dy = 1`` it is plain stochastic convex optimisation over one simplex. Polytopes with few vertices are simplices in
+disguise: `lifted.PolytopeSaddle`, and `worst_loss.WorstGroupLoss` for linear models over an l1 ball.
+
+Privacy rests on `SimplexSaddle.spread` alone, so each class enforces it *record by record* before anything is summed:
+entries are clamped, non-finite numbers become 0, nothing is dropped. The other constants serve accuracy.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpconvex import _validate
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.errors import InvalidDataError, InvalidParameterError
+
+_CHUNK = 2**20
+"""Floats of records worked on at a time (8 MB)."""
+_MOST_ROWS = 4096
+"""Records summed at a time at most, so that sums err by ``5000 * 2^-53`` of themselves for n up to 10^6."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class SimplexPoint:
+    """A probability vector, given by the entries that are not 0.
+
+    Parameters
+    ----------
+    indices : array of shape (k,)
+        Different vertices.
+    weights : array of shape (k,)
+        Non-negative, of sum 1.
+    dim : int
+        Number of vertices of the simplex.
+    """
+
+    indices: NDArray[np.int64]
+    weights: FloatArray
+    dim: int
+
+    @classmethod
+    def average(cls, draws: NDArray[np.int64], dim: int) -> SimplexPoint:
+        """Return the average of drawn vertices, shape (K,), repetitions counted."""
+        if len(draws) == 1:
+            return cls(draws, np.ones(1), dim)
+        indices, counts = np.unique(draws, return_counts=True)
+        return cls(indices, counts / len(draws), dim)
+
+    @classmethod
+    def full(cls, weights: FloatArray) -> SimplexPoint:
+        """Return the point with these weights, shape (dim,)."""
+        return cls(np.arange(len(weights)), np.asarray(weights, dtype=np.float64), len(weights))
+
+    @classmethod
+    def uniform(cls, dim: int) -> SimplexPoint:
+        """Return the centre of the simplex."""
+        return cls.full(np.full(dim, 1 / dim))
+
+    def dense(self) -> FloatArray:
+        """Return all weights, shape (dim,)."""
+        out = np.zeros(self.dim)
+        out[self.indices] = self.weights
+        return out
+
+    def combine(self, M: AnyArray) -> FloatArray:
+        """Return the weighted sum of columns of `M` (..., dim), reading only those that matter."""
+        return (M if len(self.indices) == self.dim else M[..., self.indices]) @ self.weights
+
+    def plus_vertex(self, index: int, share: float) -> SimplexPoint:
+        """Return the point moved towards a vertex by this share of the way."""
+        weights = (1 - share) * self.dense()
+        weights[index] += share
+        return SimplexPoint.full(weights)
+
+
+class SimplexSaddle(ABC):
+    """One convex-concave problem over two simplices, for a public number of records.
+
+    Attributes
+    ----------
+    name : str
+        In plans and certificates.
+    n, dx, dy : int
+        Records; vertices of the two simplices. With ``dy = 1`` there is no maximisation.
+    """
+
+    name: ClassVar[str]
+    n: int
+    dx: int
+    dy: int
+
+    @property
+    @abstractmethod
+    def spread(self) -> tuple[float, float]:
+        """For x and y, most that ``max_j D_j - min_j D_j`` can be, D the difference of two records' gradients.
+
+        At any point. If coordinate j of every record's gradient lies in an interval of length R (which may depend on
+        j), it is at most 2 R. Privacy-critical. 0 where the gradient depends on no record.
+        """
+
+    @property
+    @abstractmethod
+    def lipschitz(self) -> tuple[float, float]:
+        """For x and y, largest half range ``(max_j g_j - min_j g_j)/2`` of the mean gradient over the records.
+
+        A constant common to all coordinates does not matter on a simplex. It serves accuracy only, like `smoothness`.
+        """
+
+    @property
+    @abstractmethod
+    def smoothness(self) -> float:
+        """L1: most that a gradient coordinate changes per unit of ``||x||_1 + ||y||_1``; infinite if not smooth."""
+
+    @property
+    @abstractmethod
+    def second_smoothness(self) -> float:
+        """L2: the same for the derivatives of gradient coordinates; 0 for quadratics, infinite if unknown."""
+
+    @property
+    @abstractmethod
+    def bilinear(self) -> bool:
+        """Whether f is linear in x for fixed y and linear in y for fixed x."""
+
+    @property
+    @abstractmethod
+    def value_range(self) -> tuple[float, float]:
+        """Least and largest value of f over the simplices and all records."""
+
+    @abstractmethod
+    def check(self, records: Any) -> None:
+        """Raise `InvalidDataError` unless `records` has the public form (shape, dtype) of n records."""
+
+    @abstractmethod
+    def _gradients(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> tuple[FloatArray, FloatArray]:
+        """Sum the clipped gradients of some records; rows are few enough to hold them densely."""
+
+    @abstractmethod
+    def _values(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> FloatArray:
+        """Return the values of some records, each clipped to `value_range`."""
+
+    def record_size(self, records: Any) -> int:
+        """Floats that one record takes while it is worked on."""
+        return self.dx + self.dy
+
+    def describe(self) -> Mapping[str, Any]:
+        """JSON-ready facts."""
+        return {
+            "problem": self.name,
+            "n": self.n,
+            "dx": self.dx,
+            "dy": self.dy,
+            "spread": list(self.spread),
+            "lipschitz": list(self.lipschitz),
+            "smoothness": finite_or_text(self.smoothness),
+            "second_smoothness": finite_or_text(self.second_smoothness),
+        }
+
+    @final
+    def gradient_sums(
+        self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return the sums over `rows` of the records' clipped gradients in x (dx,) and in y (dy,).
+
+        Replacing one record changes the two sums by vectors of range at most `spread`. In float64, a few thousand
+        records at a time; no array of n records times d coordinates is made.
+
+        Parameters
+        ----------
+        records : object
+            What `check` accepts.
+        rows : slice
+            Of stride 1.
+        x, y : SimplexPoint
+            *Released* points, or public ones: never the private state of an algorithm.
+        """
+        gx, gy = np.zeros(self.dx), np.zeros(self.dy)
+        with np.errstate(all="ignore"):
+            for part in self._parts(records, rows):
+                px, py = self._gradients(records, part, x, y)
+                gx += px
+                gy += py
+        return gx, gy
+
+    @final
+    def value_sum(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> float:
+        """Return the sum over `rows` of the values, each clipped to `value_range`; arguments as `gradient_sums`."""
+        with np.errstate(all="ignore"):
+            low, high = self.value_range
+            return math.fsum(
+                float(np.clip(np.nan_to_num(self._values(records, part, x, y)), low, high).sum())
+                for part in self._parts(records, rows)
+            )
+
+    def _parts(self, records: Any, rows: slice) -> list[slice]:
+        start, stop, _ = rows.indices(self.n)
+        step = min(_MOST_ROWS, max(1, _CHUNK // self.record_size(records)))
+        return [slice(i, min(i + step, stop)) for i in range(start, stop, step)]
+
+
+def clamped(values: AnyArray, bound: float) -> FloatArray:
+    """Return a float64 copy with NaN replaced by 0 and every entry clipped to ``[-bound, bound]``."""
+    out = np.array(values, dtype=np.float64)
+    np.nan_to_num(out, copy=False, nan=0.0)
+    return np.clip(out, -bound, bound, out=out)
+
+
+def sums_by(index: NDArray[np.int64], values: FloatArray, size: int) -> FloatArray:
+    """Return the sum of the `values` (m,) of each index (m,), shape (size,)."""
+    return np.bincount(index, weights=values, minlength=size).astype(np.float64, copy=False)
+
+
+def check_sizes(n: int, dx: int, dy: int, least_dy: int = 1) -> None:
+    """Raise `InvalidParameterError` unless these are sizes of a problem."""
+    _validate.integer("n", n, at_least=1)
+    _validate.integer("dx", dx, at_least=2)
+    _validate.integer("dy", dy, at_least=least_dy)
+
+
+def check_array(name: str, array: Any, shape: tuple[int, ...]) -> None:
+    """Raise `InvalidDataError` unless `array` is a real or integer NumPy array of this shape (public facts)."""
+    if not isinstance(array, np.ndarray):
+        raise InvalidDataError(f"{name} is a {type(array).__name__}; a NumPy array is needed")
+    _check_form(name, array.shape, array.dtype, shape)
+
+
+def check_sparse(name: str, array: Any, shape: tuple[int, int]) -> None:
+    """Raise `InvalidDataError` unless `array` is a real or integer SciPy CSR array or matrix of this shape."""
+    if array.format != "csr":
+        raise InvalidDataError(f"{name} has sparse format {array.format!r}; 'csr' is needed. Use {name}.tocsr()")
+    _check_form(name, array.shape, array.dtype, shape)
+
+
+def _check_form(name: str, found: tuple[int, ...], dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
+    if tuple(found) != shape:
+        raise InvalidDataError(f"{name} has shape {found}; {shape} is needed")
+    if dtype.kind not in "fiub":
+        raise InvalidDataError(f"{name} has dtype {dtype}; a real numeric dtype is needed")
+
+
+def finite_or_text(value: float) -> float | str:
+    """Return a number that JSON can hold, or ``"infinite"``."""
+    return value if math.isfinite(value) else "infinite"
+
+
+def check_bound(name: str, value: float) -> float:
+    """Return a positive bound of moderate size, or raise `InvalidParameterError`."""
+    number = _validate.real(name, value, above=0.0, at_most=1e50)
+    if number < 1e-50:
+        raise InvalidParameterError(name, value, "must be at least 1e-50", "Rescale the data")
+    return number

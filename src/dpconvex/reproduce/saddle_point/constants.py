@@ -1,0 +1,134 @@
+"""What the accountant and the tuning of constants are worth: steps and gaps."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpconvex.algorithms import saddle_point
+from dpconvex.privacy import PrivacyParams
+from dpconvex.privacy.zcdp import largest_rho
+from dpconvex.problems.matrix_games import RankOneGame
+from dpconvex.reproduce.base import Experiment, Outcome, Setting
+from dpconvex.reproduce.saddle_point._common import DELTA, PAPER, Game, mean, noise
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SPECIFIED = {(0.5, 1e-6): 0.2305, (1.0, 1e-6): 0.4414, (2.0, 1e-6): 0.840, (4.0, 1e-6): 1.578, (8.0, 1e-6): 2.902}
+"""Root of 8 rho, from the specification's table, section 2.1."""
+INFORMATIVE = 5
+
+
+def reaches(epsilon: float, delta: float) -> tuple[float, float, float]:
+    """Largest ``range * sqrt(draws)`` by Corollary 3.6, by Theorem 3.5 solved exactly, and in zCDP."""
+    log = math.log(1 / delta)
+    exact = math.sqrt(2 * log + 2 * epsilon) - math.sqrt(2 * log)  # of sqrt(2 log s) + s^2/2 = epsilon
+    return epsilon / (2 * math.sqrt(2 * log)), exact, math.sqrt(8 * largest_rho(epsilon, delta))
+
+
+def measure_accountant(setting: Setting) -> Outcome:
+    """Compare the accountants, and what their steps achieve."""
+    n, d = (5_000, 30) if setting.quick else (20_000, 300)
+    runs = 3 if setting.quick else 10
+    forms = {"paper": {"constants": "paper"}, "equal": {"batches": "equal"}, "balanced": {}}
+    rows: list[tuple[Any, ...]] = []
+    gaps: dict[str, list[float]] = {name: [] for name in forms}
+    for epsilon in setting.track((1.0,) if setting.quick else (0.5, 1.0, 2.0, 4.0, 8.0), "Accountants"):
+        cells: list[Any] = [epsilon, *reaches(epsilon, DELTA)]
+        for name, options in forms.items():
+            plan = saddle_point.plan(RankOneGame(n, d, d), PrivacyParams(epsilon, DELTA), **options)
+            found = []
+            for t in range(runs):
+                rng = np.random.default_rng((setting.seed, t))
+                game = Game.random(rng, d, INFORMATIVE)
+                result = plan.run(game.records(rng, n), noise(setting.seed, t, 1))
+                found.append(game.gap(result.x, result.y))
+            gaps[name].append(mean(found))
+            cells += [plan.schedule.steps[0] * plan.schedule.layout.T, gaps[name][-1]]
+        rows.append(tuple(cells))
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots()
+        for k, name in enumerate(forms):
+            axes.plot([row[0] for row in rows], gaps[name], "os^"[k] + "-", label=name)
+        axes.set(xlabel="epsilon", ylabel=f"duality gap, n = {n:,}, d = {d}", xscale="log", yscale="log")
+        axes.legend()
+
+    agree = all(abs(float(row[3]) / SPECIFIED[float(row[0]), DELTA] - 1) < 0.005 for row in rows)
+    return Outcome(
+        ("epsilon", "Cor. 3.6", "Thm 3.5", "zCDP", "tT", "gap", "tT equal", "gap equal", "tT bal.", "gap bal."),
+        tuple(rows),
+        "zCDP allows more than 3 times the range of Corollary 3.6 and what the specification says within 0.5 %; the "
+        "calibrated constants have a smaller gap than the printed ones",
+        agree
+        and all(float(row[3]) > 3 * float(row[1]) for row in rows)
+        and all(b < p for b, p in zip(gaps["balanced"], gaps["paper"], strict=True)),
+        draw,
+        (
+            "Columns 2 to 4: range of one draw times the root of their number that each accountant allows. tT: step "
+            "times iterations, of the printed T, K and Proposition 3.3; in zCDP with equal batches; balanced ones.",
+        ),
+    )
+
+
+def measure_tuning(setting: Setting) -> Outcome:
+    """Compare printed and planned iterations with the best of a grid."""
+    d = 30 if setting.quick else 100
+    sizes = (5_000,) if setting.quick else (3_000, 10_000, 30_000, 100_000)
+    runs = 3 if setting.quick else 8
+    rows: list[tuple[Any, ...]] = []
+    for n in setting.track(sizes, "Tuning"):
+        problem, privacy = RankOneGame(n, d, d), PrivacyParams(1.0, DELTA)
+        planned = saddle_point.plan(problem, privacy)
+        T = planned.schedule.layout.T
+        grid = [saddle_point.plan(problem, privacy, iterations=max(2, int(T * f)), samples=1) for f in (0.25, 0.5, 2)]
+        bound = saddle_point.plan(problem, privacy, tuning="bound")
+        plans = [saddle_point.plan(problem, privacy, constants="paper"), bound, planned, *grid]
+        found: list[list[float]] = [[] for _ in plans]
+        for t in range(runs):
+            rng = np.random.default_rng((setting.seed, n, t))
+            game = Game.random(rng, d, INFORMATIVE)
+            records = game.records(rng, n)
+            for k, plan in enumerate(plans):
+                result = plan.run(records, noise(setting.seed, n, t, k))
+                found[k].append(game.gap(result.x, result.y))
+        gaps = [mean(one) for one in found]
+        rows.append((n, plans[0].schedule.layout.T, T, *gaps[:3], min(gaps[1:])))
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots()
+        for k, name in enumerate(("printed", "bound", "planned", "best of a grid")):
+            axes.plot(sizes, [row[3 + k] for row in rows], "os^d"[k] + "-", label=name)
+        axes.set(xlabel="records n", ylabel=f"duality gap, d = {d}", xscale="log", yscale="log")
+        axes.legend()
+
+    return Outcome(
+        ("n", "T printed", "T planned", "printed", "bound", "planned", "best of grid"),
+        tuple(rows),
+        "the gap of the planned constants is below half of the printed ones'",
+        all(row[5] < row[3] / 2 for row in rows),
+        draw,
+        (
+            "Bound: iterations that minimise the explicit bound; planned: what the library takes. Grid: 1/4, 1/2, 1, 2 "
+            f"times the planned iterations, chosen by the gap, which is not private. {runs} games.",
+            "The average of mirror descent on such games depends on the phase of its cycle in which it stops, so the "
+            "best of the grid is partly luck.",
+        ),
+    )
+
+
+ACCOUNTANT = Experiment(
+    "saddle-point/accountant",
+    "What is bounded-range zCDP accounting worth?",
+    f"{PAPER}, Corollary 3.6 and Theorem 3.5",
+    measure_accountant,
+)
+TUNING = Experiment(
+    "saddle-point/tuning",
+    "How good are constants that are chosen from public facts?",
+    f"{PAPER}, Theorem 3.1",
+    measure_tuning,
+)

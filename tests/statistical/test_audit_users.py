@@ -1,0 +1,95 @@
+"""Attempts to refute the promise to users from the outputs of whole runs: a user with many records is replaced.
+
+On half of the runs the best threshold event is chosen; on the other half Clopper-Pearson bounds turn its frequencies
+into a lower bound on epsilon, wrong with probability at most `ERROR` for one audit. Seeds are fixed. Mutants: weights
+that do not add up to 1 for a user, and noise of half the size.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import beta
+
+from dpconvex.algorithms import base
+from dpconvex.algorithms.selection import Options, plans
+from dpconvex.geometry import L2Norm
+from dpconvex.losses import SmoothedHingeLoss
+from dpconvex.privacy import PrivacyParams
+from dpconvex.problems import Block, DataDomain, linear_model
+from dpconvex.problems.linear_model import LinearModelProblem
+from dpconvex.problems.users import UserGroups
+from dpconvex.randomness import SeededSource
+
+ERROR, RUNS, EPSILON, N = 1e-2, 800, 2.0, 3
+
+
+def neighbours() -> tuple:
+    """Two users of two records, and one that has forty records of one label or a single one of the other."""
+    found = []
+    for label, size in ((1.0, 40), (-1.0, 1)):
+        y = np.concatenate([[1.0, 1.0, -1.0, -1.0], np.full(size, label)])
+        users = np.concatenate([[0, 0, 1, 1], np.full(size, 2)])
+        found.append((np.ones((len(y), 1)), y, UserGroups.of(users)))
+    return tuple(found)
+
+
+def plan_for(algorithm: str):
+    loss = SmoothedHingeLoss(0.5)
+    l2 = 100 * loss.curvature_bound / (N * EPSILON)  # margins stay where the loss is linear
+    problem = LinearModelProblem(loss, DataDomain((Block(1, "linf", 1.0),)), N, 1.0, records_per_user=2, weight_cap=2)
+    return plans(problem, PrivacyParams(EPSILON, unit="user"), algorithm, Options(l2=l2, noise="l2"))[0]
+
+
+def draws(plan, data, source) -> np.ndarray:
+    X, y, groups = data
+    return np.array([plan.run(X, y, source, groups).point[0] for _ in range(RUNS)])
+
+
+def proven(hits: int, other: int, count: int) -> float:
+    low = float(beta(hits, count - hits + 1).ppf(ERROR / 2)) if hits else 0.0
+    high = float(beta(other + 1, count - other).ppf(1 - ERROR / 2)) if other < count else 1.0
+    return math.log(low / high) if low > 0 else -math.inf
+
+
+def lower_bound(first: np.ndarray, second: np.ndarray) -> float:
+    half = RUNS // 2
+    thresholds = np.quantile(np.concatenate([first[:half], second[:half]]), np.linspace(0.05, 0.95, 41))
+    events = [(a, b, sign * t, sign) for t in thresholds for sign in (1, -1) for a, b in ((0, 1), (1, 0))]
+    both = (first, second)
+
+    def of(event, part: slice) -> float:
+        a, b, t, sign = event
+        hits = [int((sign * both[k][part] > t).sum()) for k in (a, b)]
+        return proven(hits[0], hits[1], RUNS - half if part.start else half)
+
+    best = max(events, key=lambda event: of(event, slice(0, half)))
+    return of(best, slice(half, RUNS))
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "mutant"),
+    [
+        ("output_perturbation", "none"),
+        ("objective_perturbation", "none"),
+        ("objective_perturbation", "weights"),
+        ("output_perturbation", "noise"),
+    ],
+)
+def test_whole_users_are_protected(algorithm: str, mutant: str, monkeypatch) -> None:
+    """Each verdict is wrong with probability at most `ERROR`."""
+    plan, source = plan_for(algorithm), SeededSource(4)
+    if mutant == "weights":
+        monkeypatch.setattr(
+            linear_model, "record_weights", lambda groups, cap, share: np.full(groups.n_records, share / cap)
+        )
+    if mutant == "noise":
+        sample = L2Norm.sample
+        monkeypatch.setattr(L2Norm, "sample", lambda *a, **k: 0.5 * sample(*a, **k))
+    certificate = plan.run(*neighbours()[0][:2], source, neighbours()[0][2]).certificate
+    monkeypatch.setattr(base, "certify", lambda **_: certificate)  # the same for all runs, so made once
+    found = lower_bound(*(draws(plan, data, source) for data in neighbours()))
+    assert found > 0
+    assert (found > EPSILON) == (mutant != "none")

@@ -1,0 +1,131 @@
+"""Accelerated stochastic approximation: measured gaps against every bound, plans, early ends; the printed schedule."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from dpconvex.algorithms.acsa import (
+    balanced_stage,
+    many_stages,
+    plan_descent,
+    single_stage,
+)
+from dpconvex.algorithms.user_level.accelerated_printed import printed, refusal
+
+DIM = 20
+
+
+def gap(descent, smoothness, convexity, deviation, seeds=20) -> float:
+    """Mean gap on a quadratic with eigenvalues from the convexity to the smoothness, start at distance 2."""
+    values = np.geomspace(max(convexity, 1e-4 * smoothness), smoothness, DIM)
+    start = np.full(DIM, 2 / math.sqrt(DIM))
+    total = 0.0
+    for seed in range(seeds):
+        rng = np.random.default_rng(seed)
+
+        def gradient(w):
+            return values * w + deviation / math.sqrt(DIM) * rng.standard_normal(DIM)  # noqa: B023
+
+        w, passed = descent.minimise(start, gradient, lambda w: w)
+        assert passed
+        total += 0.5 * float(values @ w**2)
+    return total / seeds
+
+
+@pytest.mark.parametrize("condition", [10.0, 1000.0])
+@pytest.mark.parametrize("deviation", [0.0, 0.1, 1.0])
+@pytest.mark.parametrize("steps", [1, 2, 20, 200])
+def test_a_stage_stays_below_its_bounds(condition, deviation, steps) -> None:
+    """Means of 20 seeded runs; the bounds are on expectations and have room."""
+    single = single_stage(1.0, 1 / condition, 2.0, lambda _: deviation**2, steps)
+    balanced = balanced_stage(1.0, 0.0, 2.0, lambda _: deviation**2, steps)
+    assert gap(single, 1.0, 1 / condition, deviation) <= single.excess
+    assert gap(balanced, 1.0, 1 / condition, deviation) <= balanced.excess
+
+
+def test_the_balanced_bound_is_not_loose_by_more_than_ten_on_its_worst_case() -> None:
+    """A linear function: no curvature helps, the noise term is what is left."""
+    steps, deviation = 64, 1.0
+    plan = balanced_stage(1e-9, 0.0, 1.0, lambda _: deviation**2, steps)
+    found = 0.0
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        noise = deviation * rng.standard_normal((steps, 1))
+        slope = 0.1
+        turn = iter(noise)
+        w, _ = plan.minimise(np.zeros(1), lambda w: slope + next(turn), lambda w: np.clip(w, -1, 1))  # noqa: B023
+        found += slope * (float(w[0]) + 1) / 200
+    assert plan.excess / 10 <= found <= plan.excess
+
+
+def test_many_stages_halve_the_gap_each() -> None:
+    for stages in (1, 3, 6):
+        plan = many_stages(1.0, 0.01, 2.0, lambda _: 1e-4, stages)
+        assert plan is not None
+        assert len(plan.stages) == stages
+        assert plan.excess == 2.0 * 2.0**-stages
+        assert gap(plan, 1.0, 0.01, 1e-2) <= plan.excess
+
+
+def test_noise_that_grows_with_the_steps_stops_the_stages() -> None:
+    assert many_stages(1.0, 0.01, 2.0, lambda T: 1e-3 * T, 20) is None
+    assert many_stages(1.0, 0.01, 2.0, lambda T: math.inf, 1) is None
+
+
+def test_the_plan_takes_the_least_bound_with_few_steps() -> None:
+    lengths = (2, 4, 8, 16, 32, 64, 128)
+    plan = plan_descent(1.0, 0.0, 1.0, 1.0, lambda T: 1e-6 * T, lengths)
+    bounds = [balanced_stage(1.0, 0.0, 1.0, lambda T: 1e-6 * T, T).excess for T in lengths]
+    assert plan.excess <= 1.02 * min(bounds)
+    noisy = plan_descent(1.0, 0.0, 1.0, 1.0, lambda T: T, lengths)
+    assert noisy.steps < plan.steps
+
+
+def test_a_failed_test_ends_the_run_with_what_was_reached() -> None:
+    plan = balanced_stage(1.0, 0.0, 1.0, lambda _: 0.0, 10)
+    answers = iter([np.ones(2), np.ones(2), None])
+    w, passed = plan.minimise(np.zeros(2), lambda _: next(answers), lambda w: w)
+    assert not passed
+    assert np.all(w < 0)
+
+
+# Printed constants: the test vectors of the specification, section 8
+
+
+def test_the_printed_schedule_has_the_numbers_of_the_specification() -> None:
+    found = printed(10**6, 10**3, 100, 1.0, 1e-10, q=0.1)
+    assert found.growth == pytest.approx(3.05)
+    assert found.l2 == pytest.approx(3.1939004e-5, rel=1e-7)
+    assert found.radius == pytest.approx(0.8009555, rel=1e-7)
+    first, second, last = found.phases[0], found.phases[1], found.phases[18]
+    assert len(found.phases) == 19
+    assert [first.l2, first.steps, first.batch, first.deviation] == pytest.approx(
+        [2.64523e-4, 1582.65, 9.83724e6, 21.6463], rel=1e-5
+    )
+    assert [second.l2, second.steps, second.batch, second.deviation] == pytest.approx(
+        [2.19081e-3, 566.464, 1.52896e7, 13.8798], rel=1e-5
+    )
+    assert [last.l2, last.steps, last.batch, last.deviation] == pytest.approx(
+        [8.89221e12, 25.3284, 2.13646e7, 9.53566], rel=1e-5
+    )
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "n", "m", "ratio", "bound"),
+    [(0.5, 1e6, 1e4, 61, 5.6e6), (1.0, 1e8, 1e4, 68, 5.1e3), (8.0, 1e6, 1e4, 1070, 3.1e4)],
+)
+def test_printed_minibatches_never_fit(epsilon, n, m, ratio, bound) -> None:
+    """Specification, section 4.1: K_1 over n_1, and the bound of the proof."""
+    found = printed(n, m, 100, epsilon, min(n**-1.5, 1 / (n * m)))
+    assert found.phases[0].batch / found.phases[0].users == pytest.approx(ratio, rel=0.02)
+    assert found.bound == pytest.approx(bound, rel=0.03)
+    assert not found.feasible
+
+
+def test_the_refusal_says_why() -> None:
+    text = str(refusal(1000, 10, 5, 1.0, 1e-6, 1.0))
+    assert "minibatch" in text
+    assert "calibrated" in text

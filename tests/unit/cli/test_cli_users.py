@@ -1,0 +1,96 @@
+"""Users on the command line: --user-column, --users and --records-per-user."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from dpconvex.cli.main import app
+
+SCHEMA = """
+confirmed = true
+
+[target]
+name = "y"
+classes = ["no", "yes"]
+
+[columns.a]
+lower = -1
+upper = 1
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    rng = np.random.default_rng(0)
+    users, a = rng.integers(0, 40, 300), rng.uniform(-1, 1, 300)
+    users[:40] = np.arange(40)
+    lines = [f"{x},{'yes' if x > 0 else 'no'},u{u}" for x, u in zip(a.tolist(), users.tolist(), strict=True)]
+    (tmp_path / "data.csv").write_text("a,y,who\n" + "\n".join(lines) + "\n", encoding="utf-8")
+    (tmp_path / "schema.toml").write_text(SCHEMA, encoding="utf-8")
+    return tmp_path
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def fit(folder, *more):
+    files = (folder / "data.csv", "--schema", folder / "schema.toml", "--out", folder / "model")
+    return run("fit", *files, "--epsilon", 2, *more)
+
+
+def test_a_user_column_protects_users(folder) -> None:
+    result = fit(folder, "--user-column", "who", "--records-per-user", 3)
+    assert result.exit_code == 0, result.output
+    assert "Plans for 40 users" in result.output
+    assert "records per user 3" in result.output
+    certificate = json.loads((folder / "model" / "certificate.json").read_text(encoding="utf-8"))
+    assert certificate["target"]["unit"] == "user"
+    assert certificate["public"]["records_per_user"] == 3
+    report = (folder / "model" / "report.html").read_text(encoding="utf-8")
+    assert "all rows of any one person" in report
+    assert run("verify", folder / "model" / "certificate.json").exit_code == 0
+    (folder / "new.csv").write_text("a\n0.5\n", encoding="utf-8")
+    assert run("predict", folder / "model", folder / "new.csv").exit_code == 0
+
+
+def test_a_schema_can_name_the_users_and_the_test_file_needs_none(folder) -> None:
+    (folder / "schema.toml").write_text('user = "who"\n' + SCHEMA, encoding="utf-8")
+    (folder / "test.csv").write_text("a,y\n0.5,yes\n-0.5,no\n", encoding="utf-8")
+    result = fit(folder, "--test", folder / "test.csv", "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["certificate"]["target"]["unit"] == "user"
+
+
+def test_a_missing_user_column_is_named(folder) -> None:
+    result = fit(folder, "--user-column", "nobody")
+    assert result.exit_code == 2
+    assert "nobody" in result.stderr
+
+
+def test_plans_show_how_the_error_falls_with_users() -> None:
+    asked = ("plan", "--users", 400, "--features", 3, "--epsilon", 1, "--records-per-user", 20)
+    table = run(*asked)
+    assert table.exit_code == 0, table.output
+    assert "Plans for 400 users" in table.output
+    assert "by users" in table.output
+    facts = json.loads(run(*asked, "--json").stdout)
+    assert (facts["users"], facts["records_per_user"]) == (400, 20)
+    scaling = facts["scaling"]
+    assert [row[0]["users"] for row in scaling] == [100, 400, 1600]
+    assert [cell["records_per_user"] for cell in scaling[0]] == [1, 10, 20, 100]
+    for column in zip(*scaling, strict=True):
+        bounds = [cell["predicted_excess_loss"] for cell in column]
+        assert bounds == sorted(bounds, reverse=True)
+    assert scaling[1][2]["predicted_excess_loss"] == facts["plans"][0]["predicted_excess_loss"]
+
+
+@pytest.mark.parametrize("counts", [(), ("--rows", 10, "--users", 10)])
+def test_plans_are_for_rows_or_users(counts) -> None:
+    result = run("plan", *counts, "--features", 3, "--epsilon", 1)
+    assert result.exit_code == 2
+    assert "--users" in result.stderr

@@ -1,0 +1,80 @@
+"""``dpconvex synthesize``: a table in, a table and a certificate out; plans without data; errors of one line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.csv as pacsv
+import pytest
+
+from dpconvex import PrivateSyntheticData, Schema, read_table
+
+CHOSEN = ("--column", "sex", "--column", "income", "--column", "age", "--edges", "age=17,30,50,90")
+
+
+def words(folder: Path, *more: Any) -> tuple[Any, ...]:
+    return ("synthesize", folder / "train.csv", "--schema", folder / "adult.toml", "--epsilon", 2, *CHOSEN, *more)
+
+
+def test_it_writes_what_the_estimator_draws(run: Any, public_files: Path) -> None:
+    result = run(*words(public_files, "--seed", 3, "--size", 400))
+    assert result.exit_code == 0, result.output
+    drawn = pacsv.read_csv("synthetic/synthetic.csv")
+    assert drawn.column_names == ["sex", "income", "age"]
+    schema = Schema.from_toml(public_files / "adult.toml")
+    model = PrivateSyntheticData(
+        2.0, schema=schema, columns=drawn.column_names, bins={"age": (17, 30, 50, 90)}, random_state=3
+    ).fit(read_table(public_files / "train.csv", schema))
+    assert drawn["sex"].to_pylist() == model.sample(400, 3)["sex"].to_pylist()
+    assert "NOT PRIVATE" in result.stdout
+    assert run("verify", "synthetic").exit_code == 1  # seeded
+    assert run(*words(public_files, "--seed", 3)).exit_code == 2  # the folder exists
+    assert run(*words(public_files, "--seed", 3, "--force")).exit_code == 0
+
+
+def test_a_private_run_verifies(run: Any, public_files: Path) -> None:
+    result = run(*words(public_files, "--json", "--out", "elsewhere"))
+    assert result.exit_code == 0, result.output
+    printed = json.loads(result.stdout)
+    assert printed["files"] == ["elsewhere/synthetic.csv", "elsewhere/certificate.json"]
+    assert printed["public"]["cells"] == 12
+    assert run("verify", "elsewhere").exit_code == 0
+
+
+def test_a_plan_reads_no_data(run: Any, public_files: Path) -> None:
+    plan = ("synthesize", "--schema", public_files / "adult.toml", "--epsilon", 1, *CHOSEN, "--rows", 5000)
+    listed = json.loads(run(*plan, "--json").stdout)
+    assert {one["algorithm"] for one in listed} >= {"query_noise", "mwem"}
+    shown = run(*plan)
+    assert shown.exit_code == 0
+    assert "predicted largest error" in shown.stdout
+    assert not Path("synthetic").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "named"),
+    [
+        (("--rows", 100), "rows"),
+        (("--edges", "age=a,b"), "edges"),
+        (("--edges", "sex=1,2"), "bins"),
+        (("--order", 0), "order"),
+        (("--size", 0), "size"),
+        (("--column", "weight"), "columns"),
+        (("--algorithm", "magic"), "algorithm"),
+        (("--delta", 0.7), "delta"),
+    ],
+)
+def test_mistakes_are_one_line(run: Any, public_files: Path, more: tuple[Any, ...], named: str) -> None:
+    result = run(*words(public_files, *more))
+    assert result.exit_code == 2
+    assert named in result.stderr
+    assert result.stderr.count("\n") <= 4
+    assert not Path("synthetic").exists()
+
+
+def test_a_table_or_rows_must_be_given(run: Any, public_files: Path) -> None:
+    result = run("synthesize", "--schema", public_files / "adult.toml", "--epsilon", 1)
+    assert result.exit_code == 2
+    assert "rows" in result.stderr

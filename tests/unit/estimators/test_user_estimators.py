@@ -1,0 +1,135 @@
+"""Estimators that protect whole users: groups, schemas that name a user column, and what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dpconvex import NumericColumn, PrivateLinearRegression, PrivateLinearSVC, PrivateLogisticRegression, Schema
+from dpconvex.data import ClassTarget
+from dpconvex.errors import DpconvexError, InvalidDataError, InvalidParameterError, SchemaError
+
+
+@pytest.fixture
+def table():
+    rng = np.random.default_rng(0)
+    users = rng.permutation(np.repeat(np.arange(60), rng.integers(1, 9, 60)))
+    X = rng.uniform(-1, 1, (len(users), 2))
+    return X, (X[:, 0] > 0).astype(int), users
+
+
+def fitted(X, y, groups, **changes):
+    model = PrivateLogisticRegression(3.0, feature_bounds=(-1, 1), algorithm="objective_perturbation", random_state=0)
+    return model.set_params(**changes).fit(X, y, groups=groups)
+
+
+def test_groups_protect_users(table) -> None:
+    X, y, users = table
+    model = fitted(X, y, users)
+    assert model.certificate_.target.unit == "user"
+    assert model.plan_.problem.n == 60
+    assert model.plan_.problem.records_per_user == 1
+    assert "everything one user contributed" in model.certificate_.explain()
+    by_record = PrivateLogisticRegression(3.0, feature_bounds=(-1, 1), random_state=0).fit(X, y)
+    assert by_record.certificate_.target.unit == "record"
+    assert by_record.plan_.problem.n == len(y)
+
+
+@pytest.mark.parametrize("kind", ["text", "object", "shifted", "float", "list"])
+def test_only_who_shares_a_label_matters(table, kind) -> None:
+    X, y, users = table
+    texts = np.array([f"user {u:03}" for u in users])
+    labels = {
+        "text": texts,
+        "object": texts.astype(object),
+        "shifted": users - 1000,
+        "float": users / 7,
+        "list": users.tolist(),
+    }[kind]
+    assert fitted(X, y, labels).coef_ == pytest.approx(fitted(X, y, users).coef_, rel=1e-9)
+
+
+def test_the_order_of_rows_does_not_matter(table) -> None:
+    X, y, users = table
+    order = np.argsort(users, kind="stable")
+    assert fitted(X[order], y[order], users[order]).coef_ == pytest.approx(fitted(X, y, users).coef_, rel=1e-6)
+
+
+def test_a_user_with_most_of_the_data_counts_once(table) -> None:
+    """5,000 rows that say the opposite: they turn the record-level fit, not the user-level one."""
+    X, y, users = table
+    rng = np.random.default_rng(1)
+    more = rng.uniform(-1, 1, (5000, 2))
+    X, y = np.concatenate([X, more]), np.concatenate([y, (more[:, 0] <= 0).astype(int)])
+    users = np.concatenate([users, np.full(5000, 99)])
+    for cap in (1, 5):
+        assert fitted(X, y, users, records_per_user=cap).coef_[0, 0] > 0
+    assert PrivateLogisticRegression(3.0, feature_bounds=(-1, 1), random_state=0).fit(X, y).coef_[0, 0] < 0
+
+
+def test_repeating_a_users_rows_changes_nothing(table) -> None:
+    """With equal users; and nothing that is released or planned says how many rows there were."""
+    X, y, users = table
+    again = np.concatenate([np.arange(len(y)), np.flatnonzero(users == 7), np.flatnonzero(users == 7)])
+    one, other = fitted(X, y, users), fitted(X[again], y[again], users[again])
+    assert one.coef_ == pytest.approx(other.coef_, rel=1e-6)
+    assert one.certificate_ == other.certificate_
+
+
+def test_plans_count_users() -> None:
+    model = PrivateLogisticRegression(1.0, feature_norm=1.0, records_per_user=4)
+    by_user, by_record = model.plan(500, 3, unit="user")[0], model.plan(500, 3)[0]
+    assert (by_user.privacy.unit, by_user.problem.n, by_user.problem.records_per_user) == ("user", 500, 4)
+    assert (by_record.privacy.unit, by_record.problem.records_per_user) == ("record", None)
+    with pytest.raises(InvalidParameterError, match="unit"):
+        model.plan(500, 3, unit="household")
+
+
+def test_a_schema_that_names_users_protects_them(table) -> None:
+    pa = pytest.importorskip("pyarrow")
+    X, y, users = table
+    columns = {"a": X[:, 0], "b": X[:, 1], "y": np.where(y, "yes", "no"), "who": users.astype(str)}
+    schema = Schema(
+        (NumericColumn("a", -1, 1), NumericColumn("b", -1, 1)), target=ClassTarget("y", ("no", "yes")), user="who"
+    )
+    model = PrivateLogisticRegression(3.0, schema=schema, random_state=0)
+    assert model.plan(60)[0].privacy.unit == "user"
+    assert model.plan(60, unit="record")[0].privacy.unit == "record"
+    frame = pa.table(columns)
+    assert model.fit(frame).certificate_.target.unit == "user"
+    assert model.plan_.problem.n == 60
+    assert len(model.predict(frame.drop_columns("who"))) == len(y)
+    with pytest.raises(SchemaError, match="who"):
+        model.fit(frame.drop_columns("who"))
+    with pytest.raises(SchemaError, match="user"):
+        Schema((NumericColumn("a", -1, 1),)).user_labels(frame)
+
+
+def test_other_models_protect_users(table) -> None:
+    X, y, users = table
+    svc = PrivateLinearSVC(3.0, feature_bounds=(-1, 1), smoothing=0.0, random_state=0).fit(X, y, groups=users)
+    linear = PrivateLinearRegression(3.0, feature_bounds=(-1, 1), target_bounds=(0, 1), random_state=0)
+    for model in (svc, linear.fit(X, y, groups=users)):
+        assert model.certificate_.target.unit == "user"
+
+
+@pytest.mark.parametrize("change", [{"tilt": 1.0}, {"adversarial_radius": 0.1}, {"records_per_user": 0}])
+def test_what_users_do_not_have_is_refused(table, change) -> None:
+    X, y, users = table
+    with pytest.raises(InvalidParameterError, match=next(iter(change))):
+        fitted(X, y, users, **change)
+
+
+def test_heavy_tails_are_not_for_users(table) -> None:
+    X, y, users = table
+    model = PrivateLinearRegression(1.0, feature_bounds=(-1, 1), target_bounds=(0, 1), heavy_tailed=2.0)
+    with pytest.raises(DpconvexError):
+        model.fit(X, y, groups=users)
+
+
+def test_labels_must_fit_the_data(table) -> None:
+    X, y, users = table
+    with pytest.raises(InvalidDataError, match="they must agree"):
+        fitted(X, y, users[:-1])
+    with pytest.raises(InvalidDataError, match="groups has shape"):
+        fitted(X, y, users[:, None])
