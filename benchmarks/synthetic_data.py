@@ -1,6 +1,6 @@
 """Synthetic data from Adult: largest error over all marginals, by method, order, epsilon and number of records.
 
-    python benchmarks/synthetic_data.py [--seeds 3] [--full] [--json FILE]
+    python benchmarks/synthetic_data.py [--seeds 3] [--json FILE]
 
 Methods: the library's choice; query noise with a fitted histogram; MWEM with replay; the saddle point (Theorem 1.1);
 independent Gaussian noise on every table without any fit (its answers are not those of any table); records drawn from
@@ -70,13 +70,11 @@ def measure(n: int, order: int, epsilon: float, methods: list[str], seeds: int) 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--full", action="store_true", help="also the saddle point at all sizes: minutes a run")
     parser.add_argument("--json")
     arguments = parser.parse_args()
     rows: list[dict] = []
     for n, order, epsilon in [(1000, 2, 1.0), (10_000, 2, 1.0), (45_222, 2, 1.0), (45_222, 3, 1.0), (45_222, 2, 0.1)]:
-        slow = ["saddle_point"] if arguments.full or n <= 1000 else []
-        rows += measure(n, order, epsilon, ["auto", "query_noise", "mwem", *slow], arguments.seeds)
+        rows += measure(n, order, epsilon, ["auto", "query_noise", "mwem", "saddle_point"], arguments.seeds)
     table = RichTable("n", "order", "epsilon", "cells", "queries", "method", "largest error", "seconds")
     for row in rows:
         table.add_row(

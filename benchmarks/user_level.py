@@ -1,6 +1,7 @@
 """Excess log-loss on held-out users, everything that a user contributed protected: this library and what is used today.
 
-    python benchmarks/user_level.py [--tables batting films planes] [--seeds 5] [--epsilons 0.1 0.3 1 3] [--json FILE]
+    python benchmarks/user_level.py [--tables batting films planes] [--methods auto noisy_gradient Opacus]
+        [--seeds 5] [--epsilons 0.1 0.3 1 3] [--json FILE]
 
 A fifth of the users is held out. Reported: log-loss averaged over the held-out users (each user's mean), above that of
 the best model without privacy, which is fitted to the same users with the same weights. Replace-one users, delta 1e-6.
@@ -40,6 +41,7 @@ DELTA = 1e-6
 CUTS = (1, 2, 4, 8, 16)
 OPACUS_GRID = ((0.05, 0.5, 5), (0.05, 2.0, 5), (0.05, 2.0, 20), (0.3, 0.5, 5), (0.3, 2.0, 20), (0.3, 8.0, 20))
 """Clip, learning rate, epochs."""
+METHODS = ("auto", *ALGORITHMS, "group privacy", "Opacus")
 
 
 class Split:
@@ -54,11 +56,11 @@ class Split:
         self.X, self.y, self.users = table.X[~test], table.y[~test], table.users[~test]
         self.test_X, self.test_y = table.X[test], table.y[test]
         groups = UserGroups.of(table.users[test])
-        self.test_weights = record_weights(groups, 1) / groups.n_users
+        self.test_weights = record_weights(groups) / groups.n_users
         groups = UserGroups.of(self.users)
         self.n_users = groups.n_users
         domain = self.domain.with_intercept(1.0)
-        weights = record_weights(groups, 1) / groups.n_users
+        weights = record_weights(groups) / groups.n_users
         records = Records.clipped(self.X, domain)
         risk = RegularizedRisk(LogisticLoss(), records, 2.0 * self.y - 1, 1e-7, weights=weights)
         w = NewtonCholesky().solve(risk, 1e-2).point
@@ -110,7 +112,7 @@ class PerUser:
         X = np.zeros((groups.n_users, longest, split.X.shape[1]), dtype=np.float32)
         y, weight = np.zeros((2, groups.n_users, longest), dtype=np.float32)
         X[user, place] = split.X[order]
-        y[user, place], weight[user, place] = split.y[order], record_weights(groups, 1)[order]
+        y[user, place], weight[user, place] = split.y[order], record_weights(groups)[order]
         self.tensors = torch.utils.data.TensorDataset(*map(torch.from_numpy, (X, y, weight)))
         self.split = split
 
@@ -148,7 +150,7 @@ class PerUser:
         return self.split.loss(coef, intercept) - self.split.best
 
 
-def measure(name: str, seeds: int, epsilons: list[float], opacus: bool) -> dict:
+def measure(name: str, seeds: int, epsilons: list[float], methods: list[str]) -> dict:
     table = USER_TABLES[name]()
     rows: dict[str, dict[str, list[float]]] = {}
     constants, chosen, sizes = [], {}, []
@@ -163,9 +165,9 @@ def measure(name: str, seeds: int, epsilons: list[float], opacus: bool) -> dict:
         split = Split(table, seed)
         constants.append(split.constant)
         sizes.append(split.n_users)
-        users = PerUser(split) if opacus else None
+        users = PerUser(split) if "Opacus" in methods else None
         for epsilon in epsilons:
-            for algorithm in ("auto", *ALGORITHMS):
+            for algorithm in [name for name in methods if name in ("auto", *ALGORITHMS)]:
                 start = time.perf_counter()
                 try:
                     value, used = fitted(split, epsilon, algorithm, seed, table.records_per_user)
@@ -174,7 +176,7 @@ def measure(name: str, seeds: int, epsilons: list[float], opacus: bool) -> dict:
                 note(algorithm, epsilon, value, start)
                 if algorithm == "auto":
                     chosen[f"{epsilon:g}"] = used
-            for cut in CUTS:
+            for cut in CUTS if "group privacy" in methods else ():
                 start = time.perf_counter()
                 note(f"group privacy, m={cut}", epsilon, group_privacy(split, epsilon, cut, seed), start)
             if users is not None:
@@ -200,7 +202,7 @@ def show(result: dict, epsilons: list[float]) -> None:
     table.add_column("method")
     for epsilon in epsilons:
         table.add_column(f"epsilon {epsilon:g}", justify="right")
-    for name in ("auto", *ALGORITHMS, "group privacy", "Opacus"):
+    for name in METHODS:
         cells = [best_of(result["excess"], name, f"{epsilon:g}") for epsilon in epsilons]
         if any(cells):
             table.add_row(name, *("-" if cell is None else f"{cell[0]:.4f} ({cell[1]:.4f})" for cell in cells))
@@ -213,13 +215,14 @@ def main() -> None:
     parser.add_argument("--tables", nargs="+", default=list(USER_TABLES), choices=list(USER_TABLES))
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--epsilons", nargs="+", type=float, default=[0.1, 0.3, 1.0, 3.0])
-    parser.add_argument("--no-opacus", action="store_true")
+    parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=METHODS)
     parser.add_argument("--json")
     arguments = parser.parse_args()
-    opacus = not arguments.no_opacus and importlib.util.find_spec("opacus") is not None
+    absent = importlib.util.find_spec("opacus") is None
+    methods = [name for name in arguments.methods if name != "Opacus" or not absent]
     results = []
     for name in arguments.tables:
-        results.append(measure(name, arguments.seeds, arguments.epsilons, opacus))
+        results.append(measure(name, arguments.seeds, arguments.epsilons, methods))
         show(results[-1], arguments.epsilons)
         if arguments.json:
             with open(arguments.json, "w") as file:

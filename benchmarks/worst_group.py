@@ -26,7 +26,7 @@ from dpconvex import (
 from dpconvex.data.table_cells import TableCells
 
 DELTA = 1e-6
-METHODS = ("vertex_mirror_descent", "gaussian_mirror_descent", "sgda")
+METHODS = ("vertex_mirror_descent", "gaussian_mirror_descent")
 
 
 def scores(model, table, group: np.ndarray) -> dict:

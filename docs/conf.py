@@ -85,6 +85,7 @@ PARTS = {
     "dpconvex.algorithms.baselines.clipped_gradient": "Clipped gradient descent",
     "dpconvex.algorithms.baselines.objective_perturbation": "Objective perturbation",
     "dpconvex.algorithms.baselines.exponential_mechanism": "Exponential mechanism over a grid",
+    "dpconvex.audit": "Audits",
     "dpconvex.reproduce": "Experiments",
 }
 

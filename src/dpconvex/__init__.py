@@ -29,6 +29,7 @@ from dpconvex.estimators.persistence import load_model, save_model
 from dpconvex.games import private_game
 from dpconvex.minimize import plan_minimize, private_minimize
 from dpconvex.privacy import (
+    Budget,
     Neighboring,
     PrivacyCertificate,
     PrivacyParams,
@@ -42,6 +43,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Block",
+    "Budget",
     "CategoricalColumn",
     "DataDomain",
     "Neighboring",

@@ -45,6 +45,10 @@ class BudgetExceededError(DpconvexError):
     """A release was asked for that the planned budget does not cover."""
 
 
+class BudgetFileError(DpconvexError):
+    """A budget file is missing, is no budget, or cannot be locked or written; nothing may be released then."""
+
+
 class UnsupportedEventError(DpconvexError, ValueError):
     """A privacy event that no accountant here can price; it is refused, never guessed."""
 

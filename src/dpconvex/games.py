@@ -81,10 +81,12 @@ def private_game(
     True
     """
     _validate.choice("form", form, FORMS)
-    if not isinstance(records, np.ndarray) or records.ndim != (3 if form == "matrices" else 2) or not len(records):
-        wanted = "(n, rows, columns)" if form == "matrices" else "(n, columns)"
-        found = getattr(records, "shape", type(records).__name__)
-        raise InvalidDataError(f"records have shape {found}; an array of shape {wanted} with n >= 1 is needed")
+    wanted = "(n, rows, columns)" if form == "matrices" else "(n, columns)"
+    if not isinstance(records, np.ndarray):
+        found = type(records).__name__
+        raise InvalidDataError(f"records are a {found}; a NumPy array {wanted} is needed, as np.asarray makes it")
+    if records.ndim != (3 if form == "matrices" else 2) or not len(records):
+        raise InvalidDataError(f"records have shape {records.shape}; {wanted} with n >= 1 is needed")
     rows, columns = records.shape[1:] if form == "matrices" else _sides(shape)
     problem = _problem(form, len(records), rows, columns, bound)
     problem.check(records)

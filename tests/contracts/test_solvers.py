@@ -206,6 +206,6 @@ def test_public_errors(kind):
 
 
 def test_every_solver_is_exported():
-    subclasses = {kind for kind in Solver.__subclasses__() if kind.__module__.startswith("dpconvex.")}
+    subclasses = {kind for kind in Solver.__subclasses__() if kind.__module__.startswith("dpconvex.solvers.")}
     assert subclasses == set(SOLVERS)
     assert {kind.__name__ for kind in SOLVERS} <= set(dpconvex.solvers.__all__)

@@ -13,21 +13,18 @@ determinant; the exact density tests cover that.
 from __future__ import annotations
 
 import dataclasses
-import math
 
 import numpy as np
 import pytest
-from scipy.stats import beta
 
 from dpconvex.algorithms import base
 from dpconvex.algorithms.selection import Options, plans
-from dpconvex.geometry import GroupedNorm, L2Norm
+from dpconvex.audit import prove
 from dpconvex.losses import HingeLoss, LogisticLoss, SmoothedHingeLoss, SoftmaxLoss
-from dpconvex.mechanisms import GaussianObjectiveNoise
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import Block, DataDomain
 from dpconvex.problems.linear_model import LinearModelProblem
-from dpconvex.randomness import SeededSource, exact
+from dpconvex.randomness import SeededSource, exact, real
 from dpconvex.solvers import Solver
 
 ERROR = 1e-2
@@ -86,38 +83,15 @@ def draws(plan, data, count, source):
 
 
 def lower_bound(first, second, delta, error=ERROR):
-    """Largest epsilon that threshold events prove at confidence ``1 - error``."""
-    half = len(first) // 2
-    best, event = -math.inf, (0.0, 1.0, False)
-    for threshold in np.quantile(np.concatenate([first[:half], second[:half]]), np.linspace(0.1, 0.9, 41)):
-        for sign in (1.0, -1.0):
-            for swap in (False, True):
-                a, b = (second, first) if swap else (first, second)
-                hit = [int((sign * (x[:half] - threshold) > 0).sum()) for x in (a, b)]
-                found = proven(hit[0], hit[1], half, delta, error)
-                if found > best:
-                    best, event = found, (threshold, sign, swap)
-    threshold, sign, swap = event
-    a, b = (second, first) if swap else (first, second)
-    hits, other_hits = (int((sign * (x[half:] - threshold) > 0).sum()) for x in (a, b))
-    return proven(hits, other_hits, len(first) - half, delta, error)
-
-
-def proven(hits, other_hits, count, delta, error):
-    low = float(beta(hits, count - hits + 1).ppf(error / 2)) if hits else 0.0
-    high = float(beta(other_hits + 1, count - other_hits).ppf(1 - error / 2)) if other_hits < count else 1.0
-    return math.log((low - delta) / high) if low > delta else -math.inf
+    return prove(first[:, None], second[:, None], delta, error).epsilon
 
 
 def halve_noise(monkeypatch):
     """Mutants: every sampler draws at half its scale; events and certificates stay as they are."""
-    for norm in (L2Norm, GroupedNorm):
-        sample = norm.sample
-        monkeypatch.setattr(norm, "sample", lambda *a, _sample=sample, **k: 0.5 * _sample(*a, **k))
-    gaussian = exact.discrete_gaussian
+    add, draw, gaussian = real.add_noise, real.draw, exact.discrete_gaussian
+    monkeypatch.setattr(real, "add_noise", lambda value, norm, scale, *a: add(value, norm, scale / 2, *a))
+    monkeypatch.setattr(real, "draw", lambda *a: 0.5 * draw(*a))
     monkeypatch.setattr(exact, "discrete_gaussian", lambda units, sigma, source: gaussian(units, sigma / 2, source))
-    linear = GaussianObjectiveNoise._sample
-    monkeypatch.setattr(GaussianObjectiveNoise, "_sample", lambda *a: 0.5 * linear(*a))
 
 
 CONFIGURATIONS = [

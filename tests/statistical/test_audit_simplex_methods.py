@@ -184,10 +184,12 @@ def test_the_law_of_the_drawn_queries(mode: str) -> None:
     plan = synthetic.plan(queries, 6, privacy, mode=mode, steps=6)
     plan = replace(plan, tau_y=synthetic._cap(queries, 6, privacy, 6, mode))
     worst, mutant = np.zeros(3), 0.0
-    for rest in ([0, 0, 0, 0, 0], [1, 0, 1, 0, 1], [1, 1, 1, 1, 1], [2, 2, 0, 1, 2]):
-        pair = np.array([0, *rest]), np.array([1, *rest])
-        worst = np.maximum(worst, exact_cost(plan, *pair))
-        mutant = max(mutant, exact_cost(scaled(plan, 1.1), *pair)[0])
+    order = mock.Mock(permutation=lambda records: records)  # the shuffle that exposes the changed record most
+    with mock.patch.object(SeededSource, "generator", return_value=order):
+        for rest in ([0, 0, 0, 0, 0], [1, 0, 1, 0, 1], [1, 1, 1, 1, 1], [2, 2, 0, 1, 2]):
+            pair = np.array([0, *rest]), np.array([1, *rest])
+            worst = np.maximum(worst, exact_cost(plan, *pair))
+            mutant = max(mutant, exact_cost(scaled(plan, 1.1), *pair)[0])
     rho = plan.sampling.event.rho
     assert 0.9 * rho < worst[0] <= rho < mutant
     assert worst[1] <= PRIVACY.delta

@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpconvex.geometry import GroupedNorm, L2Norm
+from dpconvex.geometry import GroupedNorm, L2Norm, StandardNormals
 from dpconvex.mechanisms import GaussianMechanism, LaplaceMechanism, NormNoiseMechanism
 from dpconvex.privacy.sensitivity import Sensitivity
-from dpconvex.randomness import SeededSource, SystemSource, exact
+from dpconvex.randomness import SeededSource, SystemSource, exact, real
 
 LEVEL = 1e-8
 SIZE = 20_000
+NOISES = 4000
 NORMS = (*L2Norm.examples(), *GroupedNorm.examples())
 SOURCES = pytest.mark.parametrize("source", [SeededSource(2), SystemSource()], ids=["seeded", "system"])
 EACH_NORM = pytest.mark.parametrize("norm", NORMS, ids=lambda norm: f"{norm.name}{norm.dim}")
@@ -31,7 +32,7 @@ def fits(sample, law) -> bool:
 @EACH_NORM
 @SOURCES
 def test_norm_of_the_noise_is_gamma(norm, source) -> None:
-    lengths = norm(norm.sample(source.generator(), SIZE))
+    lengths = norm(real.draw(norm, NOISES, source))
     assert fits(lengths, stats.gamma(norm.dim))
     # mutants: half the scale, and the radius of a ball where that of a sphere is due
     assert not fits(lengths / 2, stats.gamma(norm.dim))
@@ -40,7 +41,7 @@ def test_norm_of_the_noise_is_gamma(norm, source) -> None:
 
 @EACH_NORM
 def test_energies_and_means(norm) -> None:
-    sample = norm.sample(np.random.default_rng(3), 4 * SIZE)
+    sample = real.draw(norm, NOISES, SeededSource(3))
     for squares, expected in (
         ((sample**2).sum(1), norm.energy),
         *zip((sample**2).T, norm.coordinate_variances, strict=True),
@@ -51,45 +52,54 @@ def test_energies_and_means(norm) -> None:
 
 
 def test_l2_direction_is_uniform_and_independent_of_the_radius() -> None:
-    sample = L2Norm(5).sample(np.random.default_rng(4), SIZE)
+    sample = real.draw(L2Norm(5), NOISES, SeededSource(4))
     lengths = np.linalg.norm(sample, axis=1)
     cosines = sample / lengths[:, None]
     for column in cosines.T:
         assert fits((column + 1) / 2, stats.beta(2, 2))  # (d - 1) / 2 on both sides
-        assert abs(stats.spearmanr(np.abs(column), lengths).statistic) < 5 / math.sqrt(SIZE)
-    iid = np.random.default_rng(4).laplace(size=(SIZE, 5))  # the l1 law is not the l2 law
+        assert abs(stats.spearmanr(np.abs(column), lengths).statistic) < 5 / math.sqrt(NOISES)
+    iid = np.random.default_rng(4).laplace(size=(NOISES, 5))  # the l1 law is not the l2 law
     assert not fits((iid[:, 0] / np.linalg.norm(iid, axis=1) + 1) / 2, stats.beta(2, 2))
 
 
 def test_each_group_has_its_own_gamma_radius() -> None:
     norm = GroupedNorm.examples()[0]
-    sample = np.abs(norm.sample(np.random.default_rng(5), SIZE))
+    sample = np.abs(real.draw(norm, NOISES, SeededSource(5)))
     blocks = np.add.reduceat(sample, [0, 1, 4], axis=1) / norm.half_widths
     first, second = norm.weights[0] * blocks[:, [0, 2]].max(1), norm.weights[1] * blocks[:, 1]
     assert fits(first, stats.gamma(3))
     assert fits(second, stats.gamma(3))
-    assert abs(stats.spearmanr(first, second).statistic) < 5 / math.sqrt(SIZE)
+    assert abs(stats.spearmanr(first, second).statistic) < 5 / math.sqrt(NOISES)
     # Blocks of one group share the radius: E b_1^2 b_2^2 has the factor E R^4 = 840, not (E R^2)^2 = 400.
     product = (blocks[:, 0] ** 2) * (blocks[:, 2] ** 2)
     radius_4 = 4 * 5 * 6 * 7 / norm.weights[0] ** 4  # Gamma(4)
     expected = radius_4 * (1 / 3) * (1 / 2)  # a uniform point of [-1, 1], of the 2-dimensional cross-polytope
-    assert abs(product.mean() - expected) < 4.5 * product.std() / math.sqrt(SIZE)
+    assert abs(product.mean() - expected) < 4.5 * product.std() / math.sqrt(NOISES)
     separate = (4 * 5 / norm.weights[0] ** 2) ** 2 * (1 / 3) * (1 / 2)
-    assert abs(product.mean() - separate) > 4.5 * product.std() / math.sqrt(SIZE)
+    assert abs(product.mean() - separate) > 4.5 * product.std() / math.sqrt(NOISES)
 
 
 def test_blocks_are_uniform_in_their_cross_polytopes() -> None:
-    laplace = GroupedNorm.examples()[1].sample(np.random.default_rng(6), SIZE)
+    laplace = real.draw(GroupedNorm.examples()[1], NOISES, SeededSource(6))
     for column in laplace.T:  # one block of one group: independent Laplace variables
         assert fits(column, stats.laplace())
-    assert np.abs(np.corrcoef(np.abs(laplace).T) - np.eye(4)).max() < 5 / math.sqrt(SIZE)
-    assert np.abs(np.corrcoef(np.sign(laplace).T) - np.eye(4)).max() < 5 / math.sqrt(SIZE)
-    cube = GroupedNorm.examples()[2].sample(np.random.default_rng(7), SIZE)
+    assert np.abs(np.corrcoef(np.abs(laplace).T) - np.eye(4)).max() < 5 / math.sqrt(NOISES)
+    assert np.abs(np.corrcoef(np.sign(laplace).T) - np.eye(4)).max() < 5 / math.sqrt(NOISES)
+    cube = real.draw(GroupedNorm.examples()[2], NOISES, SeededSource(7))
     inside = cube / np.abs(cube).max(1, keepdims=True)  # a point of the cube's surface: one coordinate is +-1
     largest = np.abs(inside) == 1
     assert (largest.sum(1) == 1).all()
     assert stats.chisquare(largest.sum(0)).pvalue > LEVEL
     assert fits(inside[~largest], stats.uniform(-1, 2))
+
+
+@pytest.mark.parametrize("dim", [1, 4])
+def test_normal_noise(dim) -> None:
+    sample = real.draw(StandardNormals(dim), NOISES, SeededSource(8))
+    for column in sample.T:
+        assert fits(column, stats.norm())
+        assert not fits(column / 2, stats.norm())
+    assert fits((sample**2).sum(1), stats.chi2(dim))
 
 
 @SOURCES

@@ -58,3 +58,10 @@ def test_parameters_are_checked(wrong) -> None:
         private_game(np.zeros((50, 2, 2)), **{"epsilon": 1.0, **wrong})
     with pytest.raises(InvalidParameterError, match="shape"):
         private_game(np.zeros((50, 4)), epsilon=1.0, form="rank_one")
+
+
+def test_records_that_are_no_array_or_none_say_so() -> None:
+    with pytest.raises(InvalidDataError, match="are a list; a NumPy array"):
+        private_game([[[0.0, 1.0]] * 2], epsilon=1.0)
+    with pytest.raises(InvalidDataError, match=r"have shape \(0, 2, 2\)"):
+        private_game(np.zeros((0, 2, 2)), epsilon=1.0)

@@ -7,7 +7,8 @@ listing. Only ``PrivateResult.point`` and ``status`` depend on the data.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar, final
 
@@ -151,17 +152,17 @@ class Plan(ABC):
 
     @abstractmethod
     def exact_bits(self, source: BitSource) -> bool:
-        """Whether all noise that is added to released values comes from an exact discrete sampler."""
+        """Whether all noise of released values comes from an exact sampler."""
 
     @final
     def certificate(self, source: BitSource) -> PrivacyCertificate:
         """Return the certificate of a run. It states the *planned* cost, which is known before the data are read."""
         exact = self.exact_bits(source)
         note = (
-            "Exact discrete samplers: what is released has no floating-point fingerprint."
+            "Exact samplers: what is released has no floating-point fingerprint."
             if exact
-            else "Floating-point sampler; released values are rounded to a public grid after the noise, and the "
-            "sensitivity is enlarged for the rounding before it. The guarantee is for real arithmetic."
+            else "Floating-point sampler; released values are rounded to a public grid after the noise. The guarantee "
+            "is for real arithmetic."
         )
         return certify(
             algorithm=self.algorithm,
@@ -292,12 +293,29 @@ def beyond_floats(problem: str) -> InvalidParameterError:
     return InvalidParameterError("problem", problem, what, "Rescale the data or the parameters")
 
 
+@contextmanager
+def within_floats(problem: str) -> Iterator[None]:
+    """Turn failures of a plan's arithmetic into `beyond_floats`, and keep NumPy quiet: constants are public.
+
+    Parameters
+    ----------
+    problem : str
+        Its name.
+    """
+    try:
+        with np.errstate(all="ignore"):
+            yield
+    except ArithmeticError as error:
+        raise beyond_floats(problem) from error
+
+
 def check_relation(privacy: PrivacyParams, *, users: bool = False) -> None:
     """Raise `InvalidParameterError` unless the promise is for one replaced record, or user where `users` allows it."""
     if privacy.neighboring != Neighboring.REPLACE_ONE:
         raise InvalidParameterError("neighboring", str(privacy.neighboring), "must be 'replace_one' for this algorithm")
     if privacy.unit != Unit.RECORD and not users:
-        raise InvalidParameterError("unit", str(privacy.unit), "must be 'record' for this algorithm")
+        remedy = "Use a method for users, or protect single records: no groups, no user column"
+        raise InvalidParameterError("unit", str(privacy.unit), "must be 'record' for this algorithm", remedy)
 
 
 def in_units(text: str, privacy: PrivacyParams) -> str:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 
 from dpconvex import _validate
+from dpconvex.algorithms.base import within_floats
 from dpconvex.algorithms.baselines import mwem, query_noise
 from dpconvex.algorithms.query_release import QueryReleasePlan
 from dpconvex.algorithms.saddle_point import synthetic
@@ -93,7 +94,10 @@ def plan_queries(
     for name, planner in QUERY_METHODS.items():
         if algorithm in ("auto", name):
             try:
-                found.append(planner(queries, n, privacy, constants))
+                with within_floats("queries"):
+                    plan = planner(queries, n, privacy, constants)
+                    _ = plan.releases, expected_error(plan)  # public constants that are no floats show up here
+                found.append(plan)
             except InvalidParameterError as error:
                 refusals.append(error)
     if not found:

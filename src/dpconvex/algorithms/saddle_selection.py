@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 from dpconvex import _validate
 from dpconvex.algorithms import saddle_point
+from dpconvex.algorithms.base import within_floats
 from dpconvex.algorithms.baselines.saddle import SADDLE_BASELINES
 from dpconvex.algorithms.saddle_base import SaddlePlan
 from dpconvex.algorithms.saddle_point import bias_reduced, boosting
@@ -100,7 +101,10 @@ def ordered_plans(
     for name, planner in methods.items():
         if algorithm in ("auto", name):
             try:
-                found.append(planner(problem, privacy, constants))
+                with within_floats(problem.name):
+                    plan = planner(problem, privacy, constants)
+                    _ = plan.releases, plan.expected_error  # public constants that are no floats show up here
+                found.append(plan)
             except InvalidParameterError as error:
                 refusals.append(error)
     if not found:

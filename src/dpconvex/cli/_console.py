@@ -7,7 +7,8 @@ import json
 import math
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ParamSpec, TypeVar
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import typer
 from rich.console import Console
@@ -15,6 +16,9 @@ from rich.table import Table
 from rich.text import Text
 
 from dpconvex.errors import DpconvexError
+
+if TYPE_CHECKING:
+    from dpconvex.privacy import PrivacyParams
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -31,6 +35,9 @@ def one_line_errors(command: Callable[_P, _T]) -> Callable[_P, _T]:
             raise  # the reader went away; click ends quietly
         except (DpconvexError, OSError) as error:
             print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+            raise typer.Exit(2) from None
+        except MemoryError:
+            print("error: this does not fit in memory", file=sys.stderr)
             raise typer.Exit(2) from None
 
     return guarded
@@ -60,14 +67,14 @@ def print_table(
         Row printed in bold.
     """
     numbers = set(right)
-    table = Table(
-        title=Text(title), title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0)
-    )
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for k, header in enumerate(headers):
         justify = "right" if k in numbers else "left"
         table.add_column(Text(header), justify=justify, no_wrap=k in numbers, overflow="fold", header_style="dim")
     for k, row in enumerate(rows):
         table.add_row(*map(Text, row), style="bold" if k == marked else None)
+    if title:
+        console().print(Text(title, style="bold"))  # not the table's own title, which would wrap at the table's width
     console().print(table)
 
 
@@ -78,7 +85,7 @@ def print_text(text: str = "") -> None:
 
 def print_json(value: Any) -> None:
     """Print `value` as JSON; numbers that JSON does not know become null."""
-    print(json.dumps(_finite(value), indent=2, allow_nan=False))
+    print(json.dumps(finite(value), indent=2, allow_nan=False))
 
 
 def number(value: float, digits: int = 3) -> str:
@@ -86,11 +93,30 @@ def number(value: float, digits: int = 3) -> str:
     return f"{value:.{digits}g}" if math.isfinite(value) else "-"
 
 
-def _finite(value: Any) -> Any:
+def budget_words(privacy: PrivacyParams) -> str:
+    """Return epsilon, and delta where it is positive, for a table's title."""
+    return f"epsilon {privacy.epsilon:g}" + (f", delta {privacy.delta:g}" if privacy.delta else "")
+
+
+def working(text: str) -> AbstractContextManager[object]:
+    """Show that something runs while the context is open: on standard error, on a terminal only."""
+    return console(err=True).status(text)
+
+
+def track(items: Iterable[_T], text: str, /) -> Iterable[_T]:
+    """Pass the items on, with a progress bar on stderr where that is a terminal."""
+    from rich import progress
+
+    shown = console(err=True)
+    return progress.track(items, text, console=shown, disable=not shown.is_terminal, transient=True)
+
+
+def finite(value: Any) -> Any:
+    """Return a JSON-ready value in which numbers that JSON does not know are None."""
     if isinstance(value, dict):
-        return {str(key): _finite(item) for key, item in value.items()}
+        return {str(key): finite(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
+        return [finite(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dpconvex import _validate
 from dpconvex.errors import InvalidParameterError
 
 if TYPE_CHECKING:
@@ -28,15 +29,16 @@ HeavyTailed = Annotated[
     typer.Option(
         metavar="K[:G]",
         help="Regression of heavy-tailed targets: the order K >= 2 of a moment of the gradients that is bounded, and "
-        "its bound G for a target scaled to width 1; without G it is estimated for a tenth of epsilon. Target bounds "
-        "then bound predictions; targets are not clipped into them.",
+        "its bound G for a target scaled to width 1; without G it is estimated for a tenth of epsilon, where it is "
+        "needed. Target bounds then bound predictions; targets are not clipped into them.",
     ),
 ]
 Algorithm = Annotated[
     str,
     typer.Option(
         help="auto, objective_perturbation, output_perturbation, exponential_mechanism or noisy_gradient; for users "
-        "also phased_sgd or accelerated_user; with --heavy-tailed auto, heavy_tailed or clipped_gradient."
+        "also phased_sgd or accelerated_user; with --heavy-tailed auto, "
+        "clipped_residuals, heavy_tailed or clipped_gradient."
     ),
 ]
 Constants = Annotated[str, typer.Option(help="calibrated, or paper (output perturbation only).")]
@@ -60,6 +62,13 @@ Risk = Annotated[
     str, typer.Option(help="empirical, or population: bound the loss on new records (output perturbation only).")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")]
+Budget = Annotated[
+    Path | None,
+    typer.Option(help="Budget file of this data set: pay from it, or refuse, before data are read. See `budget`."),
+]
+Test = Annotated[
+    Path | None, typer.Option(help="PUBLIC test file. The printed metrics are not private.", show_default=False)
+]
 Force = Annotated[bool, typer.Option("--force", help="Replace an existing model folder.")]
 UserColumn = Annotated[
     str | None,
@@ -75,6 +84,8 @@ RecordsPerUser = Annotated[
         "rests on it."
     ),
 ]
+PROBE = 1_000_000
+"""Records of the plan that checks parameters before anything is read; some methods refuse a few records."""
 SchemaFile = Annotated[Path, typer.Option("--schema", help="Schema file (TOML); see `dpconvex schema`.")]
 
 
@@ -100,7 +111,6 @@ def build(
     seed: int | None = None,
 ) -> PrivateLinearModel:
     """Return the unfitted estimator that the options describe."""
-    from dpconvex import _validate
     from dpconvex.estimators import ESTIMATORS, PrivateLinearRegressor
 
     kinds = {estimator.kind: estimator for estimator in ESTIMATORS}
@@ -134,6 +144,14 @@ def build(
                 raise InvalidParameterError(name, value, f"does not apply to --model {model}", "Leave it out")
             estimator.set_params(**{name: value})
     return estimator
+
+
+def planned_rows(table: Path | None, rows: int | None) -> int:
+    """Return how many records to plan for: ``--rows`` where there is no table, or else a number of no consequence."""
+    if (table is None) == (rows is None):
+        what = "must be given where there is no table" if rows is None else "is for a plan without data"
+        raise InvalidParameterError("rows", rows, what, "Give either a table, or --rows for a plan")
+    return 10_000 if rows is None else _validate.integer("rows", rows, at_least=1)
 
 
 def moment_order(text: str) -> float | tuple[float, float]:

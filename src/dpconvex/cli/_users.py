@@ -6,6 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from dpconvex.cli._console import number, print_table, print_text
+from dpconvex.errors import InvalidParameterError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +23,13 @@ RECORDS = (1, 10, 100)
 
 def with_user(schema: Schema, column: str | None) -> Schema:
     """Return the schema with its user column replaced by the one that was asked for, if any."""
-    return schema if column is None else dataclasses.replace(schema, user=column)
+    if column is None:
+        return schema
+    if column in dataclasses.replace(schema, user=None).column_names():
+        what = "is a feature or the target in the schema"
+        remedy = "Name the column of user identifiers, and remove it from the schema's other columns"
+        raise InvalidParameterError("user_column", column, what, remedy)
+    return dataclasses.replace(schema, user=column)
 
 
 def scaling(

@@ -12,6 +12,7 @@ from dpconvex.cli import _options
 from dpconvex.cli._console import one_line_errors, print_json, print_text
 from dpconvex.cli._folder import CERTIFICATE, MODEL, REPORT, model_folder
 from dpconvex.cli._users import with_user
+from dpconvex.cli.budget import pay
 from dpconvex.cli.plan import plan_rows, print_plans
 from dpconvex.errors import InvalidDataError, SchemaError
 
@@ -44,10 +45,9 @@ def fit(
     risk: _options.Risk = "empirical",
     user_column: _options.UserColumn = None,
     records_per_user: _options.RecordsPerUser = 1,
-    test: Annotated[
-        Path | None, typer.Option(help="PUBLIC test file. The printed metrics are not private.", show_default=False)
-    ] = None,
+    test: _options.Test = None,
     seed: Annotated[int | None, typer.Option(help="Seed the noise: NOT PRIVATE, for tests only.")] = None,
+    budget: _options.Budget = None,
     force: _options.Force = False,
     as_json: _options.Json = False,
 ) -> None:
@@ -79,12 +79,13 @@ def fit(
         records_per_user=records_per_user,
         seed=seed,
     )
-    estimator.plan(1)  # refuses unusable parameters before anything is read
+    promise = estimator.plan(_options.PROBE)[0].privacy  # refuses unusable parameters before anything is read
     with model_folder(out, force=force) as folder:
-        held_out = None if test is None else read_table(test, dataclasses.replace(declared, user=None))
+        held_out = read_test(test, declared)
+        pay(budget, promise, f"fit --model {estimator.kind}", table, declared, seed=seed)
         records = read_table(table, declared)
         estimator.fit(records)
-        metrics = None if held_out is None else measure(estimator, declared, held_out)
+        metrics = None if held_out is None else measure(estimator, held_out)
         write_outputs(estimator, folder)
     plans = (estimator.plan_, *estimator.plan(estimator.plan_.problem.n)[1:])  # first what ran
     if as_json:
@@ -124,16 +125,27 @@ def _with_target(schema: Schema, target: str | None) -> Schema:
     return dataclasses.replace(schema, target=renamed)
 
 
-def measure(estimator: PrivateLinearModel, schema: Schema, held_out: Any) -> Metrics | RegressionMetrics:
-    """Return how well a fitted model does on a public table."""
+def measure(estimator: PrivateLinearModel, held_out: Any) -> Metrics | RegressionMetrics:
+    """Return how well a fitted model with a schema does on a public table; targets are clipped as they are in `fit`."""
     from dpconvex.cli._metrics import evaluate, evaluate_regression, evaluate_scores
     from dpconvex.estimators import PrivateLinearClassifier, ProbabilisticClassifier
 
-    right = schema.encode_target(held_out)
-    if len(right) == 0:
-        raise InvalidDataError("the test file holds no records; at least 1 is needed")
+    assert estimator.target_schema is not None
+    right = estimator.target_schema.encode_target(held_out)
     if isinstance(estimator, ProbabilisticClassifier):
         return evaluate(estimator.predict_proba(held_out), right)
     if isinstance(estimator, PrivateLinearClassifier):
         return evaluate_scores(estimator.decision_function(held_out), right)
     return evaluate_regression(estimator.predict(held_out), right)
+
+
+def read_test(path: Path | None, schema: Schema) -> Any:
+    """Read a public test file, if there is one, and refuse what `measure` could not use: before budget is spent."""
+    from dpconvex.data import read_table
+
+    if path is None:
+        return None
+    held_out = read_table(path, dataclasses.replace(schema, user=None))
+    if len(schema.encode_target(held_out)) == 0:
+        raise InvalidDataError("the test file holds no records; at least 1 is needed")
+    return held_out

@@ -9,14 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpconvex.cli import _options
-from dpconvex.cli._console import number, one_line_errors, print_json, print_table, print_text
+from dpconvex.cli._console import budget_words, number, one_line_errors, print_json, print_table, print_text, working
 from dpconvex.cli._folder import CERTIFICATE, MODEL, model_folder
+from dpconvex.cli.budget import pay
+from dpconvex.cli.fit import read_test
 from dpconvex.errors import InvalidParameterError
 
 if TYPE_CHECKING:
     from dpconvex.algorithms.base import Plan
+    from dpconvex.cli._metrics import Metrics, RegressionMetrics
     from dpconvex.data import Schema
     from dpconvex.estimators import PrivateSparseModel
+    from dpconvex.privacy import PrivacyParams
 
 
 @one_line_errors
@@ -26,7 +30,7 @@ def fit_sparse(
     table: Annotated[
         Path | None, typer.Argument(help="CSV or Parquet file with the private records. Without it: --rows.")
     ] = None,
-    group: Annotated[
+    group_column: Annotated[
         str | None, typer.Option(help="Column of groups: train for the group that fares worst (classifiers).")
     ] = None,
     radius: Annotated[
@@ -37,7 +41,9 @@ def fit_sparse(
     constants: Annotated[str, typer.Option(help="calibrated, or paper.")] = "calibrated",
     out: Annotated[Path, typer.Option(help="Folder for model.skops and certificate.json.")] = Path("model"),
     rows: Annotated[int | None, typer.Option(help="Plan only, for this number of records.")] = None,
+    test: _options.Test = None,
     seed: Annotated[int | None, typer.Option(help="Seed the noise: NOT PRIVATE, for tests only.")] = None,
+    budget: _options.Budget = None,
     force: _options.Force = False,
     as_json: _options.Json = False,
 ) -> None:
@@ -47,30 +53,37 @@ def fit_sparse(
     """
     from dpconvex.data import Schema, read_table
     from dpconvex.estimators.persistence import save_model
+    from dpconvex.privacy import PrivacyParams
 
     declared = Schema.from_toml(schema)
     declared.require_confirmed(str(schema))
     options = {"schema": declared, "radius": radius, "algorithm": algorithm, "constants": constants}
-    estimator = build(declared, group, epsilon, delta, {**options, "random_state": seed})
-    if (table is None) == (rows is None):
-        what = "must be given where there is no table" if rows is None else "is for a plan without data"
-        raise InvalidParameterError("rows", rows, what, "Give either a table, or --rows for a plan")
-    plans = estimator.plan(10_000 if rows is None else rows)  # refuses unusable parameters before anything is read
+    estimator = build(declared, group_column, epsilon, delta, {**options, "random_state": seed})
+    rows = _options.planned_rows(table, rows)
+    plans = estimator.plan(rows)  # refuses unusable parameters before anything is read
+    promise = PrivacyParams(epsilon, delta)  # plans for groups promise less: counting them comes first
     if table is None:
-        _show(plans, as_json)
+        _show(plans, promise, as_json)
         return
     with model_folder(out, force=force) as folder:
-        estimator.fit(read_table(table, declared))
+        held_out = read_test(test, declared)
+        pay(budget, promise, "fit-sparse", table, declared, seed=seed)
+        with working("Fitting"):
+            estimator.fit(read_table(table, declared))
+        metrics = None if held_out is None else _measure(estimator, declared, held_out)
         save_model(estimator, folder / MODEL)
         (folder / CERTIFICATE).write_text(estimator.certificate_.to_json(), encoding="utf-8")
     if as_json:
         files = [str(out / name) for name in (MODEL, CERTIFICATE)]
         certificate = estimator.certificate_.to_dict()
-        print_json({"files": files, "plan": facts(estimator.plan_), "certificate": certificate})
+        measured = None if metrics is None else {**metrics.to_dict(), "private": False}
+        print_json({"files": files, "plan": facts(estimator.plan_), "certificate": certificate, "test": measured})
         return
-    _show((estimator.plan_,), False)
+    _show((estimator.plan_,), promise, False)
     print_text()
     print_text(estimator.certificate_.explain())
+    if metrics is not None:
+        print_text(f"\nTest file, NOT PRIVATE: {metrics.text()}.")
     print_text(f"\nWrote {MODEL} and {CERTIFICATE} to {out}")
 
 
@@ -86,11 +99,21 @@ def build(schema: Schema, group: str | None, epsilon: float, delta: float, optio
 
     numeric = schema.target is not None and schema.target.numeric
     if group is not None and numeric:
-        raise InvalidParameterError("group", group, "is for classifiers, and the schema's target is a number")
+        raise InvalidParameterError("group_column", group, "is for classifiers, and the schema's target is a number")
     if group is not None:
         return PrivateWorstGroupClassifier(epsilon, delta, group_column=group, **options)
     kind: type[PrivateSparseModel] = PrivateLasso if numeric else PrivateSparseLogisticRegression
     return kind(epsilon, delta, **options)
+
+
+def _measure(estimator: Any, schema: Schema, held_out: Any) -> Metrics | RegressionMetrics:
+    """Return how well a fitted model does on a public table."""
+    from dpconvex.cli._metrics import evaluate, evaluate_regression
+
+    right = schema.encode_target(held_out)
+    if schema.target is not None and schema.target.numeric:
+        return evaluate_regression(estimator.predict(held_out), right)
+    return evaluate(estimator.predict_proba(held_out), right)
 
 
 def facts(plan: Plan) -> dict[str, Any]:
@@ -99,29 +122,34 @@ def facts(plan: Plan) -> dict[str, Any]:
     return {
         "algorithm": plan.algorithm,
         "constants": plan.constants,
-        "predicted_error": error.bound,
-        "trivial_error": error.trivial,
+        "predicted_excess_loss": error.bound,
+        "trivial_loss": error.trivial,
+        "vacuous": error.vacuous,
         "source": error.source,
         "public": dict(plan.public),
     }
 
 
-def _show(plans: Sequence[Plan], as_json: bool) -> None:
+def _show(plans: Sequence[Plan], promise: PrivacyParams, as_json: bool) -> None:
     """Print plans, the chosen one first."""
+    public = plans[0].public
     if as_json:
-        print_json([facts(plan) for plan in plans])
+        rows = [{"chosen": k == 0, **facts(plan)} for k, plan in enumerate(plans)]
+        print_json({"rows": public["n"], "epsilon": promise.epsilon, "delta": promise.delta, "plans": rows})
         return
-    public, privacy = plans[0].public, plans[0].privacy
     errors = [plan.predicted_error for plan in plans]
     cells = [
-        (plan.algorithm.replace("_", " "), number(error.bound), number(error.trivial))
-        for plan, error in zip(plans, errors, strict=True)
+        ("" if k else "*", plan.algorithm, number(error.bound), "vacuous" if error.vacuous else "")
+        for k, (plan, error) in enumerate(zip(plans, errors, strict=True))
     ]
     print_table(
-        f"Plans for {public['n']:,} records, {public['dx'] // 2:,} coefficients, epsilon {privacy.epsilon:g}, "
-        f"delta {privacy.delta:g}",
-        ("algorithm", "bound on the excess", "trivial"),
+        f"Plans for {public['n']:,} records, {public['dx'] // 2:,} coefficients, {budget_words(promise)}",
+        ("", "algorithm", "excess loss", "note"),
         cells,
-        right=(1, 2),
+        right=(2,),
         marked=0,
+    )
+    print_text(
+        "* chosen. excess loss: bound on the loss above that of the best coefficients of this l1 norm; vacuous if it "
+        f"is not below that of coefficients 0, at most {number(errors[0].trivial)}."
     )

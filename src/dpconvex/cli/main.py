@@ -6,7 +6,20 @@ from typing import Annotated
 
 import typer
 
-from dpconvex.cli import demo, fit, fit_sparse, median, plan, predict, reproduce, schema, synthesize, verify
+from dpconvex.cli import (
+    audit,
+    budget,
+    demo,
+    fit,
+    fit_sparse,
+    median,
+    plan,
+    predict,
+    reproduce,
+    schema,
+    synthesize,
+    verify,
+)
 
 app = typer.Typer(
     name="dpconvex",
@@ -41,7 +54,9 @@ app.command("predict")(predict.predict)
 app.command("median")(median.median)
 app.command("synthesize")(synthesize.synthesize)
 app.command("verify")(verify.verify)
+app.command("audit")(audit.audit)
 app.add_typer(schema.app, name="schema")
+app.add_typer(budget.app, name="budget")
 app.command("demo")(demo.demo)
 app.command("reproduce")(reproduce.reproduce)
 

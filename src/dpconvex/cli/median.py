@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dpconvex import _validate
 from dpconvex.cli import _options
-from dpconvex.cli._console import number, one_line_errors, print_json, print_table, print_text
+from dpconvex.cli._console import budget_words, number, one_line_errors, print_json, print_table, print_text
 from dpconvex.cli._folder import CERTIFICATE, MEDIAN, model_folder
+from dpconvex.cli.budget import pay
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 
 if TYPE_CHECKING:
@@ -41,9 +42,11 @@ def median(
         float | None, typer.Option(help="Radii below it are not told apart. Default: a millionth of --radius-bound.")
     ] = None,
     column: Annotated[
-        list[str] | None, typer.Option(help="Coordinate column; repeat it. Default: all columns but --user's.")
+        list[str] | None, typer.Option(help="Coordinate column; repeat it. Default: all others than the user column.")
     ] = None,
-    user: Annotated[str | None, typer.Option(help="Column that says whose row it is: protects whole users.")] = None,
+    user_column: Annotated[
+        str | None, typer.Option(help="Column that says whose row it is: protects all rows of a user together.")
+    ] = None,
     constants: Annotated[str, typer.Option(help="calibrated, or paper.")] = "calibrated",
     boost: Annotated[str, typer.Option(help="descent, stable_sgd, fixed_order or none.")] = "descent",
     level: Annotated[
@@ -54,6 +57,7 @@ def median(
     rows: Annotated[int | None, typer.Option(help="Plan only, for this number of records (or users).")] = None,
     features: Annotated[int | None, typer.Option(help="Number of coordinates, with --rows.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed the noise: NOT PRIVATE, for tests only.")] = None,
+    budget: _options.Budget = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing folder of this command.")] = False,
     as_json: _options.Json = False,
 ) -> None:
@@ -61,6 +65,7 @@ def median(
 
     With --rows and --features instead of a file: show the plan; no data are read.
     """
+    from dpconvex.data import read_table
     from dpconvex.estimators.median import PrivateGeometricMedian
 
     estimator = PrivateGeometricMedian(
@@ -73,16 +78,20 @@ def median(
         level=level,
         random_state=seed,
     )
+    unit = "record" if user_column is None else "user"
     if points is None:
-        _show_plan(estimator, rows, features, "record" if user is None else "user", as_json)
+        _show_plan(estimator, rows, features, unit, as_json)
         return
     if rows is not None or features is not None:
         name, value = ("rows", rows) if rows is not None else ("features", features)
         raise InvalidParameterError(name, value, "is for a plan without data", "Leave it out, or the file of points")
-    estimator.plan(10_000, 2)  # refuses unusable parameters before anything is read
+    promise = estimator.plan(10_000, 2, unit).privacy  # refuses unusable parameters before anything is read
     with model_folder(out, force=force) as folder:
-        names, table = read_points(points, column, user)
-        groups = None if user is None else table.column(user).to_numpy()
+        names = coordinates(points, column, user_column)
+        declared = _declared(names, user_column)
+        pay(budget, promise, "median", points, declared, seed=seed)
+        table = read_table(points, declared)
+        groups = None if user_column is None else table.column(user_column)
         estimator.fit(table.select(names), groups=groups)
         result = released(estimator, names)
         (folder / MEDIAN).write_text(json.dumps(result, indent=2, allow_nan=False) + "\n", encoding="utf-8")
@@ -91,8 +100,8 @@ def median(
         files = [str(out / name) for name in (MEDIAN, CERTIFICATE)]
         print_json({"files": files, **result, "certificate": estimator.certificate_.to_dict()})
         return
-    coordinates = zip(names, estimator.location_.tolist(), estimator.center_.tolist(), strict=True)
-    cells = [(name, number(place, 6), number(start, 6)) for name, place, start in coordinates]
+    places = zip(names, estimator.location_.tolist(), estimator.center_.tolist(), strict=True)
+    cells = [(name, number(place, 6), number(start, 6)) for name, place, start in places]
     print_table(f"Private geometric median of {points}", ("column", "median", "centre before"), cells, right=(1, 2))
     print_text(
         f"\nRadius: {number(estimator.radius_)}, within a factor of about 4 that of two thirds of the points (--level)."
@@ -113,36 +122,27 @@ def released(estimator: PrivateGeometricMedian, names: list[str]) -> dict[str, A
     }
 
 
-def read_points(path: Path, columns: list[str] | None, user: str | None) -> tuple[list[str], Any]:
-    """Return the names of the coordinates and the table that holds them; cells that are no numbers become null."""
-    from dpconvex.data import read_table
+def coordinates(path: Path, columns: list[str] | None, user: str | None) -> list[str]:
+    """Return the names of the coordinates' columns. Reads no record."""
+    from dpconvex.data import read_header
 
-    names = columns if columns else [name for name in _header(path) if name != user]
+    names = columns if columns else [name for name in read_header(path) if name != user]
     if not names:
-        read_table(path)  # says what is wrong with the file, if anything is
         raise InvalidDataError(f"{path}: no column holds coordinates. Name them with --column")
-    return names, read_table(path, _declared(names, user))
+    if user in names:
+        remedy = "Leave it out of the coordinates"
+        raise InvalidParameterError("user_column", user, "cannot be a coordinate as well", remedy)
+    return names
 
 
 def _declared(names: list[str], user: str | None) -> Schema:
-    """A schema that declares every coordinate a number: what a column holds must not decide how it is read."""
+    """A schema that declares every coordinate a number: what a column holds must not decide how it is read.
+
+    Cells that are no numbers become null.
+    """
     from dpconvex.data import NumericColumn, Schema
 
     return Schema(tuple(NumericColumn(name, -1.0, 1.0) for name in names), user=user)
-
-
-def _header(path: Path) -> list[str]:
-    """Names of all columns of a file; none if there is no such file, as reading the table will say."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        if path.suffix.lower() == ".parquet":
-            return list(pq.read_schema(path).names)
-        with open(path, encoding="utf-8-sig", errors="replace", newline="") as file:
-            return next(csv.reader(file), [])
-    except (OSError, csv.Error, pa.ArrowException):
-        return []
 
 
 def _show_plan(
@@ -153,14 +153,16 @@ def _show_plan(
         missing = "rows" if rows is None else "features"
         remedy = "Give a file of points for a release, or --rows and --features for a plan"
         raise InvalidParameterError(missing, None, "must be given where there is no file of points", remedy)
-    plan = estimator.plan(rows, features, unit)
+    _validate.integer("rows", rows, at_least=1)
+    plan = estimator.plan(rows, _validate.integer("features", features, at_least=1), unit)
     facts = plan_facts(plan)
     if as_json:
-        print_json(facts)
+        promise = {"epsilon": plan.privacy.epsilon, "delta": plan.privacy.delta}
+        print_json({"users" if unit == "user" else "rows": rows, **promise, "plans": [{"chosen": True, **facts}]})
         return
     cells = [(release["label"], release["mechanism"], number(release["sensitivity"])) for release in facts["releases"]]
-    title = f"Plan for {rows:,} {unit}s, {features} coordinates, epsilon {plan.privacy.epsilon:g}, "
-    print_table(title + f"delta {plan.privacy.delta:g}", ("release", "mechanism", "sensitivity"), cells, right=(2,))
+    title = f"Plan for {rows:,} {unit}s, {features} coordinates, {budget_words(plan.privacy)}"
+    print_table(title, ("release", "mechanism", "sensitivity"), cells, right=(2,))
     print_text()
     for key, value in facts["public"].items():
         print_text(f"{key.replace('_', ' ')}: {number(value) if isinstance(value, float) else value}")
@@ -171,9 +173,6 @@ def plan_facts(plan: GeometricMedianPlan) -> dict[str, Any]:
     return {
         "algorithm": plan.algorithm,
         "constants": plan.constants,
-        "epsilon": plan.privacy.epsilon,
-        "delta": plan.privacy.delta,
-        "unit": str(plan.privacy.unit),
         "releases": [
             {"label": r.label, "mechanism": r.mechanism, "sensitivity": r.sensitivity.value} for r in plan.releases
         ],

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from dpconvex import _validate
 from dpconvex.cli import _options
-from dpconvex.cli._console import number, one_line_errors, print_json, print_table, print_text
+from dpconvex.cli._console import budget_words, number, one_line_errors, print_json, print_table, print_text
 from dpconvex.cli._users import print_scaling, scaling
 from dpconvex.errors import InvalidParameterError
 
 if TYPE_CHECKING:
     from dpconvex.algorithms.base import LinearModelPlan
+    from dpconvex.algorithms.heavy_selection import TunedPlan
     from dpconvex.estimators import PrivateLinearModel
 
 
@@ -74,7 +76,7 @@ def plan(
         risk=risk,
         records_per_user=records_per_user,
     )
-    n, unit = _counted(rows, users)
+    n, unit = _counted(rows, users, estimator)
     found = _plans(estimator, n, features, classes, unit)
     more = scaling(estimator, n, lambda one, n: _plans(one, n, features, classes, "user")) if users else []
     if as_json:
@@ -94,14 +96,8 @@ def plan(
         f"Excess loss: bound on the expected {risk_name(found[0])} {loss_name(found[0])} loss above the best "
         f"model's{words.unit}. Above the trivial loss it is vacuous: it promises nothing about this fit."
     )
-    private = found[0].public.get("private_moments")
-    if private is not None:
-        per_unit = found[0].predicted_error.bound / private["bound"]
-        print_text(
-            f"The moment bound G is not known yet: the fit spends epsilon {number(private['epsilon'])} on an estimate. "
-            f"What stands above is for the largest that the domain admits, {number(private['bound'])}; the excess loss "
-            f"is proportional to G: about {number(per_unit)} times it."
-        )
+    if "private_moments" in found[0].public:
+        _print_moment(cast("TunedPlan", found[0]))
 
 
 @dataclass(frozen=True)
@@ -164,17 +160,39 @@ def _moment(public: Mapping[str, Any]) -> str:
     )
 
 
-def _counted(rows: int | None, users: int | None) -> tuple[int, str]:
+def _print_moment(plan: TunedPlan) -> None:
+    """Say that the moment bound is not known yet, and what the error is for which."""
+    from dpconvex.algorithms.heavy_tailed import Moments
+
+    one = plan.informed(Moments(plan.first.k, 1.0)).predicted_error.bound
+    print_text(
+        f"The moment bound G is not known yet: the fit spends epsilon {number(plan.first.privacy.epsilon)} on an "
+        f"estimate. What stands above is for the largest that the domain admits, {number(plan.moments.bound)}; for "
+        f"G = 1 the excess loss is {number(one)}, and it is about proportional to G."
+    )
+
+
+def _counted(rows: int | None, users: int | None, estimator: PrivateLinearModel) -> tuple[int, str]:
     """Return how many of what there are."""
-    if (rows is None) == (users is None):
-        raise InvalidParameterError("rows", rows, "either --rows or --users must be given, not both", "")
-    return (rows, "record") if rows is not None else (users or 0, "user")
+    if users is not None:
+        if rows is not None:
+            raise InvalidParameterError("rows", rows, "cannot be combined with --users", "Leave one out")
+        return _validate.integer("users", users, at_least=1), "user"
+    named = None if estimator.schema is None else estimator.schema.user
+    if named is not None:
+        what = f"must be the number of users: the schema names a user column, {named!r}, so fits protect users"
+        raise InvalidParameterError("users", users, what, "Give --users in the place of --rows")
+    if rows is None:
+        raise InvalidParameterError("rows", rows, "must be given", "Give --rows, or --users to protect whole users")
+    if estimator.records_per_user != 1:
+        remedy = "Give --users in the place of --rows, or leave it out"
+        raise InvalidParameterError("records_per_user", estimator.records_per_user, "is for users", remedy)
+    return _validate.integer("rows", rows, at_least=1), "record"
 
 
 def _plans(
     estimator: PrivateLinearModel, n: int, features: int | None, classes: int | None, unit: str
 ) -> tuple[LinearModelPlan, ...]:
-    from dpconvex import _validate
     from dpconvex.estimators import PrivateLinearClassifier
 
     if classes is None:
@@ -211,10 +229,9 @@ def print_plans(plans: Sequence[LinearModelPlan]) -> None:
     """Print the table of plans, the chosen one first and marked; with the paper's constants, its printed bound too."""
     rows, paper = plan_rows(plans), plans[0].constants == "paper"
     problem, privacy = plans[0].problem, plans[0].privacy
-    promise = f"epsilon {privacy.epsilon:g}" + (f", delta {privacy.delta:g}" if privacy.delta else "")
     varied = "".join(f", {name} {value}" for name, value in variations(plans[0]))
     print_table(
-        f"Plans for {problem.n:,} {privacy.unit}s, {problem.dim} parameters, {promise}{varied}",
+        f"Plans for {problem.n:,} {privacy.unit}s, {problem.dim} parameters, {budget_words(privacy)}{varied}",
         ("", "algorithm", "noise", "l2", "noise sd", "excess loss", *(("printed",) if paper else ()), "note"),
         (
             (

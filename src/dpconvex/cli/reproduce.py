@@ -5,19 +5,17 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
 from dpconvex.cli import _options
-from dpconvex.cli._console import console, number, one_line_errors, print_json, print_table, print_text
+from dpconvex.cli._console import console, number, one_line_errors, print_json, print_table, print_text, track
 
 if TYPE_CHECKING:
     from dpconvex.reproduce import Cell, Experiment, Record
-
-_T = TypeVar("_T")
 
 
 @one_line_errors
@@ -41,7 +39,7 @@ def reproduce(
         return
     records = []
     for experiment in _chosen(name, EXPERIMENTS):
-        record = run_experiment(experiment, Setting(quick, seed, _track))
+        record = run_experiment(experiment, Setting(quick, seed, track))
         paths = record.write(out)
         records.append(record)
         if not as_json:
@@ -105,10 +103,3 @@ def _cell(cell: Cell) -> str:
             return number(cell, 4)
         case _:
             return str(cell)
-
-
-def _track(items: Iterable[_T], text: str, /) -> Iterable[_T]:
-    from rich.progress import track
-
-    progress = console(err=True)
-    return track(items, text, console=progress, disable=not progress.is_terminal, transient=True)

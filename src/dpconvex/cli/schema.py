@@ -17,6 +17,7 @@ app = typer.Typer(help="Draft and show schema files: the public facts about a ta
 def draft(
     table: Annotated[Path, typer.Argument(help="CSV or Parquet file.")],
     target: Annotated[str | None, typer.Option(help="Column to predict.")] = None,
+    user_column: Annotated[str | None, typer.Option(help="Column that says whose row it is.")] = None,
     output: Annotated[Path | None, typer.Option(help="File to write; never replaced. Default: stdout.")] = None,
 ) -> None:
     """Write a schema template that marks every line to be confirmed by a person.
@@ -28,7 +29,7 @@ def draft(
 
     if output is not None and output.exists():
         raise InvalidParameterError("output", str(output), "exists already", "Choose another name, or remove it")
-    text = draft_schema(read_table(table), target)
+    text = draft_schema(read_table(table), target, user_column)
     if output is None:
         print(text)
         return
@@ -52,6 +53,8 @@ def show(schema: Annotated[Path, typer.Argument(help="Schema file (TOML).")]) ->
     print_text(f"{len(declared.columns)} columns, {declared.domain().n_features} encoded features.")
     if declared.target is not None:
         print_text(f"Target {declared.target.name}: {_public_range(declared.target.to_dict())}.")
+    if declared.user is not None:
+        print_text(f"Users {declared.user}: all rows of a user are protected together.")
     state = "confirmed" if declared.confirmed else "NOT confirmed: fit will refuse it"
     print_text(f"The schema is {state}." + (f" Source: {declared.source}." if declared.source else ""))
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpconvex.cli import _options
-from dpconvex.cli._console import number, one_line_errors, print_json, print_table, print_text
+from dpconvex.cli._console import budget_words, number, one_line_errors, print_json, print_table, print_text, working
 from dpconvex.cli._folder import CERTIFICATE, SYNTHETIC, model_folder
+from dpconvex.cli.budget import pay
 from dpconvex.errors import InvalidParameterError
 
 if TYPE_CHECKING:
@@ -28,12 +29,14 @@ def synthesize(
     column: Annotated[
         list[str] | None, typer.Option(help="Column to use; repeat it. Default: the schema's features and target.")
     ] = None,
-    order: Annotated[int, typer.Option(help="Columns of the marginal tables that the records should match.")] = 2,
+    order: Annotated[
+        int, typer.Option(help="Columns of the marginal tables to match; all, where there are fewer.")
+    ] = 2,
     bins: Annotated[int, typer.Option(help="Bins of every numeric column, of equal width.")] = 8,
     edges: Annotated[
         list[str] | None, typer.Option(help="Public bins of one column, as in age=17,25,40,65,90; repeat it.")
     ] = None,
-    delta: Annotated[float, typer.Option(help="In (0, 1/2), far below 1 divided by the number of records.")] = 1e-6,
+    delta: Annotated[float, typer.Option(help="In [0, 1/2), far below 1 divided by the number of records.")] = 1e-6,
     algorithm: Annotated[str, typer.Option(help="auto, or a name that the plan lists.")] = "auto",
     constants: Annotated[str, typer.Option(help="calibrated, or paper.")] = "calibrated",
     size: Annotated[
@@ -42,6 +45,7 @@ def synthesize(
     out: Annotated[Path, typer.Option(help="Folder for synthetic.csv and certificate.json.")] = Path("synthetic"),
     rows: Annotated[int | None, typer.Option(help="Plan only, for this number of records.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed the noise: NOT PRIVATE, for tests only.")] = None,
+    budget: _options.Budget = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing folder of this command.")] = False,
     as_json: _options.Json = False,
 ) -> None:
@@ -65,22 +69,23 @@ def synthesize(
         constants=constants,
         random_state=seed,
     )
-    if (table is None) == (rows is None):
-        what = "must be given where there is no table" if rows is None else "is for a plan without data"
-        raise InvalidParameterError("rows", rows, what, "Give either a table, or --rows for a plan")
+    rows = _options.planned_rows(table, rows)
+    plans = estimator.plan(rows)  # refuses unusable parameters before anything is read
     if table is None:
-        _show(estimator.plan(rows or 0), as_json)
+        _show(plans, as_json)
         return
-    estimator.plan(10_000)  # refuses unusable parameters before anything is read
     if size is not None and size < 1:
         raise InvalidParameterError("size", size, "must be an integer >= 1")
     with model_folder(out, force=force) as folder:
-        estimator.fit(read_table(table, declared))
+        pay(budget, plans[0].privacy, "synthesize", table, declared, seed=seed)
+        with working("Fitting"):
+            estimator.fit(read_table(table, declared))
         write_atomically(folder / SYNTHETIC, _csv(estimator.sample(size, seed)))
         (folder / CERTIFICATE).write_text(estimator.certificate_.to_json(), encoding="utf-8")
     if as_json:
         files = [str(out / name) for name in (SYNTHETIC, CERTIFICATE)]
-        print_json({"files": files, **facts(estimator.plan_), "certificate": estimator.certificate_.to_dict()})
+        certificate = estimator.certificate_.to_dict()
+        print_json({"files": files, "plan": facts(estimator.plan_), "certificate": certificate})
         return
     _show(estimator.plan(estimator.plan_.n), False)
     print_text()
@@ -117,27 +122,28 @@ def facts(plan: QueryReleasePlan) -> dict[str, Any]:
         "constants": plan.constants,
         "predicted_error": error.bound,
         "source": error.source,
-        "epsilon": plan.privacy.epsilon,
-        "delta": plan.privacy.delta,
         "public": dict(plan.public),
     }
 
 
 def _show(plans: Sequence[QueryReleasePlan], as_json: bool) -> None:
     """Print all plans, the chosen one first."""
-    if as_json:
-        print_json([facts(plan) for plan in plans])
-        return
     first = plans[0]
-    cells = [(plan.algorithm.replace("_", " "), number(plan.predicted_error.bound)) for plan in plans]
+    privacy = first.privacy
+    if as_json:
+        rows = [{"chosen": k == 0, **facts(plan)} for k, plan in enumerate(plans)]
+        print_json({"rows": first.n, "epsilon": privacy.epsilon, "delta": privacy.delta, "plans": rows})
+        return
+    cells = [("" if k else "*", plan.algorithm, number(plan.predicted_error.bound)) for k, plan in enumerate(plans)]
     print_table(
         f"Plans for {first.n:,} records, {first.queries.count:,} marginal cells over {first.queries.cells:,} "
-        f"combinations, epsilon {first.privacy.epsilon:g}, delta {first.privacy.delta:g}",
-        ("algorithm", "predicted largest error"),
+        f"combinations, {budget_words(privacy)}",
+        ("", "algorithm", "largest error"),
         cells,
-        right=(1,),
+        right=(2,),
         marked=0,
     )
+    print_text("* chosen. largest error: predicted, of any share in any marginal table.")
 
 
 def _csv(table: Any) -> bytes:

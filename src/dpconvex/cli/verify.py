@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -31,6 +33,8 @@ def verify(
                 "epsilon": result.epsilon,
                 "delta": result.delta,
                 "checks": [{"name": c.name, "passed": c.passed, "detail": c.detail} for c in result.checks],
+                "unknown_fields": result.unknown,
+                "unconfirmed_numbers": result.unconfirmed,
                 "not_checked": NOT_CHECKED,
             }
         )
@@ -44,8 +48,17 @@ def verify(
         else:
             cost = f"epsilon = {result.epsilon:.6g}" + (f", delta = {result.delta:.3g}" if result.delta else "")
             print_text(f"All {len(result.checks)} checks passed: the listed releases cost {cost}.")
+        if result.unknown:
+            print_text(f"Of a later version, not read: {', '.join(result.unknown)}.")
+        if result.unconfirmed:
+            print_text(f"Stated, but confirmed by nothing else in the file: {shortened(result.unconfirmed)}.")
         print_text("No certificate can show:")
         for line in NOT_CHECKED:
             print_text(f"  - {line}")
     if not result.passed:
         raise typer.Exit(1)
+
+
+def shortened(paths: Sequence[str]) -> str:
+    """Return paths in one line; those of one list that differ only in the position are named once."""
+    return ", ".join(dict.fromkeys(re.sub(r"\[\d+\]", "[]", path) for path in paths))

@@ -3,7 +3,7 @@
 from dpconvex.data.bundled import adult_schema, load_adult, load_cities
 from dpconvex.data.columns import CategoricalColumn, NumericColumn
 from dpconvex.data.draft import draft_schema
-from dpconvex.data.read import read_table
+from dpconvex.data.read import check_table, read_header, read_table
 from dpconvex.data.schema import Schema
 from dpconvex.data.table_cells import TableCells
 from dpconvex.data.targets import ClassTarget, NumericTarget
@@ -17,9 +17,11 @@ __all__ = [
     "Schema",
     "TableCells",
     "adult_schema",
+    "check_table",
     "draft_schema",
     "load_adult",
     "load_cities",
+    "read_header",
     "read_table",
     "write_atomically",
 ]

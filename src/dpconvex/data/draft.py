@@ -41,8 +41,12 @@ confirmed = false
 source = ""  # say here where the public knowledge comes from
 """
 
+_USER = """\
+# user = "..."  # if people have several rows: the column that says whose row it is. Then remove it below.
+"""
 
-def draft_schema(table: IntoDataFrame, target: str | None = None) -> str:
+
+def draft_schema(table: IntoDataFrame, target: str | None = None, user: str | None = None) -> str:
     """Draft a schema file from a table.
 
     Drafting reads the private data: the draft is for the data's owner, who confirms it line by line.
@@ -54,6 +58,8 @@ def draft_schema(table: IntoDataFrame, target: str | None = None) -> str:
         The table.
     target : str, optional
         The column to predict.
+    user : str, optional
+        The column that says whose record it is. Without it the draft holds a commented line that asks for one.
 
     Returns
     -------
@@ -66,14 +72,17 @@ def draft_schema(table: IntoDataFrame, target: str | None = None) -> str:
     InvalidDataError
         When `table` is no table in memory, or has two columns of one name.
     SchemaError
-        When there is no column `target`.
+        When there is no column `target` or `user`, or they are the same.
     """
     frame = open_table(table)
-    parts = [_HEAD]
+    named = tuple(name for name in (target, user) if name is not None)
+    require_columns(frame.columns, named, "the table")
+    if target is not None and target == user:
+        raise SchemaError(f"the table's column {target!r} cannot be both target and user. Name another one")
+    parts = [_HEAD + (_USER if user is None else f"user = {format_value(user)}\n")]
     if target is not None:
-        require_columns(frame.columns, (target,), "the table")
         parts.append(_target(frame.get_column(target)))
-    parts += [_column(frame.get_column(name)) for name in frame.columns if name != target]
+    parts += [_column(frame.get_column(name)) for name in frame.columns if name not in named]
     return "\n".join(parts)
 
 

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     Frame = nw.DataFrame[Any]
     Series = nw.Series[Any]
 
+MOST, LONGEST = 40, 100
+"""Of names, and of characters of a name, in a message."""
+
 _NUMBER = r"^[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|inf|infinity)$"
 
 
@@ -66,13 +69,19 @@ def duplicates(names: Iterable[str]) -> list[str]:
 
 def require_columns(present: Iterable[str], needed: Iterable[str], where: str) -> None:
     """Raise `SchemaError` when the header `present` lacks a `needed` name."""
-    present = list(present)
-    missing = [name for name in needed if name not in present]
+    header = dict.fromkeys(present)
+    missing = [name for name in needed if name not in header]
     if missing:
         raise SchemaError(
-            f"{where} has no column {', '.join(map(repr, missing))}, which the schema names. "
-            f"Its columns are {', '.join(map(repr, present)) or 'none'}"
+            f"{where} has no column {_shown(missing)}, which is needed. "
+            f"Its columns are {_shown(list(header)) or 'none'}"
         )
+
+
+def _shown(names: Sequence[str]) -> str:
+    """The first of some names, each cut where it is long: a table may have any number of columns."""
+    words = [text if len(text := repr(name)) <= LONGEST else text[:LONGEST] + "..." for name in names[:MOST]]
+    return ", ".join(words) + (f" and {len(names) - MOST:,} more" if len(names) > MOST else "")
 
 
 def numbers(series: Series) -> FloatArray:
@@ -116,6 +125,40 @@ def codes(series: Series, categories: Sequence[str]) -> NDArray[np.int64]:
     if np.isnan(listed_numbers).all():
         return found
     return np.where(found >= 0, found, _nearest_equal(with_nan(parse_numbers(values)), listed_numbers))
+
+
+def object_codes(values: AnyArray, categories: Sequence[str]) -> NDArray[np.int64]:
+    """As `codes`, for an array of Python objects, (n,); no object raises."""
+    import pyarrow as pa
+
+    return codes(nw.from_native(pa.chunked_array([_object_texts(values)]), series_only=True), categories)
+
+
+def label_codes(series: Series) -> NDArray[np.int64]:
+    """Numbers, one for each label that occurs, shape (n,); missing cells and empty texts are -1.
+
+    No label is turned into a number or a text of fixed width: a missing cell, or a long one, would then change how the
+    labels of others are read.
+
+    Raises
+    ------
+    SchemaError
+        When the column's type is one whose values cannot be compared: lists, records.
+    """
+    import pyarrow as pa
+
+    pc, values = compute(), _arrow(series)
+    try:
+        values = values.cast(values.type.value_type) if pa.types.is_dictionary(values.type) else values
+        encoded = values.dictionary_encode()
+    except pa.ArrowNotImplementedError:
+        raise _unsupported(series) from None
+    chunks = encoded.chunks if isinstance(encoded, pa.ChunkedArray) else [encoded]
+    found = np.concatenate([np.zeros(0, np.int64), *(chunk.indices.fill_null(-1) for chunk in chunks)])
+    missing = np.asarray(pc.is_null(values, nan_is_null=True))
+    if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
+        missing |= np.asarray(pc.equal(pc.binary_length(values), 0).fill_null(True))
+    return np.where(missing, -1, found)
 
 
 def column_values(series: Series) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.data.columns import AbstractColumn, nonempty
-from dpconvex.data.frames import duplicates, open_table, require_columns
+from dpconvex.data.frames import duplicates, label_codes, open_table, require_columns
 from dpconvex.data.schema_toml import format_schema, parse_schema, read_schema_text
 from dpconvex.data.targets import AbstractTarget
 from dpconvex.errors import InvalidParameterError, SchemaError
@@ -213,12 +213,12 @@ class Schema:
         return out
 
     def user_labels(self, table: IntoDataFrame) -> AnyArray:
-        """The column that says whose record it is, (n,); `SchemaError` where the schema names none."""
+        """Numbers that say whose record it is, (n,), -1 where nobody is named; `SchemaError` without a user column."""
         if self.user is None:
             raise SchemaError("the schema names no user column. Add user with the name of the column")
         frame = open_table(table)
         require_columns(frame.columns, (self.user,), "the table")
-        return frame.get_column(self.user).to_numpy()
+        return label_codes(frame.get_column(self.user))
 
     def encode_target(self, table: IntoDataFrame) -> AnyArray:
         """The target column inside its public values.

@@ -81,8 +81,12 @@ class TableCells:
         each = {name: bins.get(name, DEFAULT_BINS) if isinstance(bins, Mapping) else bins for name in chosen}
         domain = cls(tuple(parts[name].cells(each[name]) for name in chosen))
         if math.prod(domain.shape) > LARGEST:
-            remedy = "Use fewer columns, or fewer bins"
-            raise InvalidParameterError("columns", chosen, f"must have at most {LARGEST} cells together", remedy)
+            widest = sorted(zip(domain.shape, domain.names, strict=True), reverse=True)[:3]
+            most = ", ".join(f"{name!r} ({count})" for count, name in widest)
+            what = f"must have at most {LARGEST} combinations of values together"
+            raise InvalidParameterError(
+                "columns", chosen, what, f"Use fewer columns, or fewer bins; most values have {most}"
+            )
         return domain
 
     @property

@@ -13,6 +13,7 @@ import scipy.sparse
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.data import Schema
+from dpconvex.data.frames import label_codes
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.problems import Block, DataDomain
 
@@ -97,6 +98,20 @@ class FromSchema(FeatureMap):
     def decode(self, coef: FloatArray, intercept: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return coefficients of the encoded columns, as they are."""
         return coef, intercept
+
+
+def records_only(schema: Any) -> None:
+    """Refuse a schema that names a user column: who names one wants users protected, and only records would be.
+
+    Raises
+    ------
+    InvalidParameterError
+    """
+    user = schema.user if isinstance(schema, Schema) else None
+    if user is not None:
+        what = "asks to protect all rows of a user together, and this method protects single rows only"
+        remedy = "Make a table with one row a user, or drop the schema's `user` if a row is what must be protected"
+        raise InvalidParameterError("user", user, what, remedy)
 
 
 def feature_map(
@@ -199,3 +214,28 @@ def _refuse_empty(shape: tuple[int, ...]) -> None:
     for count, name in zip(shape, ("sample", "feature"), strict=True):
         if count == 0:
             raise InvalidDataError(f"Found array with 0 {name}(s) (shape={shape}) while a minimum of 1 is required.")
+
+
+def refuse_name(name: str, values: Any) -> None:
+    """Raise `InvalidDataError` if the name of a column is given in the place of its values."""
+    if isinstance(values, str):
+        remedy = f"Pass the column, as in {name}=table[{values!r}], not its name"
+        raise InvalidDataError(f"{name}={values!r}: must hold one label a record. {remedy}")
+
+
+def user_labels(groups: Any) -> AnyArray:
+    """Return labels of users as an array; of a column of a table, numbers that tell its labels apart.
+
+    Raises
+    ------
+    InvalidDataError
+        If they are no array: one text, or lists of different lengths in the place of labels.
+    """
+    refuse_name("groups", groups)
+    series: Any = nw.from_native(groups, series_only=True, pass_through=True)
+    if isinstance(series, nw.Series):
+        return label_codes(series)
+    try:
+        return np.asarray(groups)
+    except ValueError:
+        raise InvalidDataError("groups holds labels of different shapes; one label a record is needed") from None

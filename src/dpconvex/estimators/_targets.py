@@ -11,7 +11,9 @@ from sklearn.utils.validation import column_or_1d
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
+from dpconvex.data.frames import object_codes, type_name
 from dpconvex.errors import InvalidDataError, InvalidParameterError
+from dpconvex.estimators._features import refuse_name
 
 LARGEST = 1e100
 """Of a target bound: as the losses have it."""
@@ -33,10 +35,47 @@ def as_series(y: Any) -> nw.Series[Any]:
     return nw.new_series("y", values, backend="pyarrow")
 
 
-def label_array(y: Any) -> tuple[AnyArray, str]:
+def declared_index(y: Any, classes: AnyArray, name: str = "y") -> AnyArray:
+    """Return the index of every label in the declared `classes`, (n,); one that is not listed counts as the first.
+
+    Lists and arrays of Python objects have no dtype, or one that their cells decide, so their cells are compared as a
+    schema compares those of a column: by their text, or else as numbers. No cell raises.
+
+    Parameters
+    ----------
+    y : array, list or Series of shape (n,)
+        Labels.
+    classes : array of shape (n_classes,)
+        Public.
+    name : str
+        What the caller called `y`.
+
+    Raises
+    ------
+    InvalidDataError
+        If `y` is not one-dimensional, or of a dtype that is text where the classes are not (public facts).
+    """
+    refuse_name(name, y)
+    if not isinstance(y, list | tuple):
+        cells = np.asarray(y)
+        if cells.dtype.kind != "O" or cells.ndim != 1 or _typed(y):
+            return encode_labels(*label_array(y, name), classes, name)
+    else:
+        cells = np.fromiter(y, dtype=object, count=len(y))
+    return np.maximum(object_codes(cells, [str(label).strip() for label in classes.tolist()]), 0)
+
+
+def _typed(y: Any) -> bool:
+    """Whether labels are a column of a declared type, though NumPy knows no dtype for it."""
+    series = nw.from_native(y, series_only=True, pass_through=True)
+    return isinstance(series, nw.Series) and type_name(series).lower() != "object"
+
+
+def label_array(y: Any, name: str = "y") -> tuple[AnyArray, str]:
     """Return labels as an array (n,) and their kind, ``"text"``, ``"number"`` or ``"boolean"``, from the dtype alone.
 
-    Missing numbers become NaN and missing or odd texts the empty text; no label raises.
+    Missing numbers become NaN and missing or odd texts the empty text. Where classes are declared use `declared_index`:
+    the dtype of a list depends on its cells.
 
     Raises
     ------
@@ -51,7 +90,7 @@ def label_array(y: Any) -> tuple[AnyArray, str]:
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = column_or_1d(labels, warn=True)
     if labels.ndim != 1:
-        raise InvalidDataError(f"y has shape {labels.shape}; a one-dimensional array of labels is needed")
+        raise InvalidDataError(f"{name} has shape {labels.shape}; a one-dimensional array of labels is needed")
     if labels.dtype.kind in "fiu":
         return labels, "number"
     if labels.dtype.kind == "b":
@@ -71,7 +110,7 @@ def default_classes(kind: str, dtype: np.dtype[Any]) -> AnyArray:
     return np.array([False, True]) if kind == "boolean" else np.array([0, 1], dtype=dtype)
 
 
-def encode_labels(labels: AnyArray, kind: str, classes: AnyArray) -> AnyArray:
+def encode_labels(labels: AnyArray, kind: str, classes: AnyArray, name: str = "y") -> AnyArray:
     """Return the index of every label in `classes`; a label that is not listed counts as the first class.
 
     Raises
@@ -81,7 +120,8 @@ def encode_labels(labels: AnyArray, kind: str, classes: AnyArray) -> AnyArray:
     """
     text = classes.dtype.kind in "UO"
     if text != (kind == "text"):
-        raise InvalidDataError(f"y holds {kind} labels, but classes={classes.tolist()!r}: give both the same type")
+        listed = ("classes=" if name == "y" else "declared are ") + repr(classes.tolist())
+        raise InvalidDataError(f"{name} holds {kind} labels, but {listed}: give both the same type")
     listed = classes.astype(str) if text else classes
     index = np.zeros(len(labels), dtype=np.intp)
     for k, label in enumerate(listed[1:], start=1):

@@ -16,7 +16,7 @@ from dpconvex.algorithms.base import LinearModelPlan, beyond_floats
 from dpconvex.algorithms.selection import LARGEST, SMALLEST, Options, plans
 from dpconvex.data import Schema
 from dpconvex.errors import InvalidDataError, InvalidParameterError
-from dpconvex.estimators._features import FeatureMap, feature_map, numeric_matrix
+from dpconvex.estimators._features import FeatureMap, feature_map, numeric_matrix, user_labels
 from dpconvex.losses import LinearModelLoss
 from dpconvex.privacy import PrivacyCertificate, PrivacyParams, Unit
 from dpconvex.problems import DataDomain
@@ -148,18 +148,32 @@ class PrivateLinearModel(BaseEstimator, ABC):
         features = self._feature_map(X.shape[1])
         return features, features.encode(X)
 
+    def _constant(self, domain: DataDomain) -> float:
+        """Return the constant feature: of the size of the largest, a fit stays the same when all units change."""
+        return 1.0 if self.domain is None and self.feature_norm is None else domain.linf
+
+    @property
+    def target_schema(self) -> Schema | None:
+        """The schema with the range that targets are clipped into; None without a schema."""
+        return self.schema
+
     def _unit(self, unit: str | None) -> Unit:
         """Return what is protected where the caller leaves it to the schema."""
         if unit is not None:
             return Unit(_validate.choice("unit", unit, tuple(Unit)))
-        return Unit.RECORD if self.schema is None or self.schema.user is None else Unit.USER
+        if self.schema is not None and self.schema.user is not None:
+            return Unit.USER
+        if self.records_per_user != 1:  # whoever gives it believes that users are protected
+            remedy = "Say whose row it is (groups, --user-column, the schema's user; in plan unit), or leave it at 1"
+            raise InvalidParameterError("records_per_user", self.records_per_user, "is for users", remedy)
+        return Unit.RECORD
 
     def _groups(self, X: Any, groups: Any) -> UserGroups | None:
         """Return whose record it is, from labels or from the schema's user column; None where records are protected."""
         if groups is None and self._unit(None) == Unit.USER:
             assert self.schema is not None
             groups = self.schema.user_labels(X)
-        return None if groups is None else UserGroups.of(groups)
+        return None if groups is None else UserGroups.of(user_labels(groups))
 
     def _plans(
         self, features: FeatureMap, n: int, loss: LinearModelLoss, unit: Unit = Unit.RECORD
@@ -167,8 +181,7 @@ class PrivateLinearModel(BaseEstimator, ABC):
         privacy = PrivacyParams(self.epsilon, self.delta, unit=unit)
         domain = features.domain
         if self.fit_intercept and domain.intercept == 0:
-            # A constant of the size of the largest feature keeps the fit unchanged when all units change.
-            domain = domain.with_intercept(1.0 if self.domain is None and self.feature_norm is None else domain.linf)
+            domain = domain.with_intercept(self._constant(domain))
         try:
             radius = self._default_radius(domain, loss) if self.coefficient_norm is None else self.coefficient_norm
             _validate.real("coefficient_norm", radius, at_least=SMALLEST, at_most=LARGEST)

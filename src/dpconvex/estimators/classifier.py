@@ -14,7 +14,7 @@ from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.base import LinearModelPlan
 from dpconvex.data import Schema
 from dpconvex.errors import InvalidParameterError
-from dpconvex.estimators._targets import as_series, default_classes, encode_labels, label_array
+from dpconvex.estimators._targets import as_series, declared_index, default_classes, encode_labels, label_array
 from dpconvex.estimators.base import PrivateLinearModel
 from dpconvex.losses import LinearModelLoss
 from dpconvex.privacy import Assumption
@@ -172,10 +172,11 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
             return self.schema.encode_target(X), np.asarray(self.schema.classes)
         if self.schema is not None and self.schema.target is not None and self._schema_classes():
             return self.schema.target.encode(as_series(y)), np.asarray(self.schema.classes)
-        labels, kind = label_array(self._required(y))
         classes = self._given_classes()
-        if classes is None:
-            classes = np.unique(labels) if self.classes == "infer" else default_classes(kind, labels.dtype)
+        if classes is not None:
+            return declared_index(self._required(y), classes), classes
+        labels, kind = label_array(self._required(y))
+        classes = np.unique(labels) if self.classes == "infer" else default_classes(kind, labels.dtype)
         return encode_labels(labels, kind, classes), classes
 
 

@@ -18,6 +18,7 @@ from dpconvex.estimators._features import FeatureMap
 from dpconvex.estimators._targets import (
     TargetRange,
     as_series,
+    declared_index,
     default_classes,
     encode_labels,
     label_array,
@@ -319,9 +320,12 @@ class PrivateSparseClassifier(ClassifierMixin, PrivateSparseModel):
             return codes, np.asarray(target.labels)
         if y is None:
             raise missing_targets(self)
+        if self.classes is not None:
+            classes = np.asarray(self.classes)
+            return declared_index(y, classes), classes
         labels, kind = label_array(y)
-        given = default_classes(kind, labels.dtype) if self.classes is None else np.asarray(self.classes)
-        return encode_labels(labels, kind, given), given
+        classes = default_classes(kind, labels.dtype)
+        return encode_labels(labels, kind, classes), classes
 
 
 @final

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Self, final
 
-import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
@@ -12,7 +11,7 @@ from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.geometric_median import GeometricMedianPlan, plan
 from dpconvex.errors import InvalidDataError, InvalidParameterError
-from dpconvex.estimators._features import numeric_matrix
+from dpconvex.estimators._features import numeric_matrix, user_labels
 from dpconvex.privacy import PrivacyCertificate, PrivacyParams, Unit
 from dpconvex.problems.points import PointDomain, user_points
 from dpconvex.randomness import BitSource, source_from
@@ -198,7 +197,7 @@ class PrivateGeometricMedian(BaseEstimator):
 
 def _user_labels(groups: Any, n: int) -> AnyArray:
     """Return labels (n,); `user_points` makes them comparable."""
-    labels: Any = np.asarray(groups)
+    labels = user_labels(groups)
     if labels.shape != (n,):
         raise InvalidDataError(f"groups has shape {labels.shape} and X has {n} records: one label a record is needed")
     return labels

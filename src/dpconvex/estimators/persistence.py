@@ -7,6 +7,8 @@ facts; no data, no generator, no seed.
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ import numpy as np
 
 from dpconvex._types import AnyArray
 from dpconvex.data import Schema, write_atomically
-from dpconvex.errors import CertificateError, InvalidDataError, InvalidParameterError
+from dpconvex.errors import CertificateError, DpconvexError, InvalidDataError, InvalidParameterError
 from dpconvex.estimators import ESTIMATORS, SPARSE_ESTIMATORS
 from dpconvex.estimators.base import PrivateLinearModel
 from dpconvex.estimators.classifier import PrivateLinearClassifier
@@ -26,6 +28,16 @@ from dpconvex.problems import Block, DataDomain
 
 SavedModel = PrivateLinearModel | PrivateSparseModel
 """What can be saved: linear models, fitted."""
+
+_PLAIN = {
+    ("DictNode", "builtins", "dict"),
+    ("ListNode", "builtins", "list"),
+    ("TupleNode", "builtins", "tuple"),
+    ("TypeNode", "builtins", "str"),
+    ("JsonNode", "builtins", "str"),
+    ("NdArrayNode", "numpy", "ndarray"),
+}
+"""All that a model file is made of. skops itself trusts many more types, whose constructors would run."""
 
 FORMAT, VERSION = "dpconvex-model", 1
 """Stored in every file. A reader accepts its own version only."""
@@ -85,33 +97,52 @@ def load_model(path: str | Path) -> SavedModel:
         If the file cannot be read or is not a model of this version.
     """
     try:
+        if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe would wait for a writer
+            raise InvalidDataError(f"model file {str(path)!r} is no regular file")
         content = Path(path).read_bytes()
     except OSError as error:
         raise InvalidDataError(f"model file {str(path)!r} cannot be read: {error.strerror}") from None
     try:
         return _restored(_plain_values(content))
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, CertificateError) as error:
+    except (DpconvexError, LookupError, TypeError, ValueError, AttributeError, RuntimeError, MemoryError) as error:
         detail = str(error) if isinstance(error, (InvalidDataError, CertificateError)) else type(error).__name__
         raise InvalidDataError(f"model file {str(path)!r} is not a dpconvex model: {detail}") from None
 
 
 def _plain_values(content: bytes) -> dict[str, Any]:
     """Return the archive's content, refusing any type that is not plain."""
+    import io
+    import json
     import zipfile
 
     from skops.io import get_untrusted_types, loads
 
     try:
-        if get_untrusted_types(data=content):
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            size = sum(entry.file_size for entry in archive.infolist())
+            if size > len(content):  # what is written here is not compressed, so it cannot unpack to more
+                raise InvalidDataError(f"it unpacks to {size:,} bytes from {len(content):,}")
+            objects = _kinds(json.loads(archive.read("schema.json"))) - _PLAIN
+        if objects or get_untrusted_types(data=content):
             raise InvalidDataError("it holds objects, and a model file holds plain values only")
         state = loads(content)
-    except (zipfile.BadZipFile, NotImplementedError, EOFError):
+    except InvalidDataError:
+        raise
+    except Exception:  # a file from anywhere may break its readers in any way; none of them runs anything from it
         raise InvalidDataError("it is not a skops archive") from None
     if not isinstance(state, dict) or state.get("format") != FORMAT:
         raise InvalidDataError("it is a skops archive of something else")
     if state.get("version") != VERSION:
         raise InvalidDataError(f"it has version {state.get('version')!r}, and this dpconvex reads version {VERSION}")
     return state
+
+
+def _kinds(node: Any) -> set[tuple[str, ...]]:
+    """Loader, module and class of everything in the schema of a skops archive."""
+    children = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+    named = isinstance(node, dict) and "__loader__" in node
+    own = {tuple(str(node.get(key)) for key in ("__loader__", "__module__", "__class__"))} if named else set()
+    return own.union(*map(_kinds, children))
 
 
 def _state(estimator: SavedModel) -> dict[str, Any]:

@@ -51,9 +51,10 @@ class PrivateQuantileRegressor(PrivateLinearRegressor):
     heavy_tailed : float or (float, float), optional
         For targets (claims, delays, spending) or features without a known largest value: the order k >= 2 of the moment
         of the gradients that is bounded, or ``(k, G_k)`` with that bound, for a target scaled to a range of width 1;
-        with k alone, G_k is estimated for a tenth of epsilon. `target_bounds` then bounds predictions and sets the
-        unit; targets are *not* clipped into it (only to a million times its width), and no noise depends on the largest
-        record. `algorithm` is ``"auto"`` or ``"heavy_tailed"`` (localized output perturbation, pure) or
+        with k alone, G_k is estimated for a tenth of epsilon where it is needed. `target_bounds` then bounds
+        predictions and sets the unit; targets are *not* clipped into it, only to a million times its width. `algorithm`
+        is ``"auto"``, ``"clipped_residuals"`` (ordinary methods; no noise depends on the largest target),
+        ``"heavy_tailed"`` (localized output perturbation, pure; none depends on the largest record) or
         ``"clipped_gradient"``; `l2`, `noise`, tilts and adversaries do not apply. Docs: "Heavy tails in practice".
     adversarial_radius, adversarial_norm : optional
         As in `PrivateLogisticRegression`, with ``smoothing=0`` only.

@@ -12,7 +12,8 @@ from sklearn.base import RegressorMixin
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.base import LinearModelPlan
-from dpconvex.algorithms.heavy_selection import METHODS, TunedPlan, heavy_plans
+from dpconvex.algorithms.delegating import DelegatingPlan
+from dpconvex.algorithms.heavy_selection import METHODS, heavy_plans
 from dpconvex.algorithms.selection import Options
 from dpconvex.data import NumericTarget, Schema
 from dpconvex.errors import InvalidParameterError
@@ -162,7 +163,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
             return super().plans_at(epsilon)
         privacy = replace(plan.privacy, epsilon=epsilon)
         if tails[1] is None:
-            return (cast(TunedPlan, plan).at(privacy),)
+            return (cast(DelegatingPlan, plan).at(privacy),)
         return heavy_plans(plan.problem, privacy, *tails, plan.algorithm, Options(self.constants))
 
     def _choices(
@@ -211,11 +212,16 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
             )
         return TargetRange.checked((target.lower, target.upper))
 
-    def _declared(self) -> Schema:
-        """Return the schema, its target's range widened to where targets are clipped."""
-        assert self.schema is not None
-        target, tails = self.schema.target, self._tails()
-        if tails is None or not isinstance(target, NumericTarget):
+    def _constant(self, domain: DataDomain) -> float:
+        """Return the constant feature: with heavy tails 1, for the largest feature may be far from typical."""
+        given = super()._constant(domain)
+        return given if self._tails() is None else min(1.0, given)
+
+    @property
+    def target_schema(self) -> Schema | None:
+        """The schema, its target's range widened to where targets are clipped; None without a schema."""
+        target = None if self.schema is None else self.schema.target
+        if self.schema is None or self._tails() is None or not isinstance(target, NumericTarget):
             return self.schema
         width, middle = target.upper - target.lower, target.lower / 2 + target.upper / 2
         wide = replace(target, lower=middle - HEAVY_REACH * width, upper=middle + HEAVY_REACH * width)
@@ -226,5 +232,5 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         if self.schema is not None and y is None:
             if self.schema.target is not None and not self.schema.target.numeric:
                 raise InvalidParameterError("y", None, "must be given: the schema's target is a class, not a number")
-            return self._declared().encode_target(X)
+            return cast(Schema, self.target_schema).encode_target(X)
         return number_array(self._required(y))

@@ -15,7 +15,7 @@ from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.base import Plan
 from dpconvex.data import Schema
 from dpconvex.errors import InvalidDataError, InvalidParameterError
-from dpconvex.estimators._features import FeatureMap, feature_map, numeric_matrix
+from dpconvex.estimators._features import FeatureMap, feature_map, numeric_matrix, records_only
 from dpconvex.privacy import PrivacyCertificate, PrivacyParams
 from dpconvex.problems import DataDomain
 from dpconvex.problems.simplex_saddle import clamped
@@ -125,6 +125,7 @@ class PrivateSparseModel(BaseEstimator, ABC):
                 "Bounds must be public knowledge: data are clipped into them. feature_bound=1.0 declares entries "
                 "between -1 and 1",
             )
+        records_only(self.schema)
         domain = None
         if self.feature_bound is not None:
             bound = _validate.real("feature_bound", self.feature_bound, at_least=1e-40, at_most=1e40)

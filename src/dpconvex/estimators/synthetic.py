@@ -17,6 +17,7 @@ from dpconvex.data import Schema
 from dpconvex.data.frames import open_table
 from dpconvex.data.table_cells import DEFAULT_BINS, Bins, TableCells
 from dpconvex.errors import InvalidDataError, InvalidParameterError
+from dpconvex.estimators._features import records_only
 from dpconvex.privacy import PrivacyCertificate, PrivacyParams
 from dpconvex.problems.linear_queries import Marginals
 from dpconvex.randomness import BitSource, source_from
@@ -50,7 +51,8 @@ class PrivateSyntheticData(BaseEstimator):
     bins : int, or mapping from column names to int or edges, default=8
         Public bins of numeric columns: their number, of equal width, or their edges.
     order : int, default=2
-        Number of columns of the marginal tables to answer. More order, more tables, larger errors.
+        Number of columns of the marginal tables to answer; with fewer columns than that, one table of all of them.
+        More order, more tables, larger errors.
     algorithm : str, default="auto"
         ``"auto"`` takes what is predicted to have the smallest error, from public facts.
     constants : {"calibrated", "paper"}
@@ -66,7 +68,7 @@ class PrivateSyntheticData(BaseEstimator):
         The marginal tables.
     histogram_ : array of shape ``cells_.shape``
         Released shares of all combinations; they sum to 1.
-    answers_ : array of shape (queries_.count,)
+    answers_ : array of shape (n_queries,)
         Released answers to the marginals.
     certificate_ : PrivacyCertificate
         What the fit costs and why.
@@ -230,6 +232,7 @@ class PrivateSyntheticData(BaseEstimator):
         if not isinstance(self.schema, Schema):
             remedy = "Use Schema.from_toml(path); `dpconvex schema draft` makes a first draft"
             raise InvalidParameterError("schema", self.schema, "must be a dpconvex.Schema", remedy)
+        records_only(self.schema)
         return TableCells.of_schema(self.schema, self.columns, self.bins)
 
     def __sklearn_tags__(self) -> Any:

@@ -15,7 +15,7 @@ from dpconvex.data import Schema
 from dpconvex.data.frames import open_table, require_columns
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._features import FeatureMap
-from dpconvex.estimators._targets import as_series, encode_labels, label_array
+from dpconvex.estimators._targets import declared_index
 from dpconvex.estimators.lasso import PrivateSparseClassifier, weights_of
 from dpconvex.estimators.sparse import same_length, shuffled
 from dpconvex.privacy import PrivacyParams
@@ -220,15 +220,14 @@ class PrivateWorstGroupClassifier(PrivateSparseClassifier):
     def _group_index(self, X: Any, groups: Any, labels: AnyArray) -> AnyArray:
         """Return the number of every record's group, (n,)."""
         if groups is not None:
-            found, kind = label_array(groups)
-            return encode_labels(found, kind, labels)
+            return declared_index(groups, labels, "groups")
         if self.schema is None or self.group_column is None:
             raise InvalidDataError("groups=None: must be given, one label a record. Or give a schema and group_column")
         frame = open_table(X)
         require_columns(frame.columns, (self.group_column,), "the table")
         if self.groups is None:
             return self._cells().encode(frame.get_column(self.group_column))
-        return encode_labels(*label_array(as_series(frame.get_column(self.group_column))), labels)
+        return declared_index(frame.get_column(self.group_column).to_native(), labels, "groups")
 
     def _cells(self) -> Any:
         """Return the schema's column of groups."""

@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
@@ -32,6 +34,33 @@ MAX_RUNS = 2000
 """Largest number of distinct kinds of blocks that the quadratic search for groups looks at one by one."""
 
 _UP = 1 + 1e-14
+
+
+@final
+@dataclass(frozen=True)
+class StandardNormals:
+    """Independent standard normal numbers, by Box and Muller.
+
+    Parameters
+    ----------
+    dim : int
+        How many, at least 1.
+    """
+
+    dim: int
+
+    @property
+    def uniforms(self) -> int:
+        """Two for every pair."""
+        return self.dim + self.dim % 2
+
+    def transform(self, uniforms: Sequence[Any]) -> list[Any]:
+        """``sqrt(-2 log u) (cos 2 pi v, sin 2 pi v)`` for every pair, the last one cut if `dim` is odd."""
+        out: list[Any] = []
+        for u, v in zip(uniforms[::2], uniforms[1::2], strict=True):
+            length, (sine, cosine) = (-2 * u.log()).sqrt(), (2 * v).sin_cos_pi()
+            out += (length * cosine, length * sine)
+        return out[: self.dim]
 
 
 class NoiseNorm(ABC):
@@ -58,9 +87,20 @@ class NoiseNorm(ABC):
         """Expected squared Euclidean length of a sample."""
         return float(self.coordinate_variances.sum())
 
+    @property
     @abstractmethod
-    def sample(self, generator: np.random.Generator, size: int | None = None) -> FloatArray:
-        """Draw one vector, shape (dim,), or `size` of them, shape (size, dim)."""
+    def uniforms(self) -> int:
+        """How many independent uniform numbers `transform` takes."""
+
+    @abstractmethod
+    def transform(self, uniforms: Sequence[Any]) -> list[Any]:
+        """Return one sample as a function of uniform numbers of (0, 1): the law in real arithmetic.
+
+        Parameters
+        ----------
+        uniforms : sequence
+            Real numbers, as balls (`dpconvex.randomness.real`).
+        """
 
     @classmethod
     @abstractmethod
@@ -99,15 +139,22 @@ class L2Norm(NoiseNorm):
         """``dim + 1`` each: the squared radius has mean ``dim (dim + 1)``."""
         return np.full(self.dim, self.dim + 1.0)
 
-    def sample(self, generator: np.random.Generator, size: int | None = None) -> FloatArray:
-        """Direction from a Gaussian vector, radius from Gamma(dim)."""
-        direction = generator.standard_normal((size or 1, self.dim))
-        lengths = np.linalg.norm(direction, axis=1)
-        while not lengths.all():  # a zero vector has no direction; probability 0 but for rounding
-            direction[lengths == 0] = generator.standard_normal((int((lengths == 0).sum()), self.dim))
-            lengths = np.linalg.norm(direction, axis=1)
-        direction *= (generator.standard_gamma(self.dim, size or 1) / lengths)[:, None]
-        return direction[0] if size is None else direction
+    @property
+    def uniforms(self) -> int:
+        """``dim`` for the radius, as many for the direction, one more if `dim` is odd."""
+        return self.dim + self._normals.uniforms
+
+    def transform(self, uniforms: Sequence[Any]) -> list[Any]:
+        """Minus the logarithm of a product is Gamma(dim); a normal vector has the direction."""
+        normals = self._normals.transform(uniforms[self.dim :])
+        product: Any = math.prod(uniforms[: self.dim])
+        square: Any = sum(z * z for z in normals)
+        stretch = -product.log() / square.sqrt()
+        return [stretch * z for z in normals]
+
+    @property
+    def _normals(self) -> StandardNormals:
+        return StandardNormals(self.dim)
 
     @classmethod
     def examples(cls) -> tuple[L2Norm, ...]:
@@ -239,15 +286,27 @@ class GroupedNorm(NoiseNorm):
         block = _spread(self.sizes, self.half_widths) / self.sizes
         return np.repeat(radius[self.groups] * block, self.sizes)
 
-    def sample(self, generator: np.random.Generator, size: int | None = None) -> FloatArray:
-        """Signed exponentials over their sum and one more, per block; times one gamma radius per group."""
-        count = size or 1
-        radii = generator.standard_gamma(self._group_sizes + 1.0, (count, len(self.weights))) / self.weights
-        out = generator.standard_exponential((count, self.dim))
-        totals = self._block_sums(out) + generator.standard_exponential((count, len(self.sizes)))
-        out *= np.repeat(radii[:, self.groups] * self.half_widths / totals, self.sizes, axis=1)
-        np.negative(out, out=out, where=generator.integers(0, 2, out.shape, dtype=np.int8).astype(bool))
-        return out[0] if size is None else out
+    @property
+    def uniforms(self) -> int:
+        """``D + 1`` for the radius of a group of ``D`` columns, ``d + 1`` for a block of ``d``."""
+        return 2 * self.dim + len(self.weights) + len(self.sizes)
+
+    def transform(self, uniforms: Sequence[Any]) -> list[Any]:
+        """Signed exponentials over their sum and one more, per block; times one Gamma(D + 1) radius per group.
+
+        Minus the logarithm of a product of ``D + 1`` uniform numbers has that law.
+        """
+        rest = iter(uniforms)
+        shapes, weights = self._group_sizes.astype(int).tolist(), self.weights.tolist()
+        products: list[Any] = [math.prod(islice(rest, d + 1)) for d in shapes]
+        radii = [-product.log() / a for product, a in zip(products, weights, strict=True)]
+        out: list[Any] = []
+        for d, s, group in zip(self.sizes.tolist(), self.half_widths.tolist(), self.groups.tolist(), strict=True):
+            signed = [2 * u - 1 for u in islice(rest, d)]
+            lengths = [-abs(t).log() for t in signed]
+            stretch = radii[group] * s / (sum(lengths) - next(rest).log())
+            out += (t.sgn() * length * stretch for t, length in zip(signed, lengths, strict=True))
+        return out
 
     @classmethod
     def examples(cls) -> tuple[GroupedNorm, ...]:

@@ -133,6 +133,16 @@ class LinearModelLoss(ABC):
             If `y` is not one-dimensional or not numeric (public facts); never because of a value.
         """
 
+    def cut(self, level: float) -> LinearModelLoss | None:
+        """Return the loss whose slope is this one's, clipped to [-level, level]; None where slopes are bounded anyway.
+
+        Parameters
+        ----------
+        level : float
+            Positive.
+        """
+        return None
+
     @classmethod
     @abstractmethod
     def examples(cls) -> tuple[Self, ...]:

@@ -12,6 +12,7 @@ from dpconvex import _rounding, _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.losses import _targets
 from dpconvex.losses.base import SmoothLoss, Task, quiet
+from dpconvex.losses.huber import HuberLoss
 
 
 @final
@@ -87,6 +88,18 @@ class SquaredLoss(SmoothLoss):
     def clip_targets(self, y: AnyArray) -> FloatArray:
         """Return `y` clipped to the target bound, of shape (n,); NaN becomes 0."""
         return _targets.reals(y, self.target_bound)
+
+    def cut(self, level: float) -> HuberLoss | None:
+        """Return Huber's loss: the same slopes over predictions within the bound, clipped to [-level, level].
+
+        None where the level is above every slope.
+
+        Parameters
+        ----------
+        level : float
+            Positive.
+        """
+        return HuberLoss(level, self.target_bound) if level < self.slope_bound else None
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:

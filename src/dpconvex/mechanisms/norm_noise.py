@@ -10,11 +10,13 @@ import numpy as np
 
 from dpconvex import _rounding, _validate
 from dpconvex._types import FloatArray
+from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry.norms import GroupedNorm, L2Norm, NoiseNorm
 from dpconvex.mechanisms import _grid
 from dpconvex.mechanisms.base import Mechanism, check_norm, check_shape
 from dpconvex.privacy.events import NormExponentialNoise
 from dpconvex.privacy.sensitivity import Sensitivity
+from dpconvex.randomness import real
 from dpconvex.randomness.source import BitSource
 
 
@@ -23,13 +25,13 @@ from dpconvex.randomness.source import BitSource
 class NormNoiseMechanism(Mechanism[FloatArray]):
     """Pure epsilon in any noise norm; the mechanism of output perturbation (in the l2 norm, "l2 Laplace").
 
-    No exact sampler of these densities is known, so noise is drawn in floating point from a cryptographic generator.
-    The value is rounded to the grid `input_step` before, for which the sensitivity is enlarged; the release is rounded
-    to the coarse grid `output_step`, about a millionth of the scale, after.
+    The noise is that of real arithmetic: the release is the sum of the value and of a real noise vector, rounded once
+    to the public grid of `step`, however many random bits that takes (`dpconvex.randomness.real`). So the low-order
+    bits say nothing, and rounding costs nothing: it is post-processing.
 
     Guarantees
     ----------
-    Pure ``epsilon`` for real-valued noise; the two roundings guard the low-order bits, where floats differ from reals.
+    Pure ``epsilon``, down to the last bit.
 
     Parameters
     ----------
@@ -54,37 +56,36 @@ class NormNoiseMechanism(Mechanism[FloatArray]):
     def __post_init__(self) -> None:
         check_norm(self.sensitivity, self.norm.name)
         _validate.real("epsilon", self.epsilon, above=0.0)
-        _ = self.input_step
+        _ = self.step
 
     @cached_property
     def scale(self) -> float:
-        """Scale of the noise density: enlarged sensitivity over epsilon, rounded up."""
-        return _rounding.ratio_up(_grid.enlarged(self.sensitivity.value), self.epsilon)
+        """Scale of the noise density: sensitivity over epsilon, rounded up."""
+        return _rounding.ratio_up(self.sensitivity.value, self.epsilon)
 
     @cached_property
-    def input_step(self) -> float:
-        """Step of the grid to which the value is rounded."""
-        stretch = float(self.norm(np.ones(self.norm.dim))) * (1 + 1e-9)
-        return _grid.spacing(self.sensitivity.value, self.scale, stretch)
-
-    @cached_property
-    def output_step(self) -> float:
-        """Step of the grid to which the release is rounded."""
-        return _rounding.power_of_two_at_most(self.scale) * _grid.FINENESS
+    def step(self) -> float:
+        """Step of the grid of releases, about a millionth of the scale."""
+        step = _rounding.power_of_two_at_most(self.scale) * _grid.FINENESS
+        if not 1e-300 < step < 1e300:
+            raise InvalidParameterError(
+                "sensitivity", self.sensitivity.value, "must leave room for a finer grid of floats", "Rescale the value"
+            )
+        return step
 
     @property
     def event(self) -> NormExponentialNoise:
-        """Enlarged sensitivity over scale."""
-        return NormExponentialNoise(_grid.enlarged(self.sensitivity.value), self.scale)
+        """Sensitivity over scale."""
+        return NormExponentialNoise(self.sensitivity.value, self.scale)
 
     def exact_bits(self, source: BitSource) -> bool:
-        """Never: floats, guarded by two grids."""
-        return False
+        """Whether the source is the operating system."""
+        return source.exact
 
     def _sample(self, value: FloatArray, source: BitSource) -> FloatArray:
         check_shape(value, self.norm.dim)
-        centre = _grid.rounded(value, self.input_step)
-        return _grid.rounded(centre + self.scale * self.norm.sample(source.generator()), self.output_step)
+        # NaN becomes 0, infinity the largest float: clipping coordinates never increases a distance.
+        return real.add_noise(np.nan_to_num(value), self.norm, self.scale, self.step, source)
 
     @classmethod
     def examples(cls) -> tuple[NormNoiseMechanism, ...]:

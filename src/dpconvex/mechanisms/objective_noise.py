@@ -1,7 +1,8 @@
 """Noise of objective perturbation: a random linear term ``<b, w>/n`` whose bits are never released.
 
-``b`` is drawn in floating point. What is released is the minimiser of the perturbed objective with a second noise, so
-the certificate treats the bits of the *second* noise.
+``b`` is real noise, rounded to floats once. By that the gradient moves by at most ``2^-52 |b| / n``, which the slack of
+its certificate (`ROUNDING` of the linear term) contains: the solver's point is near the minimiser of the objective with
+the real ``b``, as the theorems want it. What is released is that point with a second noise.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ import numpy as np
 from dpconvex import _rounding, _validate
 from dpconvex._types import FloatArray
 from dpconvex.errors import BudgetExceededError, InvalidParameterError
-from dpconvex.geometry.norms import NoiseNorm
+from dpconvex.geometry.norms import NoiseNorm, StandardNormals
 from dpconvex.mechanisms import _grid
 from dpconvex.mechanisms.base import Planned, check_norm
 from dpconvex.mechanisms.gaussian import add_gaussian
 from dpconvex.privacy.ledger import Ledger
 from dpconvex.privacy.objective_events import GaussianObjectivePerturbation, PureObjectivePerturbation
 from dpconvex.privacy.sensitivity import Sensitivity
+from dpconvex.randomness import real
 from dpconvex.randomness.source import BitSource
 
 
@@ -80,11 +82,11 @@ class NormObjectiveNoise(ObjectiveNoise):
         check_norm(self.sensitivity, self.norm.name)
 
     def exact_bits(self, source: BitSource) -> bool:
-        """Never; but the bits of ``b`` are not released."""
-        return False
+        """Whether the source is the operating system."""
+        return source.exact
 
     def _sample(self, outputs: int, source: BitSource) -> FloatArray:
-        return self.event.scale * self.norm.sample(source.generator(), outputs)
+        return self.event.scale * real.draw(self.norm, outputs, source)
 
 
 @final
@@ -120,8 +122,8 @@ class GaussianObjectiveNoise(ObjectiveNoise):
         return source.exact and self.event.rho > 0
 
     def _sample(self, outputs: int, source: BitSource) -> FloatArray:
-        shape = (outputs, len(self.standard_deviations))
-        return self.event.sigma * self.standard_deviations * source.generator().standard_normal(shape)
+        normals = real.draw(StandardNormals(len(self.standard_deviations)), outputs, source)
+        return self.event.sigma * self.standard_deviations * normals
 
     def add_output_noise(
         self,

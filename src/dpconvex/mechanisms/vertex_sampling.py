@@ -8,7 +8,8 @@ A vertex j of a simplex is drawn with probability proportional to ``exp(s_j)``. 
 - *Rounding of scores.* They are rounded to a public grid, a power of two so fine that the root of the sum of squared
   ranges grows by a factor of at most ``1 + 2^-18``, which the event includes. Multiples of the step add up exactly in
   floats (`VertexSampling.on_grid`), so an algorithm that keeps its state on the grid adds no rounding of its own.
-- *The exponential* of a multiple of the step errs by a few units in the last place; charged with the grid.
+- *The exponential* of a multiple of the step errs by units in the last place, absolutely and not relative to the range:
+  ranges below `SMALLEST` on average are refused, for others it is charged with the grid.
 - *The sampler* is exact (`_categorical`): no vertex is out of its reach, and nothing has to be added to delta.
 """
 
@@ -37,6 +38,8 @@ FLOOR = 700.0
 """Scores are raised to the largest one minus this: a bias of ``e^-700`` a vertex, and no underflow."""
 ENLARGEMENT = 1.0 + 2.0**-18
 """What rounding costs, as a factor of all ranges."""
+SMALLEST = 2.0**-30
+"""Of the mean range of a draw: an error of ``2^-50`` in each exponential is ``2^-20`` of it."""
 _FINENESS = 2.0**-22
 
 
@@ -82,8 +85,10 @@ class VertexSampling(Planned):
             raise InvalidParameterError("square_sum", self.square_sum, f"must be at most draws * largest^2 = {most:g}")
         if self.range_sum is not None:
             _validate.real("range_sum", self.range_sum, above=0.0)
-        if not 1e-200 < self.step < 1e200:
-            raise InvalidParameterError("sensitivity", self.sensitivity.value, "must leave room for a finer grid")
+        if self.step < SMALLEST * _FINENESS:
+            what = f"must be at least {SMALLEST:.1e} on average over the draws: exponentials of floats are no finer"
+            remedy = "Use a larger epsilon, or fewer draws"
+            raise InvalidParameterError("sensitivity", self.sensitivity.value, what, remedy)
 
     @cached_property
     def step(self) -> float:

@@ -1,5 +1,6 @@
 """Promises, sensitivities, the ledger, certificates. What the mathematics does not know and the faces do not touch."""
 
+from dpconvex.privacy.budget import Budget
 from dpconvex.privacy.certificate import Assumption, NoiseSource, PrivacyCertificate, certify
 from dpconvex.privacy.events import Event, GaussianNoise, NormExponentialNoise, PureMechanism
 from dpconvex.privacy.failure_events import BoundedLaplaceNoise, FailureProbability
@@ -16,6 +17,7 @@ __all__ = [
     "Assumption",
     "BoundedLaplaceNoise",
     "BoundedRange",
+    "Budget",
     "Check",
     "Event",
     "FailureProbability",

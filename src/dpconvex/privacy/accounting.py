@@ -16,6 +16,8 @@ import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
+import numpy as np
+
 from dpconvex import _rounding
 from dpconvex.errors import UnsupportedEventError
 from dpconvex.privacy.events import Event, GaussianNoise, Parts
@@ -84,8 +86,39 @@ def spent_delta(events: Sequence[Counted], epsilon: float) -> float:
     return min(1.0, _rounding.sum_up((float(_pld(events).get_delta_for_epsilon(epsilon)), _failure(_parts(events)))))
 
 
+def second_opinion(events: Sequence[Counted], delta: float) -> tuple[str, float] | None:
+    """Price the same events once more, by ``dp_accounting`` alone.
+
+    Returns
+    -------
+    tuple or None
+        The accountant's name and the epsilon that it proves at `delta` (a pure promise: at 1e-12, for it has no answer
+        at 0). None where it has no form of these events, or where `accountant_name` is that accountant itself.
+    """
+    name = accountant_name(events)
+    if name in ("none", "PLD") or any(event.parts is None for event, _ in events):
+        return None
+    parts = _parts(events)
+    left = _rounding.difference_down(delta or 1e-12, _failure(parts))
+    if left <= 0:
+        return None
+    if any(part.rho for part, _ in parts):
+        from dp_accounting import dp_event
+        from dp_accounting.rdp import rdp_privacy_accountant
+
+        orders = 1 + np.geomspace(1e-3, 1e7, 2000)  # its own end at 1024, too low for a small epsilon
+        rdp = rdp_privacy_accountant.RdpAccountant(orders.tolist())
+        each = ((Fraction(part.rho) + (Fraction(part.mu) ** 2 + part.pure**2) / 2) * times for part, times in parts)
+        rdp.compose(dp_event.ZCDpEvent(_rounding.float_up(sum(each, Fraction(0)))))
+        return "RDP of dp-accounting", float(rdp.get_epsilon(left))
+    try:
+        return "PLD of dp-accounting", float(_pld(events).get_epsilon_for_delta(left))
+    except OverflowError:  # its arithmetic ends at pure epsilons of 709
+        return None
+
+
 def pld_delta(event: GaussianNoise, epsilon: float) -> float:
-    """The same event priced by ``dp_accounting`` alone: a second opinion for tests and `verify`."""
+    """Delta of one Gaussian event by ``dp_accounting`` alone: a second opinion for tests."""
     return float(_pld([(event, 1)]).get_delta_for_epsilon(epsilon))
 
 

@@ -6,13 +6,14 @@ It is not a signature. The digest finds accidental or careless changes; who need
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import importlib.metadata
 import json
 import platform
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from dpconvex.errors import CertificateError, DpconvexError
 from dpconvex.privacy import ledger as _ledger
@@ -20,7 +21,11 @@ from dpconvex.privacy.ledger import Release
 from dpconvex.privacy.params import PrivacyParams
 
 SCHEMA_VERSION = 1
-"""Version of the JSON layout. A reader accepts its own major version; new optional fields do not raise it."""
+"""Version of the JSON layout. A reader accepts its own version only. New optional fields, which change the meaning of
+no other, do not raise it; a reader leaves them out. Events are never read in part: an unknown kind or field is refused.
+"""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -50,7 +55,7 @@ class NoiseSource:
     private : bool
         False for a seeded source: whoever knows the seed can subtract the noise.
     exact_bits : bool
-        Whether every added noise came from an exact discrete sampler.
+        Whether all noise came from exact samplers.
     note : str
         What is known about the rest.
     """
@@ -139,23 +144,24 @@ class PrivacyCertificate:
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> PrivacyCertificate:
         """Inverse of `to_dict`."""
-        if fields.get("schema_version") != SCHEMA_VERSION:
+        version = fields.get("schema_version")
+        if type(version) is not int or version != SCHEMA_VERSION:
             raise CertificateError(
-                f"schema_version={fields.get('schema_version')!r}: this version of dpconvex reads {SCHEMA_VERSION}. "
-                "Use the dpconvex version named in the certificate"
+                f"schema_version={version!r}: this version of dpconvex reads {SCHEMA_VERSION}, so nothing was checked. "
+                "Use the dpconvex version named under versions, or a later one"
             )
         try:
             return cls(
                 algorithm=fields["algorithm"],
                 constants=fields["constants"],
                 theorem=fields["theorem"],
-                target=PrivacyParams(**fields["target"]),
+                target=_read(PrivacyParams, fields["target"]),
                 spent_epsilon=float(fields["spent"]["epsilon"]),
                 spent_delta=float(fields["spent"]["delta"]),
                 accountant=fields["spent"]["accountant"],
                 releases=tuple(Release.from_dict(release) for release in fields["releases"]),
-                assumptions=tuple(Assumption(**assumption) for assumption in fields["assumptions"]),
-                noise_source=NoiseSource(**fields["noise_source"]),
+                assumptions=tuple(_read(Assumption, assumption) for assumption in fields["assumptions"]),
+                noise_source=_read(NoiseSource, fields["noise_source"]),
                 public=fields["public"],
                 versions=fields["versions"],
             )
@@ -165,14 +171,14 @@ class PrivacyCertificate:
     def explain(self) -> str:
         """Say in plain words what was promised, at what cost, and why it holds."""
         target = self.target
-        unit = {"record": "one row", "user": "everything one user contributed"}[target.unit]
+        unit = {"record": "one row of the data", "user": "everything one user contributed to the data"}[target.unit]
         change = {"replace_one": "replacing", "add_or_remove_one": "adding or removing"}[target.neighboring]
         bound = f"a factor of e^{target.epsilon:g}" + (f", plus {target.delta:g}" if target.delta else "")
         cost = f"epsilon = {self.spent_epsilon:.6g}" + (
             f" at delta = {self.spent_delta:.3g}" if self.spent_delta else ""
         )
         lines = [
-            f"Promise: {change} {unit} of the data changes the probability of any outcome by at most {bound}.",
+            f"Promise: {change} {unit} changes the probability of any outcome by at most {bound}.",
             f"Cost:    {cost} of the promised epsilon = {target.epsilon:g} ({self.accountant}).",
             f"Method:  {self.algorithm}, {self.constants} constants. {self.theorem}",
             "Released from the data:",
@@ -189,6 +195,12 @@ class PrivacyCertificate:
         if not source.private:
             lines.append("NOT PRIVATE: the noise was seeded. Fit again without a seed before releasing anything.")
         return "\n".join(lines)
+
+
+def _read(kind: type[T], fields: Mapping[str, Any]) -> T:
+    """Build a value from its fields; optional ones of a later version, unknown here, are left out."""
+    names = {part.name for part in dataclasses.fields(kind)}  # pyright: ignore[reportArgumentType]
+    return kind(**{name: value for name, value in fields.items() if name in names})
 
 
 def certify(
@@ -232,12 +244,24 @@ def current_versions() -> dict[str, str]:
 def parse(text: str) -> dict[str, Any]:
     """Return the fields of a certificate file, or raise `CertificateError`."""
     try:
-        fields = json.loads(text)
-    except ValueError as error:
+        fields = json.loads(text, object_pairs_hook=_once_each, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
         raise CertificateError(f"not a certificate: invalid JSON ({error})") from None
     if not isinstance(fields, dict):
         raise CertificateError("not a certificate: a JSON object is needed")
     return fields
+
+
+def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Refuse a name that occurs twice: readers differ in which value they take."""
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        raise ValueError("a name occurs twice in one object")
+    return fields
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no number of JSON")
 
 
 def digest(fields: Mapping[str, Any]) -> str:

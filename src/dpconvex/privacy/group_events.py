@@ -64,9 +64,16 @@ class GroupPrivacy(Event):
 
             return gaussian_delta(epsilon, parts.mu)
         each = self.record.delta(_rounding.ratio_down(epsilon, self.size))
-        many = self.size if epsilon == 0 else math.expm1(epsilon) / math.expm1(epsilon / self.size)
-        return min(1.0, each * many * (1 + 1e-12))
+        if each == 0:
+            return 0.0
+        many = math.log(self.size) if epsilon == 0 else _log_expm1(epsilon) - _log_expm1(epsilon / self.size)
+        return min(1.0, math.exp(min(0.0, math.log(each) + many)) * (1 + 1e-9))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain fields, the record's event as a mapping."""
         return {"kind": self.kind, "size": self.size, "record": self.record.to_dict()}
+
+
+def _log_expm1(x: float) -> float:
+    """``log(e^x - 1)`` for x > 0, which does not overflow."""
+    return x + math.log(-math.expm1(-x))

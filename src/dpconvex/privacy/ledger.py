@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
+from dataclasses import fields as dataclass_fields
 from typing import Any
 
 from dpconvex import _validate
@@ -67,10 +68,12 @@ class Release:
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Release:
-        """Inverse of `to_dict`."""
-        parts = dict(fields)
+        """Inverse of `to_dict`; fields of a later version, unknown here, are left out, but an event's are refused."""
+        parts = {part.name: fields[part.name] for part in dataclass_fields(cls) if part.name in fields}
         parts["event"] = event_from_dict(parts["event"])
-        parts["sensitivity"] = Sensitivity(**parts["sensitivity"])
+        stated = parts["sensitivity"]
+        names = (part.name for part in dataclass_fields(Sensitivity))
+        parts["sensitivity"] = Sensitivity(**{name: stated[name] for name in names if name in stated})
         return cls(**parts)
 
 

@@ -51,12 +51,10 @@ class LinearModelProblem(Problem):
     attack_norm : {"l2", "linf"}
         In which perturbations are measured.
     records_per_user : int, optional
-        None: `n` counts records. A number: `n` counts users, a user's loss is the weighted sum of its records' with the
-        weights of `record_weights`, and the objective is the mean over users. It is what a typical user is known or
-        guessed to have, public: plans may assume it, one-pass methods draw at most so many records of a user; privacy
-        never rests on it. No tilt and no attack then.
-    weight_cap : int
-        The M of `record_weights`. 1: a user's loss is the mean of its records' losses, all users count the same.
+        None: `n` counts records. A number: `n` counts users, a user's loss is the mean of its records' losses, and the
+        objective is the mean over users: all count the same. The number is what a typical user is known or guessed to
+        have, public: plans may assume it, one-pass methods draw at most so many records of a user; neither the
+        objective nor privacy rests on it. No tilt and no attack then.
 
     Notes
     -----
@@ -72,7 +70,6 @@ class LinearModelProblem(Problem):
     attack_radius: float = 0.0
     attack_norm: AttackNorm = "l2"
     records_per_user: int | None = None
-    weight_cap: int = 1
 
     def __post_init__(self) -> None:
         numbers = {
@@ -91,8 +88,8 @@ class LinearModelProblem(Problem):
         if self.attack is not None:
             self.attack.check(self.loss, self.tilt)
         if self.records_per_user is not None:
-            for name in ("records_per_user", "weight_cap"):
-                object.__setattr__(self, name, _validate.integer(name, getattr(self, name), at_least=1))
+            number = _validate.integer("records_per_user", self.records_per_user, at_least=1)
+            object.__setattr__(self, "records_per_user", number)
             for name in ("tilt", "attack_radius"):
                 if numbers[name]:
                     raise InvalidParameterError(name, numbers[name], "must be 0 where users are protected")
@@ -139,7 +136,7 @@ class LinearModelProblem(Problem):
             return None
         if groups.n_users != self.n:
             raise InvalidDataError(f"groups has {groups.n_users} users, but the problem is for n={self.n}. Plan again")
-        return record_weights(groups, self.weight_cap, _rounding.ratio_down(1.0, self.n))
+        return record_weights(groups, _rounding.ratio_down(1.0, self.n))
 
     def objective(self, X: AnyArray, y: AnyArray, l2: float, groups: UserGroups | None = None) -> LinearModelObjective:
         """Return the objective on features (n, n_features) and targets (n,), clipped here; lifted under attack.
@@ -338,7 +335,7 @@ class LinearModelProblem(Problem):
         }
 
     def _users(self) -> dict[str, Any]:
-        return {"users": self.n, "records_per_user": self.records_per_user, "weight_cap": self.weight_cap}
+        return {"users": self.n, "records_per_user": self.records_per_user}
 
 
 def default_radius(domain: DataDomain, n_outputs: int = 1) -> float:

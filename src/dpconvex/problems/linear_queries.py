@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -270,8 +270,25 @@ class Marginals(LinearQueries):
         return 1.0
 
     def answers(self, weights: FloatArray) -> FloatArray:
-        """Sum the histogram over the columns that a table leaves out."""
-        return np.concatenate([self.block_answers(b, weights) for b in range(len(self.subsets))])
+        """Sum the histogram over the columns that a table leaves out, sharing sums among tables."""
+        found: list[FloatArray] = [weights] * len(self.subsets)
+        self._sum_out(weights.reshape(1, -1), 0, range(len(self.subsets)), found)
+        return np.concatenate(found)
+
+    def _sum_out(self, partial: FloatArray, axis: int, tables: Sequence[int], found: list[FloatArray]) -> None:
+        """Fill in the answers of `tables`, which keep the same columns before `axis`: rows of `partial`."""
+        done = [b for b in tables if self.subsets[b][-1] < axis]
+        for b in done:
+            found[b] = partial.sum(axis=1)
+        kept = [b for b in tables if axis in self.subsets[b]]
+        left_out = [b for b in tables if axis not in self.subsets[b] and b not in done]
+        if not kept and not left_out:
+            return
+        rows, size = len(partial), self.shape[axis]
+        if kept:
+            self._sum_out(partial.reshape(rows * size, -1), axis + 1, kept, found)
+        if left_out:
+            self._sum_out(partial.reshape(rows, size, -1).sum(axis=1), axis + 1, left_out, found)
 
     def block_answers(self, block: int, weights: FloatArray) -> FloatArray:
         """Sum the histogram over the columns that the table leaves out."""

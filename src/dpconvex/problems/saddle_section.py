@@ -71,6 +71,11 @@ class SaddleSection(SimplexSaddle):
         return self._of(self.whole.spread)
 
     @property
+    def sum_rounding(self) -> float:
+        """At most that of the whole: its records are fewer, and gradients are computed as the whole computes them."""
+        return self.whole.sum_rounding
+
+    @property
     def lipschitz(self) -> tuple[float, float]:
         """Of the player."""
         return self._of(self.whole.lipschitz)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
@@ -23,10 +23,12 @@ from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 
+Pair = tuple[FloatArray, FloatArray]
+
 _CHUNK = 2**20
 """Floats of records worked on at a time (8 MB)."""
 _MOST_ROWS = 4096
-"""Records summed at a time at most, so that sums err by ``5000 * 2^-53`` of themselves for n up to 10^6."""
+"""Records summed at a time at most; the sums of these parts are added up pairwise."""
 
 
 @final
@@ -165,6 +167,18 @@ class SimplexSaddle(ABC):
             "second_smoothness": finite_or_text(self.second_smoothness),
         }
 
+    @property
+    def sum_rounding(self) -> float:
+        """Share of `spread` by which two sums over all records may differ more than exact ones do, from public sizes.
+
+        A sum of m numbers of size at most B, added within a part one after the other and then pairwise, errs by at most
+        ``m k 2^-53 B``, where k counts the rounded operations behind a summand: at most `_MOST_ROWS` additions in a
+        part, one a level of pairs, a product over the coordinates of x and y, and a few more. Coordinates lie within B
+        of 0 and `spread` is at least B; two data sets and two coordinates make it four times that. At least 1e-6.
+        """
+        operations = _MOST_ROWS + self.dx + self.dy + 2 * self.n.bit_length() + 64
+        return max(1e-6, 4 * self.n * operations / 2**53)
+
     @final
     def gradient_sums(
         self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint
@@ -183,13 +197,11 @@ class SimplexSaddle(ABC):
         x, y : SimplexPoint
             *Released* points, or public ones: never the private state of an algorithm.
         """
-        gx, gy = np.zeros(self.dx), np.zeros(self.dy)
         with np.errstate(all="ignore"):
-            for part in self._parts(records, rows):
-                px, py = self._gradients(records, part, x, y)
-                gx += px
-                gy += py
-        return gx, gy
+            return _added_pairwise(
+                (np.zeros(self.dx), np.zeros(self.dy)),
+                (self._gradients(records, part, x, y) for part in self._parts(records, rows)),
+            )
 
     @final
     def value_sum(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> float:
@@ -205,6 +217,19 @@ class SimplexSaddle(ABC):
         start, stop, _ = rows.indices(self.n)
         step = min(_MOST_ROWS, max(1, _CHUNK // self.record_size(records)))
         return [slice(i, min(i + step, stop)) for i in range(start, stop, step)]
+
+
+def _added_pairwise(zero: Pair, terms: Iterable[Pair]) -> Pair:
+    """Add as a balanced tree would, so that m terms meet about log2(m) roundings; holds that many of them."""
+    waiting: list[Pair] = []
+    for count, term in enumerate(terms, start=1):
+        waiting.append(term)
+        for _ in range((count & -count).bit_length() - 1):  # as many pairs are complete as count has final zeros
+            last = waiting.pop()
+            waiting[-1] = (waiting[-1][0] + last[0], waiting[-1][1] + last[1])
+    for term in reversed(waiting):
+        zero = (zero[0] + term[0], zero[1] + term[1])
+    return zero
 
 
 def clamped(values: AnyArray, bound: float) -> FloatArray:

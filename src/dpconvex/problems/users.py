@@ -1,15 +1,13 @@
 r"""Whose record it is: records grouped by user in one pass, and how much each record then counts.
 
 A *user* is everything that one label covers. The number of users is public; how many records a user has, and so how
-many records there are, is not. Weights depend on a user's own number of records only:
+many records there are, is not. All users count the same, and a user's records share its weight:
 
-    v_z = min(m_u, M) / (M m_u)        for each of the m_u records z of user u,
+    v_z = 1 / m_u        for each of the m_u records z of user u.
 
-with a public number M, the cap. They add up to ``min(m_u, M) / M <= 1`` for each user, so the user's part of an
-objective, ``f_u = sum_z v_z loss_z``, is convex and has the Lipschitz constant and the curvature bound of one record's
-loss. A bound on what replacing one record among n does, whose proof needs no more than that, holds for replacing one
-user among n. ``M = 1``: all users count the same. Larger M: users count in proportion to their records, up to M of
-them. Every record is used, none is drawn.
+They add up to 1, so the user's part of an objective, ``f_u = sum_z v_z loss_z``, is convex and has the Lipschitz
+constant and the curvature bound of one record's loss. A bound on what replacing one record among n does, whose proof
+needs no more than that, holds for replacing one user among n. Every record is used, none is drawn.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ from dpconvex.errors import InvalidDataError
 
 Positions = NDArray[np.intp]
 
-_MISSING = ("None", "nan", "NaT", "<NA>")
+_MISSING = ("", "None", "nan", "NaT", "<NA>")
 
 
 @final
@@ -67,12 +65,17 @@ class UserGroups:
             If there is no record, or the labels are no vector (public facts).
         """
         names = np.asarray(labels)
-        if names.ndim != 1 or len(names) == 0:
-            raise InvalidDataError(f"groups has shape {names.shape}; one label a record is needed, and one record")
-        if names.dtype.kind == "O":  # whatever the cells hold can be compared then
-            texts: Any = np.frompyfunc(str, 1, 1)(names)
-            names = texts.astype(str)
-            names[np.isin(names, _MISSING)] = ""
+        if names.ndim != 1:
+            raise InvalidDataError(f"groups has shape {names.shape}; one label a record is needed")
+        if len(names) == 0:
+            raise InvalidDataError("groups holds no records; at least 1 is needed")
+        if names.dtype.kind == "O":  # whatever the cells hold, and however long their texts are, can be compared then
+            codes: dict[str, int] = dict.fromkeys(_MISSING, 0)
+            found: Any = np.frompyfunc(lambda cell: codes.setdefault(_text(cell), len(codes)), 1, 1)(names)
+            names = found.astype(np.intp)
+            ranks = np.empty(len(codes), dtype=np.intp)
+            ranks[[codes[text] for text in sorted(codes)]] = np.arange(len(codes))
+            names = np.where(names == 0, -1, ranks[names])
         order: Positions | None = None
         if not bool(np.all(names[1:] >= names[:-1])):
             order = np.argsort(names, kind="stable")
@@ -106,17 +109,21 @@ class UserGroups:
         return out
 
 
-def record_weights(groups: UserGroups, cap: int, share: float = 1.0) -> FloatArray:
+def _text(cell: object) -> str:
+    try:
+        return str(cell)
+    except Exception:  # any cell is legal: what has no text is missing
+        return ""
+
+
+def record_weights(groups: UserGroups, share: float = 1.0) -> FloatArray:
     """Return the weights v of the module's docstring times `share`, rounded down, shape (n_records,).
 
     Parameters
     ----------
     groups : UserGroups
-    cap : int
-        The public number M of records up to which a user counts for more, at least 1.
     share : float
-        What the weights of a user with M records add up to, at most.
+        What the weights of a user add up to, at most.
     """
-    sizes = groups.sizes.astype(np.float64)
-    down = np.nextafter(np.minimum(sizes, cap) / (cap * sizes), 0.0)
+    down = np.nextafter(1 / groups.sizes, 0.0)
     return groups.spread(down if share == 1 else np.nextafter(share * down, 0.0))

@@ -24,8 +24,7 @@ class BitSource(ABC):
     private : bool
         Whether nobody can predict the bits. A release made with any other source is stamped *not private*.
     exact : bool
-        Whether Laplace and Gaussian noise come from OpenDP's exact integer samplers, which draw from the operating
-        system themselves.
+        Whether integer noise comes from OpenDP's exact samplers, which draw from the operating system themselves.
     """
 
     name: ClassVar[str]
@@ -51,7 +50,7 @@ class SystemSource(BitSource):
     expose one release only.
     """
 
-    name: ClassVar[str] = "operating system entropy; ChaCha20 for floats, OpenDP for exact integers"
+    name: ClassVar[str] = "operating system entropy; ChaCha20 for real numbers, OpenDP for integers"
     private: ClassVar[bool] = True
     exact: ClassVar[bool] = True
 

@@ -10,6 +10,8 @@ from dpconvex.algorithms.baselines import group_privacy, noisy_gradient
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import LogisticLoss
 from dpconvex.privacy import PrivacyParams, Unit, verify
+from dpconvex.privacy.group_events import GroupPrivacy
+from dpconvex.privacy.guarded_events import GuardedGaussianNoise
 from dpconvex.problems import DataDomain
 from dpconvex.problems.linear_model import LinearModelProblem
 from dpconvex.problems.users import UserGroups
@@ -29,15 +31,30 @@ def data(seed=0):
     return X, np.sign(X[:, 0]), groups
 
 
+def fillers(groups: UserGroups, seed: int):
+    """Every user's block of rows, and in which users' order they are filled."""
+    rows = group_privacy.filled_rows(groups, CAP, np.random.default_rng(seed)).reshape(groups.n_users, CAP)
+    assert groups.order is not None
+    whose = np.empty(groups.n_records, dtype=int)
+    whose[groups.order] = np.repeat(np.arange(groups.n_users), groups.sizes)
+    return rows, whose[rows]
+
+
 def test_every_user_fills_its_rows_with_its_own_records() -> None:
     _, _, groups = data()
-    rows = group_privacy.filled_rows(groups, CAP, np.random.default_rng(0)).reshape(N, CAP)
-    assert groups.order is not None
-    for user in range(N):
-        own = set(groups.order[groups.starts[user] : groups.starts[user + 1]].tolist())
-        filled = rows[user].tolist()
-        assert set(filled) <= own
-        assert len(set(filled)) == min(CAP, len(own))
+    rows, whose = fillers(groups, 0)
+    assert (whose == whose[:, :1]).all()
+    assert sorted(whose[:, 0].tolist()) == list(range(N))
+    for filled, user in zip(rows.tolist(), whose[:, 0].tolist(), strict=True):
+        assert len(set(filled)) == min(CAP, groups.sizes[user])
+
+
+def test_the_order_in_which_users_fill_rows_is_random() -> None:
+    """What a method does with a row may depend on its position, and a new label moves a user in the order of labels."""
+    first, second = (fillers(data()[2], seed)[1][:, 0] for seed in (0, 1))
+    assert (first != second).sum() > N / 2
+    firsts = [int(fillers(data()[2], seed)[1][0, 0]) for seed in range(200)]
+    assert len(set(firsts)) > N / 2  # 98 % of 50 are expected
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
@@ -59,25 +76,52 @@ def test_certificates_speak_of_users_and_verify(delta, planner) -> None:
     assert plan.inner.problem.n == N * CAP
 
 
-def test_replacing_a_user_replaces_at_most_cap_rows() -> None:
+@pytest.mark.parametrize("label", [7, 100, -1], ids=["same", "last", "first"])
+def test_replacing_a_user_replaces_at_most_cap_rows(label: int) -> None:
+    """Another number of records, and another label: under the coupling that keeps everybody's slot and coins."""
     groups = data()[2]
-    rows = group_privacy.filled_rows(groups, CAP, np.random.default_rng(1))
-    sizes = groups.sizes.copy()
-    sizes[7] = 30  # the same coins: one draw a user, so the others keep their windows
-    other = UserGroups(np.concatenate([[0], np.cumsum(sizes)]))
-    again = group_privacy.filled_rows(other, CAP, np.random.default_rng(1)).reshape(N, CAP)
-    place = rows.reshape(N, CAP)
-    position = np.empty(groups.n_records, dtype=int)
-    position[groups.order] = np.arange(groups.n_records)
-    before = position[place] - groups.starts[:-1, None]
-    after = again - other.starts[:-1, None]
-    assert np.flatnonzero((before != after).any(axis=1)).tolist() in ([], [7])
+    sizes = groups.sizes
+    names = np.repeat(np.arange(N), sizes)
+    changed = np.concatenate([names[names != 7], np.full(30, label)])
+    other = UserGroups.of(changed)
+    place = {user: i for i, user in enumerate(np.unique(changed).tolist())}
+    users = np.random.default_rng(1).permutation(N)  # of the first data set; the coins that follow are the same
+
+    class Coins:
+        def __init__(self, order: np.ndarray) -> None:
+            self.order, self.rest = order, np.random.default_rng(2)
+
+        def permutation(self, n: int) -> np.ndarray:
+            assert n == N
+            return self.order
+
+        def random(self, n: int) -> np.ndarray:
+            return self.rest.random(n)
+
+    moved = np.array([place[label if user == 7 else user] for user in users.tolist()])
+    plain = UserGroups(groups.starts)
+    before = names[group_privacy.filled_rows(plain, CAP, Coins(users))]  # pyright: ignore[reportArgumentType]
+    after = changed[group_privacy.filled_rows(other, CAP, Coins(moved))]  # pyright: ignore[reportArgumentType]
+    rows = np.where(before != after)[0]
+    slot = int(np.flatnonzero(users == 7)[0])
+    assert set(rows.tolist()) <= set(range(slot * CAP, (slot + 1) * CAP))
+    assert (before[slot * CAP :][:CAP] == 7).all()
 
 
 def test_the_error_does_not_fall_with_the_records_of_a_user() -> None:
     privacy = PrivacyParams(2.0, unit=Unit.USER)
     bounds = [group_privacy.plan(problem(), privacy, selection.plans, cap=cap).predicted_error.bound for cap in (1, 8)]
     assert bounds[1] == pytest.approx(bounds[0], rel=0.3)
+
+
+def test_the_profile_of_a_group_is_exact_for_pure_noise_and_never_overflows() -> None:
+    """(e, d) for one record is (3 e, d (1 + e^e + e^2e)) for three: Vadhan 2017, Lemma 2.2."""
+    one = GuardedGaussianNoise("gaussian", 1.0, 4.0, 20.0, 0.0, 1.0, 4.0)
+    group = GroupPrivacy(3, one)
+    for epsilon in (0.0, 0.3, 3.0, 9.0):
+        each = one.delta(epsilon / 3)
+        assert group.delta(epsilon) == pytest.approx(min(1.0, each * sum(np.exp(np.arange(3) * epsilon / 3))), rel=1e-6)
+    assert all(0 <= group.delta(epsilon) <= 1 for epsilon in (700.0, 800.0, 1e6))
 
 
 def test_seeds_repeat_and_refusals() -> None:

@@ -10,17 +10,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpconvex.algorithms.heavy_selection import METHODS, SHARE, TunedPlan, heavy_plans, tuned
+from dpconvex.algorithms.clipped_residuals import ClippedResidualsPlan
+from dpconvex.algorithms.heavy_selection import METHODS, SHARE, TunedPlan, chosen, heavy_plans, tuned
 from dpconvex.algorithms.heavy_tailed import Moments
 from dpconvex.algorithms.selection import Options
 from dpconvex.errors import BudgetExceededError, InvalidDataError, InvalidParameterError
 from dpconvex.losses import AbsoluteLoss, HingeLoss, HuberLoss, LogisticLoss, SquaredLoss
 from dpconvex.privacy import PrivacyParams
 from dpconvex.privacy.verify import verify
-from dpconvex.problems import DataDomain
+from dpconvex.problems import Block, DataDomain
 from dpconvex.problems.linear_model import LinearModelProblem
 from dpconvex.randomness import SeededSource
 
@@ -44,10 +45,16 @@ def test_one_certificate_covers_both_releases(loss: Any, method: str, privacy: P
     (plan,) = heavy_plans(problem(loss), privacy, 2.0, None, method)
     result = plan.run(*records(), SeededSource(1))
     certificate = result.certificate
-    assert isinstance(result.plan, TunedPlan)
-    assert result.plan.known
+    slopes = method == "clipped_residuals"
+    if slopes and not isinstance(loss, SquaredLoss):  # slopes are bounded by the loss: nothing to estimate
+        assert isinstance(result.plan, ClippedResidualsPlan)
+        assert (result.plan.bias, result.plan.level) == (0, loss.slope_bound)
+    else:
+        assert isinstance(result.plan, TunedPlan)
+        assert result.plan.known
+        label = "histogram of slopes" if slopes else "histogram of gradient bounds"
+        assert certificate.releases[0].label == label
     assert certificate.releases == result.plan.releases
-    assert certificate.releases[0].label == "histogram of gradient bounds"
     assert certificate.target == privacy
     assert certificate.spent_epsilon <= privacy.epsilon
     assert certificate.spent_delta <= privacy.delta
@@ -75,14 +82,25 @@ def test_a_plan_that_spends_too_much_is_refused(mutant: str) -> None:
         replace(plan, first=greedy) if mutant.startswith("first") else replace(plan, then=rich)
 
 
+@pytest.mark.parametrize("method", METHODS)
+@settings(max_examples=25, deadline=None)
 @given(counts=st.lists(st.floats(-1e4, 1e6), min_size=80, max_size=80), k=st.floats(2.0, 50.0))
-def test_no_released_histogram_makes_planning_fail(counts: list[float], k: float) -> None:
+def test_no_released_histogram_makes_planning_fail(method: str, counts: list[float], k: float) -> None:
     """The second plan is made from released numbers: it must not raise, whatever they are."""
-    plan = tuned(problem(LOSSES[1]), PrivacyParams(1.0), k, METHODS["heavy_tailed"])
+    plan = tuned(problem(LOSSES[1]), PrivacyParams(1.0), k, METHODS[method])
     informed = plan.informed(plan.first.moments(np.array(counts)))
     assert informed.then.privacy == plan.then.privacy
     assert informed.moments.bound <= plan.moments.bound * (1 + 1e-12)
     assert math.isfinite(informed.predicted_error.bound)
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 5.0])
+@pytest.mark.parametrize("n", [30, 5000])
+def test_every_second_run_composes_with_the_histogram(n: int, epsilon: float) -> None:
+    """With delta some ordinary methods have events that are priced alone; they must not be chosen after a histogram."""
+    plan = tuned(problem(LOSSES[1], n), PrivacyParams(epsilon, 1e-2), 2.0, METHODS["clipped_residuals"])
+    for bound in (1e-5, 1.0, 40.0):
+        assert plan.informed(Moments(2.0, bound)).then.privacy == plan.then.privacy
 
 
 CONTENTS: dict[str, Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]] = {
@@ -118,16 +136,36 @@ def test_before_a_run_the_bound_holds_for_all_data() -> None:
     assert (at.moments, at.privacy.epsilon) == (result.moments, 2.0)
 
 
-def test_a_known_bound_needs_no_histogram() -> None:
-    (plan,) = heavy_plans(problem(), PrivacyParams(1.0), 2.0, 0.3)
-    assert plan.algorithm == "heavy_tailed"
+@pytest.mark.parametrize("method", METHODS)
+def test_a_known_bound_needs_no_histogram(method: str) -> None:
+    (plan,) = heavy_plans(problem(), PrivacyParams(1.0), 2.0, 0.3, method)
+    assert plan.algorithm == method
     assert plan.privacy.epsilon == 1.0
     assert all("histogram" not in release.label for release in plan.releases)
 
 
-def test_auto_is_localization() -> None:
+@pytest.mark.parametrize(
+    ("domain", "n", "expected"),
+    [
+        (DataDomain.box(2, 0.5).with_intercept(1.0), 10, "clipped_residuals"),
+        (DataDomain.l2_ball(2, 3.0).with_intercept(1.0), 10, "clipped_residuals"),
+        (DataDomain.l2_ball(2, 10.0).with_intercept(1.0), 1_000, "heavy_tailed"),
+        (DataDomain.l2_ball(2, 10.0).with_intercept(1.0), 10_000, "clipped_residuals"),  # 0.3 sqrt(n / 3) = 17
+        (DataDomain.l2_ball(2, 1e4).with_intercept(1.0), 10**6, "heavy_tailed"),
+        (DataDomain.l2_ball(2, 1e4).with_intercept(1e4), 10**6, "clipped_residuals"),
+        (
+            DataDomain(tuple(Block(9, "l1", 1.0, f"c{j}") for j in range(30))).with_intercept(1.0),
+            10,
+            "clipped_residuals",
+        ),
+        (DataDomain.l2_ball(2, 1.0), 10**6, "heavy_tailed"),  # nothing tells how long a typical record is
+    ],
+)
+def test_auto_looks_at_how_long_a_record_may_be(domain: DataDomain, n: int, expected: str) -> None:
+    wanted = LinearModelProblem(SquaredLoss(1e6, 1e6), domain, n, 1.0)
     for bound in (None, 1.0):
-        assert [plan.algorithm for plan in heavy_plans(problem(), PrivacyParams(1.0), 2.0, bound)] == ["heavy_tailed"]
+        assert [plan.algorithm for plan in heavy_plans(wanted, PrivacyParams(1.0), 2.0, bound)] == [expected]
+    assert chosen(wanted, PrivacyParams(1.0), "paper") == "heavy_tailed"
 
 
 REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
@@ -136,7 +174,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
     "algorithm": ("algorithm", {"algorithm": "objective_perturbation"}),
     "order": ("k", {"k": 1.5}),
     "bound": ("bound", {"bound": -1.0}),
-    "small bound": ("moments.bound", {"bound": 1e-200}),
+    "small bound": ("moments.bound", {"bound": 1e-200, "algorithm": "heavy_tailed"}),
     "printed, few records": ("n", {"options": Options(constants="paper")}),
     "printed descent": ("constants", {"algorithm": "clipped_gradient", "options": Options(constants="paper")}),
 }

@@ -206,7 +206,7 @@ def test_a_run_moves_by_at_most_the_sensitivity_of_the_phase_that_reads_the_reco
     found = planned(AbsoluteLoss(1e4), 200)
     last, n = found.phases[-1], found.problem.n
     X, y = heavy(n, found.problem.dim)
-    grid = 4 * found.mechanisms[-1][0].output_step * math.sqrt(found.problem.dim)
+    grid = 4 * found.mechanisms[-1][0].step * math.sqrt(found.problem.dim)
     moved = []
     for value in (1e9, -1e9, np.nan, np.inf, 0.0):
         X2, y2 = X.copy(), y.copy()

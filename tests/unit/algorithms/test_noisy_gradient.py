@@ -139,7 +139,7 @@ def test_users_alike_get_short_levels_that_do_better_than_long_ones() -> None:
     risk = RegularizedRisk(LogisticLoss(), Records.clipped(X, p.domain), y, 1e-7)
     lowest = risk.value(NewtonCholesky().solve(risk, 1e-3).point)
     short, long = noisy_gradient.plan(p, USERS), noisy_gradient.plan(p, USERS, clip=p.lipschitz)
-    assert short.clip == pytest.approx(p.lipschitz / math.sqrt(m) / 3)
+    assert short.clip == pytest.approx(p.lipschitz / math.sqrt(m) / 6)
     assert "estimate" in short.predicted_error.source
     excess = [
         np.mean([risk.value(plan.run(X, y, SeededSource(s), groups).point) - lowest for s in range(3)])

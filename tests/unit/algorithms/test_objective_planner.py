@@ -19,7 +19,7 @@ from dpconvex.privacy import PrivacyParams
 from dpconvex.privacy.objective_events import determinant_cost
 from dpconvex.problems import Block, DataDomain
 from dpconvex.problems.linear_model import LinearModelProblem, default_radius
-from dpconvex.randomness import SeededSource
+from dpconvex.randomness import SeededSource, real
 
 ONE_HOT = (7, 16, 7, 14, 6, 5, 2, 41)
 ADULT_RECORDS = 36_186
@@ -154,7 +154,7 @@ def test_pure_constants_fit_together(loss, noise, l2) -> None:
     assert event.pure_epsilon + mechanism.event.pure_epsilon <= 1
     # What is drawn is what is priced.
     draw = plan.noise._sample(plan.copies, SeededSource(0)).reshape(-1)
-    unit = plan.noise.norm.sample(SeededSource(0).generator(), plan.copies).reshape(-1)
+    unit = real.draw(plan.noise.norm, plan.copies, SeededSource(0)).reshape(-1)
     assert draw == pytest.approx(unit * event.scale, rel=1e-12)
 
 

@@ -205,6 +205,19 @@ def test_plain_means_move_no_more_than_claimed(about_origin: bool) -> None:
     assert np.linalg.norm(moved) == pytest.approx(mean.length, rel=1e-9)
 
 
+@pytest.mark.parametrize("about_origin", [True, False])
+def test_what_a_plain_mean_releases_moves_no_more_than_claimed(about_origin: bool) -> None:
+    """From the displacements to the release, with the same noise twice; the grid adds less than 1e-5 of the length."""
+    mean = aggregates.plain(7, 2, 0.5, about_origin, 0.1)
+    points = np.zeros((7, 2))
+    found = []
+    for end in (1e9, -1e9):
+        points[0, 0] = end
+        ledger = Ledger(PROMISE, mean.releases("mean", "block"))
+        found.append(mean.release(points, np.array([0.1, 0.0]), "mean", SeededSource(0), ledger, "block"))
+    assert np.linalg.norm(found[0] - found[1]) == pytest.approx(mean.length, rel=1e-5)
+
+
 def test_private_radius_adapts_to_the_crowd() -> None:
     """Closer points get less noise, at one price; scattered ones get the plain mean. 15 draws of each."""
     grid = tuple(2.0 ** np.arange(-12, 1))

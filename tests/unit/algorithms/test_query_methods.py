@@ -121,6 +121,31 @@ def test_what_reaches_the_mechanisms_moves_within_the_stated_sensitivities() -> 
     assert 0.2 * plan.selection.sensitivity.value < max(ranges) <= plan.selection.sensitivity.value
 
 
+@KINDS
+@pytest.mark.parametrize(
+    ("name", "constants"), [*((name, "calibrated") for name in QUERY_METHODS), ("saddle_point", "paper")]
+)
+def test_what_leaves_is_a_function_of_what_was_released(name, queries, constants) -> None:
+    """With the mechanisms replaced by coins that ignore what they are given, different data give the same."""
+    plan, found = plan_queries(queries, 60, PRIVACY, name, constants=constants)[0], []
+    for records in (np.zeros(60, int), simulated(queries, 60)):
+        coins = np.random.default_rng(5)
+
+        def draw(self, scores, count=1, coins=coins):
+            return coins.integers(0, len(scores), count)
+
+        def release(self, value, *_, coins=coins):
+            return coins.normal(size=len(value)) / 4
+
+        with (
+            mock.patch.object(VertexSession, "draw", draw),
+            mock.patch.object(GaussianMechanism, "release", release),
+        ):
+            found.append(plan.run(records, SeededSource(0)))
+    np.testing.assert_array_equal(found[0].histogram, found[1].histogram)
+    np.testing.assert_array_equal(found[0].answers, found[1].answers)
+
+
 def test_the_fit_solves_least_squares_over_the_simplex() -> None:
     rng = np.random.default_rng(0)
     p = rng.dirichlet(np.ones(TABLES.cells))
@@ -156,6 +181,25 @@ def test_auto_orders_by_what_is_expected_and_sees_no_data() -> None:
     assert {plan.algorithm for plan in plans} == {"query_noise", "mwem", "saddle_point_synthetic_data"}
     (paper,) = plan_queries(SIGNS, 5000, PRIVACY, constants="paper")
     assert (paper.constants, paper.algorithm) == ("paper", "saddle_point_synthetic_data")
+
+
+def test_fresh_batches_of_a_sorted_table_are_as_good_as_of_a_shuffled_one() -> None:
+    """Measured: 0.012 for both; 0.18 if sorted records were taken in their order."""
+    records = np.sort(simulated(TABLES, 20_000))
+    plan = synthetic.plan(TABLES, 20_000, PRIVACY, mode="fresh", steps=2000)
+    assert largest_error(TABLES, records, plan.run(records, SeededSource(0)).histogram) < 0.06
+
+
+@pytest.mark.parametrize("epsilon", [1e-30, 1e-12, 1e-6, 1e6])
+@pytest.mark.parametrize("scale", [1e-200, 1.0, 1e300])
+def test_extreme_public_constants_are_refused_or_fit(epsilon, scale) -> None:
+    queries, privacy = DenseQueries(np.array([[0.0, scale]]), 0.0, scale), PrivacyParams(epsilon, 1e-6)
+    for name in QUERY_METHODS:
+        try:
+            plans = plan_queries(queries, 100, privacy, name)
+        except InvalidParameterError:
+            continue
+        assert fits(plans[0].releases, privacy)
 
 
 def test_the_printed_constants() -> None:

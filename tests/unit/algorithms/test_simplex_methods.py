@@ -19,10 +19,11 @@ from dpconvex.algorithms.sparse_selection import SPARSE_METHODS, plan_sparse
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import SquaredLoss
 from dpconvex.mechanisms import GaussianMechanism
+from dpconvex.mechanisms.vertex_sampling import VertexSession
 from dpconvex.privacy import PrivacyParams, verify
 from dpconvex.privacy.ledger import fits, total_epsilon
 from dpconvex.problems.lifted import PolytopeSaddle
-from dpconvex.problems.matrix_games import RankOneGame
+from dpconvex.problems.matrix_games import MatrixGame, RankOneGame
 from dpconvex.problems.simplex_saddle import SimplexPoint
 from dpconvex.problems.worst_loss import l1_ball_loss, single_group
 from dpconvex.randomness import SeededSource, SystemSource
@@ -164,6 +165,46 @@ def test_auto_and_refusals() -> None:
     for iterations, period, name in ((5000, 1, "iterations"), (9, 20, "period")):
         with pytest.raises(InvalidParameterError, match=name):
             anytime.plan(small, PRIVACY, samples=1, iterations=iterations, period=period)
+
+
+@EACH
+@pytest.mark.parametrize(("epsilon", "bound"), [(1e-30, 1.0), (1e-7, 1.0), (1.0, 1e-50), (1.0, 1e50)])
+def test_extreme_public_constants_are_refused_or_fit(kind: str, name: str, epsilon: float, bound: float) -> None:
+    privacy = PrivacyParams(epsilon, 1e-6)
+    if kind == "sparse":
+        loss, plan = SquaredLoss(bound, prediction_bound=bound), plan_sparse
+        problem = l1_ball_loss(loss, 1000, D, bound, third_derivative=0.0)
+    else:
+        problem, plan = MatrixGame(1000, D, D, bound), plan_saddle
+    try:
+        found = plan(problem, privacy, name)
+    except InvalidParameterError:
+        return
+    assert fits(found[0].releases, privacy)
+
+
+@EACH
+def test_what_leaves_is_a_function_of_what_was_released(kind: str, name: str) -> None:
+    """With the mechanisms replaced by coins that ignore what they are given, different data give the same."""
+    plan, records = planned(kind, name, 1200 if name == "boosted_mirror_descent" else 200)
+    other = (records[0][::-1], -records[1], records[2]) if kind == "sparse" else -records[::-1] // 2
+    found = []
+    for data in (records, other):
+        coins = np.random.default_rng(5)
+
+        def draw(self, scores, count=1, coins=coins):
+            return coins.integers(0, len(scores), count)
+
+        def release(self, value, *_, coins=coins):
+            return coins.normal(size=len(value))
+
+        with (
+            mock.patch.object(VertexSession, "draw", draw),
+            mock.patch.object(GaussianMechanism, "release", release),
+        ):
+            found.append(plan.run(data, SeededSource(0)))
+    np.testing.assert_array_equal(found[0].x, found[1].x)
+    np.testing.assert_array_equal(found[0].y, found[1].y)
 
 
 def test_the_walk_of_the_variance_reduced_method() -> None:

@@ -94,3 +94,83 @@ def test_plans_are_for_rows_or_users(counts) -> None:
     result = run("plan", *counts, "--features", 3, "--epsilon", 1)
     assert result.exit_code == 2
     assert "--users" in result.stderr
+
+
+def test_a_schema_that_names_users_is_never_read_as_records(folder) -> None:
+    named = folder / "named.toml"
+    named.write_text('user = "who"\n' + SCHEMA, encoding="utf-8")
+    assert "Users who: all rows of a user" in run("schema", "show", named).output
+    for command in ("plan", "fit-sparse", "synthesize"):
+        result = run(command, "--schema", named, "--epsilon", 1, "--rows", 300)
+        assert result.exit_code == 2, command
+        assert "user" in result.stderr, command
+    assert run("plan", "--schema", named, "--epsilon", 1, "--users", 40).exit_code == 0
+    for command in ("fit-sparse", "synthesize"):
+        result = run(command, folder / "data.csv", "--schema", named, "--epsilon", 1, "--out", folder / "refused")
+        assert result.exit_code == 2, command
+        assert "single rows only" in result.stderr, command
+    assert not (folder / "refused").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (("--user-column", "a"), "user_column='a'"),
+        (("--user-column", "y"), "user_column='y'"),
+        (("--user-column", "whom"), "has no column 'whom'"),
+        (("--records-per-user", 3), "records_per_user=3: is for users"),
+    ],
+)
+def test_mistakes_about_users_are_named(folder, more, said) -> None:
+    result = fit(folder, *more)
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert not (folder / "model").exists()
+
+
+@pytest.mark.parametrize(
+    ("counts", "said"),
+    [
+        ((), "rows=None: must be given"),
+        (("--users", 0), "users=0"),
+        (("--rows", 10, "--users", 10), "cannot be combined"),
+        (("--rows", 10, "--records-per-user", 2), "records_per_user=2: is for users"),
+    ],
+)
+def test_a_plan_says_what_it_counts(folder, counts, said) -> None:
+    result = run("plan", "--schema", folder / "schema.toml", "--epsilon", 1, *counts)
+    assert result.exit_code == 2
+    assert said in result.stderr
+
+
+def test_a_draft_names_the_users_column(folder) -> None:
+    words = ("schema", "draft", folder / "data.csv", "--target", "y")
+    assert '# user = "..."' in run(*words).output
+    draft = run(*words, "--user-column", "who").output
+    assert 'user = "who"\n' in draft
+    assert "columns.who" not in draft
+    assert run(*words, "--user-column", "y").exit_code == 2
+    assert run(*words, "--user-column", "whom").exit_code == 2
+
+
+def test_a_file_without_records_says_so(folder) -> None:
+    (folder / "data.csv").write_text("a,y,who\n", encoding="utf-8")
+    result = fit(folder, "--user-column", "who")
+    assert result.exit_code == 2
+    assert "holds no records" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("plan", "--features", 2),
+        ("median", "--features", 2, "--radius-bound", 1),
+        ("fit-sparse", "--schema", "schema.toml"),
+        ("synthesize", "--schema", "schema.toml"),
+    ],
+)
+def test_no_rows_are_refused_by_the_name_of_the_option(folder, monkeypatch, words) -> None:
+    monkeypatch.chdir(folder)
+    result = run(*words, "--epsilon", 1, "--rows", 0)
+    assert result.exit_code == 2
+    assert "rows=0: must be an integer >= 1" in result.stderr

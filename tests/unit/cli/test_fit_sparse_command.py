@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.csv as pacsv
 import pytest
 
@@ -20,7 +21,7 @@ def words(folder: Path, *more: Any) -> tuple[Any, ...]:
     ("more", "name"),
     [
         ((), "PrivateSparseLogisticRegression"),
-        (("--group", "sex", "--algorithm", "vertex_mirror_descent"), "PrivateWorstGroupClassifier"),
+        (("--group-column", "sex", "--algorithm", "vertex_mirror_descent"), "PrivateWorstGroupClassifier"),
     ],
 )
 def test_it_writes_a_model_that_predicts(run: Any, public_files: Path, more: tuple[Any, ...], name: str) -> None:
@@ -49,16 +50,20 @@ def test_a_numeric_target_makes_a_lasso(run: Any, public_files: Path) -> None:
     printed = json.loads(result.stdout)
     assert type(load_model("model/model.skops")).__name__ == "PrivateLasso"
     assert printed["plan"]["public"]["loss"] == "squared"
-    assert run("fit-sparse", public_files / "train.csv", *given, "--group", "sex", "--force").exit_code == 2
+    assert printed["test"] is None
+    tested = run("fit-sparse", public_files / "train.csv", *given, "--test", public_files / "test.csv", "--force")
+    assert "NOT PRIVATE: R2" in tested.stdout.replace("\n", " "), tested.output
+    assert run("fit-sparse", public_files / "train.csv", *given, "--group-column", "sex", "--force").exit_code == 2
 
 
 def test_a_plan_reads_no_data(run: Any, public_files: Path) -> None:
     plan = ("fit-sparse", "--schema", public_files / "adult.toml", "--epsilon", 1, "--rows", 5000)
     listed = json.loads(run(*plan, "--json").stdout)
-    assert "frank_wolfe" in {one["algorithm"] for one in listed}
+    assert (listed["rows"], listed["epsilon"], listed["delta"]) == (5000, 1.0, 1e-6)
+    assert "frank_wolfe" in {one["algorithm"] for one in listed["plans"]}
     shown = run(*plan)
     assert shown.exit_code == 0
-    assert "bound on the excess" in shown.stdout
+    assert "excess loss" in shown.stdout
     assert not Path("model").exists()
 
 
@@ -67,7 +72,7 @@ def test_a_plan_reads_no_data(run: Any, public_files: Path) -> None:
     [
         (("--rows", 100), "rows"),
         (("--radius", 0), "radius"),
-        (("--group", "age"), "group_column"),
+        (("--group-column", "age"), "group_column"),
         (("--algorithm", "magic"), "algorithm"),
     ],
 )
@@ -76,3 +81,32 @@ def test_mistakes_are_one_line(run: Any, public_files: Path, more: tuple[Any, ..
     assert result.exit_code == 2
     assert named in result.stderr
     assert not Path("model").exists()
+
+
+def test_a_budget_pays_for_counting_the_groups_too(run: Any, public_files: Path) -> None:
+    assert run("budget", "create", "adult.budget", "--epsilon", 4, "--delta", 1e-5).exit_code == 0
+    words = ("--schema", public_files / "adult.toml", "--epsilon", 3, "--group-column", "sex")
+    result = run("fit-sparse", public_files / "train.csv", *words, "--budget", "adult.budget")
+    assert result.exit_code == 0, result.output
+    assert "epsilon 3, delta 1e-06" in result.stdout
+    left = json.loads(run("budget", "show", "adult.budget", "--json").stdout)["left"]
+    assert float(left["epsilon"]) == 1.0
+
+
+def test_a_public_test_file_is_measured(run: Any, public_files: Path) -> None:
+    result = run(*words(public_files, "--radius", 2, "--test", public_files / "test.csv", "--json"))
+    assert result.exit_code == 0, result.output
+    measured = json.loads(result.stdout)["test"]
+    assert measured["private"] is False
+    model: Any = load_model("model/model.skops")
+    table = read_table(public_files / "test.csv", model.schema)
+    right = [str(label) for label in table["income"].to_pylist()]
+    assert measured["accuracy"] == pytest.approx(np.mean(model.predict(table) == right), abs=1e-12)
+    Path("empty.csv").write_text((public_files / "test.csv").read_text().split("\n")[0] + "\n")
+    run("budget", "create", "b.json", "--epsilon", 9, "--delta", 1e-5)
+    before = Path("b.json").read_text()
+    empty = run(*words(public_files, "--out", "none", "--test", "empty.csv", "--budget", "b.json"))
+    assert Path("b.json").read_text() == before
+    assert empty.exit_code == 2
+    assert "no records" in empty.stderr
+    assert not Path("none").exists()

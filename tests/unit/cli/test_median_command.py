@@ -52,7 +52,7 @@ def test_it_writes_what_the_estimator_releases(run: Any, files: dict[str, Path],
 
 
 def test_json_alone_is_printed_and_certificates_verify(run: Any, files: dict[str, Path]) -> None:
-    result = run("median", files["parquet"], *BUDGET, "--user", "who", "--json", "--out", "elsewhere")
+    result = run("median", files["parquet"], *BUDGET, "--user-column", "who", "--json", "--out", "elsewhere")
     assert result.exit_code == 0, result.output
     printed = json.loads(result.stdout)
     assert printed["files"] == ["elsewhere/median.json", "elsewhere/certificate.json"]
@@ -65,7 +65,7 @@ def test_json_alone_is_printed_and_certificates_verify(run: Any, files: dict[str
 
 
 def test_a_folder_is_replaced_only_when_forced(run: Any, files: dict[str, Path]) -> None:
-    words = ("median", files["csv"], *BUDGET, "--user", "who")
+    words = ("median", files["csv"], *BUDGET, "--user-column", "who")
     assert run(*words).exit_code == 0
     before = Path("median/median.json").read_text()
     refused = run(*words)
@@ -116,8 +116,19 @@ def test_plan_reads_no_data(run: Any) -> None:
     result = run(*words)
     assert result.exit_code == 0, result.output
     assert max(map(len, result.stdout.splitlines())) <= 80
-    facts = json.loads(run(*words, "--json").stdout)
+    listed = json.loads(run(*words, "--json").stdout)
+    assert (listed["rows"], listed["epsilon"]) == (20_000, 2.0)
+    (facts,) = listed["plans"]
     plan = PrivateGeometricMedian(2.0, 1e-6, radius_bound=100.0).plan(20_000, 10)
     assert [r["label"] for r in facts["releases"]] == [r.label for r in plan.releases]
     assert facts["public"] == json.loads(json.dumps(dict(plan.public)))
-    assert json.loads(run(*words, "--user", "who", "--json").stdout)["unit"] == "user"
+    assert json.loads(run(*words, "--user-column", "who", "--json").stdout)["users"] == 20_000
+
+
+def test_without_names_all_columns_but_the_users_are_coordinates(run: Any, files: dict[str, Path]) -> None:
+    result = run("median", files["csv"], *BUDGET, "--user-column", "who", "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["columns"] == ["east", "north"]
+    refused = run("median", files["csv"], *BUDGET, "--user-column", "east", "--column", "east", "--force")
+    assert refused.exit_code == 2
+    assert "user_column='east'" in refused.stderr

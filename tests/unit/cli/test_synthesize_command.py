@@ -39,17 +39,18 @@ def test_a_private_run_verifies(run: Any, public_files: Path) -> None:
     assert result.exit_code == 0, result.output
     printed = json.loads(result.stdout)
     assert printed["files"] == ["elsewhere/synthetic.csv", "elsewhere/certificate.json"]
-    assert printed["public"]["cells"] == 12
+    assert printed["plan"]["public"]["cells"] == 12
     assert run("verify", "elsewhere").exit_code == 0
 
 
 def test_a_plan_reads_no_data(run: Any, public_files: Path) -> None:
     plan = ("synthesize", "--schema", public_files / "adult.toml", "--epsilon", 1, *CHOSEN, "--rows", 5000)
     listed = json.loads(run(*plan, "--json").stdout)
-    assert {one["algorithm"] for one in listed} >= {"query_noise", "mwem"}
+    assert (listed["rows"], listed["epsilon"], listed["delta"]) == (5000, 1.0, 1e-6)
+    assert {one["algorithm"] for one in listed["plans"]} >= {"query_noise", "mwem"}
     shown = run(*plan)
     assert shown.exit_code == 0
-    assert "predicted largest error" in shown.stdout
+    assert "largest error" in shown.stdout
     assert not Path("synthetic").exists()
 
 
@@ -78,3 +79,16 @@ def test_a_table_or_rows_must_be_given(run: Any, public_files: Path) -> None:
     result = run("synthesize", "--schema", public_files / "adult.toml", "--epsilon", 1)
     assert result.exit_code == 2
     assert "rows" in result.stderr
+
+
+def test_an_order_beyond_the_columns_is_the_table_of_all(run: Any, public_files: Path) -> None:
+    words = ("synthesize", "--schema", public_files / "adult.toml", "--epsilon", 1, *CHOSEN, "--rows", 5000, "--json")
+    plans = [json.loads(run(*words, "--order", order).stdout)["plans"] for order in (3, 9)]
+    assert plans[0] == plans[1]
+
+
+def test_too_many_combinations_name_the_widest_columns(run: Any, public_files: Path) -> None:
+    result = run("synthesize", "--schema", public_files / "adult.toml", "--epsilon", 1, "--rows", 5000)
+    assert result.exit_code == 2
+    printed = result.stderr.replace("\n", " ")
+    assert "most values have 'education' (16)" in printed or "(4" in printed, printed

@@ -318,7 +318,7 @@ def test_a_column_without_type_is_all_missing() -> None:
 
 def test_headers_are_checked() -> None:
     schema = Schema((NumericColumn("age", 0, 1), NumericColumn("gain", 0, 1)), ClassTarget("t", ("a", "b")))
-    with pytest.raises(SchemaError, match=r"no column 'gain', which the schema names. Its columns are 'age', 'more'"):
+    with pytest.raises(SchemaError, match=r"no column 'gain', which is needed. Its columns are 'age', 'more'"):
         schema.encode(pl.DataFrame({"age": [1.0], "more": [2.0]}))
     with pytest.raises(SchemaError, match="no column 't'"):
         schema.encode_target(pl.DataFrame({"age": [1.0]}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from dpconvex import (
+    DataDomain,
     NumericColumn,
     PrivateHuberRegressor,
     PrivateLinearRegression,
@@ -42,7 +44,7 @@ def test_all_regressors_have_the_parameter_and_classifiers_do_not() -> None:
         assert ("heavy_tailed" in estimator().get_params()) == issubclass(estimator, REGRESSORS)
 
 
-@pytest.mark.parametrize("algorithm", ["auto", "clipped_gradient"])
+@pytest.mark.parametrize("algorithm", ["heavy_tailed", "clipped_gradient"])
 @pytest.mark.parametrize("regressor", REGRESSORS)
 def test_one_certificate_for_both_releases(regressor: Any, algorithm: str) -> None:
     model = regressor(1.0, heavy_tailed=2, algorithm=algorithm, **BOUNDS).fit(*heavy(500))
@@ -54,6 +56,45 @@ def test_one_certificate_for_both_releases(regressor: Any, algorithm: str) -> No
     assert certificate.releases == model.plan_.releases
     assert certificate.public["private_moments"]["estimated"]
     assert "histogram" in certificate.explain()
+
+
+def test_only_least_squares_needs_to_know_where_slopes_are_cut() -> None:
+    """Slopes of the other losses are bounded: all of epsilon goes to the model, and the plan knows its error."""
+    X, y = heavy(500)
+    for regressor in REGRESSORS:
+        model = regressor(1.0, heavy_tailed=2, **BOUNDS).fit(X, y)
+        assert model.plan_.algorithm == "clipped_residuals"
+        assert verify(model.certificate_).passed
+        assert model.certificate_.spent_epsilon == pytest.approx(1.0)
+        estimated = regressor is PrivateLinearRegression
+        assert (model.certificate_.releases[0].label == "histogram of slopes") == estimated
+        assert ("slope_cut_at" in model.certificate_.public) == estimated
+
+
+def test_the_mean_of_heavy_targets_is_learned_with_the_slopes_cut() -> None:
+    """Squared distance from the truth, means of three fits, over 18 seeds: 0.4 to 0.9, localization 4.4 to 11.8."""
+    X, y = heavy()
+    truth = 20 + 8 * X[:, 0]
+    errors = {}
+    for algorithm in ("auto", "heavy_tailed"):
+        models = (
+            PrivateLinearRegression(1.0, heavy_tailed=2, algorithm=algorithm, random_state=s, **BOUNDS)
+            for s in range(3)
+        )
+        errors[algorithm] = np.mean([np.square(model.fit(X, y).predict(X) - truth).mean() for model in models])
+    assert errors["auto"] < min(0.25 * errors["heavy_tailed"], 0.1 * truth.var())
+
+
+def test_the_constant_feature_is_one_however_wide_the_norm_is() -> None:
+    given = {"target_bounds": (LOW, HIGH), "coefficient_norm": 1.0}
+    wide = PrivateLinearRegression(1.0, heavy_tailed=2, feature_norm=1000.0, **given).plan(1000, 3)[0]
+    assert wide.problem.domain.intercept == 1.0
+    assert wide.algorithm == "heavy_tailed"
+    assert PrivateLinearRegression(1.0, feature_norm=1000.0, **given).plan(1000, 3)[0].problem.domain.intercept == 1000
+    small = PrivateLinearRegression(1.0, heavy_tailed=2, feature_norm=0.1, **given).plan(1000, 3)[0]
+    assert small.problem.domain.intercept == 0.1
+    fixed = PrivateLinearRegression(1.0, heavy_tailed=2, domain=DataDomain.box(3, 50.0).with_intercept(5.0), **given)
+    assert fixed.plan(1000)[0].problem.domain.intercept == 5.0
 
 
 @pytest.mark.parametrize("regressor", REGRESSORS[1:])
@@ -109,20 +150,23 @@ def test_content_never_speaks(regressor: Any, value: float) -> None:
     assert np.isfinite(model.coef_).all()
 
 
-@pytest.mark.parametrize("regressor", REGRESSORS)
-def test_a_plan_sees_public_facts_only_and_says_what_is_left(regressor: Any) -> None:
-    (plan,) = regressor(1.0, heavy_tailed=2, **BOUNDS).plan(20_000, 3)
+@pytest.mark.parametrize(
+    ("regressor", "algorithm"), [*((r, "heavy_tailed") for r in REGRESSORS), (REGRESSORS[0], "auto")]
+)
+def test_a_plan_sees_public_facts_only_and_says_what_is_left(regressor: Any, algorithm: str) -> None:
+    given = {"algorithm": algorithm, **BOUNDS}
+    (plan,) = regressor(1.0, heavy_tailed=2, **given).plan(20_000, 3)
     assert not plan.public["private_moments"]["estimated"]
-    assert plan.public["target"] == "population"
-    model = regressor(1.0, heavy_tailed=2, **BOUNDS).fit(*heavy(500))
+    assert plan.public.get("target") == ("population" if algorithm == "heavy_tailed" else None)
+    model = regressor(1.0, heavy_tailed=2, **given).fit(*heavy(500))
     assert model.plan_.public["private_moments"]["bound"] < plan.public["private_moments"]["bound"] * (1 + 1e-9)
-    (declared,) = regressor(1.0, heavy_tailed=(2, 0.3), **BOUNDS).plan(20_000, 3)
+    (declared,) = regressor(1.0, heavy_tailed=(2, 0.3), **given).plan(20_000, 3)
     assert declared.public["moment_bounds"][0] == 0.3
 
 
 def test_plans_at_another_epsilon_keep_the_moments() -> None:
-    for tails in (2, (2, 0.3)):
-        model = PrivateHuberRegressor(1.0, heavy_tailed=tails, random_state=0, **BOUNDS).fit(*heavy(500))
+    for regressor, algorithm, tails in itertools.product(REGRESSORS, ("auto", "heavy_tailed"), (2, (2, 0.3))):
+        model = regressor(1.0, heavy_tailed=tails, algorithm=algorithm, random_state=0, **BOUNDS).fit(*heavy(500))
         (same,) = model.plans_at(1.0)
         assert same.predicted_error.bound == pytest.approx(model.plan_.predicted_error.bound, rel=1e-9)
         assert model.plans_at(4.0)[0].predicted_error.bound < same.predicted_error.bound

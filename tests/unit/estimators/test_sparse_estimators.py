@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +20,7 @@ from dpconvex import (
 from dpconvex.algorithms.group_shares import GroupShares
 from dpconvex.data import ClassTarget, NumericTarget
 from dpconvex.errors import InvalidDataError, InvalidParameterError
+from dpconvex.mechanisms import LaplaceMechanism
 from dpconvex.privacy import PrivacyParams
 from dpconvex.randomness import SeededSource
 
@@ -108,6 +110,10 @@ def test_shares_are_released_for_their_part_of_the_budget() -> None:
     ).fit(X, y, groups=np.array(["a", "b"])[group])
     assert [release.mechanism for release in model.certificate_.releases] == ["Laplace", "vertex sampling"]
     assert model.certificate_.spent_epsilon <= 2.0
+    with mock.patch.object(LaplaceMechanism, "release", return_value=np.array([500.0, 1500.0])):
+        model.fit(X, y, groups=np.array(["a", "b"])[group])
+    assert model.group_shares_.tolist() == [0.25, 0.75]  # nothing but the noisy counts
+    assert model.plan_.problem.factors == pytest.approx((4.0, 4 / 3))
 
 
 def test_moving_one_record_moves_two_counts_by_one() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpconvex import NumericColumn, PrivateLinearRegression, PrivateLinearSVC, PrivateLogisticRegression, Schema
-from dpconvex.data import ClassTarget
+from dpconvex.data import ClassTarget, read_table
 from dpconvex.errors import DpconvexError, InvalidDataError, InvalidParameterError, SchemaError
 
 
@@ -78,7 +78,7 @@ def test_repeating_a_users_rows_changes_nothing(table) -> None:
 
 def test_plans_count_users() -> None:
     model = PrivateLogisticRegression(1.0, feature_norm=1.0, records_per_user=4)
-    by_user, by_record = model.plan(500, 3, unit="user")[0], model.plan(500, 3)[0]
+    by_user, by_record = model.plan(500, 3, unit="user")[0], model.plan(500, 3, unit="record")[0]
     assert (by_user.privacy.unit, by_user.problem.n, by_user.problem.records_per_user) == ("user", 500, 4)
     assert (by_record.privacy.unit, by_record.problem.records_per_user) == ("record", None)
     with pytest.raises(InvalidParameterError, match="unit"):
@@ -133,3 +133,66 @@ def test_labels_must_fit_the_data(table) -> None:
         fitted(X, y, users[:-1])
     with pytest.raises(InvalidDataError, match="groups has shape"):
         fitted(X, y, users[:, None])
+
+
+def user_schema() -> Schema:
+    return Schema((NumericColumn("a", -1, 1),), target=ClassTarget("y", ("no", "yes")), user="who")
+
+
+def n_users(table) -> int:
+    return PrivateLogisticRegression(3.0, schema=user_schema(), random_state=0).fit(table).plan_.problem.n
+
+
+def test_a_missing_label_leaves_the_labels_of_others_alone() -> None:
+    """As floats, which an integer column with a missing cell becomes, ids above 2^53 would be one user."""
+    pa = pytest.importorskip("pyarrow")
+    pd = pytest.importorskip("pandas")
+    ids = [2**60 + i % 10 for i in range(40)]
+    columns = {"a": np.linspace(-1, 1, 40), "y": ["yes", "no"] * 20}
+    assert n_users(pa.table({**columns, "who": ids})) == 10
+    gap = [None, *ids[1:]]
+    assert n_users(pa.table({**columns, "who": gap})) == 11
+    assert n_users(pd.DataFrame(columns | {"who": pd.array(gap, dtype="Int64")})) == 11
+    model = PrivateLogisticRegression(3.0, feature_bounds=(-1, 1), random_state=0)
+    for groups in (gap, pd.Series(gap, dtype="Int64"), pa.chunked_array([gap])):
+        assert model.fit(columns["a"][:, None], [0, 1] * 20, groups=groups).plan_.problem.n == 11
+
+
+@pytest.mark.parametrize("label", [b"\xff\xfe", b"", b"x" * 10**6], ids=["no text", "empty", "long"])
+def test_no_label_in_a_file_stops_a_fit(label: bytes, tmp_path) -> None:
+    rows = [f"{i / 40:.3f},{'yes' if i % 3 else 'no'},u{i % 10}".encode() for i in range(40)]
+    rows[3] = b"0.1,yes," + label
+    (tmp_path / "table.csv").write_bytes(b"\n".join([b"a,y,who", *rows, b""]))
+    assert n_users(read_table(tmp_path / "table.csv", user_schema())) == 11
+
+
+def test_two_names_of_one_category_are_one_user() -> None:
+    """A category column whose list of levels names a user twice; missing cells, empty texts and NaN are one user."""
+    pa = pytest.importorskip("pyarrow")
+    twice = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2, None]), pa.array(["u", "u", "v"]))
+    for who, users in ((twice, 3), (pa.array(["u", "", None, "u"]), 2), (pa.array([1.5, np.nan, None, 1.5]), 2)):
+        assert n_users(pa.table({"a": [0.0] * 4, "y": ["yes", "no"] * 2, "who": who})) == users
+    with pytest.raises(SchemaError, match="List"):
+        n_users(pa.table({"a": [0.0] * 2, "y": ["yes", "no"], "who": [[1], [2]]}))
+
+
+def test_labels_of_different_shapes_are_refused(table) -> None:
+    X, y, users = table
+    with pytest.raises(InvalidDataError, match="different shapes"):
+        fitted(X, y, [(1, 2), *users[1:].tolist()])
+
+
+def test_records_per_user_without_users_is_refused() -> None:
+    X, y = np.zeros((6, 1)), np.arange(6) % 2
+    model = PrivateLogisticRegression(1.0, feature_norm=1.0, records_per_user=4)
+    with pytest.raises(InvalidParameterError, match="records_per_user=4: is for users"):
+        model.fit(X, y)
+    with pytest.raises(InvalidParameterError, match="records_per_user=4: is for users"):
+        model.plan(6, 1)
+    assert model.plan(6, 1, unit="record")[0].privacy.unit == "record"
+
+
+def test_the_name_of_a_column_is_no_column(table) -> None:
+    X, y, _ = table
+    with pytest.raises(InvalidDataError, match=r"Pass the column, as in groups=table\['who'\]"):
+        fitted(X, y, "who")

@@ -12,7 +12,7 @@ from dpconvex.privacy.ledger import Ledger
 from dpconvex.privacy.objective_events import GaussianObjectivePerturbation, PureObjectivePerturbation
 from dpconvex.privacy.params import PrivacyParams
 from dpconvex.privacy.sensitivity import Sensitivity
-from dpconvex.randomness import SeededSource, SystemSource
+from dpconvex.randomness import SeededSource, SystemSource, real
 
 PURE = PureObjectivePerturbation(2.0, 4.0, 0.01, "determinant", 0.25)
 GAUSS = GaussianObjectivePerturbation(1.0, 5.0, 0.02, 0.01, "one_sided", 0.25)
@@ -35,10 +35,11 @@ def test_pure_noise_has_the_events_scale_and_one_copy_per_output(norm) -> None:
     noise, ledger = pure(norm), None
     ledger = ledger_for(noise)
     b = noise.draw(3, "w", SeededSource(4), ledger)
-    np.testing.assert_array_equal(b, 4.0 * norm.sample(SeededSource(4).generator(), 3).reshape(-1))
+    np.testing.assert_array_equal(b, 4.0 * real.draw(norm, 3, SeededSource(4)).reshape(-1))
     assert len(np.unique(b)) == 3 * norm.dim
     assert ledger.recorded == [noise.planned("w")]
-    assert not noise.exact_bits(SystemSource())
+    assert noise.exact_bits(SystemSource())
+    assert not noise.exact_bits(SeededSource(4))
     with pytest.raises(BudgetExceededError):
         noise.draw(3, "w", SeededSource(4), ledger)
     with pytest.raises(InvalidParameterError, match="norm"):

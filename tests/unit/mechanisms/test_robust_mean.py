@@ -279,3 +279,27 @@ def test_rounding_is_charged_where_it_matters() -> None:
     assert mean.unit_length(1.0, 1.0) == pytest.approx(mean.reach, rel=1e-9)
     assert math.isclose(mean.noise.sensitivity.value, 1.0)
     assert isinstance(mean, RobustMean)
+
+
+@pytest.mark.parametrize("mean", MEANS, ids=["h_index", "average", "printed"])
+def test_released_means_have_the_planned_noise(mean: GuardedMean) -> None:
+    """300 normal draws around a crowd in one place: 5 deviations of their standard deviation, below 1e-6."""
+    points, source = np.ones((mean.count, mean.dim)), SeededSource(0)
+    released = [mean.draw(points, 0.5, 2.0, source) for _ in range(100)]
+    errors = np.concatenate([value - 1 for value in released if value is not None])
+    assert len(errors) >= 285
+    wanted = mean.unit_length(0.5, 2.0) * mean.sigma
+    assert errors.std() == pytest.approx(wanted, rel=5 / math.sqrt(2 * len(errors)))
+
+
+@pytest.mark.parametrize("mean", MEANS, ids=["h_index", "average", "printed"])
+def test_scores_at_the_threshold_pass_half_of_the_time(mean: GuardedMean) -> None:
+    """Without noise all of 40 draws would agree; with it they do with probability below 1e-9."""
+    k = np.arange(mean.count + 1)
+    scores = k if isinstance(mean, RobustMean) and mean.score == "h_index" else (k**2 + mean.count - k) / mean.count
+    crowded = int(np.argmin(np.abs(scores - mean.threshold)))
+    points = np.zeros((mean.count, mean.dim))
+    points[crowded:, 0] = 10 * np.arange(1, mean.count - crowded + 1)
+    source = SeededSource(1)
+    passed = sum(mean.draw(points, 1.0, 1e6, source) is not None for _ in range(40))
+    assert 5 <= passed <= 35

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import pickle
+from decimal import Decimal, localcontext
 from fractions import Fraction
 
 import numpy as np
@@ -15,7 +16,7 @@ from scipy.stats import chisquare
 
 from dpconvex.errors import BudgetExceededError, InvalidParameterError
 from dpconvex.mechanisms import VertexSampling, _categorical
-from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT, FLOOR, soft_weights
+from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT, FLOOR, SMALLEST, soft_weights
 from dpconvex.privacy import Ledger, PrivacyParams, PureMechanism, Release, Sensitivity, VertexDraws
 from dpconvex.randomness import BitSource, SeededSource, SystemSource
 
@@ -98,6 +99,21 @@ def test_rounding_and_floor_keep_the_range(scores: list[float], seed: int) -> No
     first, second = (np.log(soft_weights(MECHANISM.on_grid(v))) for v in (s, other))
     difference = first - second
     assert np.ptp(difference) <= MECHANISM.charged.largest + 1e-12
+
+
+def test_exponentials_are_fine_enough_for_the_smallest_ranges() -> None:
+    """Their rounding is absolute, ``2^-52`` or so: of ranges of 10^-12 it would be a ten-thousandth."""
+    rng, eta = np.random.default_rng(0), 1.5 * SMALLEST
+    mechanism = VertexSampling(Sensitivity(eta, "range", "example"), 1, eta**2, 1)
+    scores = mechanism.on_grid(-rng.uniform(0, 5, 300))
+    pair = [soft_weights(mechanism.on_grid(scores + shift)) for shift in (0.0, rng.choice([0.0, eta], 300))]
+    with localcontext(prec=40):
+        losses = [Decimal(a).ln() - Decimal(b).ln() for a, b in zip(*(p.tolist() for p in pair), strict=True)]
+        assert Decimal(eta) / 2 < max(losses) - min(losses) <= Decimal(mechanism.charged.largest)
+    with pytest.raises(InvalidParameterError, match="larger epsilon"):
+        VertexSampling(Sensitivity(eta / 2, "range", "example"), 1, eta**2 / 4, 1)
+    with pytest.raises(InvalidParameterError, match="larger epsilon"):  # one large range among many small ones
+        VertexSampling(Sensitivity(1.0, "range", "example"), 10**6, eta**2, 10**6)
 
 
 def test_sums_of_grid_points_are_exact() -> None:

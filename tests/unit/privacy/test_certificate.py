@@ -27,7 +27,7 @@ from dpconvex.privacy.certificate import digest
 def certificate(event: Any = None, delta: float = 0.0, private: bool = True) -> PrivacyCertificate:
     event = event or NormExponentialNoise(0.25, 0.5)
     return certify(
-        algorithm="output_perturbation",
+        algorithm="a method",
         constants="calibrated",
         theorem="A theorem.",
         target=PrivacyParams(1.0, delta),

@@ -104,3 +104,13 @@ def test_records_that_are_no_cells_count_as_cell_0_and_none_is_dropped(queries: 
 def test_public_mistakes_are_named(make) -> None:
     with pytest.raises(InvalidParameterError):
         make()
+
+
+@pytest.mark.parametrize(
+    "subsets", [((0,), (0, 1), (0, 1, 2), (2,)), ((1, 3),), ((3,), (0, 3), (1, 2)), ((0, 1, 2, 3),)]
+)
+def test_tables_of_different_order_share_their_sums(subsets: tuple[tuple[int, ...], ...]) -> None:
+    queries = Marginals((3, 1, 4, 2), subsets)
+    weights = np.random.default_rng(0).random(queries.cells)
+    alone = [queries.block_answers(b, weights) for b in range(len(subsets))]
+    np.testing.assert_allclose(queries.answers(weights), np.concatenate(alone), rtol=1e-13)

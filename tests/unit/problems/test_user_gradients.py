@@ -42,12 +42,12 @@ def plain(loss, records, targets, labels, weights, w) -> np.ndarray:
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
 @pytest.mark.parametrize("grouped", [True, False])
-@pytest.mark.parametrize("cap", [None, 4])
+@pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("portion", [2**18, 64])
-def test_against_a_plain_computation(loss, grouped, cap, portion, monkeypatch) -> None:
+def test_against_a_plain_computation(loss, grouped, weighted, portion, monkeypatch) -> None:
     monkeypatch.setattr(module, "_PORTION", portion)
     records, targets, groups, labels, w = data(loss, grouped)
-    weights = None if cap is None else record_weights(groups, cap)
+    weights = np.linspace(0, 1, records.n) * record_weights(groups) if weighted else None
     expected = plain(loss, records, targets, labels, weights, w)
     found = user_gradients(loss, records, targets, groups, weights, w)
     np.testing.assert_allclose(found, expected, atol=1e-14)

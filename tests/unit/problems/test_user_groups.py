@@ -57,28 +57,40 @@ def test_missing_labels_are_one_user(labels: np.ndarray) -> None:
     assert sorted(rows_of(groups, u) for u in range(groups.n_users)) == [[0, 2], [1, 3]]
 
 
-@pytest.mark.parametrize("labels", [np.array([]), np.zeros((2, 2)), np.array(3)])
+def test_objects_are_told_apart_by_text_in_its_order_however_long_it_is() -> None:
+    class Mute:
+        def __str__(self) -> str:
+            raise RuntimeError("no text")
+
+    long = "x" * 10**6  # as an array of texts of one width this would be 160 GB
+    labels = np.array([2, "2", long, Mute(), None, "", 1.5, *range(3, 40_000)], dtype=object)
+    groups = UserGroups.of(labels)
+    assert groups.n_users == 4 + 40_000 - 3
+    firsts = [rows_of(groups, u) for u in (0, 1, groups.n_users - 1)]
+    assert firsts == [[3, 4, 5], [6], [2]]  # missing, "1.5", ..., the long one
+
+
+@pytest.mark.parametrize("labels", [np.zeros((2, 2)), np.zeros((2, 1)), np.array(3)])
 def test_labels_that_are_no_vector_are_refused(labels: np.ndarray) -> None:
     with pytest.raises(InvalidDataError, match="groups has shape"):
         UserGroups.of(labels)
 
 
-@given(st.lists(st.integers(1, 10**6), min_size=1, max_size=5), st.integers(1, 10**6))
-def test_a_users_weights_add_up_to_at_most_one(sizes: list[int], cap: int) -> None:
+@given(st.lists(st.integers(1, 10**6), min_size=1, max_size=5))
+def test_a_users_weights_add_up_to_at_most_one(sizes: list[int]) -> None:
     groups = UserGroups(np.concatenate([[0], np.cumsum(sizes)]))
-    weights = record_weights(groups, cap)
+    weights = record_weights(groups)
     for user, size in enumerate(sizes):
         one = weights[groups.starts[user]]
         assert (weights[groups.starts[user] : groups.starts[user + 1]] == one).all()
-        exact = Fraction(min(size, cap), cap * size)
+        exact = Fraction(1, size)
         assert exact * (1 - Fraction(1, 2**50)) <= Fraction(float(one)) <= exact
 
 
-def test_one_counts_all_users_alike_and_many_counts_all_records_alike() -> None:
-    groups = UserGroups(np.array([0, 1, 5]))
-    assert record_weights(groups, 1) == pytest.approx([1, *4 * [1 / 4]])
-    assert record_weights(groups, 4) == pytest.approx(5 * [1 / 4])
-    assert record_weights(groups, 2) == pytest.approx([1 / 2, *4 * [1 / 4]])
+def test_all_users_count_the_same() -> None:
+    groups = UserGroups(np.array([0, 1, 5]), np.array([4, 0, 1, 2, 3]))
+    assert record_weights(groups) == pytest.approx([*4 * [1 / 4], 1])
+    assert record_weights(groups, 0.5) == pytest.approx([*4 * [1 / 8], 1 / 2])
 
 
 def weighted_and_repeated(loss, rng):
@@ -148,7 +160,7 @@ def test_weights_of_another_length_are_refused() -> None:
 
 def user_problem(**changes) -> LinearModelProblem:
     facts = {"loss": LogisticLoss(), "domain": DataDomain.l2_ball(2, 1.0), "n": 3, "radius": 1.0}
-    return LinearModelProblem(**{**facts, "records_per_user": 9, "weight_cap": 2, **changes})
+    return LinearModelProblem(**{**facts, "records_per_user": 9, **changes})
 
 
 def test_problems_over_users_want_groups_of_the_planned_number() -> None:
@@ -156,9 +168,9 @@ def test_problems_over_users_want_groups_of_the_planned_number() -> None:
     groups = UserGroups.of(np.array([0, 0, 1, 2]))
     problem = user_problem()
     assert problem.grouped
-    assert problem.weights(groups) == pytest.approx([1 / 6] * 4)
+    assert problem.weights(groups) == pytest.approx([1 / 6, 1 / 6, 1 / 3, 1 / 3])
     assert sum(map(Fraction, problem.weights(groups)[:2].tolist())) <= Fraction(1, 3)
-    assert problem.objective(X, y, 0.1, groups).value(np.zeros(2)) == pytest.approx(np.log(2) * 4 / 6)
+    assert problem.objective(X, y, 0.1, groups).value(np.zeros(2)) == pytest.approx(np.log(2))
     for bad, n in ((None, 3), (groups, 2)):
         with pytest.raises(InvalidDataError, match="groups"):
             user_problem(n=n).objective(X, y, 0.1, bad)
@@ -172,5 +184,8 @@ def test_users_are_for_plain_averages(change) -> None:
         user_problem(**change)
     with pytest.raises(InvalidParameterError, match="records_per_user"):
         user_problem(records_per_user=0)
-    with pytest.raises(InvalidParameterError, match="weight_cap"):
-        user_problem(weight_cap=0)
+
+
+def test_no_records_are_refused() -> None:
+    with pytest.raises(InvalidDataError, match="holds no records"):
+        UserGroups.of(np.array([]))

@@ -45,13 +45,15 @@ def test_the_same_setting_gives_the_same_outcome() -> None:
 
 
 def sample_half(monkeypatch):
-    sample = L2Norm.sample
-    monkeypatch.setattr(L2Norm, "sample", lambda *a, **k: 0.5 * sample(*a, **k))
+    transform = L2Norm.transform
+    monkeypatch.setattr(L2Norm, "transform", lambda norm, u: [z / 2 for z in transform(norm, u)])
 
 
 def sample_independent(monkeypatch):
     """Independent Laplace coordinates instead of the l2 Laplace distribution."""
-    monkeypatch.setattr(L2Norm, "sample", lambda self, rng, size=None: rng.laplace(size=self.dim))
+    monkeypatch.setattr(
+        L2Norm, "transform", lambda norm, u: [(2 * v - 1).sgn() * abs(2 * v - 1).log() for v in u[: norm.dim]]
+    )
 
 
 def printed_gaussian(monkeypatch):

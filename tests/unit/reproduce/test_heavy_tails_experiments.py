@@ -47,8 +47,8 @@ def test_a_seed_gives_the_same_numbers_and_another_gives_others() -> None:
 
 def louder(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sixteen times the noise that privacy needs."""
-    sample = L2Norm.sample
-    monkeypatch.setattr(L2Norm, "sample", lambda *a, **k: 16 * sample(*a, **k))
+    transform = L2Norm.transform
+    monkeypatch.setattr(L2Norm, "transform", lambda norm, u: [16 * z for z in transform(norm, u)])
 
 
 @pytest.mark.parametrize("name", [pytest.param("rates", marks=pytest.mark.slow), "lower-bound"])
@@ -66,8 +66,8 @@ def test_exchanged_methods_fail(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_half_the_noise_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
-    sample = L2Norm.sample
-    monkeypatch.setattr(L2Norm, "sample", lambda *a, **k: 0.5 * sample(*a, **k))
+    transform = L2Norm.transform
+    monkeypatch.setattr(L2Norm, "transform", lambda norm, u: [z / 2 for z in transform(norm, u)])
     assert not audit.measure(QUICK).passed
 
 

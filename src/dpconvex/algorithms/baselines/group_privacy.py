@@ -9,6 +9,8 @@ Lemma
     (`GroupPrivacy`). So it gets ``e = epsilon/cap`` and d accordingly.
 Assumptions
     The window is drawn by coins apart from data and noise, one a user, and depends on the user's own records alone.
+    Users fill their rows in a uniformly random order: what a method does with a row may depend on its position (batches
+    do), and the replaced user may bear another label, which moves all users between the two in the order of labels.
 Bound
     The method's own, at its much smaller epsilon: it does not improve with the number of records of a user.
 """
@@ -105,7 +107,8 @@ class GroupPrivacyPlan(LinearModelPlan):
     def assumptions(self) -> tuple[Assumption, ...]:
         """The method's, and about the rows."""
         rows = Assumption(
-            f"every user fills exactly {self.cap} rows", "records repeated, or a window by coins of their own"
+            f"every user fills exactly {self.cap} rows, in an order that does not depend on labels",
+            "records repeated, or a window; windows and the order of users by coins of their own",
         )
         return (*self.inner.assumptions, rows)
 
@@ -138,7 +141,7 @@ class GroupPrivacyPlan(LinearModelPlan):
 
 
 def filled_rows(groups: UserGroups, cap: int, coins: np.random.Generator) -> Positions:
-    """Return which records fill the rows of every user, shape (n_users * cap,): a cyclic window of the user's own.
+    """Return which records fill the rows, shape (n_users * cap,): cyclic windows of users' own, users in random order.
 
     Parameters
     ----------
@@ -146,11 +149,12 @@ def filled_rows(groups: UserGroups, cap: int, coins: np.random.Generator) -> Pos
     cap : int
         At least 1.
     coins : numpy.random.Generator
-        One draw a user, however many records there are.
+        An order and one draw a user, however many records there are.
     """
-    sizes = groups.sizes
+    users = coins.permutation(groups.n_users)
+    sizes = groups.sizes[users]
     offsets = np.floor(coins.random(groups.n_users) * sizes).astype(np.intp)
-    places = (offsets[:, None] + np.arange(cap)) % sizes[:, None] + groups.starts[:-1, None]
+    places = (offsets[:, None] + np.arange(cap)) % sizes[:, None] + groups.starts[users, None]
     return places.ravel() if groups.order is None else groups.order[places.ravel()]
 
 

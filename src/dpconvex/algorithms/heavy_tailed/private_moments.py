@@ -3,9 +3,9 @@ r"""A usable moment bound from the data themselves, with a part of the budget.
 Guarantee
     Pure epsilon-DP for neighbours that replace one record.
 Lemma
-    Every record falls into one bin of a public grid by its gradient bound ``|x| max |phi'|`` over the ball, a function
-    of the record alone. Replacing a record moves one count down by 1 and one up by 1: l1 sensitivity 2. The moments are
-    post-processing of the noisy counts.
+    Every record falls into one bin of a public grid, by its gradient bound ``|x| max |phi'|`` over the ball or by the
+    slope of its loss at the prediction 0: functions of the record alone. Replacing a record moves one count down by 1
+    and one up by 1: l1 sensitivity 2. The moments are post-processing of the noisy counts.
 Use
     ``moments, certificate = plan_moments(...).run(X, y, source)``, then a plan with the rest of epsilon: the two runs
     read the same records, so their epsilons add up. Moments are for utility: an unlucky histogram costs accuracy only.
@@ -30,7 +30,7 @@ from dpconvex.problems.moments import Moments
 from dpconvex.problems.truncated import check_loss
 from dpconvex.randomness import BitSource
 
-LABEL = "histogram of gradient bounds"
+LABEL, SLOPES_LABEL = "histogram of gradient bounds", "histogram of slopes"
 LEMMA = "every record is counted in one bin: one count falls by 1 and another grows by 1"
 BINS, RATIO = 80, math.sqrt(2.0)
 """From the largest gradient that the domain allows down to ``RATIO^-BINS`` of it; all smaller ones in the last bin."""
@@ -50,11 +50,19 @@ class MomentPlan:
         What the histogram may cost; pure.
     k : float
         Order of the moment, at least 2.
+    slopes : bool
+        False: moments of gradients over the ball. True: of the slopes of the loss at the prediction 0.
     """
 
     problem: LinearModelProblem
     privacy: PrivacyParams
     k: float
+    slopes: bool = False
+
+    @property
+    def label(self) -> str:
+        """Of the release."""
+        return SLOPES_LABEL if self.slopes else LABEL
 
     @property
     def mechanism(self) -> LaplaceMechanism:
@@ -64,7 +72,7 @@ class MomentPlan:
     @property
     def releases(self) -> tuple[Release, ...]:
         """One: the histogram."""
-        return (self.mechanism.planned(LABEL),)
+        return (self.mechanism.planned(self.label),)
 
     @property
     def edges(self) -> FloatArray:
@@ -72,7 +80,7 @@ class MomentPlan:
         problem, ends = self.problem, np.finfo(np.float64).max
         with np.errstate(all="ignore"):
             targets = problem.loss.clip_targets(np.array([-ends, ends]))
-            largest = _gradient_bounds(problem, np.full(2, problem.domain.l2), targets).max()
+            largest = self._bounds(np.full(2, problem.domain.l2), targets).max()
         return float(largest) * RATIO ** -np.arange(BINS, dtype=np.float64)
 
     def run(self, X: AnyArray, y: AnyArray, source: BitSource) -> tuple[Moments, PrivacyCertificate]:
@@ -98,12 +106,17 @@ class MomentPlan:
         ledger = Ledger(self.privacy, self.releases)
         with np.errstate(all="ignore"):
             norms = np.sqrt(Records.clipped(X, self.problem.domain).squared_norms())
-            bounds = _gradient_bounds(self.problem, norms, self.problem.loss.clip_targets(y))
-            counts = self.mechanism.release(self.histogram(bounds), LABEL, source, ledger)
+            bounds = self._bounds(norms, self.problem.loss.clip_targets(y))
+            counts = self.mechanism.release(self.histogram(bounds), self.label, source, ledger)
         return self.moments(counts), self._certificate(source)
 
+    def _bounds(self, norms: FloatArray, targets: FloatArray) -> FloatArray:
+        if self.slopes:
+            return np.abs(self.problem.loss.derivative(np.zeros(len(targets)), targets))
+        return _gradient_bounds(self.problem, norms, targets)
+
     def histogram(self, bounds: FloatArray) -> FloatArray:
-        """Return how many gradient bounds (n,) fall into each bin, shape (BINS,)."""
+        """Return how many bounds (n,) fall into each bin, shape (BINS,)."""
         smallest = np.searchsorted(-self.edges, -bounds, side="right") - 1
         return np.bincount(np.clip(smallest, 0, BINS - 1), minlength=BINS).astype(np.float64)
 
@@ -133,7 +146,9 @@ class MomentPlan:
         )
 
 
-def plan_moments(problem: LinearModelProblem, privacy: PrivacyParams, k: float = 2.0) -> MomentPlan:
+def plan_moments(
+    problem: LinearModelProblem, privacy: PrivacyParams, k: float = 2.0, *, slopes: bool = False
+) -> MomentPlan:
     """Return the plan of a private moment estimate.
 
     Parameters
@@ -144,12 +159,14 @@ def plan_moments(problem: LinearModelProblem, privacy: PrivacyParams, k: float =
         The part of the budget for it; a tenth of epsilon is plenty for n in the thousands.
     k : float
         Order of the moment, at least 2; larger ones give faster rates and rest on fewer, larger records.
+    slopes : bool, default=False
+        Of the slopes of the loss at the prediction 0, whatever the features are, in the place of gradients.
     """
     check_relation(privacy)
     require_average(problem)
     check_loss(problem.loss)
     _validate.real("k", k, at_least=2.0, at_most=1e3)
-    return MomentPlan(problem, privacy, k)
+    return MomentPlan(problem, privacy, k, slopes)
 
 
 def _gradient_bounds(problem: LinearModelProblem, norms: FloatArray, targets: FloatArray) -> FloatArray:

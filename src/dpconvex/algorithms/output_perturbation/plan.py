@@ -41,10 +41,10 @@ from dpconvex.algorithms.base import (
     P,
     PredictedError,
     PrivateResult,
-    beyond_floats,
     check_relation,
     check_unit,
     in_units,
+    within_floats,
 )
 from dpconvex.algorithms.output_perturbation import schedules, statements
 from dpconvex.algorithms.output_perturbation.printed import printed_bound
@@ -256,11 +256,8 @@ def plan(
         remedy = "The paper treats strongly convex tilted losses only; use constants='calibrated' or give l2"
         raise InvalidParameterError("l2", None, "must be given for a tilted loss with constants='paper'", remedy)
     kinds = ([] if noise == "gaussian" else ["l2"]) + ([] if privacy.pure or noise == "l2" else ["gaussian"])
-    try:
-        with np.errstate(all="ignore"):
-            return tuple(_one(problem, privacy, constants, l2, kind, target) for kind in kinds)
-    except ArithmeticError as error:
-        raise beyond_floats(problem.name) from error
+    with within_floats(problem.name):
+        return tuple(_one(problem, privacy, constants, l2, kind, target) for kind in kinds)
 
 
 def _one(

@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex import _validate
-from dpconvex.algorithms.base import PredictedError, check_relation
+from dpconvex.algorithms.base import PredictedError, check_relation, within_floats
 from dpconvex.algorithms.saddle_base import SaddlePlan, SaddleResult, batch_sizes, batch_slices
 from dpconvex.algorithms.saddle_point.anytime_schedule import Shape, calibrated, explicit_bound, printed
 from dpconvex.errors import InvalidParameterError
@@ -250,21 +250,24 @@ def plan(
         _validate.real("step", step, above=0.0)
     if period is not None and iterations is not None and period > iterations:
         raise InvalidParameterError("period", period, f"must be at most iterations={iterations}")
-    fixed = (iterations, samples, period, output_samples)
-    if constants == "paper":
-        shape, best = printed(problem, privacy.epsilon, privacy.delta, fixed)
-    else:
-        root = privacy.epsilon if privacy.pure else math.sqrt(8 * largest_rho(privacy.epsilon, privacy.delta))
-        shape, best = calibrated(problem, root, privacy.pure, fixed)
-    if not 1 <= shape.q <= shape.T <= problem.n:
-        raise InvalidParameterError("iterations", shape.T, f"must lie between the period {shape.q} and n={problem.n}")
-    picks = _picks(shape, coins)
-    exposed = exposures(shape.T, picks)
-    sizes = _sizes(problem.n, shape, constants, picks)
-    if privacy.pure:
-        cap = privacy.epsilon / (problem.spread[0] * max(float((exposed / sizes).max()), 1e-300))
-    else:
-        rho = largest_rho(privacy.epsilon, privacy.delta)
-        cap = math.sqrt(8 * rho / max(float((exposed / sizes**2).max()), 1e-300)) / problem.spread[0]
-    tau = min(step or best, cap / ENLARGEMENT**2 * (1 - 1e-6))
-    return AnytimePlan(problem, privacy, constants, shape, tau, coins)
+    with within_floats(problem.name):
+        fixed = (iterations, samples, period, output_samples)
+        if constants == "paper":
+            shape, best = printed(problem, privacy.epsilon, privacy.delta, fixed)
+        else:
+            root = privacy.epsilon if privacy.pure else math.sqrt(8 * largest_rho(privacy.epsilon, privacy.delta))
+            shape, best = calibrated(problem, root, privacy.pure, fixed)
+        if not 1 <= shape.q <= shape.T <= problem.n:
+            raise InvalidParameterError(
+                "iterations", shape.T, f"must lie between the period {shape.q} and n={problem.n}"
+            )
+        picks = _picks(shape, coins)
+        exposed = exposures(shape.T, picks)
+        sizes = _sizes(problem.n, shape, constants, picks)
+        if privacy.pure:
+            cap = privacy.epsilon / (problem.spread[0] * max(float((exposed / sizes).max()), 1e-300))
+        else:
+            rho = largest_rho(privacy.epsilon, privacy.delta)
+            cap = math.sqrt(8 * rho / max(float((exposed / sizes**2).max()), 1e-300)) / problem.spread[0]
+        tau = min(step or best, cap / ENLARGEMENT**2 * (1 - 1e-6))
+        return AnytimePlan(problem, privacy, constants, shape, tau, coins)

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex import _rounding, _validate
-from dpconvex.algorithms.base import PredictedError, check_relation
+from dpconvex.algorithms.base import PredictedError, check_relation, within_floats
 from dpconvex.algorithms.saddle_base import SaddlePlan, SaddleResult, batch_sizes
 from dpconvex.algorithms.saddle_point.bias_reduced_schedule import (
     Budget,
@@ -225,26 +225,29 @@ def plan(
     if not math.isfinite(problem.second_smoothness) or not any(problem.spread) or problem.n < 8:
         what = "must be second-order-smooth, depend on its records, and have n >= 8"
         raise InvalidParameterError("problem", problem.name, what, "Use Algorithm 1")
-    root = privacy.epsilon if privacy.pure else math.sqrt(8 * largest_rho(privacy.epsilon, privacy.delta))
-    if constants == "paper":
-        chosen = printed(problem, privacy.epsilon, privacy.delta, truncation, budget)
-    else:
-        chosen = calibrated(problem, root, privacy.pure, antithetic, truncation, budget)
-    both = constants == "calibrated" and chosen.M > 0 if antithetic is None else antithetic
-    levels = draw_levels(chosen.U, chosen.M, coins)
-    costs, exposed = kappas(levels, chosen.M, both), draws_after(levels).astype(np.float64)
-    power = 1.0 if privacy.pure else 0.5
-    if constants == "paper":
-        sizes = np.maximum(np.ceil(2.0 ** levels[:-1] / chosen.alpha), 1).astype(np.int64)
-        if int(sizes.sum()) > problem.n:
-            raise InvalidParameterError("budget", chosen.U, f"needs {sizes.sum()} records of n={problem.n}", "Lower it")
-    else:
-        sizes = batch_sizes(problem.n, costs * exposed**power)
-    # Privacy allows (sum_b (step_b spread_b)^p)^(1/p) <= cap, p = 1 or 2, with equal products where it binds.
-    cap = root / float((costs / sizes * exposed**power).max()) / ENLARGEMENT**2 * (1 - 1e-6)
-    active = [s for s in problem.spread if s > 0]
-    share = cap / len(active) ** (1.0 if privacy.pure else 0.5)
-    wanted = chosen.tau if step is None else step
-    steps = [min(wanted, share / s) if s > 0 else wanted for s in problem.spread]
-    both_steps = (steps[0], steps[1] if problem.dy > 1 else 0.0)
-    return BiasReducedPlan(problem, privacy, constants, chosen, both, levels, sizes, both_steps, coins)
+    with within_floats(problem.name):
+        root = privacy.epsilon if privacy.pure else math.sqrt(8 * largest_rho(privacy.epsilon, privacy.delta))
+        if constants == "paper":
+            chosen = printed(problem, privacy.epsilon, privacy.delta, truncation, budget)
+        else:
+            chosen = calibrated(problem, root, privacy.pure, antithetic, truncation, budget)
+        both = constants == "calibrated" and chosen.M > 0 if antithetic is None else antithetic
+        levels = draw_levels(chosen.U, chosen.M, coins)
+        costs, exposed = kappas(levels, chosen.M, both), draws_after(levels).astype(np.float64)
+        power = 1.0 if privacy.pure else 0.5
+        if constants == "paper":
+            sizes = np.maximum(np.ceil(2.0 ** levels[:-1] / chosen.alpha), 1).astype(np.int64)
+            if int(sizes.sum()) > problem.n:
+                raise InvalidParameterError(
+                    "budget", chosen.U, f"needs {sizes.sum()} records of n={problem.n}", "Lower it"
+                )
+        else:
+            sizes = batch_sizes(problem.n, costs * exposed**power)
+        # Privacy allows (sum_b (step_b spread_b)^p)^(1/p) <= cap, p = 1 or 2, with equal products where it binds.
+        cap = root / float((costs / sizes * exposed**power).max()) / ENLARGEMENT**2 * (1 - 1e-6)
+        active = [s for s in problem.spread if s > 0]
+        share = cap / len(active) ** (1.0 if privacy.pure else 0.5)
+        wanted = chosen.tau if step is None else step
+        steps = [min(wanted, share / s) if s > 0 else wanted for s in problem.spread]
+        both_steps = (steps[0], steps[1] if problem.dy > 1 else 0.0)
+        return BiasReducedPlan(problem, privacy, constants, chosen, both, levels, sizes, both_steps, coins)

@@ -29,7 +29,7 @@ from typing import Any, ClassVar, cast, final
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex.algorithms.base import PredictedError, check_relation
+from dpconvex.algorithms.base import PredictedError, check_relation, within_floats
 from dpconvex.algorithms.saddle_base import SaddlePlan, SaddleResult
 from dpconvex.algorithms.saddle_point import anytime, bias_reduced
 from dpconvex.algorithms.saddle_point.plan import plan as plan_vertex_descent
@@ -249,7 +249,8 @@ def plan(
         )
     default = _paper_base if paper else plan_vertex_descent
     found = BoostedPlan(problem, privacy, constants, count, replies, failure, base or default, responder or _respond)
-    _ = found.releases  # every piece can be planned
+    with within_floats(problem.name):
+        _ = found.releases  # every piece can be planned
     return found
 
 

@@ -29,7 +29,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex.algorithms.base import PredictedError, beyond_floats, check_relation
+from dpconvex.algorithms.base import PredictedError, beyond_floats, check_relation, within_floats
 from dpconvex.algorithms.saddle_base import SaddlePlan, SaddleResult
 from dpconvex.algorithms.saddle_point.run import run
 from dpconvex.algorithms.saddle_point.schedule import Schedule, calibrated, printed
@@ -41,7 +41,7 @@ from dpconvex.privacy.zcdp import largest_rho
 from dpconvex.problems.simplex_saddle import SimplexSaddle
 from dpconvex.randomness import BitSource
 
-OUTPUTS = ("auto", "reuse", "fresh")
+OUTPUTS = ("auto", "tapered", "reuse", "fresh")
 LABEL = "drawn vertices, whose averages are the query points and the output"
 LEMMA = (
     "a record enters all later scores by one gradient, clipped record by record; their difference has at most the "
@@ -124,7 +124,7 @@ class VertexDescentPlan(SaddlePlan):
         return {
             "iterations": layout.T,
             "samples": layout.K,
-            "output": "reuse" if layout.reuse else "fresh",
+            "output": "tapered" if layout.tapered else "reuse" if layout.reuse else "fresh",
             "batches": "balanced" if layout.balanced else "equal",
             "batch_sizes": {"first": int(sizes[0]), "last": int(sizes[-1]), "total": int(sizes.sum())},
             "steps": list(self.schedule.steps),
@@ -158,10 +158,11 @@ def plan(
         One replaced record; delta may be 0.
     constants : {"calibrated", "paper"}
         Steps from the zCDP accountant, or the printed choices (delta positive).
-    output : {"auto", "reuse", "fresh"}
-        Average of the query points, which costs no further draws, or of one fresh draw an iteration. Both are private,
-        and re-use is the more accurate by measurement; its bound is proved for bilinear games only. ``"auto"`` re-uses;
-        printed constants always draw afresh.
+    output : {"auto", "tapered", "reuse", "fresh"}
+        Average of the query points, which costs no further draws, with weights that rise and fall (``"tapered"``) or
+        equal ones (``"reuse"``); or of one fresh draw an iteration. All are private. Fresh draws have a proved bound,
+        equal weights for bilinear games; tapered ones, the default, are the most accurate by measurement. Printed
+        constants always draw afresh.
     batches : {"balanced", "equal"}
         Balanced ones allow up to 3/2 times the step. Printed: equal.
     tuning : {"measured", "bound"}
@@ -188,7 +189,7 @@ def plan(
         raise InvalidParameterError("problem", problem.name, "must have bounded gradients", "Clip them")
     if not any(problem.spread):
         raise InvalidParameterError("problem", problem.name, "must depend on its records", "Solve it without privacy")
-    try:
+    with within_floats(problem.name):
         if constants == "paper":
             schedule = printed(problem, privacy.epsilon, privacy.delta, T=iterations, K=samples)
         else:
@@ -198,13 +199,12 @@ def plan(
                 root / ENLARGEMENT * (1 - 1e-6),
                 pure=privacy.pure,
                 reuse=output != "fresh",
+                tapered=output in ("auto", "tapered"),
                 balanced=batches == "balanced",
                 T=iterations,
                 K=samples,
                 measured=tuning == "measured",
             )
-    except ArithmeticError as error:
-        raise beyond_floats(problem.name) from error
     if not np.isfinite(schedule.steps).all():
         raise beyond_floats(problem.name)
     return VertexDescentPlan(problem, privacy, constants, schedule)

@@ -49,16 +49,18 @@ def run(plan: VertexDescentPlan, records: Any, source: BitSource) -> SaddleResul
     session = mechanism.start(plan.releases[0].label, source, Ledger(plan.privacy, plan.releases))
     state: list[FloatArray] = [np.zeros(problem.dx), np.zeros(problem.dy)]
     output = [np.zeros_like(s) for s in state]
-    for rows in (*batch_slices(schedule.sizes), None):  # the last iterate is released, and never queried
+    batches = (*batch_slices(schedule.sizes), None)  # the last iterate is released, and never queried
+    for rows, weight in zip(batches, layout.output_weights.tolist(), strict=True):
         points = _averages(session, state, layout.K) if layout.reuse or rows is not None else []
         released = points if layout.reuse else _averages(session, state, 1)
         for total, point in zip(output, released, strict=True):
-            total[point.indices] += point.weights
+            total[point.indices] += weight * point.weights
         if rows is not None:
             gradients = problem.gradient_sums(records, rows, points[0], points[1])
             for s, g, step, sign in zip(state, gradients, schedule.steps, SIGNS, strict=True):
                 s += mechanism.on_grid(sign * step / (rows.stop - rows.start) * g)
-    return plan.finish(output[0] / layout.T, output[1] / layout.T, source)
+    x, y = (total / total.sum() for total in output)  # rounding only
+    return plan.finish(x, y, source)
 
 
 def _averages(session: VertexSession, state: list[FloatArray], count: int) -> list[SimplexPoint]:

@@ -6,8 +6,8 @@ Explicit bound on the expected gap (docs, Saddle points), for blocks b of half r
 
 with ``l_b = log d_b``, ``l`` their sum; ``bias(K) = 0`` if gradients are affine, else the least of ``4 L2/K``,
 ``4 sqrt(2) L1/sqrt(K)`` and ``2 L``. The last two terms are the price of fresh output draws; bilinear games re-use the
-query points and do not pay it. With one simplex: ``l/(t T) + t L^2/2 + 2 bias(K) + 2 L1/T``, with ``bias(K)`` at most
-``2 L2/K`` or ``4 L1/sqrt(K)``.
+query points and, with equal weights, do not pay it. With one simplex: ``l/(t T) + t L^2/2 + 2 bias(K) + 2 L1/T``, with
+``bias(K)`` at most ``2 L2/K`` or ``4 L1/sqrt(K)``. Tapered outputs have no proved bound.
 
 Privacy: a record of batch r enters all later scores once, so each of the ``m_r`` draws made after batch r has range at
 most ``t_b spread_b/|B_r|`` in block b, and ``max_r (m_r/|B_r|^2) sum_b (t_b spread_b)^2/8`` is the zCDP cost.
@@ -35,7 +35,13 @@ SLACK_SHARE = 1 / 16
 NOISE_SHARE = 1 / 8
 """The same for the terms ``(5/2) t_b L_b^2`` of noisy gradients; both enter choices only (`Bound.score`).
 
-Bilinear games keep the whole term: there larger steps make the path cycle, which the average pays for.
+Averages with equal weights of bilinear games keep the whole term: larger steps make the path cycle, and such an average
+depends on where in a cycle it stops.
+"""
+RAMP = 1 / 3
+"""Share of the iterations over which the weights of a tapered output rise, and again fall.
+
+A path that cycles around the saddle point is averaged out by weights without jumps; the rise also leaves out the start.
 """
 EXPECTED_SHARE = 1 / 4
 """Measured gap as a share of the score: enters `Schedule.expected` only."""
@@ -58,6 +64,9 @@ class Layout:
         Whether early batches, to whose records more draws are exposed, are larger.
     pure : bool
         Whether ranges are summed instead of their squares.
+    tapered : bool
+        Whether the output's weights rise from 0 and fall to 0 again, or are equal. Costs nothing: what is averaged has
+        been released.
     """
 
     T: int
@@ -65,6 +74,14 @@ class Layout:
     reuse: bool
     balanced: bool
     pure: bool = False
+    tapered: bool = False
+
+    @cached_property
+    def output_weights(self) -> FloatArray:
+        """Weights of the released points in the output, shape (T,); they sum to 1."""
+        place = (np.arange(self.T) + 0.5) / self.T
+        weights = np.minimum(1.0, np.minimum(place, 1 - place) / RAMP) if self.tapered else np.ones(self.T)
+        return weights / weights.sum()
 
     @cached_property
     def draws_after(self) -> NDArray[np.int64]:
@@ -208,7 +225,8 @@ class Schedule:
     steps : tuple of float
         Of x and of y.
     bound : float
-        On the expected gap; infinite where none is proved.
+        On the expected gap; infinite where none is proved: tapered outputs, and re-used ones of games that are not
+        bilinear.
     expected : float
         The gap to expect by measurement: a share of the score, for comparisons only.
     """
@@ -224,7 +242,7 @@ class Schedule:
         """Return the schedule with its errors."""
         T, K = layout.T, layout.K
         expected = EXPECTED_SHARE * Bound(bound.problem, bound.reuse).score(T, K, steps)
-        return cls(layout, sizes, steps, bound.value(T, K, steps), expected)
+        return cls(layout, sizes, steps, math.inf if layout.tapered else bound.value(T, K, steps), expected)
 
 
 def calibrated(
@@ -237,6 +255,7 @@ def calibrated(
     T: int | None = None,
     K: int | None = None,
     measured: bool = True,
+    tapered: bool = False,
 ) -> Schedule:
     """Return the schedule of the smallest `Bound.score`.
 
@@ -245,7 +264,7 @@ def calibrated(
     problem : SimplexSaddle
     budget : float
         ``sqrt(8 rho)``; with `pure` epsilon.
-    pure, reuse, balanced
+    pure, reuse, balanced, tapered
         As in `Layout`.
     T, K : int or None
         Fixed by the caller; None: minimise the score over them.
@@ -254,7 +273,7 @@ def calibrated(
     """
     if problem.n < 2:
         raise InvalidParameterError("n", problem.n, "must be at least 2", "One record cannot be learned from privately")
-    n, noise_share = problem.n, NOISE_SHARE if measured and not problem.bilinear else 1.0
+    n, noise_share = problem.n, NOISE_SHARE if measured and (tapered or not problem.bilinear) else 1.0
     bound = Bound(problem, reuse, noise_share, SLACK_SHARE if measured else 1.0)
     candidates = [T] if T is not None else np.unique(np.geomspace(2, min(n, 10**6), 60).astype(int)).tolist()
     fixed = 1 if bound.bias(1) == 0 else None
@@ -270,7 +289,7 @@ def calibrated(
     iterations = best[1]
     if T is None and not balanced:  # batches of equal size that use all records
         iterations = max(2, min(n, n // max(1, round(n / (best[1] - 1))) + 1))
-    layout = Layout(iterations, best[2], reuse, balanced, pure)
+    layout = Layout(iterations, best[2], reuse, balanced, pure, tapered)
     sizes = layout.sizes(n)
     steps = bound.steps(layout.T, budget / layout.exposure(sizes), pure)
     return Schedule.of(layout, sizes, steps, bound)

@@ -43,8 +43,8 @@ from dpconvex.randomness import BitSource
 MODES = ("full", "fresh")
 LABEL = "worst answered queries"
 MOST_STEPS = 20_000
-MOST_WORK = 4e7
-"""Cells times steps that are taken by default: a minute or so. A public number."""
+MOST_WORK = 1e9
+"""Cells times steps that are taken by default: ten seconds or so. A public number."""
 LEMMA = (
     "given the queries drawn before, a record moves the score of a query by at most tau (high - low) (t-1)/n either "
     "way at draw t (all records at every step), or tau (high - low)/B after its batch of B records"
@@ -127,6 +127,8 @@ class SyntheticPlan(QueryReleasePlan):
 
     def _listing(self, records: AnyArray, source: BitSource, ledger: Ledger) -> tuple[FloatArray, FloatArray]:
         session = self.sampling.start(LABEL, source, ledger)
+        if self.mode == "fresh":  # batches need an order that says nothing about the records
+            records = source.generator().permutation(records)
         histogram = _run(self, records, session)
         return histogram, self.queries.answers(histogram)
 
@@ -136,6 +138,7 @@ def _run(plan: SyntheticPlan, records: AnyArray, session: VertexSession) -> Floa
     queries, n, B = plan.queries, plan.n, plan.batch
     data = queries.record_sums(records) / n if plan.mode == "full" else np.zeros(0)
     log_x, total = np.zeros(queries.cells), np.zeros(queries.cells)  # x^1 uniform
+    answered = np.zeros(queries.count)  # sum of <q_j, x^k>, public
     score = np.zeros(queries.count)  # of +q_j; -q_j has its negative; y^1 uniform
     for t in range(1, plan.steps + 1):
         x = np.exp(log_x - log_x.max())
@@ -149,7 +152,8 @@ def _run(plan: SyntheticPlan, records: AnyArray, session: VertexSession) -> Floa
         if t == plan.steps - 1:
             continue  # a gradient after the last draw would not be used
         if plan.mode == "full":
-            score += plan.tau_y * (data - queries.answers(x))
+            answered += queries.answers(x)
+            score = plan.tau_y * (t * data - answered)  # not a running sum, which would add up roundings of the data
         else:
             means = queries.record_sums(records[(t - 1) * B : t * B]) / B
             score += plan.sampling.on_grid(plan.tau_y * (means - queries.answers(x)))

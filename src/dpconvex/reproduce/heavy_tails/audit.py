@@ -6,12 +6,12 @@ import math
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import stats
 
 from dpconvex._types import FloatArray
 from dpconvex.algorithms import heavy_tailed
 from dpconvex.algorithms.base import require
 from dpconvex.algorithms.heavy_tailed import HeavyTailedPlan
+from dpconvex.audit import proved_epsilon
 from dpconvex.losses import AbsoluteLoss, HuberLoss
 from dpconvex.losses.base import LinearModelLoss
 from dpconvex.privacy import PrivacyParams
@@ -56,8 +56,7 @@ def proved(centres: tuple[float, float], reach: float, epsilon: float, count: in
     mechanism = laplace(1, reach, epsilon)
     low, high = (releases(mechanism, np.array([c]), PrivacyParams(epsilon), count, source) for c in centres)
     hits, others = int((high > centres[1]).sum()), int((low > centres[1]).sum())
-    likely = float(stats.beta(hits, count - hits + 1).ppf(ERROR / 2))
-    return math.log(likely / float(stats.beta(others + 1, count - others).ppf(1 - ERROR / 2)))
+    return proved_epsilon(hits, others, count, 0.0, ERROR)
 
 
 def decoding(dim: int, n: int, p: float, epsilon: float, runs: int, seed: int) -> tuple[float, float]:

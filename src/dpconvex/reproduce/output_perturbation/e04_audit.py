@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ from scipy import stats
 
 from dpconvex._types import FloatArray
 from dpconvex.algorithms import output_perturbation
+from dpconvex.audit import proved_epsilon
 from dpconvex.losses import SmoothedHingeLoss
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import DataDomain, Records
@@ -104,9 +104,7 @@ def _proved(attack: _Attack, centres: FloatArray, count: int, source: SeededSour
     """Return the epsilon that the counts refute everything below, with probability at least 1 - ERROR."""
     low, high = (releases(attack.mechanism, centre, attack.privacy, count, source) for centre in centres[:, None])
     hits, others = int((high > attack.threshold).sum()), int((low > attack.threshold).sum())
-    likely = float(stats.beta(hits, count - hits + 1).ppf(ERROR / 2)) - attack.privacy.delta
-    rare = float(stats.beta(others + 1, count - others).ppf(1 - ERROR / 2))
-    return math.log(likely / rare) if likely > 0 else -math.inf
+    return proved_epsilon(hits, others, count, attack.privacy.delta, ERROR)
 
 
 def _best(centres: FloatArray, sigma: float) -> float:

@@ -25,7 +25,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex.algorithms.base import PredictedError, check_relation
+from dpconvex.algorithms.base import PredictedError, check_relation, within_floats
 from dpconvex.algorithms.saddle_base import SaddlePlan, SaddleResult
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT, VertexSampling
@@ -46,8 +46,6 @@ Data rarely attain the worst curvature (R^2 times a squared feature), and the be
 2/3 of it. Measured: simulated regression (docs, Saddle points), and text with 58,052 words.
 """
 FEWEST_STEPS = 10
-ROUNDING = 1e-6
-"""Relative slack for the rounding of sums of gradients (a few thousand records at a time, in float64)."""
 
 
 @final
@@ -80,7 +78,7 @@ class FrankWolfePlan(SaddlePlan):
     @cached_property
     def sampling(self) -> VertexSampling:
         """All draws."""
-        eta = _rounding.product_up(self.score_scale, self.problem.spread[0], 1 / self.problem.n, 1 + ROUNDING)
+        eta = _rounding.product_up(self.score_scale, rounded_spread(self.problem), 1 / self.problem.n)
         squares = _rounding.product_up(eta, eta, float(self.steps))
         ranges = _rounding.product_up(eta, float(self.steps)) if self.privacy.pure else None
         return VertexSampling(Sensitivity(eta, "range", LEMMA), self.steps, squares, self.steps, ranges)
@@ -138,6 +136,11 @@ def _typical(problem: SimplexSaddle, steps: int, scale: float) -> float:
     return 8 * problem.smoothness / CURVATURE_SHARE / (steps + 2) + math.log(problem.dx) / scale
 
 
+def rounded_spread(problem: SimplexSaddle) -> float:
+    """Return the spread of gradients in x, with the rounding of their sums."""
+    return _rounding.product_up(problem.spread[0], 1 + problem.sum_rounding)
+
+
 def require_single(problem: SimplexSaddle, smooth: bool = True) -> None:
     """Raise `InvalidParameterError` unless the problem is one of minimisation over one simplex, and smooth."""
     if problem.dy != 1:
@@ -169,7 +172,7 @@ def plan(problem: SimplexSaddle, privacy: PrivacyParams, *, steps: int | None = 
     require_single(problem)
     if steps is not None:
         _validate.integer("steps", steps, at_least=1)
-    spread, ell, smoothness = problem.spread[0] * (1 + ROUNDING), math.log(problem.dx), problem.smoothness
+    spread, ell, smoothness = rounded_spread(problem), math.log(problem.dx), problem.smoothness
     root = 0.0 if privacy.pure else math.sqrt(8 * largest_rho(privacy.epsilon, privacy.delta))
 
     def scale(T: int) -> float:
@@ -179,6 +182,9 @@ def plan(problem: SimplexSaddle, privacy: PrivacyParams, *, steps: int | None = 
     def bound(T: int) -> float:
         return 8 * smoothness / (T + 2) + ell / scale(T)
 
-    counts = sorted({round(2 ** (i / 8)) for i in range(8 * MOST_STEPS.bit_length())} & set(range(1, MOST_STEPS + 1)))
-    T = steps or max(FEWEST_STEPS, min(counts, key=lambda T: _typical(problem, T, scale(T))))
-    return FrankWolfePlan(problem, privacy, T, scale(T), bound(T))
+    with within_floats(problem.name):
+        counts = sorted(
+            {round(2 ** (i / 8)) for i in range(8 * MOST_STEPS.bit_length())} & set(range(1, MOST_STEPS + 1))
+        )
+        T = steps or max(FEWEST_STEPS, min(counts, key=lambda T: _typical(problem, T, scale(T))))
+        return FrankWolfePlan(problem, privacy, T, scale(T), bound(T))

@@ -35,8 +35,8 @@ from numpy.typing import NDArray
 
 from dpconvex import _validate
 from dpconvex._types import FloatArray
-from dpconvex.algorithms.base import PredictedError, check_relation
-from dpconvex.algorithms.baselines.frank_wolfe.full_batch import ROUNDING, require_single
+from dpconvex.algorithms.base import PredictedError, check_relation, within_floats
+from dpconvex.algorithms.baselines.frank_wolfe.full_batch import require_single, rounded_spread
 from dpconvex.algorithms.saddle_base import SaddlePlan, SaddleResult, batch_sizes, batch_slices
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT, VertexSampling
@@ -126,7 +126,7 @@ class VarianceReducedPlan(SaddlePlan):
     def sampling(self) -> VertexSampling:
         """All draws."""
         nodes = [node for node, _ in walk(self.phases)]
-        unit = self.score_scale * self.problem.spread[0] * (1 + ROUNDING)
+        unit = self.score_scale * rounded_spread(self.problem)
         etas = np.array([unit * node.kappa for node in nodes]) / self.sizes
         leaves = np.array([node.leaves for node in nodes])
         largest, most = float(etas.max()) * (1 + 1e-12), int(leaves.max())
@@ -227,7 +227,7 @@ def plan_variance_reduced(
     def constants(P: int) -> tuple[float, float]:
         sizes, nodes = _sizes(problem.n, P, privacy.pure), [node for node, _ in walk(P)]
         exposed = np.array([node.kappa * node.leaves ** (1.0 if privacy.pure else 0.5) for node in nodes]) / sizes
-        scale = budget / (problem.spread[0] * (1 + ROUNDING) * float(exposed.max()) * ENLARGEMENT**2) * (1 - 1e-6)
+        scale = budget / (rounded_spread(problem) * float(exposed.max()) * ENLARGEMENT**2) * (1 - 1e-6)
         last = [size for size, node in zip(sizes, nodes, strict=True) if node.phase == P]
         # A leaf's estimate adds the root's batch and at most one difference a depth, of twice the width.
         smallest = sorted(last)[:P]
@@ -238,6 +238,7 @@ def plan_variance_reduced(
     most = max(1, min(MOST_PHASES, int(math.log2(problem.n + 2)) - 1))
     if phases is not None and phases > most:
         raise InvalidParameterError("phases", phases, f"must be at most {most} for n={problem.n}")
-    P = phases or min(range(1, most + 1), key=lambda count: constants(count)[0])
-    bound, scale = constants(P)
-    return VarianceReducedPlan(problem, privacy, P, scale, bound)
+    with within_floats(problem.name):
+        P = phases or min(range(1, most + 1), key=lambda count: constants(count)[0])
+        bound, scale = constants(P)
+        return VarianceReducedPlan(problem, privacy, P, scale, bound)

@@ -59,7 +59,7 @@ def _of_records(plan: NoisyGradientPlan, X: AnyArray, y: AnyArray) -> Gradient:
 
 def _of_users(plan: NoisyGradientPlan, X: AnyArray, y: AnyArray, groups: UserGroups) -> Gradient:
     problem = plan.problem
-    weights = record_weights(groups, problem.weight_cap)
+    weights = record_weights(groups)
     records, targets = Records.clipped(X, problem.domain), problem.loss.clip_targets(y)
     if not plan.cuts:
         mean = np.nextafter(weights / groups.n_users, 0.0)

@@ -127,7 +127,7 @@ def plan(queries: LinearQueries, n: int, privacy: PrivacyParams, *, fit_steps: i
     _validate.integer("fit_steps", fit_steps, at_least=1)
     if privacy.pure:
         raise InvalidParameterError("delta", privacy.delta, "must be > 0 for Gaussian noise", "Use 1e-6 or less")
-    mu = largest_mu(privacy.epsilon, privacy.delta) * (1 - 1e-12)  # accountants round up
+    mu = largest_mu(privacy.epsilon, privacy.delta) * (1 - 1e-9)  # accountants round up
     return QueryNoisePlan(queries, n, privacy, mu, fit_steps)
 
 

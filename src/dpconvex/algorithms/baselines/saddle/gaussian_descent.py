@@ -35,7 +35,7 @@ import numpy as np
 
 from dpconvex import _rounding, _validate
 from dpconvex._types import FloatArray
-from dpconvex.algorithms.base import PredictedError, check_relation
+from dpconvex.algorithms.base import PredictedError, check_relation, within_floats
 from dpconvex.algorithms.saddle_base import SaddlePlan, SaddleResult
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import GaussianMechanism
@@ -55,8 +55,6 @@ MOST_STEPS = 300
 MOST_BATCHES = 400
 GRADIENT_SHARE = 0.25
 """Of the worst slope, that steps are chosen for unless the game is bilinear (losses on data are rarely near it)."""
-ROUNDING = 1e-6
-"""Relative slack for the rounding of sums of gradients."""
 
 
 @final
@@ -110,7 +108,7 @@ class GaussianDescentPlan(SaddlePlan):
         """Noise of one step."""
         sensitivity = Sensitivity(move(self.problem) / self.batch * (1 + 1e-12), "l2", LEMMA)
         each = self.mu if self.one_pass else self.mu / math.sqrt(self.iterations)
-        return GaussianMechanism.of_mu(sensitivity, each * (1 - 1e-12), _dim(self.problem))
+        return GaussianMechanism.of_mu(sensitivity, each * (1 - 1e-9), _dim(self.problem))
 
     @property
     def predicted_error(self) -> PredictedError:
@@ -186,7 +184,7 @@ def move(problem: SimplexSaddle) -> float:
     problem : SimplexSaddle
     """
     squares = problem.dx * problem.spread[0] ** 2 + (problem.dy * problem.spread[1] ** 2 if problem.dy > 1 else 0.0)
-    return _rounding.widen_up(math.sqrt(squares) / 2 * (1 + ROUNDING))
+    return _rounding.widen_up(math.sqrt(squares) / 2 * (1 + problem.sum_rounding))
 
 
 def _dim(problem: SimplexSaddle) -> int:
@@ -247,11 +245,12 @@ def _plan(
         sigma = move(problem) / records * (1.0 if one_pass else math.sqrt(T)) / mu
         return _regret(problem, geometry, sigma, T, one_pass)
 
-    T = iterations or min(grid, key=lambda count: regret(count)[0])
-    bound, chosen, smooth = regret(T)
-    if steps is not None:
-        bound, chosen = math.inf, (float(steps[0]), float(steps[1]))
-    return GaussianDescentPlan(problem, privacy, geometry, one_pass, T, chosen, mu, bound, smooth)
+    with within_floats(problem.name):
+        T = iterations or min(grid, key=lambda count: regret(count)[0])
+        bound, chosen, smooth = regret(T)
+        if steps is not None:
+            bound, chosen = math.inf, (float(steps[0]), float(steps[1]))
+        return GaussianDescentPlan(problem, privacy, geometry, one_pass, T, chosen, mu, bound, smooth)
 
 
 def plan_mirror_descent(

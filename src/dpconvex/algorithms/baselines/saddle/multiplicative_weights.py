@@ -26,7 +26,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex.algorithms.base import PredictedError, check_relation
+from dpconvex.algorithms.base import PredictedError, check_relation, within_floats
 from dpconvex.algorithms.saddle_base import SaddlePlan, SaddleResult
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import GaussianMechanism
@@ -40,7 +40,6 @@ DRAWN, MOVED = "best responses", "gradients at the best responses"
 DRAW_LEMMA = "a mean of n gradients, clipped record by record, moves by a vector of range at most spread/n"
 MOVE_LEMMA = "a mean of n gradients, clipped record by record and centred, moves by at most sqrt(d) spread/(2n) in l2"
 MOST_ROUNDS = 300
-ROUNDING = 1e-6
 
 
 @final
@@ -84,7 +83,7 @@ class MultiplicativeWeightsPlan(SaddlePlan):
     @cached_property
     def sampling(self) -> VertexSampling:
         """All best responses."""
-        spread = self.problem.spread[1 - self.learner] * (1 + ROUNDING)
+        spread = self.problem.spread[1 - self.learner] * (1 + self.problem.sum_rounding)
         eta = _rounding.product_up(self.score_scale, spread, 1 / self.problem.n, 1 + 1e-12)
         squares = _rounding.product_up(eta, eta, float(self.rounds))
         return VertexSampling(Sensitivity(eta, "range", DRAW_LEMMA), self.rounds, squares, self.rounds)
@@ -160,12 +159,12 @@ class MultiplicativeWeightsPlan(SaddlePlan):
 
 def _scale(problem: SimplexSaddle, block: int, rounds: int, rho: float) -> float:
     eta = math.sqrt(8 * rho / 2 / rounds) * (1 - 1e-9) / ENLARGEMENT
-    return eta * problem.n / (problem.spread[block] * (1 + 2 * ROUNDING))
+    return eta * problem.n / (problem.spread[block] * (1 + 2 * problem.sum_rounding))
 
 
 def _move(problem: SimplexSaddle, block: int) -> float:
     d = (problem.dx, problem.dy)[block]
-    return _rounding.widen_up(math.sqrt(d) * problem.spread[block] / (2 * problem.n) * (1 + ROUNDING))
+    return _rounding.widen_up(math.sqrt(d) * problem.spread[block] / (2 * problem.n) * (1 + problem.sum_rounding))
 
 
 def plan_multiplicative_weights(
@@ -209,7 +208,8 @@ def plan_multiplicative_weights(
         step = math.sqrt(2 * ell / (T * square))
         return ell / (step * T) + step / 2 * square + math.log(dims[1 - me]) / _scale(problem, 1 - me, T, rho), step
 
-    grid = sorted({min(MOST_ROUNDS, round(2 ** (i / 4))) for i in range(4 * MOST_ROUNDS.bit_length() + 1)})
-    T = rounds or min(grid, key=lambda count: tuned(count)[0])
-    bound, step = tuned(T)
-    return MultiplicativeWeightsPlan(problem, privacy, me, T, step, rho, bound)
+    with within_floats(problem.name):
+        grid = sorted({min(MOST_ROUNDS, round(2 ** (i / 4))) for i in range(4 * MOST_ROUNDS.bit_length() + 1)})
+        T = rounds or min(grid, key=lambda count: tuned(count)[0])
+        bound, step = tuned(T)
+        return MultiplicativeWeightsPlan(problem, privacy, me, T, step, rho, bound)

@@ -1,0 +1,50 @@
+"""Plans that leave the main run to another plan."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+from dpconvex._types import FloatArray
+from dpconvex.algorithms.base import LinearModelPlan
+from dpconvex.privacy import PrivacyParams
+from dpconvex.solvers import Solver
+
+
+class DelegatingPlan(LinearModelPlan):
+    """A plan whose parameters are released by another plan, `then`; its constants are those of that plan."""
+
+    then: LinearModelPlan
+
+    @property
+    def constants(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Constant set of `then`."""
+        return self.then.constants
+
+    @property
+    def noise_name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Kind of noise of `then`."""
+        return self.then.noise_name
+
+    @property
+    def l2(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Regularisation of `then`."""
+        return self.then.l2
+
+    @property
+    def solver(self) -> Solver:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Solver of `then`."""
+        return self.then.solver
+
+    @property
+    def solver_radius(self) -> float:
+        """Certified distance of `then`."""
+        return self.then.solver_radius
+
+    @property
+    def coefficient_deviation(self) -> FloatArray:
+        """That of `then`, shape (dim,)."""
+        return self.then.coefficient_deviation
+
+    @abstractmethod
+    def at(self, privacy: PrivacyParams) -> LinearModelPlan:
+        """Return the plan of another promise for the same moments."""

@@ -1,0 +1,36 @@
+"""Everything of this library that can be audited, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dpconvex.audit.target import Builder, Target
+from dpconvex.audit.targets_linear import RECORDS, USERS
+from dpconvex.audit.targets_mechanisms import MECHANISMS
+from dpconvex.audit.targets_points import POINTS
+from dpconvex.audit.targets_vertices import VERTICES
+from dpconvex.privacy import Unit
+
+
+def _targets(entries: Mapping[str, tuple[str, Builder]], unit: Unit) -> dict[str, Target]:
+    return {name: Target(name, kind == "pure", unit, builder) for name, (kind, builder) in entries.items()}
+
+
+TARGETS: dict[str, Target] = {
+    **_targets(RECORDS, Unit.RECORD),
+    **_targets(USERS, Unit.USER),
+    **_targets(POINTS, Unit.RECORD),
+    **_targets(VERTICES, Unit.RECORD),
+    **{name: Target(name, kind == "pure", unit, builder) for name, (kind, unit, builder) in MECHANISMS.items()},
+}
+"""Targets by name: ``algorithm``, ``algorithm/variant`` or ``mechanism/name``."""
+
+
+def chosen(name: str) -> tuple[Target, ...]:
+    """Return the targets that a name means: itself and all its variants; ``"all"``: everything.
+
+    Parameters
+    ----------
+    name : str
+    """
+    return tuple(t for known, t in TARGETS.items() if name == "all" or known == name or known.startswith(name + "/"))

@@ -1,0 +1,161 @@
+"""Neighbouring data sets, worst cases first: built from a problem's own public domain, then drawn at random.
+
+Every feature of a built record is far outside the domain, so that clipping is part of what is audited. The audit tries
+all pairs and keeps the one that costs most; a pair that is no worst case makes its bound small, never wrong.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+
+from dpconvex._types import FloatArray
+from dpconvex.problems.linear_model import LinearModelProblem
+from dpconvex.problems.points import PointDomain
+from dpconvex.problems.users import UserGroups
+
+FAR = 1e3
+"""How many times as large as the domain's bound built features are."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """Two data sets that differ in one unit.
+
+    Parameters
+    ----------
+    first, second : tuple
+        Arguments of a run before its source.
+    """
+
+    first: tuple[Any, ...]
+    second: tuple[Any, ...]
+
+
+Pairs = Mapping[str, Pair]
+
+
+def record_pairs(problem: LinearModelProblem, seed: int = 0, tries: int = 4) -> dict[str, Pair]:
+    """Return pairs of data sets of ``problem.n`` records that differ in the last one.
+
+    Parameters
+    ----------
+    problem : LinearModelProblem
+        Over records.
+    seed : int
+        Of the random pairs.
+    tries : int
+        How many of them.
+    """
+    n, (high, low) = problem.n, _extremes(problem)
+    x, others = _far_record(problem), np.arange(n - 1)
+    shared = {
+        "balanced others": np.where(others % 2 == 0, high, low),
+        "equal others": np.full(n - 1, high),
+        "others as the second": np.full(n - 1, low),
+    }
+    changes = {
+        "target turned": ((x, high), (x, low)),
+        "features emptied": ((x, high), (0 * x, high)),
+        "features turned": ((x, high), (-x, high)),
+    }
+    pairs = {}
+    for (where, rest), (what, ends) in itertools.product(shared.items(), changes.items()):
+        tables = [(np.vstack([np.tile(x, (n - 1, 1)), end[0]]), np.append(rest, end[1])) for end in ends]
+        pairs[f"{what}, {where}"] = Pair(*tables)
+    rng = np.random.default_rng(seed)
+    for k in range(tries):
+        X, y = rng.choice([-1.0, 0.3, 1.0], (n, 1)) * x, rng.choice([high, low], n)
+        other = X.copy(), y.copy()
+        other[0][-1], other[1][-1] = rng.choice([-1.0, 0.0, 1.0]) * x, high + low - y[-1]
+        pairs[f"random {k}"] = Pair((X, y), other)
+    return pairs
+
+
+def user_pairs(problem: LinearModelProblem, sizes: tuple[int, ...] = (1, 3, 40)) -> dict[str, Pair]:
+    """Return pairs of data sets of ``problem.n`` users, of whom the last has other records and other numbers of them.
+
+    Parameters
+    ----------
+    problem : LinearModelProblem
+        Over users.
+    sizes : tuple of int
+        Numbers of records of the last user, tried in all combinations of the first with the others.
+    """
+    n, (high, low) = problem.n, _extremes(problem)
+    x, m = _far_record(problem), problem.records_per_user or 1
+    users = np.repeat(np.arange(n - 1), m)
+    pairs = {}
+    for name, rest in (
+        ("balanced others", np.where(users % 2 == 0, high, low)),
+        ("equal others", np.full(len(users), high)),
+    ):
+        for before, after in itertools.product((m, sizes[-1]), {m, *sizes}):
+            tables = []
+            for size, label in ((before, high), (after, low)):
+                y = np.concatenate([rest, np.full(size, label)])
+                labels = np.concatenate([users, np.full(size, n - 1)])
+                tables.append((np.tile(x, (len(y), 1)), y, UserGroups.of(labels)))
+            pairs[f"last user with {before} or {after} records, {name}"] = Pair(*tables)
+    return pairs
+
+
+def point_pairs(domain: PointDomain, n: int) -> dict[str, Pair]:
+    """Return pairs of point sets of which the first point moves from one end of the ball to the other.
+
+    Parameters
+    ----------
+    domain : PointDomain
+    n : int
+        Number of points.
+    """
+    end = np.zeros(domain.dim)
+    end[0] = FAR * domain.radius_bound
+    place = np.arange(n)[:, None]
+    heaps = {
+        "one heap at the end": np.tile(end, (n, 1)),
+        "one heap in the middle": np.zeros((n, domain.dim)),
+        "two heaps": np.where(place % 2 == 0, end, -end),
+        "heap and scattered": np.where(
+            np.arange(n)[:, None] < 0.7 * n, 0.0, np.linspace(-1, 1, n)[:, None] * end / FAR
+        ),
+    }
+    pairs = {}
+    for name, points in heaps.items():
+        for change, moved in (("moves across", -points[0] if points[0].any() else end), ("moves away", end / FAR / 2)):
+            other = points.copy()
+            other[0] = moved
+            pairs[f"{name}, one {change}"] = Pair((points,), (other,))
+    return pairs
+
+
+def array_pairs(values: Mapping[str, tuple[Any, Any]]) -> dict[str, Pair]:
+    """Return pairs of one argument each.
+
+    Parameters
+    ----------
+    values : mapping
+        By name: the two arguments.
+    """
+    return {name: Pair((first,), (second,)) for name, (first, second) in values.items()}
+
+
+def _far_record(problem: LinearModelProblem) -> FloatArray:
+    """A record outside the domain, in the direction of its first column of every block."""
+    x = np.zeros(problem.domain.n_features)
+    start = 0
+    for block in problem.domain.blocks:
+        x[start : start + (block.size if block.norm == "linf" else 1)] = FAR * block.bound
+        start += block.size
+    return x
+
+
+def _extremes(problem: LinearModelProblem) -> tuple[float, float]:
+    """Targets at the two ends of what the loss admits."""
+    ends = problem.loss.clip_targets(np.array([1e9, -1e9]))
+    return float(ends[0]), float(ends[1])

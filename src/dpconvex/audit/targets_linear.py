@@ -1,0 +1,180 @@
+"""What is audited of linear models: records, heavy tails, users. One feature, so that sensitivities are attained."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from dpconvex.algorithms import heavy_selection, heavy_tailed, output_perturbation, user_level
+from dpconvex.algorithms.base import LinearModelPlan
+from dpconvex.algorithms.baselines import (
+    clipped_gradient,
+    exponential_mechanism,
+    group_privacy,
+    noisy_gradient,
+)
+from dpconvex.algorithms.heavy_tailed import MomentPlan, Moments
+from dpconvex.algorithms.selection import Options, plans
+from dpconvex.audit.neighbours import record_pairs, user_pairs
+from dpconvex.audit.target import Builder, Subject
+from dpconvex.audit.worst_solver import WorstSolver
+from dpconvex.losses import AbsoluteLoss, HingeLoss, HuberLoss, LogisticLoss, SmoothedHingeLoss
+from dpconvex.losses.base import LinearModelLoss
+from dpconvex.privacy import PrivacyParams, Unit
+from dpconvex.problems import Block, DataDomain
+from dpconvex.problems.linear_model import LinearModelProblem
+
+N = 3
+"""Records: few, so that one of them moves the result far."""
+_RIDGE = 4.0
+"""Weight of the ridge over the square of the features' bound: margins stay in the linear part of the hinge."""
+
+
+def _problem(loss: LinearModelLoss, bound: float, n: int = N, records: int | None = None) -> LinearModelProblem:
+    domain = DataDomain((Block(1, "linf", bound),))
+    return LinearModelProblem(loss, domain, n, 1.0 / bound, records_per_user=records)
+
+
+def _subject(plan: LinearModelPlan) -> Subject:
+    problem = plan.problem
+    return Subject(plan, user_pairs(problem) if problem.grouped else record_pairs(problem))
+
+
+def _output(noise: str, loss: LinearModelLoss, ridge: float | None = _RIDGE) -> Builder:
+    def build(privacy: PrivacyParams, bound: float) -> Subject:
+        l2 = None if ridge is None else ridge * bound**2
+        problem = _problem(loss, bound, records=2 if privacy.unit == Unit.USER else None)
+        return _subject(plans(problem, privacy, "output_perturbation", Options(l2=l2, noise=noise))[0])
+
+    return build
+
+
+def _worst_solver(noise: str, constants: str = "calibrated") -> Builder:
+    def build(privacy: PrivacyParams, bound: float) -> Subject:
+        problem, l2 = _problem(HingeLoss(), bound), _RIDGE * bound**2
+        plan = output_perturbation.plan(problem, privacy, constants=constants, l2=l2, noise=noise)[0]
+        return _subject(replace(plan, solver=WorstSolver(plan.solver)))
+
+    return build
+
+
+def _objective(noise: str, loss: LinearModelLoss, ridge: float = 100.0) -> Builder:
+    def build(privacy: PrivacyParams, bound: float) -> Subject:
+        problem = _problem(loss, bound, records=2 if privacy.unit == Unit.USER else None)
+        l2 = ridge * loss.curvature_bound * bound**2 / (N * privacy.epsilon)
+        return _subject(plans(problem, privacy, "objective_perturbation", Options(l2=l2, noise=noise))[0])
+
+    return build
+
+
+def _grid(privacy: PrivacyParams, bound: float) -> Subject:
+    return _subject(exponential_mechanism.plan(_problem(HingeLoss(), bound), privacy)[0])
+
+
+def _localised(privacy: PrivacyParams, bound: float) -> Subject:
+    problem = _problem(SmoothedHingeLoss(0.5), bound)
+    return _subject(exponential_mechanism.plan_localised(problem, privacy, _RIDGE * bound**2)[0])
+
+
+def _gradient_score(privacy: PrivacyParams, bound: float) -> Subject:
+    problem = _problem(HuberLoss(), bound, n=20)
+    return _subject(exponential_mechanism.plan_gradient_score(problem, privacy, Moments(2.0, bound)))
+
+
+def _noisy(privacy: PrivacyParams, bound: float) -> Subject:
+    """Four steps, all of which see a full gradient of either sign."""
+    grouped = privacy.unit == Unit.USER
+    problem = _problem(HingeLoss(), bound, records=2 if grouped else None)
+    return _subject(noisy_gradient.plan(problem, privacy, steps=4, clip=problem.lipschitz))
+
+
+def _heavy(privacy: PrivacyParams, bound: float) -> Subject:
+    return _subject(heavy_tailed.plan(_problem(HuberLoss(), bound), privacy, Moments(2.0, bound)))
+
+
+def _heavy_phases(privacy: PrivacyParams, bound: float) -> Subject:
+    plan = heavy_tailed.plan(_problem(AbsoluteLoss(1e9), bound, n=64), privacy, Moments(2.0, bound))
+    return _subject(plan)
+
+
+def _clipped(privacy: PrivacyParams, bound: float) -> Subject:
+    problem, moments = _problem(HuberLoss(), bound), Moments(2.0, bound)
+    return _subject(clipped_gradient.plan(problem, privacy, moments, steps=3, level=bound))
+
+
+def _selected(algorithm: str, known: bool) -> Builder:
+    """Methods for heavy tails, with a moment bound that is given or found by the run."""
+
+    def build(privacy: PrivacyParams, bound: float) -> Subject:
+        problem = _problem(HuberLoss(1.0, 2.0), bound, n=20)
+        return _subject(heavy_selection.heavy_plans(problem, privacy, 2.0, bound if known else None, algorithm)[0])
+
+    return build
+
+
+def _moments(privacy: PrivacyParams, bound: float) -> Subject:
+    plan: MomentPlan = heavy_tailed.plan_moments(_problem(HuberLoss(1.0, 2.0), bound, n=20), privacy)
+    pairs = record_pairs(plan.problem)
+    return Subject(plan, pairs, lambda found: np.array([found[0].bound, found[0].second or 0.0, found[0].first or 0.0]))
+
+
+def _phased(aggregate: str, users: int = 20) -> Builder:
+    def build(privacy: PrivacyParams, bound: float) -> Subject:
+        problem = _problem(AbsoluteLoss(), bound, n=users, records=4)
+        plan = user_level.plan_phased(problem, privacy, groups=users, phases=1, aggregate=aggregate)
+        phases = tuple(replace(phase, step_size=10 / bound**2) for phase in plan.phases)  # accuracy only
+        return _subject(replace(plan, schedule=replace(plan.schedule, phases=phases)))
+
+    return build
+
+
+def _accelerated(test: str, sample: int | None = None) -> Builder:
+    def build(privacy: PrivacyParams, bound: float) -> Subject:
+        problem = _problem(LogisticLoss(), bound, n=200, records=4)
+        return _subject(user_level.plan_accelerated(problem, privacy, test=test, sample=sample))
+
+    return build
+
+
+def _grouped(privacy: PrivacyParams, bound: float) -> Subject:
+    def planner(rows: LinearModelProblem, record: PrivacyParams) -> tuple[LinearModelPlan, ...]:
+        options = Options(l2=_RIDGE * bound**2)
+        return plans(rows, record, "output_perturbation", options)
+
+    problem = _problem(HingeLoss(), bound, records=2)
+    return _subject(group_privacy.plan(problem, privacy, planner))
+
+
+RECORDS: dict[str, tuple[str, Builder]] = {
+    "output_perturbation": ("pure", _output("l2", HingeLoss())),
+    "output_perturbation/gaussian": ("approximate", _output("gaussian", HingeLoss())),
+    "output_perturbation/worst_solver": ("pure", _worst_solver("l2")),
+    "output_perturbation/worst_solver_gaussian": ("approximate", _worst_solver("gaussian")),
+    "output_perturbation/paper_gaussian": ("approximate", _worst_solver("gaussian", "paper")),
+    "output_perturbation/planned": ("pure", _output("l2", LogisticLoss(), None)),
+    "objective_perturbation": ("pure", _objective("l2", SmoothedHingeLoss(0.5))),
+    "objective_perturbation/curved": ("pure", _objective("l2", SmoothedHingeLoss(0.5), 1.5)),
+    "objective_perturbation/logistic": ("pure", _objective("l2", LogisticLoss(), 2.0)),
+    "objective_perturbation/gaussian": ("approximate", _objective("gaussian", SmoothedHingeLoss(0.5))),
+    "exponential_mechanism": ("pure", _grid),
+    "exponential_mechanism/localised": ("pure", _localised),
+    "gradient_score": ("pure", _gradient_score),
+    "noisy_gradient": ("approximate", _noisy),
+    "heavy_tailed": ("pure", _heavy),
+    "heavy_tailed/phases": ("pure", _heavy_phases),
+    "heavy_tailed/tuned": ("pure", _selected("heavy_tailed", False)),
+    "clipped_residuals": ("pure", _selected("clipped_residuals", True)),
+    "private_moments": ("pure", _moments),
+    "clipped_gradient": ("approximate", _clipped),
+}
+USERS: dict[str, tuple[str, Builder]] = {
+    "output_perturbation/users": ("pure", _output("l2", HingeLoss())),
+    "objective_perturbation/users": ("pure", _objective("l2", SmoothedHingeLoss(0.5))),
+    "noisy_gradient/users": ("approximate", _noisy),
+    "phased_sgd": ("approximate", _phased("plain")),
+    "accelerated_user": ("approximate", _accelerated("clipped")),
+    "accelerated_user/tested": ("approximate", _accelerated("tested")),
+    "group_privacy": ("pure", _grouped),
+}
+"""By name: the kind of promise, and how the subject is built."""

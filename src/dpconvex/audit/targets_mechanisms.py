@@ -1,0 +1,183 @@
+"""What is audited of mechanisms: one use, on two values at the distance of the sensitivity."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+
+from dpconvex.audit.neighbours import Pair, array_pairs
+from dpconvex.audit.target import Builder, Subject
+from dpconvex.geometry import L2Norm
+from dpconvex.mechanisms import (
+    AboveThreshold,
+    BoundedLaplaceMechanism,
+    GaussianMechanism,
+    LaplaceMechanism,
+    Mechanism,
+    MedianMechanism,
+    NormNoiseMechanism,
+    ReportNoisyMax,
+    VertexSampling,
+    plan_robust_mean,
+)
+from dpconvex.mechanisms.base import Planned
+from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity, Unit
+from dpconvex.randomness import BitSource
+
+_LEMMA = "values given by the audit"
+_LABEL = "value"
+_LOOSE = 1e5
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class MechanismUse:
+    """One use of a mechanism as something to audit.
+
+    Parameters
+    ----------
+    privacy : PrivacyParams
+        What one use is claimed to cost.
+    mechanism : Planned
+    use : callable
+        ``use(value, source, ledger)`` returns the release.
+    """
+
+    privacy: PrivacyParams
+    mechanism: Planned
+    use: Callable[[Any, BitSource, Ledger], Any]
+
+    @property
+    def algorithm(self) -> str:
+        """Name of the mechanism."""
+        return self.mechanism.name
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        """The one use."""
+        return (self.mechanism.planned(_LABEL),)
+
+    def run(self, value: Any, source: BitSource) -> Any:
+        """Release one value.
+
+        Parameters
+        ----------
+        value : array
+        source : BitSource
+        """
+        unit = self.mechanism.sensitivity.unit
+        return self.use(value, source, Ledger(PrivacyParams(_LOOSE, 0.4, unit=unit), self.releases))
+
+
+def _use(mechanism: Mechanism[Any], privacy: PrivacyParams, values: dict[str, tuple[Any, Any]]) -> Subject:
+    pairs = array_pairs({name: (np.array(a, float), np.array(b, float)) for name, (a, b) in values.items()})
+    return Subject(
+        MechanismUse(privacy, mechanism, lambda v, source, ledger: mechanism.release(v, _LABEL, source, ledger)), pairs
+    )
+
+
+def _laplace(privacy: PrivacyParams, bound: float) -> Subject:
+    mechanism = LaplaceMechanism.calibrate(Sensitivity(bound, "l1", _LEMMA), privacy.epsilon, 2)
+    return _use(mechanism, privacy, {"corner": ([0, 0], [bound, 0]), "shared": ([0, 0], [bound / 2, -bound / 2])})
+
+
+def _gaussian(privacy: PrivacyParams, bound: float) -> Subject:
+    mechanism = GaussianMechanism.calibrate(Sensitivity(bound, "l2", _LEMMA), privacy.epsilon, privacy.delta, 2)
+    return _use(mechanism, privacy, {"axis": ([0, 0], [bound, 0]), "slanted": ([0, 0], [0.6 * bound, 0.8 * bound])})
+
+
+def _norm(privacy: PrivacyParams, bound: float) -> Subject:
+    mechanism = NormNoiseMechanism(L2Norm(1), Sensitivity(bound, "l2", _LEMMA), privacy.epsilon)
+    return _use(mechanism, privacy, {"ends": ([0.3 * bound], [-0.7 * bound])})
+
+
+def _bounded(privacy: PrivacyParams, bound: float) -> Subject:
+    sensitivity = Sensitivity(bound, "absolute", _LEMMA)
+    mechanism = BoundedLaplaceMechanism.calibrate(sensitivity, privacy.epsilon, privacy.delta)
+    return _use(mechanism, privacy, {"ends": ([0.0], [bound])})
+
+
+def _noisy_max(privacy: PrivacyParams, bound: float) -> Subject:
+    mechanism = ReportNoisyMax(Sensitivity(bound, "linf", _LEMMA), privacy.epsilon)
+    ends = [bound, -bound, -bound, -bound]
+    return _use(mechanism, privacy, {"one against all": (np.zeros(4), ends), "turned": (ends, np.zeros(4))})
+
+
+def _above(privacy: PrivacyParams, bound: float) -> Subject:
+    mechanism = AboveThreshold(Sensitivity(bound, "absolute", _LEMMA), privacy.epsilon, 0.0)
+    values = {}
+    for base in (-4.0, -2.0, 0.0):
+        first = np.full(6, base * bound / privacy.epsilon)
+        second = first + bound
+        first[-1], second[-1] = first[-1] + bound, second[-1] - bound
+        values[f"six queries at {base:g}"] = (first, second)
+    return _use(mechanism, privacy, values)
+
+
+def _median(privacy: PrivacyParams, bound: float) -> Subject:
+    """One value crosses: most of the interval leaves the middle rank, the rest of it arrives there."""
+    mechanism = MedianMechanism(privacy.epsilon, -bound, bound, 4)
+    first, second = bound * np.array([1, -1, 0.8, 1]), bound * np.array([-1, -1, 0.8, 1])
+    return _use(mechanism, privacy, {"crosses upwards": (second, first), "crosses downwards": (first, second)})
+
+
+def _vertices(privacy: PrivacyParams, bound: float) -> Subject:
+    """Three draws, the scores of each at the largest range; all in one pure promise, ranges as epsilon asks."""
+    draws = 3
+    span = privacy.epsilon / draws / (1 + 2.0**-17)
+    mechanism = VertexSampling(
+        Sensitivity(span, "range", _LEMMA), draws, draws * span**2, draws, range_sum=draws * span
+    )
+
+    def use(value: Any, source: BitSource, ledger: Ledger) -> Any:
+        return mechanism.start(_LABEL, source, ledger).draw(value, draws)
+
+    half = span / 4 * np.array([1.0, -1.0, -1.0])  # the difference ranges over span
+    pairs = {"opposed": Pair((half,), (-half,)), "far apart": Pair((half - [5, 0, 0],), (-half - [5, 0, 0],))}
+    return Subject(MechanismUse(privacy, mechanism, use), pairs)
+
+
+def _robust(privacy: PrivacyParams, bound: float) -> Subject:
+    """Points of a crowd, and one that moves across or leaves."""
+    count = next(c for c in (26, 60, 200, 800, 3000, 12_000) if _planned(c, privacy))
+    mean = _planned(count, privacy)
+    assert mean is not None
+
+    def use(value: Any, source: BitSource, ledger: Ledger) -> Any:
+        return mean.release(value, bound, 100 * bound, _LABEL, source, ledger)
+
+    crowd = np.zeros((count, 1))
+    edge = np.concatenate([np.zeros(mean.passing), 10 * np.arange(5, 5 + count - mean.passing)])[:, None] * bound
+    found = {}
+    for name, points in (("a crowd", crowd), ("a crowd at the threshold", edge)):
+        for what, ends in (("moves across", (-bound, bound)), ("leaves", (0.0, 30 * bound))):
+            tables = (points.copy(), points.copy())
+            tables[0][0], tables[1][0] = ends
+            found[f"{name}, one {what}"] = tables
+    return Subject(MechanismUse(privacy, mean, use), array_pairs(found))
+
+
+def _planned(count: int, privacy: PrivacyParams) -> Any:
+    from dpconvex.errors import InvalidParameterError
+
+    try:
+        return plan_robust_mean(count, 1, privacy.epsilon, privacy.delta)
+    except InvalidParameterError:
+        return None
+
+
+MECHANISMS: dict[str, tuple[str, Unit, Builder]] = {
+    "mechanism/laplace": ("pure", Unit.RECORD, _laplace),
+    "mechanism/gaussian": ("approximate", Unit.RECORD, _gaussian),
+    "mechanism/norm_noise": ("pure", Unit.RECORD, _norm),
+    "mechanism/bounded_laplace": ("approximate", Unit.RECORD, _bounded),
+    "mechanism/noisy_max": ("pure", Unit.RECORD, _noisy_max),
+    "mechanism/above_threshold": ("pure", Unit.RECORD, _above),
+    "mechanism/median": ("pure", Unit.RECORD, _median),
+    "mechanism/vertex_sampling": ("pure", Unit.RECORD, _vertices),
+    "mechanism/robust_mean": ("approximate", Unit.USER, _robust),
+}
+"""By name: the kind of promise, whose data, and how the subject is built."""

@@ -1,0 +1,152 @@
+"""What is audited of methods that release vertices or answer queries: saddle points, l1 geometry, synthetic data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.algorithms.query_selection import QUERY_METHODS
+from dpconvex.algorithms.saddle_selection import SADDLE_METHODS
+from dpconvex.algorithms.sparse_selection import SPARSE_METHODS
+from dpconvex.audit.neighbours import FAR, Pair, array_pairs
+from dpconvex.audit.target import Builder, Subject
+from dpconvex.errors import InvalidParameterError
+from dpconvex.privacy import PrivacyParams
+from dpconvex.problems import MatrixGame, PolytopeSaddle
+from dpconvex.problems.linear_queries import DenseQueries
+
+_SIZES = (8, 24, 72, 216, 648)
+"""Numbers of records that are tried, the first for which a method has a plan is taken."""
+_KEYS = (71.3, 88.1, 57.9, 63.7)
+_SEED = 0
+
+
+@final
+@dataclass(frozen=True)
+class _SignTable:
+    """Gradients of two coordinates of magnitude `bound`, whose signs a hash of record and query point fixes.
+
+    Not the gradient of anything: privacy may rest on neither convexity nor smoothness.
+    """
+
+    bound: float
+
+    def gradients(self, u: FloatArray, v: FloatArray, records: AnyArray) -> tuple[AnyArray, AnyArray]:
+        """``FAR`` times too long, so that clipping is seen."""
+        phase = _KEYS[0] * records[:, :1] + _KEYS[1] * u[0] + _KEYS[2] * v[0] + _KEYS[3] * np.arange(2)
+        return FAR * self.bound * records[:, 1:] * np.sign(np.sin(phase)), np.zeros((len(records), 1))
+
+    def values(self, u: FloatArray, v: FloatArray, records: AnyArray) -> AnyArray:
+        """Bounded by 1."""
+        return np.sin(_KEYS[0] * records[:, 0] + u[0])
+
+
+def _game(name: str) -> Builder:
+    def build(privacy: PrivacyParams, bound: float) -> Subject:
+        def planned(n: int) -> Subject:
+            plan = SADDLE_METHODS[name](MatrixGame(n, 2, 2, bound), privacy, "calibrated")
+            return Subject(plan, _game_pairs(n, bound))
+
+        return _smallest(planned)
+
+    return build
+
+
+def _game_pairs(n: int, bound: float) -> dict[str, Pair]:
+    """Payoffs that pull one player, or both, with one record, early or late, turned or replaced."""
+    rng = np.random.default_rng(_SEED)
+    row, column = np.array([[1.0, 1.0], [-1.0, -1.0]]), np.array([[1.0, -1.0], [1.0, -1.0]])
+    both = np.array([[1.0, -1.0], [-1.0, 1.0]])
+    found = {}
+    for what, matrix in (("row player", row), ("column player", column), ("both players", both)):
+        for rest, others in (("idle", 0.0), ("random", rng.choice([-1.0, 1.0], (n, 2, 2)))):
+            for place in (0, n - 1):
+                first = np.zeros((n, 2, 2)) + others
+                second = first.copy()
+                first[place], second[place] = matrix, -matrix
+                name = f"record {place} turned against the {what}, others {rest}"
+                found[name] = (FAR * bound * first, FAR * bound * second)
+    return array_pairs(found)
+
+
+def _sparse(name: str) -> Builder:
+    def build(privacy: PrivacyParams, bound: float) -> Subject:
+        table = _SignTable(bound)
+
+        def planned(n: int) -> Subject:
+            problem = PolytopeSaddle(
+                n,
+                table.gradients,
+                table.values,
+                np.eye(2),
+                np.zeros((1, 1)),
+                (bound, bound),
+                (-1.0, 1.0),
+                bound,
+                bound,
+                title="signs",
+            )
+            return Subject(SPARSE_METHODS[name](problem, privacy, "calibrated"), _table_pairs(n))
+
+        return _smallest(planned)
+
+    return build
+
+
+def _table_pairs(n: int) -> dict[str, Pair]:
+    rng = np.random.default_rng(_SEED)
+    found = {}
+    for trial in range(2):
+        first = np.column_stack([rng.uniform(size=n), np.ones(n)])
+        for place in (0, n - 1):
+            for what, row in (("turned", [first[place, 0], -1.0]), ("replaced", [rng.uniform(), 1.0])):
+                second = first.copy()
+                second[place] = row
+                found[f"table {trial}, record {place} {what}"] = (first, second)
+    return array_pairs(found)
+
+
+def _queries(name: str) -> Builder:
+    def build(privacy: PrivacyParams, bound: float) -> Subject:
+        queries = DenseQueries(bound * np.array([[0.0, 1.0, 0.5]]), 0.0, bound)
+
+        def planned(n: int) -> Subject:
+            plan = QUERY_METHODS[name](queries, n, privacy, "calibrated")
+            rests = {"zeros": np.zeros(n, int), "ones": np.ones(n, int), "mixed": np.arange(n) % 2}
+            found = {}
+            for what, rest in rests.items():
+                first, second = rest.copy(), rest.copy()
+                first[0], second[0] = 0, 1
+                found[f"others {what}"] = (first, second)
+            return Subject(plan, array_pairs(found))
+
+        return _smallest(planned)
+
+    return build
+
+
+def _smallest(planned: Callable[[int], Subject]) -> Subject:
+    """Return the subject of the fewest records for which there is a plan."""
+    for n in _SIZES[:-1]:
+        try:
+            return planned(n)
+        except InvalidParameterError:
+            continue
+    return planned(_SIZES[-1])
+
+
+_BOTH = set(SADDLE_METHODS) & set(SPARSE_METHODS)
+
+VERTICES: dict[str, tuple[str, Builder]] = {
+    **{name: ("approximate", _game(name)) for name in SADDLE_METHODS},
+    **{f"{name}/sparse" if name in _BOTH else name: ("approximate", _sparse(name)) for name in SPARSE_METHODS},
+    "vertex_mirror_descent/pure": ("pure", _game("vertex_mirror_descent")),
+    "frank_wolfe/pure": ("pure", _sparse("frank_wolfe")),
+    **{f"queries/{name}": ("approximate", _queries(name)) for name in QUERY_METHODS},
+    "queries/saddle_point/pure": ("pure", _queries("saddle_point")),
+}
+"""By name: the kind of promise, and how the subject is built."""

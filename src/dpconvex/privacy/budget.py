@@ -1,0 +1,395 @@
+"""A budget that outlives a run: a ledger file for one data set, safe under concurrent processes and crashes.
+
+Guarantee
+    Whatever runs were paid from one file, together they are (epsilon, delta)-differentially private with the totals in
+    the file's first line, however each was chosen after seeing the results of those before (basic composition: a run
+    is let through only if all promises, this one included, add up to at most the totals).
+How it is kept
+    Amounts are the decimals that the caller wrote, added exactly; a float is within one part in 2^53 of its decimal,
+    so the totals hold up to that factor. A run is paid *before* its data are read: under an exclusive lock the file is
+    read, the sum is checked, one line is appended and forced to the disk. Only then does `Budget.spend` return. So a
+    process that is killed at any moment has either not begun, or is counted.
+A line that cannot be read
+    is never dropped. If the two amounts at its beginning are whole they count, otherwise all that was left counts as
+    spent. Nothing is ever given back: whether a run failed may depend on its data.
+Why no tighter composition
+    Tighter sums need all releases, and these depend on the number of records, which is not known before the data are
+    read; and formulas for a list of promises fixed in advance do not hold for promises chosen one after another.
+"""
+
+from __future__ import annotations
+
+import decimal
+import errno
+import json
+import os
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Self, final
+
+from dpconvex.errors import BudgetExceededError, BudgetFileError, DpconvexError, InvalidParameterError
+from dpconvex.privacy.params import Neighboring, PrivacyParams, Unit
+
+VERSION = 1
+"""Of the file format; a file of another version is not spent from."""
+
+MOST_TEXT = 200
+"""Characters of a line's description."""
+
+_EXACT = decimal.Context(prec=4000, traps=[decimal.Inexact, decimal.InvalidOperation, decimal.Overflow])
+_AMOUNTS = re.compile(r'\{"epsilon": ([-+.eE0-9]+), "delta": ([-+.eE0-9]+),')
+
+
+@final
+@dataclass(frozen=True)
+class Spent:
+    """One line of a budget.
+
+    Parameters
+    ----------
+    epsilon, delta : Decimal or None
+        What was promised; None in a line that cannot be read, which counts as all that was left.
+    what : str
+        What for, in words.
+    time : str
+        When (UTC), for people; nothing is computed from it.
+    whole : bool
+        Whether the line could be read completely.
+    """
+
+    epsilon: Decimal | None
+    delta: Decimal | None
+    what: str
+    time: str
+    whole: bool = True
+
+
+@final
+@dataclass(frozen=True)
+class Account:
+    """What a budget file holds at one moment.
+
+    Parameters
+    ----------
+    total : PrivacyParams
+        The whole budget, with its unit and relation.
+    data : str
+        Which data set it is for, in words.
+    spent : tuple of Spent
+        Oldest first.
+    """
+
+    total: PrivacyParams
+    data: str
+    spent: tuple[Spent, ...]
+
+    @property
+    def left(self) -> tuple[Decimal, Decimal]:
+        """Epsilon and delta that are left, exact; at least 0, and 0 if a line cannot be read."""
+        epsilon, delta = _decimal(self.total.epsilon), _decimal(self.total.delta)
+        for entry in self.spent:
+            if entry.epsilon is None or entry.delta is None:
+                return Decimal(0), Decimal(0)
+            epsilon, delta = _EXACT.subtract(epsilon, entry.epsilon), _EXACT.subtract(delta, entry.delta)
+        return max(epsilon, Decimal(0)), max(delta, Decimal(0))
+
+    @property
+    def unreadable(self) -> int:
+        """Number of lines that were cut off or changed."""
+        return sum(not entry.whole for entry in self.spent)
+
+    def require(self, promise: PrivacyParams, name: str) -> None:
+        """Raise `BudgetExceededError` unless `promise` is of the budget's unit and relation and fits what is left."""
+        for what in ("unit", "neighboring"):
+            own, asked = str(getattr(self.total, what)), str(getattr(promise, what))
+            if own != asked:
+                raise BudgetExceededError(
+                    f"{what}={asked!r}: the budget {name!r} is for {what}={own!r}. Make a budget for each of them"
+                )
+        epsilon, delta = self.left
+        if _decimal(promise.epsilon) > epsilon or _decimal(promise.delta) > delta:
+            torn = f" ({self.unreadable} lines cannot be read)" if epsilon == delta == 0 and self.unreadable else ""
+            raise BudgetExceededError(
+                f"epsilon={promise.epsilon!r}, delta={promise.delta!r}: the budget {name!r} has epsilon "
+                f"{exact_text(epsilon)} and delta {exact_text(delta)} left{torn}. Ask for no more; "
+                "nothing was read, nothing was spent"
+            )
+
+
+@final
+@dataclass(frozen=True)
+class Budget:
+    """The ledger file of one data set. It holds no data: promises, dates and descriptions.
+
+    Parameters
+    ----------
+    path : Path
+        The file. Symbolic and hard links to it are the same budget; a copy is another one, and the guarantee is lost.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> budget = Budget.create(Path(folder.name) / "budget.json", epsilon=1.0, delta=1e-6, data="visits of 2025")
+    >>> budget.spend(PrivacyParams(0.7), "model of stays")
+    >>> str(budget.account().left[0])
+    '0.3'
+    >>> budget.spend(PrivacyParams(0.5), "another model")
+    Traceback (most recent call last):
+    ...
+    dpconvex.errors.BudgetExceededError: epsilon=0.5, delta=0.0: the budget 'budget.json' has epsilon 0.3 and ...
+    >>> folder.cleanup()
+    """
+
+    path: Path
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", Path(self.path))
+
+    @classmethod
+    def create(
+        cls,
+        path: str | os.PathLike[str],
+        epsilon: float,
+        delta: float = 0.0,
+        *,
+        unit: str = "record",
+        neighboring: str = "replace_one",
+        data: str = "",
+    ) -> Self:
+        """Write a new budget file; an existing file is never replaced.
+
+        Parameters
+        ----------
+        path : path
+            Of the file, in a folder that exists.
+        epsilon, delta : float
+            The totals, as in `PrivacyParams`.
+        unit, neighboring : str
+            What the promises to be paid are about.
+        data : str
+            Which data set it is for, in words.
+
+        Raises
+        ------
+        InvalidParameterError
+            If a number is out of range, or the file exists.
+        BudgetFileError
+            If it cannot be written.
+        """
+        total = _promise(epsilon, delta, unit, neighboring)
+        header = {"dpconvex_budget": VERSION, "epsilon": total.epsilon, "delta": total.delta}
+        header |= {"unit": str(total.unit), "neighboring": str(total.neighboring), "data": _words("data", data)}
+        where = Path(path)
+        _locks(where)
+        try:
+            file = os.open(where, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        except FileExistsError:
+            remedy = "Choose another name: a budget is never replaced"
+            raise InvalidParameterError("path", str(path), "exists already", remedy) from None
+        except OSError as error:
+            raise _unusable(where, error) from None
+        try:
+            _append(file, json.dumps(header) + "\n")
+            _sync_folder(where.parent)
+        except OSError as error:
+            where.unlink(missing_ok=True)
+            raise _unusable(where, error) from None
+        finally:
+            os.close(file)
+        return cls(where)
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> Self:
+        """Return the budget of an existing file.
+
+        Raises
+        ------
+        BudgetFileError
+            If there is no such file, or it is no budget.
+        """
+        budget = cls(Path(path))
+        budget.account()
+        return budget
+
+    def account(self) -> Account:
+        """Read what is spent and what is left.
+
+        Raises
+        ------
+        BudgetFileError
+            If the file is gone, or is no budget.
+        """
+        with _locked(self.path, os.O_RDONLY) as file:
+            return _read(file, self.path)
+
+    def spend(self, promise: PrivacyParams, what: str) -> None:
+        """Enter a promise that is about to be made; call it before the data are read.
+
+        When it returns, the line is on the disk. When it raises, nothing may be released: the line is not there, or,
+        if the disk failed while writing, it may be there and counts.
+
+        Parameters
+        ----------
+        promise : PrivacyParams
+            Of the run, as its certificate will state it as target.
+        what : str
+            What for, in words; at most `MOST_TEXT` characters.
+
+        Raises
+        ------
+        BudgetExceededError
+            If the promise does not fit what is left, or is for another unit or relation. Nothing is entered.
+        BudgetFileError
+            If the file cannot be read, locked or written, or is no budget.
+        """
+        words = _words("what", what)
+        with _locked(self.path, os.O_RDWR) as file:
+            _read(file, self.path).require(promise, self.path.name)
+            time = datetime.now(UTC).isoformat(timespec="seconds")
+            line = json.dumps({"epsilon": promise.epsilon, "delta": promise.delta, "time": time, "what": words})
+            cut_off = os.pread(file, 1, os.fstat(file).st_size - 1) != b"\n"
+            _append(file, ("\n" if cut_off else "") + line + "\n")
+            if not os.path.samestat(os.fstat(file), os.stat(self.path)):
+                raise BudgetFileError(
+                    f"{self.path}: the file was replaced while it was written. Nothing may be released"
+                )
+
+
+def exact_text(amount: Decimal) -> str:
+    """Return all digits of a decimal, in powers of ten where it is tiny."""
+    short = _EXACT.normalize(amount)
+    return f"{short:f}" if not short or -4 <= short.adjusted() < 16 else f"{short:e}"
+
+
+def _promise(epsilon: Any, delta: Any, unit: Any, neighboring: Any) -> PrivacyParams:
+    for name, value, kinds in (("unit", unit, Unit), ("neighboring", neighboring, Neighboring)):
+        if value not in tuple(kinds):
+            raise InvalidParameterError(name, value, "must be one of " + ", ".join(repr(str(kind)) for kind in kinds))
+    return PrivacyParams(epsilon, delta, neighboring, unit)
+
+
+def _words(name: str, text: str) -> str:
+    if not isinstance(text, str) or len(text) > MOST_TEXT:
+        raise InvalidParameterError(name, text, f"must be a text of at most {MOST_TEXT} characters")
+    return text
+
+
+def _decimal(value: float) -> Decimal:
+    """Return the shortest decimal that reads as this float: what the caller wrote, and what certificates print."""
+    return Decimal(repr(value))
+
+
+def _locks(path: Path) -> Any:
+    """Return the module of file locks, which Windows lacks."""
+    try:
+        import fcntl
+    except ImportError:
+        raise BudgetFileError(f"{path}: budget files need the file locks of Linux, macOS or another Unix") from None
+    return fcntl
+
+
+@contextmanager
+def _locked(path: Path, mode: int) -> Iterator[int]:
+    """Open a file and lock it, for reading together or for writing alone; the lock ends with the process."""
+    fcntl = _locks(path)
+    append = os.O_APPEND if mode == os.O_RDWR else 0
+    try:
+        file = os.open(path, mode | append | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        raise _unusable(path, error) from None
+    try:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            raise BudgetFileError(f"{path}: is not a regular file. Make a budget with `dpconvex budget create`")
+        fcntl.flock(file, fcntl.LOCK_EX if mode == os.O_RDWR else fcntl.LOCK_SH)
+        yield file
+    except OSError as error:
+        raise _unusable(path, error) from None
+    finally:
+        os.close(file)
+
+
+def _append(file: int, line: str) -> None:
+    """Append one line and force it to the disk; what was written of it is taken back if there is no room."""
+    data, size = line.encode("ascii"), os.fstat(file).st_size
+    try:
+        written = os.write(file, data)
+        if written < len(data):
+            raise OSError(errno.ENOSPC, "no space is left for a whole line")
+    except OSError:
+        os.ftruncate(file, size)  # no more than this process wrote: it holds the lock
+        raise
+    os.fsync(file)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Force a new file's name to the disk."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _read(file: int, path: Path) -> Account:
+    with open(file, "rb", closefd=False) as stream:
+        stream.seek(0)
+        lines = stream.read().decode("utf-8", errors="replace").split("\n")
+    header = _fields(lines[0])
+    if header is None or "dpconvex_budget" not in header:
+        raise BudgetFileError(f"{path}: is no budget file. Make one with `dpconvex budget create`")
+    if header["dpconvex_budget"] != VERSION:
+        stated = header["dpconvex_budget"]
+        raise BudgetFileError(
+            f"{path}: is a budget of format {stated}, and this version of dpconvex reads {VERSION}. "
+            "Use the version that wrote it"
+        )
+    try:
+        epsilon, delta = (float(_amount(header[name])) for name in ("epsilon", "delta"))
+        total = _promise(epsilon, delta, header["unit"], header["neighboring"])
+    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
+        raise BudgetFileError(f"{path}: its first line is no budget ({error})") from None
+    return Account(total, str(header.get("data", "")), tuple(_entry(line) for line in lines[1:] if line.strip()))
+
+
+def _fields(line: str) -> dict[str, Any] | None:
+    try:
+        fields = json.loads(line, parse_float=Decimal, parse_int=Decimal, parse_constant=Decimal)
+    except (ValueError, ArithmeticError, RecursionError):
+        return None
+    return fields if isinstance(fields, dict) else None
+
+
+def _entry(line: str) -> Spent:
+    """Return what a line says; of a line that was cut off its beginning, and else a line that counts as everything."""
+    fields = _fields(line)
+    found = _AMOUNTS.match(line)
+    if fields is None:
+        fields = {} if found is None else {"epsilon": found[1], "delta": found[2]}
+        whole, what = False, "(a line that was cut off)"
+    else:
+        whole, what = True, str(fields.get("what", ""))
+    try:
+        epsilon, delta = _amount(fields["epsilon"]), _amount(fields["delta"])
+        PrivacyParams(float(epsilon), float(delta))
+    except (KeyError, TypeError, ValueError, ArithmeticError, DpconvexError):
+        return Spent(None, None, "(a line that cannot be read)", "", False)
+    return Spent(epsilon, delta, what, str(fields.get("time", "")), whole)
+
+
+def _amount(value: Any) -> Decimal:
+    """Return a number of the file, exact; raise `ValueError` unless it is one that a float prints."""
+    amount = Decimal(value)
+    if not isinstance(value, Decimal | str) or not amount.is_finite() or _decimal(float(amount)) != amount:
+        raise ValueError("an amount is no number of a budget")
+    return amount
+
+
+def _unusable(path: Path, error: OSError) -> BudgetFileError:
+    return BudgetFileError(f"{path}: cannot be used as a budget file ({error.strerror}). Nothing may be released")

@@ -1,0 +1,67 @@
+"""Planners called directly with public constants so extreme that floats cannot hold what follows from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from dpconvex.algorithms import saddle_point
+from dpconvex.algorithms.base import within_floats
+from dpconvex.algorithms.baselines.frank_wolfe import full_batch, variance_reduced
+from dpconvex.algorithms.baselines.saddle import gaussian_descent, multiplicative_weights
+from dpconvex.algorithms.saddle_point import anytime, bias_reduced, boosting
+from dpconvex.errors import InvalidParameterError
+from dpconvex.losses import SquaredLoss
+from dpconvex.privacy import PrivacyParams
+from dpconvex.problems.matrix_games import MatrixGame
+from dpconvex.problems.worst_loss import l1_ball_loss
+
+GAMES: dict[str, Callable[..., Any]] = {
+    "vertex descent": saddle_point.plan,
+    "bias reduced": bias_reduced.plan,
+    "boosted": boosting.plan,
+    "mirror descent": gaussian_descent.plan_mirror_descent,
+    "sgda": gaussian_descent.plan_sgda,
+    "multiplicative weights": multiplicative_weights.plan_multiplicative_weights,
+}
+SINGLE: dict[str, Callable[..., Any]] = {
+    "vertex descent": saddle_point.plan,
+    "anytime": anytime.plan,
+    "frank wolfe": full_batch.plan,
+    "variance reduced": variance_reduced.plan_variance_reduced,
+    "mirror descent": gaussian_descent.plan_mirror_descent,
+}
+PROMISES = ((1e-300, 0.0), (1e-300, 1e-300), (1e-10, 1e-10), (1.0, 1e-6), (1e300, 0.0), (1e10, 1e-6))
+
+
+def refused(planner: Callable[..., Any], problem: Any) -> int:
+    """Plan for all promises; return how many were refused. Nothing else may be raised."""
+    count = 0
+    for epsilon, delta in PROMISES:
+        try:
+            planner(problem, PrivacyParams(epsilon, delta))
+        except InvalidParameterError:
+            count += 1
+    return count
+
+
+@pytest.mark.parametrize("bound", [1e-50, 1e50])
+@pytest.mark.parametrize("name", GAMES)
+def test_games(name: str, bound: float) -> None:
+    assert refused(GAMES[name], MatrixGame(300, 3, 4, bound)) > 0
+
+
+@pytest.mark.parametrize("bound", [1e-50, 1e-20, 1e20])
+@pytest.mark.parametrize("name", SINGLE)
+def test_minimisation(name: str, bound: float) -> None:
+    assert refused(SINGLE[name], l1_ball_loss(SquaredLoss(1.0, 1.0), 300, 3, bound)) > 0
+
+
+@pytest.mark.parametrize("raised", [ZeroDivisionError, OverflowError, FloatingPointError])
+def test_one_place_names_the_problem(raised: type[Exception]) -> None:
+    with pytest.raises(InvalidParameterError, match="problem='game': must have constants"), within_floats("game"):
+        raise raised
+    with pytest.raises(ValueError, match="another"), within_floats("game"):
+        raise ValueError("another")

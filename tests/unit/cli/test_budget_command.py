@@ -1,0 +1,181 @@
+"""``dpconvex budget`` and ``--budget``: paid before the data are read, refused before the data are read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pytest
+
+from dpconvex.cli import fit_sparse, median, synthesize
+from dpconvex.privacy import Budget, PrivacyParams
+from dpconvex.privacy.certificate import PrivacyCertificate
+
+COLUMNS = ("age", "hours-per-week")
+
+
+def words(command: str, files: Path, table: str = "train.csv") -> list[Any]:
+    """A quick run of every command that spends."""
+    schema = ["--schema", files / "adult.toml", "--epsilon", 1]
+    own: dict[str, list[Any]] = {
+        "fit": ["fit", files / table, *schema],
+        "fit-sparse": ["fit-sparse", files / table, *schema],
+        "fit-sparse groups": ["fit-sparse", files / table, *schema, "--group-column", "sex"],
+        "median": ["median", files / table, "--epsilon", 1, "--radius-bound", 200],
+        "synthesize": ["synthesize", files / table, *schema, "--order", 1],
+    }
+    coordinates = [word for name in COLUMNS for word in ("--column", name)]
+    more = {"median": coordinates, "synthesize": ["--column", "sex", "--column", "race"]}
+    return [*own[command], *more.get(command, []), "--out", "out"]
+
+
+EVERY = pytest.mark.parametrize("command", ["fit", "fit-sparse", "fit-sparse groups", "median", "synthesize"])
+
+
+@pytest.fixture
+def budget(run: Any, tmp_path: Path) -> Path:
+    """A budget of epsilon 1.5 in the folder where commands run."""
+    made = run("budget", "create", "budget.json", "--epsilon", 1.5, "--delta", 1e-5, "--data", "census")
+    assert made.exit_code == 0, made.output
+    assert "--budget budget.json" in made.stdout
+    return tmp_path / "budget.json"
+
+
+def shown(run: Any) -> dict[str, Any]:
+    result = run("budget", "show", "budget.json", "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+@EVERY
+def test_a_run_is_paid_once_with_the_promise_of_its_certificate(
+    run: Any, public_files: Path, budget: Path, tmp_path: Path, command: str
+) -> None:
+    done = run(*words(command, public_files), "--budget", budget)
+    assert done.exit_code == 0, done.output
+    (line,) = shown(run)["spent"]
+    target = PrivacyCertificate.from_json((tmp_path / "out" / "certificate.json").read_text()).target
+    assert (float(line["epsilon"]), float(line["delta"])) == (target.epsilon, target.delta)
+    assert line["what"].startswith(command.split()[0])
+    assert "train.csv" in line["what"]
+    assert shown(run)["left"]["epsilon"] == "0.5"
+
+
+def forbid(monkeypatch: pytest.MonkeyPatch, act: Callable[..., Any]) -> None:
+    """Replace every reader of private tables."""
+    from dpconvex import data
+
+    for module in (data, median, synthesize, fit_sparse):
+        monkeypatch.setattr(module, "read_table", act, raising=False)
+
+
+@EVERY
+def test_a_run_that_would_exceed_it_is_refused_before_data_are_read(
+    run: Any, public_files: Path, budget: Path, tmp_path: Path, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(*given: Any, **more: Any) -> Any:
+        raise AssertionError("data were read")
+
+    forbid(monkeypatch, read)
+    Budget(budget).spend(PrivacyParams(1.0), "before")
+    before = budget.read_bytes()
+    refused = run(*words(command, public_files), "--budget", budget)
+    assert refused.exit_code == 2, refused.output
+    assert "has epsilon 0.5 and delta 1e-5 left" in refused.stderr
+    assert budget.read_bytes() == before
+    assert not (tmp_path / "out").exists()
+
+
+@EVERY
+def test_it_is_paid_when_the_data_are_read(
+    run: Any, public_files: Path, budget: Path, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+
+    def read(*given: Any, **more: Any) -> Any:
+        seen.append(len(Budget(budget).account().spent))
+        raise OSError("the disk went away")
+
+    forbid(monkeypatch, read)
+    run(*words(command, public_files), "--budget", budget)
+    assert seen == [1]
+
+
+@EVERY
+@pytest.mark.parametrize("trouble", ["no file", "no column", "name", "seed", "no budget", "output"])
+def test_what_can_be_known_before_costs_nothing(
+    run: Any, public_files: Path, budget: Path, tmp_path: Path, command: str, trouble: str
+) -> None:
+    pacsv.write_csv(pa.table({"other": [1, 2]}), tmp_path / "narrow.csv")
+    (tmp_path / "table.txt").write_text("age\n1\n")
+    given = words(command, public_files)
+    table, extra = public_files / "train.csv", []
+    if trouble == "no file":
+        table = tmp_path / "nothing.csv"
+    elif trouble == "no column":
+        table = tmp_path / "narrow.csv"
+    elif trouble == "name":
+        table = tmp_path / "table.txt"
+    elif trouble == "seed":
+        extra = ["--seed", 1]
+    elif trouble == "output":
+        (tmp_path / "out").write_text("a file")
+    given = [table if word == public_files / "train.csv" else word for word in given]
+    file = "nothing.json" if trouble == "no budget" else budget
+    refused = run(*given, *extra, "--budget", file)
+    assert refused.exit_code == 2, refused.output
+    assert shown(run)["spent"] == []
+
+
+def test_a_table_without_a_readable_header_costs_nothing(
+    run: Any, public_files: Path, budget: Path, tmp_path: Path
+) -> None:
+    for name, content in (("cut.parquet", b"PAR1 and no footer"), ("empty.csv", b"")):
+        (tmp_path / name).write_bytes(content)
+        given = [tmp_path / name if word == public_files / "train.csv" else word for word in words("fit", public_files)]
+        refused = run(*given, "--budget", budget)
+        assert refused.exit_code == 2
+        assert "could not be parsed" in refused.stderr
+    assert shown(run)["spent"] == []
+
+
+def test_users_and_records_have_budgets_of_their_own(run: Any, public_files: Path, budget: Path) -> None:
+    given = words("median", public_files)
+    refused = run(*given, "--user-column", "fnlwgt", "--budget", budget)
+    assert refused.exit_code == 2
+    assert "unit='user'" in refused.stderr
+    made = run("budget", "create", "users.json", "--epsilon", 1, "--delta", 1e-5, "--unit", "user")
+    assert made.exit_code == 0, made.output
+    done = run(*given, "--user-column", "fnlwgt", "--budget", "users.json")
+    assert done.exit_code == 0, done.output
+
+
+def test_the_table_shows_every_run_and_what_is_left(run: Any, budget: Path) -> None:
+    Budget(budget).spend(PrivacyParams(0.5, 1e-6), "a model with a [bold] name")
+    with open(budget, "a") as file:
+        file.write('{"epsilon": 0.25, "delta": 0.0, "ti')
+    result = run("budget", "show", "budget.json")
+    assert result.exit_code == 0, result.output
+    for part in ("census", "1.5", "a model with a [bold] name", "0.25", "left", "0.75", "9e-6", "1 line(s)"):
+        assert part in result.stdout
+    facts = shown(run)
+    assert facts["left"] == {"epsilon": "0.75", "delta": "9e-6"}
+    assert facts["unreadable_lines"] == 1
+    assert [line["whole"] for line in facts["spent"]] == [True, False]
+
+
+def test_errors_are_one_line(run: Any, budget: Path) -> None:
+    for given in (
+        ("create", "budget.json", "--epsilon", 1),
+        ("create", "new.json", "--epsilon", -1),
+        ("create", "new.json", "--epsilon", 1, "--unit", "row"),
+        ("show", "nothing.json"),
+    ):
+        result = run("budget", *given)
+        assert result.exit_code == 2
+        assert result.stderr.startswith("error: ")
+        assert result.stderr.count("\n") == 1
