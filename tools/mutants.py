@@ -51,7 +51,7 @@ MUTANTS = (
         "self.norm, self.scale, self.step, source)",
         "self.norm, self.scale / 2, self.step, source)",
         "output_perturbation",
-        ("tests/unit/mechanisms/test_additive_noise.py",),
+        ("tests/statistical/test_samplers.py", "-k", "scale_their_noise"),
     ),
     Mutant(
         "noise halved in the calibration",

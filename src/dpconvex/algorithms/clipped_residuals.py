@@ -130,8 +130,6 @@ def plan(
 ) -> ClippedResidualsPlan:
     """Return the plan: of all ordinary methods the one with the smallest bound.
 
-    Where slopes are cut, of those whose cost can be composed with that of another release.
-
     Parameters
     ----------
     problem : LinearModelProblem
@@ -162,14 +160,7 @@ def plan(
     loss = problem.loss.cut(beyond + PREDICTIONS * problem.loss.curvature_bound)
     cut = problem if loss is None else replace(problem, loss=loss)
     found = plans(cut, privacy, options=Options(constants))
-    if problem.loss.cut(SMALLEST) is not None:  # a histogram of the same records may precede it
-        found = tuple(one for one in found if _composes(one))
     return ClippedResidualsPlan(problem, privacy, moments, found[0])
-
-
-def _composes(plan: LinearModelPlan) -> bool:
-    """Whether the accountants can add the cost of a pure release: some Gaussian events they price alone only."""
-    return all(release.event.parts is not None for release in plan.releases)
 
 
 def slope_moments(problem: LinearModelProblem, moments: Moments) -> Moments:

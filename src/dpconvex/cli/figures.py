@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -164,7 +165,8 @@ def _svg(figure: Figure, salt: str) -> str:
     import matplotlib
 
     buffer = io.StringIO()
-    with matplotlib.rc_context(_style(salt)):
+    with matplotlib.rc_context(_style(salt)), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # the page's fonts are used, not this one
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
     text = buffer.getvalue()
     text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)

@@ -36,6 +36,8 @@ def parse_schema(toml: str, where: str) -> tuple[tuple[AbstractColumn, ...], Abs
         content = tomllib.loads(toml)
     except tomllib.TOMLDecodeError as error:
         raise SchemaError(f"{where}: is no valid TOML: {error}") from None
+    except (ValueError, RecursionError):  # a number of thousands of digits, lists in lists in lists
+        raise SchemaError(f"{where}: holds a number that is too long, or lists too deep in one another") from None
     _check_keys(where, content, {"confirmed", "columns"}, {"source", "user", "target"})
     tables = _table(f"{where}: columns", content.pop("columns"))
     columns = tuple(_column(f"{where}: [columns.{format_key(name)}]", name, tables[name]) for name in tables)

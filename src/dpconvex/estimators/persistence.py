@@ -39,6 +39,9 @@ _PLAIN = {
 }
 """All that a model file is made of. skops itself trusts many more types, whose constructors would run."""
 
+_LARGE = (ArithmeticError, MemoryError)
+"""Raised for numbers and shapes that are too large."""
+
 FORMAT, VERSION = "dpconvex-model", 1
 """Stored in every file. A reader accepts its own version only."""
 
@@ -104,7 +107,7 @@ def load_model(path: str | Path) -> SavedModel:
         raise InvalidDataError(f"model file {str(path)!r} cannot be read: {error.strerror}") from None
     try:
         return _restored(_plain_values(content))
-    except (DpconvexError, LookupError, TypeError, ValueError, AttributeError, RuntimeError, MemoryError) as error:
+    except (DpconvexError, LookupError, TypeError, ValueError, AttributeError, RuntimeError, *_LARGE) as error:
         detail = str(error) if isinstance(error, (InvalidDataError, CertificateError)) else type(error).__name__
         raise InvalidDataError(f"model file {str(path)!r} is not a dpconvex model: {detail}") from None
 
@@ -140,8 +143,9 @@ def _plain_values(content: bytes) -> dict[str, Any]:
 def _kinds(node: Any) -> set[tuple[str, ...]]:
     """Loader, module and class of everything in the schema of a skops archive."""
     children = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
-    named = isinstance(node, dict) and "__loader__" in node
-    own = {tuple(str(node.get(key)) for key in ("__loader__", "__module__", "__class__"))} if named else set()
+    own = set[tuple[str, ...]]()
+    if isinstance(node, dict) and "__loader__" in node:
+        own.add(tuple(str(node.get(key)) for key in ("__loader__", "__module__", "__class__")))
     return own.union(*map(_kinds, children))
 
 
@@ -220,7 +224,9 @@ def _matrix(value: Any) -> AnyArray:
 
 
 def _native(value: Any) -> Any:
-    """Return a NumPy number as a Python number, anything else as it is."""
+    """Return NumPy numbers, also those of a pair, as Python numbers, anything else as it is."""
+    if isinstance(value, (tuple, list)):
+        return type(value)(_native(each) for each in value)
     return value.item() if isinstance(value, np.generic) else value
 
 
@@ -233,7 +239,11 @@ def _labels_fields(classes: AnyArray) -> dict[str, Any]:
 
 
 def _labels(fields: Mapping[str, Any]) -> AnyArray:
-    return np.array(fields["values"], dtype=np.dtype(fields["dtype"]))
+    dtype = np.dtype(fields["dtype"])
+    if dtype.kind not in "biufUO":
+        raise InvalidDataError("its classes are neither text, numbers nor Booleans")
+    # A width of text from the file could be any: the labels' own is enough.
+    return np.array(fields["values"], dtype=str if dtype.kind == "U" else dtype)
 
 
 def _domain_fields(domain: DataDomain) -> dict[str, Any]:

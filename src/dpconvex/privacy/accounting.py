@@ -3,9 +3,10 @@
 Pure budgets are summed here, exactly and rounded up. A single event has its exact profile; a few pure events, any
 number of Gaussian ones and failing lemmas have one in closed form (`profiles.mixed_delta`): Gaussians compose to one
 Gaussian, each worst pure mechanism makes the profile a mixture of two, and failures are added. Anything together with
-an event that is known by its zCDP cost (sampled vertices) is added up in zCDP, a Gaussian as ``mu^2/2``. The rest, many
-pure events among Gaussian ones, goes through ``dp_accounting``'s privacy-loss distributions (PLD). Two facts of
-``dp_accounting`` 0.6 shape this module: its RDP accountant under-reports replace-one for the Gaussian, so it is not
+an event that is known by its zCDP cost (sampled vertices) is added up in zCDP, a Gaussian as ``mu^2/2``. One event
+without such parts, beside pure ones, is charged its own profile at the epsilon that they leave (basic composition). The
+rest, many pure events among Gaussian ones, goes through ``dp_accounting``'s privacy-loss distributions (PLD). Two facts
+of ``dp_accounting`` 0.6 shape this module: its RDP accountant under-reports replace-one for the Gaussian, so it is not
 used; and its relation flag doubles sensitivities under replace-one, so the sensitivity of *our* relation is put into
 the noise multiplier and the plain Gaussian pair is composed.
 """
@@ -39,13 +40,23 @@ def accountant_name(events: Sequence[Counted]) -> str:
         return "zCDP"
     if len(events) == 1 and events[0][1] == 1:
         return "exact profile"
+    if _lone(events) is not None:
+        return "basic composition"
     pure_uses = sum(times for event, times in events if event.parts is None or event.parts.pure)
     return "closed form" if pure_uses <= MOST_PURE and supports(events) else "PLD"
 
 
 def supports(events: Sequence[Counted]) -> bool:
     """Whether these events can be priced together; asked while planning."""
-    return sum(times for _, times in events) <= 1 or all(event.parts is not None for event, _ in events)
+    alone = sum(times for _, times in events) <= 1 or _lone(events) is not None
+    return alone or all(event.parts is not None for event, _ in events)
+
+
+def _lone(events: Sequence[Counted]) -> Event | None:
+    """The event without parts, if there is one, used once, and all others are pure."""
+    others = [(event, times) for event, times in events if event.pure_epsilon is None]
+    (event, times), *more = others or [(None, 0)]
+    return event if event is not None and event.parts is None and times == 1 and not more else None
 
 
 def spent_epsilon(events: Sequence[Counted], delta: float) -> float:
@@ -170,8 +181,22 @@ def _concentrated(events: Sequence[Counted]) -> Callable[[float], float]:
     return profile
 
 
+def _basic(events: Sequence[Counted]) -> Callable[[float], float]:
+    """Profile of one event beside pure ones: its own, at the epsilon that they leave."""
+    event = _lone(events)
+    assert event is not None
+    pure = sum((each.pure_epsilon * times for each, times in events if each.pure_epsilon is not None), Fraction(0))
+
+    def profile(epsilon: float) -> float:
+        left = Fraction(epsilon) - pure
+        return event.delta(_rounding.float_down(left)) if left >= 0 else 1.0
+
+    return profile
+
+
 _PROFILES: dict[str, Callable[[Sequence[Counted]], Callable[[float], float]]] = {
     "exact profile": lambda events: events[0][0].delta,
+    "basic composition": _basic,
     "closed form": _closed_form,
     "zCDP": _concentrated,
 }

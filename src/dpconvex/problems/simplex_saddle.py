@@ -234,7 +234,8 @@ def _added_pairwise(zero: Pair, terms: Iterable[Pair]) -> Pair:
 
 def clamped(values: AnyArray, bound: float) -> FloatArray:
     """Return a float64 copy with NaN replaced by 0 and every entry clipped to ``[-bound, bound]``."""
-    out = np.array(values, dtype=np.float64)
+    with np.errstate(all="ignore"):  # long doubles beyond float64 become infinities
+        out = np.array(values, dtype=np.float64)
     np.nan_to_num(out, copy=False, nan=0.0)
     return np.clip(out, -bound, bound, out=out)
 

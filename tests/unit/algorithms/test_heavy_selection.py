@@ -16,14 +16,15 @@ from hypothesis import strategies as st
 from dpconvex.algorithms.clipped_residuals import ClippedResidualsPlan
 from dpconvex.algorithms.heavy_selection import METHODS, SHARE, TunedPlan, chosen, heavy_plans, tuned
 from dpconvex.algorithms.heavy_tailed import Moments
-from dpconvex.algorithms.selection import Options
+from dpconvex.algorithms.selection import Options, plans
 from dpconvex.errors import BudgetExceededError, InvalidDataError, InvalidParameterError
 from dpconvex.losses import AbsoluteLoss, HingeLoss, HuberLoss, LogisticLoss, SquaredLoss
-from dpconvex.privacy import PrivacyParams
+from dpconvex.privacy import PrivacyParams, PureMechanism, accounting
+from dpconvex.privacy.objective_events import GaussianObjectivePerturbation
 from dpconvex.privacy.verify import verify
 from dpconvex.problems import Block, DataDomain
 from dpconvex.problems.linear_model import LinearModelProblem
-from dpconvex.randomness import SeededSource
+from dpconvex.randomness import SeededSource, SystemSource
 
 LOSSES = (HuberLoss(0.2, 1e6), SquaredLoss(1e6, 1e6), AbsoluteLoss(1e6), LogisticLoss(), HingeLoss())
 CASES = [(loss, name, PrivacyParams(1.0)) for loss in LOSSES for name in METHODS]
@@ -97,10 +98,32 @@ def test_no_released_histogram_makes_planning_fail(method: str, counts: list[flo
 @pytest.mark.parametrize("epsilon", [0.3, 5.0])
 @pytest.mark.parametrize("n", [30, 5000])
 def test_every_second_run_composes_with_the_histogram(n: int, epsilon: float) -> None:
-    """With delta some ordinary methods have events that are priced alone; they must not be chosen after a histogram."""
     plan = tuned(problem(LOSSES[1], n), PrivacyParams(epsilon, 1e-2), 2.0, METHODS["clipped_residuals"])
     for bound in (1e-5, 1.0, 40.0):
         assert plan.informed(Moments(2.0, bound)).then.privacy == plan.then.privacy
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.parametrize("n", [30, 5000])
+def test_every_ordinary_method_composes_with_a_pure_release(n: int, delta: float) -> None:
+    pure = PureMechanism(0.1)
+    for loss in (LOSSES[1].cut(1.0), LOSSES[3]):
+        for plan in plans(problem(loss, n), PrivacyParams(1.0, delta)):
+            events = [(pure, 1), *((release.event, release.times) for release in plan.releases if not release.block)]
+            assert accounting.supports(events), plan.algorithm
+            assert accounting.spent_epsilon(events, delta) <= 1.1 * (1 + 1e-6), plan.algorithm
+
+
+def test_a_method_that_is_priced_alone_may_follow_the_histogram() -> None:
+    wide = LinearModelProblem(LOSSES[1], DataDomain.box(60, 0.5).with_intercept(0.5), 1000, 1.0)
+    plan = tuned(wide, PrivacyParams(1.0, 1e-6), 2.0, METHODS["clipped_residuals"]).informed(Moments(2.0, 0.01))
+    assert isinstance(plan.releases[-1].event, GaussianObjectivePerturbation)
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-0.5, 0.5, (1000, 60))
+    certificate = plan.run(X, X[:, 0] + 0.01 * rng.standard_t(3, 1000), SystemSource()).certificate
+    assert certificate.spent_epsilon <= 1.0
+    assert certificate.spent_delta <= 1e-6
+    assert verify(certificate).passed
 
 
 CONTENTS: dict[str, Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]] = {

@@ -91,4 +91,4 @@ def test_too_many_combinations_name_the_widest_columns(run: Any, public_files: P
     result = run("synthesize", "--schema", public_files / "adult.toml", "--epsilon", 1, "--rows", 5000)
     assert result.exit_code == 2
     printed = result.stderr.replace("\n", " ")
-    assert "most values have 'education' (16)" in printed or "(4" in printed, printed
+    assert "'native-country' (41), 'education' (16), 'occupation' (14)" in " ".join(printed.split())

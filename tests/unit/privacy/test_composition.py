@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.stats import laplace, norm
 
-from dpconvex.errors import BudgetExceededError, InvalidParameterError
+from dpconvex.errors import BudgetExceededError, InvalidParameterError, UnsupportedEventError
 from dpconvex.mechanisms import BoundedLaplaceMechanism, FailureAllowance, GaussianMechanism
 from dpconvex.privacy import (
     BoundedLaplaceNoise,
@@ -27,6 +27,7 @@ from dpconvex.privacy import (
 )
 from dpconvex.privacy.event_registry import event_from_dict
 from dpconvex.privacy.events import pure_delta
+from dpconvex.privacy.objective_events import GaussianObjectivePerturbation
 from dpconvex.privacy.profiles import gaussian_delta, largest_mu, mixed_delta
 from dpconvex.randomness import SeededSource, SystemSource
 
@@ -169,3 +170,29 @@ def test_a_gaussian_mechanism_of_mu_spends_mu(mu: float, value: float) -> None:
     event = GaussianMechanism.of_mu(Sensitivity(value, "l2", "test"), mu, 4).event
     assert event.mu == pytest.approx(mu, rel=1e-12)
     assert event.mu <= mu * (1 + 1e-15)
+
+
+LONE = GaussianObjectivePerturbation(1.0, 8.0, 0.01, 0.01, "one_sided", 0.25)
+
+
+def test_an_event_without_parts_is_charged_at_what_pure_ones_leave() -> None:
+    assert LONE.parts is None
+    pure = [(PureMechanism(0.2), 2), (PureMechanism(0.1), 1)]
+    for events in ([(LONE, 1), *pure], [*pure, (LONE, 1)]):
+        assert accounting.accountant_name(events) == "basic composition"
+        assert accounting.supports(events)
+        for epsilon in (0.6, 1.0, 3.0):
+            assert accounting.spent_delta(events, epsilon) == pytest.approx(LONE.delta(epsilon - 0.5), rel=1e-9)
+            assert accounting.spent_delta(events, epsilon) >= LONE.delta(epsilon - 0.5)
+        assert accounting.spent_delta(events, 0.49) == 1.0
+        spent = accounting.spent_epsilon(events, 1e-6)
+        assert spent == pytest.approx(0.5 + accounting.spent_epsilon([(LONE, 1)], 1e-6), rel=1e-9)
+        assert accounting.second_opinion(events, 1e-6) is None
+
+
+@pytest.mark.parametrize("more", [[], [GaussianNoise(1.0, 5.0)], [FailureProbability(1e-9)], [None]])
+def test_two_events_without_a_sum_are_refused(more: list) -> None:
+    events = [(LONE, 1 if more else 2), (PureMechanism(0.1), 1), *((event or LONE, 1) for event in more)]
+    assert not accounting.supports(events)
+    with pytest.raises(UnsupportedEventError):
+        accounting.spent_epsilon(events, 1e-6)
