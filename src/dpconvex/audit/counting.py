@@ -9,6 +9,7 @@ choice of event makes the bound small, never wrong.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import final
@@ -102,11 +103,12 @@ def prove(first: FloatArray, second: FloatArray, delta: float, error: float) -> 
     return Counted(epsilon, f"{name} {event.words}", *frequencies)
 
 
-class _Statistic:
+class _Statistic(ABC):
     """A number for every output, fixed on the tuning half."""
 
+    @abstractmethod
     def of(self, outputs: FloatArray) -> FloatArray:
-        raise NotImplementedError
+        """Return the numbers of outputs of shape (n, dim), shape (n,)."""
 
 
 @final

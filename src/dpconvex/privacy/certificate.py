@@ -7,6 +7,7 @@ It is not a signature. The digest finds accidental or careless changes; who need
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import importlib.metadata
 import json
@@ -237,7 +238,12 @@ def certify(
 
 def current_versions() -> dict[str, str]:
     """Return the versions of the packages that a guarantee passes through."""
-    names = ("dpconvex", "numpy", "scipy", "opendp", "dp-accounting", "randomgen", "scikit-learn")
+    return dict(_versions())
+
+
+@functools.cache  # reading package metadata takes longer than many a fit
+def _versions() -> Mapping[str, str]:
+    names = ("dpconvex", "numpy", "scipy", "opendp", "python-flint", "dp-accounting", "randomgen", "scikit-learn")
     return {"python": platform.python_version()} | {name: importlib.metadata.version(name) for name in names}
 
 

@@ -138,6 +138,12 @@ class SimplexSaddle(ABC):
     def value_range(self) -> tuple[float, float]:
         """Least and largest value of f over the simplices and all records."""
 
+    @property
+    def trivial_excess(self) -> float:
+        """What no x exceeds the best one by, for any y: the range of values, or the range of a gradient."""
+        low, high = self.value_range
+        return min(high - low, 2 * self.lipschitz[0])
+
     @abstractmethod
     def check(self, records: Any) -> None:
         """Raise `InvalidDataError` unless `records` has the public form (shape, dtype) of n records."""

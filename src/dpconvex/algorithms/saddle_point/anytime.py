@@ -99,10 +99,8 @@ class AnytimePlan(SaddlePlan):
     @property
     def predicted_error(self) -> PredictedError:
         """Bound on the expected excess risk."""
-        low, high = self.problem.value_range
-        trivial = min(high - low, 2 * self.problem.lipschitz[0])
         bound = explicit_bound(self.problem, self.shape, self.step)
-        return PredictedError(bound, trivial, "explicit form of Theorem 4.2 (docs, Saddle points)")
+        return PredictedError(bound, self.problem.trivial_excess, "explicit form of Theorem 4.2 (docs, Saddle points)")
 
     @property
     def releases(self) -> tuple[Release, ...]:

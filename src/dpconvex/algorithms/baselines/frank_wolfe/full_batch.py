@@ -86,9 +86,7 @@ class FrankWolfePlan(SaddlePlan):
     @property
     def predicted_error(self) -> PredictedError:
         """Bound on the expected excess on the data."""
-        low, high = self.problem.value_range
-        trivial = min(high - low, 2 * self.problem.lipschitz[0])
-        return PredictedError(self.bound, trivial, "Frank-Wolfe with private linear minimisation")
+        return PredictedError(self.bound, self.problem.trivial_excess, "Frank-Wolfe with private linear minimisation")
 
     @property
     def releases(self) -> tuple[Release, ...]:

@@ -138,9 +138,9 @@ class VarianceReducedPlan(SaddlePlan):
     @property
     def predicted_error(self) -> PredictedError:
         """Bound on the expected excess."""
-        low, high = self.problem.value_range
-        trivial = min(high - low, 2 * self.problem.lipschitz[0])
-        return PredictedError(self.bound, trivial, "variance-reduced Frank-Wolfe, sensitivity from clipping alone")
+        return PredictedError(
+            self.bound, self.problem.trivial_excess, "variance-reduced Frank-Wolfe, sensitivity from clipping alone"
+        )
 
     @property
     def releases(self) -> tuple[Release, ...]:
