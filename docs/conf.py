@@ -85,6 +85,7 @@ PARTS = {
     "dpconvex.algorithms.baselines.clipped_gradient": "Clipped gradient descent",
     "dpconvex.algorithms.baselines.objective_perturbation": "Objective perturbation",
     "dpconvex.algorithms.baselines.exponential_mechanism": "Exponential mechanism over a grid",
+    "dpconvex.algorithms.baselines.sufficient_statistics": "Sufficient statistics",
     "dpconvex.audit": "Audits",
     "dpconvex.reproduce": "Experiments",
 }

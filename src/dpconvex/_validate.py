@@ -9,6 +9,8 @@ from typing import Any
 
 from dpconvex.errors import InvalidParameterError
 
+MOST_RECORDS = 2**53
+
 
 def real(
     name: str,
@@ -41,6 +43,13 @@ def integer(name: str, value: Any, *, at_least: int | None = None, remedy: str =
         raise InvalidParameterError(name, value, requirement, remedy)
     if at_least is not None and int(value) < at_least:
         raise InvalidParameterError(name, value, requirement, remedy)
+    return int(value)
+
+
+def records(name: str, value: Any, *, at_least: int = 1, remedy: str = "") -> int:
+    """Return a number of records, an int from `at_least` to `MOST_RECORDS`, or raise `InvalidParameterError`."""
+    if integer(name, value, at_least=at_least, remedy=remedy) > MOST_RECORDS:
+        raise InvalidParameterError(name, value, f"must be at most {MOST_RECORDS}, up to which floats count exactly")
     return int(value)
 
 

@@ -74,17 +74,25 @@ class PredictedError:
     printed : float or None
         What the paper's theorem claims for the same class of problems with the paper's constants; None where it has
         none or its conditions fail. For comparison: some of these claims are loose, some false (see Errata).
+    expected : float or None
+        The excess that ordinary data would have (`typical`): a guess, no bound. None where there is no model of it.
     """
 
     bound: float
     trivial: float
     source: str
     printed: float | None = None
+    expected: float | None = None
 
     @property
     def vacuous(self) -> bool:
         """Whether the bound says less than predicting with the zero vector: the fit may be worse than a constant."""
         return not self.bound < self.trivial
+
+    @property
+    def rank(self) -> float:
+        """What plans are compared by: the expected error, or the bound where there is no expectation."""
+        return self.bound if self.expected is None else self.expected
 
 
 @dataclass(frozen=True)

@@ -105,6 +105,7 @@ class ClippedResidualsPlan(DelegatingPlan):
             return method
         return {
             **method,
+            "loss": self.problem.loss.name,
             "minimised_loss": self.then.problem.loss.name,
             "slope_cut_at": self.level,
             "moment_order": self.moments.k,

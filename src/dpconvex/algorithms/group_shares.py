@@ -51,7 +51,7 @@ class GroupShares:
     smallest: float
 
     def __post_init__(self) -> None:
-        _validate.integer("n", self.n, at_least=1)
+        _validate.records("n", self.n)
         _validate.integer("n_groups", self.n_groups, at_least=2)
         _validate.real("smallest_share", self.smallest, above=0.0, below=1.0)
 

@@ -134,7 +134,7 @@ def check(queries: LinearQueries, n: int, privacy: PrivacyParams) -> None:
         For one replaced record.
     """
     check_relation(privacy)
-    _validate.integer("n", n, at_least=1)
+    _validate.records("n", n)
     _validate.integer("queries.count", queries.count, at_least=1)
 
 

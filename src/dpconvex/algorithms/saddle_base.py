@@ -17,6 +17,9 @@ from dpconvex.privacy import PrivacyCertificate
 from dpconvex.problems.simplex_saddle import SimplexSaddle
 from dpconvex.randomness import BitSource
 
+MOST_ITERATIONS = 2**22
+"""More would take hours, and their schedule gigabytes."""
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -98,6 +101,13 @@ class SaddlePlan(Plan):
     def finish(self, x: FloatArray, y: FloatArray, source: BitSource) -> SaddleResult:
         """Attach the certificate to a released pair."""
         return SaddleResult(x, y, self.certificate(source), self)
+
+
+def affordable(n: int, iterations: float) -> None:
+    """Raise `InvalidParameterError` if a schedule for n records has more iterations than are ever planned."""
+    if not iterations <= MOST_ITERATIONS:
+        what = f"asks for {iterations:.3g} iterations, and at most {MOST_ITERATIONS} are planned"
+        raise InvalidParameterError("n", n, what, "Use constants='calibrated', another algorithm, or a random subset")
 
 
 def batch_sizes(n: int, weights: FloatArray) -> NDArray[np.int64]:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from dpconvex import _validate
-from dpconvex.algorithms import output_perturbation, user_level
+from dpconvex.algorithms import output_perturbation, recentring, user_level
 from dpconvex.algorithms.base import LinearModelPlan, check_unit, within_floats
-from dpconvex.algorithms.baselines import exponential_mechanism, noisy_gradient, objective_perturbation
+from dpconvex.algorithms.baselines import (
+    exponential_mechanism,
+    noisy_gradient,
+    objective_perturbation,
+    sufficient_statistics,
+)
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import PrivacyParams, Unit
 from dpconvex.problems.linear_model import LinearModelProblem
@@ -29,6 +35,9 @@ CONVINCING = 0.2
 
 Chosen on five public tables (docs, Record or user): no value is right on all of them, this one loses least.
 """
+
+RECENTRED = ("objective_perturbation", "noisy_gradient", "sufficient_statistics")
+"""Methods for recentred columns."""
 
 SMALLEST, LARGEST = 1e-100, 1e100
 """Sizes of public parameters whose squares and ratios are floats."""
@@ -114,6 +123,29 @@ def _noisy(problem: LinearModelProblem, privacy: PrivacyParams, options: Options
     return (noisy_gradient.plan(problem, privacy, l2=options.l2 or 0.0),)
 
 
+def _statistics(problem: LinearModelProblem, privacy: PrivacyParams, options: Options) -> tuple[LinearModelPlan, ...]:
+    _require_empirical(options)
+    if options.noise not in ("auto", "gaussian"):
+        return ()
+    if options.constants == "paper":
+        return () if options.l2 else (sufficient_statistics.plan_adaptive_ridge(problem, privacy),)
+    return (sufficient_statistics.plan(problem, privacy, l2=options.l2 or 0.0),)
+
+
+def _recentring(problem: LinearModelProblem, privacy: PrivacyParams, options: Options) -> tuple[LinearModelPlan, ...]:
+    _require_empirical(options)
+    if options.constants != "calibrated" or options.l2 is not None or problem.grouped:
+        return ()
+
+    def ordinary(inner: LinearModelProblem, rest: PrivacyParams) -> tuple[LinearModelPlan, ...]:
+        found, refusals = _valid(inner, rest, options, RECENTRED)
+        if not found:
+            raise _most_telling(refusals)
+        return found
+
+    return recentring.plan(problem, privacy, ordinary)
+
+
 def _require_empirical(options: Options) -> None:
     """Raise `InvalidParameterError` where only output perturbation has a schedule for the population."""
     if options.target != "empirical":
@@ -128,6 +160,8 @@ ALGORITHMS: dict[str, Planner] = {
     "phased_sgd": _phased,
     "accelerated_user": _accelerated,
     "noisy_gradient": _noisy,
+    "sufficient_statistics": _statistics,
+    "recentring": _recentring,
 }
 """Planner of every algorithm, by the name used in estimators and on the command line."""
 
@@ -149,15 +183,8 @@ def plans(
     _validate.real("radius", problem.radius, at_least=SMALLEST, at_most=LARGEST)
     check_unit(problem, privacy)
     options = options or Options()
-    found: list[LinearModelPlan] = []
-    refusals: dict[str, InvalidParameterError] = {}
-    for name, planner in ALGORITHMS.items():
-        if algorithm in ("auto", name):
-            try:
-                with within_floats(problem.name):
-                    found += planner(problem, privacy, options)
-            except InvalidParameterError as error:
-                refusals[name] = error
+    names = tuple(ALGORITHMS) if algorithm == "auto" else (algorithm,)
+    found, refusals = _valid(problem, privacy, options, names)
     if not found and refusals:
         raise _most_telling(refusals)
     if not found:
@@ -167,14 +194,37 @@ def plans(
             f"is not available for algorithm={algorithm!r}",
             "Use noise='auto' and constants='calibrated'",
         )
-    return tuple(sorted(found, key=_promise))
+    return found
+
+
+def _valid(
+    problem: LinearModelProblem, privacy: PrivacyParams, options: Options, names: tuple[str, ...]
+) -> tuple[tuple[LinearModelPlan, ...], dict[str, InvalidParameterError]]:
+    """Return the plans of some algorithms, the one to run first, and why the others refuse."""
+    found: list[LinearModelPlan] = []
+    refusals: dict[str, InvalidParameterError] = {}
+    for name in names:
+        if name == "noisy_gradient" and len(names) > 1 and problem.loss.usual != problem.loss:
+            continue  # it clips by itself: a capped loss would only add its bias
+        try:
+            with within_floats(problem.name):
+                found += ALGORITHMS[name](problem, privacy, options)
+        except InvalidParameterError as error:
+            refusals[name] = error
+    return tuple(sorted(found, key=_promise)), refusals
+
+
+def expected_of_first(found: tuple[LinearModelPlan, ...]) -> float:
+    """Sort key of lists of plans, the best one first: what it expects to lose, in the usual loss."""
+    expected = found[0].predicted_error.expected
+    return math.inf if expected is None else expected
 
 
 def _promise(plan: LinearModelPlan) -> tuple[bool, float]:
-    """Sort key: the predicted error; for users `CAUTIOUS` before all plans whose bound is not convincing."""
+    """Sort key: the expected error; for users the bound, `CAUTIOUS` before all plans whose bound is not convincing."""
     error = plan.predicted_error
     if plan.privacy.unit != Unit.USER:
-        return error.vacuous, error.bound
+        return False, error.rank
     return plan.algorithm != CAUTIOUS and error.bound > CONVINCING * error.trivial, error.bound
 
 

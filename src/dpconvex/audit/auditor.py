@@ -2,8 +2,8 @@ r"""The auditor: tries to refute a promise of privacy, and says what it could pr
 
 Two attacks, on every pair of neighbouring data sets that is tried:
 
-1. The exact privacy loss where the laws of the releases are known: `replay` of transcripts, or the `density` of the
-   minimiser. This chooses the pair.
+1. The exact privacy loss where the laws of the releases are known: `replay` of transcripts, `enumeration` of all of
+   them where they are few, or the `density` of the minimiser. This chooses the pair.
 2. `counting` the outputs of whole runs with the real noise, where nothing about the mechanism is assumed.
 
 A promise *passes* if no attack proves more than was promised. Passing is no proof of privacy; a refutation is one of
@@ -13,11 +13,9 @@ its failure, but for the stated probability.
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from typing import Any, Protocol, final
+from typing import Any, Protocol
 from unittest import mock
 
 import numpy as np
@@ -25,21 +23,20 @@ import numpy as np
 from dpconvex import _validate
 from dpconvex._types import FloatArray
 from dpconvex.algorithms.base import ConvexPlan, Plan
-from dpconvex.algorithms.baselines.objective_perturbation import ObjectivePerturbationPlan
-from dpconvex.audit import counting, replay
-from dpconvex.audit.density import minimiser_epsilon
+from dpconvex.audit import counting
+from dpconvex.audit.exact import SEARCH, exact_finding, run_of
 from dpconvex.audit.neighbours import Pair, Pairs, record_pairs, user_pairs
 from dpconvex.audit.outputs import released
+from dpconvex.audit.pace import Pace
 from dpconvex.audit.progress import Track, untracked
-from dpconvex.errors import InvalidParameterError, UnsupportedEventError
+from dpconvex.audit.report import AuditReport, Finding
+from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import PrivacyParams, ledger
 from dpconvex.problems.linear_model import LinearModelProblem
 from dpconvex.randomness import BitSource, SystemSource
 
 ERROR = 1e-3
 """Probability with which an audit may call a true promise refuted."""
-TOLERANCE = 1e-6
-"""Relative slack for the arithmetic of exact losses."""
 
 
 class Auditable(Protocol):
@@ -56,79 +53,6 @@ class Auditable(Protocol):
         ...
 
 
-@final
-@dataclass(frozen=True)
-class Finding:
-    """What one attack proved.
-
-    Parameters
-    ----------
-    attack : {"exact loss", "minimiser density", "counting"}
-    pair : str
-        Neighbouring data sets.
-    epsilon : float
-        Lower bound on epsilon at the claimed delta; ``-inf``: nothing.
-    confidence : float
-        With which it holds; 1 where nothing was sampled or one transcript is proof.
-    detail : str
-        Event, or number of transcripts.
-    """
-
-    attack: str
-    pair: str
-    epsilon: float
-    confidence: float
-    detail: str
-
-
-@final
-@dataclass(frozen=True)
-class AuditReport:
-    """What an audit found.
-
-    Parameters
-    ----------
-    title : str
-        What was audited.
-    claimed : PrivacyParams
-        The promise.
-    findings : tuple of Finding
-        One of each attack that applies, the best first.
-    runs : int
-        On each of the two data sets that were counted.
-    seconds : float
-        All of it.
-    """
-
-    title: str
-    claimed: PrivacyParams
-    findings: tuple[Finding, ...]
-    runs: int
-    seconds: float
-
-    @property
-    def proved_at_least(self) -> float:
-        """Largest epsilon that an attack proved, 0 if none proved anything."""
-        return max([0.0, *(finding.epsilon for finding in self.findings)])
-
-    @property
-    def passed(self) -> bool:
-        """Whether nothing proved exceeds what was promised."""
-        return self.proved_at_least <= self.claimed.epsilon * (1 + TOLERANCE)
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-ready fields, with the two verdicts."""
-        return {
-            "title": self.title,
-            "claimed": {k: str(v) if isinstance(v, str) else v for k, v in asdict(self.claimed).items()},
-            "proved_at_least": self.proved_at_least,
-            "passed": self.passed,
-            "runs": self.runs,
-            "seconds": self.seconds,
-            "findings": [asdict(finding) for finding in self.findings],
-        }
-
-
 def audit(
     plan: Auditable,
     pairs: Pairs | None = None,
@@ -138,6 +62,7 @@ def audit(
     runs: int = 2000,
     transcripts: int = 400,
     error: float = ERROR,
+    seconds: float | None = None,
     source: BitSource | None = None,
     seed: int = 0,
     track: Track | None = None,
@@ -160,6 +85,8 @@ def audit(
         Replayed runs for exact losses on the worst pair, at least 8; a quarter as many find it. 0: none.
     error : float
         Probability with which each sampled bound may be wrong.
+    seconds : float, optional
+        Aim for the whole audit: where runs take long there are fewer, at least 8 of each kind. No limit by default.
     source : BitSource, optional
         Of the noise of counted runs; the operating system.
     seed : int
@@ -176,7 +103,7 @@ def audit(
     InvalidParameterError
         If there are no pairs for this plan, or a parameter is out of range.
     """
-    start = time.perf_counter()
+    pace = Pace(None if seconds is None else _validate.real("seconds", seconds, above=0.0))
     _validate.real("error", error, above=0.0, below=0.5)
     for name, value in (("runs", runs), ("transcripts", transcripts)):
         if _validate.integer(name, value, at_least=0) and value < 8:
@@ -186,14 +113,17 @@ def audit(
         raise InvalidParameterError("pairs", {}, "must hold at least one pair of neighbouring data sets")
     show = track or untracked
     with priced_once():
-        exact = _exact(plan, found, transcripts, error, seed, show) if transcripts else None
+        exact = exact_finding(plan, found, transcripts, error, seed, show, pace) if transcripts else None
         findings = [] if exact is None else [exact]
         if runs:
+            pair = next(iter(found.values()))
+            each = 2 * pace.timed(lambda: run_of(plan)(*pair.first, SystemSource()))
+            runs = pace.affordable(runs, each * (1 if exact else 1 + len(found) / 8), 1.0)
             best = exact.pair if exact else _piloted(plan, found, output, max(8, runs // 8), show)
             findings.append(_counted(plan, best, found[best], output, runs, error, source or SystemSource(), show))
     findings.sort(key=lambda finding: -finding.epsilon)
     name = title or getattr(plan, "algorithm", type(plan).__name__)
-    return AuditReport(name, plan.privacy, tuple(findings), runs, time.perf_counter() - start)
+    return AuditReport(name, plan.privacy, tuple(findings), runs, pace.spent)
 
 
 @contextmanager
@@ -217,47 +147,6 @@ def _default_pairs(plan: Any, seed: int) -> Pairs:
         return user_pairs(plan.problem) if plan.problem.grouped else record_pairs(plan.problem, seed)
     remedy = "Build them with dpconvex.audit.Pair"
     raise InvalidParameterError("pairs", None, "must be given for a plan that is not for a linear model", remedy)
-
-
-def _exact(plan: Auditable, pairs: Pairs, transcripts: int, error: float, seed: int, track: Track) -> Finding | None:
-    """Largest exact loss over the pairs, with the pair that attains it; None where laws are unknown."""
-    if isinstance(plan, ObjectivePerturbationPlan):
-        if plan.problem.dim > 1:
-            return None
-        found = {name: minimiser_epsilon(plan, pair.first, pair.second) for name, pair in pairs.items()}
-        best = max(found, key=lambda name: found[name])
-        return Finding("minimiser density", best, found[best], 1.0, "one parameter, no sampling")
-    if not replay.replayable(getattr(plan, "releases", ())):
-        return None
-    run, delta, each = run_of(plan), plan.privacy.delta, max(8, transcripts // (4 * len(pairs)))
-    ranks: dict[str, float] = {}
-    try:
-        for name, pair in track(pairs.items(), "Searching neighbours"):
-            tried = replay.privacy_losses(run, pair.first, pair.second, each, seed)
-            if not tried.releases:
-                return None  # nothing went through a mechanism of this library
-            ranks[name] = replay.epsilon_of_losses(tried, 0.0, error) if delta == 0 else tried.divergence
-        best = max(ranks, key=lambda name: ranks[name])
-        pair = pairs[best]
-        losses = replay.privacy_losses(run, pair.first, pair.second, transcripts, seed + 1, track)
-    except UnsupportedEventError:
-        return None
-    sure = delta == 0 or losses.mu is not None
-    epsilon = max(replay.epsilon_of_losses(losses, delta, error), ranks[best] if delta == 0 else -np.inf)
-    detail = f"{transcripts} transcripts of up to {losses.releases} releases"
-    return Finding("exact loss", best, epsilon, 1.0 if sure else 1 - error, detail)
-
-
-def run_of(plan: Any) -> Callable[..., Any]:
-    """Return ``run(*data, source)`` of a plan; those of linear models take the users' labels last.
-
-    Parameters
-    ----------
-    plan : Auditable
-    """
-    if isinstance(plan, ConvexPlan):
-        return lambda X, y, *rest: plan.run(X, y, rest[-1], *rest[:-1])
-    return plan.run
 
 
 def _counted(
@@ -296,7 +185,7 @@ def _outputs(
 def _piloted(plan: Auditable, pairs: Pairs, output: Callable[[Any], FloatArray], runs: int, track: Track) -> str:
     """Name of the pair that a few runs tell apart best: independent of the runs that are counted later."""
     scores = {}
-    for name, pair in track(pairs.items(), "Searching neighbours"):
+    for name, pair in track(pairs.items(), SEARCH):
         outputs = _outputs(plan, pair, output, runs, SystemSource(), untracked, "")
         scores[name] = counting.prove(*outputs, plan.privacy.delta, 0.2).epsilon
         spread = sum(np.linalg.norm(side.std(axis=0)) for side in outputs) + 1e-300

@@ -8,6 +8,7 @@ from dpconvex.audit.target import Builder, Target
 from dpconvex.audit.targets_linear import RECORDS, USERS
 from dpconvex.audit.targets_mechanisms import MECHANISMS
 from dpconvex.audit.targets_points import POINTS
+from dpconvex.audit.targets_search import SEARCHES
 from dpconvex.audit.targets_vertices import VERTICES
 from dpconvex.privacy import Unit
 
@@ -21,6 +22,7 @@ TARGETS: dict[str, Target] = {
     **_targets(USERS, Unit.USER),
     **_targets(POINTS, Unit.RECORD),
     **_targets(VERTICES, Unit.RECORD),
+    **_targets(SEARCHES, Unit.RECORD),
     **{name: Target(name, kind == "pure", unit, builder) for name, (kind, unit, builder) in MECHANISMS.items()},
 }
 """Targets by name: ``algorithm``, ``algorithm/variant`` or ``mechanism/name``."""

@@ -11,6 +11,7 @@ from functools import singledispatch
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
 from dpconvex._types import FloatArray
@@ -75,16 +76,45 @@ def _(mechanism: NormNoiseMechanism, value: FloatArray, outcome: FloatArray) -> 
     return -away / mechanism.scale - mechanism.norm.dim * float(np.log(mechanism.scale))
 
 
-@log_law.register
-def _(mechanism: ReportNoisyMax, value: FloatArray, outcome: int) -> float:
-    return float(selection_law(_clean(value), mechanism.scale)[outcome])
+@singledispatch
+def finite_law(mechanism: Any, value: Any) -> FloatArray:
+    """Return the log-probabilities of the outcomes 0, 1, ... of one draw, shape (outcomes,).
+
+    Parameters
+    ----------
+    mechanism : Planned
+        One that draws an index.
+    value : array
+        Its scores.
+
+    Raises
+    ------
+    UnsupportedEventError
+        For mechanisms with other outcomes.
+    """
+    raise UnsupportedEventError(f"{type(mechanism).__name__} does not draw from finitely many outcomes")
+
+
+@finite_law.register
+def _(mechanism: ReportNoisyMax, value: FloatArray) -> FloatArray:
+    return selection_law(_clean(value), mechanism.scale)
+
+
+@finite_law.register
+def _(mechanism: VertexSampling, value: FloatArray) -> FloatArray:
+    scores = mechanism.on_grid(value)
+    scores = np.maximum(scores - scores.max(), -_FLOOR)
+    return scores - np.logaddexp.reduce(scores)
 
 
 @log_law.register
 def _(mechanism: VertexSampling, value: FloatArray, outcome: Any) -> float:
-    scores = mechanism.on_grid(value)
-    scores = np.maximum(scores - scores.max(), -_FLOOR)
-    return float((scores[outcome] - np.logaddexp.reduce(scores)).sum())
+    return float(finite_law(mechanism, value)[outcome].sum())
+
+
+@log_law.register
+def _(mechanism: ReportNoisyMax, value: FloatArray, outcome: int) -> float:
+    return float(_selected(_clean(value), mechanism.scale, np.array([outcome]))[0])
 
 
 @log_law.register
@@ -125,19 +155,24 @@ def selection_law(scores: FloatArray, scale: float) -> FloatArray:
     scale : float
         Of the exponential noise.
     """
+    found = _selected(scores, scale, np.arange(len(scores)))
+    return found - np.logaddexp.reduce(found)
+
+
+def _selected(scores: FloatArray, scale: float, picks: NDArray[np.int64]) -> FloatArray:
+    """Log-probabilities of some of the indices."""
     shifted = (scores - scores.max()) / scale
     a = np.exp(np.maximum(shifted, -_FLOOR))
     # Many good candidates crowd the mass at small u, so nodes are laid out on both scales.
     cut = min(1.0, 60 / a.sum())
     pieces = [(0.0, cut)] if cut == 1 else [(0.0, cut), (cut, 1.0)]
-    total = np.full(len(scores), -np.inf)
+    total = np.full(len(picks), -np.inf)
     for low, high in pieces:
         u = low + (high - low) * (_NODES + 1) / 2
         each = np.log1p(-u[:, None] * a)
-        rest = each.sum(1)[:, None] - each + np.log(_WEIGHTS * (high - low) / 2)[:, None]
+        rest = each.sum(1)[:, None] - each[:, picks] + np.log(_WEIGHTS * (high - low) / 2)[:, None]
         total = np.logaddexp(total, np.logaddexp.reduce(rest, axis=0))
-    found = np.maximum(shifted, -_FLOOR) + total
-    return found - np.logaddexp.reduce(found)
+    return np.maximum(shifted[picks], -_FLOOR) + total
 
 
 def halting_law(mechanism: AboveThreshold, queries: FloatArray, outcome: int) -> float:

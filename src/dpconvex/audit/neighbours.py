@@ -18,8 +18,8 @@ from dpconvex.problems.linear_model import LinearModelProblem
 from dpconvex.problems.points import PointDomain
 from dpconvex.problems.users import UserGroups
 
-FAR = 1e3
-"""How many times as large as the domain's bound built features are."""
+FAR = 8.0
+"""How many times as large as the domain's bound built features are: enough to refute what does not clip them."""
 
 
 @final
@@ -64,6 +64,9 @@ def record_pairs(problem: LinearModelProblem, seed: int = 0, tries: int = 4) -> 
         "features emptied": ((x, high), (0 * x, high)),
         "features turned": ((x, high), (-x, high)),
     }
+    aside = np.roll(x, 1)  # with the columns of an l2 block: orthogonal
+    if (aside != x).any():
+        changes["features turned aside"] = ((x, high), (aside, low))
     pairs = {}
     for (where, rest), (what, ends) in itertools.product(shared.items(), changes.items()):
         tables = [(np.vstack([np.tile(x, (n - 1, 1)), end[0]]), np.append(rest, end[1])) for end in ends]

@@ -7,33 +7,32 @@ run it on the neighbour with *the same releases* and the same public coins, and 
     loss = sum over releases of log p(release | value) - log p(release | neighbour's value)
 
 is the exact privacy loss of that transcript (the chain rule; `laws` gives the densities). A pure promise is refuted by
-one transcript whose loss exceeds epsilon. Under (epsilon, delta) the mean of ``max(0, 1 - e^(epsilon - loss))`` over
-runs on the first data set is the delta that is really needed, a number that is estimated with a confidence bound; if
-all releases are Gaussian and their shifts do not depend on the transcript, it is a formula.
+one transcript whose loss exceeds epsilon; what losses prove about (epsilon, delta) is in `bounds`.
 
 This sees sensitivities, scales, clipping, what is released and how often, at any epsilon and in any dimension. It
 trusts the samplers, which `counting` does not. Public coins are held fixed: that can only reveal more than the claim
-covers, so plans whose proof needs secret coins (sampled steps) are left to `counting`.
+covers, so plans whose proof needs secret coins are left to `sampled` and `counting`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, Protocol, final
 from unittest import mock
 
 import numpy as np
-from scipy.special import rel_entr
 
 from dpconvex._types import FloatArray
+from dpconvex.audit.bounds import Losses
 from dpconvex.audit.laws import log_law
 from dpconvex.audit.progress import Track, untracked
 from dpconvex.errors import UnsupportedEventError
 from dpconvex.mechanisms import (
     AboveThreshold,
+    BestOfRepeats,
     GaussianMechanism,
     Mechanism,
     ObjectiveNoise,
@@ -42,9 +41,6 @@ from dpconvex.mechanisms import (
     VertexSession,
 )
 from dpconvex.mechanisms.guarded_mean import GuardedMean
-from dpconvex.privacy.ledger import Release
-from dpconvex.privacy.profiles import epsilon_of, gaussian_delta
-from dpconvex.privacy.sampled_steps import SampledSteps
 from dpconvex.problems.points import PointDomain, clip_points, weighted_mean
 from dpconvex.randomness import BitSource, SeededSource
 
@@ -60,30 +56,6 @@ class Step:
     mechanism: Any
     value: Any
     outcome: Any
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Losses:
-    """Privacy losses of transcripts.
-
-    Parameters
-    ----------
-    losses : array of shape (transcripts,)
-        Exact; ``inf`` where the neighbour cannot produce the transcript.
-    mu : float or None
-        If every release was Gaussian with a shift that was the same in all transcripts: the root of the sum of squared
-        shifts in standard deviations. None otherwise.
-    releases : int
-        In the longest transcript.
-    divergence : float
-        Estimated mean loss, which ranks pairs: that of the shifts if all releases are Gaussian, else of the losses.
-    """
-
-    losses: FloatArray
-    mu: float | None
-    releases: int
-    divergence: float
 
 
 def privacy_losses(
@@ -118,65 +90,27 @@ def privacy_losses(
     squares: list[float] = []
     longest = 0
     for k in track(range(count), "Replaying transcripts"):
-        source = (seed, k)
-        steps = _observed(run, first, source, None)
-        again = _observed(run, second, source, steps)
+        steps, again = replayed(run, first, second, (seed, k))
         losses.append(_loss(steps, again))
         squares.append(_square(steps, again))
         longest = max(longest, len(steps))
-    same = max(squares) - min(squares) <= 1e-9 * max(squares)  # false for nan
-    mean = float(np.mean(squares)) / 2
-    divergence = float(np.mean(losses)) if math.isnan(mean) else mean
-    return Losses(np.array(losses), math.sqrt(min(squares)) if same else None, longest, divergence)
+    return Losses(np.array(losses), np.array(squares), longest)
 
 
-def epsilon_of_losses(found: Losses, delta: float, error: float) -> float:
-    """Return the lower bound on epsilon at `delta` that losses prove; exact for ``delta = 0`` and for Gaussians.
-
-    Otherwise the first half of the losses picks an epsilon, and the second proves delta there by Chernoff's bound,
-    wrong with probability at most `error`.
+def replayed(
+    run: Run, first: tuple[Any, ...], second: tuple[Any, ...], key: tuple[int, int]
+) -> tuple[list[Step], list[Step]]:
+    """Return the steps of one run on `first`, and those of a run on `second` with the same releases and coins.
 
     Parameters
     ----------
-    found : Losses
-    delta : float
-        The claimed one.
-    error : float
-        Probability with which the bound may be wrong.
+    run, first, second
+        As in `privacy_losses`.
+    key : tuple of int
+        Seed, and number of the transcript.
     """
-    if delta == 0:
-        return float(np.abs(found.losses).max())  # a pure promise bounds the ratio from both sides
-    if found.mu is not None:
-        mu = found.mu
-        return epsilon_of(lambda epsilon: gaussian_delta(epsilon, mu), delta) * (1 - 1e-9) if mu > 0 else 0.0
-    half = len(found.losses) // 2
-    grid = np.linspace(0, max(float(np.max(found.losses, where=np.isfinite(found.losses), initial=0.0)), 1e-9), 201)
-    tuned = [e for e in grid[::4] if _least_delta(found.losses[:half], float(e), error) > delta]
-    if not tuned:
-        return -math.inf
-    tested = float(max(tuned))
-    return tested if _least_delta(found.losses[half:], tested, error) > delta else -math.inf
-
-
-def replayable(releases: Iterable[Release]) -> bool:
-    """Whether the guarantee of what a plan lists holds with its coins known: no steps on secret samples.
-
-    Parameters
-    ----------
-    releases : iterable of Release
-    """
-    return all(release.event.kind != SampledSteps.kind for release in releases)
-
-
-def _least_delta(losses: FloatArray, epsilon: float, error: float) -> float:
-    """Chernoff's lower bound on a mean of numbers in [0, 1]: relative entropy at most ``log(1/error)/n``."""
-    mean, allowed = float(-np.expm1(np.minimum(epsilon - losses, 0.0)).mean()), math.log(1 / error) / len(losses)
-    low, high = 0.0, mean
-    for _ in range(60):
-        middle = (low + high) / 2
-        entropy = float(rel_entr(mean, middle) + rel_entr(1 - mean, 1 - middle))
-        low, high = (middle, high) if entropy > allowed else (low, middle)
-    return low
+    steps = observed(run, first, coins(key), None)
+    return steps, observed(run, second, coins(key), steps)
 
 
 def _loss(steps: list[Step], again: list[Step]) -> float:
@@ -200,19 +134,49 @@ def _square(steps: list[Step], again: list[Step]) -> float:
     return total
 
 
-def _observed(run: Run, data: tuple[Any, ...], source: tuple[int, int], script: list[Step] | None) -> list[Step]:
-    tap = _Tap(script)
-    with _tapped(tap):
-        run(*data, _coins(source))
+def observed(run: Run, data: tuple[Any, ...], source: BitSource, script: list[Step] | None) -> list[Step]:
+    """Return the steps of one run; with a script, its releases.
+
+    Parameters
+    ----------
+    run : callable
+    data : tuple
+        Arguments before the source.
+    source : BitSource
+        Of noise and coins.
+    script : list of Step or None
+    """
+    tap = _Recorder(script)
+    with tapped(tap):
+        run(*data, source)
     return tap.steps
 
 
-def _coins(key: tuple[int, int]) -> BitSource:
+def coins(key: tuple[int, int]) -> BitSource:
+    """Return the seeded source of a transcript.
+
+    Parameters
+    ----------
+    key : tuple of int
+        Seed, and number of the transcript.
+    """
     return SeededSource(int(np.random.SeedSequence(key).generate_state(1, np.uint64)[0]))
 
 
+class Tap(Protocol):
+    """Stands between mechanisms and their callers."""
+
+    def meet(self, mechanism: Any, value: Any, fresh: Any) -> Any:
+        """Return the outcome of a release of `value`; `fresh` was sampled."""
+        ...
+
+    def ask(self, session: ThresholdSession, mechanism: Any, value: float, fresh: bool) -> bool:
+        """Return the answer to a query of a session, which is one release as a whole."""
+        ...
+
+
 @final
-class _Tap:
+class _Recorder:
     """Notes steps; in a replay it also answers with the outcomes of the script."""
 
     def __init__(self, script: list[Step] | None) -> None:
@@ -247,8 +211,13 @@ class _Tap:
 
 
 @contextmanager
-def _tapped(tap: _Tap) -> Iterator[None]:
-    """Stand between every mechanism and its caller."""
+def tapped(tap: Tap) -> Iterator[None]:
+    """Put a tap between every mechanism and its caller.
+
+    Parameters
+    ----------
+    tap : Tap
+    """
     release, draw, query, guarded = Mechanism.release, VertexSession.draw, ThresholdSession.query, GuardedMean.draw
 
     def released(self: Any, value: Any, *args: Any, **options: Any) -> Any:
@@ -277,11 +246,15 @@ def _tapped(tap: _Tap) -> Iterator[None]:
     def hidden(self: Any, *args: Any, **options: Any) -> Any:
         raise UnsupportedEventError("noise inside an objective is not released: audit its density")
 
+    def lost(self: Any, *args: Any, **options: Any) -> Any:
+        raise UnsupportedEventError("runs that lose are not released: audit by counting")
+
     with (
         mock.patch.object(Mechanism, "release", released),
         mock.patch.object(VertexSession, "draw", drawn),
         mock.patch.object(ThresholdSession, "query", queried),
         mock.patch.object(GuardedMean, "draw", guarded_draw),
         mock.patch.object(ObjectiveNoise, "draw", hidden),
+        mock.patch.object(BestOfRepeats, "release", lost),
     ):
         yield

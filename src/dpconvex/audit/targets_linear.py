@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
 
-from dpconvex.algorithms import heavy_selection, heavy_tailed, output_perturbation, user_level
+from dpconvex.algorithms import heavy_selection, heavy_tailed, output_perturbation, recentring, user_level
 from dpconvex.algorithms.base import LinearModelPlan
 from dpconvex.algorithms.baselines import (
     clipped_gradient,
     exponential_mechanism,
     group_privacy,
     noisy_gradient,
+    sufficient_statistics,
 )
 from dpconvex.algorithms.heavy_tailed import MomentPlan, Moments
 from dpconvex.algorithms.selection import Options, plans
 from dpconvex.audit.neighbours import record_pairs, user_pairs
 from dpconvex.audit.target import Builder, Subject
 from dpconvex.audit.worst_solver import WorstSolver
-from dpconvex.losses import AbsoluteLoss, HingeLoss, HuberLoss, LogisticLoss, SmoothedHingeLoss
+from dpconvex.losses import AbsoluteLoss, HingeLoss, HuberLoss, LogisticLoss, SmoothedHingeLoss, SquaredLoss
 from dpconvex.losses.base import LinearModelLoss
 from dpconvex.privacy import PrivacyParams, Unit
 from dpconvex.problems import Block, DataDomain
@@ -27,6 +29,8 @@ from dpconvex.problems.linear_model import LinearModelProblem
 
 N = 3
 """Records: few, so that one of them moves the result far."""
+CAP = 1 / (1 + math.e)
+"""Largest slope of a capped logistic loss: below 1/2, so that opposite records attain it at once; kink at margin 1."""
 _RIDGE = 4.0
 """Weight of the ridge over the square of the features' bound: margins stay in the linear part of the hinge."""
 
@@ -86,7 +90,40 @@ def _noisy(privacy: PrivacyParams, bound: float) -> Subject:
     """Four steps, all of which see a full gradient of either sign."""
     grouped = privacy.unit == Unit.USER
     problem = _problem(HingeLoss(), bound, records=2 if grouped else None)
-    return _subject(noisy_gradient.plan(problem, privacy, steps=4, clip=problem.lipschitz))
+    return _subject(noisy_gradient.plan(problem, privacy, steps=4, clip=problem.lipschitz, proved=True))
+
+
+def _noisy_blocks(privacy: PrivacyParams, bound: float) -> Subject:
+    """Columns of unequal ranges: each has a scale of its own in the clipping and in the noise."""
+    domain = DataDomain((Block(1, "linf", bound), Block(1, "linf", bound / 16)), bound / 4)
+    return _subject(noisy_gradient.plan(LinearModelProblem(LogisticLoss(), domain, N, 1.0 / bound), privacy, steps=4))
+
+
+def _statistics(privacy: PrivacyParams, bound: float) -> Subject:
+    return _subject(sufficient_statistics.plan(_squares(privacy, bound), privacy))
+
+
+def _adaptive_ridge(privacy: PrivacyParams, bound: float) -> Subject:
+    return _subject(sufficient_statistics.plan_adaptive_ridge(_squares(privacy, bound), privacy))
+
+
+def _squares(privacy: PrivacyParams, bound: float) -> LinearModelProblem:
+    """Two columns, so that the products of two records can be orthogonal."""
+    domain = DataDomain((Block(2, "l2", bound),))
+    per_user = 2 if privacy.unit == Unit.USER else None
+    return LinearModelProblem(SquaredLoss(1.0), domain, N, 1.0 / bound, records_per_user=per_user)
+
+
+def _recentred(privacy: PrivacyParams, bound: float) -> Subject:
+    """So many records that the length is counted well enough; a method whose release has a known law."""
+
+    def planner(problem: LinearModelProblem, rest: PrivacyParams) -> tuple[LinearModelPlan, ...]:
+        return plans(problem, rest, "output_perturbation", Options(l2=_RIDGE * bound**2))
+
+    n = math.ceil(1.01 * recentring.MISCOUNT / (max(recentring.LENGTH_SHARES) * privacy.epsilon))
+    domain = DataDomain((Block(1, "linf", bound),), bound)
+    problem = LinearModelProblem(HingeLoss(), domain, n, 1.0 / bound)
+    return _subject(recentring.plan(problem, privacy, planner)[0])
 
 
 def _heavy(privacy: PrivacyParams, bound: float) -> Subject:
@@ -156,11 +193,17 @@ RECORDS: dict[str, tuple[str, Builder]] = {
     "objective_perturbation": ("pure", _objective("l2", SmoothedHingeLoss(0.5))),
     "objective_perturbation/curved": ("pure", _objective("l2", SmoothedHingeLoss(0.5), 1.5)),
     "objective_perturbation/logistic": ("pure", _objective("l2", LogisticLoss(), 2.0)),
+    "objective_perturbation/capped": ("pure", _objective("l2", LogisticLoss(CAP), 2.0)),
+    "objective_perturbation/capped_gaussian": ("approximate", _objective("gaussian", LogisticLoss(CAP))),
     "objective_perturbation/gaussian": ("approximate", _objective("gaussian", SmoothedHingeLoss(0.5))),
     "exponential_mechanism": ("pure", _grid),
     "exponential_mechanism/localised": ("pure", _localised),
     "gradient_score": ("pure", _gradient_score),
     "noisy_gradient": ("approximate", _noisy),
+    "noisy_gradient/blocks": ("approximate", _noisy_blocks),
+    "sufficient_statistics": ("approximate", _statistics),
+    "sufficient_statistics/adaptive_ridge": ("approximate", _adaptive_ridge),
+    "recentring": ("pure", _recentred),
     "heavy_tailed": ("pure", _heavy),
     "heavy_tailed/phases": ("pure", _heavy_phases),
     "heavy_tailed/tuned": ("pure", _selected("heavy_tailed", False)),
@@ -172,9 +215,11 @@ USERS: dict[str, tuple[str, Builder]] = {
     "output_perturbation/users": ("pure", _output("l2", HingeLoss())),
     "objective_perturbation/users": ("pure", _objective("l2", SmoothedHingeLoss(0.5))),
     "noisy_gradient/users": ("approximate", _noisy),
+    "sufficient_statistics/users": ("approximate", _statistics),
     "phased_sgd": ("approximate", _phased("plain")),
     "accelerated_user": ("approximate", _accelerated("clipped")),
     "accelerated_user/tested": ("approximate", _accelerated("tested")),
+    "accelerated_user/sampled": ("approximate", _accelerated("tested", 60)),
     "group_privacy": ("pure", _grouped),
 }
 """By name: the kind of promise, and how the subject is built."""

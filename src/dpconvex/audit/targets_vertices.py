@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
+from dpconvex.algorithms.baselines import frank_wolfe
+from dpconvex.algorithms.baselines.saddle import plan_mirror_descent
 from dpconvex.algorithms.query_selection import QUERY_METHODS
+from dpconvex.algorithms.saddle_base import SaddlePlan
+from dpconvex.algorithms.saddle_point import anytime, bias_reduced
 from dpconvex.algorithms.saddle_selection import SADDLE_METHODS
 from dpconvex.algorithms.sparse_selection import SPARSE_METHODS
 from dpconvex.audit.neighbours import FAR, Pair, array_pairs
@@ -23,6 +27,10 @@ _SIZES = (8, 24, 72, 216, 648)
 """Numbers of records that are tried, the first for which a method has a plan is taken."""
 _KEYS = (71.3, 88.1, 57.9, 63.7)
 _SEED = 0
+_FEW = 8
+"""Steps of methods that would take hundreds: every step is charged alike, and runs are short."""
+_ANY_STEP = 1e9
+"""Step sizes that only privacy keeps small."""
 
 
 @final
@@ -48,12 +56,20 @@ class _SignTable:
 def _game(name: str) -> Builder:
     def build(privacy: PrivacyParams, bound: float) -> Subject:
         def planned(n: int) -> Subject:
-            plan = SADDLE_METHODS[name](MatrixGame(n, 2, 2, bound), privacy, "calibrated")
-            return Subject(plan, _game_pairs(n, bound))
+            return Subject(_game_plan(name, MatrixGame(n, 2, 2, bound), privacy), _game_pairs(n, bound))
 
         return _smallest(planned)
 
     return build
+
+
+def _game_plan(name: str, problem: MatrixGame, privacy: PrivacyParams) -> SaddlePlan:
+    """As users get it, but for the number of steps."""
+    if name == "gaussian_mirror_descent":
+        return replace(plan_mirror_descent(problem, privacy), iterations=_FEW)
+    if name == "bias_reduced_mirror_descent":
+        return bias_reduced.plan(problem, privacy, truncation=1, budget=4.0, step=_ANY_STEP)
+    return SADDLE_METHODS[name](problem, privacy, "calibrated")
 
 
 def _game_pairs(n: int, bound: float) -> dict[str, Pair]:
@@ -90,11 +106,24 @@ def _sparse(name: str) -> Builder:
                 bound,
                 title="signs",
             )
-            return Subject(SPARSE_METHODS[name](problem, privacy, "calibrated"), _table_pairs(n))
+            return Subject(_sparse_plan(name, problem, privacy), _table_pairs(n))
 
         return _smallest(planned)
 
     return build
+
+
+def _sparse_plan(name: str, problem: PolytopeSaddle, privacy: PrivacyParams) -> SaddlePlan:
+    """As users get it, but for the number of steps: so few draws that all transcripts can be enumerated."""
+    if name == "gaussian_mirror_descent":
+        return replace(plan_mirror_descent(problem, privacy), iterations=_FEW)
+    if name == "frank_wolfe":
+        return frank_wolfe.plan(problem, privacy, steps=6)
+    if name == "variance_reduced_frank_wolfe":
+        return frank_wolfe.plan_variance_reduced(problem, privacy, phases=2)
+    if name == "anytime_mirror_descent":
+        return anytime.plan(problem, privacy, iterations=4, samples=2, period=2, output_samples=2, step=_ANY_STEP)
+    return SPARSE_METHODS[name](problem, privacy, "calibrated")
 
 
 def _table_pairs(n: int) -> dict[str, Pair]:

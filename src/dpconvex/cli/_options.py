@@ -36,8 +36,8 @@ HeavyTailed = Annotated[
 Algorithm = Annotated[
     str,
     typer.Option(
-        help="auto, objective_perturbation, output_perturbation, exponential_mechanism or noisy_gradient; for users "
-        "also phased_sgd or accelerated_user; with --heavy-tailed auto, "
+        help="auto, objective_perturbation, output_perturbation, exponential_mechanism, noisy_gradient or "
+        "sufficient_statistics (linear); for users also phased_sgd or accelerated_user; with --heavy-tailed auto, "
         "clipped_residuals, heavy_tailed or clipped_gradient."
     ),
 ]
@@ -58,6 +58,20 @@ AdversarialRadius = Annotated[
     ),
 ]
 AdversarialNorm = Annotated[str, typer.Option(help="How such a move is measured: l2 or linf.")]
+SlopeCap = Annotated[
+    float | None,
+    typer.Option(
+        help="Largest slope of the logistic loss, in (0, 1]; two classes. Less noise for a slight bias. Default: from "
+        "public facts."
+    ),
+]
+ResidualCap = Annotated[
+    float | None,
+    typer.Option(
+        help="Largest residual that counts in full, in units of the target; model linear. Less noise for a bias of "
+        "skewed targets. Default: from public facts."
+    ),
+]
 Risk = Annotated[
     str, typer.Option(help="empirical, or population: bound the loss on new records (output perturbation only).")
 ]
@@ -106,6 +120,8 @@ def build(
     tilt: float,
     adversarial_radius: float,
     adversarial_norm: str,
+    slope_cap: float | None = None,
+    residual_cap: float | None = None,
     risk: str,
     records_per_user: int = 1,
     seed: int | None = None,
@@ -137,7 +153,8 @@ def build(
     )
     if schema is None and isinstance(estimator, PrivateLinearRegressor):
         estimator.target_bounds = (0.0, 1.0)  # plans are made in units of the target's range, so any range will do
-    own = {"quantile": quantile, "heavy_tailed": None if heavy_tailed is None else moment_order(heavy_tailed)}
+    moment = None if heavy_tailed is None else moment_order(heavy_tailed)
+    own = {"quantile": quantile, "heavy_tailed": moment, "slope_cap": slope_cap, "residual_cap": residual_cap}
     for name, value in own.items():
         if value is not None:
             if name not in estimator.get_params():

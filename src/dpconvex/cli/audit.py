@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from dpconvex.audit import AuditReport
     from dpconvex.audit.target import Target
 
-JSON, HTML = "audit.json", "audit.html"
+JSON, HTML, GRID = "audit.json", "audit.html", "audit-grid.json"
+GRID_SECONDS = 3.0
 
 
 @one_line_errors
@@ -35,6 +36,13 @@ def audit(
     ] = 1.0,
     runs: Annotated[int, typer.Option(help="Counted runs on each of two data sets; 0: exact losses only.")] = 2000,
     transcripts: Annotated[int, typer.Option(help="Replayed runs for exact losses; 0: counting only.")] = 400,
+    seconds: Annotated[
+        float | None, typer.Option(help="Of the processor, aim for each audit: fewer runs where they take long.")
+    ] = None,
+    grid: Annotated[
+        bool,
+        typer.Option("--grid", help="Every epsilon from 0.1 to 8 at every bound from 0.1 to 100; resumes from --out."),
+    ] = False,
     seed: Annotated[int, typer.Option(help="Of random neighbours and replays; counted noise is real.", min=0)] = 0,
     out: Annotated[Path | None, typer.Option(help="Existing folder for audit.json and audit.html.")] = None,
     as_json: _options.Json = False,
@@ -52,6 +60,9 @@ def audit(
         close = difflib.get_close_matches(name or "", TARGETS, n=3, cutoff=0.4)
         hint = f"Did you mean {' or '.join(close)}? " if close else ""
         raise InvalidParameterError("name", name, "must be an algorithm", f"{hint}dpconvex audit --list shows them")
+    if grid:
+        _grid(targets, out, delta, runs, transcripts, seconds or GRID_SECONDS, seed, as_json)
+        return
     reports: list[AuditReport] = []
     for target in targets:
         subject = target.subject(epsilon, delta, feature_norm)
@@ -63,6 +74,7 @@ def audit(
                 output=subject.output,
                 runs=runs,
                 transcripts=transcripts,
+                seconds=seconds,
                 seed=seed,
                 track=track,
             )
@@ -74,6 +86,43 @@ def audit(
     else:
         _show(reports, out)
     if not all(report.passed for report in reports):
+        raise typer.Exit(1)
+
+
+def _grid(
+    targets: Sequence[Target],
+    folder: Path | None,
+    delta: float,
+    runs: int,
+    transcripts: int,
+    seconds: float,
+    seed: int,
+    as_json: bool,
+) -> None:
+    from importlib.metadata import version
+
+    from dpconvex.audit.grid import EPSILONS, Settings, audit_grid, summary
+    from dpconvex.errors import InvalidParameterError
+
+    if folder is None:
+        raise InvalidParameterError("out", None, "must be given with --grid", "It holds what is found, and resumes")
+    settings = Settings(version("dpconvex"), delta, runs, transcripts, seconds, seed)
+    cells = audit_grid(targets, folder / GRID, settings, track)
+    lines = summary(cells)
+    if as_json:
+        print_json([{"target": name, "proved": best, "runs": r, "seconds": s} for name, best, r, s in lines])
+    else:
+        rows = [
+            (name, *(number(best[e]) if e in best else "-" for e in EPSILONS), f"{spent:.0f}")
+            for name, best, _, spent in lines
+        ]
+        title = "Largest epsilon proved, over all bounds, for the claimed"
+        print_table(title, ("algorithm", *map(str, EPSILONS), "seconds"), rows, right=range(1, 7))
+        print_text(f"Wrote {folder / GRID}")
+    refuted = [cell for cell in cells if not cell.passed]
+    for cell in refuted:
+        print_text(f"REFUTED: {cell.target} at epsilon {cell.epsilon:g}, bound {cell.bound:g}: {cell.proved:g}")
+    if refuted:
         raise typer.Exit(1)
 
 

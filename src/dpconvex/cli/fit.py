@@ -42,6 +42,8 @@ def fit(
     tilt: _options.Tilt = 0.0,
     adversarial_radius: _options.AdversarialRadius = 0.0,
     adversarial_norm: _options.AdversarialNorm = "l2",
+    slope_cap: _options.SlopeCap = None,
+    residual_cap: _options.ResidualCap = None,
     risk: _options.Risk = "empirical",
     user_column: _options.UserColumn = None,
     records_per_user: _options.RecordsPerUser = 1,
@@ -59,7 +61,7 @@ def fit(
 
     declared = Schema.from_toml(schema)
     declared.require_confirmed(str(schema))
-    declared = with_user(_with_target(declared, target), user_column)
+    declared = with_user(with_target(declared, target), user_column)
     estimator = _options.build(
         model,
         epsilon,
@@ -75,6 +77,8 @@ def fit(
         tilt=tilt,
         adversarial_radius=adversarial_radius,
         adversarial_norm=adversarial_norm,
+        slope_cap=slope_cap,
+        residual_cap=residual_cap,
         risk=risk,
         records_per_user=records_per_user,
         seed=seed,
@@ -116,7 +120,14 @@ def write_outputs(estimator: PrivateLinearModel, folder: Path, measured: Measure
     write_report(estimator, folder / REPORT, measured)
 
 
-def _with_target(schema: Schema, target: str | None) -> Schema:
+def with_target(schema: Schema, target: str | None) -> Schema:
+    """Return a schema with another name of the target's column, where one is given.
+
+    Raises
+    ------
+    SchemaError
+        If the schema has no target.
+    """
     if schema.target is None:
         raise SchemaError("the schema declares no target. Add [target] with name and classes, or with lower and upper")
     if target is None or target == schema.target.name:

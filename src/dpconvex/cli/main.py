@@ -17,6 +17,7 @@ from dpconvex.cli import (
     predict,
     reproduce,
     schema,
+    search,
     synthesize,
     verify,
 )
@@ -50,6 +51,7 @@ def _root(
 app.command("plan")(plan.plan)
 app.command("fit")(fit.fit)
 app.command("fit-sparse")(fit_sparse.fit_sparse)
+app.command("search")(search.search)
 app.command("predict")(predict.predict)
 app.command("median")(median.median)
 app.command("synthesize")(synthesize.synthesize)

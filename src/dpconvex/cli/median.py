@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from dpconvex.data import Schema
     from dpconvex.estimators.median import PrivateGeometricMedian
 
+SHOWN = 100
+"""Coordinates in the printed table; the file has all."""
+
 STATUS_WORDS = {
     "ok": "ok",
     "radius_at_top": "radius_at_top: no radius below the whole ball held most points; too few records, or spread out",
@@ -101,8 +104,10 @@ def median(
         print_json({"files": files, **result, "certificate": estimator.certificate_.to_dict()})
         return
     places = zip(names, estimator.location_.tolist(), estimator.center_.tolist(), strict=True)
-    cells = [(name, number(place, 6), number(start, 6)) for name, place, start in places]
+    cells = [(name, number(place, 6), number(start, 6)) for name, place, start in places][:SHOWN]
     print_table(f"Private geometric median of {points}", ("column", "median", "centre before"), cells, right=(1, 2))
+    if len(names) > SHOWN:
+        print_text(f"and {len(names) - SHOWN:,} more columns, in {MEDIAN}.")
     print_text(
         f"\nRadius: {number(estimator.radius_)}, within a factor of about 4 that of two thirds of the points (--level)."
     )

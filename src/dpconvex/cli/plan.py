@@ -46,6 +46,8 @@ def plan(
     tilt: _options.Tilt = 0.0,
     adversarial_radius: _options.AdversarialRadius = 0.0,
     adversarial_norm: _options.AdversarialNorm = "l2",
+    slope_cap: _options.SlopeCap = None,
+    residual_cap: _options.ResidualCap = None,
     risk: _options.Risk = "empirical",
     records_per_user: _options.RecordsPerUser = 1,
     as_json: _options.Json = False,
@@ -73,6 +75,8 @@ def plan(
         tilt=tilt,
         adversarial_radius=adversarial_radius,
         adversarial_norm=adversarial_norm,
+        slope_cap=slope_cap,
+        residual_cap=residual_cap,
         risk=risk,
         records_per_user=records_per_user,
     )
@@ -143,6 +147,10 @@ def variations(plan: LinearModelPlan) -> list[tuple[str, str]]:
         found.append(("records per user", f"{plan.problem.records_per_user:,}"))
     if public.get("attack_radius"):
         found.append(("adversarial radius", f"{number(public['attack_radius'])} ({public['attack_norm']})"))
+    if "slope_cap" in public:
+        found.append(("slope cap", number(public["slope_cap"])))
+    if "residual_cap" in public:
+        found.append(("residual cap", number(public["residual_cap"])))
     if "target" in public:
         found.append(("risk", str(public["target"])))
     if "moment_order" in public or "private_moments" in public:
@@ -215,6 +223,7 @@ def plan_rows(plans: Sequence[LinearModelPlan]) -> list[dict[str, Any]]:
             "noise": plan.noise_name,
             "l2": plan.l2,
             "coefficient_sd": float(np.median(plan.coefficient_deviation)),
+            "expected_excess_loss": plan.predicted_error.expected,
             "predicted_excess_loss": plan.predicted_error.bound,
             "printed_bound": plan.predicted_error.printed,
             "trivial_loss": plan.predicted_error.trivial,
@@ -232,14 +241,14 @@ def print_plans(plans: Sequence[LinearModelPlan]) -> None:
     varied = "".join(f", {name} {value}" for name, value in variations(plans[0]))
     print_table(
         f"Plans for {problem.n:,} {privacy.unit}s, {problem.dim} parameters, {budget_words(privacy)}{varied}",
-        ("", "algorithm", "noise", "l2", "noise sd", "excess loss", *(("printed",) if paper else ()), "note"),
+        ("", "algorithm", "noise", "l2", "expected", "bound", *(("printed",) if paper else ()), "note"),
         (
             (
                 "*" if row["chosen"] else "",
                 row["algorithm"],
                 row["noise"],
                 number(row["l2"]),
-                number(row["coefficient_sd"]),
+                "" if row["expected_excess_loss"] is None else number(row["expected_excess_loss"]),
                 number(row["predicted_excess_loss"]),
                 *(("none" if row["printed_bound"] is None else number(row["printed_bound"]),) if paper else ()),
                 "vacuous" if row["vacuous"] else "",
@@ -249,11 +258,11 @@ def print_plans(plans: Sequence[LinearModelPlan]) -> None:
         right=range(3, 7 if paper else 6),
         marked=0,
     )
-    print_text("* chosen. noise sd: median over coefficients, approximate for objective perturbation.")
+    print_text("* chosen. expected: excess loss on typical data, a guess. bound: proved for every data set.")
     if paper:
         print_text(
             "printed: what the paper claims for such problems, none where its conditions fail. For comparison only: "
-            "some claims are loose and some false. excess loss is proved for the planned constants."
+            "some claims are loose and some false. bound is proved for the planned constants."
         )
     if rows[0]["vacuous"]:
         print_text(

@@ -187,7 +187,7 @@ def _coefficient_figure(coefficients: Sequence[dict[str, Any]]) -> str:
 
 
 def _loss_figure(estimator: PrivateLinearModel) -> str:
-    """Plan again over a grid of epsilon, every algorithm at its best, from public facts."""
+    """Plan again over a grid of epsilon, every algorithm at its best, from public facts: expected, or bounds."""
     from dpconvex.algorithms.heavy_selection import METHODS
     from dpconvex.algorithms.selection import ALGORITHMS
 
@@ -198,6 +198,6 @@ def _loss_figure(estimator: PrivateLinearModel) -> str:
     for epsilon in grid:
         found = estimator.plans_at(epsilon)
         for name, line in bounds.items():
-            line.append(min((p.predicted_error.bound for p in found if p.algorithm == name), default=math.nan))
-    chosen = (plan.privacy.epsilon, plan.predicted_error.bound)
+            line.append(min((p.predicted_error.rank for p in found if p.algorithm == name), default=math.nan))
+    chosen = (plan.privacy.epsilon, plan.predicted_error.rank)
     return figures.loss_figure(grid, bounds, plan.predicted_error.trivial, chosen)

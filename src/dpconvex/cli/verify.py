@@ -9,9 +9,11 @@ from typing import Annotated
 
 import typer
 
+from dpconvex._files import read_text
 from dpconvex.cli import _options
 from dpconvex.cli._console import one_line_errors, print_json, print_table, print_text
 from dpconvex.cli._folder import CERTIFICATE
+from dpconvex.errors import InvalidParameterError
 
 
 @one_line_errors
@@ -24,7 +26,13 @@ def verify(
     from dpconvex.privacy.verify import NOT_CHECKED
 
     path = certificate / CERTIFICATE if certificate.is_dir() else certificate
-    path.read_bytes()  # an unreadable file is an error of usage; a malformed one is a failed check
+    try:
+        read_text(path)  # an unreadable file is an error of usage; a malformed one is a failed check
+    except OSError as error:
+        what = f"cannot be read ({error.strerror})"
+        raise InvalidParameterError("certificate", str(path), what, "Name certificate.json or its folder") from None
+    except UnicodeDecodeError:
+        pass
     result = check(path)
     if as_json:
         print_json(

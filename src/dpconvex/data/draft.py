@@ -8,8 +8,7 @@ import narwhals as nw
 import numpy as np
 
 from dpconvex.data.frames import (
-    column_values,
-    compute,
+    distinct_values,
     is_float,
     open_table,
     require_columns,
@@ -91,7 +90,7 @@ def _column(series: Series) -> str:
     if not isinstance(series.name, str) or not series.name:
         return _left_out(head, "its name is no text. Name it to use it")
     try:
-        values = column_values(series)
+        values = distinct_values(series)
     except SchemaError:
         return _left_out(head, f"type {type_name(series)} is no feature as it is. Derive numbers or categories from it")
     if series.dtype == nw.Boolean:
@@ -109,7 +108,7 @@ def _column(series: Series) -> str:
 
 def _target(series: Series) -> str:
     head = "[target]\n" + _line("name", series.name, read=False)
-    values = column_values(series)
+    values = distinct_values(series)
     numeric, boolean = is_float(values), series.dtype == nw.Boolean
     if numeric and not boolean and not _may_be_codes(_finite(values)):
         return head + _range(_finite(values))
@@ -154,5 +153,5 @@ def _distinct(values: Any) -> list[str]:
     import pyarrow as pa
 
     # As bytes first: text that was not checked on reading may be no valid Unicode.
-    found = compute().unique(values).drop_null().cast(pa.large_binary()).to_pylist()
+    found = values.drop_null().cast(pa.large_binary()).to_pylist()
     return sorted({raw.decode("utf-8", "replace") for raw in found} - {""})

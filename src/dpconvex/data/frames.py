@@ -92,13 +92,13 @@ def numbers(series: Series) -> FloatArray:
     SchemaError
         When the column's type is neither numeric nor boolean, whatever its cells hold.
     """
-    values = column_values(series)
+    values, positions = _levels(series)
     if not is_float(values):
         raise SchemaError(
             f"column {series.name!r} has type {type_name(series)}, but the schema declares a number. "
             "Convert the column to a numeric type, or declare categories"
         )
-    return with_nan(values)
+    return _taken(with_nan(values), positions, np.nan)
 
 
 def codes(series: Series, categories: Sequence[str]) -> NDArray[np.int64]:
@@ -115,23 +115,22 @@ def codes(series: Series, categories: Sequence[str]) -> NDArray[np.int64]:
     """
     import pyarrow as pa
 
-    pc = compute()
-    values = column_values(series)
+    values, positions = _levels(series)
     listed = pa.array(categories, pa.large_string())
     listed_numbers = with_nan(parse_numbers(listed))
     if is_float(values):
-        return _nearest_equal(with_nan(values), listed_numbers)
-    found = np.asarray(pc.index_in(values, value_set=listed).fill_null(-1), dtype=np.int64)
-    if np.isnan(listed_numbers).all():
-        return found
-    return np.where(found >= 0, found, _nearest_equal(with_nan(parse_numbers(values)), listed_numbers))
+        return _taken(_nearest_equal(with_nan(values), listed_numbers), positions, -1)
+    found = np.asarray(compute().index_in(values, value_set=listed).fill_null(-1), dtype=np.int64)
+    if not np.isnan(listed_numbers).all():
+        found = np.where(found >= 0, found, _nearest_equal(with_nan(parse_numbers(values)), listed_numbers))
+    return _taken(found, positions, -1)
 
 
 def object_codes(values: AnyArray, categories: Sequence[str]) -> NDArray[np.int64]:
     """As `codes`, for an array of Python objects, (n,); no object raises."""
     import pyarrow as pa
 
-    return codes(nw.from_native(pa.chunked_array([_object_texts(values)]), series_only=True), categories)
+    return codes(nw.from_native(pa.chunked_array([object_texts(values)]), series_only=True), categories)
 
 
 def label_codes(series: Series) -> NDArray[np.int64]:
@@ -147,9 +146,9 @@ def label_codes(series: Series) -> NDArray[np.int64]:
     """
     import pyarrow as pa
 
-    pc, values = compute(), _arrow(series)
+    pc = compute()
+    values, positions = _split(_arrow(series))
     try:
-        values = values.cast(values.type.value_type) if pa.types.is_dictionary(values.type) else values
         encoded = values.dictionary_encode()
     except pa.ArrowNotImplementedError:
         raise _unsupported(series) from None
@@ -157,25 +156,61 @@ def label_codes(series: Series) -> NDArray[np.int64]:
     found = np.concatenate([np.zeros(0, np.int64), *(chunk.indices.fill_null(-1) for chunk in chunks)])
     missing = np.asarray(pc.is_null(values, nan_is_null=True))
     if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
-        missing |= np.asarray(pc.equal(pc.binary_length(values), 0).fill_null(True))
-    return np.where(missing, -1, found)
+        missing = missing | np.asarray(pc.equal(pc.binary_length(values), 0).fill_null(True))
+    return _taken(np.where(missing, -1, found), positions, -1)
 
 
-def column_values(series: Series) -> Any:
-    """The column as an arrow array of type ``double`` or, trimmed of blanks, ``large_string``."""
+def distinct_values(series: Series) -> Any:
+    """Distinct values of the column, and null if any is missing: of type ``double`` or trimmed ``large_string``.
+
+    Raises
+    ------
+    SchemaError
+        When the column's type is none of text, category, number and boolean.
+    """
     import pyarrow as pa
 
-    values = _arrow(series)
+    values, positions = _levels(series)
+    return compute().unique(values if positions is None else values.take(pa.array(positions, mask=positions < 0)))
+
+
+def _levels(series: Series) -> tuple[Any, AnyArray | None]:
+    """The column as arrow values of type ``double`` or, trimmed of blanks, ``large_string``, and their positions.
+
+    Positions (n,) are -1 for missing cells, and None where every cell has a value of its own. A column with levels is
+    never written out cell by cell: one long level in every cell would not fit in memory.
+    """
+    import pyarrow as pa
+
+    values, positions = _split(_arrow(series))
     kind = values.type
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-        values = values.cast(kind)
     if any(test(kind) for test in (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)):
-        return compute().ascii_trim_whitespace(values.cast(pa.large_string()))
+        return compute().ascii_trim_whitespace(values.cast(pa.large_string())), positions
     tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal, pa.types.is_null)
     if any(test(kind) for test in tests):
-        return values.cast(pa.float64(), safe=False)
+        return values.cast(pa.float64(), safe=False), positions
     raise _unsupported(series)
+
+
+def _split(values: Any) -> tuple[Any, AnyArray | None]:
+    """Levels of an arrow array and the level of each cell (n,), -1 for none; or all values, and None."""
+    import pyarrow as pa
+
+    if not pa.types.is_dictionary(values.type):
+        return values, None
+    chunks = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
+    levels = [chunk.dictionary for chunk in chunks]  # not unified: what is found for a level is a function of it alone
+    starts = np.cumsum([0, *map(len, levels)])
+    positions = [
+        np.where(np.asarray(chunk.is_null()), -1, np.asarray(chunk.indices.cast(pa.int64()).fill_null(0)) + start)
+        for chunk, start in zip(chunks, starts[:-1], strict=True)
+    ]
+    return pa.chunked_array(levels, values.type.value_type), np.concatenate([np.zeros(0, np.int64), *positions])
+
+
+def _taken(found: AnyArray, positions: AnyArray | None, missing: float) -> AnyArray:
+    """What was found for each level, cell by cell."""
+    return found if positions is None else np.append(found, found.dtype.type(missing))[positions]
 
 
 def parse_numbers(texts: Any) -> Any:
@@ -202,22 +237,24 @@ def _arrow(series: Series) -> Any:
     if series.implementation.is_pandas_like():
         native: Any = series.to_native()
         if native.dtype == "object":
-            return _object_texts(native.to_numpy())
+            return object_texts(native.to_numpy())
         if native.dtype == "category":
             positions = native.cat.codes.to_numpy()
-            levels = _object_texts(native.cat.categories.to_numpy())
-            return levels.take(pa.array(positions, mask=positions < 0))
+            levels = object_texts(native.cat.categories.to_numpy())
+            return pa.DictionaryArray.from_arrays(pa.array(positions, mask=positions < 0), levels)
+    if series.implementation.is_pyarrow():
+        return series.to_native()  # to_arrow joins the chunks, which fails where their dictionaries differ
     if series.dtype == nw.Object:
-        return _object_texts(series.to_numpy())
+        return object_texts(series.to_numpy())
     try:
         return series.to_arrow()
     except UnicodeError:  # text that is no valid Unicode, in a column that pandas keeps as Python strings
-        return _object_texts(series.to_numpy())
+        return object_texts(series.to_numpy())
     except (pa.ArrowException, TypeError, ValueError, NotImplementedError):
         raise _unsupported(series) from None
 
 
-def _object_texts(values: AnyArray) -> pa.Array:
+def object_texts(values: AnyArray) -> pa.Array:
     """Text of each Python object; null for missing values and for objects that have no text."""
     import pyarrow as pa
 
@@ -252,7 +289,7 @@ def type_name(series: Series) -> str:
 
 
 def is_float(values: Any) -> bool:
-    """Whether `column_values` are numbers (else text)."""
+    """Whether values of a column are numbers (else text)."""
     import pyarrow as pa
 
     return pa.types.is_float64(values.type)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import csv
 import os
 import stat
+from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpconvex.data.frames import duplicates, parse_numbers, require_columns
+from dpconvex.data.csv_file import csv_columns, csv_header
+from dpconvex.data.frames import compute, duplicates, parse_numbers, require_columns
+from dpconvex.data.parquet_size import cell_width, declared
 from dpconvex.data.schema import Schema
 from dpconvex.errors import InvalidDataError
 
@@ -17,11 +19,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+_CELLS = 2**20  # parsed at a time, at most, where columns are short
+
 MOST_BYTES, MOST_RATIO = 2**32, 1000
 """A Parquet file may declare so many bytes of cells, or so many times its own size; the larger of both."""
-
-LONGEST_LINE = 2**31 - 1
-"""Bytes of the longest record of a CSV file that is read."""
 
 
 def read_table(path: str | PathLike[str], schema: Schema | None = None, *, features_only: bool = False) -> pa.Table:
@@ -75,7 +76,7 @@ def read_header(path: str | PathLike[str]) -> list[str]:
     InvalidDataError
         As `read_table`.
     """
-    return _parquet_header(path) if _parquet(path) else _csv_header(path)
+    return _parquet_header(path) if _parquet(path) else csv_header(path)
 
 
 def _parquet(path: str | PathLike[str]) -> bool:
@@ -96,40 +97,38 @@ def _parquet(path: str | PathLike[str]) -> bool:
 
 def _read_csv(path: str | PathLike[str], names: tuple[str, ...] | None, numeric: frozenset[str] | None) -> pa.Table:
     import pyarrow as pa
-    import pyarrow.csv as pacsv
 
-    header = _csv_header(path)
+    header = csv_header(path)
     names = _checked_names(path, header, names)
-    options = pacsv.ConvertOptions(
-        include_columns=list(names),
-        column_types=dict.fromkeys(names, pa.string()),
-        check_utf8=False,  # a cell that is no valid text matches no category; it must not stop the reading
-        strings_can_be_null=numeric is None,
-        null_values=[""],
-    )
-    # An empty line of a table with one column is a record whose cell is empty: left out, it would change the size.
-    parsing = pacsv.ParseOptions(newlines_in_values=True, ignore_empty_lines=len(header) > 1)
-    table = None
-    for size in (0, LONGEST_LINE):  # a line longer than the usual block is read at the second attempt
-        reading = pacsv.ReadOptions(block_size=min(os.path.getsize(path) + 1, size) if size else None)
-        try:
-            table = pacsv.read_csv(path, reading, parsing, options)
-            break
-        except (pa.ArrowException, OSError, KeyError):
-            continue
-    if table is None:
-        raise InvalidDataError(  # pyarrow's own message quotes cells
-            f"{path}: could not be parsed as CSV. Every line needs {len(header)} comma-separated cells, like the header"
-        )
-    columns = []
-    for name in names:
-        cells: Any = table.column(name)
-        values = parse_numbers(cells) if numeric is None or name in numeric else None
-        # Without a schema: a column of numbers is one with numbers and nothing else.
-        if values is not None and (numeric is not None or cells.null_count == values.null_count < len(cells)):
-            cells = values
-        columns.append(cells)
-    return pa.table(columns, list(names))
+    columns: dict[str, Any] = dict(csv_columns(path, header, names))
+    if numeric is None:
+        columns = {name: _emptied(cells) for name, cells in columns.items()}
+    values = _parsed({name: cells for name, cells in columns.items() if numeric is None or name in numeric})
+    if numeric is None:  # a column of numbers and nothing else holds numbers
+        values = {k: v for k, v in values.items() if columns[k].null_count == v.null_count < len(v)}
+    return pa.table({name: values.get(name, cells) for name, cells in columns.items()})
+
+
+def _emptied(cells: Any) -> Any:
+    """Return a column with its empty cells as null."""
+    import pyarrow as pa
+
+    pc = compute()
+    return pc.if_else(pc.equal(pc.binary_length(cells), 0), pa.scalar(None, cells.type), cells)
+
+
+def _parsed(columns: Mapping[str, Any]) -> dict[str, Any]:
+    """Return columns as numbers; many short ones at a time, for a call takes long however little there is to do."""
+    import pyarrow as pa
+
+    names, found = list(columns), dict[str, Any]()
+    n = len(columns[names[0]]) if names else 0
+    count = max(1, _CELLS // max(1, n))
+    for group in (names[k : k + count] for k in range(0, len(names), count)):
+        chunks = [chunk for name in group for chunk in columns[name].chunks]
+        values = parse_numbers(pa.chunked_array(chunks, pa.large_string())).combine_chunks()
+        found |= {name: values.slice(k * n, n) for k, name in enumerate(group)}
+    return found
 
 
 def _read_parquet(path: str | PathLike[str], names: tuple[str, ...] | None, numeric: frozenset[str] | None) -> pa.Table:
@@ -139,16 +138,19 @@ def _read_parquet(path: str | PathLike[str], names: tuple[str, ...] | None, nume
     try:
         with pq.ParquetFile(path) as file:
             names = _checked_names(path, file.schema_arrow.names, names)
-            meta = file.metadata
-            groups = (meta.row_group(k).total_byte_size for k in range(meta.num_row_groups))
-            size = max(8 * meta.num_rows * len(names), sum(groups))
-            if not 0 <= size <= max(MOST_BYTES, MOST_RATIO * os.path.getsize(path)):
-                raise InvalidDataError(
-                    f"{path}: declares {size / 2**30:.3g} GiB, more than {MOST_BYTES / 2**30:g} GiB and {MOST_RATIO} "
-                    "times the size of the file. Read it yourself, and use the Python interface"
-                )
-            return file.read(columns=list(names))
-    except (pa.ArrowException, OSError, UnicodeDecodeError):
+            kinds = {name: file.schema_arrow.field(name).type for name in names}
+            size, levels = declared(file.metadata, kinds)
+            rows = file.metadata.num_rows
+        if not 0 <= size <= max(MOST_BYTES, MOST_RATIO * os.path.getsize(path)):
+            raise InvalidDataError(
+                f"{path}: declares {size / 2**30:.3g} GiB, more than {MOST_BYTES / 2**30:g} GiB and {MOST_RATIO} "
+                "times the size of the file. Read it yourself, and use the Python interface"
+            )
+        with pq.ParquetFile(path, read_dictionary=levels) as file:
+            table = file.read(columns=[name for name in names if cell_width(kinds[name]) is not None])
+        columns: dict[str, Any] = dict.fromkeys(names, pa.nulls(rows, pa.list_(pa.null())))
+        return pa.table(columns | dict(zip(table.column_names, table.columns, strict=True)))
+    except (pa.ArrowException, OSError, UnicodeDecodeError, KeyError):
         raise InvalidDataError(f"{path}: could not be parsed as Parquet. Write the file anew") from None
 
 
@@ -160,17 +162,6 @@ def _parquet_header(path: str | PathLike[str]) -> list[str]:
         return list(pq.read_schema(path).names)
     except (pa.ArrowException, OSError, UnicodeDecodeError):
         raise InvalidDataError(f"{path}: could not be parsed as Parquet. Write the file anew") from None
-
-
-def _csv_header(path: str | PathLike[str]) -> list[str]:
-    try:
-        with open(path, encoding="utf-8-sig", errors="replace", newline="") as file:
-            header = next(csv.reader(file), [])
-    except (OSError, csv.Error):
-        header = []
-    if not header:
-        raise InvalidDataError(f"{path}: could not be parsed as CSV. The first line must name the columns")
-    return header
 
 
 def _checked_names(path: str | PathLike[str], header: list[str], names: tuple[str, ...] | None) -> tuple[str, ...]:

@@ -7,9 +7,9 @@ import re
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from os import PathLike
-from pathlib import Path
 from typing import Any, TypeVar
 
+from dpconvex._files import read_text
 from dpconvex.data.columns import AbstractColumn, CategoricalColumn, NumericColumn
 from dpconvex.data.targets import AbstractTarget, ClassTarget, NumericTarget
 from dpconvex.errors import InvalidParameterError, SchemaError
@@ -23,7 +23,7 @@ T = TypeVar("T")
 def read_schema_text(path: str | PathLike[str]) -> str:
     """Text of the schema file at `path`, or `SchemaError`."""
     try:
-        return Path(path).read_text(encoding="utf-8")
+        return read_text(path)
     except OSError as error:
         raise SchemaError(f"{path}: the schema file cannot be read ({error.strerror}). Check the path") from None
     except UnicodeDecodeError:

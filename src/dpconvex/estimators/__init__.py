@@ -14,6 +14,7 @@ from dpconvex.estimators.logistic import PrivateLogisticRegression
 from dpconvex.estimators.median import PrivateGeometricMedian
 from dpconvex.estimators.quantile import PrivateQuantileRegressor
 from dpconvex.estimators.regressor import PrivateLinearRegressor
+from dpconvex.estimators.search import PrivateSearchCV
 from dpconvex.estimators.sparse import PrivateSparseModel
 from dpconvex.estimators.svc import PrivateLinearSVC
 from dpconvex.estimators.synthetic import PrivateSyntheticData
@@ -48,6 +49,7 @@ __all__ = [
     "PrivateLinearSVC",
     "PrivateLogisticRegression",
     "PrivateQuantileRegressor",
+    "PrivateSearchCV",
     "PrivateSparseClassifier",
     "PrivateSparseLogisticRegression",
     "PrivateSparseModel",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import decimal
+import numbers
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
@@ -195,7 +197,7 @@ def numeric_matrix(X: Any) -> Any:
         )
     if scipy.sparse.issparse(X):
         return X
-    array = np.asarray(X)
+    array = numbers_of(_cells_of(X)) if isinstance(X, list | tuple) else np.asarray(X)
     if array.dtype.kind == "c":
         raise InvalidDataError(f"Complex data not supported: X has dtype {array.dtype}")
     if array.dtype.kind not in "fiub":
@@ -216,6 +218,38 @@ def _refuse_empty(shape: tuple[int, ...]) -> None:
             raise InvalidDataError(f"Found array with 0 {name}(s) (shape={shape}) while a minimum of 1 is required.")
 
 
+def _cells_of(rows: list[Any] | tuple[Any, ...]) -> AnyArray:
+    """Return the cells of lists of lists as objects; the lengths of lists are public, what they hold is not."""
+    try:
+        return np.array(rows, dtype=object)
+    except ValueError:
+        raise InvalidDataError("X holds arrays of different shapes. Give every record the same columns") from None
+
+
+def numbers_of(cells: AnyArray) -> FloatArray:
+    """Return cells that are objects as numbers, each read by itself; what is no number is missing, NaN.
+
+    Lists are read so: they have no type of their own, and the one that NumPy finds depends on every cell.
+    """
+    with np.errstate(all="ignore"):  # a NaN among the cells must not warn
+        found: Any = np.frompyfunc(_number, 1, 1)(cells)
+    return found.astype(np.float64)
+
+
+def elements(values: list[Any] | tuple[Any, ...]) -> AnyArray:
+    """Return the elements of a list as objects, (n,), whatever they are."""
+    return np.fromiter(values, dtype=object, count=len(values))
+
+
+def _number(cell: Any) -> float:
+    if isinstance(cell, numbers.Real | decimal.Decimal | str | np.bool_):
+        try:
+            return float(cell)
+        except (ValueError, ArithmeticError):
+            pass
+    return float("nan")
+
+
 def refuse_name(name: str, values: Any) -> None:
     """Raise `InvalidDataError` if the name of a column is given in the place of its values."""
     if isinstance(values, str):
@@ -229,13 +263,22 @@ def user_labels(groups: Any) -> AnyArray:
     Raises
     ------
     InvalidDataError
-        If they are no array: one text, or lists of different lengths in the place of labels.
+        If they are the name of a column, or arrays of different shapes in the place of labels.
     """
     refuse_name("groups", groups)
     series: Any = nw.from_native(groups, series_only=True, pass_through=True)
     if isinstance(series, nw.Series):
         return label_codes(series)
+    if isinstance(groups, list | tuple):
+        with np.errstate(all="ignore"):
+            return np.frompyfunc(_whole, 1, 1)(elements(groups))
     try:
         return np.asarray(groups)
     except ValueError:
         raise InvalidDataError("groups holds labels of different shapes; one label a record is needed") from None
+
+
+def _whole(cell: Any) -> Any:
+    """Return whole numbers of any type as int, for labels are told apart by their text; anything else as it is."""
+    whole = isinstance(cell, numbers.Integral | np.bool_) or (isinstance(cell, float | np.floating) and cell % 1 == 0)
+    return int(cell) if whole else cell  # pyright: ignore[reportArgumentType]

@@ -11,9 +11,9 @@ from sklearn.utils.validation import column_or_1d
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.data.frames import object_codes, type_name
+from dpconvex.data.frames import object_codes, object_texts, type_name
 from dpconvex.errors import InvalidDataError, InvalidParameterError
-from dpconvex.estimators._features import refuse_name
+from dpconvex.estimators._features import elements, numbers_of, refuse_name
 
 LARGEST = 1e100
 """Of a target bound: as the losses have it."""
@@ -27,9 +27,13 @@ def as_series(y: Any) -> nw.Series[Any]:
     InvalidDataError
         If `y` is not one-dimensional (a public fact).
     """
+    import pyarrow as pa
+
     found = nw.from_native(y, series_only=True, pass_through=True)
     if isinstance(found, nw.Series):
         return found
+    if isinstance(y, list | tuple):
+        return nw.from_native(pa.chunked_array([object_texts(elements(y))]), series_only=True)
     labels, kind = label_array(y)
     values = labels.tolist() if kind == "text" else labels
     return nw.new_series("y", values, backend="pyarrow")
@@ -61,7 +65,7 @@ def declared_index(y: Any, classes: AnyArray, name: str = "y") -> AnyArray:
         if cells.dtype.kind != "O" or cells.ndim != 1 or _typed(y):
             return encode_labels(*label_array(y, name), classes, name)
     else:
-        cells = np.fromiter(y, dtype=object, count=len(y))
+        cells = elements(y)
     return np.maximum(object_codes(cells, [str(label).strip() for label in classes.tolist()]), 0)
 
 
@@ -95,19 +99,33 @@ def label_array(y: Any, name: str = "y") -> tuple[AnyArray, str]:
         return labels, "number"
     if labels.dtype.kind == "b":
         return labels, "boolean"
-    texts = np.array([_text(label) for label in labels.tolist()], dtype=str)  # Python objects: nothing to vectorise
-    return texts, "text"
+    texts = [_text(label) for label in labels.tolist()]  # Python objects: nothing to vectorise
+    return np.array(texts, dtype=object), "text"  # not of one width: a single long text would take it for all
 
 
 def _text(label: Any) -> str:
     return label if isinstance(label, str) else str(label) if isinstance(label, int | float | np.number) else ""
 
 
-def default_classes(kind: str, dtype: np.dtype[Any]) -> AnyArray:
-    """Return the classes that labels of this kind have unless others are declared: 0 and 1, or False and True."""
+def default_index(y: Any) -> tuple[AnyArray, AnyArray]:
+    """Return the class index of every label, (n,), and the classes 0 and 1, or False and True, by the labels' dtype.
+
+    Raises
+    ------
+    InvalidParameterError
+        If labels are text, or a list, which has no dtype.
+    InvalidDataError
+        If `y` is not one-dimensional.
+    """
+    if isinstance(y, list | tuple):
+        what = "must be given for a list of labels, whose type a single one would decide"
+        raise InvalidParameterError("classes", None, what, "List them, negative class first, or give y as an array")
+    labels, kind = label_array(y)
     if kind == "text":
-        raise InvalidParameterError("classes", None, "must be given for text labels", "List them, negative class first")
-    return np.array([False, True]) if kind == "boolean" else np.array([0, 1], dtype=dtype)
+        remedy = "List them, negative class first"
+        raise InvalidParameterError("classes", None, "must be given for text labels", remedy)
+    classes = np.array([False, True]) if kind == "boolean" else np.array([0, 1], dtype=labels.dtype)
+    return encode_labels(labels, kind, classes), classes
 
 
 def encode_labels(labels: AnyArray, kind: str, classes: AnyArray, name: str = "y") -> AnyArray:
@@ -130,13 +148,17 @@ def encode_labels(labels: AnyArray, kind: str, classes: AnyArray, name: str = "y
 
 
 def number_array(y: Any) -> AnyArray:
-    """Return numeric targets as an array (n,); missing ones are NaN.
+    """Return numeric targets as an array (n,); missing ones are NaN, and so is what is no number in a list.
 
     Raises
     ------
     InvalidDataError
-        If `y` is not one-dimensional or holds text or objects (public facts).
+        If `y` is not one-dimensional or has a dtype of text or objects (public facts).
     """
+    if isinstance(y, list | tuple):
+        return numbers_of(
+            elements([cell[0] if isinstance(cell, list | tuple) and len(cell) == 1 else cell for cell in y])
+        )
     values, kind = label_array(y)
     if kind == "text":
         raise InvalidDataError("y holds text or objects, and numbers are needed. Convert it to a numeric dtype")

@@ -48,6 +48,8 @@ class PrivateLinearModel(BaseEstimator, ABC):
     plan_: LinearModelPlan
     status_: str
     n_features_in_: int
+    _ready: LinearModelPlan | None = None
+    """What `fit` runs if it is planned already: by a search, on copies of its own."""
 
     def __init__(
         self,
@@ -238,7 +240,7 @@ class PrivateLinearModel(BaseEstimator, ABC):
         if groups is not None and groups.n_records != len(encoded):
             raise InvalidDataError(f"X has {len(encoded)} records and groups has {groups.n_records}: they must agree")
         n, unit = (len(encoded), Unit.RECORD) if groups is None else (groups.n_users, Unit.USER)
-        plan = self._plans(features, n, loss, unit)[0]
+        plan = self._ready or self._plans(features, n, loss, unit)[0]
         result = plan.run(encoded, targets, source, groups)
         domain = plan.problem.domain
         weights = self.output_scale * result.point.reshape(loss.n_outputs, domain.dim)

@@ -14,7 +14,7 @@ from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.base import LinearModelPlan
 from dpconvex.data import Schema
 from dpconvex.errors import InvalidParameterError
-from dpconvex.estimators._targets import as_series, declared_index, default_classes, encode_labels, label_array
+from dpconvex.estimators._targets import as_series, declared_index, default_index, encode_labels, label_array
 from dpconvex.estimators.base import PrivateLinearModel
 from dpconvex.losses import LinearModelLoss
 from dpconvex.privacy import Assumption
@@ -175,8 +175,10 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         classes = self._given_classes()
         if classes is not None:
             return declared_index(self._required(y), classes), classes
+        if self.classes != "infer":
+            return default_index(self._required(y))
         labels, kind = label_array(self._required(y))
-        classes = np.unique(labels) if self.classes == "infer" else default_classes(kind, labels.dtype)
+        classes = np.unique(labels.astype(str) if kind == "text" else labels)
         return encode_labels(labels, kind, classes), classes
 
 

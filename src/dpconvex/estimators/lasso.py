@@ -19,9 +19,7 @@ from dpconvex.estimators._targets import (
     TargetRange,
     as_series,
     declared_index,
-    default_classes,
-    encode_labels,
-    label_array,
+    default_index,
     number_array,
 )
 from dpconvex.estimators.sparse import PrivateSparseModel, same_length, shuffled
@@ -323,9 +321,7 @@ class PrivateSparseClassifier(ClassifierMixin, PrivateSparseModel):
         if self.classes is not None:
             classes = np.asarray(self.classes)
             return declared_index(y, classes), classes
-        labels, kind = label_array(y)
-        classes = default_classes(kind, labels.dtype)
-        return encode_labels(labels, kind, classes), classes
+        return default_index(y)
 
 
 @final

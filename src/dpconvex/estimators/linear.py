@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, final
+from dataclasses import replace
+from typing import Any, ClassVar, final
 
+from dpconvex import _validate
+from dpconvex.algorithms.base import LinearModelPlan
+from dpconvex.algorithms.selection import LARGEST, Options, expected_of_first
+from dpconvex.data import Schema
+from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators.regressor import PrivateLinearRegressor
-from dpconvex.losses import LinearModelLoss, SquaredLoss
+from dpconvex.losses import HuberLoss, LinearModelLoss, SquaredLoss
+from dpconvex.privacy import PrivacyParams, Unit
+from dpconvex.problems import DataDomain
+from dpconvex.problems.linear_model import LinearModelProblem
+from dpconvex.randomness import BitSource
+
+CAPS = (0.5, 0.25, 0.125, 0.0625)
+"""Caps that are tried, in units of the target's range; without one slopes reach the whole range."""
 
 
 @final
@@ -29,12 +42,18 @@ class PrivateLinearRegression(PrivateLinearRegressor):
         Append a constant feature, inside the bounds and regularised like the rest. False: predictions start from the
         middle of the target bounds.
     algorithm, constants, noise, l2, random_state : optional
-        As in `PrivateLogisticRegression`. The penalty is on coefficients in units of the target's range.
+        As in `PrivateLogisticRegression`. The penalty is on coefficients in units of the target's range. With a delta
+        also ``algorithm="sufficient_statistics"``, which is AdaSSP with ``constants="paper"``.
     coefficient_norm : float, optional
         Norm of the coefficients (of encoded features, in units of the target's range) that the model should be able to
         reach; steers regularisation, never privacy. Default: about a third of the range a column.
     tilt, risk, records_per_user : optional
         As in `PrivateLogisticRegression`; a tilt is in the inverse unit of the loss, for a range of width 1.
+    residual_cap : float, optional
+        Residuals count at most this much, in the target's unit: the loss is linear from there on (Huber's), and noise
+        falls in proportion. Means of skewed targets are then biased towards the bulk. Default: the whole range or a
+        half, quarter, eighth or sixteenth of it, by the smallest expected error, the bias that skewed residuals would
+        have included; public facts decide. A number above the range: never cap.
     heavy_tailed : float or (float, float), optional
         For targets (claims, delays, spending) or features without a known largest value: the order k >= 2 of the moment
         of the gradients that is bounded, or ``(k, G_k)`` with that bound, for a target scaled to a range of width 1;
@@ -77,5 +96,74 @@ class PrivateLinearRegression(PrivateLinearRegressor):
 
     kind: ClassVar[str] = "linear"
 
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float = 0.0,
+        *,
+        residual_cap: float | None = None,
+        target_bounds: tuple[float, float] | None = None,
+        heavy_tailed: float | tuple[float, float] | None = None,
+        feature_norm: float | None = None,
+        feature_bounds: Any = None,
+        domain: DataDomain | None = None,
+        schema: Schema | None = None,
+        fit_intercept: bool = True,
+        algorithm: str = "auto",
+        constants: str = "calibrated",
+        noise: str = "auto",
+        l2: float | None = None,
+        coefficient_norm: float | None = None,
+        tilt: float = 0.0,
+        adversarial_radius: float = 0.0,
+        adversarial_norm: str = "l2",
+        risk: str = "empirical",
+        records_per_user: int = 1,
+        random_state: int | BitSource | None = None,
+    ) -> None:
+        super().__init__(
+            epsilon,
+            delta,
+            target_bounds=target_bounds,
+            heavy_tailed=heavy_tailed,
+            feature_norm=feature_norm,
+            feature_bounds=feature_bounds,
+            domain=domain,
+            schema=schema,
+            fit_intercept=fit_intercept,
+            algorithm=algorithm,
+            constants=constants,
+            noise=noise,
+            l2=l2,
+            coefficient_norm=coefficient_norm,
+            tilt=tilt,
+            adversarial_radius=adversarial_radius,
+            adversarial_norm=adversarial_norm,
+            risk=risk,
+            records_per_user=records_per_user,
+            random_state=random_state,
+        )
+        self.residual_cap = residual_cap
+
     def _loss(self, width: float, reach: float) -> LinearModelLoss:
-        return SquaredLoss(reach, prediction_bound=reach)
+        if self.residual_cap is None:
+            return SquaredLoss(reach, prediction_bound=reach)
+        cap = _validate.real("residual_cap", self.residual_cap, above=0.0) / width
+        if self.heavy_tailed is not None:
+            what = "must be left out with heavy_tailed, which cuts residuals by their moments"
+            raise InvalidParameterError("residual_cap", self.residual_cap, what)
+        return HuberLoss(min(max(cap, 1 / LARGEST), LARGEST), target_bound=reach, of_mean=True)
+
+    def _choices(
+        self, problem: LinearModelProblem, privacy: PrivacyParams, options: Options
+    ) -> tuple[LinearModelPlan, ...]:
+        """Return the plans of the cap with the smallest expected error, where the caller leaves it open."""
+        choices = super()._choices
+        found = choices(problem, privacy, options)
+        left = self.residual_cap is None and self.heavy_tailed is None and privacy.unit == Unit.RECORD
+        usual = options.target == "empirical" and options.constants == "calibrated" and problem.typical is not None
+        if not (left and usual) or self.algorithm == "sufficient_statistics":
+            return found
+        reach = self._reach()
+        capped = [replace(problem, loss=HuberLoss(cap, reach, of_mean=True)) for cap in CAPS]
+        return min(found, *(choices(each, privacy, options) for each in capped), key=expected_of_first)

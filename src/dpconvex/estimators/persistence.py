@@ -19,6 +19,7 @@ from dpconvex._types import AnyArray
 from dpconvex.data import Schema, write_atomically
 from dpconvex.errors import CertificateError, DpconvexError, InvalidDataError, InvalidParameterError
 from dpconvex.estimators import ESTIMATORS, SPARSE_ESTIMATORS
+from dpconvex.estimators._restored import check_restored
 from dpconvex.estimators.base import PrivateLinearModel
 from dpconvex.estimators.classifier import PrivateLinearClassifier
 from dpconvex.estimators.lasso import PrivateSparseClassifier
@@ -108,7 +109,8 @@ def load_model(path: str | Path) -> SavedModel:
     try:
         return _restored(_plain_values(content))
     except (DpconvexError, LookupError, TypeError, ValueError, AttributeError, RuntimeError, *_LARGE) as error:
-        detail = str(error) if isinstance(error, (InvalidDataError, CertificateError)) else type(error).__name__
+        told = isinstance(error, (InvalidDataError, InvalidParameterError, CertificateError))
+        detail = str(error) if told else type(error).__name__
         raise InvalidDataError(f"model file {str(path)!r} is not a dpconvex model: {detail}") from None
 
 
@@ -180,21 +182,17 @@ def _state(estimator: SavedModel) -> dict[str, Any]:
 def _restored(state: Mapping[str, Any]) -> SavedModel:
     model = _unfitted(state)
     classes = None if state["classes"] is None else _labels(state["classes"])
-    outputs = 1 if classes is None or len(classes) <= 2 else len(classes)
-    encoded, intercept = _matrix(state["encoded_coef"]), np.asarray(state["encoded_intercept"], dtype=np.float64)
-    coef = np.asarray(state["coef"], dtype=np.float64)
-    if intercept.shape != (len(encoded),) or len(encoded) != outputs or coef.size != encoded.size:
-        raise InvalidDataError("coefficients, intercepts and classes do not agree")
-    model.encoded_coef_, model.encoded_intercept_, model.coef_ = encoded, intercept, coef
+    arrays = (np.asarray(state[name], dtype=np.float64) for name in ("encoded_coef", "encoded_intercept", "coef"))
+    model.encoded_coef_, model.encoded_intercept_, model.coef_ = arrays
     given = state["intercept"]
     model.intercept_ = given if isinstance(given, float) else np.asarray(given, dtype=np.float64)
-    if isinstance(model, CLASSIFIERS):
-        if classes is None:
-            raise InvalidDataError("a classifier must list its classes")
-        model.classes = model.classes_ = classes
     model.n_features_in_ = int(state["n_features_in"])
-    if state["feature_names_in"] is not None:
-        vars(model)["feature_names_in_"] = np.asarray(state["feature_names_in"], dtype=object)
+    names = state["feature_names_in"]
+    check_restored(model, names, classes)
+    if isinstance(model, CLASSIFIERS) and classes is not None:
+        model.classes = model.classes_ = classes
+    if names is not None:
+        vars(model)["feature_names_in_"] = np.asarray(names, dtype=object)
     model.certificate_ = PrivacyCertificate.from_json(state["certificate"])
     return model
 
@@ -214,13 +212,6 @@ def _unfitted(state: Mapping[str, Any]) -> SavedModel:
         if parameters.get(name) is not None:
             parameters[name] = read(parameters[name])
     return model.set_params(**parameters)
-
-
-def _matrix(value: Any) -> AnyArray:
-    matrix = np.asarray(value, dtype=np.float64)
-    if matrix.ndim != 2:
-        raise InvalidDataError("coefficients must be a matrix")
-    return matrix
 
 
 def _native(value: Any) -> Any:
@@ -252,5 +243,7 @@ def _domain_fields(domain: DataDomain) -> dict[str, Any]:
 
 
 def _domain(fields: Mapping[str, Any]) -> DataDomain:
+    if not all(isinstance(block["name"], str) for block in fields["blocks"]):
+        raise InvalidDataError("a block's name must be text")
     blocks = tuple(Block(b["size"], b["norm"], b["bound"], b["name"]) for b in fields["blocks"])
     return DataDomain(blocks, fields["intercept"])

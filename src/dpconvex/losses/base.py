@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Self, final
 
@@ -109,6 +110,16 @@ class LinearModelLoss(ABC):
     def frobenius_self_concordance(self) -> float | None:
         """The q of ``trace(phi'') <= (q / A) (A - |phi'|_2)``; serves noise in the l2 (Frobenius) norm only."""
         return self.self_concordance
+
+    @property
+    def usual(self) -> LinearModelLoss:
+        """The loss in which errors are judged: this one, or the one that it stands in for."""
+        return self
+
+    @property
+    def facts(self) -> Mapping[str, float]:
+        """JSON-ready public constants by which this loss differs from the usual one of its name; most have none."""
+        return {}
 
     @property
     @abstractmethod

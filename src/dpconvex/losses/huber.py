@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Self, final
 
@@ -12,7 +13,7 @@ import numpy as np
 from dpconvex import _rounding, _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.losses import _spline, _targets
-from dpconvex.losses.base import SmoothLoss, Task, quiet
+from dpconvex.losses.base import LinearModelLoss, SmoothLoss, Task, quiet
 
 
 class ResidualSplineLoss(SmoothLoss):
@@ -89,16 +90,31 @@ class HuberLoss(ResidualSplineLoss):
         Residual at which the loss turns linear; between 1e-100 and 1e100, in the unit of the target.
     target_bound : float, optional
         Targets are clipped to it. The slope bound does not need it; `value_at_zero` is infinite without it.
+    of_mean : bool
+        Whether it stands in for the squared loss: errors are then judged by that one. Needs a target bound.
     """
 
     name: ClassVar[str] = "huber"
 
     width: float = 1.0
     target_bound: float = math.inf
+    of_mean: bool = False
 
     def __post_init__(self) -> None:
         _spline.check_width(self.width)
-        _targets.check_bound(self.target_bound)
+        _targets.check_bound(self.target_bound, finite=self.of_mean)
+
+    @property
+    def usual(self) -> LinearModelLoss:
+        """The squared loss, where this one stands in for it."""
+        from dpconvex.losses.squared import SquaredLoss  # which cuts itself to this one
+
+        return SquaredLoss(self.target_bound, prediction_bound=self.target_bound) if self.of_mean else self
+
+    @property
+    def facts(self) -> Mapping[str, float]:
+        """The width as ``residual_cap``, where it stands in for the squared loss."""
+        return {"residual_cap": self.width} if self.of_mean else {}
 
     @property
     def spline(self) -> _spline.Spline:
@@ -108,7 +124,7 @@ class HuberLoss(ResidualSplineLoss):
     @classmethod
     def examples(cls) -> tuple[Self, ...]:
         """Return small instances for the contract tests."""
-        return (cls(), cls(0.3, target_bound=2.0), cls(5.0, target_bound=2.0))
+        return (cls(), cls(0.3, target_bound=2.0), cls(5.0, target_bound=2.0), cls(0.1, 0.5, of_mean=True))
 
 
 @final

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Self, final
 
 import numpy as np
 
-from dpconvex import _rounding
+from dpconvex import _rounding, _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.losses import _targets
 from dpconvex.losses.base import SmoothLoss, Task, quiet
@@ -17,52 +18,80 @@ from dpconvex.losses.base import SmoothLoss, Task, quiet
 @final
 @dataclass(frozen=True)
 class LogisticLoss(SmoothLoss):
-    """``log(1 + exp(-y z))`` with targets -1 and +1: the negative log-likelihood of logistic regression.
+    """``log(1 + exp(-m))`` of the margin ``m = y z``, targets -1 and +1, continued by its tangent where it is steep.
 
-    Targets above 0 become +1, all others (0, NaN) become -1. Slope at most 1, curvature at most 1/4, q = 1.
+    Below the margin at which the slope reaches `cap` the loss is linear: a record that is badly misclassified pulls
+    with the slope `cap`, not more. With ``cap = 1`` that never happens: the negative log-likelihood of logistic
+    regression. Targets above 0 become +1, all others (0, NaN) become -1.
+
+    Slope at most `cap`; curvature ``a (1 - a)`` at every slope ``a < cap``, 0 at the slope `cap`; q = 1 for
+    ``cap = 1``, else none (docs, Objective perturbation, section 1).
+
+    Parameters
+    ----------
+    cap : float
+        Largest slope, between 1e-100 and 1.
     """
 
     name: ClassVar[str] = "logistic"
     task: ClassVar[Task] = "classification"
     sides: ClassVar[Literal[1, 2]] = 1
 
+    cap: float = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "cap", _validate.real("cap", self.cap, at_least=1e-100, at_most=1.0))
+
     @property
     def slope_bound(self) -> float:
-        """1."""
-        return 1.0
+        """The cap."""
+        return self.cap
 
     @property
     def curvature_bound(self) -> float:
-        """1/4."""
-        return 0.25
+        """``a (1 - a)`` at the slope ``a = 1/2``, or at the cap if that is smaller."""
+        return 0.25 if self.cap >= 0.5 else _rounding.product_up(self.cap, math.nextafter(1 - self.cap, 1.0))
 
     @property
-    def self_concordance(self) -> float:
-        """1: with ``a = |phi'|``, ``phi'' = a (1 - a) <= 1 - a``."""
-        return 1.0
+    def self_concordance(self) -> float | None:
+        """1 without a cap (``a (1 - a) <= 1 - a``), else None: curvature jumps to 0 at the cap."""
+        return 1.0 if self.cap == 1 else None
 
     @property
     def value_at_zero(self) -> float:
-        """Log 2."""
-        return _rounding.widen_up(math.log(2.0))
+        """Log 2; less if the cap is below 1/2."""
+        return _rounding.widen_up(float(self.value(np.zeros(1), np.ones(1))[0]))
+
+    @property
+    def usual(self) -> LogisticLoss:
+        """The loss without a cap."""
+        return LogisticLoss()
+
+    @property
+    def facts(self) -> Mapping[str, float]:
+        """The cap as ``slope_cap``, if there is one."""
+        return {} if self.cap == 1 else {"slope_cap": self.cap}
 
     @quiet
     def value(self, z: FloatArray, y: FloatArray) -> FloatArray:
         """Return the loss of every record, of shape (n,), with full relative accuracy."""
         margin = z * y
+        curved = np.maximum(margin, self._kink)
         # Not logaddexp: this form uses vectorised exp and log1p and is three times faster.
-        return np.maximum(-margin, 0.0) + np.log1p(np.exp(-np.abs(margin)))
+        loss = np.maximum(-curved, 0.0) + np.log1p(np.exp(-np.abs(curved)))
+        return loss if self.cap == 1 else loss + self.cap * (curved - margin)
 
     @quiet
     def derivative(self, z: FloatArray, y: FloatArray) -> FloatArray:
-        """Return ``-y / (1 + exp(y z))``, of shape (n,)."""
-        return -y / (1.0 + np.exp(z * y))
+        """Return ``-y min(cap, 1 / (1 + exp(y z)))``, of shape (n,)."""
+        return -y * np.minimum(self.cap, 1.0 / (1.0 + np.exp(z * y)))
 
     @quiet
     def hessian_weights(self, z: FloatArray, y: FloatArray) -> FloatArray:
-        """Return ``p (1 - p)`` with ``p = 1 / (1 + exp(-z))``, of shape (n,)."""
+        """Return ``p (1 - p)``, ``p = 1 / (1 + exp(-z))``, where the slope is below the cap, else 0, of shape (n,)."""
         small = np.exp(-np.abs(z))
-        return small / np.square(1.0 + small)
+        curvature = small / np.square(1.0 + small)
+        return curvature if self.cap == 1 else np.where(z * y >= self._kink, curvature, 0.0)
 
     def clip_targets(self, y: AnyArray) -> FloatArray:
         """Return +1 where ``y > 0`` and -1 elsewhere, of shape (n,)."""
@@ -71,4 +100,9 @@ class LogisticLoss(SmoothLoss):
     @classmethod
     def examples(cls) -> tuple[Self, ...]:
         """Return small instances for the contract tests."""
-        return (cls(),)
+        return (cls(), cls(0.7), cls(0.3))
+
+    @property
+    def _kink(self) -> float:
+        """The margin below which the loss is linear; minus infinity without a cap."""
+        return -math.inf if self.cap == 1 else math.log1p(-self.cap) - math.log(self.cap)

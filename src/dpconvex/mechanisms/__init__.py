@@ -12,11 +12,13 @@ from dpconvex.mechanisms.norm_noise import NormNoiseMechanism
 from dpconvex.mechanisms.objective_noise import GaussianObjectiveNoise, NormObjectiveNoise, ObjectiveNoise
 from dpconvex.mechanisms.printed_mean import OutlierRemoval, plan_outlier_removal
 from dpconvex.mechanisms.quantile import MedianMechanism
+from dpconvex.mechanisms.repeats import BestOfRepeats
 from dpconvex.mechanisms.robust_mean import RobustMean, plan_robust_mean
 from dpconvex.mechanisms.vertex_sampling import VertexSampling, VertexSession
 
 __all__ = [
     "AboveThreshold",
+    "BestOfRepeats",
     "BoundedLaplaceMechanism",
     "FailureAllowance",
     "GaussianMechanism",

@@ -11,11 +11,11 @@ import numpy as np
 from dpconvex import _rounding, _validate
 from dpconvex._types import FloatArray
 from dpconvex.errors import InvalidParameterError
-from dpconvex.mechanisms import _grid
 from dpconvex.mechanisms.base import Mechanism, check_norm, check_shape
 from dpconvex.privacy.events import Event, PureMechanism
 from dpconvex.privacy.gaussian_cover import BoundedRange
 from dpconvex.privacy.sensitivity import Sensitivity
+from dpconvex.randomness.intervals import draw_point
 from dpconvex.randomness.source import BitSource
 
 RANK = Sensitivity(1.0, "linf", "replacing a value changes how many lie below any given number by at most 1")
@@ -27,7 +27,8 @@ class MedianMechanism(Mechanism[float]):
     r"""A number z of an interval with density proportional to ``exp(-epsilon |rank(z) - n/2| / 2)``.
 
     ``rank(z)`` counts the values below z. The density is constant between neighbouring values, so an interval between
-    two of them is chosen first, then a point of it. Drawn in floats; the answer is rounded to a public grid.
+    two of them is chosen first, then a point of it, both exactly: the release is the mechanism's real number, rounded
+    once to a public grid.
 
     Guarantees
     ----------
@@ -59,6 +60,7 @@ class MedianMechanism(Mechanism[float]):
         _validate.real("epsilon", self.epsilon, above=0.0)
         _validate.real("lower", self.lower)
         _validate.real("upper", self.upper, above=self.lower)
+        _validate.real("upper - lower", self.upper - self.lower, at_least=1e-200, at_most=1e200)
         _validate.integer("dim", self.dim, at_least=1)
         _validate.choice("charged", self.charged, ("pure", "gaussian"))
         check_norm(self.sensitivity, "linf")
@@ -76,20 +78,15 @@ class MedianMechanism(Mechanism[float]):
         return _rounding.power_of_two_at_most(self.upper - self.lower) * 2.0**-40
 
     def exact_bits(self, source: BitSource) -> bool:
-        """Never: floats, guarded by a grid."""
-        return False
+        """Whether the source is the operating system: the real point is rounded once, to the grid of `output_step`."""
+        return source.exact
 
     def _sample(self, value: FloatArray, source: BitSource) -> float:
         check_shape(value, self.dim)
-        generator = source.generator()
         inner = np.sort(np.clip(np.nan_to_num(value, nan=0.0), self.lower, self.upper))
         ends = np.concatenate([[self.lower], inner, [self.upper]])
-        rate = self.epsilon / (2 * self.sensitivity.value)
-        with np.errstate(divide="ignore"):  # an interval of length 0 has weight 0
-            weight = np.log(np.diff(ends)) - rate * np.abs(np.arange(self.dim + 1) - self.dim / 2)
-        chosen = int(np.argmax(weight + generator.gumbel(size=self.dim + 1)))
-        point = ends[chosen] + generator.random() * (ends[chosen + 1] - ends[chosen])
-        return float(np.clip(_grid.rounded(np.array([point]), self.output_step)[0], self.lower, self.upper))
+        rate = _rounding.ratio_down(self.epsilon, 2 * self.sensitivity.value)
+        return float(np.clip(draw_point(ends, rate, self.output_step, source), self.lower, self.upper))
 
     @classmethod
     def examples(cls) -> tuple[MedianMechanism, ...]:

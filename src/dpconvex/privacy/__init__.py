@@ -9,6 +9,7 @@ from dpconvex.privacy.guarded_events import GuardedGaussianNoise
 from dpconvex.privacy.ledger import Ledger, Release
 from dpconvex.privacy.objective_events import GaussianObjectivePerturbation, PureObjectivePerturbation
 from dpconvex.privacy.params import Neighboring, PrivacyParams, Unit
+from dpconvex.privacy.selection_events import RepeatedSelection, WholeRun
 from dpconvex.privacy.sensitivity import Sensitivity
 from dpconvex.privacy.verify import Check, Verification, verify
 from dpconvex.privacy.vertex_events import VertexDraws
@@ -33,10 +34,12 @@ __all__ = [
     "PureMechanism",
     "PureObjectivePerturbation",
     "Release",
+    "RepeatedSelection",
     "Sensitivity",
     "Unit",
     "Verification",
     "VertexDraws",
+    "WholeRun",
     "certify",
     "verify",
 ]

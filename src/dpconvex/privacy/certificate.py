@@ -153,20 +153,20 @@ class PrivacyCertificate:
             )
         try:
             return cls(
-                algorithm=fields["algorithm"],
-                constants=fields["constants"],
-                theorem=fields["theorem"],
+                algorithm=_of(str, fields, "algorithm"),
+                constants=_of(str, fields, "constants"),
+                theorem=_of(str, fields, "theorem"),
                 target=_read(PrivacyParams, fields["target"]),
                 spent_epsilon=float(fields["spent"]["epsilon"]),
                 spent_delta=float(fields["spent"]["delta"]),
-                accountant=fields["spent"]["accountant"],
+                accountant=_of(str, fields["spent"], "accountant"),
                 releases=tuple(Release.from_dict(release) for release in fields["releases"]),
                 assumptions=tuple(_read(Assumption, assumption) for assumption in fields["assumptions"]),
                 noise_source=_read(NoiseSource, fields["noise_source"]),
-                public=fields["public"],
-                versions=fields["versions"],
+                public=_of(dict, fields, "public"),
+                versions=_of(dict, fields, "versions"),
             )
-        except (KeyError, TypeError, ValueError, AttributeError, DpconvexError) as error:
+        except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError, DpconvexError) as error:
             raise CertificateError(f"malformed certificate: {type(error).__name__}: {error}") from None
 
     def explain(self) -> str:
@@ -200,8 +200,19 @@ class PrivacyCertificate:
 
 def _read(kind: type[T], fields: Mapping[str, Any]) -> T:
     """Build a value from its fields; optional ones of a later version, unknown here, are left out."""
-    names = {part.name for part in dataclasses.fields(kind)}  # pyright: ignore[reportArgumentType]
-    return kind(**{name: value for name, value in fields.items() if name in names})
+    parts = {part.name: part.type for part in dataclasses.fields(kind)}  # pyright: ignore[reportArgumentType]
+    known = {name: value for name, value in fields.items() if name in parts}
+    for name in known:
+        _of({"str": str, "bool": bool}.get(str(parts[name]), object), known, name)
+    return kind(**known)
+
+
+def _of(kind: type[T], fields: Mapping[str, Any], name: str) -> T:
+    """Return a field, or raise `TypeError`: readers must be able to rely on what is text."""
+    value = fields[name]
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} must be {kind.__name__}")
+    return value
 
 
 def certify(

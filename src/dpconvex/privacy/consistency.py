@@ -7,11 +7,12 @@ All are pure functions of the certificate, so it can be asked of every number wh
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from dpconvex import _rounding
 from dpconvex.errors import DpconvexError
 from dpconvex.privacy import accounting
 from dpconvex.privacy import ledger as _ledger
@@ -20,6 +21,7 @@ from dpconvex.privacy.events import GaussianNoise
 from dpconvex.privacy.ledger import Release
 from dpconvex.privacy.objective_events import GaussianObjectivePerturbation, PureObjectivePerturbation
 from dpconvex.privacy.params import Unit
+from dpconvex.privacy.selection_events import RepeatedSelection, WholeRun
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,7 @@ COPIES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "origin_descent": {"steps": ("times",)},
     "query_noise": {"sigma": ("event.sigma",)},
     "sgda": {"sigma": ("event.sigma",)},
+    "sufficient_statistics": {"rounds.*": ("times",)},
 }
 """Public constants that a plan copies out of its releases, by algorithm: each must be such a number of some release.
 
@@ -166,8 +169,12 @@ def public_checks(read: PrivacyCertificate) -> list[Check]:
     for release in read.releases:
         if isinstance(release.event, PureObjectivePerturbation | GaussianObjectivePerturbation):
             checks.append(_curvature(release, read))
+        if isinstance(release.event, PureObjectivePerturbation) and release.event.rule == "logistic":
+            checks.append(_maximised(release.label, release.event))
     if read.algorithm == "output_perturbation" and len(read.releases) == 1 and not read.public.get("tilt"):
         checks += _minimiser(read.releases[0], read.public)
+    if read.algorithm == "private_search":
+        checks += _candidates(read)
     copied = COPIES.get(read.algorithm, {})
     values = {field for fields in copied.values() for field in fields}
     found: dict[str, set[Any]] = {name: {_at(release.to_dict(), name) for release in read.releases} for name in values}
@@ -199,14 +206,61 @@ def _curvature(release: Release, read: PrivacyCertificate) -> Check:
     try:
         least = float(public["feature_l2"]) ** 2 / (float(public["n"]) * float(public["l2"]))
         loss, dim = str(public["loss"]), int(public["outputs"]) * int(public["dim"])
+        cap = float(public.get("slope_cap", 1.0))
     except (KeyError, TypeError, ValueError, ArithmeticError):
         return Check(name, False, "the certificate lacks n, l2, feature_l2, outputs, dim or loss")
-    rule_fits = event.rule != "logistic" or loss == "logistic"
+    # A cap leaves curvature at the largest slope, so no other rule knows what it costs.
+    rule_fits = loss == "logistic" and event.curvature == cap if event.rule == "logistic" else cap == 1
     if read.target.unit == Unit.USER:  # a user's Hessian may have any rank, and there is no union over its vertices
         rule_fits = event.rule == "free" or (isinstance(event, PureObjectivePerturbation) and event.rank >= dim)
     sizes = min(public["feature_l2"], public["n"], public["l2"]) > 0
     holds = sizes and least * (1 - SAME) <= event.tau <= least * (1 + SAME) and rule_fits
     return Check(name, holds, f"tau {event.tau:.9g} for {least:.9g}; rule {event.rule}, loss {loss}")
+
+
+def _maximised(label: str, event: PureObjectivePerturbation) -> Check:
+    """Compare the closed form of the logistic rule with the maximum over a grid of slopes."""
+    e, cap, r, slopes = _rounding.float_up(event.noise_epsilon), event.curvature, event.rank, np.linspace(0, 1, 2001)
+    bends = cap * slopes * (1 - cap * slopes)
+    largest = float(np.max(e / 2 * (1 + slopes) + r * np.log1p(event.tau / r * bends)))
+    priced = event.pure_epsilon
+    holds = largest * (1 - SAME) <= priced <= largest * (1 + SECOND)
+    return Check(f"price of {label!r}", holds, f"{_rounding.float_up(priced):.9g}, largest found {largest:.9g}")
+
+
+def _candidates(read: PrivacyCertificate) -> list[Check]:
+    """Compare the candidates of a search with their fits: budgets, and constants as in a certificate of one fit."""
+    fits: list[Any] = [release.event for release in read.releases if isinstance(release.event, WholeRun)]
+    for release in read.releases:
+        if isinstance(release.event, RepeatedSelection):
+            fits += [event for run in release.event.runs if isinstance(run, WholeRun) for _, _, event in run.uses[:1]]
+    stated = read.public.get("candidates")
+    if not isinstance(stated, list | tuple) or len(stated) != len(fits):
+        return [Check("candidates", False, f"{len(fits)} fits, and not a list of as many candidates")]
+    try:
+        each, moved = (
+            float(read.public["score_bound"]) / int(read.public["held_out"]),
+            read.releases[-1].sensitivity.value,
+        )
+        holds = each <= moved <= each * (1 + ROUNDING_SHARE)
+        checks = [
+            Check("sensitivity of scores", holds, f"one of {read.public['held_out']} moves a mean by {moved:.9g}")
+        ]
+    except (KeyError, TypeError, ValueError, ArithmeticError):
+        return [Check("sensitivity of scores", False, "the certificate lacks score_bound or held_out")]
+    for k, (candidate, fit) in enumerate(zip(stated, fits, strict=True), 1):
+        try:
+            epsilon, delta = float(candidate["epsilon"]), float(candidate["delta"])
+            spent = fit.delta(epsilon * (1 + SAME))
+            holds = spent <= delta and (delta > 0 or float(fit.pure_epsilon) >= epsilon * (1 - ROUNDING_SHARE))
+            checks.append(Check(f"budget of candidate {k}", holds, f"epsilon {epsilon:.9g}, delta {delta:.3g}"))
+            own: dict[Any, Any] = {event: event.claimed_sensitivity or 1.0 for _, _, event in fit.uses}
+            needed = {event: replace(read.releases[0].sensitivity, value=value) for event, value in own.items()}
+            alone = tuple(Release(f"candidate {k}", "", event, needed[event]) for event in own)
+            checks += public_checks(replace(read, algorithm="", public=candidate["constants"], releases=alone))
+        except (DpconvexError, KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+            return [*checks, Check(f"candidate {k}", False, f"cannot be read: {type(error).__name__}")]
+    return checks
 
 
 def _minimiser(release: Release, public: Mapping[str, Any]) -> list[Check]:

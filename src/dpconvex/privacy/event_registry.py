@@ -12,6 +12,7 @@ from dpconvex.privacy.group_events import GroupPrivacy
 from dpconvex.privacy.guarded_events import GuardedGaussianNoise
 from dpconvex.privacy.objective_events import GaussianObjectivePerturbation, PureObjectivePerturbation
 from dpconvex.privacy.sampled_steps import SampledSteps
+from dpconvex.privacy.selection_events import RepeatedSelection, WholeRun
 from dpconvex.privacy.vertex_events import VertexDraws
 
 
@@ -32,6 +33,8 @@ def event_from_dict(fields: dict[str, Any]) -> Event:
             PureObjectivePerturbation,
             GaussianObjectivePerturbation,
             VertexDraws,
+            WholeRun,
+            RepeatedSelection,
         )
     }
     arguments = dict(fields)

@@ -70,6 +70,8 @@ class Release:
     def from_dict(cls, fields: dict[str, Any]) -> Release:
         """Inverse of `to_dict`; fields of a later version, unknown here, are left out, but an event's are refused."""
         parts = {part.name: fields[part.name] for part in dataclass_fields(cls) if part.name in fields}
+        if not all(isinstance(parts.get(name, ""), str | None) for name in ("label", "mechanism", "block")):
+            raise TypeError("label, mechanism and block of a release must be text")
         parts["event"] = event_from_dict(parts["event"])
         stated = parts["sensitivity"]
         names = (part.name for part in dataclass_fields(Sensitivity))

@@ -11,8 +11,9 @@ the privacy loss is at most ``sensitivity / scale``. The Jacobian part is one fa
 ``r log(1 + t tau / r)`` for a loss whose Hessian in the predictions has rank at most ``r`` and trace at most ``t``
 (rule ``determinant``; one output: ``r = 1, t = c``; softmax with k classes: ``r = k - 1, t = 1 - 1/k``). For losses
 with SC the curvature is largest where the slope, hence the noise part, is smallest, and the sum is at most the noise
-part alone when ``q tau <= epsilon_1 / 2`` (rule ``free``; softmax with Frobenius noise: ``q = 4``). The rules
-``free`` and ``logistic`` need the full two-sided sensitivity ``2 A X_K`` in the noise scale.
+part alone when ``q tau <= epsilon_1 / 2`` (rule ``free``; softmax with Frobenius noise: ``q = 4``). The logistic loss
+with slopes capped at A has the curvature ``a (1 - a)`` at every slope ``a < A``; the sum is maximised over a (rule
+``logistic``). The rules ``free`` and ``logistic`` need the full two-sided sensitivity ``2 A X_K`` in the noise scale.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from dpconvex.privacy.events import Event, pure_delta
 from dpconvex.privacy.profiles import gaussian_delta
 
 PURE_RULES = ("determinant", "free", "logistic")
-GAUSSIAN_RULES = ("one_sided", "two_sided", "one_sided_sc", "two_sided_sc", "softmax")
+GAUSSIAN_RULES = ("one_sided", "two_sided", "one_sided_sc", "two_sided_sc", "logistic", "softmax")
 
 
 @dataclass(frozen=True)
@@ -46,9 +47,9 @@ class PureObjectivePerturbation(Event):
     rule : {"determinant", "free", "logistic"}
         Which bound on the determinant applies (module docstring).
     curvature : float
-        The trace bound ``t`` for ``determinant``, ``q`` for ``free``, 1 for ``logistic``.
+        The trace bound ``t`` for ``determinant``, ``q`` for ``free``, the largest slope for ``logistic`` (1: no cap).
     rank : int
-        The rank bound ``r`` for ``determinant``.
+        The rank bound ``r`` for ``determinant`` and ``logistic``.
     """
 
     sensitivity: float
@@ -65,6 +66,7 @@ class PureObjectivePerturbation(Event):
         _validate.real("tau", self.tau, above=0.0)
         _validate.real("curvature", self.curvature, above=0.0)
         _validate.choice("rule", self.rule, PURE_RULES)
+        _check_cap(self.rule, self.curvature)
         _validate.integer("rank", self.rank, at_least=1)
         if self.rule == "free" and Fraction(self.curvature) * Fraction(self.tau) * 2 > self.noise_epsilon:
             raise InvalidParameterError(
@@ -92,7 +94,7 @@ class PureObjectivePerturbation(Event):
             return noise
         if self.rule == "determinant":
             return noise + Fraction(determinant_cost(self.curvature, self.rank, self.tau))
-        return logistic_epsilon(noise, self.tau)
+        return logistic_epsilon(noise, self.tau, self.curvature, self.rank)
 
     def delta(self, epsilon: float) -> float:
         """Profile of the worst mechanism of this epsilon."""
@@ -104,23 +106,49 @@ def determinant_cost(trace: float, rank: int, tau: float) -> float:
     return _rounding.widen_up(rank * math.log1p(trace * tau / rank))
 
 
-def logistic_epsilon(noise: Fraction, tau: float) -> Fraction:
-    """Formula (1.4), logistic loss at any `tau`: ``e/2 + max_a [e a/2 + log(1 + tau a (1 - a))]``, rounded up.
+def logistic_epsilon(noise: Fraction, tau: float, cap: float = 1.0, rank: int = 1) -> Fraction:
+    """Formula (1.4): ``e/2 + max of e a/(2 A) + r log(1 + tau a (1 - a)/r) over slopes a in [0, A]``, rounded up.
 
-    The maximum over the slope ``a`` in [0, 1] is at ``a = 1`` (cost ``e``) when ``tau <= e/2``, else at the root of
-    ``-(e tau/2) a^2 + (e tau/2 - 2 tau) a + e/2 + tau = 0``. A relative slack covers the root's rounding: the
-    bracket is flat there, so an error of 1e-12 in the root costs far less than 1e-12 in the value.
+    Logistic loss with slopes of at most A, at any `tau`. The bracket is concave in a. Where it still grows at ``a = A``
+    the cost is ``e + r log(1 + tau A (1 - A)/r)``. Else (then ``A > 1/2``) the maximum is at the root of
+    ``-(e tau/(2A)) a^2 + (e tau/(2A) - 2 tau) a + e/(2A) + tau = 0`` (``r = 1``). A relative slack covers the root's
+    rounding: the bracket is flat there, so an error of 1e-12 in the root costs far less than 1e-12 in the value.
+
+    Parameters
+    ----------
+    noise : Fraction
+        The noise part ``e``.
+    tau, cap, rank
+        ``tau``, ``A`` and ``r``.
     """
-    e = _rounding.float_up(noise)
-    if tau <= e / 2:
-        return noise
-    half = e * tau / 2
-    b, c = half - 2 * tau, e / 2 + tau
+    if rank > 1:
+        return rank * logistic_epsilon(noise / rank, _rounding.ratio_up(tau, rank), cap)
+    rate = _rounding.float_up(noise) / (2 * cap)
+    at_cap = noise if cap == 1 else noise + Fraction(determinant_cost(cap * (1 - cap), 1, tau))
+    if rate * (1 + tau * cap * (1 - cap)) >= tau * (2 * cap - 1):
+        return at_cap
+    half = rate * tau
+    b, c = half - 2 * tau, rate + tau
     root = math.sqrt(b * b + 4 * half * c)
     a = (b + root) / (2 * half) if b > 0 else 2 * c / (root - b)
-    a = min(max(a, 0.0), 1.0)
-    value = e / 2 * (1 + a) + math.log1p(tau * a * (1 - a))
-    return max(noise, Fraction(value * (1 + 1e-11)))
+    a = min(max(a, 0.0), cap)
+    value = rate * (cap + a) + math.log1p(tau * a * (1 - a))
+    return max(at_cap, Fraction(value * (1 + 1e-11)))
+
+
+def logistic_line(cap: float, tau: float) -> tuple[float, float]:
+    """Values at ``a = cap`` and at ``a = 0`` of the tangent of ``log(1 + tau a (1 - a))`` at `cap`, rounded up.
+
+    It lies above that function, which is concave.
+    """
+    top = 0.0 if cap == 1 else determinant_cost(cap * (1 - cap), 1, tau)
+    fall = cap * tau * (2 * cap - 1) / (1 + tau * cap * (1 - cap))
+    return top, _rounding.widen_up(top + fall)
+
+
+def _check_cap(rule: str, curvature: float) -> None:
+    if rule == "logistic":
+        _validate.real("curvature", curvature, above=0.0, at_most=1.0)
 
 
 @dataclass(frozen=True)
@@ -138,10 +166,11 @@ class GaussianObjectivePerturbation(Event):
         Twice the certified solver radius over the output noise's standard deviation; 0 for an exact minimiser.
     tau : float
         ``X_2^2 / (n l2)``, rounded up.
-    rule : {"one_sided", "two_sided", "one_sided_sc", "two_sided_sc", "softmax"}
-        Formula (3.1) for margin losses or two-sided losses, (3.2) for losses with condition SC, or softmax.
+    rule : {"one_sided", "two_sided", "one_sided_sc", "two_sided_sc", "logistic", "softmax"}
+        Formula (3.1) for margin losses or two-sided losses, (3.2) for losses with condition SC, (3.4) for the logistic
+        loss with a cap, or softmax.
     curvature : float
-        ``c``, or ``q`` for the ``_sc`` rules, or the number of classes for softmax.
+        ``c``, or ``q`` for the ``_sc`` rules, or the largest slope for logistic, or the number of classes for softmax.
     """
 
     gradient_bound: float
@@ -159,6 +188,7 @@ class GaussianObjectivePerturbation(Event):
         _validate.real("tau", self.tau, above=0.0)
         _validate.real("curvature", self.curvature, above=0.0)
         _validate.choice("rule", self.rule, GAUSSIAN_RULES)
+        _check_cap(self.rule, self.curvature)
 
     @property
     def pure_epsilon(self) -> None:
@@ -172,7 +202,7 @@ class GaussianObjectivePerturbation(Event):
         return _rounding.product_up(factor, self.gradient_bound)
 
     def delta(self, epsilon: float) -> float:
-        """Formulas (3.1), (3.2) with (3.3): a union bound over the vertices of the gradient-difference polytope."""
+        """Formulas (3.1) to (3.4): a union bound over the vertices of the gradient-difference polytope."""
         mu = _rounding.ratio_up(self.gradient_bound, self.sigma)
         return min(1.0, sum(count * self._profile(e, length * mu) for count, e, length in self._vertices(epsilon)))
 
@@ -196,6 +226,9 @@ class GaussianObjectivePerturbation(Event):
             if self.rule == "one_sided_sc":
                 return [(1, epsilon, 2.0), (1, epsilon, 1.0), (1, left, 1.0), (1, left, 0.0)]
             return [(2, epsilon, 2.0), (2, epsilon, math.sqrt(2)), (2, left, 1.0), (2, left, 0.0)]
+        if self.rule == "logistic":
+            at_cap, at_zero = (epsilon - cost for cost in logistic_line(self.curvature, self.tau))
+            return [(1, at_cap, 2.0), (1, at_cap, 1.0), (1, at_zero, 1.0), (1, at_zero, 0.0)]
         left = epsilon - determinant_cost(self.curvature, 1, self.tau)
         if self.rule == "one_sided":
             return [(1, left, 2.0), (2, left, 1.0), (1, left, 0.0)]

@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from dpconvex._files import read_text
 from dpconvex.errors import CertificateError
 from dpconvex.privacy import consistency
 from dpconvex.privacy.certificate import PrivacyCertificate, digest, parse
@@ -84,22 +85,27 @@ def verify(certificate: PrivacyCertificate | str | Path) -> Verification:
         read = PrivacyCertificate.from_dict(fields)
     except CertificateError as error:
         return Verification((Check("well formed", False, str(error)),), float("nan"), float("nan"))
-    pricing = Pricing()
-    checks = [*_document_checks(fields, read), *consistency.number_checks(read, pricing)]
-    epsilon = delta = float("nan")
-    if all(check.name != "cost" for check in checks):
-        epsilon, delta = consistency.recompute(read, pricing)
-        checks += consistency.second_opinions(read, delta)
-    return Verification(tuple(checks), epsilon, delta, _unknown(fields, read), fields)
+    checks, epsilon, delta = _document_checks(fields, read), float("nan"), float("nan")
+    try:
+        pricing = Pricing()
+        numbers = list(consistency.number_checks(read, pricing))
+        if all(check.name != "cost" for check in numbers):
+            epsilon, delta = consistency.recompute(read, pricing)
+            numbers += consistency.second_opinions(read, delta)
+    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
+        numbers = [Check("numbers", False, f"some are not what their names say ({type(error).__name__})")]
+    return Verification((*checks, *numbers), epsilon, delta, _unknown(fields, read), fields)
 
 
 def _text(certificate: str | Path) -> str:
     if isinstance(certificate, str) and certificate.lstrip().startswith("{"):
         return certificate
     try:
-        return Path(certificate).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise CertificateError(f"cannot read certificate {str(certificate)!r}: {error}") from None
+        return read_text(certificate)
+    except OSError as error:
+        raise CertificateError(f"cannot read certificate {str(certificate)!r}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise CertificateError(f"certificate {str(certificate)!r} is no UTF-8 text") from None
 
 
 def _document_checks(fields: dict[str, Any], read: PrivacyCertificate) -> list[Check]:

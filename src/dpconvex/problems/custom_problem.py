@@ -48,7 +48,7 @@ class CustomProblem(Problem):
     max_steps: int = 100_000
 
     def __post_init__(self) -> None:
-        _validate.integer("n", self.n, at_least=1)
+        _validate.records("n", self.n)
         _validate.integer("max_steps", self.max_steps, at_least=1)
         if not isinstance(self.trusted, bool):  # a string would pass for True, and privacy would rest on claims
             raise InvalidParameterError("trusted", self.trusted, "must be True or False")

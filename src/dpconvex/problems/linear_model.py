@@ -21,8 +21,13 @@ from dpconvex.problems.objective import ROUNDING
 from dpconvex.problems.problem import Aggregation, Problem
 from dpconvex.problems.records import Records
 from dpconvex.problems.tilted import NO_TILT, TiltedRisk
+from dpconvex.problems.typical import TypicalData
 from dpconvex.problems.users import UserGroups, record_weights
 from dpconvex.sets.base import ConvexSet
+
+
+MOST_COEFFICIENTS = 2**27
+"""Of a model; a few vectors of so many take gigabytes."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +78,7 @@ class LinearModelProblem(Problem):
 
     def __post_init__(self) -> None:
         numbers = {
-            "n": _validate.integer("n", self.n, at_least=1),
+            "n": _validate.records("n", self.n),
             "radius": _validate.real("radius", self.radius, above=0.0),
             "tilt": _validate.real("tilt", self.tilt, at_least=0.0, remedy=NO_TILT),
             "attack_radius": _validate.real("attack_radius", self.attack_radius, at_least=0.0),
@@ -84,6 +89,10 @@ class LinearModelProblem(Problem):
             raise InvalidParameterError(
                 "loss", self.loss.name, "must have bounded targets to be tilted", "Give it a target_bound"
             )
+        if self.loss.n_outputs * self.domain.dim > MOST_COEFFICIENTS:
+            found = self.loss.n_outputs * self.domain.dim
+            what = f"must leave at most {MOST_COEFFICIENTS} coefficients, and there would be {found}"
+            raise InvalidParameterError("n_features", self.domain.dim, what, "Use fewer features or classes")
         _validate.choice("attack_norm", self.attack_norm, ATTACK_NORMS)
         if self.attack is not None:
             self.attack.check(self.loss, self.tilt)
@@ -178,6 +187,11 @@ class LinearModelProblem(Problem):
     def feature_l2(self) -> float:
         """Largest l2 norm of a record, after the attack if there is one, rounded up."""
         return self.domain.l2 if self.attack is None else self.attack.reach(self.domain)
+
+    @cached_property
+    def typical(self) -> TypicalData | None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """By the domain, the loss and the comparator norm; None with a tilt or an attack."""
+        return None if self.tilt or self.attack_radius else TypicalData.of(self.domain, self.loss, self.radius)
 
     @property
     def grouped(self) -> bool:
@@ -322,6 +336,7 @@ class LinearModelProblem(Problem):
         """JSON-ready public facts."""
         return {
             "loss": self.loss.name,
+            **self.loss.facts,
             "n": self.n,
             "outputs": self.loss.n_outputs,
             "dim": self.domain.dim,

@@ -90,6 +90,6 @@ def record_cap(moments: Moments, n: int, failure: float = 0.01) -> float:
     failure : float
         In (0, 1).
     """
-    _validate.integer("n", n, at_least=1)
+    _validate.records("n", n)
     _validate.real("failure", failure, above=0.0, below=1.0)
     return moments.bound * (n / failure) ** (1 / moments.k)

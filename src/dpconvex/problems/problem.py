@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.problems.objective import Bounds, Objective
+from dpconvex.problems.typical import TypicalData
 from dpconvex.problems.users import UserGroups
 from dpconvex.sets.ball_l2 import L2Ball
 from dpconvex.sets.base import ConvexSet
@@ -93,6 +94,11 @@ class Problem(ABC):
     def kink(self) -> float:
         """Lipschitz constant (l2, on average over directions) of what is not smooth; 0 where `smoothness` says all."""
         return 0.0
+
+    @property
+    def typical(self) -> TypicalData | None:
+        """What to expect of ordinary data; None where there is no model of them. Ranks plans, protects nothing."""
+        return None
 
     @property
     @abstractmethod

@@ -253,7 +253,7 @@ def sums_by(index: NDArray[np.int64], values: FloatArray, size: int) -> FloatArr
 
 def check_sizes(n: int, dx: int, dy: int, least_dy: int = 1) -> None:
     """Raise `InvalidParameterError` unless these are sizes of a problem."""
-    _validate.integer("n", n, at_least=1)
+    _validate.records("n", n)
     _validate.integer("dx", dx, at_least=2)
     _validate.integer("dy", dy, at_least=least_dy)
 

@@ -74,7 +74,7 @@ class WorstGroupLoss(SimplexSaddle):
     name: ClassVar[str] = "worst group over an l1 ball"
 
     def __post_init__(self) -> None:
-        _validate.integer("n", self.n, at_least=1)
+        _validate.records("n", self.n)
         _validate.integer("n_features", self.n_features, at_least=1)
         check_bound("radius", self.radius)
         check_bound("feature_bound", self.feature_bound)

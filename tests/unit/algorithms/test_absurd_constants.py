@@ -65,3 +65,15 @@ def test_one_place_names_the_problem(raised: type[Exception]) -> None:
         raise raised
     with pytest.raises(ValueError, match="another"), within_floats("game"):
         raise ValueError("another")
+
+
+@pytest.mark.parametrize("n", [10**12, 2**53, 10**18, 10**400])
+def test_more_records_than_schedules_can_be_made_for(n: int) -> None:
+    """The printed number of iterations grows with n: gigabytes of schedule."""
+    found = []
+    for planner in (saddle_point.plan, anytime.plan):
+        with pytest.raises(InvalidParameterError, match=r"^n=\d+\.*\d*: "):
+            problem = l1_ball_loss(SquaredLoss(1.0, 1.0), n, 3, 1.0)
+            found.append(problem)
+            planner(problem, PrivacyParams(1.0, 1e-6), constants="paper")
+    assert len(found) == (2 if n <= 2**53 else 0)

@@ -122,7 +122,7 @@ def test_where_no_bound_is_convincing_users_get_the_cautious_steps() -> None:
     assert many[0].predicted_error.bound < 0.05 * many[0].predicted_error.trivial
     assert [p.predicted_error.bound for p in many] == sorted(p.predicted_error.bound for p in many)
     by_record = plans(task(n=40, records_per_user=None, radius=9.0), PrivacyParams(1.0, 1e-6))
-    assert [p.predicted_error.bound for p in by_record] == sorted(p.predicted_error.bound for p in by_record)
+    assert [p.predicted_error.rank for p in by_record] == sorted(p.predicted_error.rank for p in by_record)
 
 
 def test_gaussian_objective_perturbation_is_refused_for_users() -> None:
@@ -185,17 +185,20 @@ def test_no_user_moves_a_score_beyond_its_sensitivity() -> None:
 ONE_HOT = DataDomain((Block(2, "l1", 1.0),))
 
 
-def largest_privacy_loss(problem: LinearModelProblem, l2: float, scale: float, rng: np.random.Generator) -> float:
+def largest_privacy_loss(
+    problem: LinearModelProblem, l2: float, scale: float, rng: np.random.Generator, margins: tuple[float, ...] = ()
+) -> float:
     """Search the exact density of the minimiser in two dimensions, l1 noise, for the worst pair of users.
 
     ``log p_D(w) = -|T_D(w)|_1 / scale + log det`` with ``T = C - G_u`` for any common part C; users are weighted
-    vertices of the domain with any targets, seen through slope and curvature at w. The common curvature is 0.
+    vertices of the domain with any targets, seen through slope and curvature at w, also where records have these
+    margins. The common curvature is 0.
     """
     loss, n = problem.loss, problem.n
     vertices = np.concatenate([np.eye(2), -np.eye(2)])
     targets = np.array([-1.0, -0.5 - 1e-9, -0.5 + 1e-9, 0.0, 0.5 - 1e-9, 0.5 + 1e-9, 1.0])
     users = []
-    for w in (np.zeros(2), *rng.normal(0, 1, (3, 2))):
+    for w in (np.zeros(2), *rng.normal(0, 1, (3, 2)), *np.repeat(margins, 2).reshape(-1, 2)):
         options = []
         for (i, j), y0, y1, share in itertools.product(
             itertools.combinations_with_replacement(range(4), 2), targets, targets, (0.0, 0.5)
@@ -246,11 +249,30 @@ def test_free_curvature_stays_free_for_users(loss) -> None:
     assert largest_privacy_loss(problem, floor / 100, scale, np.random.default_rng(1)) > epsilon
 
 
+@pytest.mark.parametrize("epsilon", [0.3, 2.0])
+@pytest.mark.parametrize(("cap", "multiple"), [(1.0, 0.3), (0.9, 0.3), (0.5, 1.0), (0.3, 0.3)])
+def test_the_logistic_rule_holds_for_users(cap: float, multiple: float, epsilon: float) -> None:
+    """Never above epsilon, and near it; `multiple` of the floor from which curvature is free without a cap."""
+    loss = LogisticLoss(cap)
+    problem = task(loss=loss, domain=ONE_HOT, n=3)
+    l2 = multiple * 2 * problem.tau(1.0) / epsilon
+    share = calibration.pure_share(loss, False, problem.tau(l2), epsilon, calibration.user_rank(problem))
+    assert share.rank == 2
+    kink = math.log((1 - cap) / cap) if cap < 1 else -10.0
+    margins = tuple(np.concatenate([kink + np.array([-1e-9, 1e-9]), np.linspace(kink, 2, 4)]))
+    rng = np.random.default_rng(3)
+    worst = largest_privacy_loss(problem, l2, 2 * cap / share.epsilon, rng, margins)
+    assert worst <= epsilon * (1 + 1e-9)
+    assert worst >= (0.98 if cap <= 0.5 else 0.7) * epsilon
+    if cap <= 0.5:  # mutant: the rank of a record
+        cheap = calibration.pure_share(loss, False, problem.tau(l2), epsilon).epsilon
+        assert largest_privacy_loss(problem, l2, 2 * cap / cheap, rng, margins) > epsilon * (1 + 1e-4)
+
+
 def test_below_the_floor_users_pay_more_than_records() -> None:
     loss, tau = LogisticLoss(), 4.0
     by_record, by_user = (calibration.pure_share(loss, False, tau, 1.0, rank) for rank in (None, 5))
-    assert by_record.rule == "logistic"
-    assert by_user.rule == "determinant"
+    assert by_record.rule == by_user.rule == "logistic"
     assert by_user.epsilon < by_record.epsilon
 
 

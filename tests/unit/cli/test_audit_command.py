@@ -46,6 +46,16 @@ def test_a_refuted_promise_ends_with_one(monkeypatch, tmp_path) -> None:
     assert not json.loads((tmp_path / "audit.json").read_text())["passed"]
 
 
+def test_the_grid_is_written_and_resumed(tmp_path) -> None:
+    arguments = ("mechanism/laplace", "--grid", "--runs", "0", "--transcripts", "8", "--out", str(tmp_path))
+    found = call(*arguments)
+    assert found.exit_code == 0, found.output
+    assert len(json.loads((tmp_path / "audit-grid.json").read_text())["cells"]) == 20
+    again = json.loads(call(*arguments, "--json").stdout)
+    assert again[0]["proved"] == pytest.approx({e: float(e) for e in ("0.1", "0.5", "1.0", "2.0", "8.0")}, rel=1e-3)
+    assert call(*arguments[:-2]).exit_code == 2
+
+
 def test_the_list_names_all_targets() -> None:
     assert [entry["name"] for entry in json.loads(call("--list", "--json").stdout)] == list(TARGETS)
     assert "mechanism/laplace" in call("--list").output

@@ -32,6 +32,14 @@ def test_plans_state_their_objective(run: Any) -> None:
     assert "risk" not in run(*PLAN).stdout.split("\n")[0]
 
 
+def test_the_slope_cap_is_an_option_of_the_logistic_model(run: Any) -> None:
+    shown = " ".join(run(*PLAN, "--slope-cap", 0.7).stdout.split())
+    assert "slope cap 0.7" in shown
+    assert "slope cap" not in run(*PLAN, "--slope-cap", 1).stdout
+    noise = [plan["coefficient_sd"] for cap in (1, 0.7) for plan in rows(run, "--slope-cap", cap)["plans"][:1]]
+    assert noise[1] < noise[0]
+
+
 def test_the_printed_bound_is_in_json_always_and_in_the_table_with_the_paper_s_constants(run: Any) -> None:
     by_name = {plan["algorithm"]: plan for plan in rows(run)["plans"]}
     assert by_name["objective_perturbation"]["printed_bound"] is None
@@ -60,6 +68,9 @@ def test_a_vacuous_choice_is_said_in_capitals(run: Any) -> None:
         ((*ATTACK, "--classes", 3), "adversarial_radius=0.1"),
         (("--adversarial-radius", 0.1, "--adversarial-norm", "l3"), "adversarial_norm='l3'"),
         ((*ATTACK, "--model", "huber"), "adversarial_radius=0.1"),
+        (("--slope-cap", 2), "slope_cap=2"),
+        (("--slope-cap", 0.7, "--classes", 3), "slope_cap=0.7: is for two classes"),
+        (("--slope-cap", 0.7, "--model", "svc"), "slope_cap=0.7: does not apply to --model svc"),
     ],
     ids=str,
 )

@@ -141,7 +141,7 @@ def test_clipping_makes_an_outlier_worth_one_record() -> None:
 def test_a_million_columns() -> None:
     X = np.zeros((4, 10**6), dtype=np.float32)
     model = PrivateLogisticRegression(1.0, feature_norm=1.0, algorithm="output_perturbation")
-    model.fit(X, [0, 1, 0, 1])
+    model.fit(X, np.array([0, 1, 0, 1]))
     assert model.coef_.shape == (1, 10**6)
 
 

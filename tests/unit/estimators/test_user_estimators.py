@@ -8,6 +8,8 @@ import pytest
 from dpconvex import NumericColumn, PrivateLinearRegression, PrivateLinearSVC, PrivateLogisticRegression, Schema
 from dpconvex.data import ClassTarget, read_table
 from dpconvex.errors import DpconvexError, InvalidDataError, InvalidParameterError, SchemaError
+from dpconvex.estimators._features import user_labels
+from dpconvex.problems.users import UserGroups
 
 
 @pytest.fixture
@@ -155,7 +157,7 @@ def test_a_missing_label_leaves_the_labels_of_others_alone() -> None:
     assert n_users(pd.DataFrame(columns | {"who": pd.array(gap, dtype="Int64")})) == 11
     model = PrivateLogisticRegression(3.0, feature_bounds=(-1, 1), random_state=0)
     for groups in (gap, pd.Series(gap, dtype="Int64"), pa.chunked_array([gap])):
-        assert model.fit(columns["a"][:, None], [0, 1] * 20, groups=groups).plan_.problem.n == 11
+        assert model.fit(columns["a"][:, None], np.arange(40) % 2, groups=groups).plan_.problem.n == 11
 
 
 @pytest.mark.parametrize("label", [b"\xff\xfe", b"", b"x" * 10**6], ids=["no text", "empty", "long"])
@@ -176,10 +178,18 @@ def test_two_names_of_one_category_are_one_user() -> None:
         n_users(pa.table({"a": [0.0] * 2, "y": ["yes", "no"], "who": [[1], [2]]}))
 
 
-def test_labels_of_different_shapes_are_refused(table) -> None:
+def test_what_a_list_of_labels_holds_raises_nothing(table) -> None:
+    """A number is one label whatever its type and whatever else is in the list."""
     X, y, users = table
-    with pytest.raises(InvalidDataError, match="different shapes"):
-        fitted(X, y, [(1, 2), *users[1:].tolist()])
+    assert user_labels([1, 1.0, True, np.float32(1), "1", None, (1, 2), 2.5, 10**5000]).tolist()[:5] == [
+        1,
+        1,
+        1,
+        1,
+        "1",
+    ]
+    assert UserGroups.of(user_labels([1, 1.0, "1", None, np.nan, (1, 2), 10**5000])).n_users == 3
+    assert fitted(X, y, [(1, 2), *users[1:].tolist()]).certificate_.target.unit == "user"
 
 
 def test_records_per_user_without_users_is_refused() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from typing import Any
 
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import given
@@ -14,12 +16,13 @@ from scipy.stats import chisquare
 
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import MedianMechanism
+from dpconvex.randomness.intervals import draw_interval
 from dpconvex.privacy import BoundedRange, Ledger, PrivacyParams, PureMechanism
 from dpconvex.privacy.events import pure_delta
 from dpconvex.privacy.gaussian_cover import covered_range
 from dpconvex.privacy.ledger import total_delta
 from dpconvex.privacy.profiles import gaussian_delta
-from dpconvex.randomness import SeededSource
+from dpconvex.randomness import SeededSource, SystemSource
 
 EDGES = np.linspace(-2, 3, 41)
 FINITE = st.lists(st.floats(-4, 4), min_size=5, max_size=5)
@@ -45,6 +48,70 @@ def test_samples_follow_the_density() -> None:
     observed, _ = np.histogram(draws, EDGES)
     assert chisquare(observed, law(values, 1.3) * count).pvalue > 1e-3
     assert chisquare(observed, law(values, 1.0) * count).pvalue < 1e-6
+
+
+class Scripted:
+    """A generator of given bits: the first 62 of a uniform number, then bytes of those that follow."""
+
+    def __init__(self, prefix: int, follows: bytes = b"") -> None:
+        self.prefix, self.follows, self.asked = prefix, follows, 0
+
+    def integers(self, low: int, high: int) -> int:
+        assert (low, high) == (0, 2**62)
+        return self.prefix
+
+    def bytes(self, count: int) -> bytes:
+        self.asked += 1
+        return (self.follows * count)[:count]
+
+
+@given(
+    st.lists(st.sampled_from([-1.0, -0.3, 0.0, 5e-324, 1e-300, 2.0**-52, 1.0]), min_size=1, max_size=6).map(sorted),
+    st.sampled_from([0.0, 0.25, 3.0, 700.0]),
+    st.integers(0, 2**62 - 1) | st.sampled_from([0, 1, 2**61 - 1, 2**61, 2**62 - 1]),
+)
+def test_the_interval_is_that_of_exact_arithmetic(values, rate, prefix) -> None:
+    """Against shares of 1000 digits; the halves and ends of the range lie on borders, where floats cannot decide."""
+    ends = np.array([-1.0, *values, 1.0])
+    script: Any = Scripted(prefix, b"\x55")
+    with mpmath.workdps(1000):
+        away = [abs(k - mpmath.mpf(len(values)) / 2) for k in range(len(values) + 1)]
+        masses = [
+            (mpmath.mpf(b) - mpmath.mpf(a)) * mpmath.exp(-mpmath.mpf(rate) * j)
+            for a, b, j in zip(ends[:-1].tolist(), ends[1:].tolist(), away, strict=True)
+        ]
+        at = (prefix + mpmath.mpf(0x55) / 255) / mpmath.mpf(2) ** 62 * mpmath.fsum(masses)
+        shares = np.array([mpmath.fsum(masses[: k + 1]) for k in range(len(masses))])
+        assert draw_interval(ends, rate, script) == int((shares <= at).sum())
+
+
+def test_masses_that_floats_cannot_hold_still_have_their_chance() -> None:
+    """The first interval's mass is exp(-5000) of the whole: chosen when 8000 bits say so, and by no fewer."""
+    ends = np.array([-1.0, *np.zeros(100), 1.0])
+    ends[1:26] = -0.5
+    script: Any = Scripted(0)
+    assert draw_interval(ends, 200.0, script) == 0
+    assert 62 + script.asked * 8 * 32 > 5000 / math.log(2)
+
+
+def test_both_ways_to_an_interval_agree(monkeypatch) -> None:
+    """Whatever the margin, the same bits give the same interval."""
+    ends = np.sort(np.concatenate([[-3, 3], np.random.default_rng(0).normal(size=40)]))
+    fast = [draw_interval(ends, 0.1, SeededSource(seed).generator()) for seed in range(200)]
+    monkeypatch.setattr("dpconvex.randomness.intervals._ERROR", 1.0)
+    assert fast == [draw_interval(ends, 0.1, SeededSource(seed).generator()) for seed in range(200)]
+    assert len(set(fast)) > 10
+
+
+def test_releases_lie_on_a_grid_that_no_value_moves() -> None:
+    """Low-order bits: floats between 0.1 and 0.3 betray 0.1; multiples of the step do not."""
+    mechanism = MedianMechanism(1.0, -1.0, 1.0, 3)
+    values = np.array([0.1, 0.3, math.pi / 4])
+    for source in (SystemSource(), SeededSource(0)):
+        draws = np.array([mechanism._sample(values, source) for _ in range(50)]) / mechanism.output_step
+        np.testing.assert_array_equal(draws, np.rint(draws))
+    assert mechanism.exact_bits(SystemSource())
+    assert not mechanism.exact_bits(SeededSource(0))
 
 
 @given(FINITE, st.integers(0, 4), st.floats(-4, 4), st.sampled_from([0.3, 1.0, 4.0]))
@@ -108,6 +175,6 @@ def test_extreme_values_and_ties() -> None:
     for values in (np.zeros(4), np.full(4, 1e300), np.array([-np.inf, np.inf, np.nan, 0])):
         ledger = Ledger(PrivacyParams(50.0), [mechanism.planned("m")])
         assert -1 <= mechanism.release(values, "m", SeededSource(0), ledger) <= 1
-    for bad in ({"lower": 1.0}, {"upper": -1.0}, {"dim": 0}, {"charged": "twice"}):
+    for bad in ({"lower": 1.0}, {"upper": -1.0}, {"lower": -1e308, "upper": 1e308}, {"dim": 0}, {"charged": "twice"}):
         with pytest.raises(InvalidParameterError):
             MedianMechanism(**({"epsilon": 1.0, "lower": -1.0, "upper": 1.0, "dim": 2} | bad))

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dpconvex.errors import InvalidParameterError, UnsupportedEventError
@@ -21,7 +21,12 @@ from dpconvex.privacy import (
 )
 from dpconvex.privacy.event_registry import event_from_dict
 from dpconvex.privacy.events import pure_delta
-from dpconvex.privacy.objective_events import GAUSSIAN_RULES, logistic_epsilon
+from dpconvex.privacy.objective_events import GAUSSIAN_RULES, logistic_epsilon, logistic_line
+
+CAPS = st.sampled_from([0.5, 0.7, 1 - 1e-12, 1.0])
+
+RULES = [(rule, 0.7 if rule == "logistic" else 3.0) for rule in GAUSSIAN_RULES]
+"""Every Gaussian rule with a curvature."""
 
 EVENTS: list[Event] = [
     PureMechanism(0.5),
@@ -31,7 +36,9 @@ EVENTS: list[Event] = [
     PureObjectivePerturbation(2.0, 4.0, 0.1, "free", 1.0),
     PureObjectivePerturbation(2.0, 4.0, 2.0, "logistic", 1.0),
     PureObjectivePerturbation(2.0, 4.0, 0.1, "determinant", 2 / 3, rank=2),
-    *(GaussianObjectivePerturbation(1.0, 5.0, 0.01, 0.05, rule, 3.0) for rule in GAUSSIAN_RULES),
+    PureObjectivePerturbation(2.0, 4.0, 2.0, "logistic", 0.7),
+    PureObjectivePerturbation(2.0, 4.0, 2.0, "logistic", 0.7, rank=3),
+    *(GaussianObjectivePerturbation(1.0, 5.0, 0.01, 0.05, *rule) for rule in RULES),
 ]
 
 
@@ -107,22 +114,50 @@ class TestObjectivePerturbation:
         event = PureObjectivePerturbation(2.0, 4.0, 0.2, "determinant", 0.5, rank=1)
         assert float(event.pure_epsilon) - 0.5 == pytest.approx(math.log1p(0.1), rel=1e-12)
 
-    @given(st.floats(0.01, 8.0), st.floats(1e-3, 50.0))
-    def test_logistic_cost_is_the_maximum_over_slopes(self, noise: float, tau: float) -> None:
-        a = np.linspace(0, 1, 20001)
-        truth = np.max(noise / 2 * (1 + a) + np.log1p(tau * a * (1 - a)))
-        found = float(logistic_epsilon(Fraction(noise), tau))
+    @given(st.floats(0.01, 8.0), st.floats(1e-3, 50.0), st.floats(1e-3, 1.0) | CAPS, st.sampled_from([1, 2, 100]))
+    @example(1.0, 0.5, 1.0, 1)  # where curvature begins to cost without a cap
+    def test_logistic_cost_is_the_maximum_over_slopes(self, noise: float, tau: float, cap: float, rank: int) -> None:
+        a = np.linspace(0, cap, 20001)
+        truth = np.max(noise / 2 * (1 + a / cap) + rank * np.log1p(tau * a * (1 - a) / rank))
+        found = float(logistic_epsilon(Fraction(noise), tau, cap, rank))
         assert found >= truth * (1 - 1e-15)
         assert found == pytest.approx(truth, rel=1e-5)
+
+    @given(st.floats(0.01, 8.0), st.floats(1e-3, 50.0))
+    def test_without_a_cap_the_cost_is_the_noise_up_to_the_floor(self, noise: float, tau: float) -> None:
+        found = logistic_epsilon(Fraction(noise), tau)
+        assert (found == Fraction(noise)) == (tau <= noise / 2)
+
+    @given(st.floats(1e-3, 50.0), st.floats(1e-3, 1.0) | CAPS)
+    def test_the_line_lies_above_the_curvature_and_touches_it(self, tau: float, cap: float) -> None:
+        at_cap, at_zero = logistic_line(cap, tau)
+        a = np.linspace(0, cap, 20001)
+        gap = at_zero + (at_cap - at_zero) * a / cap - np.log1p(tau * a * (1 - a))
+        assert gap.min() >= -1e-15 * (1 + at_zero)
+        assert gap[-1] <= 1e-12
+
+    @pytest.mark.parametrize("cap", [0.0, 1.1, -0.5, math.nan])
+    def test_a_cap_is_between_0_and_1(self, cap: float) -> None:
+        with pytest.raises(InvalidParameterError, match="curvature="):
+            PureObjectivePerturbation(2.0, 4.0, 0.1, "logistic", cap)
+        with pytest.raises(InvalidParameterError, match="curvature="):
+            GaussianObjectivePerturbation(1.0, 6.0, 0.0, 0.1, "logistic", cap)
+
+    def test_without_a_cap_the_line_gives_the_condition_sc(self) -> None:
+        """(3.4) at ``A = 1`` is (3.2) with ``q = 1``."""
+        capped, plain = (
+            GaussianObjectivePerturbation(1.0, 6.0, 0.1, 0.3, rule, 1.0) for rule in ("logistic", "one_sided_sc")
+        )
+        assert capped.delta(1.0) == pytest.approx(plain.delta(1.0), rel=1e-12)
 
     def test_gaussian_leading_term_is_the_plain_gaussian_mechanism(self) -> None:
         event = GaussianObjectivePerturbation(1.0, 12.0, 0.0, 1e-9, "one_sided_sc", 1.0)
         plain = GaussianNoise(2.0, 12.0).delta(1.0)
         assert plain * (1 - 1e-9) <= event.delta(1.0) <= plain * 1.01
 
-    @pytest.mark.parametrize("rule", GAUSSIAN_RULES)
-    def test_output_noise_only_adds(self, rule: str) -> None:
-        deltas = [GaussianObjectivePerturbation(1.0, 6.0, rho, 0.05, rule, 3.0).delta(1.0) for rho in (0.0, 0.1, 0.5)]
+    @pytest.mark.parametrize("rule", RULES)
+    def test_output_noise_only_adds(self, rule: tuple[str, float]) -> None:
+        deltas = [GaussianObjectivePerturbation(1.0, 6.0, rho, 0.05, *rule).delta(1.0) for rho in (0.0, 0.1, 0.5)]
         assert deltas[0] < deltas[1] < deltas[2]
 
     def test_curvature_beyond_the_budget_gives_nothing(self) -> None:

@@ -22,7 +22,15 @@ from dpconvex.algorithms.saddle_selection import SADDLE_METHODS, plan_saddle
 from dpconvex.algorithms.selection import ALGORITHMS, Options, plans
 from dpconvex.algorithms.sparse_selection import SPARSE_METHODS, plan_sparse
 from dpconvex.losses import HuberLoss, LogisticLoss, SoftmaxLoss, SquaredLoss
-from dpconvex.privacy import PrivacyParams, Verification, accounting, consistency, verify
+from dpconvex.privacy import (
+    PrivacyCertificate,
+    PrivacyParams,
+    Verification,
+    accounting,
+    consistency,
+    objective_events,
+    verify,
+)
 from dpconvex.privacy.certificate import digest
 from dpconvex.problems import Block, DataDomain, LocationLoss, PointDomain
 from dpconvex.problems.linear_model import LinearModelProblem
@@ -33,7 +41,7 @@ from dpconvex.randomness import SystemSource
 
 PURE, MIXED = PrivacyParams(1.0), PrivacyParams(1.0, 1e-6)
 FOR_USERS = PrivacyParams(1.0, 1e-6, unit="user")  # pyright: ignore[reportArgumentType]
-GAUSSIAN = Options(noise="gaussian")
+GAUSSIAN, PAPER = Options(noise="gaussian"), Options("paper")
 DOMAIN = DataDomain((Block(3, "l1", 1.0), Block(2, "linf", 0.5)), intercept=1.0)
 
 
@@ -56,6 +64,8 @@ def huber() -> LinearModelProblem:
 PLANS: dict[str, Callable[[], Plan]] = {
     "objective pure": lambda: plans(linear(), PURE, "objective_perturbation")[0],
     "objective gaussian": lambda: plans(linear(SoftmaxLoss(3)), MIXED, "objective_perturbation", GAUSSIAN)[0],
+    "objective capped": lambda: plans(linear(LogisticLoss(0.7)), PURE, "objective_perturbation")[0],
+    "objective capped gaussian": lambda: plans(linear(LogisticLoss(0.7)), MIXED, "objective_perturbation", GAUSSIAN)[0],
     "objective users": lambda: plans(linear(users=True), FOR_USERS, "objective_perturbation")[0],
     "output pure": lambda: plans(linear(), PURE, "output_perturbation")[0],
     "output paper": lambda: plans(linear(), MIXED, "output_perturbation", Options("paper"))[0],
@@ -64,6 +74,9 @@ PLANS: dict[str, Callable[[], Plan]] = {
     "output custom": lambda: plan_minimize(LocationLoss(DataDomain.l2_ball(2, 1.0)), 400, epsilon=1.0, radius=1.0),
     "exponential": lambda: plans(linear(domain=DataDomain.box(1, 1.0)), PURE, "exponential_mechanism")[-1],
     "noisy gradient": lambda: plans(linear(), MIXED, "noisy_gradient")[0],
+    "statistics": lambda: plans(linear(SquaredLoss(1.0, 1.0)), MIXED, "sufficient_statistics")[0],
+    "statistics paper": lambda: plans(linear(SquaredLoss(1.0, 1.0)), MIXED, "sufficient_statistics", PAPER)[0],
+    "recentring": lambda: plans(linear(n=4_000), MIXED, "recentring")[0],
     "phased": lambda: plans(linear(n=30_000, users=True), FOR_USERS, "phased_sgd")[0],
     "accelerated": lambda: plans(linear(n=3_000, users=True), FOR_USERS, "accelerated_user")[0],
     "group privacy": grouped,
@@ -172,6 +185,33 @@ def test_what_is_not_confirmed_is_known() -> None:
         "releases[0].event.curvature",
         "releases[0].event.rank",
     }
+
+
+def test_the_cap_of_a_loss_is_confirmed() -> None:
+    """Noise, price and public facts agree on it; nothing is free with one, and no other loss may use its rule."""
+    for name in ("objective capped", "objective capped gaussian"):
+        fields, result = genuine(name)
+        assert not {"public.slope_cap", "releases[0].event.curvature"} & set(result.unconfirmed)
+        assert fields["public"]["slope_cap"] == fields["releases"][0]["event"]["curvature"] == 0.7
+        assert not verify(changed(fields, ("public", "loss"), "huber")).passed
+        forged = copy.deepcopy(fields)
+        del forged["public"]["slope_cap"]
+        forged["digest"] = digest(forged)
+        assert not verify(json.dumps(forged)).passed
+    free = copy.deepcopy(genuine("objective capped")[0])
+    free["releases"][0]["event"] |= {"rule": "free", "curvature": 1e-3}
+    free["spent"]["epsilon"] = consistency.recompute(PrivacyCertificate.from_dict(free), consistency.Pricing())[0]
+    free["digest"] = digest(free)
+    failed = [check.name for check in verify(json.dumps(free)).checks if not check.passed]
+    assert failed == ["curvature of 'minimiser of the perturbed objective'"]
+
+
+def test_a_wrong_closed_form_of_the_logistic_rule_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mutant prices without the curvature at the cap, in making the certificate as in checking it."""
+    plan = PLANS["objective capped"]()
+    monkeypatch.setattr(objective_events, "logistic_epsilon", lambda noise, tau, cap, rank: noise)
+    failed = {check.name for check in verify(plan.certificate(SystemSource())).checks if not check.passed}
+    assert failed == {"price of 'minimiser of the perturbed objective'"}
 
 
 def test_public_facts_that_follow_from_releases_are_confirmed() -> None:

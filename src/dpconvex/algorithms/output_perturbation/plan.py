@@ -29,6 +29,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -119,7 +120,15 @@ class OutputPerturbationPlan(ConvexPlan[P]):
     def predicted_error(self) -> PredictedError:
         """Bound of the schedule, and the paper's."""
         trivial = self.problem.value_at_zero
-        return PredictedError(self.schedule.bound, trivial, self.schedule.source, self.printed)
+        return PredictedError(self.schedule.bound, trivial, self.schedule.source, self.printed, self.expected)
+
+    @cached_property
+    def expected(self) -> float | None:
+        """Excess of a linear model on typical data; None for other problems, tilts, attacks and population risk."""
+        typical = self.problem.typical
+        if typical is None or self.target != "empirical":
+            return None
+        return typical.shrinkage(self.l2) + typical.released_noise(self.coefficient_deviation)
 
     @property
     def constraint(self) -> ConvexSet:

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from dpconvex import _validate
 from dpconvex.algorithms.base import PredictedError, check_relation, within_floats
-from dpconvex.algorithms.saddle_base import SaddlePlan, SaddleResult, batch_sizes, batch_slices
+from dpconvex.algorithms.saddle_base import SaddlePlan, SaddleResult, affordable, batch_sizes, batch_slices
 from dpconvex.algorithms.saddle_point.anytime_schedule import Shape, calibrated, explicit_bound, printed
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT, VertexSampling
@@ -259,6 +259,7 @@ def plan(
             raise InvalidParameterError(
                 "iterations", shape.T, f"must lie between the period {shape.q} and n={problem.n}"
             )
+        affordable(problem.n, shape.T)
         picks = _picks(shape, coins)
         exposed = exposures(shape.T, picks)
         sizes = _sizes(problem.n, shape, constants, picks)

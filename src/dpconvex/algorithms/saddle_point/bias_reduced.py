@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from dpconvex import _rounding, _validate
 from dpconvex.algorithms.base import PredictedError, check_relation, within_floats
-from dpconvex.algorithms.saddle_base import SaddlePlan, SaddleResult, batch_sizes
+from dpconvex.algorithms.saddle_base import SaddlePlan, SaddleResult, affordable, batch_sizes
 from dpconvex.algorithms.saddle_point.bias_reduced_schedule import (
     Budget,
     calibrated,
@@ -232,6 +232,7 @@ def plan(
         else:
             chosen = calibrated(problem, root, privacy.pure, antithetic, truncation, budget)
         both = constants == "calibrated" and chosen.M > 0 if antithetic is None else antithetic
+        affordable(problem.n, chosen.U)
         levels = draw_levels(chosen.U, chosen.M, coins)
         costs, exposed = kappas(levels, chosen.M, both), draws_after(levels).astype(np.float64)
         power = 1.0 if privacy.pure else 0.5

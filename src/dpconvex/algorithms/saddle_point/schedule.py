@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex._types import FloatArray
-from dpconvex.algorithms.saddle_base import batch_sizes
+from dpconvex.algorithms.saddle_base import affordable, batch_sizes
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems.simplex_saddle import SimplexSaddle
 
@@ -289,6 +289,7 @@ def calibrated(
     iterations = best[1]
     if T is None and not balanced:  # batches of equal size that use all records
         iterations = max(2, min(n, n // max(1, round(n / (best[1] - 1))) + 1))
+    affordable(n, iterations)
     layout = Layout(iterations, best[2], reuse, balanced, pure, tapered)
     sizes = layout.sizes(n)
     steps = bound.steps(layout.T, budget / layout.exposure(sizes), pure)
@@ -328,6 +329,7 @@ def printed(
     T = T if T is not None else max(2, min(n, int(found)))
     wanted = 1 if quadratic else max(1, round(math.sqrt(T / ell) if second else T / ell))
     K = K if K is not None else wanted
+    affordable(n, T)
     layout = Layout(T, K, False, False)
     sizes = np.full(T - 1, max(n // T, 1))
     cap = (n // T) * epsilon / (16 * L0 * math.sqrt(T * (K + 1) * logd)) if L0 else math.inf

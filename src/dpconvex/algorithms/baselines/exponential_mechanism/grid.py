@@ -56,6 +56,29 @@ def typical_deviation(problem: LinearModelProblem, choice: ReportNoisyMax, radiu
     return np.full(problem.dim, min(1 / math.sqrt(sharpness), radius))
 
 
+def expected_excess(
+    problem: LinearModelProblem, choice: ReportNoisyMax, side: int, radius: float, l2: float = 0.0
+) -> float | None:
+    """Return the excess on typical data: of a Gibbs law with a quadratic score, of the grid's spacing, of the ridge.
+
+    Parameters
+    ----------
+    problem : LinearModelProblem
+    choice : ReportNoisyMax
+        Selects a grid point.
+    side, radius : int, float
+        Of the grid.
+    l2 : float
+        Ridge weight.
+    """
+    typical = problem.typical
+    if typical is None:
+        return None
+    spacing = 2 * radius / (side - 1)
+    rounding = typical.released_noise(np.full(problem.dim, spacing / math.sqrt(12)))
+    return problem.dim * choice.sensitivity.value / choice.epsilon + rounding + typical.shrinkage(l2)
+
+
 def score_sensitivity(problem: LinearModelProblem, radius: float, size: float) -> float:
     """Return how far the mean loss relative to a ball's centre moves with one unit: ``2 L radius / n``, rounded up.
 

@@ -48,6 +48,7 @@ from dpconvex.algorithms.base import (
 from dpconvex.algorithms.baselines.exponential_mechanism.grid import (
     applies,
     ball_grid,
+    expected_excess,
     largest_side,
     score_sensitivity,
     typical_deviation,
@@ -134,7 +135,12 @@ class LocalisedMechanismPlan(LinearModelPlan):
     def predicted_error(self) -> PredictedError:
         """The bound of the module's docstring."""
         source = "localised exponential mechanism over a grid"
-        return PredictedError(self.bound, self.problem.loss.value_at_zero, source)
+        return PredictedError(self.bound, self.problem.loss.value_at_zero, source, expected=self.expected)
+
+    @property
+    def expected(self) -> float | None:
+        """Excess on typical data, what the ridge shrinks included."""
+        return expected_excess(self.problem, self.choice, self.side, self.radius, self.l2)
 
     @property
     def releases(self) -> tuple[Release, ...]:

@@ -38,6 +38,7 @@ from dpconvex.algorithms.base import (
 from dpconvex.algorithms.baselines.exponential_mechanism.grid import (
     applies,
     ball_grid,
+    expected_excess,
     largest_side,
     score_sensitivity,
     typical_deviation,
@@ -92,7 +93,13 @@ class ExponentialMechanismPlan(LinearModelPlan):
     @property
     def predicted_error(self) -> PredictedError:
         """Selection among N points plus the spacing of the grid."""
-        return PredictedError(self.bound, self.problem.loss.value_at_zero, "exponential mechanism over a grid")
+        trivial, source = self.problem.loss.value_at_zero, "exponential mechanism over a grid"
+        return PredictedError(self.bound, trivial, source, expected=self.expected)
+
+    @property
+    def expected(self) -> float | None:
+        """Excess on typical data."""
+        return expected_excess(self.problem, self.mechanism, self.side, self.problem.radius)
 
     @property
     def releases(self) -> tuple[Release, ...]:

@@ -53,8 +53,12 @@ def _of_records(plan: NoisyGradientPlan, X: AnyArray, y: AnyArray) -> Gradient:
     problem = plan.problem
     if not plan.cuts:
         return _gradient(problem.objective(X, y, 0.0))
-    records = Records.clipped(X, problem.domain)
-    return partial(clipped_records, problem, records, problem.loss.clip_targets(y), plan.clip)
+    records, targets = Records.clipped(X, problem.domain), problem.loss.clip_targets(y)
+    if plan.deviations is None:
+        return partial(clipped_records, problem, records, targets, np.sqrt(records.squared_norms()), plan.clip)
+    scales = plan.deviations
+    lengths = np.concatenate([np.linalg.norm(block.dense() / scales, axis=1) for block in records.blocks()])
+    return lambda w: clipped_records(problem, records, targets, lengths, plan.clip, w) / plan.scales
 
 
 def _of_users(plan: NoisyGradientPlan, X: AnyArray, y: AnyArray, groups: UserGroups) -> Gradient:
@@ -72,9 +76,9 @@ def _gradient(objective: Objective) -> Gradient:
 
 
 def clipped_records(
-    problem: LinearModelProblem, records: Records, targets: FloatArray, clip: float, w: FloatArray
+    problem: LinearModelProblem, records: Records, targets: FloatArray, lengths: FloatArray, clip: float, w: FloatArray
 ) -> FloatArray:
-    """Return the mean over records of their gradients, each cut to length `clip`, shape (dim,).
+    """Return the mean over records of their gradients, each scaled down to length `clip`, shape (dim,).
 
     Parameters
     ----------
@@ -82,18 +86,19 @@ def clipped_records(
     records : Records
     targets : array of shape (n,)
         In the loss's declared targets.
+    lengths : array of shape (n,)
+        Of the records, in the norm in which gradients are measured.
     clip : float
         Positive.
     w : array of shape (dim,)
     """
     outputs = problem.loss.n_outputs
     W = w if outputs == 1 else w.reshape(outputs, records.dim)
-    norms = np.sqrt(records.squared_norms())
 
     def work(block: RowBlock) -> FloatArray:
         slopes = problem.loss.derivative(block.predict(W), targets[block.rows])
-        lengths = norms[block.rows] * (np.abs(slopes) if slopes.ndim == 1 else np.linalg.norm(slopes, axis=1))
-        factor = clip / np.maximum(lengths, clip)
+        size = lengths[block.rows] * (np.abs(slopes) if slopes.ndim == 1 else np.linalg.norm(slopes, axis=1))
+        factor = clip / np.maximum(size, clip)
         return block.adjoint(slopes * (factor if slopes.ndim == 1 else factor[:, None])).ravel()
 
     return _threads.total(records.n_blocks, lambda index: work(records.block(index))) / records.n

@@ -12,7 +12,13 @@ Sensitivity
 Assumptions
     The number of units is public; C, steps and step size are functions of public numbers. Records are put into batches
     by position, users by a uniform permutation (coins of their own): its law does not change when a user's label does.
-Bound
+Typical steps (records, full batch, no step size given)
+    Momentum and all other constants are what does best on typical data (`typical_steps`). Gradients are measured in
+    coordinates divided by D, `gaussian_block_weights`: a record's vector ``D^-1 g``, cut to C, gets noise of deviation
+    sigma in every coordinate, so g gets noise of deviation ``sigma D``. The lemma is about ``D^-1 g``. Points stay in a
+    ball of `FAR` times the comparator's norm. The bound is an estimate: for quadratic risks of at most half the largest
+    curvature it holds but for what clipping costs.
+Bound (all others)
     Smooth losses take accelerated steps, with the bound of `acsa` for ``V^2 = d sigma^2``, for batches ``+ L^2/K``.
     Plain steps (losses with kinks, or on request), ``eta <= 1/(2 beta)``: the average of the last half of the points
     has expected excess at most ``R^2/(eta T) + 2 eta V^2`` (kinks: ``+ eta (L^2 + V^2)``), R the comparator's norm.
@@ -38,47 +44,28 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.acsa import Descent, Stage, balanced_stage
+from dpconvex.algorithms.acsa import Descent, Stage
 from dpconvex.algorithms.base import (
     LinearModelPlan,
     PredictedError,
     PrivateResult,
-    check_relation,
-    check_unit,
-    require_average,
 )
-from dpconvex.errors import InvalidParameterError
+from dpconvex.algorithms.baselines.noisy_gradient.typical_steps import Steps
 from dpconvex.mechanisms import GaussianMechanism
-from dpconvex.privacy import Assumption, PrivacyParams, Release, Sensitivity
-from dpconvex.privacy.profiles import largest_mu
+from dpconvex.privacy import Assumption, PrivacyParams, Release
 from dpconvex.problems.linear_model import LinearModelProblem
-from dpconvex.problems.objective import ROUNDING
 from dpconvex.problems.users import UserGroups
 from dpconvex.randomness import BitSource
 from dpconvex.sets import L2Ball
 
 LABEL = "mean clipped gradient"
-LEMMA = "a mean of K vectors of length at most C changes by at most 2C/K when one is replaced, plus rounding"
-MOST_STEPS = 256
-"""Passes over the data that a plan chooses by itself, at most."""
-MOST_BATCHES = 1024
 TAIL = 0.5
 """Share of the iterates, from the last backwards, that are averaged."""
-ENOUGH = 1.05
-"""Fewer steps are taken where the bound grows by no more than this factor."""
-SHORT = 1 / 6
-"""Clipping level of users in units of ``L/sqrt(M)``."""
 DRIFT = 0.15
 """Deviation of accelerated steps' last point, in units of ``sigma T^1.5 / Gamma``, without curvature."""
-WALK = 0.02
-"""Share of the zero vector's largest loss that the noise of all steps together may cost, for users alike.
-
-Chosen, like `SHORT` and `LOUD`, on simulated users, unlike and of unequal sizes.
-"""
-LOUD = 0.05
-"""Length of the noise of one gradient with the whole budget, in units of C, from which `WALK` is spent in full."""
+FAR = 30.0
+"""Radius of the ball for typical steps, in units of the comparator's norm: it only keeps numbers finite."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +96,12 @@ class NoisyGradientPlan(LinearModelPlan):
         What the bound is proved for.
     l2 : float
         Ridge weight; its gradient needs no noise.
+    typical : Steps or None
+        Steps with momentum; None: those whose bound is proved.
+    deviations : array of shape (dim,) or None
+        D of one output: gradients are divided by it before they are cut; None: not.
+    expected : float or None
+        Excess on typical data.
     """
 
     problem: LinearModelProblem
@@ -123,6 +116,9 @@ class NoisyGradientPlan(LinearModelPlan):
     trivial: float
     rests_on: str
     l2: float = 0.0
+    typical: Steps | None = None
+    deviations: FloatArray | None = None
+    expected: float | None = None
     noise_name: str = "gaussian"
     constants: str = "calibrated"
     algorithm: ClassVar[str] = "noisy_gradient"
@@ -130,12 +126,18 @@ class NoisyGradientPlan(LinearModelPlan):
     @property
     def ball(self) -> L2Ball:
         """Where all parameters lie."""
-        return L2Ball(self.problem.radius)
+        return L2Ball(self.problem.radius * (1.0 if self.typical is None else FAR))
 
     @property
     def cuts(self) -> bool:
         """Whether a gradient can be longer than the level at all."""
-        return self.clip < self.problem.lipschitz
+        return self.deviations is not None or self.clip < self.problem.lipschitz
+
+    @cached_property
+    def scales(self) -> FloatArray:
+        """D for all parameters, of shape (n_parameters,)."""
+        each = np.ones(self.problem.domain.dim) if self.deviations is None else self.deviations
+        return np.tile(each, self.problem.loss.n_outputs)
 
     @property
     def descent(self) -> Descent | None:
@@ -155,7 +157,8 @@ class NoisyGradientPlan(LinearModelPlan):
     @property
     def predicted_error(self) -> PredictedError:
         """Expected excess mean loss of the planned constants."""
-        return PredictedError(self.bound, self.trivial, f"noisy projected gradient descent; {self.rests_on}")
+        source = f"noisy projected gradient descent; {self.rests_on}"
+        return PredictedError(self.bound, self.trivial, source, expected=self.expected)
 
     @cached_property
     def releases(self) -> tuple[Release, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -178,8 +181,9 @@ class NoisyGradientPlan(LinearModelPlan):
     def assumptions(self) -> tuple[Assumption, ...]:
         """What the lemma needs."""
         how = "its vector is scaled down to C" if self.cuts else "C is the Lipschitz constant over the domain"
+        where = "" if self.deviations is None else ", each block's part divided by its scale,"
         return (
-            Assumption(f"every {self.privacy.unit}'s gradient has length at most C", how),
+            Assumption(f"every {self.privacy.unit}'s gradient{where} has length at most C", how),
             Assumption("the number of steps and their size are public", "the plan fixes them; every step is taken"),
             Assumption("batches do not depend on the data", "by position, or by coins apart from data and noise"),
         )
@@ -187,6 +191,9 @@ class NoisyGradientPlan(LinearModelPlan):
     @property
     def coefficient_deviation(self) -> FloatArray:
         """Of the released point, if nothing pulled back."""
+        if self.typical is not None:
+            walked = math.sqrt(float(self.typical.response(np.zeros(1))[1][0])) * self.mechanism.sigma
+            return np.minimum(walked * self.scales, self.problem.radius)
         if self.gamma is None:
             walked = self.step_size * self.mechanism.sigma * math.sqrt(2 * self.steps / 3)
         else:
@@ -202,7 +209,18 @@ class NoisyGradientPlan(LinearModelPlan):
             "steps": self.steps,
             "step_size": self.step_size,
             "gamma": self.gamma,
+            **self._typical_facts(),
             "predicted_excess_loss": self.bound,
+        }
+
+    def _typical_facts(self) -> dict[str, Any]:
+        if self.typical is None:
+            return {}
+        start = np.cumsum([0] + [block.size for block in self.problem.domain.all_blocks[:-1]])
+        return {
+            "momentum": self.typical.momentum,
+            "averaged": self.typical.averaged,
+            "block_scales": self.scales[start].tolist(),
         }
 
     def exact_bits(self, source: BitSource) -> bool:
@@ -218,162 +236,3 @@ class NoisyGradientPlan(LinearModelPlan):
         from dpconvex.algorithms.baselines.noisy_gradient.run import run
 
         return run(self, X, y, groups, source)
-
-
-def plan(
-    problem: LinearModelProblem,
-    privacy: PrivacyParams,
-    *,
-    clip: float | None = None,
-    batches: int = 1,
-    steps: int | None = None,
-    step_size: float | None = None,
-    accelerated: bool = True,
-    l2: float = 0.0,
-) -> NoisyGradientPlan:
-    """Return the plan of the least predicted error.
-
-    Parameters
-    ----------
-    problem : LinearModelProblem
-        Its average loss is minimised over the ball of its radius.
-    privacy : PrivacyParams
-        The promise, with delta positive. For users the problem must count users.
-    clip : float, optional
-        Level C, from public knowledge; default: the Lipschitz constant, for users of smooth losses the estimate of the
-        module's docstring.
-    batches : int
-        1: full batch. More: each step reads one of so many disjoint batches; with as many steps, one pass.
-    steps : int, optional
-        T, at least 2 and a multiple of `batches`; default: as few as the bound allows, at most 256 passes.
-    step_size : float, optional
-        eta of plain steps; default: what minimises the bound.
-    accelerated : bool
-        Take accelerated steps where the loss is smooth and no step size is given.
-    l2 : float
-        Ridge weight; the excess is then that of the regularised loss.
-
-    Raises
-    ------
-    InvalidParameterError
-        If delta is 0, the loss has unbounded slopes and no level is given, or there are more batches than units.
-    """
-    check_relation(privacy, users=True)
-    check_unit(problem, privacy)
-    require_average(problem)
-    if privacy.pure:
-        remedy = "Use a value far below 1/n, or algorithm='output_perturbation'"
-        raise InvalidParameterError("delta", privacy.delta, "must be positive for noisy gradient descent", remedy)
-    _validate.integer("batches", batches, at_least=1)
-    if batches > min(problem.n, MOST_BATCHES):
-        raise InvalidParameterError("batches", batches, f"must be at most {min(problem.n, MOST_BATCHES)}")
-    _validate.real("l2", l2, at_least=0.0)
-    if clip is not None:
-        _validate.real("clip", clip, above=0.0)
-    elif math.isinf(problem.lipschitz):
-        raise InvalidParameterError("loss", problem.loss.name, "has unbounded slopes", "Give a clipping level")
-    if steps is not None and _validate.integer("steps", steps, at_least=max(2, batches)) % batches:
-        raise InvalidParameterError("steps", steps, f"must be a multiple of batches, {batches}")
-    if step_size is not None:
-        _validate.real("step_size", step_size, above=0.0)
-    setting = _Setting(problem, batches, largest_mu(privacy.epsilon, privacy.delta), l2, accelerated)
-    first = 1 if batches == 1 else 0  # the first point is 0, whatever the data are
-    counts = [steps] if steps else [batches * 2**k for k in range(first, MOST_STEPS.bit_length())]
-    found = [setting.tuned(T, clip, step_size) for T in counts]
-    least = min(option.bound for option in found)
-    chosen = next(option for option in found if option.bound <= ENOUGH * least)
-    sensitivity = (2 * chosen.clip / setting.least_batch + 2 * ROUNDING * chosen.clip) * (1 + 1e-12)
-    mechanism = GaussianMechanism.of_mu(
-        Sensitivity(sensitivity, "l2", LEMMA, unit=privacy.unit), setting.mu_of_step(chosen.steps), problem.dim
-    )
-    trivial = min(problem.value_at_zero, problem.lipschitz * problem.radius)
-    return NoisyGradientPlan(
-        problem,
-        privacy,
-        chosen.clip,
-        batches,
-        chosen.steps,
-        chosen.step_size,
-        chosen.gamma,
-        mechanism,
-        min(chosen.bound, 2 * problem.lipschitz * problem.radius),
-        trivial,
-        chosen.rests_on,
-        l2,
-    )
-
-
-@dataclass(frozen=True)
-class _Option:
-    """Constants of a run and their bound; `gamma` is None for plain steps."""
-
-    clip: float
-    steps: int
-    step_size: float
-    gamma: float | None
-    bound: float
-    rests_on: str = ""
-
-
-@dataclass(frozen=True)
-class _Setting:
-    """Public facts that bounds are made of; `mu` is the whole budget of a unit."""
-
-    problem: LinearModelProblem
-    batches: int
-    mu: float
-    l2: float
-    accelerated: bool
-
-    @property
-    def least_batch(self) -> int:
-        return self.problem.n // self.batches
-
-    def mu_of_step(self, steps: int) -> float:
-        return self.mu / math.sqrt(steps // self.batches) * (1 - 1e-12)  # accountants round up
-
-    def tuned(self, steps: int, clip: float | None, step_size: float | None) -> _Option:
-        """Return the option with the step size that the bound asks for, unless it is given."""
-        L, users = self.problem.lipschitz, self.problem.records_per_user
-        alike = users is not None and math.isfinite(self.problem.smoothness)
-        within = L / math.sqrt(users or 1)
-        clip = (SHORT * within if alike else L) if clip is None else clip
-        clip = min(clip, L)
-        if clip < L and alike:
-            found = self._excess(clip, steps, step_size, within)
-            k, beta = found.bound / clip, self.problem.smoothness
-            root = (k * math.sqrt(2 * beta) + math.sqrt(2 * beta * k**2 + 4 * k * within)) / 2
-            estimate = max(found.bound, root**2)
-            return replace(found, bound=estimate, rests_on="an estimate for users alike, clipping bias left out")
-        found = self._excess(clip, steps, step_size)
-        if clip >= L:
-            where = "on the data" if self.batches == 1 else "on the population"
-            return replace(found, rests_on=f"proved {where}")
-        bias = 2 * self.problem.radius * (L - clip)
-        return replace(found, bound=found.bound + bias, rests_on="with the largest bias that clipping can have")
-
-    def _excess(self, clip: float, steps: int, step_size: float | None, within: float | None = None) -> _Option:
-        """Return constants, and the bound without the bias of clipping; `within`: t, for users alike."""
-        problem = self.problem
-        L, R = min(clip, problem.lipschitz) + self.l2 * problem.radius, problem.radius
-        sigma = 2 * clip / (self.least_batch * self.mu_of_step(steps))
-        noise = math.sqrt(problem.dim) * sigma
-        variance = noise**2 + (L**2 / self.least_batch if self.batches > 1 else 0.0)
-        beta, walk = problem.smoothness + self.l2, math.inf
-        if within is not None:  # gradients are as good as shortened by C/t
-            loudness = noise / (clip * math.sqrt(steps // self.batches))
-            share = WALK * min(1.0, max(0.5, loudness / LOUD))
-            walk = math.sqrt(2 * share * problem.dim * problem.value_at_zero / beta)
-            beta *= min(1.0, clip / within)
-        if self.accelerated and math.isfinite(beta) and step_size is None:
-            gamma = balanced_stage(beta, 0.0, R, lambda _: variance, steps).stages[0].gamma
-            gamma = max(gamma, DRIFT * noise * steps**1.5 / walk)
-            bound = 2 * gamma * R**2 / (steps * (steps + 1)) + (2 * steps + 1) * variance / (6 * gamma)
-            return _Option(clip, steps, 0.0, gamma, bound)
-        largest = 1 / (2 * beta) if math.isfinite(beta) else math.inf
-        weight = variance if math.isfinite(beta) else (L**2 + variance) / 2
-        eta = min(largest, R / math.sqrt(2 * steps * weight), walk / (noise * math.sqrt(steps)))
-        eta = eta if step_size is None else step_size
-        if eta > largest:  # longer steps than smoothness allows: the Lipschitz bound still holds
-            weight = (L**2 + variance) / 2
-        return _Option(clip, steps, eta, None, (R**2 / (2 * eta * steps) + eta * weight) / TAIL)

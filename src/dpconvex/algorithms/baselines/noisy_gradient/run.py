@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,9 +10,11 @@ import numpy as np
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.base import PrivateResult
 from dpconvex.algorithms.baselines.noisy_gradient.gradients import mean_gradients
+from dpconvex.algorithms.baselines.noisy_gradient.typical_steps import Steps
 from dpconvex.privacy import Ledger
 from dpconvex.problems.users import UserGroups
 from dpconvex.randomness import BitSource
+from dpconvex.sets import L2Ball
 
 if TYPE_CHECKING:
     from dpconvex.algorithms.baselines.noisy_gradient.plan import NoisyGradientPlan
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
 def run(
     plan: NoisyGradientPlan, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource
 ) -> PrivateResult:
-    """Take the planned number of noisy steps from 0; plain: average the last points where gradients were taken.
+    """Take the planned number of noisy steps from 0; average the last points (plain: where gradients were taken).
 
     Parameters
     ----------
@@ -42,9 +45,12 @@ def run(
     def noisy(w: FloatArray) -> FloatArray:
         j = next(turn) % plan.batches
         label, block = plan.releases[0].label, plan.blocks[j]
-        return plan.mechanism.release(gradients[j](w), label, source, ledger, block) + plan.l2 * w
+        released = plan.mechanism.release(gradients[j](w), label, source, ledger, block)
+        return plan.scales * released + plan.l2 * w
 
     w, total = np.zeros(plan.problem.dim), np.zeros(plan.problem.dim)
+    if plan.typical is not None:
+        return plan.finish(_with_momentum(plan.typical, noisy, w, plan.ball), source)
     if plan.descent is not None:
         return plan.finish(plan.descent.minimise(w, noisy, plan.ball.project)[0], source)
     for t in range(plan.steps):
@@ -52,3 +58,14 @@ def run(
             total += w
         w = plan.ball.project(w - plan.step_size * noisy(w))
     return plan.finish(total / plan.averaged, source)
+
+
+def _with_momentum(steps: Steps, noisy: Callable[[FloatArray], FloatArray], w: FloatArray, ball: L2Ball) -> FloatArray:
+    """Return the mean of the last points of `typical_steps`, each projected on the ball."""
+    velocity, total = np.zeros_like(w), np.zeros_like(w)
+    for t in range(steps.count):
+        velocity = steps.momentum * velocity - steps.size * noisy(w + steps.momentum * velocity)
+        w = ball.project(w + velocity)
+        if t >= steps.count - steps.averaged:
+            total += w
+    return total / steps.averaged

@@ -17,17 +17,23 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from dpconvex import _rounding
+from dpconvex._types import FloatArray
 from dpconvex.losses.base import LinearModelLoss
+from dpconvex.losses.logistic import LogisticLoss
 from dpconvex.privacy.objective_events import (
     GaussianObjectivePerturbation,
     determinant_cost,
     logistic_epsilon,
+    logistic_line,
 )
 from dpconvex.privacy.profiles import smallest
 from dpconvex.problems.linear_model import LinearModelProblem
 
 MARGIN = 1 + 1e-9
 """Regularisation is put this far above a floor, so that rounding cannot fall below it."""
+
+_SLOPES = np.linspace(0.0, 1.0, 129)
+"""Shares of the largest slope at which estimates look for the costliest."""
 
 
 @dataclass(frozen=True)
@@ -73,19 +79,55 @@ def pure_share(
     q = free_constant(loss, frobenius)
     if q is not None and 2 * q * tau * MARGIN**0.5 <= budget:
         return NoiseShare(budget, "free", q)
-    trace, one_record = loss.curvature_trace, rank is None
     rank = loss.curvature_rank if rank is None else rank
-    plain = NoiseShare(
-        _rounding.difference_down(budget, determinant_cost(trace, rank, tau)), "determinant", trace, rank
-    )
-    if loss.name != "logistic" or not one_record:
-        return plain
-    # Exact for the logistic loss, whose curvature is a(1 - a) at slope a.
-    low, high = max(plain.epsilon, 0.0), budget
+    if loss.name == LogisticLoss.name:
+        return NoiseShare(_logistic_share(tau, budget, loss.slope_bound, rank), "logistic", loss.slope_bound, rank)
+    trace = loss.curvature_trace
+    left = _rounding.difference_down(budget, determinant_cost(trace, rank, tau))
+    return NoiseShare(left, "determinant", trace, rank)
+
+
+def _logistic_share(tau: float, budget: float, cap: float, rank: int) -> float:
+    """Largest noise share within `budget` by (1.4): the curvature is a(1 - a) at every slope a below the cap."""
+
+    def fits(epsilon: float) -> bool:
+        return logistic_epsilon(Fraction(epsilon), tau, cap, rank) <= Fraction(budget)
+
+    at_cap = 0.0 if cap == 1 else determinant_cost(cap * (1 - cap), rank, tau)
+    high = _rounding.difference_down(budget, at_cap)
+    if high <= 0 or fits(high):  # where the sum of noise and curvature is largest at the cap
+        return high
+    high = min(high, _logistic_estimate(tau, budget, cap, rank))
+    low = high * (1 - 1e-3)  # the grid's error is of second order
+    if high <= 0 or not fits(low):
+        low = 0.0
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (middle, high) if logistic_epsilon(Fraction(middle), tau) <= Fraction(budget) else (low, middle)
-    return NoiseShare(low, "logistic", 1.0) if low > max(plain.epsilon, 0.0) else plain
+        if not low < middle < high:
+            break
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def _logistic_estimate(tau: float, budget: float, cap: float, rank: int) -> float:
+    """As `_logistic_share` in plain floats, a little above it: the least of what the slopes of a grid leave."""
+    bend = tau / rank * cap * (1 - cap)
+    at_cap = budget - rank * math.log1p(bend)
+    if at_cap * (1 + bend) >= 2 * cap * tau * (2 * cap - 1):
+        return at_cap
+    left = budget - rank * np.log1p(tau / rank * cap * _SLOPES * (1 - cap * _SLOPES))
+    return float(np.min(left / (0.5 + _SLOPES / 2)))
+
+
+def _estimate(loss: LinearModelLoss, frobenius: bool, tau: float, budget: float, rank: int | None) -> float:
+    """Noise share of `pure_share` in plain floats, for searches."""
+    q = free_constant(loss, frobenius)
+    if q is not None and 2 * q * tau <= budget:
+        return budget
+    rank = loss.curvature_rank if rank is None else rank
+    if loss.name == LogisticLoss.name:
+        return _logistic_estimate(tau, budget, loss.slope_bound, rank)
+    return budget - rank * math.log1p(loss.curvature_trace * tau / rank)
 
 
 def user_rank(problem: LinearModelProblem) -> int | None:
@@ -98,60 +140,88 @@ def free_constant(loss: LinearModelLoss, frobenius: bool) -> float | None:
     return loss.frobenius_self_concordance if frobenius else loss.self_concordance
 
 
-def pure_regularization(
-    problem: LinearModelProblem, frobenius: bool, unit_energy: float, budget: float
-) -> tuple[float, NoiseShare]:
-    """Minimise the bound (5.1) over the regularisation, with the noise share that each value leaves.
+def planned_error(problem: LinearModelProblem, deviations: FloatArray) -> Callable[[float, float], float]:
+    """Return by what the regularisation is chosen: the expected error; for users, whose plans rank by it, bound (5.1).
 
-    `unit_energy` is ``E||b||^2`` at ``epsilon_1 = 1``. For losses with free curvature the minimiser is (5.2) whenever
-    it lies above the floor; otherwise a one-dimensional search over public quantities.
+    Parameters
+    ----------
+    problem : LinearModelProblem
+        Public facts.
+    deviations : array of shape (dim,)
+        Standard deviations of ``b`` in some unit.
+
+    Returns
+    -------
+    function
+        Of the regularisation and of the noise in that unit.
     """
-    n, radius, loss = problem.n, problem.radius, problem.loss
+    n, radius = problem.n, problem.radius
+    typical, energy = problem.typical, float(deviations @ deviations)
+    if typical is None or problem.grouped:
+        return lambda l2, noise: l2 * radius**2 / 2 + energy * (noise / n) ** 2 / (2 * l2)
+    return lambda l2, noise: typical.shrinkage(l2) + typical.gradient_noise(l2, noise / n * deviations)
 
-    def share(l2: float) -> NoiseShare:
-        return pure_share(loss, frobenius, problem.tau(l2), budget, user_rank(problem))
 
-    def bound(l2: float) -> float:
-        epsilon = share(l2).epsilon
-        return l2 * radius**2 / 2 + unit_energy / (epsilon * n) ** 2 / (2 * l2) if epsilon > 0 else math.inf
+def pure_regularization(
+    problem: LinearModelProblem, frobenius: bool, deviations: FloatArray, budget: float
+) -> tuple[float, NoiseShare]:
+    """Minimise the planned error over the regularisation, with the noise share that each value leaves.
 
-    ideal = math.sqrt(unit_energy) / (budget * n * radius)
-    if share(ideal).rule == "free":
-        return ideal, share(ideal)
+    Not below (5.2), where the bound (5.1) has its minimum if curvature is free. `deviations` are those of ``b`` (dim,)
+    at ``epsilon_1 = 1``.
+    """
+    loss, unit_tau, rank = problem.loss, problem.tau(1.0), user_rank(problem)
+    error = planned_error(problem, deviations)
+
+    def cost(l2: float) -> float:
+        epsilon = _estimate(loss, frobenius, unit_tau / l2, budget, rank)
+        return error(l2, 1 / epsilon) if epsilon > 0 else math.inf
+
+    ideal = float(np.linalg.norm(deviations)) / (budget * problem.n * problem.radius)
     q = free_constant(loss, frobenius)
-    floor = problem.tau(1.0) * 2 * q / budget * MARGIN if q is not None else ideal
+    floor = unit_tau * 2 * q / budget * MARGIN if q is not None else ideal
     lowest = smallest_l2(problem, budget)
-    best = minimize_on_log_grid(bound, lowest / 8, 1e3 * max(ideal, floor, lowest))
-    best = min((best, max(ideal, floor)), key=bound)
-    return best, share(best)
+    best = minimize_on_log_grid(cost, max(ideal, lowest), 1e3 * max(ideal, floor, lowest))
+    best = min((best, max(ideal, floor)), key=cost)
+    return best, pure_share(loss, frobenius, problem.tau(best), budget, rank)
 
 
 def gaussian_regularization(
-    problem: LinearModelProblem, gradient_bound: float, unit_energy: float, epsilon: float, delta: float
+    problem: LinearModelProblem, gradient_bound: float, deviations: FloatArray, epsilon: float, delta: float
 ) -> tuple[float, GaussianObjectivePerturbation]:
     """Regularisation and the smallest standard deviation for Gaussian noise; the event has ``rho = 0``.
 
-    `unit_energy` is ``E||b||^2`` at ``sigma = 1``.
+    `deviations` are those of ``b`` (dim,) at ``sigma = 1``.
     """
-    n, radius, loss = problem.n, problem.radius, problem.loss
+    loss, unit_tau = problem.loss, problem.tau(1.0)
     rule, curvature = gaussian_rule(loss)
+    error = planned_error(problem, deviations)
 
     def event(l2: float) -> GaussianObjectivePerturbation:
         return calibrate_gaussian(gradient_bound, 0.0, problem.tau(l2), rule, curvature, epsilon, delta)
 
-    def bound(l2: float) -> float:
-        if overspent(loss, problem.tau(l2), epsilon):
-            return math.inf
-        return l2 * radius**2 / 2 + unit_energy * event(l2).sigma ** 2 / n**2 / (2 * l2)
+    def sigma(l2: float) -> float:
+        """Infinite where curvature takes too much, else the leading term: about inverse to what curvature leaves."""
+        tau = unit_tau / l2
+        if rule == "logistic":
+            charge = logistic_line(curvature, tau)
+        elif rule.endswith("_sc"):
+            charge = (0.0, curvature * tau)
+        else:
+            charge = (determinant_cost(loss.curvature_trace, loss.curvature_rank, tau), 0.0)
+        return math.inf if max(charge) > epsilon / 2 else flat / (1 - charge[0] / epsilon)
 
-    flat = calibrate_gaussian(gradient_bound, 0.0, 1e-12, rule, curvature, epsilon, delta)
-    ideal = flat.sigma * math.sqrt(unit_energy) / (n * radius)
-    if rule.endswith("_sc"):
-        l2 = max(ideal, 2 * curvature * problem.tau(1.0) / epsilon * MARGIN)
-        return l2, event(l2)
+    def cost(l2: float) -> float:
+        noise = sigma(l2)
+        return error(l2, noise) if noise < math.inf else math.inf
+
+    flat = calibrate_gaussian(gradient_bound, 0.0, 1e-12, rule, curvature, epsilon, delta).sigma
+    ideal = flat * float(np.linalg.norm(deviations)) / (problem.n * problem.radius)
     lowest = smallest_l2(problem, epsilon)
-    l2 = minimize_on_log_grid(bound, lowest, 1e3 * max(ideal, lowest), points=40)
-    return l2, event(l2)
+    best = minimize_on_log_grid(cost, max(ideal, lowest), 1e3 * max(ideal, lowest))
+    if rule.endswith("_sc"):
+        best = min((best, max(ideal, 2 * curvature * unit_tau / epsilon * MARGIN)), key=cost)
+    return best, event(best)
 
 
 def smallest_l2(problem: LinearModelProblem, epsilon: float) -> float:
@@ -161,12 +231,14 @@ def smallest_l2(problem: LinearModelProblem, epsilon: float) -> float:
 
 
 def gaussian_rule(loss: LinearModelLoss) -> tuple[str, float]:
-    """Which of (3.1), (3.2) or the softmax formula applies, with its curvature."""
+    """Which of (3.1), (3.2), (3.4) or the softmax formula applies, with its curvature."""
     if loss.n_outputs > 1:
         return "softmax", float(loss.n_outputs)
     side = "one_sided" if loss.sides == 1 else "two_sided"
     if loss.self_concordance is not None:
         return f"{side}_sc", loss.self_concordance
+    if loss.name == LogisticLoss.name:
+        return "logistic", loss.slope_bound
     return side, loss.curvature_bound
 
 
@@ -194,5 +266,7 @@ def minimize_on_log_grid(bound: Callable[[float], float], low: float, high: floa
 def overspent(loss: LinearModelLoss, tau: float, epsilon: float) -> bool:
     """Whether curvature alone would use up a Gaussian budget."""
     rule, curvature = gaussian_rule(loss)
+    if rule == "logistic":
+        return max(logistic_line(curvature, tau)) >= 0.999 * epsilon
     cost = curvature * tau if rule.endswith("_sc") else determinant_cost(loss.curvature_trace, loss.curvature_rank, tau)
     return cost >= 0.999 * epsilon

@@ -7,13 +7,15 @@ Lemma
     Theorems 1 to 4 and formulas (1.1) to (5.2) of the docs, "Objective perturbation", which prove them (background
     Chaudhuri, Monteleoni and Sarwate 2011, Awan and Slavkovic 2020, Redberg, Koskela and Wang
     2023). Gradients of two records differ by at most ``2 A X_K`` in the noise's norm; the determinant of the change of
-    variables costs ``r log(1 + t tau / r)``, or nothing for losses whose curvature vanishes as the slope saturates.
+    variables costs ``r log(1 + t tau / r)``, or nothing for losses whose curvature vanishes as the slope saturates; for
+    the logistic loss with slopes capped at A, which leave curvature ``A (1 - A)``, it costs what (1.4) and (3.4) say.
     The solver's point is within ``gamma / l2`` of the exact minimiser for every data set and every ``b``; output noise
     of sensitivity ``2 gamma / l2`` hides which.
 Users
     n counts users and a user's loss is a weighted sum (`problems.users`). Its gradient is within ``A X_K`` and the
     trace of its Hessian within that of one record, but its rank is not 1: the determinant then costs
-    ``dim log(1 + t tau / dim)``, and is free under the same condition as for records (docs, Users, which proves both).
+    ``dim log(1 + t tau / dim)``, is free under the same condition as for records, and (1.4) holds with
+    ``dim log(1 + tau a (1 - a) / dim)`` in it (docs, Users, which proves all three).
     The union over vertices of Theorem 4 needs records, so there is no Gaussian ``b`` for users.
 Assumptions
     Records are clipped into the domain; the intercept is a constant feature inside the bounds and is regularised;
@@ -36,6 +38,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -105,7 +108,21 @@ class ObjectivePerturbationPlan(LinearModelPlan):
     @property
     def predicted_error(self) -> PredictedError:
         """Bound (5.1) plus the output noise's share."""
-        return PredictedError(self.bound, self.problem.loss.value_at_zero, "objective perturbation, bound (5.1)")
+        trivial, source = self.problem.loss.value_at_zero, "objective perturbation, bound (5.1)"
+        return PredictedError(self.bound, trivial, source, expected=self.expected)
+
+    @cached_property
+    def expected(self) -> float:
+        """Excess on typical data: what the ridge shrinks, and the noise of ``b`` and of the output."""
+        typical = self.problem.typical
+        assert typical is not None  # there is no tilt and no attack here
+        noise = typical.gradient_noise(self.l2, self.deviations / self.problem.n)
+        return typical.shrinkage(self.l2) + noise + typical.released_noise(self.output_deviations)
+
+    @property
+    def output_deviations(self) -> FloatArray:
+        """Standard deviations of the output noise (dim,)."""
+        return np.full(self.problem.dim, self.output.deviation)
 
     @property
     def releases(self) -> tuple[Release, ...]:

@@ -51,7 +51,7 @@ def plan(
     privacy : PrivacyParams
         The promise.
     l2 : float, optional
-        Regularisation; default: chosen from public facts by (5.2).
+        Regularisation; default: of the smallest expected error (for users: bound), from public facts.
     noise : str
         ``"auto"`` (all that apply), a name in `NORMS`, ``"l2"``, ``"gaussian"`` or ``"weighted_gaussian"``.
     """
@@ -118,9 +118,9 @@ def _pure_split(
     frobenius = norm.dim == problem.dim and norm.name == "l2"
     epsilon_out = _rounding.product_down(output_share, privacy.epsilon)
     budget = _rounding.difference_down(privacy.epsilon, epsilon_out)
-    unit_energy = sensitivity.value**2 * norm.energy * outputs
+    deviations = sensitivity.value * np.sqrt(np.tile(norm.coordinate_variances, outputs))
     if l2 is None:
-        lam, share = calibration.pure_regularization(problem, frobenius, unit_energy, budget)
+        lam, share = calibration.pure_regularization(problem, frobenius, deviations, budget)
     else:
         lam, share = (
             l2,
@@ -172,7 +172,7 @@ def _gaussian(
     unit_energy = outputs * float(deviations @ deviations)
     if l2 is None:
         lam, exact = calibration.gaussian_regularization(
-            problem, gradient_bound, unit_energy, privacy.epsilon, privacy.delta
+            problem, gradient_bound, np.tile(deviations, outputs), privacy.epsilon, privacy.delta
         )
     else:
         lam, rule = l2, calibration.gaussian_rule(problem.loss)

@@ -1,0 +1,141 @@
+"""Does the expected error of a plan predict the measured one, and does `algorithm="auto"` choose well?
+
+    python benchmarks/prediction.py [--tables adult cancer ...] [--seeds 2] [--rows 20000] [--json FILE]
+
+Every plan (algorithm, noise, cap) that the estimators offer for a table and a budget is fitted, not only the chosen
+one. Excess is that of the training loss over the optimum of the same features: log-loss, or half the squared error in
+units of the target's range. Reported: Spearman's rank correlation of expected and measured excess among the plans of a
+cell (table, epsilon, delta) and over everything; quantiles of measured / expected; what the chosen plan measures
+relative to the best one of its cell. Fits are seeded, hence not private: this measures accuracy on public data.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table as RichTable
+from scipy.stats import spearmanr
+
+from dpconvex import PrivateLinearRegression, PrivateLogisticRegression
+from excess_loss import log_loss, optimum
+from tables import REGRESSION_TABLES, TABLES, Table
+
+EPSILONS = (0.1, 0.3, 1.0, 3.0)
+DELTAS = (0.0, 1e-6)
+HOPELESS = 3.0
+"""Plans whose expected excess is this many times that of the zero vector are left out: nobody would run them."""
+
+
+def cells(table: Table, rows: int, seeds: int) -> Iterator[dict]:
+    """Yield one measurement a plan."""
+    order = np.random.default_rng(0).permutation(len(table.X))[:rows]
+    X, y = table.X[order], table.y[order]
+    schema = table.schema
+    domain, numeric = schema.domain(), schema.target.numeric
+    if numeric:
+        target = schema.target
+        width = target.upper - target.lower
+        common = {"domain": domain, "target_bounds": (target.lower, target.upper)}
+        kind, design = PrivateLinearRegression, np.column_stack([X, np.ones(len(X))])
+        best = float(np.square(design @ np.linalg.lstsq(design, y, rcond=None)[0] - y).mean()) / 2 / width**2
+    else:
+        common, kind = {"domain": domain}, PrivateLogisticRegression
+        best = optimum(X, y, domain.with_intercept(1.0))
+
+    def excess(model) -> float:
+        z = X @ np.ravel(model.coef_) + np.ravel(model.intercept_)[0]
+        return (float(np.square((z - y) / width).mean()) / 2 if numeric else log_loss(z, y)) - best
+
+    for epsilon in EPSILONS:
+        for delta in DELTAS:
+            base = kind(epsilon, delta, **common)
+            for rank, plan in enumerate(base.plan(len(X), X.shape[1])):
+                error = plan.predicted_error
+                if error.expected is None or error.expected > HOPELESS * plan.problem.typical.at_zero:
+                    continue
+                own = {"algorithm": plan.algorithm}
+                if plan.algorithm.endswith("perturbation"):
+                    own["noise"] = plan.noise_name
+                if not numeric:
+                    own["slope_cap"] = plan.problem.loss.cap
+                start, measured = time.perf_counter(), []
+                for seed in range(seeds):
+                    measured.append(excess(kind(epsilon, delta, **common, **own, random_state=seed).fit(X, y)))
+                yield {
+                    "table": table.name, "n": len(X), "dim": plan.problem.dim, "epsilon": epsilon, "delta": delta,
+                    "rank": rank, **own, "noise_name": plan.noise_name, "l2": plan.l2, "expected": error.expected,
+                    "bound": error.bound, "at_zero": plan.problem.typical.at_zero,
+                    "measured": measured, "seconds": (time.perf_counter() - start) / seeds,
+                }  # fmt: skip
+
+
+def summary(lines: list[dict]) -> dict:
+    """Rank correlations, calibration and the price of the choice."""
+    expected = np.array([line["expected"] for line in lines])
+    measured = np.array([np.mean(line["measured"]) for line in lines])
+    ratio = measured / expected
+    within, price = [], []
+    for key in {(line["table"], line["epsilon"], line["delta"]) for line in lines}:
+        own = [k for k, line in enumerate(lines) if (line["table"], line["epsilon"], line["delta"]) == key]
+        if len(own) > 2:
+            within.append(float(spearmanr(expected[own], measured[own]).statistic))
+        first = min(own, key=lambda k: lines[k]["rank"])
+        price.append(measured[first] / measured[own].min())
+    return {
+        "plans": len(lines),
+        "rank_correlation": float(spearmanr(expected, measured).statistic),
+        "rank_correlation_of_bounds": float(spearmanr([line["bound"] for line in lines], measured).statistic),
+        "rank_correlation_within_cells": float(np.mean(within)) if within else math.nan,
+        "measured_over_expected": np.quantile(ratio, [0.05, 0.25, 0.5, 0.75, 0.95]).tolist(),
+        "chosen_over_best": np.quantile(price, [0.5, 0.75, 0.9, 1.0]).tolist(),
+    }
+
+
+def show(groups: dict[str, list[dict]]) -> None:
+    table = RichTable(title="Expected against measured excess loss")
+    for name in ("table", "plans", "rank corr.", "in a cell", "of bounds", "measured/expected 5 50 95 %", "chosen/best"):
+        table.add_column(name, justify="left" if name == "table" else "right")
+    for name, lines in groups.items():
+        s = summary(lines)
+        low, _, middle, _, high = s["measured_over_expected"]
+        table.add_row(
+            name,
+            str(s["plans"]),
+            f"{s['rank_correlation']:.2f}",
+            f"{s['rank_correlation_within_cells']:.2f}",
+            f"{s['rank_correlation_of_bounds']:.2f}",
+            f"{low:.2f} {middle:.2f} {high:.2f}",
+            f"{s['chosen_over_best'][0]:.2f} to {s['chosen_over_best'][-1]:.2f}",
+        )
+    Console(width=120).print(table)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    every = {**TABLES, **REGRESSION_TABLES}
+    parser.add_argument("--tables", nargs="+", default=list(every), choices=list(every))
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--rows", type=int, default=20_000, help="records of a table, at most")
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    warnings.simplefilter("error")
+    groups = {}
+    for name in arguments.tables:
+        groups[name] = list(cells(every[name](), arguments.rows, arguments.seeds))
+        if arguments.json:
+            lines = [line for group in groups.values() for line in group]
+            arguments.json.write_text(json.dumps({"summary": summary(lines), "plans": lines}, indent=1))
+        show({name: groups[name]})
+    show({**groups, "all": [line for group in groups.values() for line in group]})
+
+
+if __name__ == "__main__":
+    main()

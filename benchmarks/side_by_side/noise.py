@@ -1,0 +1,64 @@
+"""Noise of the peers' methods under our neighbour relation, replace-one, and under the one that Opacus ships with."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cache
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.stats import norm
+
+
+@cache
+def gaussian_mu(epsilon: float, delta: float) -> float:
+    """Largest mu such that a mu-GDP release is (epsilon, delta)-DP (Dong, Roth and Su 2022, corollary 1)."""
+
+    def gap(mu: float) -> float:
+        # Through logarithms: exp(epsilon) may be large where the tail is tiny.
+        second = np.exp(epsilon + norm.logcdf(-epsilon / mu - mu / 2))
+        return norm.cdf(-epsilon / mu + mu / 2) - second - delta
+
+    return brentq(gap, 1e-6, 100.0)
+
+
+@cache
+def sampled_noise(epsilon: float, delta: float, rate: float, steps: int) -> float:
+    """Noise multiplier of Poisson-sampled Gaussian steps, one record replaced; per unit of the clipping norm.
+
+    The replaced record takes part with probability `rate` in both data sets, so one step's outputs are the mixtures
+    (1 - q) N(0, s^2) + q N(+-1, s^2). Numerical privacy loss distribution, rounded to the nearest point of a fine grid.
+    """
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+
+    def spent(sigma: float) -> float:
+        width = 1 + 12 * sigma
+        x = np.linspace(-width, width, 40_001)
+        log_p, log_q = (
+            np.logaddexp(np.log1p(-rate) + norm.logpdf(x, 0, sigma), np.log(rate) + norm.logpdf(x, shift, sigma))
+            for shift in (1.0, -1.0)
+        )
+        loss, mass = log_p - log_q, np.exp(log_p) * (x[1] - x[0])
+        step = min(1e-3, float(np.sqrt(mass @ loss**2)) / 50)
+        points, index = np.unique(np.round(loss / step).astype(int), return_inverse=True)
+        weights = np.bincount(index, mass / mass.sum())
+        rounded = dict(zip(points.tolist(), weights.tolist(), strict=True))
+        pld = PrivacyLossDistribution.create_from_rounded_probability(Counter(rounded), 0.0, step)
+        return pld.self_compose(steps).get_epsilon_for_delta(delta)
+
+    low = high = 2 * rate * np.sqrt(steps) / gaussian_mu(epsilon, delta)  # what the central limit says
+    while spent(high) > epsilon:
+        high *= 1.3
+    while low > 0.05 and spent(low) < epsilon:
+        low /= 1.3
+    return brentq(lambda sigma: spent(sigma) - epsilon, low, high, rtol=2e-3)
+
+
+@cache
+def shipped_noise(epsilon: float, delta: float, rate: float, steps: int) -> float:
+    """Noise multiplier that Opacus chooses itself: one record added or removed."""
+    from opacus.accountants.utils import get_noise_multiplier
+
+    return get_noise_multiplier(
+        target_epsilon=epsilon, target_delta=delta, sample_rate=rate, steps=steps, accountant="prv"
+    )

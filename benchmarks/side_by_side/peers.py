@@ -1,0 +1,265 @@
+"""The peers: diffprivlib (pure epsilon), Opacus and plain noisy gradient descent (delta > 0).
+
+    PYTHONPATH=benchmarks python -m side_by_side.peers [--quick] [--tables adult ...] [--methods opacus ...]
+
+One grid suits all tables: clipping norms are in units of the longest row, and a step is given by its longest possible
+move, `move` times (longest row) / (largest curvature). Methods called "tuned" take the setting that is best on the
+answer.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from side_by_side.cells import Data, Fit, Job, Method, arguments, entries, run
+from side_by_side.noise import gaussian_mu, sampled_noise, shipped_noise
+
+Setting = Mapping[str, Any]
+MANY = 100_000  # records times outputs beyond which a thousand steps over all of them take too long
+HUGE = 10_000_000  # entries times outputs beyond which only some settings are tried
+CLASSIFICATION, REGRESSION = ("binary", "multiclass"), ("regression",)
+
+
+def radius(data: Data) -> float:
+    """Largest Euclidean length of a row with its constant feature."""
+    return float(np.hypot(data.facts["norm"], 1.0))
+
+
+def curvature(data: Data) -> float:
+    """Bound on the curvature of one record's loss: log-loss, softmax, half squared error."""
+    return radius(data) ** 2 * {"binary": 0.25, "multiclass": 0.5, "regression": 1.0}[data.kind]
+
+
+def one_by_one(fit: Callable[[Data, Job], Fit]) -> Callable[[Data, Sequence[Job]], list[Fit]]:
+    """A method that makes one fit at a time."""
+    return lambda data, jobs: [fit(data, job) for job in jobs]
+
+
+# diffprivlib
+
+
+@one_by_one
+def logistic_valid(data: Data, job: Job) -> Fit:
+    """Rows with their constant feature scaled into the unit ball: there its guarantee holds (up to solver error)."""
+    from diffprivlib.models import LogisticRegression
+
+    R = radius(data)
+    X = np.column_stack([data.X, np.ones(len(data.X))]) / R
+    model = LogisticRegression(
+        epsilon=job.epsilon, data_norm=1.0, fit_intercept=False, random_state=job.seed, **job.setting
+    )
+    coef = model.fit(X, data.y).coef_ / R
+    return Fit(coef[:, :-1], coef[:, -1], link="one_vs_rest")
+
+
+@one_by_one
+def logistic_shipped(data: Data, job: Job) -> Fit:
+    """The rows as they are and the true bound on their length: less noise than the claimed epsilon needs."""
+    from diffprivlib.models import LogisticRegression
+
+    model = LogisticRegression(epsilon=job.epsilon, data_norm=data.facts["norm"], random_state=job.seed).fit(
+        data.X, data.y
+    )
+    return Fit(model.coef_, model.intercept_, link="one_vs_rest")
+
+
+def _bounds(data: Data) -> tuple[np.ndarray, np.ndarray]:
+    """Range of every column: categories lie in [0, 1], numbers in [-1/2, 1/2]."""
+    category = np.concatenate([np.full(size, norm == "l1" and size > 1) for size, norm, _ in data.facts["blocks"]])
+    return np.where(category, 0.0, -0.5), np.where(category, 1.0, 0.5)
+
+
+@one_by_one
+def linear_valid(data: Data, job: Job) -> Fit:
+    """All columns moved to [-1/2, 1/2], the constant one of them: for other ranges its squares get too little noise."""
+    from diffprivlib.models import LinearRegression
+
+    lower, upper = _bounds(data)
+    middle = (lower + upper) / 2
+    X = np.column_stack([data.X - middle, np.full(len(data.X), 0.5)])
+    model = LinearRegression(
+        epsilon=job.epsilon, bounds_X=(-0.5, 0.5), bounds_y=(-0.5, 0.5), fit_intercept=False, random_state=job.seed
+    )
+    w = model.fit(X, data.y).coef_
+    return Fit(w[None, :-1], np.array([w[-1] / 2 - w[:-1] @ middle]))
+
+
+@one_by_one
+def linear_shipped(data: Data, job: Job) -> Fit:
+    from diffprivlib.models import LinearRegression
+
+    model = LinearRegression(epsilon=job.epsilon, bounds_X=_bounds(data), bounds_y=(-0.5, 0.5), random_state=job.seed)
+    model.fit(data.X, data.y)
+    return Fit(model.coef_[None, :], np.array([model.intercept_]).ravel())
+
+
+# Noisy gradient descent over all records, independent of ours
+
+
+def slopes(kind: str, z: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Derivative of every record's loss by its linear predictions, (n, fits, outputs)."""
+    if kind == "regression":
+        z -= y[:, None, None]
+    elif kind == "binary":
+        np.exp(-z, out=z)
+        z += 1
+        np.reciprocal(z, out=z)
+        z -= y[:, None, None]
+    else:
+        z -= z.max(axis=2, keepdims=True)
+        np.exp(z, out=z)
+        z /= z.sum(axis=2, keepdims=True)
+        z[np.arange(len(y)), :, y.astype(int)] -= 1
+    return z
+
+
+def noisy_descent(data: Data, jobs: Sequence[Job]) -> list[Fit]:
+    """Full-batch gradient descent on clipped gradients; Gaussian noise for one replaced record, composed exactly.
+
+    All `jobs` have the same number of steps and read the records together.
+    """
+    X = np.column_stack([data.single, np.ones(len(data.X), np.float32)])
+    y, n, steps = data.y.astype(np.float32), data.facts["n"], jobs[0].setting["steps"]
+    clip = np.array([job.setting["clip"] for job in jobs], np.float32) * np.float32(radius(data))
+    mu = np.array([gaussian_mu(job.epsilon, job.delta) for job in jobs])
+    sigma = 2 * clip * np.sqrt(steps) / mu
+    rate = np.array([job.setting["move"] / job.setting["clip"] for job in jobs]) / curvature(data) / n
+    generators = [np.random.default_rng(job.seed) for job in jobs]
+    length = np.sqrt(np.einsum("ij,ij->i", X, X))[:, None]
+    shape = (X.shape[1], len(jobs), data.facts["outputs"])
+    W = np.zeros(shape, np.float32)
+    for _ in range(steps):
+        slope = slopes(data.kind, (X @ W.reshape(len(W), -1)).reshape(n, *shape[1:]), y)
+        norms = length * (np.abs(slope[:, :, 0]) if shape[2] == 1 else np.linalg.norm(slope, axis=2))
+        slope *= np.minimum(1, clip / np.maximum(norms, 1e-12))[:, :, None]
+        noise = np.stack([rng.standard_normal(shape[::2]) for rng in generators], axis=1) * sigma[:, None]
+        W -= (rate[:, None] * ((X.T @ slope.reshape(n, -1)).reshape(shape) + noise)).astype(np.float32)
+    return [Fit(W[:-1, i].T.astype(float), W[-1, i].astype(float)) for i in range(len(jobs))]
+
+
+def equally_long(data: Data, jobs: Sequence[Job]) -> list[list[Job]]:
+    """Jobs with the same number of steps, as many together as memory allows."""
+    most = max(1, 25_000_000 // (data.facts["n"] * data.facts["outputs"]))
+    batches = []
+    for steps in sorted({job.setting["steps"] for job in jobs}):
+        equal = [job for job in jobs if job.setting["steps"] == steps]
+        batches += [equal[first : first + most] for first in range(0, len(equal), most)]
+    return batches
+
+
+# Opacus
+
+
+def opacus(data: Data, setting: Setting, noise: float, seed: int) -> Fit:
+    """A linear layer, Poisson-sampled batches, `DPOptimizer`."""
+    import torch
+    from opacus.grad_sample import GradSampleModule
+    from opacus.optimizers import DPOptimizer
+    from torch import nn
+
+    torch.manual_seed(seed)
+    torch.set_num_threads(1)
+    n, outputs = data.facts["n"], data.facts["outputs"]
+    X = torch.from_numpy(data.single)
+    y = torch.from_numpy(data.y.astype(np.int64) if outputs > 1 else data.y.astype(np.float32)[:, None])
+    loss = {"binary": nn.BCEWithLogitsLoss(), "multiclass": nn.CrossEntropyLoss(), "regression": nn.MSELoss()}
+    layer = nn.Linear(data.facts["d"], outputs)
+    nn.init.zeros_(layer.weight)
+    nn.init.zeros_(layer.bias)
+    model = GradSampleModule(layer)
+    optimizer = DPOptimizer(
+        torch.optim.SGD(model.parameters(), lr=setting["rate"]),
+        noise_multiplier=noise,
+        max_grad_norm=setting["clip"],
+        expected_batch_size=round(setting["share"] * n),
+    )
+    for _ in range(round(setting["epochs"] / setting["share"])):
+        batch = torch.nonzero(torch.rand(n) < setting["share"])[:, 0]
+        if len(batch) == 0:
+            batch = batch.new_zeros(1)  # tables of a few hundred records only: Opacus needs a record to see shapes
+        optimizer.zero_grad()
+        loss[data.kind](model(X[batch]), y[batch]).backward()
+        optimizer.step()
+    return Fit(layer.weight.detach().numpy().astype(float), layer.bias.detach().numpy().astype(float))
+
+
+@one_by_one
+def opacus_tuned(data: Data, job: Job) -> Fit:
+    return opacus(data, _scaled(data, job.setting), sampled_noise(*_composition(job)), job.seed)
+
+
+@one_by_one
+def opacus_shipped(data: Data, job: Job) -> Fit:
+    return opacus(data, _scaled(data, job.setting), shipped_noise(*_composition(job)), job.seed)
+
+
+@one_by_one
+def opacus_untuned(data: Data, job: Job) -> Fit:
+    """Rate and clipping norm of the project's README."""
+    return opacus(data, job.setting, sampled_noise(*_composition(job)), job.seed)
+
+
+def _composition(job: Job) -> tuple[float, float, float, int]:
+    share = job.setting["share"]
+    return job.epsilon, job.delta, share, round(job.setting["epochs"] / share)
+
+
+def _scaled(data: Data, setting: Setting) -> Setting:
+    halves = 2 if data.kind == "regression" else 1  # torch's squared error has no factor 1/2
+    rate = setting["move"] / setting["clip"] / halves / curvature(data)
+    return {**setting, "clip": setting["clip"] * halves * radius(data), "rate": rate}
+
+
+Facts = Mapping[str, Any]
+
+
+def strengths(facts: Facts) -> list[Setting]:
+    return [{"C": 10.0**power} for power in range(-3, 4)]
+
+
+def descents(facts: Facts) -> list[Setting]:
+    clips, moves, steps = (0.03, 0.1, 0.3, 1.0), (0.5, 2.0, 8.0, 32.0), (10, 30, 100, 300, 1000)
+    if facts["n"] * facts["outputs"] > MANY:
+        steps = steps[:-1]
+    if entries(facts) > HUGE:
+        clips, moves, steps = clips[1:], moves[1:], (30, 100)
+    return [{"clip": clip, "move": move, "steps": count} for clip, move, count in product(clips, moves, steps)]
+
+
+def readme(facts: Facts) -> list[Setting]:
+    return [{"clip": 1.0, "rate": 0.05, "epochs": 5, "share": 0.1}]
+
+
+def batches(facts: Facts) -> list[Setting]:
+    clips, moves, epochs = (0.1, 0.5), (0.5, 2.0, 8.0), (5,) if entries(facts) > HUGE else (5, 20)
+    grid = product(clips, moves, epochs)
+    return [{"clip": clip, "move": move, "epochs": count, "share": 0.1} for clip, move, count in grid]
+
+
+ALL = (*CLASSIFICATION, *REGRESSION)
+TUNED_OPACUS = Method("Opacus tuned", "approximate", ALL, opacus_tuned, batches)
+METHODS = (
+    Method("diffprivlib", "pure", CLASSIFICATION, logistic_valid),
+    Method("diffprivlib tuned", "pure", CLASSIFICATION, logistic_valid, strengths),
+    Method("diffprivlib as shipped", "pure", CLASSIFICATION, logistic_shipped),
+    Method("diffprivlib", "pure", REGRESSION, linear_valid),
+    Method("diffprivlib as shipped", "pure", REGRESSION, linear_shipped),
+    Method("Opacus", "approximate", ALL, opacus_untuned, readme),
+    TUNED_OPACUS,
+    Method("Opacus as shipped", "approximate", ALL, opacus_shipped, like=TUNED_OPACUS),
+    Method("noisy descent tuned", "approximate", ALL, noisy_descent, descents, batches=equally_long),
+)
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")  # peers warn about random states and convergence
+    run(
+        METHODS,
+        arguments("peers", __doc__),
+        ("diffprivlib", "scikit-learn", "opacus", "torch", "dp-accounting", "numpy"),
+    )

@@ -1,0 +1,274 @@
+r"""Steps with constant momentum, and the constants that do best on typical data. Pure arithmetic on public facts.
+
+Steps
+    ``v <- m v - eta (g(w + m v) + noise)``, ``w <- w + v`` from 0 (Nesterov's momentum, m constant); the mean of the
+    last points, or the last one, is released.
+Model
+    On a quadratic risk the result is linear in the minimiser and in the noise. Along a direction of curvature c let
+    ``a_j`` be what an error of 1 in a gradient moves the point j steps later. The point misses a share
+    ``1 + c sum_j a_j`` of the minimiser, and has ``sum_j a_j^2`` times the variance of a gradient's noise; for a mean
+    of points the ``a_j`` are averaged. Both depend on ``x = eta c`` and m only (the noise times eta^2), so they are
+    tabulated. `TypicalData` says which curvatures there are; the sum over them is the expected excess.
+Choice
+    Number of steps, eta, m, last point or mean, and the clipping level, by the least expected excess. A short level
+    takes proportionally less noise; what it loses (`LEVELS`) was measured on simulated tables, as were the constants
+    below. Fewer passes where they gain little.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from dpconvex._types import FloatArray
+from dpconvex.losses.base import LinearModelLoss
+from dpconvex.problems.domain import DataDomain
+from dpconvex.problems.linear_model import LinearModelProblem
+from dpconvex.problems.typical import CONFIDENT, typical_curvature
+
+MOMENTA = (0.0, 0.5, 0.8, 0.9, 0.95, 0.98)
+RATES = tuple(2.0**-k for k in range(-1, 11))
+"""Step sizes in units of one over the largest curvature. Up to 2: curvatures of at most half the largest are stable,
+and beyond that the length of clipped gradients limits how far a run can swing."""
+TAILS = (0.0, 0.5)
+"""Shares of the points, from the last backwards, in the mean; 0: the last point alone."""
+ENOUGH = 1.02
+"""Fewer steps are taken where the expected excess grows by no more than this factor."""
+BOLD = 2.0
+"""How much more signal than typical data have the choice counts on: strong signals lose more by short runs."""
+LEVELS = ((0.5, 0.02), (0.7, 0.004), (1.0, 0.0007), (1.5, 0.0))
+"""Clipping levels in units of `slope_unit` times a typical record's length, and the excess that clipping costs."""
+RESIDUALS = ((0.2, 0.003), (0.35, 0.0006), (0.5, 0.0))
+"""The same for smooth losses of residuals, which are short once a model fits."""
+MIDDLE = 1 / 3
+"""Mean square of a numeric column on [-1, 1], for the typical length of a record."""
+MOST_STEPS = 256
+WORK = 5e9
+"""Entries of the data that all passes together may read; at least `FEW` passes are always allowed."""
+FEW = 32
+_PRODUCTS = np.geomspace(1e-9, 2.0, 300)
+"""Values of x in the table."""
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Constants of a run.
+
+    Parameters
+    ----------
+    count : int
+        T, at least 1.
+    size : float
+        eta.
+    momentum : float
+        m in [0, 1).
+    averaged : int
+        How many of the last points are averaged, at least 1.
+    """
+
+    count: int
+    size: float
+    momentum: float
+    averaged: int
+
+    def response(self, curvature: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the missed share of the minimiser, and the noise variance for gradient noise of variance 1.
+
+        Parameters
+        ----------
+        curvature : array of shape (g,)
+        """
+        with np.errstate(all="ignore"):
+            sums = _sums(self.size * curvature, np.array([self.momentum]), self.count)[:, 0]
+            missed, noise = _tail(sums, self.size * curvature, self.count, self.averaged)
+            return missed, self.size**2 * noise
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Steps, clipping level and what typical data lose with them.
+
+    Parameters
+    ----------
+    steps : Steps
+    level : float
+        C, in units of the slope bound times the largest record.
+    expected : float
+        Excess loss.
+    """
+
+    steps: Steps
+    level: float
+    expected: float
+
+
+def choose(
+    problem: LinearModelProblem,
+    noise: FloatArray,
+    *,
+    levels: Sequence[tuple[float, float]],
+    steps: int | None = None,
+    l2: float = 0.0,
+) -> Choice:
+    """Return what does best on typical data.
+
+    Parameters
+    ----------
+    problem : LinearModelProblem
+        Of an average loss.
+    noise : array of shape (dim,)
+        Standard deviations of the noise of one gradient with the whole budget and level 1.
+    levels : sequence of (float, float)
+        Levels to choose from, and what each costs.
+    steps : int, optional
+        T, if it is given.
+    l2 : float
+        Ridge weight.
+    """
+    typical = problem.typical
+    assert typical is not None  # there is no tilt and no attack here
+    counts = (steps,) if steps else _counts(problem)
+    largest = unit_curvature(problem) + l2
+    curvature = typical.curvature + l2
+    kept = np.square(typical.curvature / curvature)  # of the minimiser's square, with the ridge
+    bias = typical.count * curvature * typical.signal * kept / 2
+    variance = typical.count * curvature * typical.variances(noise) / 2
+    products = np.multiply.outer(np.array(RATES) / largest, curvature)
+    place = np.searchsorted(_PRODUCTS, products).clip(0, len(_PRODUCTS) - 1)  # (rates, g)
+    missed, spread = _table(counts)  # (counts, tails, momenta, products)
+    with np.errstate(all="ignore"):  # unstable steps
+        biases = (np.square(missed)[..., place] * bias).sum(-1)
+        noises = (spread[..., place] * variance).sum(-1) * np.square(np.array(RATES) / largest)
+        noises *= np.array(counts, dtype=np.float64)[:, None, None, None]  # the budget is shared
+    found: list[tuple[float, Choice]] = []
+    for level, cost in levels:
+        with np.errstate(all="ignore"):
+            model = np.nan_to_num(BOLD * biases + level**2 * noises, nan=np.inf)
+            total = model + cost * np.clip(1 - model / (BOLD * bias.sum()), 0.0, 1.0)  # who learns little loses little
+        for k, count in enumerate(counts):
+            tail, m, r = np.unravel_index(int(np.argmin(total[k])), total[k].shape)
+            picked = Steps(count, RATES[r] / largest, MOMENTA[m], _averaged(count)[tail])
+            plain = total[k, tail, m, r] - (BOLD - 1) * biases[k, tail, m, r]
+            found.append((float(total[k, tail, m, r]), Choice(picked, level, typical.bias + float(plain))))
+    least = min(score for score, _ in found)
+    good = [(score, choice) for score, choice in found if not score > ENOUGH * least]
+    return min(good, key=lambda pair: (pair[1].steps.count, pair[0]))[1]
+
+
+def quadratic_bound(steps: Steps, problem: LinearModelProblem, noise: FloatArray, l2: float = 0.0) -> float:
+    """Return the largest expected excess on quadratic risks of at most half the largest curvature, without clipping.
+
+    Parameters
+    ----------
+    steps : Steps
+    problem : LinearModelProblem
+        The minimiser has at most the norm `problem.radius`.
+    noise : array of shape (n_parameters,)
+        Standard deviations of the noise of one gradient.
+    l2 : float
+        Ridge weight.
+    """
+    curvature = l2 + np.concatenate([[0.0], np.geomspace(1e-9, 0.5, 100)]) * unit_curvature(problem)
+    missed, spread = steps.response(curvature)
+    bias = float(np.max(curvature * np.square(missed))) * problem.radius**2 / 2
+    return bias + float(np.max(curvature * spread)) * float(noise @ noise) / 2
+
+
+def typical_levels(problem: LinearModelProblem, weights: FloatArray) -> tuple[tuple[float, float], ...]:
+    """Return clipping levels in units of the longest gradient, and their costs.
+
+    Parameters
+    ----------
+    problem : LinearModelProblem
+    weights : array of shape (dim,)
+        What each squared feature counts in a record's length.
+    """
+    loss, typical = problem.loss, typical_length(problem.domain, weights)
+    unit = min(1.0, loss.value_at_zero / math.log(2))  # measured for two classes
+    levels = RESIDUALS if _has_residuals(loss) else LEVELS
+    levels = levels if loss.usual == loss else levels[-2:]  # short slopes already stand in for short levels
+    found = [(min(1.0, level * typical), cost * unit if level * typical < 1 else 0.0) for level, cost in levels]
+    return tuple(dict(found).items())
+
+
+def typical_length(domain: DataDomain, weights: FloatArray) -> float:
+    """Return a typical record's length over the largest, numeric columns being uniform.
+
+    Parameters
+    ----------
+    domain : DataDomain
+    weights : array of shape (dim,)
+        What each squared feature counts; equal inside a block.
+    """
+    blocks = domain.all_blocks
+    size = np.array([block.size for block in blocks])
+    square = np.array([block.l2**2 for block in blocks]) * weights[np.cumsum(size) - size]
+    share = np.array([MIDDLE if block.norm == "linf" else 1.0 for block in blocks])
+    return math.sqrt(float(share @ square) / float(square.sum()))
+
+
+def slope_unit(loss: LinearModelLoss) -> float:
+    """Return the largest slope, for losses of residuals with a range the one at twice the largest residual of 0."""
+    return min(loss.slope_bound, _steepest(loss)) if _has_residuals(loss) else loss.slope_bound
+
+
+def _steepest(loss: LinearModelLoss) -> float:
+    return 2 * math.sqrt(2 * loss.curvature_bound * loss.value_at_zero)
+
+
+def _has_residuals(loss: LinearModelLoss) -> bool:
+    """Whether slopes shrink with residuals, of a known range, over that whole range."""
+    known = math.isfinite(loss.value_at_zero) and math.isfinite(loss.curvature_bound)
+    return loss.task == "regression" and known and _steepest(loss) <= loss.slope_bound * (1 + 1e-9)
+
+
+def unit_curvature(problem: LinearModelProblem) -> float:
+    """Return the risk's largest curvature; for losses with kinks a typical density of them in place of a bound."""
+    if math.isfinite(problem.smoothness):
+        return problem.smoothness
+    return typical_curvature(problem.loss) / CONFIDENT * problem.domain.l2**2
+
+
+def _counts(problem: LinearModelProblem) -> tuple[int, ...]:
+    outputs = problem.loss.n_outputs
+    read = problem.n * problem.domain.dim * (1 + outputs / 8)
+    most = min(MOST_STEPS, max(FEW, WORK / read))
+    return tuple(2**k for k in range(1, int(math.log2(most)) + 1))
+
+
+def _averaged(count: int) -> list[int]:
+    return [max(1, math.ceil(tail * count)) for tail in TAILS]
+
+
+@lru_cache(maxsize=16)
+def _table(counts: tuple[int, ...]) -> tuple[FloatArray, FloatArray]:
+    """Missed shares and noise over eta^2 by number of steps, last point or mean, momentum and x."""
+    with np.errstate(all="ignore"):
+        sums = _sums(_PRODUCTS, np.array(MOMENTA), max(counts))
+        both = np.array([[_tail(sums, _PRODUCTS, T, averaged) for averaged in _averaged(T)] for T in counts])
+    return both[:, :, 0], both[:, :, 1]
+
+
+def _sums(products: FloatArray, momenta: FloatArray, count: int) -> FloatArray:
+    """Partial sums of ``a_j / eta``, shape (count + 1, momenta, products)."""
+    m = momenta[:, None]
+    moved = -np.ones((len(momenta), len(products)))
+    speed = moved
+    sums = [np.zeros_like(moved)]
+    for _ in range(count):
+        sums.append(sums[-1] + moved)
+        speed = m * speed - products * (moved + m * speed)
+        moved = moved + speed
+    return np.array(sums)
+
+
+def _tail(sums: FloatArray, products: FloatArray, count: int, averaged: int) -> tuple[FloatArray, FloatArray]:
+    """Missed share and noise over eta^2 of the mean of the last points."""
+    age = np.arange(1, count + 1)
+    weight = (sums[age] - sums[np.maximum(age - averaged, 0)]) / averaged
+    missed = 1 + products * sums[count - averaged + 1 : count + 1].mean(0)
+    return missed, np.square(weight).sum(0)

@@ -1,0 +1,181 @@
+"""Audits of many targets at many promises and scales, one cell after another, kept in a file from which they resume."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import final
+
+from dpconvex.audit.auditor import ERROR, audit
+from dpconvex.audit.progress import Track
+from dpconvex.audit.target import Target
+from dpconvex.data import write_atomically
+from dpconvex.errors import InvalidParameterError
+
+EPSILONS = (0.1, 0.5, 1.0, 2.0, 8.0)
+BOUNDS = (0.1, 1.0, 10.0, 100.0)
+REFUSED = "no plan"
+"""What stands for the attack where the library itself refuses the promise."""
+_CELLS = 2000
+"""More than any grid has: every sampled bound is wrong with probability at most `ERROR` over this."""
+
+
+@final
+@dataclass(frozen=True)
+class Settings:
+    """What every cell shares; results of other settings are not continued.
+
+    Parameters
+    ----------
+    version : str
+        Of this library.
+    delta : float
+        Of promises that have one.
+    runs, transcripts : int
+        At most so many, as in `audit`.
+    seconds : float
+        Of the processor, aim for each cell.
+    seed : int
+        Of neighbours and replays.
+    """
+
+    version: str
+    delta: float
+    runs: int
+    transcripts: int
+    seconds: float
+    seed: int
+
+
+@final
+@dataclass(frozen=True)
+class Cell:
+    """One audit of a grid.
+
+    Parameters
+    ----------
+    target : str
+    epsilon : float
+        Claimed.
+    bound : float
+        On the domain.
+    proved : float
+        Epsilon that was proved; 0: none.
+    passed : bool
+    attack : str
+        Which proved most.
+    runs : int
+        Counted on each of two data sets.
+    seconds : float
+    """
+
+    target: str
+    epsilon: float
+    bound: float
+    proved: float
+    passed: bool
+    attack: str
+    runs: int
+    seconds: float
+
+
+def audit_grid(
+    targets: Sequence[Target],
+    file: Path,
+    settings: Settings,
+    track: Track,
+    epsilons: Iterable[float] = EPSILONS,
+    bounds: Iterable[float] = BOUNDS,
+) -> list[Cell]:
+    """Audit every target at every epsilon and bound; cells that the file holds are not repeated.
+
+    Parameters
+    ----------
+    targets : sequence of Target
+    file : Path
+        JSON, written anew after every cell.
+    settings : Settings
+    track : callable
+        Shows progress.
+    epsilons, bounds : iterable of float
+
+    Raises
+    ------
+    InvalidParameterError
+        If the file holds results of other settings.
+    """
+    found = _resumed(file, settings)
+    scales = [(epsilon, bound) for epsilon in epsilons for bound in bounds]
+    wanted = {(target.name, *scale): target for target in targets for scale in scales}
+    for key in track([key for key in wanted if key not in found], "Auditing the grid"):
+        found[key] = _audited(wanted[key], key[1], key[2], settings)
+        write_atomically(file, _text(settings, found.values()))
+    return [found[key] for key in wanted]
+
+
+def _audited(target: Target, epsilon: float, bound: float, settings: Settings) -> Cell:
+    try:
+        subject = target.subject(epsilon, settings.delta, bound)
+    except InvalidParameterError:
+        return Cell(target.name, epsilon, bound, 0.0, True, REFUSED, 0, 0.0)
+    report = audit(
+        subject.plan,
+        subject.pairs,
+        output=subject.output,
+        runs=settings.runs,
+        transcripts=settings.transcripts,
+        error=ERROR / _CELLS,
+        seconds=settings.seconds,
+        seed=settings.seed,
+    )
+    attack = report.findings[0].attack if report.proved_at_least > 0 else "none"
+    proved, seconds = round(report.proved_at_least, 6), round(report.seconds, 2)
+    return Cell(target.name, epsilon, bound, proved, report.passed, attack, report.runs, seconds)
+
+
+def _resumed(file: Path, settings: Settings) -> dict[tuple[str, float, float], Cell]:
+    if not file.exists():
+        return {}
+    held, cells = read_grid(file)
+    if held != settings:
+        raise InvalidParameterError("out", str(file), "must not hold results of other settings", "Use another folder")
+    return {(cell.target, cell.epsilon, cell.bound): cell for cell in cells}
+
+
+def read_grid(file: Path) -> tuple[Settings, list[Cell]]:
+    """Return the settings and the cells that a file holds.
+
+    Parameters
+    ----------
+    file : Path
+        Written by `audit_grid`.
+    """
+    held = json.loads(file.read_text(encoding="utf-8"))
+    return Settings(**held["settings"]), [Cell(**dict(zip(held["columns"], row, strict=True))) for row in held["cells"]]
+
+
+def _text(settings: Settings, cells: Iterable[Cell]) -> str:
+    """JSON with one line for each cell."""
+    rows = [list(asdict(cell).values()) for cell in cells]
+    columns = list(Cell.__dataclass_fields__)
+    head = json.dumps({"settings": asdict(settings), "columns": columns}, indent=1)[:-2]
+    return f'{head},\n "cells": [\n  ' + ",\n  ".join(map(json.dumps, rows)) + "\n ]\n}\n"
+
+
+def summary(cells: Iterable[Cell]) -> list[tuple[str, dict[float, float], int, float]]:
+    """Return for every target: its name, the largest proved epsilon at each claimed one, counted runs, seconds.
+
+    Parameters
+    ----------
+    cells : iterable of Cell
+        Runs and seconds are added up over the cells of a target; epsilons without a plan are left out.
+    """
+    lines: dict[str, tuple[dict[float, float], int, float]] = {}
+    for cell in cells:
+        best, runs, seconds = lines.get(cell.target, ({}, 0, 0.0))
+        if cell.attack != REFUSED:
+            best[cell.epsilon] = max(cell.proved, best.get(cell.epsilon, 0.0))
+        lines[cell.target] = best, runs + cell.runs, seconds + cell.seconds
+    return [(name, *line) for name, line in lines.items()]

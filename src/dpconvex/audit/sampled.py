@@ -1,0 +1,128 @@
+r"""The exact privacy loss of steps on secret samples, where all other users are alike.
+
+Each step draws K of n users afresh, in secret, and releases a function of those drawn. If the users that do not change
+have equal records, what is released depends on the sample only through whether the changed user is in it. So, given
+the earlier releases, a step's outcome has the law
+
+    (1 - K/n) p(outcome | changed user out) + (K/n) p(outcome | changed user in),
+
+and the losses add up over the steps as in `replay`. The auditor runs the listing once with coins as they fall, and
+then, with the same releases, twice on each data set: with the changed user, the last one, drawn never and always. What
+the first run computed must be one of the two, or the pair is refused.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any, ClassVar, final
+
+import numpy as np
+
+from dpconvex._types import FloatArray
+from dpconvex.audit.bounds import Losses
+from dpconvex.audit.laws import log_law
+from dpconvex.audit.progress import Track, untracked
+from dpconvex.audit.replay import Run, Step, coins, observed
+from dpconvex.errors import UnsupportedEventError
+from dpconvex.privacy import Release
+from dpconvex.privacy.sampled_steps import SampledSteps
+from dpconvex.randomness import BitSource
+
+
+def sampled_steps(releases: Iterable[Release]) -> SampledSteps | None:
+    """Return the steps on secret samples that a plan lists, None if there are none.
+
+    Parameters
+    ----------
+    releases : iterable of Release
+
+    Raises
+    ------
+    UnsupportedEventError
+        If something else is released besides.
+    """
+    events = [release.event for release in releases]
+    found = [event for event in events if isinstance(event, SampledSteps)]
+    if found and len(events) > 1:
+        raise UnsupportedEventError("steps on secret samples and other releases: audit by counting")
+    return found[0] if found else None
+
+
+def sampled_losses(
+    steps: SampledSteps,
+    run: Run,
+    first: tuple[Any, ...],
+    second: tuple[Any, ...],
+    count: int,
+    seed: int = 0,
+    track: Track = untracked,
+) -> Losses:
+    """Return the exact losses of `count` runs on `first` against `second`.
+
+    Parameters
+    ----------
+    steps : SampledSteps
+        What the run releases.
+    run, first, second, count, seed, track
+        As in `replay.privacy_losses`.
+
+    Raises
+    ------
+    UnsupportedEventError
+        If users that do not change differ.
+    """
+    rate = steps.batch / steps.population
+    losses = []
+    for k in track(range(count), "Replaying transcripts"):
+        script = observed(run, first, coins((seed, k)), None)
+        out, first_in, second_in = (
+            observed(run, data, _Forced((seed, k), member), script)
+            for data, member in ((first, False), (first, True), (second, True))
+        )
+        total = 0.0
+        for real, absent, *present in zip(script, out, first_in, second_in, strict=True):
+            if not any(_alike(real, other) for other in (absent, present[0])):
+                raise UnsupportedEventError("the users that do not change must be alike")
+            rest = math.log1p(-rate) + _law(absent, real.outcome)
+            mine, other = (np.logaddexp(rest, math.log(rate) + _law(step, real.outcome)) for step in present)
+            total += float(mine - other)
+        losses.append(total)
+    return Losses(np.array(losses), np.full(count, np.nan), steps.steps)
+
+
+def _law(step: Step, outcome: Any) -> float:
+    return log_law(step.mechanism, step.value, outcome)
+
+
+def _alike(step: Step, other: Step) -> bool:
+    return all(np.allclose(a, b, rtol=1e-9, atol=1e-12) for a, b in zip(step.value, other.value, strict=True))
+
+
+@final
+class _Forced(BitSource):
+    """The coins of a transcript, but samples never or always hold the last user."""
+
+    name: ClassVar[str] = "the auditor's coins (not private)"
+    private: ClassVar[bool] = False
+    exact: ClassVar[bool] = False
+
+    def __init__(self, key: tuple[int, int], member: bool) -> None:
+        self._coins, self._member = coins(key), member
+
+    def generator(self) -> np.random.Generator:
+        """As of a seeded source, but for `choice`."""
+        generator = _ForcedGenerator(self._coins.generator().bit_generator)
+        generator.member = self._member
+        return generator
+
+
+class _ForcedGenerator(np.random.Generator):
+    member: bool
+
+    def choice(self, a: Any, size: Any = None, replace: bool = True, **options: Any) -> FloatArray:  # pyright: ignore
+        last = np.max(a)
+        picked = np.array(a)[np.asarray(a) != last][:size]
+        if self.member:
+            picked[0] = last
+        return picked

@@ -1,0 +1,190 @@
+"""``dpconvex search``: the best of several settings of a model, for one promise that covers the whole search."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dpconvex import _validate
+from dpconvex.cli import _options
+from dpconvex.cli._console import budget_words, number, one_line_errors, print_json, print_table, print_text, working
+from dpconvex.cli._folder import CERTIFICATE, MODEL, REPORT, model_folder
+from dpconvex.cli._users import with_user
+from dpconvex.cli.budget import pay
+from dpconvex.cli.fit import measure, read_test, with_target, write_outputs
+from dpconvex.errors import InvalidParameterError
+
+if TYPE_CHECKING:
+    from dpconvex.data import Schema
+    from dpconvex.estimators import PrivateSearchCV
+    from dpconvex.estimators._search_plan import SearchPlan
+
+Over = Annotated[
+    list[str],
+    typer.Option(
+        metavar="NAME=V1,V2,...",
+        help="A parameter of the model (`coefficient_norm`, `width`, `target_bounds`, ...) and its values; several "
+        "times for a grid. Values: numbers, words, LOWER:UPPER, none. The first setting is the default. Choose them "
+        "without looking at the data.",
+    ),
+]
+
+
+@one_line_errors
+def search(
+    schema: _options.SchemaFile,
+    epsilon: _options.Epsilon,
+    over: Over,
+    table: Annotated[
+        Path | None, typer.Argument(help="CSV or Parquet file with the private records. Without it: --rows.")
+    ] = None,
+    target: Annotated[str | None, typer.Option(help="Column to predict. Default: the schema's.")] = None,
+    model: _options.Model = None,
+    delta: _options.Delta = 0.0,
+    method: Annotated[str, typer.Option(help="auto, composition, repeats, or none: no search.")] = "auto",
+    scoring: Annotated[
+        str,
+        typer.Option(help="auto, error_rate, log_loss; for numbers squared_error, absolute_error or pinball."),
+    ] = "auto",
+    score_bound: Annotated[
+        float | None, typer.Option(help="Largest loss of one record in the choice. Default: by the scoring.")
+    ] = None,
+    holdout: Annotated[float, typer.Option(help="Share of records that is held out to choose with.")] = 0.2,
+    out: Annotated[Path, typer.Option(help="Folder for model, certificate and report.")] = Path("model"),
+    rows: Annotated[int | None, typer.Option(help="Plan only, for this number of records.")] = None,
+    user_column: _options.UserColumn = None,
+    test: _options.Test = None,
+    seed: Annotated[int | None, typer.Option(help="Seed the noise: NOT PRIVATE, for tests only.")] = None,
+    budget: _options.Budget = None,
+    force: _options.Force = False,
+    as_json: _options.Json = False,
+) -> None:
+    """Fit several settings of a private model, choose one privately, and release it alone.
+
+    The certificate covers the whole search. With --rows: show what it costs; no data are read.
+    """
+    from dpconvex.data import Schema, read_table
+
+    declared = Schema.from_toml(schema)
+    declared.require_confirmed(str(schema))
+    declared = with_user(with_target(declared, target), user_column)
+    found = build(model, declared, epsilon, delta, over, seed)
+    found.set_params(method=method, scoring=scoring, score_bound=score_bound, holdout=holdout)
+    plans = found.plan(_options.planned_rows(table, rows))  # refuses unusable parameters before anything is read
+    if table is None:
+        _show(plans, as_json)
+        return
+    with model_folder(out, force=force) as folder:
+        held_out = read_test(test, declared)
+        kind = found.estimator.kind
+        pay(budget, plans[0].privacy, f"search --model {kind}", table, declared, seed=seed)
+        with working("Searching"):
+            found.fit(read_table(table, declared))
+        metrics = None if held_out is None else measure(found.best_estimator_, held_out)
+        write_outputs(found.best_estimator_, folder)
+    if as_json:
+        files = [str(out / name) for name in (MODEL, CERTIFICATE, REPORT)]
+        measured = None if metrics is None else {**metrics.to_dict(), "private": False}
+        chosen = {"plan": facts(found.plan_), "certificate": found.certificate_.to_dict(), "test": measured}
+        print_json({"files": files, "best": settings(found.best_params_), **chosen})
+        return
+    _show((found.plan_,), False)
+    print_text(f"\nChosen: {_words(found.best_params_)}\n")
+    print_text(found.certificate_.explain())
+    if metrics is not None:
+        print_text(f"\nTest file, NOT PRIVATE: {metrics.text()}.")
+    print_text(f"\nWrote {MODEL}, {CERTIFICATE} and {REPORT} to {out}")
+
+
+def build(
+    model: str | None, schema: Schema, epsilon: float, delta: float, over: Sequence[str], seed: int | None
+) -> PrivateSearchCV:
+    """Return the search that the options describe, not fitted.
+
+    Raises
+    ------
+    InvalidParameterError
+    """
+    from dpconvex.estimators import ESTIMATORS, PrivateSearchCV
+
+    kinds = {estimator.kind: estimator for estimator in ESTIMATORS}
+    if model is None:
+        model = "linear" if schema.target is not None and schema.target.numeric else "logistic"
+    _validate.choice("model", model, kinds)
+    grid: dict[str, list[Any]] = {}
+    for text in over:
+        name, equals, values = text.partition("=")
+        if not equals or name.strip() in grid:
+            raise InvalidParameterError("over", text, "must be NAME=V1,V2,..., every name once")
+        grid[name.strip().replace("-", "_")] = [_value(each.strip()) for each in values.split(",")]
+    return PrivateSearchCV(kinds[model](epsilon, delta, schema=schema, random_state=seed), grid)
+
+
+def _value(text: str) -> Any:
+    """Return a number, None, a pair of numbers, or the word itself, which the library checks."""
+    if text.lower() == "none":
+        return None
+    lower, colon, upper = text.partition(":")
+    try:
+        return (float(lower), float(upper)) if colon else float(text)
+    except ValueError:
+        return text
+
+
+def settings(values: dict[str, Any]) -> dict[str, Any]:
+    """Return settings as JSON has them."""
+    from dpconvex.estimators._search_plan import plain
+
+    return {name: plain(value) for name, value in values.items()}
+
+
+def facts(plan: SearchPlan) -> dict[str, Any]:
+    """Return JSON-ready facts of a plan."""
+    error = plan.predicted_error
+    candidates = [
+        {
+            "settings": settings(dict(candidate.settings)),
+            "algorithm": candidate.plan.algorithm,
+            "noise": candidate.plan.noise_name,
+            "epsilon": candidate.plan.privacy.epsilon,
+            "delta": candidate.plan.privacy.delta,
+            "predicted_excess_loss": candidate.plan.predicted_error.rank,
+        }
+        for candidate in plan.candidates
+    ]
+    costs = {"price": plan.price, "cost": plan.cost, "coverage": plan.coverage, "stake": plan.stake}
+    return {"method": plan.method, **costs, "predicted_excess_loss": error.rank, "candidates": candidates}
+
+
+def _words(values: Any) -> str:
+    return ", ".join(f"{name}={value}" for name, value in values.items()) or "the estimator as it is"
+
+
+def _show(plans: Sequence[SearchPlan], as_json: bool) -> None:
+    """Print plans, the one that would run first."""
+    first = plans[0]
+    if as_json:
+        rows = [{"chosen": k == 0, **facts(plan)} for k, plan in enumerate(plans)]
+        promise = {"epsilon": first.privacy.epsilon, "delta": first.privacy.delta}
+        print_json({"rows": first.n, **promise, "plans": rows})
+        return
+    cells = []
+    for plan in plans:
+        each = max(candidate.plan.privacy.epsilon for candidate in plan.candidates)
+        tried = f"{plan.coverage:.0%}" if plan.selection is not None else "-"
+        costs = (number(plan.price, 3), number(plan.cost, 2), number(plan.stake, 2))
+        cells.append((plan.method, plan.noise_name, number(each, 3), tried, *costs))
+    budget = budget_words(first.privacy)
+    print_table(
+        f"Searches over {len(first.whole)} settings, {first.n:,} {first.privacy.unit}s, {budget}",
+        ("method", "noise", "epsilon of a fit", "tried", "price", "cost", "stake"),
+        cells,
+        right=(2, 3, 4, 5, 6),
+        marked=0,
+    )
+    print_text("price: factor on the predicted error of a setting.")
+    print_text("cost: what the search loses if no setting is better, as a share of the loss of predicting nothing.")
+    print_text("stake: that, and an allowance for the chance that the best setting is not tried.")

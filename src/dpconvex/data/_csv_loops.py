@@ -1,0 +1,138 @@
+"""The compiled loops of `csv_file`, cached on disk; imported when needed, for numba loads slowly.
+
+A cell is a pair of places (start, stop) in the text. A quoted cell starts after its quote, and its stop is negative.
+``slots`` (columns of the header,) says where each column's cell is kept; -1: it is not needed.
+"""
+
+from __future__ import annotations
+
+from numba import njit
+
+from dpconvex._types import AnyArray
+
+_QUOTE, _COMMA, _LINE, _RETURN = 34, 44, 10, 13
+
+
+@njit(cache=True)
+def locate(text: AnyArray, place: int, slots: AnyArray, starts: AnyArray, stops: AnyArray) -> tuple[int, int]:
+    """Find the cells of the records from `place` on, at most ``len(starts)``; return how many, and where it stopped."""
+    count = 0
+    while count < len(starts) and place < len(text):
+        place = _record(text, place, slots, starts[count], stops[count])
+        count += 1
+    return count, place
+
+
+@njit(cache=True)
+def gather(text: AnyArray, starts: AnyArray, stops: AnyArray, ends: AnyArray, out: AnyArray) -> None:
+    """Write the cells to `out`, slot after slot, quotes undone; slot k begins at ``ends[k, 0]``."""
+    at = 0
+    for slot in range(starts.shape[1]):
+        ends[slot, 0] = at
+        for row in range(len(starts)):
+            start, stop = starts[row, slot], stops[row, slot]
+            quoted = stop < 0
+            stop = abs(stop)
+            while start < stop:
+                if quoted and text[start] == _QUOTE:
+                    quoted = start + 1 < stop and text[start + 1] == _QUOTE  # doubled, or else the end of the quotes
+                    start += 1
+                    if not quoted:
+                        continue
+                out[at] = text[start]
+                at += 1
+                start += 1
+            ends[slot, row + 1] = at
+
+
+@njit(cache=True)
+def _record(text: AnyArray, place: int, slots: AnyArray, starts: AnyArray, stops: AnyArray) -> int:
+    """Read one record; return where the next begins."""
+    end = place
+    while end < len(text) and text[end] != _LINE:
+        end += 1
+    last = _trimmed(text, place, end)
+    if _line(text, place, last, slots, starts, stops):
+        following = _lines(text, place, slots, starts, stops)
+        if following >= 0:
+            return following
+        _line(text, place, last, slots, starts, stops)
+    return end + 1
+
+
+@njit(cache=True)
+def _line(text: AnyArray, place: int, last: int, slots: AnyArray, starts: AnyArray, stops: AnyArray) -> bool:
+    """Read a line as a record; return whether a quote at the start of a cell is not closed in it."""
+    starts[:], stops[:] = 0, 0
+    unclosed, column = False, 0
+    while True:
+        start, sign, after = place, 1, place
+        if place < last and text[place] == _QUOTE:
+            closing = _closing(text, place + 1, last)
+            if closing < last:
+                start, sign, after = place + 1, -1, closing + 1
+            else:
+                unclosed = True  # and a character like any other
+        place = _until(text, after, last)
+        if column < len(slots) and slots[column] >= 0:
+            starts[slots[column]], stops[slots[column]] = start, sign * place
+        column += 1
+        if place == last:
+            return unclosed
+        place += 1
+
+
+@njit(cache=True)
+def _lines(text: AnyArray, place: int, slots: AnyArray, starts: AnyArray, stops: AnyArray) -> int:
+    """Read a record of several lines; return where the next begins, or -1 where no well-formed one stands here."""
+    starts[:], stops[:] = 0, 0
+    for column in range(len(slots)):
+        start, slot, sign = place, slots[column], 1
+        if place < len(text) and text[place] == _QUOTE:
+            place = _closing(text, place + 1, len(text)) + 1
+            start, stop, sign = start + 1, place, -1
+            if place > len(text):
+                return -1
+            while place < len(text) and text[place] == _RETURN:
+                place += 1
+        else:
+            place = _until(text, place, len(text))
+            stop = place if place < len(text) and text[place] == _COMMA else _trimmed(text, start, place)
+            for k in range(start, stop):
+                if text[k] == _QUOTE:
+                    return -1
+        if slot >= 0:
+            starts[slot], stops[slot] = start, sign * stop
+        ended = place == len(text) or text[place] == _LINE
+        if (not ended and text[place] != _COMMA) or ended != (column == len(slots) - 1):
+            return -1
+        place += 1
+    return min(place, len(text))
+
+
+@njit(cache=True)
+def _until(text: AnyArray, place: int, stop: int) -> int:
+    """Return the next comma or line end, or `stop`."""
+    while place < stop and text[place] != _COMMA and text[place] != _LINE:
+        place += 1
+    return place
+
+
+@njit(cache=True)
+def _closing(text: AnyArray, place: int, stop: int) -> int:
+    """Return the next quote that is not doubled, or `stop`."""
+    while place < stop:
+        if text[place] == _QUOTE:
+            if place + 1 == stop or text[place + 1] != _QUOTE:
+                return place
+            place += 1
+        place += 1
+    return stop
+
+
+@njit(cache=True)
+def _trimmed(text: AnyArray, start: int, stop: int) -> int:
+    """Return where the text ends without the carriage returns before a line end."""
+    while stop > start and text[stop - 1] == _RETURN:
+        stop -= 1
+    return stop

@@ -1,0 +1,405 @@
+r"""Plans of a search: which budget every candidate gets, how one is chosen, what it costs. Sees no data.
+
+Records (or users) are split by public coins into a training and a held-out part. Candidates are fitted on the first and
+scored on the second, so that a record is in one of them only, and costs are those of the dearer part, not their sum.
+
+``composition``
+    Every candidate is fitted once; all fits together spend the promise on the training part. Permute-and-flip over the
+    held-out losses spends it on the held-out part. The chosen fit is released.
+``repeats``
+    A secret random number of runs, each a candidate drawn uniformly, its fit, and its held-out loss with noise. Only
+    the best run is released: `privacy.selection_events`. A fit may spend far more than its share of a composition, but
+    candidates are missed by chance.
+
+`SearchPlan.price`, `cost` and `stake` compare both, from public facts, with fits of the same settings to all records
+with the whole budget.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, final
+
+from dpconvex import _rounding
+from dpconvex.algorithms.base import LinearModelPlan, Plan, PredictedError
+from dpconvex.errors import InvalidParameterError, UnsupportedEventError
+from dpconvex.estimators._search_scores import Score
+from dpconvex.estimators.base import PrivateLinearModel
+from dpconvex.mechanisms import BestOfRepeats, GaussianMechanism, LaplaceMechanism, ReportNoisyMax
+from dpconvex.mechanisms.base import Planned
+from dpconvex.privacy import Assumption, GaussianNoise, PrivacyParams, Release, RepeatedSelection, Sensitivity, WholeRun
+from dpconvex.privacy.ledger import fits
+from dpconvex.privacy.profiles import epsilon_of, gaussian_delta, largest_mu, smallest
+from dpconvex.privacy.selection_events import LAW_SLACK
+from dpconvex.randomness import BitSource
+
+TRAINING, HELD_OUT = "training part", "held-out part"
+RUNS_A_CANDIDATE = 4
+"""Runs that are always made, per candidate: more of them add little to the chance that the best is tried."""
+LAWS = ((0.0, 0.0), (1.0, 0.0))
+"""Shape and gamma of the number of runs, for pure runs: ``(2 + shape) epsilon``, whatever gamma."""
+GAUSSIAN_LAWS = ((0.0, 0.1), (1.0, 0.1))
+"""The same for Gaussian runs. Smaller gammas cost more and hardly add to the chance that the best is tried (ours)."""
+SHRINKING = (1.0, 0.85, 0.7, 0.55, 0.4, 0.25)
+"""Shares of a budget that are tried, where noise is Gaussian only in part; the first that fits the promise is used."""
+MISSED = 0.02
+"""What it is taken to cost not to try the best candidate, as a share of the loss of predicting nothing (ours)."""
+AFFORDABLE = 0.03
+"""Stake up to which ``"auto"`` searches: it is then small beside what a better setting may gain.
+
+Ours (``benchmarks/private_search.py``): where no setting was better, searches with a larger stake lost most.
+"""
+METHODS = ("composition", "repeats", "none")
+
+
+@final
+@dataclass(frozen=True)
+class Candidate:
+    """One setting of the parameters, at its budget.
+
+    Parameters
+    ----------
+    settings : mapping
+        Parameters and values.
+    model : PrivateLinearModel
+        Not fitted.
+    plan : LinearModelPlan
+        What fitting it does.
+    """
+
+    settings: Mapping[str, Any]
+    model: PrivateLinearModel
+    plan: LinearModelPlan
+
+    @property
+    def event(self) -> WholeRun:
+        """All its releases together."""
+        return WholeRun(tuple((release.block, release.times, release.event) for release in self.plan.releases))
+
+    def release(self, label: str) -> Release:
+        """Return the ledger entry of the fit on the training part."""
+        first = self.plan.releases[0]
+        return Release(label, first.mechanism, self.event, first.sensitivity, TRAINING)
+
+
+ANY, PURE, GAUSSIAN = "any", "pure", "gaussian"
+"""Kinds of noise that a search asks for. The plans that it compares with are of any kind, and come first."""
+Maker = Callable[[PrivacyParams, int, str], tuple[Candidate, ...]]
+"""From a promise, a number of units and a kind of noise to all candidates."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class SearchPlan(Plan):
+    """Public constants of a search.
+
+    Parameters
+    ----------
+    method : {"composition", "repeats", "none"}
+        None: the default is fitted to all records.
+    privacy : PrivacyParams
+        The promise for the whole search.
+    n, held_out : int
+        All units, and those of the held-out part.
+    score : Score
+        Of a fitted candidate.
+    candidates : tuple of Candidate
+        At their budgets; for ``"none"`` the default alone.
+    whole : tuple of Candidate
+        The same settings at the whole budget and all units.
+    selection : ReportNoisyMax, BestOfRepeats or None
+        How one is chosen.
+    noise : LaplaceMechanism, GaussianMechanism or None
+        Added to the score of each run of ``"repeats"``.
+    """
+
+    method: str
+    privacy: PrivacyParams
+    n: int
+    held_out: int
+    score: Score
+    candidates: tuple[Candidate, ...]
+    whole: tuple[Candidate, ...]
+    selection: ReportNoisyMax | BestOfRepeats | None = None
+    noise: LaplaceMechanism | GaussianMechanism | None = None
+    algorithm: ClassVar[str] = "private_search"
+    constants: str = "calibrated"
+
+    @property
+    def noise_name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Kinds of noise of the candidates."""
+        return ", ".join(dict.fromkeys(candidate.plan.noise_name for candidate in self.candidates))
+
+    @property
+    def coverage(self) -> float:
+        """Chance that any one candidate is fitted and scored: 1 unless candidates are drawn."""
+        if not isinstance(self.selection, BestOfRepeats):
+            return 1.0
+        missed = 1 - 1 / len(self.candidates)
+        weights = self.selection.event.weights
+        return 1 - math.fsum(w * missed**k for k, w in enumerate(weights, 1)) / math.fsum(weights)
+
+    @cached_property
+    def price(self) -> float:
+        """Factor that the search puts on the predicted error of a setting, mean of the candidates; 1 for no search."""
+        if self.method == "none":
+            return 1.0
+        pairs = zip(self.candidates, self.whole, strict=True)
+        return math.fsum(_loss(here) / _loss(whole) for here, whole in pairs) / len(self.whole)
+
+    @cached_property
+    def cost(self) -> float:
+        """What the search adds to the predicted error, as a share of what predicting nothing loses; mean of candidates.
+
+        A search loses about that much where no setting is better than the default.
+        """
+        if self.method == "none":
+            return 0.0
+        pairs = zip(self.candidates, self.whole, strict=True)
+        added = ((_loss(here) - _loss(whole)) / here.plan.predicted_error.trivial for here, whole in pairs)
+        return math.fsum(added) / len(self.whole)
+
+    @property
+    def stake(self) -> float:
+        """What is staked on finding a better setting: `cost`, and `MISSED` times the chance to miss the best one."""
+        return self.cost + MISSED * (1 - self.coverage)
+
+    @property
+    def predicted_error(self) -> PredictedError:
+        """Mean over the candidates at their budgets. The search takes the best, up to the noise of the choice."""
+        errors = [candidate.plan.predicted_error for candidate in self.candidates]
+        source = "mean over the candidates, without the noise of the choice"
+        known = [error.expected for error in errors if error.expected is not None]
+        return PredictedError(
+            math.fsum(error.bound for error in errors) / len(errors),
+            max(error.trivial for error in errors),
+            source,
+            expected=math.fsum(known) / len(known) if len(known) == len(errors) else None,
+        )
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        """The fits and the choice; for ``"none"`` those of the default."""
+        if self.selection is None:
+            return self.candidates[0].plan.releases
+        if isinstance(self.selection, BestOfRepeats):
+            return (self.selection.planned(BEST),)
+        fitted = tuple(c.release(fit_label(k, len(self.candidates))) for k, c in enumerate(self.candidates))
+        return (*fitted, self.selection.planned(CHOICE, HELD_OUT))
+
+    @property
+    def theorem(self) -> str:
+        """What proves the cost."""
+        if self.selection is None:
+            return self.candidates[0].plan.theorem
+        if isinstance(self.selection, BestOfRepeats):
+            return (
+                "Best of a random number of runs (Papernot and Steinke 2022; docs, Private search, Theorem 1), each a "
+                "fit on the training part and a noisy score on the held-out part (parallel composition)."
+            )
+        return (
+            "Composition of all fits on the training part; permute-and-flip (McKenna and Sheldon 2020) on the held-out "
+            "part; parallel composition of the two parts."
+        )
+
+    @property
+    def assumptions(self) -> tuple[Assumption, ...]:
+        """What the search rests on, and what its candidates do."""
+        own = (
+            Assumption("training and held-out part are disjoint", "split by coins that do not depend on the data"),
+            Assumption(
+                "one held-out unit moves a score by a bounded amount",
+                f"every loss is clipped into [0, {self.score.bound:g}] before it is averaged",
+            ),
+            Assumption("candidates were chosen without looking at the data", "declared"),
+        )
+        secret = Assumption(
+            "how many runs counted, and what the others gave, stays secret",
+            "the same number of runs is always made and only the best is kept; running time is outside the guarantee",
+        )
+        if self.selection is None:
+            return self.candidates[0].plan.assumptions
+        inner = (a for candidate in self.candidates for a in candidate.plan.assumptions)
+        return tuple(dict.fromkeys((*own, *([secret] if self.method == "repeats" else []), *inner)))
+
+    @property
+    def public(self) -> Mapping[str, Any]:
+        """Sizes, score, law of the number of runs, and every candidate's settings and constants."""
+        if self.selection is None:
+            return self.candidates[0].plan.public
+        facts: dict[str, Any] = {
+            "n": self.n,
+            "held_out": self.held_out,
+            "method": self.method,
+            "score": self.score.name,
+            "score_bound": self.score.bound,
+            "price": self.price,
+            "cost": self.cost,
+            "stake": self.stake,
+            "coverage": self.coverage,
+        }
+        each = [
+            {
+                "settings": {name: plain(value) for name, value in candidate.settings.items()},
+                "algorithm": candidate.plan.algorithm,
+                "epsilon": candidate.plan.privacy.epsilon,
+                "delta": candidate.plan.privacy.delta,
+                "constants": dict(candidate.plan.public),
+            }
+            for candidate in self.candidates
+        ]
+        return facts | {"candidates": each}
+
+    def exact_bits(self, source: BitSource) -> bool:
+        """Whether all noise is exact, also that of fits that are not released."""
+        own: list[Planned | None] = [self.selection, self.noise]
+        chosen = all(mechanism.exact_bits(source) for mechanism in own if mechanism is not None)
+        return chosen and all(candidate.plan.exact_bits(source) for candidate in self.candidates)
+
+
+BEST = "the best of the runs"
+CHOICE = "which candidate has the smallest held-out loss"
+
+
+def fit_label(k: int, count: int) -> str:
+    """Return the ledger's name of the fit of candidate k, counted from 0."""
+    return f"fit of candidate {k + 1} of {count}"
+
+
+def plain(value: Any) -> Any:
+    """Return a parameter's value as JSON has it; what JSON has not, as text."""
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    return value if value is None or isinstance(value, bool | int | float | str) else repr(value)
+
+
+def _loss(candidate: Candidate) -> float:
+    """Predicted error, at most ten times that of the zero vector: beyond, it says nothing."""
+    error = candidate.plan.predicted_error
+    return min(error.rank, 10 * error.trivial)
+
+
+def plan_search(
+    make: Maker, privacy: PrivacyParams, n: int, held_out: int, score: Score, method: str
+) -> tuple[SearchPlan, ...]:
+    """Return the plans of a method, or of all for ``"auto"``, the one to run first.
+
+    The least `SearchPlan.stake` comes first. For ``"auto"``, ``"none"`` does where even that is not `AFFORDABLE`.
+
+    Raises
+    ------
+    InvalidParameterError
+        If no candidate can be fitted, or none as the method asks for.
+    """
+    whole = make(privacy, n, ANY)
+    base = SearchPlan("none", privacy, n, held_out, score, whole[:1], whole)
+    if method == "none" or (method == "auto" and len(whole) == 1):
+        return (base,)
+    sensitivity = score.sensitivity(held_out, privacy.unit)
+    builders: dict[str, Callable[..., Iterator[SearchPlan]]] = {"composition": _composed, "repeats": _repeated}
+    chosen = [build(make, base, sensitivity) for name, build in builders.items() if method in ("auto", name)]
+    found = sorted(itertools.chain.from_iterable(chosen), key=lambda plan: plan.stake)
+    if not found and method != "auto":
+        raise InvalidParameterError("method", method, "cannot be priced for these candidates", "Use method='auto'")
+    if method != "auto":
+        return tuple(found)
+    return (*found, base) if found and found[0].stake <= AFFORDABLE else (base, *found)
+
+
+def _composed(make: Maker, base: SearchPlan, sensitivity: Sensitivity) -> Iterator[SearchPlan]:
+    """All candidates at equal shares, pure or Gaussian."""
+    privacy, count, n = base.privacy, len(base.whole), base.n - base.held_out
+    moved = dataclasses.replace(sensitivity, norm="linf")
+    choice = ReportNoisyMax(moved, privacy.epsilon)
+
+    def plan(each: PrivacyParams, kind: str) -> SearchPlan | None:
+        found = dataclasses.replace(base, method="composition", candidates=make(each, n, kind), selection=choice)
+        return found if _payable(found) else None
+
+    each = dataclasses.replace(privacy, epsilon=_rounding.ratio_down(privacy.epsilon, count), delta=0.0)
+    yield from _present([_attempt(lambda: plan(each, PURE))])
+    if privacy.delta:
+        mu = largest_mu(privacy.epsilon, privacy.delta) / math.sqrt(count)
+        yield from _present([_shrunk(privacy, mu, privacy.delta / count, lambda each, _: plan(each, GAUSSIAN))])
+
+
+def _repeated(make: Maker, base: SearchPlan, sensitivity: Sensitivity) -> Iterator[SearchPlan]:
+    """Random repeats, for every law of their number, pure or Gaussian."""
+    privacy, n = base.privacy, base.n - base.held_out
+    most = RUNS_A_CANDIDATE * len(base.whole)
+
+    def plan(each: PrivacyParams, noise: Any, shape: float, gamma: float, kind: str) -> SearchPlan | None:
+        candidates = make(each, n, kind)
+        scored = (HELD_OUT, 1, noise.event)
+        runs = tuple(WholeRun(((TRAINING, 1, candidate.event), scored)) for candidate in candidates)
+        choice = BestOfRepeats(sensitivity, RepeatedSelection(runs, shape, gamma, most))
+        found = dataclasses.replace(base, method="repeats", candidates=candidates, selection=choice, noise=noise)
+        return found if _payable(found) else None
+
+    def pure(shape: float, gamma: float) -> SearchPlan | None:
+        epsilon = _rounding.difference_down(privacy.epsilon, float(LAW_SLACK))
+        each = dataclasses.replace(privacy, epsilon=_rounding.ratio_down(epsilon, 2 + shape), delta=0.0)
+        noise = LaplaceMechanism.calibrate(sensitivity, each.epsilon, 1)
+        return plan(each, noise, shape, gamma, PURE)
+
+    def gaussian(shape: float, gamma: float) -> SearchPlan | None:
+        mu, delta = _largest_run(privacy, shape, gamma, most)
+
+        def at(each: PrivacyParams, mu: float) -> SearchPlan | None:
+            return plan(each, GaussianMechanism.of_mu(sensitivity, mu, 1), shape, gamma, GAUSSIAN)
+
+        return _shrunk(privacy, mu, delta, at)
+
+    yield from _present([_attempt(lambda law=law: pure(*law)) for law in LAWS])
+    if privacy.delta:
+        yield from _present([gaussian(*law) for law in GAUSSIAN_LAWS])
+
+
+def _largest_run(privacy: PrivacyParams, shape: float, gamma: float, most: int) -> tuple[float, float]:
+    """Return the mu that Gaussian runs could have, and the delta at which a run is then calibrated."""
+
+    def event(mu: float) -> RepeatedSelection:
+        return RepeatedSelection((GaussianNoise(mu, 1.0),), shape, gamma, most)
+
+    mu = 1 / smallest(lambda inverse: event(1 / inverse).delta(privacy.epsilon) <= privacy.delta, 1.0)
+    return mu, privacy.delta / event(mu).expected
+
+
+def _shrunk(
+    privacy: PrivacyParams, mu: float, delta: float, plan: Callable[[PrivacyParams, float], SearchPlan | None]
+) -> SearchPlan | None:
+    """Return the first plan that fits the promise, of candidates that are calibrated to ever smaller mu."""
+    for share in SHRINKING:
+        each = dataclasses.replace(privacy, epsilon=_epsilon(share * mu, delta), delta=delta)
+        try:
+            found = plan(each, share * mu)
+        except (InvalidParameterError, UnsupportedEventError):
+            return None  # nothing that a smaller budget would change
+        if found is not None:
+            return found
+    return None
+
+
+def _epsilon(mu: float, delta: float) -> float:
+    return epsilon_of(lambda epsilon: gaussian_delta(epsilon, mu), delta)
+
+
+def _payable(plan: SearchPlan) -> bool:
+    return fits(plan.releases, plan.privacy)
+
+
+def _attempt(plan: Callable[[], SearchPlan | None]) -> SearchPlan | None:
+    """Return a plan, or None where the candidates cannot be planned, or not be priced, at that budget."""
+    try:
+        return plan()
+    except (InvalidParameterError, UnsupportedEventError):
+        return None
+
+
+def _present(plans: Sequence[SearchPlan | None]) -> list[SearchPlan]:
+    return [plan for plan in plans if plan is not None]

@@ -1,0 +1,133 @@
+"""A search as planned: split, fit, score, choose, release. The only part of a search that sees data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, cast, final
+
+import narwhals as nw
+import numpy as np
+from sklearn.base import clone
+
+from dpconvex._types import AnyArray
+from dpconvex.estimators._search_plan import BEST, CHOICE, HELD_OUT, Candidate, SearchPlan, fit_label
+from dpconvex.estimators.base import PrivateLinearModel
+from dpconvex.mechanisms import BestOfRepeats, ReportNoisyMax
+from dpconvex.privacy import Ledger
+from dpconvex.problems.users import UserGroups
+from dpconvex.randomness import BitSource
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Some of the records.
+
+    Parameters
+    ----------
+    X, y
+        As in `fit`.
+    labels : array of shape (n_records,) or None
+        Numbers of their users.
+    """
+
+    X: Any
+    y: Any
+    labels: AnyArray | None
+
+    @property
+    def groups(self) -> UserGroups | None:
+        """Whose record it is."""
+        return None if self.labels is None else UserGroups.of(self.labels)
+
+
+def run(plan: SearchPlan, base: PrivateLinearModel, data: Part, source: BitSource) -> tuple[int, PrivateLinearModel]:
+    """Return the position of the chosen candidate and its fitted model.
+
+    Parameters
+    ----------
+    plan : SearchPlan
+        For exactly these numbers of records or users.
+    base : PrivateLinearModel
+        Whose parameters are searched.
+    data : Part
+        All records.
+    source : BitSource
+    """
+    if plan.selection is None:
+        return 0, fit(plan.candidates[0], data, source)
+    ledger = Ledger(plan.privacy, plan.releases)
+    training, held_out = split(data, plan.n, plan.held_out, source)
+    targets, groups = plan.score.targets(base, held_out.X, held_out.y), held_out.groups
+
+    def scored(k: int) -> tuple[PrivateLinearModel, float]:
+        model = fit(plan.candidates[k], training, source)
+        return model, plan.score.mean(model, held_out.X, targets, groups)
+
+    if isinstance(plan.selection, BestOfRepeats):
+        drawn, noise = source.generator(), plan.noise
+        assert noise is not None
+
+        def attempt() -> tuple[tuple[int, PrivateLinearModel], float]:
+            k = int(drawn.integers(len(plan.candidates)))
+            model, score = scored(k)
+            own = Ledger(plan.privacy, [noise.planned("score")])  # the search's has the run as a whole
+            noisy = noise.release(np.array([score]), "score", source, own)
+            return (k, model), float(noisy[0])
+
+        return plan.selection.release(attempt, BEST, source, ledger)
+    assert isinstance(plan.selection, ReportNoisyMax)
+    fitted = []
+    for k, candidate in enumerate(plan.candidates):
+        ledger.record(candidate.release(fit_label(k, len(plan.candidates))))
+        fitted.append(scored(k))
+    scores = np.array([score for _, score in fitted])
+    chosen = plan.selection.release(scores, CHOICE, source, ledger, HELD_OUT)
+    return chosen, fitted[chosen][0]
+
+
+def fit(candidate: Candidate, data: Part, source: BitSource) -> PrivateLinearModel:
+    """Return the fitted model of a candidate, as planned, without its source.
+
+    Parameters
+    ----------
+    candidate : Candidate
+    data : Part
+    source : BitSource
+    """
+    model = cast(PrivateLinearModel, clone(candidate.model))
+    model.set_params(random_state=source)  # not before: a clone would copy a seeded stream
+    model._ready = candidate.plan
+    model.fit(data.X, data.y, groups=data.labels)
+    del model._ready
+    return model.set_params(random_state=None)
+
+
+def split(data: Part, n: int, held_out: int, source: BitSource) -> tuple[Part, Part]:
+    """Return training and held-out part, by public coins; all records of a user go to one part.
+
+    Parameters
+    ----------
+    data : Part
+    n, held_out : int
+        Units, and those of the held-out part.
+    source : BitSource
+    """
+    out = np.zeros(n, dtype=bool)
+    out[source.generator().permutation(n)[:held_out]] = True
+    mask = out if data.labels is None else out[data.labels.astype(np.intp)]
+    return _rows(data, np.flatnonzero(~mask)), _rows(data, np.flatnonzero(mask))
+
+
+def _rows(data: Part, rows: AnyArray) -> Part:
+    return Part(_taken(data.X, rows), _taken(data.y, rows), None if data.labels is None else data.labels[rows])
+
+
+def _taken(values: Any, rows: AnyArray) -> Any:
+    """Return some rows of a table, column, array or list, of the same kind."""
+    found: Any = nw.from_native(values, eager_only=True, allow_series=True, pass_through=True)
+    if isinstance(found, nw.DataFrame | nw.Series):
+        return found[rows.tolist()].to_native()
+    if values is None or isinstance(values, list | tuple):
+        return None if values is None else list(map(values.__getitem__, rows.tolist()))
+    return np.asarray(values)[rows]

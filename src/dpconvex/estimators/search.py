@@ -1,0 +1,298 @@
+"""`PrivateSearchCV`: the best of several parameter settings, for one promise that covers the whole search."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self, cast, final
+
+import narwhals as nw
+import numpy as np
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from sklearn.model_selection import ParameterGrid
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from dpconvex import _validate
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.algorithms.selection import ALGORITHMS, NOISES
+from dpconvex.errors import InvalidDataError, InvalidParameterError
+from dpconvex.estimators._features import numeric_matrix
+from dpconvex.estimators._search_plan import GAUSSIAN, METHODS, PURE, Candidate, SearchPlan, plan_search
+from dpconvex.estimators._search_run import Part, run
+from dpconvex.estimators._search_scores import score_for
+from dpconvex.estimators.base import PrivateLinearModel
+from dpconvex.privacy import PrivacyCertificate, PrivacyParams, Unit
+from dpconvex.randomness import source_from
+
+FIXED = ("epsilon", "delta", "random_state", "schema", "classes", "records_per_user")
+"""Parameters that no grid may hold: promise, randomness, what the records are, and whose."""
+
+
+@final
+class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
+    """Search over parameters of a private linear model; the promise covers the search as a whole.
+
+    Guarantee: for any two data sets of the same size that differ in one record (with ``groups``: one user), the law of
+    everything that `fit` learns, the chosen setting *and* its model, satisfies the (epsilon, delta) of `estimator`.
+    ``certificate_`` states and prices it.
+
+    Part of the records is held out. Candidates are fitted to the others with a smaller budget each, and chosen by
+    their clipped held-out losses through a private selection. So a search costs accuracy: it pays where the settings
+    differ by more than that. `plan` says beforehand what it costs (``price``, ``cost``, ``stake``); see "Private
+    search" in the docs.
+
+    Parameters
+    ----------
+    estimator : PrivateLinearModel
+        Classifier or regressor, not fitted. Its ``epsilon``, ``delta`` and ``random_state`` are those of the search.
+    param_grid : mapping or list of mappings
+        As in scikit-learn's ``GridSearchCV``: lists of values by parameter. Any parameter of `estimator` except
+        ``epsilon``, ``delta``, ``random_state``, ``schema``, ``classes`` and ``records_per_user``. The first setting
+        is the default that is fitted where a search is not worth it. Values must be chosen without looking at the data.
+    method : {"auto", "composition", "repeats", "none"}, default="auto"
+        How the search is paid for. ``"composition"``: all candidates are fitted, and share the budget. ``"repeats"``: a
+        secret random number of randomly drawn candidates, each at a fixed share of the budget. ``"none"``: the first
+        setting, all records, the whole budget. ``"auto"``: the smallest stake by its plan; ``"none"`` where that is
+        more than 0.03 of what predicting nothing loses.
+    scoring : str, default="auto"
+        Held-out loss. Classifiers: ``"error_rate"`` (auto), or ``"log_loss"`` for those with probabilities. Regressors,
+        in units of the target's public range: ``"squared_error"`` (auto for least squares), ``"absolute_error"`` (auto
+        for Huber), ``"pinball"`` (auto for quantiles, at the estimator's quantile).
+    score_bound : float, optional
+        Largest loss of one record; larger ones are clipped to it. The choice's noise is proportional. Default: 2 for
+        the log-loss, else 1.
+    holdout : float, default=0.2
+        Share of records (users) that is held out.
+
+    Attributes
+    ----------
+    best_params_ : dict
+        The released setting.
+    best_estimator_ : PrivateLinearModel
+        The released model, fitted, with the certificate of the *whole search*: save it with `save_model`.
+    certificate_ : PrivacyCertificate
+        What the search costs and why.
+    plan_ : SearchPlan
+        The public constants that were used.
+    results_ : dict
+        Everything that was released: ``best_params`` and public facts. There are no scores and no ``cv_results_``:
+        scores of candidates, and the models that were not chosen, are functions of private data nobody has paid for.
+    n_features_in_ : int
+        Columns seen by `fit`.
+
+    Notes
+    -----
+    The search takes the time of ``plan_``'s number of fits, always the same; which of them counted is secret. An
+    adversary who can time single fits is outside the guarantee, as for every fit of this library.
+
+    References
+    ----------
+    Chaudhuri and Vinterbo 2013; Liu and Talwar 2019; Papernot and Steinke 2022; Koskela, Redberg and Wang 2024.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpconvex import PrivateLogisticRegression, PrivateSearchCV
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, size=(20_000, 2))
+    >>> y = (X[:, 0] > 0).astype(int)
+    >>> model = PrivateLogisticRegression(epsilon=1.0, feature_bounds=(-1, 1))
+    >>> search = PrivateSearchCV(model, {"coefficient_norm": [4.0, 16.0]}).fit(X, y)
+    >>> search.score(X, y) > 0.8
+    True
+    >>> search.certificate_.spent_epsilon <= 1.0
+    True
+    """
+
+    best_params_: dict[str, Any]
+    best_estimator_: PrivateLinearModel
+    certificate_: PrivacyCertificate
+    plan_: SearchPlan
+    results_: dict[str, Any]
+
+    def __init__(
+        self,
+        estimator: Any,
+        param_grid: Any,
+        *,
+        method: str = "auto",
+        scoring: str = "auto",
+        score_bound: float | None = None,
+        holdout: float = 0.2,
+    ) -> None:
+        self.estimator = estimator
+        self.param_grid = param_grid
+        self.method = method
+        self.scoring = scoring
+        self.score_bound = score_bound
+        self.holdout = holdout
+
+    def plan(self, n: int, n_features: int | None = None, *, unit: str | None = None) -> tuple[SearchPlan, ...]:
+        """Return the plans for data of this size, the one that `fit` would run first. Sees no data.
+
+        Parameters
+        ----------
+        n : int
+            Number of records, or of users; at least 2.
+        n_features : int, optional
+            Number of columns; not needed with a schema or a domain.
+        unit : {"record", "user"}, optional
+            What is protected. Default: users if the schema names their column.
+        """
+        base = self._base()
+        return self._plans(n, n_features, base._unit(unit))
+
+    def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> Self:
+        """Fit the candidates, choose one privately, and release it alone.
+
+        Parameters
+        ----------
+        X, y, groups
+            As in the estimator's `fit`.
+        """
+        base = self._base()
+        source = source_from(base.random_state)
+        if base.schema is None:  # public form only, before anything is split
+            X = numeric_matrix(X)
+            validate_data(clone(base), X, dtype="numeric", ensure_all_finite=False)
+        users = base._groups(X, groups)
+        count = _shape(X)[0]
+        _same_length(count, y, None if users is None else users.n_records)
+        unit, n = (Unit.RECORD, count) if users is None else (Unit.USER, users.n_users)
+        if n < 2:
+            raise InvalidDataError(f"Found array with {n} sample(s) ({unit}s): a search needs a minimum of 2")
+        plan = self._plans(n, None if base.schema is not None else _shape(X)[1], unit)[0]
+        labels = None if users is None else users.spread(np.arange(n, dtype=np.float64))
+        k, model = run(plan, base, Part(X, y, labels), source)
+        self.plan_, self.best_estimator_ = plan, model
+        self.best_params_ = dict(plan.candidates[k].settings)
+        self.certificate_ = plan.certificate(source) if plan.selection is not None else model.certificate_
+        model.certificate_ = self.certificate_  # what the model costs: the search, not the winner's own share of it
+        self.results_ = {"best_params": self.best_params_, "public": dict(plan.public)}
+        return self
+
+    def predict(self, X: Any) -> AnyArray:
+        """Return the chosen model's prediction for every record, (n,)."""
+        return self._fitted().predict(X)
+
+    def score(self, X: Any, y: Any) -> float:
+        """Return the chosen model's accuracy or R^2, as its own `score` does. On private data it is not private."""
+        return float(self._fitted().score(X, y))  # pyright: ignore[reportAttributeAccessIssue]
+
+    @available_if(lambda self: callable(vars(type(self.estimator)).get("predict_proba")))
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Return the chosen model's probabilities, (n, n_classes)."""
+        return self._fitted().predict_proba(X)  # pyright: ignore[reportAttributeAccessIssue]
+
+    @property
+    def n_features_in_(self) -> int:
+        """Columns seen by `fit`."""
+        return self._fitted().n_features_in_
+
+    @property
+    def classes_(self) -> AnyArray:
+        """Labels of the chosen classifier."""
+        return self._fitted().classes_  # pyright: ignore[reportAttributeAccessIssue]
+
+    def __sklearn_tags__(self) -> Any:
+        """Those of the estimator."""
+        tags = super().__sklearn_tags__()
+        inner = self.estimator.__sklearn_tags__()
+        tags.estimator_type, tags.target_tags = inner.estimator_type, inner.target_tags
+        tags.classifier_tags, tags.regressor_tags = inner.classifier_tags, inner.regressor_tags
+        tags.input_tags, tags.non_deterministic = inner.input_tags, True
+        return tags
+
+    def _fitted(self) -> PrivateLinearModel:
+        check_is_fitted(self, "best_estimator_")
+        return self.best_estimator_
+
+    def _base(self) -> PrivateLinearModel:
+        """Return the estimator, or raise where a search cannot be private or makes no sense."""
+        base = self.estimator
+        if not isinstance(base, PrivateLinearModel):
+            what = "must be a private linear model of this library"
+            raise InvalidParameterError("estimator", base, what, "Use PrivateLogisticRegression, say")
+        if isinstance(base.get_params(deep=False).get("classes"), str):
+            what = "must be declared for a search: parts of the records may lack some"
+            raise InvalidParameterError("classes", base.get_params(deep=False)["classes"], what, "List them")
+        return base
+
+    def _settings(self) -> list[dict[str, Any]]:
+        """Return all settings of the grid, checked by name."""
+        try:
+            settings = [dict(each) for each in ParameterGrid(self.param_grid)]
+        except (TypeError, ValueError) as error:
+            raise InvalidParameterError("param_grid", self.param_grid, str(error).rstrip(".")) from None
+        known = set(self.estimator.get_params(deep=False))
+        for name in dict.fromkeys(name for each in settings for name in each):
+            if name in FIXED or name not in known:
+                what = "must be a parameter of the estimator" if name not in known else "may not be searched"
+                raise InvalidParameterError("param_grid", name, what, f"Not in a grid: {', '.join(FIXED)}")
+        if not settings:
+            raise InvalidParameterError("param_grid", self.param_grid, "must hold at least one setting")
+        return settings
+
+    def _plans(self, n: int, n_features: int | None, unit: Unit) -> tuple[SearchPlan, ...]:
+        base, settings = self.estimator, self._settings()
+        score = score_for(base, self.scoring, self.score_bound)
+        share = _validate.real("holdout", self.holdout, above=0.0, below=1.0)
+        _validate.choice("method", self.method, ("auto", *METHODS))
+        held_out = min(max(1, round(share * _validate.integer("n", n, at_least=2))), n - 1)
+
+        pins = [dict[str, dict[str, Any]]() for _ in settings]
+
+        def make(privacy: PrivacyParams, count: int, noise: str) -> tuple[Candidate, ...]:
+            zipped = zip(settings, pins, strict=True)
+            return tuple(_candidate(base, each, privacy, count, n_features, pin, noise) for each, pin in zipped)
+
+        return plan_search(make, PrivacyParams(base.epsilon, base.delta, unit=unit), n, held_out, score, self.method)
+
+
+def _candidate(
+    base: PrivateLinearModel,
+    settings: Mapping[str, Any],
+    privacy: PrivacyParams,
+    n: int,
+    n_features: int | None,
+    pins: dict[str, dict[str, Any]],
+    noise: str,
+) -> Candidate:
+    """Return one setting at a budget, with the algorithm and noise that are best of their kind at the whole budget.
+
+    That budget is planned first, and leaves them in `pins`: planning anew at each would take several times as long.
+    """
+    if noise != "any" and noise not in pins:
+        raise InvalidParameterError("noise", noise, "is had by no plan of this candidate")
+    budget = {"epsilon": privacy.epsilon, "delta": privacy.delta, "random_state": None}
+    model = cast(PrivateLinearModel, clone(base)).set_params(**{**settings, **budget})
+    unit = str(privacy.unit)
+    try:
+        plans = model.set_params(**pins.get(noise, {})).plan(n, n_features, unit=unit)
+    except InvalidParameterError:  # what is best at the whole budget may have no plan at this one
+        if noise != PURE:
+            raise
+        model.set_params(**{name: value for name, value in base.get_params(deep=False).items() if name in pins[noise]})
+        plans = model.set_params(**settings).plan(n, n_features, unit=unit)
+    if noise == "any":
+        for plan in reversed(plans):
+            pure = all(release.event.pure_epsilon is not None for release in plan.releases)
+            usual = plan.algorithm in ALGORITHMS and plan.noise_name in NOISES
+            pins[PURE if pure else GAUSSIAN] = (
+                {"algorithm": plan.algorithm, "noise": plan.noise_name} if usual else {"algorithm": plan.algorithm}
+            )
+    return Candidate(settings, model, plans[0])
+
+
+def _shape(values: Any) -> tuple[int, ...]:
+    """Return the shape of a table, column, array or list: a public fact. Cells of lists are not looked at."""
+    found: Any = nw.from_native(values, eager_only=True, allow_series=True, pass_through=True)
+    if isinstance(found, nw.DataFrame | nw.Series):
+        return tuple(found.shape)
+    return (len(values),) if isinstance(values, list | tuple) else np.asarray(values).shape or (0,)
+
+
+def _same_length(count: int, y: Any, others: int | None) -> None:
+    for name, length in (("y", None if y is None else _shape(y)[0]), ("groups", others)):
+        if length is not None and length != count:
+            raise InvalidDataError(f"X has {count} records and {name} has {length}: they must agree")

@@ -1,0 +1,71 @@
+"""Steps on secret samples: the exact loss of a toy run against its mixture by hand, and what is refused."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from dpconvex.audit.replay import coins
+from dpconvex.audit.sampled import sampled_losses, sampled_steps
+from dpconvex.errors import UnsupportedEventError
+from dpconvex.mechanisms import plan_robust_mean
+from dpconvex.mechanisms.robust_mean import RobustMean
+from dpconvex.privacy import Release, Sensitivity, Unit
+from dpconvex.privacy.sampled_steps import SampledSteps
+
+N, K, RADIUS, CLIP = 90, 60, 1.0, 10.0
+MEAN: RobustMean = plan_robust_mean(K, 1, 4.0, 0.05, unit=Unit.USER)
+STEPS = SampledSteps(N, K, 2, MEAN.event)
+
+
+def run(points, source):
+    """Two steps, each on K secret points; the second is moved by what the first released."""
+    generator, released, moved = source.generator(), [], 0.0
+    for _ in range(2):
+        chosen = generator.choice(np.arange(N), K, replace=False)
+        found = MEAN.draw(points[chosen] + moved, RADIUS, CLIP, source)
+        released.append(found)
+        if found is None:
+            break
+        moved = float(np.clip(found[0], -1, 1)) / 4
+    return released
+
+
+def table(last):
+    return np.append(np.full(N - 1, 0.5), last)[:, None]
+
+
+def test_the_loss_is_that_of_the_mixture() -> None:
+    """All others are alike, so all that matters is the last point's weight in the mean: 1/K, if it is drawn."""
+    first, second = table(0.5), table(1.0)
+    found = sampled_losses(STEPS, run, (first,), (second,), 12)
+    scale = MEAN.unit_length(RADIUS, CLIP) * MEAN.noise.sigma
+    for k, loss in enumerate(found.losses):
+        moved, total = 0.0, 0.0
+        for outcome in run(first, coins((0, k))):
+            assert outcome is not None  # all points are close together: no test fails here
+            away = (outcome[0] - (0.5 + moved)) / scale
+            inside = (outcome[0] - (0.5 + moved + 0.5 / K)) / scale
+            mixed = np.logaddexp(math.log(1 - K / N) - away**2 / 2, math.log(K / N) - inside**2 / 2)
+            total += -(away**2) / 2 - mixed
+            moved = float(np.clip(outcome[0], -1, 1)) / 4
+        assert loss == pytest.approx(total, abs=1e-6)
+    assert found.losses.std() > 0
+
+
+def test_users_that_differ_are_refused() -> None:
+    mixed = table(0.5)
+    mixed[:N:2] -= 0.1
+    with pytest.raises(UnsupportedEventError, match="alike"):
+        sampled_losses(STEPS, run, (mixed,), (mixed,), 4)
+
+
+def test_what_is_replayed_with_samples() -> None:
+    sensitivity = Sensitivity(1.0, "l2", "test", unit=Unit.USER)
+    steps, other = (Release("x", "y", event, sensitivity) for event in (STEPS, MEAN.event))
+    assert sampled_steps([steps]) == STEPS
+    assert sampled_steps([other]) is None
+    with pytest.raises(UnsupportedEventError, match="other releases"):
+        sampled_steps([steps, other])

@@ -1,0 +1,61 @@
+"""The audit of a search refutes the mistakes that searches make: exact losses of whole runs on neighbours, seeded."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpconvex.audit import audit
+from dpconvex.audit.catalogue import TARGETS
+from dpconvex.errors import BudgetExceededError
+from dpconvex.estimators import _search_run
+from dpconvex.estimators._search_scores import Score
+from dpconvex.randomness import SeededSource
+
+
+def subject():
+    return TARGETS["private_search"].subject(1.0, 0.0, 1.0)
+
+
+def audited(transcripts=40):
+    search = subject()
+    return audit(search.plan, search.pairs, output=search.output, runs=0, transcripts=transcripts)
+
+
+def test_the_search_itself_spends_what_it_says() -> None:
+    report = audited()
+    assert report.passed
+    assert report.proved_at_least > 0.99
+
+
+def test_half_the_sensitivity_of_scores_is_refuted(monkeypatch) -> None:
+    full = Score.sensitivity
+
+    def halved(self, count, unit):
+        stated = full(self, count, unit)
+        return dataclasses.replace(stated, value=stated.value / 2)
+
+    monkeypatch.setattr(Score, "sensitivity", halved)
+    assert not audited().passed
+
+
+def test_scoring_on_training_records_is_refuted(monkeypatch) -> None:
+    split = _search_run.split
+
+    def overlapping(data, n, held_out, source):
+        training, _ = split(data, n, held_out, source)
+        return training, _search_run.Part(training.X[-held_out:], training.y[-held_out:], None)
+
+    monkeypatch.setattr(_search_run, "split", overlapping)
+    assert not audited(100).passed
+
+
+def test_candidates_at_the_whole_budget_each_are_refused() -> None:
+    """Whoever forgets that all fits are paid for meets the ledger, before anything is sampled."""
+    search: Any = subject().plan
+    greedy = dataclasses.replace(search, plan=dataclasses.replace(search.plan, candidates=search.plan.whole))
+    with pytest.raises(BudgetExceededError, match="cost epsilon=2"):
+        greedy.run(np.ones((6, 1)), np.ones(6), SeededSource(0))

@@ -1,0 +1,134 @@
+"""CSV files: what well-formed ones say, and that a malformed record is read without moving any other."""
+
+from __future__ import annotations
+
+import csv
+import io
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpconvex.data.csv_file import csv_columns, csv_header
+from dpconvex.errors import InvalidDataError
+
+HEAD = b"a,b,c\n"
+
+
+def rows(folder: Path, content: bytes, names: tuple[str, ...] = ("a", "b", "c")) -> list[tuple[bytes, ...]]:
+    import pyarrow as pa
+
+    path = folder / "t.csv"
+    path.write_bytes(content)
+    columns = csv_columns(path, csv_header(path), names)
+    return list(zip(*(columns[name].cast(pa.large_binary()).to_pylist() for name in names), strict=True))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("csv")
+
+
+MALFORMED = {
+    "too few": (b"1\n", (b"1", b"", b"")),
+    "too many": (b"1,2,3,4,5\n", (b"1", b"2", b"3")),
+    "none": (b"\n", (b"", b"", b"")),
+    "carriage returns": (b"1,2,3\r\r\n", (b"1", b"2", b"3")),
+    "a carriage return inside": (b"1,\r,3\n", (b"1", b"\r", b"3")),
+    "open": (b'1,"x,y\n', (b"1", b'"x', b"y")),
+    "open at the end": (b'1,2,"\n', (b"1", b"2", b'"')),
+    "open after a doubled one": (b'1,"x"",y\n', (b"1", b'"x""', b"y")),
+    "text after quotes": (b'1,"x"y"z,3\n', (b"1", b'xy"z', b"3")),
+    "quotes inside": (b'1,5" x 3",3\n', (b"1", b'5" x 3"', b"3")),
+    "odd and long": (b'"1,2,3,"4\n', (b"1,2,3,4", b"", b"")),
+    "blanks before a quote": (b'1, "x,y",3\n', (b"1", b' "x', b'y"')),
+    "nothing UTF-8": (b"\xff,\x00,\xc3\n", (b"\xff", b"\x00", b"\xc3")),
+}
+OTHERS = {
+    "plain": (b"4,5,6\n", (b"4", b"5", b"6")),
+    "quoted": (b'"4,4","5","6"\n', (b"4,4", b"5", b"6")),
+    "doubled": (b'"""4""","5""5",""\n', (b'"4"', b'5"5', b"")),
+    "broken": (b'"4\n\n",5,"6\r\n"""\n', (b"4\n\n", b"5", b'6\r\n"')),
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+@pytest.mark.parametrize("other", OTHERS)
+def test_malformed_records_keep_to_themselves(folder: Path, name: str, other: str) -> None:
+    (line, cells), (plain, right) = MALFORMED[name], OTHERS[other]
+    for before in range(3):
+        assert rows(folder, HEAD + plain * before + line + plain * 2) == [right] * before + [cells] + [right] * 2
+    assert rows(folder, HEAD + plain + line.rstrip(b"\n")) == [right, cells] if line.strip() else True
+
+
+@given(st.lists(st.lists(st.text(st.sampled_from('",\n\rx é'), max_size=4), min_size=3, max_size=3), max_size=6))
+@pytest.mark.parametrize("quoting", [csv.QUOTE_ALL, csv.QUOTE_MINIMAL])
+def test_well_formed_files_are_read_as_they_were_written(folder: Path, quoting: int, table: list[list[str]]) -> None:
+    buffer = io.StringIO(newline="")
+    csv.writer(buffer, quoting=quoting).writerows(table)  # pyright: ignore[reportArgumentType]
+    content = buffer.getvalue().encode()
+    assert rows(folder, HEAD + content) == [tuple(cell.encode() for cell in row) for row in table]
+
+
+cells = st.text(st.sampled_from('",\n\rxy'), max_size=4).filter(
+    lambda cell: cell.lstrip('"')[:1] not in (",", "\n", "\r")
+)
+records = st.lists(st.lists(cells, min_size=3, max_size=3), max_size=4)
+anything = st.lists(st.sampled_from([b'"', b'""', b",", b"\r", b"x", b"\xff", b'",', b',"', b'","']), max_size=8).map(
+    b"".join
+)
+
+
+def written(table: Sequence[Sequence[str]]) -> bytes:
+    buffer = io.StringIO(newline="")
+    csv.writer(buffer, quoting=csv.QUOTE_ALL, lineterminator="\n").writerows(table)
+    return buffer.getvalue().encode()
+
+
+@given(records, anything, records)
+def test_no_line_changes_how_others_are_read(folder: Path, before: list, line: bytes, after: list) -> None:
+    """The number of records and all others stay as they are, whatever stands in one line."""
+    found = rows(folder, HEAD + written(before) + line + b"\n" + written(after))
+    assert len(found) == len(before) + 1 + len(after)
+    assert found[: len(before)] == rows(folder, HEAD + written(before))
+    assert found[len(before) + 1 :] == rows(folder, HEAD + written(after))
+
+
+@given(st.lists(anything, max_size=8))
+def test_lines_are_records_unless_some_are_one_well_formed_record(folder: Path, lines: list[bytes]) -> None:
+    found = rows(folder, HEAD + b"".join(line + b"\n" for line in lines))
+    assert len(found) <= len(lines)
+    if sum(line.count(b'"') % 2 for line in lines) < 2:
+        assert len(found) == len(lines)
+
+
+def test_columns_are_chosen_by_name_and_files_read_in_pieces(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dpconvex.data.csv_file._CELLS", 7)
+    content = b"\xef\xbb\xbfa,b,c\r\n" + b"".join(b'%d,"x\n%d",z\r\n' % (k, k) for k in range(20))
+    assert rows(folder, content, ("c", "b")) == [(b"z", b"x\n%d" % k) for k in range(20)]
+    assert rows(folder, HEAD) == []
+
+
+@pytest.mark.parametrize("line", [b'"x,1,2\n', b'"x""\n', b'""",\n', b'x",\n"', b'","\n', b'",x,"\n'])
+def test_time_is_linear_in_the_size_of_the_file(folder: Path, line: bytes) -> None:
+    """Each line could begin a record of several lines; 3 MB in well under the minutes that a quadratic search takes."""
+    rows(folder, HEAD + line)
+    start = time.process_time()
+    assert rows(folder, HEAD + line * (3_000_000 // len(line)))
+    assert time.process_time() - start < 10
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\n", b"\na,b\n", b"a,b\r1,2\r", "a,b\n".encode("utf-16"), b'"' + b"x" * 200_000]
+)
+def test_a_header_is_needed(folder: Path, content: bytes) -> None:
+    (folder / "h.csv").write_bytes(content)
+    with pytest.raises(InvalidDataError, match="first line must name the columns"):
+        csv_header(folder / "h.csv")
+
+
+def test_names_may_be_quoted_and_hold_line_breaks(folder: Path) -> None:
+    assert rows(folder, b'"a\n(1)","b ""c""",\xff\n1,2,3\n', ("a\n(1)", 'b "c"', "\ufffd")) == [(b"1", b"2", b"3")]

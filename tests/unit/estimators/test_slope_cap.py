@@ -1,0 +1,115 @@
+"""The cap on the slope of the logistic loss: what it minimises, how it is chosen, where it does not apply."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from dpconvex import Block, DataDomain, PrivateLogisticRegression, load_model, save_model, verify
+from dpconvex.errors import InvalidParameterError
+
+ADULT = DataDomain((Block(5, "linf", 0.5), *(Block(size, "l1", 1.0) for size in (7, 16, 7, 14, 6, 5, 2, 41))))
+
+
+def data(n: int = 3000) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (n, 2))
+    return X, (rng.random(n) < 1 / (1 + np.exp(-6 * X[:, 0] - 1))).astype(int)
+
+
+@pytest.mark.parametrize("algorithm", ["objective_perturbation", "output_perturbation"])
+@pytest.mark.parametrize("cap", [0.3, 0.6])
+def test_large_epsilon_recovers_the_optimum_of_the_capped_loss(cap: float, algorithm: str) -> None:
+    X, y = data()
+    l2 = 1e-2
+    model = PrivateLogisticRegression(1e6, feature_bounds=(-1, 1), l2=l2, slope_cap=cap, algorithm=algorithm)
+    model.fit(X, y)
+    sign, kink = 2.0 * y - 1, np.log((1 - cap) / cap)
+
+    def risk(v: np.ndarray) -> float:  # written anew: logistic to the right of the kink, its tangent to the left
+        margin = sign * (X / 2 @ v[:-1] + v[-1])
+        curved, tangent = np.logaddexp(0, -margin), np.logaddexp(0, -kink) + cap * (kink - margin)
+        return float(np.where(margin > kink, curved, tangent).mean() + l2 / 2 * v @ v)
+
+    reference = minimize(risk, np.zeros(3), method="BFGS", options={"gtol": 1e-9})
+    np.testing.assert_allclose(model.encoded_coef_[0], reference.x[:2], atol=0.01)
+    np.testing.assert_allclose(model.encoded_intercept_[0], reference.x[2], atol=0.01)
+
+
+def test_the_certificate_states_the_cap_and_verifies() -> None:
+    X, y = data()
+    model = PrivateLogisticRegression(1.0, feature_bounds=(-1, 1), slope_cap=0.7).fit(X, y)
+    assert model.certificate_.public["slope_cap"] == 0.7
+    assert verify(model.certificate_).passed
+    plain = PrivateLogisticRegression(1.0, feature_bounds=(-1, 1), slope_cap=1).fit(X, y)
+    assert "slope_cap" not in plain.certificate_.public
+    assert verify(plain.certificate_).passed
+
+
+def cap_of(n: int, epsilon: float, delta: float = 0.0, **more: Any) -> float:
+    plan = PrivateLogisticRegression(epsilon, delta, domain=ADULT, **more).plan(n)[0]
+    return plan.problem.loss.slope_bound
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_the_plan_caps_more_where_noise_is_larger(delta: float) -> None:
+    caps = [cap_of(36_186, e, delta, algorithm="objective_perturbation") for e in (0.1, 1.0, 10.0, 1e4)]
+    assert caps == sorted(caps)
+    assert caps[0] <= 0.7
+    assert caps[-1] == 1.0
+
+
+def test_the_choice_is_the_smallest_expected_error() -> None:
+    model = PrivateLogisticRegression(1.0, domain=ADULT)
+    chosen = model.plan(36_186)
+    assert len({plan.problem.loss for plan in chosen}) == 1
+    expected = [
+        model.set_params(slope_cap=cap).plan(36_186)[0].predicted_error.rank for cap in (1, 0.9, 0.8, 0.7, 0.6, 0.5)
+    ]
+    assert chosen[0].predicted_error.rank == min(expected)
+    assert expected[0] > min(expected)
+
+
+@pytest.mark.parametrize("more", [{"tilt": 0.2}, {"adversarial_radius": 0.1}, {"risk": "population"}], ids=str)
+def test_other_objectives_have_no_cap_unless_asked(more: dict[str, Any]) -> None:
+    assert cap_of(36_186, 0.1, **more) == 1.0
+    X, y = data(500)
+    model = PrivateLogisticRegression(1.0, feature_bounds=(-1, 1), slope_cap=0.7, **more).fit(X, y)
+    assert model.certificate_.public["slope_cap"] == 0.7
+    assert verify(model.certificate_).passed
+
+
+def test_users_and_paper_constants_have_no_cap_unless_asked() -> None:
+    assert cap_of(1000, 0.1, algorithm="output_perturbation", constants="paper", l2=0.1) == 1.0
+    X, y = data(600)
+    groups = np.arange(600) // 3
+    for cap in (None, 0.6):
+        model = PrivateLogisticRegression(1.0, feature_bounds=(-1, 1), slope_cap=cap).fit(X, y, groups=groups)
+        assert model.plan_.problem.loss.slope_bound == (cap or 1.0)
+        assert verify(model.certificate_).passed
+
+
+@pytest.mark.parametrize("cap", [0.0, -1.0, 1.5, float("nan"), "a"])
+def test_caps_are_between_0_and_1(cap: Any) -> None:
+    with pytest.raises(InvalidParameterError, match="slope_cap="):
+        PrivateLogisticRegression(1.0, feature_norm=1.0, slope_cap=cap).plan(100, 2)
+
+
+def test_more_than_two_classes_have_no_cap() -> None:
+    with pytest.raises(InvalidParameterError, match="is for two classes"):
+        PrivateLogisticRegression(1.0, feature_norm=1.0, slope_cap=0.7).plan(100, 2, 3)
+    for cap in (None, 1):
+        assert PrivateLogisticRegression(1.0, feature_norm=1.0, slope_cap=cap).plan(100, 2, 3)
+
+
+def test_a_saved_model_keeps_its_cap(tmp_path: Path) -> None:
+    X, y = data(300)
+    model = PrivateLogisticRegression(1.0, feature_bounds=(-1, 1), slope_cap=0.7).fit(X, y)
+    save_model(model, tmp_path / "model.skops")
+    again = load_model(tmp_path / "model.skops")
+    assert again.get_params()["slope_cap"] == 0.7
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
