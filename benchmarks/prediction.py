@@ -101,7 +101,15 @@ def summary(lines: list[dict]) -> dict:
 
 def show(groups: dict[str, list[dict]]) -> None:
     table = RichTable(title="Expected against measured excess loss")
-    for name in ("table", "plans", "rank corr.", "in a cell", "of bounds", "measured/expected 5 50 95 %", "chosen/best"):
+    for name in (
+        "table",
+        "plans",
+        "rank corr.",
+        "in a cell",
+        "of bounds",
+        "measured/expected 5 50 95 %",
+        "chosen/best",
+    ):
         table.add_column(name, justify="left" if name == "table" else "right")
     for name, lines in groups.items():
         s = summary(lines)

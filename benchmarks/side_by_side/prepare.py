@@ -103,7 +103,7 @@ def domain_of(blocks: list) -> DataDomain:
 
 
 def main() -> None:
-    given = arguments("prepare", __doc__, list(SOURCES))
+    given = arguments("prepare", __doc__, [name for name in SOURCES if name != "fashion" or FASHION.exists()])
     for name in given.tables:
         if not (given.data / name / "facts.json").exists():
             prepare(name, given.data / name)

@@ -255,6 +255,8 @@ def test_the_predicted_bound_holds_on_average(loss, constants, n) -> None:
     lowest = lowest_mean_loss(loss, X, y, DOMAIN, 2.0)
     plain = risk_of(loss, X, y, 0.0, DOMAIN)
     for plan in offered(loss, DELTA, constants, n=n):
+        if "estimate" in plan.predicted_error.source:
+            continue
         values = [plain.value(plan.run(X, y, SeededSource(seed)).point) for seed in range(8)]
         assert np.mean(values) - lowest <= plan.predicted_error.bound, plan
 

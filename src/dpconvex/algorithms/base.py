@@ -144,6 +144,19 @@ class Plan(ABC):
         """Everything that may leave the data."""
 
     @property
+    def adaptive(self) -> bool:
+        """Whether releases are planned anew from earlier ones: what `releases` costs then need not be what a run costs.
+
+        Only the promise covers all that a run may do.
+        """
+        return False
+
+    @property
+    def spends_promise(self) -> bool:
+        """Whether a certificate states the promise itself as spent: what other runs of the plan cost may be that."""
+        return False
+
+    @property
     @abstractmethod
     def theorem(self) -> str:
         """The statement that gives the guarantee."""
@@ -178,6 +191,7 @@ class Plan(ABC):
             theorem=self.theorem,
             target=self.privacy,
             releases=self.releases,
+            whole=self.spends_promise,
             assumptions=(
                 *(DATA_ASSUMPTIONS if self.privacy.unit == Unit.RECORD else USER_ASSUMPTIONS),
                 *self.assumptions,

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, cast, final
 
 from dpconvex._types import AnyArray
 from dpconvex.algorithms.base import LinearModelPlan, PredictedError, PrivateResult, check_relation, require_average
@@ -123,7 +123,8 @@ class ClippedResidualsPlan(DelegatingPlan):
 
     def _listing(self, X: AnyArray, y: AnyArray, source: BitSource) -> PrivateResult:
         result = self.then.run(X, y, source)
-        return self.finish(result.point, source, result.status)
+        ran = replace(self, then=cast(LinearModelPlan, result.plan))
+        return ran.finish(result.point, source, result.status)
 
 
 def plan(

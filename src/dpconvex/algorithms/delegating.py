@@ -36,6 +36,16 @@ class DelegatingPlan(LinearModelPlan):
         return self.then.solver
 
     @property
+    def adaptive(self) -> bool:
+        """Whether `then` is, unless the plan itself makes `then` from what was released."""
+        return self.then.adaptive
+
+    @property
+    def spends_promise(self) -> bool:
+        """As `then`."""
+        return self.then.spends_promise
+
+    @property
     def solver_radius(self) -> float:
         """Certified distance of `then`."""
         return self.then.solver_radius

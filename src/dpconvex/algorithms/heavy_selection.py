@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, final
+from typing import Any, cast, final
 
 from dpconvex import _rounding, _validate
 from dpconvex._types import AnyArray
@@ -168,6 +168,16 @@ class TunedPlan(DelegatingPlan):
         return (*self.first.releases, *self.then.releases)
 
     @property
+    def adaptive(self) -> bool:
+        """Always: `then` is planned from the released moments."""
+        return True
+
+    @property
+    def spends_promise(self) -> bool:
+        """Where the estimate decides which ordinary method runs."""
+        return self.method.slopes or self.then.spends_promise
+
+    @property
     def theorem(self) -> str:
         """Composition of both."""
         return (
@@ -213,7 +223,7 @@ class TunedPlan(DelegatingPlan):
         moments, _ = self.first.run(X, y, source)
         plan = self.informed(moments)
         result = plan.then.run(X, y, source)
-        return plan.finish(result.point, source, result.status)
+        return replace(plan, then=cast(LinearModelPlan, result.plan)).finish(result.point, source, result.status)
 
 
 def tuned(

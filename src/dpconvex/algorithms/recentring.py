@@ -134,13 +134,24 @@ class RecentredPlan(DelegatingPlan):
 
     @property
     def predicted_error(self) -> PredictedError:
-        """The method's, for the length of `then`."""
-        return self.then.predicted_error
+        """The method's, for the length of `then`: before a run an estimate, since no length is sure."""
+        given = self.then.predicted_error
+        return replace(given, source=f"{given.source}; an estimate for the length that is expected")
 
     @property
     def releases(self) -> tuple[Release, ...]:
         """Centre, length, and all of the method."""
         return (self.first.planned(CENTRE), self.second.planned(LENGTH), *self.then.releases)
+
+    @property
+    def adaptive(self) -> bool:
+        """Always: `then` is planned from the released centre and length."""
+        return True
+
+    @property
+    def spends_promise(self) -> bool:
+        """Always: another length may have another method, with another kind of noise."""
+        return True
 
     @property
     def theorem(self) -> str:

@@ -258,11 +258,14 @@ def print_plans(plans: Sequence[LinearModelPlan]) -> None:
         right=range(3, 7 if paper else 6),
         marked=0,
     )
-    print_text("* chosen. expected: excess loss on typical data, a guess. bound: proved for every data set.")
+    print_text(
+        "* chosen. expected: excess loss on typical data, a guess. bound: proved for every data set, but an estimate "
+        "for noisy_gradient, sufficient_statistics and recentring."
+    )
     if paper:
         print_text(
             "printed: what the paper claims for such problems, none where its conditions fail. For comparison only: "
-            "some claims are loose and some false. bound is proved for the planned constants."
+            "some claims are loose and some false."
         )
     if rows[0]["vacuous"]:
         print_text(

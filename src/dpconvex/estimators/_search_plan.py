@@ -32,7 +32,18 @@ from dpconvex.estimators._search_scores import Score
 from dpconvex.estimators.base import PrivateLinearModel
 from dpconvex.mechanisms import BestOfRepeats, GaussianMechanism, LaplaceMechanism, ReportNoisyMax
 from dpconvex.mechanisms.base import Planned
-from dpconvex.privacy import Assumption, GaussianNoise, PrivacyParams, Release, RepeatedSelection, Sensitivity, WholeRun
+from dpconvex.privacy import (
+    Assumption,
+    Event,
+    FailureProbability,
+    GaussianNoise,
+    PrivacyParams,
+    PureMechanism,
+    Release,
+    RepeatedSelection,
+    Sensitivity,
+    WholeRun,
+)
 from dpconvex.privacy.ledger import fits
 from dpconvex.privacy.profiles import epsilon_of, gaussian_delta, largest_mu, smallest
 from dpconvex.privacy.selection_events import LAW_SLACK
@@ -78,7 +89,15 @@ class Candidate:
 
     @property
     def event(self) -> WholeRun:
-        """All its releases together."""
+        """All its releases together; where they depend on one another, the worst run that its promise admits.
+
+        That is a pure mechanism of the promised epsilon which fails with probability delta.
+        """
+        if self.plan.adaptive:
+            promise = self.plan.privacy
+            worst: list[Event] = [PureMechanism(promise.epsilon)]
+            worst += [FailureProbability(promise.delta)] if promise.delta else []
+            return WholeRun(tuple((None, 1, event) for event in worst))
         return WholeRun(tuple((release.block, release.times, release.event) for release in self.plan.releases))
 
     def release(self, label: str) -> Release:

@@ -152,7 +152,9 @@ class PrivateLinearRegression(PrivateLinearRegressor):
         if self.heavy_tailed is not None:
             what = "must be left out with heavy_tailed, which cuts residuals by their moments"
             raise InvalidParameterError("residual_cap", self.residual_cap, what)
-        return HuberLoss(min(max(cap, 1 / LARGEST), LARGEST), target_bound=reach, of_mean=True)
+        if cap >= 2 * reach:  # no residual is longer
+            return SquaredLoss(reach, prediction_bound=reach)
+        return HuberLoss(max(cap, 1 / LARGEST), target_bound=reach, of_mean=True)
 
     def _choices(
         self, problem: LinearModelProblem, privacy: PrivacyParams, options: Options

@@ -26,6 +26,9 @@ SCHEMA_VERSION = 1
 no other, do not raise it; a reader leaves them out. Events are never read in part: an unknown kind or field is refused.
 """
 
+COURSE = "cost_of_this_course"
+"""Public fact where releases are one of several courses that a run may take: what they cost by themselves."""
+
 T = TypeVar("T")
 
 
@@ -225,13 +228,21 @@ def certify(
     assumptions: tuple[Assumption, ...],
     noise_source: NoiseSource,
     public: Mapping[str, Any],
+    whole: bool = False,
 ) -> PrivacyCertificate:
-    """Price the releases and put everything into a certificate."""
+    """Price the releases and put everything into a certificate.
+
+    `whole`: the releases are one of several courses that a run may take, each within the promise. That is stated as
+    spent, and what this course costs among the public facts.
+    """
     pure = _ledger.total_epsilon(releases, 0.0)
     delta = 0.0 if pure <= target.epsilon else target.delta
     spent = pure if delta == 0 else _ledger.total_epsilon(releases, delta)
     if delta and _ledger.total_delta(releases, target.epsilon) <= delta:
         spent = min(spent, target.epsilon)  # the profile holds at the target itself; the inversion is rounded up
+    if whole:
+        public = {**public, COURSE: {"epsilon": spent, "delta": delta}}
+        spent, delta = target.epsilon, target.delta
     return PrivacyCertificate(
         algorithm=algorithm,
         constants=constants,

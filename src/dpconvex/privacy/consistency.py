@@ -16,7 +16,7 @@ from dpconvex import _rounding
 from dpconvex.errors import DpconvexError
 from dpconvex.privacy import accounting
 from dpconvex.privacy import ledger as _ledger
-from dpconvex.privacy.certificate import PrivacyCertificate, current_versions
+from dpconvex.privacy.certificate import COURSE, PrivacyCertificate, current_versions
 from dpconvex.privacy.events import GaussianNoise
 from dpconvex.privacy.ledger import Release
 from dpconvex.privacy.objective_events import GaussianObjectivePerturbation, PureObjectivePerturbation
@@ -122,20 +122,25 @@ def number_checks(read: PrivacyCertificate, pricing: Pricing) -> list[Check]:
 
 
 def _cost_checks(read: PrivacyCertificate, epsilon: float, delta: float) -> list[Check]:
-    target, stated = read.target, read.spent_epsilon
+    target, stated, stated_delta, whole = read.target, read.spent_epsilon, read.spent_delta, []
+    if {COURSE, "recentred"} & read.public.keys():  # other courses of the run may cost more than this one
+        holds = (stated, stated_delta) == (target.epsilon, target.delta)
+        whole = [Check("all of the promise is spent", holds, f"stated {stated:.9g}, promised {target.epsilon:.9g}")]
+        stated, stated_delta = (float(read.public[COURSE][name]) for name in ("epsilon", "delta"))
     detail = f"stated {stated:.9g}, recomputed {epsilon:.9g}"
     certified = min(epsilon, target.epsilon) if delta else epsilon  # the profile at the target is the finer statement
     same = {name: read.versions.get(name) == version for name, version in current_versions().items()}
     exact = all(same[name] for name in ("dpconvex", "scipy", "dp-accounting"))
     within = epsilon <= target.epsilon * (1 + SAME) and delta <= target.delta
     return [
+        *whole,
         Check("spent epsilon", stated >= certified * (1 - SAME), detail),
         Check(
             "spent epsilon is no more than that",
             not exact or stated <= certified * (1 + SAME),
             detail if exact else "not compared: another version of the accountants made it",
         ),
-        Check("spent delta", read.spent_delta == delta, f"stated {read.spent_delta:.9g}, recomputed {delta:.9g}"),
+        Check("spent delta", stated_delta == delta, f"stated {stated_delta:.9g}, recomputed {delta:.9g}"),
         Check(
             "within the promise",
             within,
@@ -312,7 +317,8 @@ def _found(fields: Mapping[str, Any], path: Path, value: float, pricing: Pricing
     moved: tuple[float, ...] = (value + 1, value - 1) if isinstance(value, int) else (value * 1.001, value * 0.999)
     if value == 0:
         moved = (1, -1) if isinstance(value, int) else (1e-3, -1e-3)
-    return all(_refused(_with(fields, path, other), path[0] == "public", pricing) for other in moved)
+    public_only = path[0] == "public" and path[1] != COURSE
+    return all(_refused(_with(fields, path, other), public_only, pricing) for other in moved)
 
 
 def _refused(fields: Any, public_only: bool, pricing: Pricing) -> bool:

@@ -143,7 +143,7 @@ def logistic_line(cap: float, tau: float) -> tuple[float, float]:
     """
     top = 0.0 if cap == 1 else determinant_cost(cap * (1 - cap), 1, tau)
     fall = cap * tau * (2 * cap - 1) / (1 + tau * cap * (1 - cap))
-    return top, _rounding.widen_up(top + fall)
+    return top, _rounding.widen_up(top + fall) + _rounding.SLACK * abs(fall)  # they may cancel
 
 
 def _check_cap(rule: str, curvature: float) -> None:

@@ -25,7 +25,6 @@ from dpconvex.problems.typical import TypicalData
 from dpconvex.problems.users import UserGroups, record_weights
 from dpconvex.sets.base import ConvexSet
 
-
 MOST_COEFFICIENTS = 2**27
 """Of a model; a few vectors of so many take gigabytes."""
 

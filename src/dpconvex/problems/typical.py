@@ -16,7 +16,8 @@ Directions
     ``mu = (s_j / sqrt(d_j))_j`` has curvature, the means of numeric columns included. So the Hessian is taken to be
     diagonal in: the directions within each block that sum to 0, the numeric columns, and mu.
 
-The spread was chosen on one table (Adult); the docs, Which algorithm, compare expected with measured error on others.
+The spread was chosen on one table (Adult), the law of numeric columns after a look at others; the docs, Which
+algorithm, compare expected with measured errors.
 """
 
 from __future__ import annotations

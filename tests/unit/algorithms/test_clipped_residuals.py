@@ -12,14 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpconvex.algorithms.clipped_residuals import PREDICTIONS, plan, slope_moments
+from dpconvex.algorithms.heavy_selection import Method, TunedPlan
 from dpconvex.algorithms.heavy_tailed import Moments, plan_moments
 from dpconvex.algorithms.heavy_tailed.private_moments import LABEL, SLOPES_LABEL
+from dpconvex.algorithms.selection import plans
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import AbsoluteLoss, HuberLoss, LogisticLoss, PseudoHuberLoss, SquaredLoss
-from dpconvex.privacy import PrivacyParams
+from dpconvex.privacy import PrivacyParams, verify
 from dpconvex.problems import DataDomain, Records
 from dpconvex.problems.linear_model import LinearModelProblem
-from dpconvex.randomness import SeededSource
+from dpconvex.randomness import SeededSource, SystemSource
 
 SQUARED = SquaredLoss(1e6, 1e6)
 BOUNDED = (HuberLoss(0.2, 1e6), AbsoluteLoss(1e6), PseudoHuberLoss(0.2, 1e6), LogisticLoss())
@@ -153,3 +155,26 @@ def test_heavy_targets_are_learned(delta: float) -> None:
     np.testing.assert_allclose(result.point, [0.8, 0, 0], atol=0.25)
     assert result.certificate.target == PrivacyParams(1.0, delta)
     assert result.certificate.algorithm == "clipped_residuals"
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_the_certificate_lists_what_ran_where_the_method_plans_anew(known: bool) -> None:
+    """With recentred columns the method's releases follow from the released length."""
+    n, wide = 6000, DataDomain.box(3, 0.5).with_intercept(0.5)
+    task = LinearModelProblem(SQUARED, wide, n, 1.0)
+    rng = np.random.default_rng(0)
+    X = rng.normal(0.3, 0.01, (n, 3))
+    y = 3 * (X[:, 0] - 0.3) + 0.1 * rng.standard_t(2.5, n)
+    (then,) = plans(replace(task, loss=HuberLoss(1.0, 1e6)), PrivacyParams(1.0), "recentring")
+    found = replace(plan(task, PrivacyParams(1.0), Moments(2.0, 1.0)), then=then)
+    if known:
+        assert found.adaptive
+        result = found.run(X, y, SystemSource())
+    else:
+        method = Method(lambda *_: found, slopes=True)
+        first = plan_moments(task, PrivacyParams(0.1), 2.0, slopes=True)
+        result = TunedPlan(task, PrivacyParams(1.2), first, found, method, Moments(2.0, 1.0)).run(X, y, SystemSource())
+    stated = result.certificate.public["recentred"]
+    assert stated["centre"] is not None
+    assert stated["centre"] == pytest.approx([0.3] * 3, abs=0.05)
+    assert verify(result.certificate).passed

@@ -19,6 +19,7 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import HuberLoss, LogisticLoss, SoftmaxLoss
 from dpconvex.mechanisms import NormNoiseMechanism
 from dpconvex.privacy import PrivacyCertificate, PrivacyParams, verify
+from dpconvex.privacy.certificate import COURSE
 from dpconvex.problems import DataDomain
 from dpconvex.problems.domain import Block
 from dpconvex.problems.linear_model import LinearModelProblem
@@ -192,3 +193,24 @@ def test_the_plan_of_another_promise_has_seen_no_data() -> None:
     assert isinstance(again, RecentredPlan)
     assert again.centre is None
     assert recentring.plan(task, PrivacyParams(2.0), ran.planner)[0].length == again.length
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_the_certificate_states_the_promise_whatever_length_was_released(delta: float) -> None:
+    """One length is followed by pure noise, another by Gaussian noise: the former's cost is not that of the plan."""
+    plan = PrivateLogisticRegression(2.0, delta, feature_bounds=(0, 100), algorithm="recentring").plan(30_000, 20)[0]
+    assert isinstance(plan, RecentredPlan)
+    kinds = set()
+    for length in plan.lengths[::5]:
+        course = plan.informed(np.zeros(20), float(length))
+        stated = course.certificate(SystemSource())
+        assert (stated.spent_epsilon, stated.spent_delta) == (2.0, delta)
+        assert verify(stated).passed
+        kinds.add(stated.public[COURSE]["delta"])
+        forged = replace(stated, spent_epsilon=1.9)
+        assert not verify(forged).passed
+        assert not verify(replace(stated, public={**stated.public, COURSE: {"epsilon": 1.9, "delta": 0.0}})).passed
+        left_out = {name: value for name, value in stated.public.items() if name != COURSE}
+        assert not verify(replace(stated, public=left_out)).passed
+    assert not any(COURSE in name for name in verify(stated).unconfirmed)
+    assert kinds == {0.0, delta}

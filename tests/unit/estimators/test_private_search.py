@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from fractions import Fraction
 from typing import Any
@@ -28,12 +29,14 @@ from dpconvex import (
     save_model,
     verify,
 )
+from dpconvex.algorithms.recentring import RecentredPlan
 from dpconvex.data import ClassTarget
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators import ESTIMATORS, _search_run
+from dpconvex.estimators._search_plan import Candidate
 from dpconvex.estimators._search_scores import Score, score_for
 from dpconvex.mechanisms import BestOfRepeats, GaussianMechanism
-from dpconvex.privacy import Unit
+from dpconvex.privacy import PureMechanism, Unit, WholeRun
 from dpconvex.privacy.certificate import digest
 from dpconvex.problems.users import UserGroups
 from dpconvex.randomness import SeededSource
@@ -433,6 +436,36 @@ def test_changed_numbers_are_found(method, path) -> None:
     assert verify(json.dumps(certificate)).passed
     assert not verify(changed(certificate, path, lambda value: value * 2)).passed
     assert not verify(changed(certificate, path, lambda value: value / 2)).passed
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_a_candidate_that_plans_anew_is_charged_its_whole_promise(delta) -> None:
+    """Its releases follow from released numbers: priced by the planned ones, a search spent 2.4 times its delta."""
+    model = PrivateLogisticRegression(2.0, delta, feature_bounds=(0, 100), algorithm="recentring", slope_cap=1.0)
+    plan = model.plan(30_000, 20)[0]
+    assert isinstance(plan, RecentredPlan)
+    assert plan.adaptive
+    event = Candidate({}, model, plan).event
+    assert event.pure_epsilon == (Fraction(2.0) if delta == 0 else None)
+    assert event.delta(2.0) == delta
+    assert event.delta(2.0 * (1 - 1e-3)) > delta
+    for length in plan.lengths[::6]:  # the worst there can be, whatever is released
+        ran = dataclasses.replace(plan, then=plan.informed(np.zeros(20), float(length)).then)
+        uses = tuple((r.block, r.times, r.event) for r in ran.releases)
+        assert WholeRun(uses).delta(2.0) <= event.delta(2.0)
+        assert Candidate({}, model, ran).event == event
+
+
+@pytest.mark.parametrize("method", ["composition", "repeats"])
+def test_searches_over_candidates_that_plan_anew_verify(method) -> None:
+    x = np.random.default_rng(0).normal(30, 3, (9000, 4))
+    y = (x[:, 0] > 30).astype(int)
+    model = PrivateLogisticRegression(2.0, feature_bounds=(0, 100), algorithm="recentring", slope_cap=1.0, noise="l2")
+    found = PrivateSearchCV(model, {"coefficient_norm": [2.0, 8.0]}, method=method).fit(x, y)
+    assert verify(found.certificate_).passed
+    assert {c.plan.algorithm for c in found.plan_.candidates} == {"recentring"}
+    for (_, _, event), *_ in (c.event.uses for c in found.plan_.candidates):
+        assert isinstance(event, PureMechanism)
 
 
 def test_repeats_are_one_release_and_nothing_else() -> None:

@@ -16,13 +16,13 @@ from scipy.stats import chisquare
 
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import MedianMechanism
-from dpconvex.randomness.intervals import draw_interval
 from dpconvex.privacy import BoundedRange, Ledger, PrivacyParams, PureMechanism
 from dpconvex.privacy.events import pure_delta
 from dpconvex.privacy.gaussian_cover import covered_range
 from dpconvex.privacy.ledger import total_delta
 from dpconvex.privacy.profiles import gaussian_delta
 from dpconvex.randomness import SeededSource, SystemSource
+from dpconvex.randomness.intervals import draw_interval
 
 EDGES = np.linspace(-2, 3, 41)
 FINITE = st.lists(st.floats(-4, 4), min_size=5, max_size=5)

@@ -1,0 +1,74 @@
+"""`residual_cap`: least squares whose residuals count at most so much."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dpconvex import PrivateLinearRegression, verify
+from dpconvex.errors import InvalidParameterError
+from dpconvex.estimators.linear import CAPS
+from dpconvex.losses import HuberLoss, SquaredLoss
+
+
+def made(epsilon: float = 1.0, **more) -> PrivateLinearRegression:
+    return PrivateLinearRegression(epsilon, feature_bounds=(-1, 1), target_bounds=(0, 40), **more)
+
+
+def data(n: int = 3000) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (n, 3))
+    return X, 20 + X @ [5.0, -4.0, 2.0] + rng.normal(size=n)
+
+
+@pytest.mark.parametrize("cap", [40.0, 1e9])
+def test_a_cap_beyond_the_range_is_none(cap: float) -> None:
+    (plan, *_) = made(residual_cap=cap, algorithm="objective_perturbation").plan(1000, 3)
+    assert plan.problem.loss == SquaredLoss(0.5, prediction_bound=0.5)
+    assert "residual_cap" not in plan.public
+
+
+def test_noise_falls_with_the_cap_and_the_certificate_says_so() -> None:
+    X, y = data()
+    noises = []
+    for cap in (10.0, 5.0):
+        model = made(residual_cap=cap, algorithm="objective_perturbation", noise="l1").fit(X, y)
+        assert model.certificate_.public["residual_cap"] == cap / 40
+        assert verify(model.certificate_).passed
+        noises.append(model.certificate_.releases[0].event.to_dict()["sensitivity"])
+    assert noises[1] == pytest.approx(noises[0] / 2)
+
+
+def test_without_noise_it_is_a_huber_fit_in_the_unit_of_the_target() -> None:
+    X, y = data()
+    y[:300] += 15  # outliers that a mean follows
+    l2 = 1e-4
+    model = made(1e6, residual_cap=2.0, l2=l2, algorithm="objective_perturbation", random_state=0).fit(X, y)
+    plan = model.plan_
+    assert plan.problem.loss == HuberLoss(2 / 40, 0.5, of_mean=True)
+    bound = plan.problem.domain.blocks[0].bound
+    objective = plan.problem.objective(X * bound, (y - 20) / 40, l2)
+    flat = np.append(model.encoded_coef_, (model.encoded_intercept_ - 20) / plan.problem.domain.intercept) / 40
+    assert np.linalg.norm(objective.gradient(flat)) < 1e-4
+    assert model.intercept_ < y.mean() - 0.5
+
+
+def test_the_default_is_the_cap_that_expects_the_least() -> None:
+    for n in (300, 100_000):
+        expected = {cap: made(residual_cap=40 * cap).plan(n, 3)[0].predicted_error.rank for cap in (1.0, *CAPS)}
+        assert made().plan(n, 3)[0].predicted_error.rank == min(expected.values())
+    wide = made().plan(300, 3)[0].problem.loss
+    assert isinstance(wide, HuberLoss)
+    assert wide.width < 0.5
+
+
+def test_predictions_stay_good() -> None:
+    X, y = data()
+    assert made(random_state=1).fit(X, y).score(X, y) > 0.6
+
+
+def test_it_is_refused_where_it_means_nothing() -> None:
+    with pytest.raises(InvalidParameterError, match="residual_cap"):
+        made(residual_cap=-1.0).plan(100, 3)
+    with pytest.raises(InvalidParameterError, match="residual_cap"):
+        made(residual_cap=1.0, heavy_tailed=2).plan(100, 3)
