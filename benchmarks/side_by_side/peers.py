@@ -219,7 +219,7 @@ Facts = Mapping[str, Any]
 
 
 def strengths(facts: Facts) -> list[Setting]:
-    return [{"C": 10.0**power} for power in range(-3, 4)]
+    return [{"C": 10.0**power} for power in range(-5, 4)]
 
 
 def descents(facts: Facts) -> list[Setting]:

@@ -120,13 +120,13 @@ def score_table(results: Mapping[Key, Rows], track: Track) -> str:
 
 
 def cost_table(results: Mapping[Key, Rows], track: Track) -> str:
-    """Median processor seconds and peak memory of one fit at epsilon 1."""
+    """Median processor seconds and peak memory of one fit, all budgets together."""
     methods = (track.ours, *track.rivals)
     lines = ["| table | " + " | ".join(methods) + " |", "|---|" + "---|" * len(methods)]
     for table in dict.fromkeys(table for table, _ in cells(results, track)):
         entries = []
         for method in methods:
-            rows = results.get((table, method, 1.0), [])
+            rows = [row for key, found in results.items() if key[:2] == (table, method) for row in found]
             seconds, memory = (
                 np.median([row[what] for row in rows] or [np.nan]) for what in ("cpu_seconds", "memory_mb")
             )

@@ -34,6 +34,7 @@ EXEMPT_CLASSIFIERS = EXEMPT | {
     "check_classifiers_regression_target": CONTENT,
     "check_classifier_not_supporting_multiclass": DECLARED,
     "check_classifiers_classes": DECLARED,
+    "check_classifiers_train": "a list of labels has no dtype: its classes must be declared",
 }
 CHECKED = [
     PrivateLasso(epsilon=1e4, feature_bound=5.0, target_bounds=(-5.0, 5.0), radius=0.3, random_state=0),

@@ -150,7 +150,6 @@ def test_bad_parameters_give_one_line_and_nothing_else(
         ("t.txt", b"x,colour,y\n1,red,no\n"),
         ("missing_column.csv", b"x,y\n1,no\n"),
         ("no_target.csv", b"x,colour\n1,red\n"),
-        ("ragged.csv", b"x,colour,y\n1,red\n2,blue,yes,4\n"),
         ("empty.csv", b""),
         ("header_only.csv", b"x,colour,y\n"),
         ("broken.parquet", b"PAR1 nothing"),
