@@ -241,13 +241,12 @@ def print_plans(plans: Sequence[LinearModelPlan]) -> None:
     varied = "".join(f", {name} {value}" for name, value in variations(plans[0]))
     print_table(
         f"Plans for {problem.n:,} {privacy.unit}s, {problem.dim} parameters, {budget_words(privacy)}{varied}",
-        ("", "algorithm", "noise", "l2", "expected", "bound", *(("printed",) if paper else ()), "note"),
+        ("", "algorithm", "noise", "expected", "bound", *(("printed",) if paper else ()), "note"),
         (
             (
                 "*" if row["chosen"] else "",
                 row["algorithm"],
                 row["noise"],
-                number(row["l2"]),
                 "" if row["expected_excess_loss"] is None else number(row["expected_excess_loss"]),
                 number(row["predicted_excess_loss"]),
                 *(("none" if row["printed_bound"] is None else number(row["printed_bound"]),) if paper else ()),
@@ -255,7 +254,7 @@ def print_plans(plans: Sequence[LinearModelPlan]) -> None:
             )
             for row in rows
         ),
-        right=range(3, 7 if paper else 6),
+        right=range(3, 6 if paper else 5),
         marked=0,
     )
     print_text(
