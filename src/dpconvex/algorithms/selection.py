@@ -204,8 +204,6 @@ def _valid(
     found: list[LinearModelPlan] = []
     refusals: dict[str, InvalidParameterError] = {}
     for name in names:
-        if name == "noisy_gradient" and len(names) > 1 and problem.loss.usual != problem.loss:
-            continue  # it clips by itself: a capped loss would only add its bias
         try:
             with within_floats(problem.name):
                 found += ALGORITHMS[name](problem, privacy, options)
