@@ -26,7 +26,8 @@ from dpconvex.randomness import SeededSource
 # ten million dollars, which is to say never.
 
 table = load_adult()
-numbers = {name: np.asarray(table[name], dtype=float) for name in table.column_names if table[name].type != "string"}
+numeric = ("age", "education-num", "hours-per-week", "capital-gain", "capital-loss")
+numbers = {name: np.asarray(table[name], dtype=float) for name in numeric}
 married = np.array([status.startswith("Married") for status in table["marital-status"].to_pylist()])
 X = np.column_stack(
     [
