@@ -19,7 +19,7 @@ Why
     values. Around their centre records are often 3 to 6 times shorter. The method's parameters are the same, only the
     intercept changes: ``w0 + <w, x - c> = (w0 - <w, c>) + <w, x>``.
 Memory
-    One copy of the features.
+    Two copies of the features.
 """
 
 from __future__ import annotations
@@ -123,6 +123,12 @@ class RecentredPlan(DelegatingPlan):
         return numeric_columns(self.problem.domain)
 
     @cached_property
+    def order(self) -> NDArray[np.int64]:
+        """Positions of all columns in the order of the method: the numeric ones, then the others."""
+        columns = np.arange(self.problem.domain.n_features)
+        return np.concatenate([self.numeric, np.setdiff1d(columns, self.numeric)])
+
+    @cached_property
     def half_widths(self) -> FloatArray:
         """Of the numeric columns."""
         return numeric_half_widths(self.problem.domain)
@@ -208,9 +214,11 @@ class RecentredPlan(DelegatingPlan):
     def _listing(self, X: AnyArray, y: AnyArray, source: BitSource) -> PrivateResult:
         ledger = Ledger(self.privacy, self.releases)
         inside = self.problem.domain.clip(X)  # line 1: records of the public domain
-        columns = inside[:, self.numeric]
-        units = np.rint(columns / self.half_widths * UNITS).astype(np.int64)
-        mean = units.sum(axis=0) / UNITS / self.problem.n
+        moved = inside[:, self.order]
+        columns = moved[:, : len(self.numeric)]
+        pairs = zip(columns.T, self.half_widths, strict=True)
+        units = np.array([np.rint(column / width * UNITS).astype(np.int64).sum() for column, width in pairs])
+        mean = units / UNITS / self.problem.n
         noisy = self.first.release(mean, CENTRE, source, ledger)  # line 2: the centre
         centre = np.clip(noisy, -1.0, 1.0) * self.half_widths
         columns -= centre
@@ -218,10 +226,8 @@ class RecentredPlan(DelegatingPlan):
         within = np.searchsorted(distances, self.lengths, side="right").astype(np.float64)
         scores = -np.abs(within - RANK * self.problem.n)
         length = float(self.lengths[self.second.release(scores, LENGTH, source, ledger)])  # line 3: the length
-        others = np.delete(inside, self.numeric, axis=1)
         plan = self.informed(centre, length)
-        moved = np.hstack([columns, others]) if plan.moved else inside
-        result = plan.then.run(moved, y, source)  # line 4: the method, which clips again
+        result = plan.then.run(moved if plan.moved else inside, y, source)  # line 4: the method, which clips again
         k, dim = self.problem.loss.n_outputs, plan.then.problem.domain.dim
         return plan.finish(plan._restored(result.point.reshape(k, dim), centre), source, result.status)
 
@@ -232,8 +238,7 @@ class RecentredPlan(DelegatingPlan):
         outer, inner = self.problem.domain, self.then.problem.domain
         p = len(self.numeric)
         out = np.empty((len(weights), outer.dim))
-        out[:, self.numeric] = weights[:, :p]
-        out[:, np.setdiff1d(np.arange(outer.n_features), self.numeric)] = weights[:, p:-1]
+        out[:, self.order] = weights[:, :-1]
         out[:, -1] = (weights[:, -1] * inner.intercept - weights[:, :p] @ centre) / outer.intercept
         return out.ravel()
 

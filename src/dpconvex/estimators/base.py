@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.base import LinearModelPlan, beyond_floats
-from dpconvex.algorithms.selection import LARGEST, SMALLEST, Options, plans
+from dpconvex.algorithms.selection import LARGEST, SMALLEST, Options, expected_of_first, plans
 from dpconvex.data import Schema
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._features import FeatureMap, feature_map, numeric_matrix, user_labels
@@ -199,7 +199,7 @@ class PrivateLinearModel(BaseEstimator, ABC):
             )
             l2 = None if self.l2 is None else _validate.real("l2", self.l2, above=0.0)
             options = Options(self.constants, self.noise, l2, self.risk)
-            return self._choices(problem, privacy, options)
+            return self._least_expected(problem, privacy, options)
         except InvalidParameterError as error:
             name = CALLED.get(error.name, error.name)
             raise InvalidParameterError(name, error.value, error.requirement, error.remedy) from None
@@ -215,6 +215,21 @@ class PrivateLinearModel(BaseEstimator, ABC):
         """
         privacy = replace(self.plan_.privacy, epsilon=epsilon)
         return plans(self.plan_.problem, privacy, options=Options(target=self.risk))
+
+    def _least_expected(
+        self, problem: LinearModelProblem, privacy: PrivacyParams, options: Options
+    ) -> tuple[LinearModelPlan, ...]:
+        """Return the plans for the loss, or for the surrogate of it whose first plan expects the smallest error."""
+        found = [self._choices(problem, privacy, options)]
+        usual = options.target == "empirical" and options.constants == "calibrated" and problem.typical is not None
+        if usual and privacy.unit == Unit.RECORD:
+            surrogates = (replace(problem, loss=loss) for loss in self._surrogates(problem))
+            found += [self._choices(surrogate, privacy, options) for surrogate in surrogates]
+        return min(found, key=expected_of_first)
+
+    def _surrogates(self, problem: LinearModelProblem) -> tuple[LinearModelLoss, ...]:
+        """Return losses that may stand in for the problem's, at less noise; none by default."""
+        return ()
 
     def _choices(
         self, problem: LinearModelProblem, privacy: PrivacyParams, options: Options

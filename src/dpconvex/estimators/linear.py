@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, ClassVar, final
 
 from dpconvex import _validate
-from dpconvex.algorithms.base import LinearModelPlan
-from dpconvex.algorithms.selection import LARGEST, Options, expected_of_first
+from dpconvex.algorithms.selection import LARGEST
 from dpconvex.data import Schema
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators.regressor import PrivateLinearRegressor
 from dpconvex.losses import HuberLoss, LinearModelLoss, SquaredLoss
-from dpconvex.privacy import PrivacyParams, Unit
 from dpconvex.problems import DataDomain
 from dpconvex.problems.linear_model import LinearModelProblem
 from dpconvex.randomness import BitSource
@@ -156,16 +153,8 @@ class PrivateLinearRegression(PrivateLinearRegressor):
             return SquaredLoss(reach, prediction_bound=reach)
         return HuberLoss(max(cap, 1 / LARGEST), target_bound=reach, of_mean=True)
 
-    def _choices(
-        self, problem: LinearModelProblem, privacy: PrivacyParams, options: Options
-    ) -> tuple[LinearModelPlan, ...]:
-        """Return the plans of the cap with the smallest expected error, where the caller leaves it open."""
-        choices = super()._choices
-        found = choices(problem, privacy, options)
-        left = self.residual_cap is None and self.heavy_tailed is None and privacy.unit == Unit.RECORD
-        usual = options.target == "empirical" and options.constants == "calibrated" and problem.typical is not None
-        if not (left and usual) or self.algorithm == "sufficient_statistics":
-            return found
-        reach = self._reach()
-        capped = [replace(problem, loss=HuberLoss(cap, reach, of_mean=True)) for cap in CAPS]
-        return min(found, *(choices(each, privacy, options) for each in capped), key=expected_of_first)
+    def _surrogates(self, problem: LinearModelProblem) -> tuple[LinearModelLoss, ...]:
+        """Return the loss with capped residuals, where the caller leaves the cap open."""
+        if not (self.residual_cap is None and self.heavy_tailed is None) or self.algorithm == "sufficient_statistics":
+            return ()
+        return tuple(HuberLoss(cap, self._reach(), of_mean=True) for cap in CAPS)

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, ClassVar, final
 
 import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import FloatArray
-from dpconvex.algorithms.base import LinearModelPlan
-from dpconvex.algorithms.selection import SMALLEST, Options, expected_of_first
+from dpconvex.algorithms.selection import SMALLEST
 from dpconvex.data import Schema
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators.classifier import ProbabilisticClassifier
 from dpconvex.losses import LinearModelLoss, LogisticLoss, SoftmaxLoss
-from dpconvex.privacy import PrivacyParams, Unit
 from dpconvex.problems import DataDomain
 from dpconvex.problems.linear_model import LinearModelProblem
 from dpconvex.randomness import BitSource
@@ -219,14 +216,8 @@ class PrivateLogisticRegression(ProbabilisticClassifier):
             raise InvalidParameterError("slope_cap", self.slope_cap, "is for two classes", "Leave it out")
         return SoftmaxLoss(n_classes)
 
-    def _choices(
-        self, problem: LinearModelProblem, privacy: PrivacyParams, options: Options
-    ) -> tuple[LinearModelPlan, ...]:
-        """Return the plans of the cap with the smallest expected error, where the caller leaves it open."""
-        choices = super()._choices
-        found = choices(problem, privacy, options)
-        usual = options.target == "empirical" and options.constants == "calibrated" and problem.typical is not None
-        if self.slope_cap is not None or problem.loss.n_outputs > 1 or privacy.unit != Unit.RECORD or not usual:
-            return found
-        capped = [replace(problem, loss=LogisticLoss(cap)) for cap in CAPS]
-        return min(found, *(choices(each, privacy, options) for each in capped), key=expected_of_first)
+    def _surrogates(self, problem: LinearModelProblem) -> tuple[LinearModelLoss, ...]:
+        """Return the loss with capped slopes, where the caller leaves the cap open; for two classes."""
+        if self.slope_cap is not None or problem.loss.n_outputs > 1:
+            return ()
+        return tuple(LogisticLoss(cap) for cap in CAPS)
