@@ -111,6 +111,14 @@ MUTANTS = (
         ("tests/contracts/test_public_constants.py", "-k", "output_perturbation"),
     ),
     Mutant(
+        "projection scaled by the data",
+        "algorithms/random_projection.py",
+        "P = projection(len(self.wide), self.columns, source)",
+        "P = projection(len(self.wide), self.columns, source) * np.std(self.problem.domain.clip(X)[:, self.wide], 0)",
+        "random_projection",
+        ("tests/unit/algorithms/test_random_projection.py", "-k", "source_alone"),
+    ),
+    Mutant(
         "solver accuracy ignored",
         f"{OUTPUT}/schedules.py",
         "_rounding.sum_up((sensitivity, r, r))",

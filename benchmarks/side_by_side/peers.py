@@ -21,7 +21,7 @@ from side_by_side.noise import gaussian_mu, sampled_noise, shipped_noise
 
 Setting = Mapping[str, Any]
 MANY = 100_000  # records times outputs beyond which a thousand steps over all of them take too long
-HUGE = 10_000_000  # entries times outputs beyond which only some settings are tried
+HUGE = 100_000_000  # entries times outputs beyond which only some settings are tried
 CLASSIFICATION, REGRESSION = ("binary", "multiclass"), ("regression",)
 
 
@@ -227,7 +227,7 @@ def descents(facts: Facts) -> list[Setting]:
     if facts["n"] * facts["outputs"] > MANY:
         steps = steps[:-1]
     if entries(facts) > HUGE:
-        clips, moves, steps = clips[1:], moves[1:], (30, 100)
+        clips, moves, steps = clips[1:], moves[1:], (30, 100, 300)
     return [{"clip": clip, "move": move, "steps": count} for clip, move, count in product(clips, moves, steps)]
 
 
@@ -236,7 +236,7 @@ def readme(facts: Facts) -> list[Setting]:
 
 
 def batches(facts: Facts) -> list[Setting]:
-    clips, moves, epochs = (0.1, 0.5), (0.5, 2.0, 8.0), (5,) if entries(facts) > HUGE else (5, 20)
+    clips, moves, epochs = (0.1, 0.5), (0.5, 2.0, 8.0, 32.0), (5,) if entries(facts) > HUGE else (5, 20)
     grid = product(clips, moves, epochs)
     return [{"clip": clip, "move": move, "epochs": count, "share": 0.1} for clip, move, count in grid]
 

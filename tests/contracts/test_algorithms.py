@@ -199,9 +199,10 @@ def test_a_run_records_exactly_what_the_plan_lists_before_it_samples(loss, const
 
 
 def smallest_problem(name: str) -> LinearModelProblem:
-    """A problem with one column that the algorithm applies to: recentring needs a constant and many records."""
+    """As few columns as the algorithm applies to: recentring needs a constant and many records, projection a ball."""
     recentring = name == "recentring"
     domain = DataDomain.box(1, 1.0).with_intercept(1.0 if recentring else 0.0)
+    domain = DataDomain.l2_ball(8, 1.0) if name == "random_projection" else domain
     return LinearModelProblem(SquaredLoss(1.0, 1.0), domain, 4000 if recentring else N, 2.0)
 
 
@@ -211,7 +212,7 @@ def test_a_plan_refuses_another_number_of_records(name, rows) -> None:
     """The noise is sized for the plan's n; on fewer records the promise would be false."""
     plan = plans(smallest_problem(name), PrivacyParams(EPSILON, DELTA), name)[0]
     with pytest.raises(InvalidDataError):
-        plan.run(np.zeros((rows, 1)), np.zeros(rows), SeededSource(0))
+        plan.run(np.zeros((rows, plan.problem.domain.n_features)), np.zeros(rows), SeededSource(0))
 
 
 @pytest.mark.parametrize("name", RECORD_LEVEL)

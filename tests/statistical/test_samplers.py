@@ -62,6 +62,21 @@ def test_l2_direction_is_uniform_and_independent_of_the_radius() -> None:
     assert not fits((iid[:, 0] / np.linalg.norm(iid, axis=1) + 1) / 2, stats.beta(2, 2))
 
 
+def test_l2_blocks_are_uniform_in_a_ball() -> None:
+    norm = GroupedNorm.examples()[3]  # a ball of 3 columns and a cross-polytope of 2 share a radius Gamma(6)
+    sample = real.draw(norm, NOISES, SeededSource(6))
+    ball = sample[:, :3]
+    cosines = ball / np.linalg.norm(ball, axis=1)[:, None]
+    for column in cosines.T:
+        assert fits((column + 1) / 2, stats.beta(1, 1))  # (d - 1) / 2 on both sides
+    # Which block is the longer one tells nothing of the radius, and is the ball with its share of the volume's cone.
+    lengths, others = np.linalg.norm(ball, axis=1), np.abs(sample[:, 3:5]).sum(1) / 0.5
+    longest = np.maximum(lengths, others)
+    assert fits(longest, stats.gamma(5))
+    assert abs((lengths > others).mean() - 3 / 5) < 4.5 * math.sqrt(0.24 / NOISES)
+    assert abs((lengths > others).mean() - 1 / 2) > 4.5 * math.sqrt(0.24 / NOISES)  # shares of two equal blocks
+
+
 def test_each_group_has_its_own_gamma_radius() -> None:
     norm = GroupedNorm.examples()[0]
     sample = np.abs(real.draw(norm, NOISES, SeededSource(5)))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import final
 
 from dpconvex import _validate
-from dpconvex.algorithms import output_perturbation, recentring, user_level
+from dpconvex.algorithms import output_perturbation, random_projection, recentring, user_level
 from dpconvex.algorithms.base import LinearModelPlan, check_unit, within_floats
 from dpconvex.algorithms.baselines import (
     exponential_mechanism,
@@ -36,8 +37,11 @@ CONVINCING = 0.2
 Chosen on five public tables (docs, Record or user): no value is right on all of them, this one loses least.
 """
 
-RECENTRED = ("objective_perturbation", "noisy_gradient", "sufficient_statistics")
+RECENTRED = ("objective_perturbation", "noisy_gradient", "sufficient_statistics", "random_projection")
 """Methods for recentred columns."""
+
+PROJECTED = ("objective_perturbation",)
+"""Methods for projected columns. Gaussian noise in every direction is the same with fewer: others have no need."""
 
 SMALLEST, LARGEST = 1e-100, 1e100
 """Sizes of public parameters whose squares and ratios are floats."""
@@ -120,7 +124,8 @@ def _noisy(problem: LinearModelProblem, privacy: PrivacyParams, options: Options
     _require_empirical(options)
     if options.noise not in ("auto", "gaussian") or options.constants != "calibrated":
         return ()
-    return (noisy_gradient.plan(problem, privacy, l2=options.l2 or 0.0),)
+    rate = None if options.noise == "auto" else 1.0  # the other composes with more releases
+    return (noisy_gradient.plan(problem, privacy, l2=options.l2 or 0.0, rate=rate),)
 
 
 def _statistics(problem: LinearModelProblem, privacy: PrivacyParams, options: Options) -> tuple[LinearModelPlan, ...]:
@@ -137,13 +142,38 @@ def _recentring(problem: LinearModelProblem, privacy: PrivacyParams, options: Op
     if options.constants != "calibrated" or options.l2 is not None or problem.grouped:
         return ()
 
-    def ordinary(inner: LinearModelProblem, rest: PrivacyParams) -> tuple[LinearModelPlan, ...]:
-        found, refusals = _valid(inner, rest, options, RECENTRED)
+    return recentring.plan(problem, privacy, _Methods(options, RECENTRED))
+
+
+def _projection(problem: LinearModelProblem, privacy: PrivacyParams, options: Options) -> tuple[LinearModelPlan, ...]:
+    _require_empirical(options)
+    if options.constants != "calibrated" or problem.grouped:
+        return ()
+    noise = "grouped" if options.noise == "auto" else options.noise
+    return random_projection.plan(problem, privacy, _Methods(replace(options, noise=noise), PROJECTED))
+
+
+@final
+@dataclass(frozen=True)
+class _Methods:
+    """Plans some algorithms for another problem and promise, the one to run first in front.
+
+    Parameters
+    ----------
+    options : Options
+    names : tuple of str
+        Of the algorithms.
+    """
+
+    options: Options
+    names: tuple[str, ...]
+
+    def __call__(self, problem: LinearModelProblem, privacy: PrivacyParams) -> tuple[LinearModelPlan, ...]:
+        """Return the plans, or raise the most telling refusal."""
+        found, refusals = _valid(problem, privacy, self.options, self.names)
         if not found:
             raise _most_telling(refusals)
         return found
-
-    return recentring.plan(problem, privacy, ordinary)
 
 
 def _require_empirical(options: Options) -> None:
@@ -161,6 +191,7 @@ ALGORITHMS: dict[str, Planner] = {
     "accelerated_user": _accelerated,
     "noisy_gradient": _noisy,
     "sufficient_statistics": _statistics,
+    "random_projection": _projection,
     "recentring": _recentring,
 }
 """Planner of every algorithm, by the name used in estimators and on the command line."""

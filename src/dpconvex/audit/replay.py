@@ -37,6 +37,7 @@ from dpconvex.mechanisms import (
     Mechanism,
     ObjectiveNoise,
     OutlierRemoval,
+    SampledSession,
     ThresholdSession,
     VertexSession,
 )
@@ -219,6 +220,7 @@ def tapped(tap: Tap) -> Iterator[None]:
     tap : Tap
     """
     release, draw, query, guarded = Mechanism.release, VertexSession.draw, ThresholdSession.query, GuardedMean.draw
+    noisy = SampledSession._noisy
 
     def released(self: Any, value: Any, *args: Any, **options: Any) -> Any:
         fresh = release(self, value, *args, **options)
@@ -228,6 +230,9 @@ def tapped(tap: Tap) -> Iterator[None]:
 
     def drawn(self: VertexSession, scores: FloatArray, count: int = 1) -> Any:
         return tap.meet(self._mechanism, np.array(scores), draw(self, scores, count))
+
+    def on_sample(self: SampledSession, value: FloatArray) -> Any:
+        return tap.meet(self._mechanism.step, np.array(value, dtype=np.float64), noisy(self, value))
 
     def queried(self: ThresholdSession, value: float) -> bool:
         answer = tap.ask(self, self._mechanism, value, query(self, value))
@@ -252,6 +257,7 @@ def tapped(tap: Tap) -> Iterator[None]:
     with (
         mock.patch.object(Mechanism, "release", released),
         mock.patch.object(VertexSession, "draw", drawn),
+        mock.patch.object(SampledSession, "_noisy", on_sample),
         mock.patch.object(ThresholdSession, "query", queried),
         mock.patch.object(GuardedMean, "draw", guarded_draw),
         mock.patch.object(ObjectiveNoise, "draw", hidden),

@@ -1,14 +1,18 @@
-r"""The exact privacy loss of steps on secret samples, where all other users are alike.
+r"""The exact privacy loss of steps on secret samples: of n users K, who must be alike, or Poisson samples of records.
 
 Each step draws K of n users afresh, in secret, and releases a function of those drawn. If the users that do not change
 have equal records, what is released depends on the sample only through whether the changed user is in it. So, given
 the earlier releases, a step's outcome has the law
 
-    (1 - K/n) p(outcome | changed user out) + (K/n) p(outcome | changed user in),
+    (1 - q) p(outcome | changed user out) + q p(outcome | changed user in),    q = K/n,
 
 and the losses add up over the steps as in `replay`. The auditor runs the listing once with coins as they fall, and
 then, with the same releases, twice on each data set: with the changed user, the last one, drawn never and always. What
 the first run computed must be one of the two, or the pair is refused.
+
+In Poisson samples every record has a coin of its own. Given the others' coins the law is the same, with the rate q,
+whatever the others hold: nothing is refused. To know the others' coins can only reveal more than the claim covers, and
+the claim's proof grants it.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from typing import Any, ClassVar, final
+from unittest import mock
 
 import numpy as np
 
@@ -25,12 +30,14 @@ from dpconvex.audit.laws import log_law
 from dpconvex.audit.progress import Track, untracked
 from dpconvex.audit.replay import Run, Step, coins, observed
 from dpconvex.errors import UnsupportedEventError
+from dpconvex.mechanisms import SampledSession
+from dpconvex.mechanisms.sampled_gaussian import Sample
 from dpconvex.privacy import Release
-from dpconvex.privacy.sampled_steps import SampledSteps
+from dpconvex.privacy.sampled_steps import PoissonSteps, SampledSteps
 from dpconvex.randomness import BitSource
 
 
-def sampled_steps(releases: Iterable[Release]) -> SampledSteps | None:
+def sampled_steps(releases: Iterable[Release]) -> SampledSteps | PoissonSteps | None:
     """Return the steps on secret samples that a plan lists, None if there are none.
 
     Parameters
@@ -43,14 +50,14 @@ def sampled_steps(releases: Iterable[Release]) -> SampledSteps | None:
         If something else is released besides.
     """
     events = [release.event for release in releases]
-    found = [event for event in events if isinstance(event, SampledSteps)]
+    found = [event for event in events if isinstance(event, SampledSteps | PoissonSteps)]
     if found and len(events) > 1:
         raise UnsupportedEventError("steps on secret samples and other releases: audit by counting")
     return found[0] if found else None
 
 
 def sampled_losses(
-    steps: SampledSteps,
+    steps: SampledSteps | PoissonSteps,
     run: Run,
     first: tuple[Any, ...],
     second: tuple[Any, ...],
@@ -62,7 +69,7 @@ def sampled_losses(
 
     Parameters
     ----------
-    steps : SampledSteps
+    steps : SampledSteps or PoissonSteps
         What the run releases.
     run, first, second, count, seed, track
         As in `replay.privacy_losses`.
@@ -72,12 +79,12 @@ def sampled_losses(
     UnsupportedEventError
         If users that do not change differ.
     """
-    rate = steps.batch / steps.population
+    rate = steps.rate
     losses = []
     for k in track(range(count), "Replaying transcripts"):
         script = observed(run, first, coins((seed, k)), None)
         out, first_in, second_in = (
-            observed(run, data, _Forced((seed, k), member), script)
+            _with_member(run, data, (seed, k), member, script)
             for data, member in ((first, False), (first, True), (second, True))
         )
         total = 0.0
@@ -89,6 +96,19 @@ def sampled_losses(
             total += float(mine - other)
         losses.append(total)
     return Losses(np.array(losses), np.full(count, np.nan), steps.steps)
+
+
+def _with_member(run: Run, data: tuple[Any, ...], key: tuple[int, int], member: bool, script: list[Step]) -> list[Step]:
+    """Replay a transcript with samples that always or never hold the last unit."""
+    drawn = SampledSession._sample
+
+    def sample(self: SampledSession) -> Sample:
+        others = drawn(self)
+        last = self._units - 1
+        return np.append(others[others < last], np.full(int(member), last))
+
+    with mock.patch.object(SampledSession, "_sample", sample):
+        return observed(run, data, _Forced(key, member), script)
 
 
 def _law(step: Step, outcome: Any) -> float:

@@ -7,7 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from dpconvex.algorithms import heavy_selection, heavy_tailed, output_perturbation, recentring, user_level
+from dpconvex.algorithms import (
+    heavy_selection,
+    heavy_tailed,
+    output_perturbation,
+    random_projection,
+    recentring,
+    user_level,
+)
 from dpconvex.algorithms.base import LinearModelPlan
 from dpconvex.algorithms.baselines import (
     clipped_gradient,
@@ -99,6 +106,12 @@ def _noisy_blocks(privacy: PrivacyParams, bound: float) -> Subject:
     return _subject(noisy_gradient.plan(LinearModelProblem(LogisticLoss(), domain, N, 1.0 / bound), privacy, steps=4))
 
 
+def _noisy_samples(privacy: PrivacyParams, bound: float) -> Subject:
+    """Records that take part in about half of the steps; nothing but the sample hides whether they do."""
+    problem = _problem(HingeLoss(), bound)
+    return _subject(noisy_gradient.plan(problem, privacy, steps=8, clip=problem.lipschitz, rate=0.4))
+
+
 def _statistics(privacy: PrivacyParams, bound: float) -> Subject:
     return _subject(sufficient_statistics.plan(_squares(privacy, bound), privacy))
 
@@ -124,6 +137,16 @@ def _recentred(privacy: PrivacyParams, bound: float) -> Subject:
     domain = DataDomain((Block(1, "linf", bound),), bound)
     problem = LinearModelProblem(HingeLoss(), domain, n, 1.0 / bound)
     return _subject(recentring.plan(problem, privacy, planner)[0])
+
+
+def _projected(privacy: PrivacyParams, bound: float) -> Subject:
+    """Eight columns to four, then a method whose release has a known law."""
+
+    def planner(problem: LinearModelProblem, promise: PrivacyParams) -> tuple[LinearModelPlan, ...]:
+        return plans(problem, promise, "output_perturbation", Options(l2=_RIDGE * bound**2, noise="l2"))
+
+    problem = LinearModelProblem(HingeLoss(), DataDomain.l2_ball(8, bound), N, 1.0 / bound)
+    return _subject(random_projection.plan(problem, privacy, planner)[0])
 
 
 def _heavy(privacy: PrivacyParams, bound: float) -> Subject:
@@ -201,8 +224,10 @@ RECORDS: dict[str, tuple[str, Builder]] = {
     "gradient_score": ("pure", _gradient_score),
     "noisy_gradient": ("approximate", _noisy),
     "noisy_gradient/blocks": ("approximate", _noisy_blocks),
+    "noisy_gradient/samples": ("approximate", _noisy_samples),
     "sufficient_statistics": ("approximate", _statistics),
     "sufficient_statistics/adaptive_ridge": ("approximate", _adaptive_ridge),
+    "random_projection": ("pure", _projected),
     "recentring": ("pure", _recentred),
     "heavy_tailed": ("pure", _heavy),
     "heavy_tailed/phases": ("pure", _heavy_phases),

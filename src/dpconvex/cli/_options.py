@@ -36,8 +36,9 @@ HeavyTailed = Annotated[
 Algorithm = Annotated[
     str,
     typer.Option(
-        help="auto, objective_perturbation, output_perturbation, exponential_mechanism, noisy_gradient or "
-        "sufficient_statistics (linear); for users also phased_sgd or accelerated_user; with --heavy-tailed auto, "
+        help="auto, objective_perturbation, output_perturbation, exponential_mechanism, noisy_gradient, recentring "
+        "(numeric columns), random_projection (plan --features) or sufficient_statistics (linear); for users also "
+        "phased_sgd or accelerated_user; with --heavy-tailed auto, "
         "clipped_residuals, heavy_tailed or clipped_gradient."
     ),
 ]

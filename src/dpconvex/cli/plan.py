@@ -259,7 +259,7 @@ def print_plans(plans: Sequence[LinearModelPlan]) -> None:
     )
     print_text(
         "* chosen. expected: excess loss on typical data, a guess. bound: proved for every data set, but an estimate "
-        "for noisy_gradient, sufficient_statistics and recentring."
+        "for noisy_gradient, sufficient_statistics, random_projection and recentring."
     )
     if paper:
         print_text(

@@ -54,8 +54,9 @@ class PrivateLogisticRegression(ProbabilisticClassifier):
         Append a constant feature, inside the bounds and regularised like the rest.
     algorithm : str, default="auto"
         ``"auto"`` takes the smallest predicted error, from public facts. Or a name: ``"objective_perturbation"``,
-        ``"output_perturbation"``, ``"exponential_mechanism"`` (one or two parameters), ``"noisy_gradient"``; to protect
-        users also ``"phased_sgd"`` and ``"accelerated_user"``.
+        ``"output_perturbation"``, ``"exponential_mechanism"`` (one or two parameters), ``"noisy_gradient"``,
+        ``"recentring"`` (numeric columns), ``"random_projection"`` (`feature_norm`, or a domain with another l2 block,
+        of 8 columns or more); to protect users also ``"phased_sgd"`` and ``"accelerated_user"``.
     constants : {"calibrated", "paper"}, default="calibrated"
         Tight numbers, or the theorems' (output perturbation only). Both are certified.
     noise : str, default="auto"

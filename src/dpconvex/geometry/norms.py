@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, final
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from dpconvex.problems.domain import DataDomain
 
 IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
 
 MAX_RUNS = 2000
 """Largest number of distinct kinds of blocks that the quadratic search for groups looks at one by one."""
@@ -165,24 +166,27 @@ class L2Norm(NoiseNorm):
 @final
 @dataclass(frozen=True, eq=False)
 class GroupedNorm(NoiseNorm):
-    r"""Grouped block norm ``sum_g a_g max_{j in g} ||b_j||_1 / s_j`` over consecutive blocks ``b_j``.
+    r"""Grouped block norm ``sum_g a_g max_{j in g} ||b_j|| / s_j`` over consecutive blocks ``b_j``.
 
-    One group per block is a weighted l1 norm, one group of all blocks the block maximum, one group of one-column
-    blocks a scaled l-infinity norm. Within a group all blocks share one Gamma(D_g + 1) radius, ``D_g`` the columns of
-    the group, and each block is uniform in its cross-polytope.
+    A block is measured in l1 or, where its records fill a ball, in l2. One group per block of l1 is a weighted l1 norm,
+    one group of all blocks the block maximum, one group of one-column blocks a scaled l-infinity norm. Within a group
+    all blocks share one Gamma(D_g + 1) radius, ``D_g`` the columns of the group, and each block is uniform in its
+    cross-polytope or ball.
 
     Parameters
     ----------
     sizes : array of int, shape (m,)
         Columns of each block.
     half_widths : array of float, shape (m,)
-        ``s_j``, positive: the l1 bound of the block over the domain.
+        ``s_j``, positive: the bound of the block over the domain, in l1 or l2.
     groups : array of int, shape (m,)
         Number of the group of each block, 0 to G - 1, each used.
     weights : array of float, shape (G,)
         ``a_g``, positive.
     name : str
         For sensitivities and reports.
+    euclidean : array of bool, shape (m,), optional
+        Which blocks are measured in l2; default none.
 
     References
     ----------
@@ -195,17 +199,20 @@ class GroupedNorm(NoiseNorm):
     groups: IntArray
     weights: FloatArray
     name: str = "grouped"
+    euclidean: BoolArray = field(default_factory=lambda: np.zeros(1, dtype=bool))
 
     def __post_init__(self) -> None:
-        for field, dtype in (
+        object.__setattr__(self, "euclidean", np.broadcast_to(self.euclidean, np.shape(self.sizes)))
+        for name, dtype in (
+            ("euclidean", np.bool_),
             ("sizes", np.int64),
             ("half_widths", np.float64),
             ("groups", np.int64),
             ("weights", np.float64),
         ):
-            array = np.array(getattr(self, field), dtype=dtype)
+            array = np.array(getattr(self, name), dtype=dtype)
             array.setflags(write=False)
-            object.__setattr__(self, field, array)
+            object.__setattr__(self, name, array)
         if self.sizes.ndim != 1 or not len(self.sizes) or (self.sizes < 1).any():
             raise InvalidParameterError("sizes", self.sizes, "must be a non-empty vector of integers >= 1")
         if self.half_widths.shape != self.sizes.shape or not _positive(self.half_widths):
@@ -223,36 +230,36 @@ class GroupedNorm(NoiseNorm):
         Equal blocks stay together. Above `MAX_RUNS` distinct kinds, neighbouring kinds are first joined into that
         many chunks; the answer is then at least as good as one group per block.
         """
-        sizes, widths = _blocks(domain)
-        kinds, kind_of = np.unique(np.column_stack([sizes, widths]), axis=0, return_inverse=True)
+        sizes, widths, euclidean = _blocks(domain)
+        kinds, kind_of = np.unique(np.column_stack([sizes, widths, euclidean]), axis=0, return_inverse=True)
         kind_of = kind_of.reshape(-1)
         chunk_of = kind_of if len(kinds) <= MAX_RUNS else kind_of * MAX_RUNS // len(kinds)
         columns = _sum_by(chunk_of, sizes)
-        spread = _sum_by(chunk_of, _spread(sizes, widths / widths.max()))
+        spread = _sum_by(chunk_of, _spread(sizes, widths / widths.max(), euclidean))
         groups = _cheapest_groups(columns, spread)[chunk_of]
-        best = cls(sizes, widths, groups, _optimal_weights(sizes, widths, groups), "grouped")
-        if len(kinds) <= MAX_RUNS:
-            return best
-        return min(best, cls.weighted_l1(domain), key=lambda norm: norm.record_bound(domain) ** 2 * norm.energy)
+        candidates = [groups] if len(kinds) <= MAX_RUNS else [groups, np.arange(len(sizes))]
+        weights = [_optimal_weights(sizes, widths, each, euclidean) for each in candidates]
+        norms = [cls(sizes, widths, *pair, "grouped", euclidean) for pair in zip(candidates, weights, strict=True)]
+        return min(norms, key=lambda norm: norm.record_bound(domain) ** 2 * norm.energy)
 
     @classmethod
     def l1(cls, domain: DataDomain) -> GroupedNorm:
         """The plain l1 norm: independent Laplace coordinates of equal scale."""
-        sizes, widths = _blocks(domain)
+        sizes, widths = _l1_blocks(domain)
         return cls(sizes, widths, np.arange(len(sizes)), widths, "l1")
 
     @classmethod
     def weighted_l1(cls, domain: DataDomain) -> GroupedNorm:
         """The cheapest blockwise weighted l1 norm."""
-        sizes, widths = _blocks(domain)
-        groups = np.arange(len(sizes))
-        return cls(sizes, widths, groups, _optimal_weights(sizes, widths, groups), "weighted_l1")
+        sizes, widths = _l1_blocks(domain)
+        alone = np.arange(len(sizes))
+        return cls(sizes, widths, alone, _optimal_weights(sizes, widths, alone, False), "weighted_l1")
 
     @classmethod
     def block_max(cls, domain: DataDomain) -> GroupedNorm:
-        """``max_j ||b_j||_1 / s_j``: every record of the domain has norm at most 1."""
-        sizes, widths = _blocks(domain)
-        return cls(sizes, widths, np.zeros(len(sizes), dtype=np.int64), np.ones(1), "block_max")
+        """``max_j ||b_j|| / s_j``: every record of the domain has norm at most 1."""
+        sizes, widths, euclidean = _blocks(domain)
+        return cls(sizes, widths, np.zeros(len(sizes), dtype=np.int64), np.ones(1), "block_max", euclidean)
 
     @cached_property
     def dim(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -261,8 +268,10 @@ class GroupedNorm(NoiseNorm):
 
     def __call__(self, v: FloatArray) -> FloatArray:
         """Norm of vectors of shape (..., dim); shape (...)."""
-        blocks = self._block_sums(np.abs(v)) / self.half_widths
-        return self._group_maxima(blocks) @ self.weights
+        blocks = self._block_sums(np.abs(v))
+        if self.euclidean.any():
+            blocks = np.where(self.euclidean, np.sqrt(self._block_sums(np.square(v))), blocks)
+        return self._group_maxima(blocks / self.half_widths) @ self.weights
 
     def record_bound(self, domain: DataDomain) -> float:
         """``sum_g a_g`` for the domain the norm was made for; in general the group's widest block counts.
@@ -272,7 +281,11 @@ class GroupedNorm(NoiseNorm):
         InvalidParameterError
             If the domain's blocks have other sizes than the norm's.
         """
-        sizes, widths = _blocks(domain)
+        sizes, widths, euclidean = _blocks(domain)
+        if not self.euclidean.any():
+            sizes, widths = _l1_blocks(domain)
+        elif not np.array_equal(euclidean, self.euclidean):
+            sizes = sizes[:0]  # refused
         if not np.array_equal(sizes, self.sizes):
             raise InvalidParameterError(
                 "domain", f"{len(sizes)} blocks", "must have the norm's blocks", "Build the norm from this domain"
@@ -281,27 +294,35 @@ class GroupedNorm(NoiseNorm):
 
     @property
     def coordinate_variances(self) -> FloatArray:
-        """``(D+1)(D+2)/a^2 * 2 s^2 / ((d+1)(d+2))`` in a block of ``d`` columns of a group of ``D``."""
+        """``(D+1)(D+2)/a^2`` times ``2 s^2/((d+1)(d+2))``, l2: ``s^2/(d+2)``; block of d columns, group of D."""
         radius = (self._group_sizes + 1) * (self._group_sizes + 2) / self.weights**2
-        block = _spread(self.sizes, self.half_widths) / self.sizes
+        block = _spread(self.sizes, self.half_widths, self.euclidean) / self.sizes
         return np.repeat(radius[self.groups] * block, self.sizes)
 
     @property
     def uniforms(self) -> int:
-        """``D + 1`` for the radius of a group of ``D`` columns, ``d + 1`` for a block of ``d``."""
-        return 2 * self.dim + len(self.weights) + len(self.sizes)
+        """``D + 1`` for the radius of a group of ``D`` columns, ``d + 1`` for a block of ``d``, l2: made even."""
+        return 2 * self.dim + len(self.weights) + len(self.sizes) + int((self.sizes[self.euclidean] % 2).sum())
 
     def transform(self, uniforms: Sequence[Any]) -> list[Any]:
         """Signed exponentials over their sum and one more, per block; times one Gamma(D + 1) radius per group.
 
-        Minus the logarithm of a product of ``D + 1`` uniform numbers has that law.
+        Minus the logarithm of a product of ``D + 1`` uniform numbers has that law. In l2: normal numbers over the root
+        of the sum of their squares and of twice an exponential (Barthe, Guedon, Mendelson and Naor 2005, theorem 1).
         """
         rest = iter(uniforms)
         shapes, weights = self._group_sizes.astype(int).tolist(), self.weights.tolist()
         products: list[Any] = [math.prod(islice(rest, d + 1)) for d in shapes]
         radii = [-product.log() / a for product, a in zip(products, weights, strict=True)]
         out: list[Any] = []
-        for d, s, group in zip(self.sizes.tolist(), self.half_widths.tolist(), self.groups.tolist(), strict=True):
+        blocks = (self.sizes, self.half_widths, self.groups, self.euclidean)
+        for d, s, group, euclidean in zip(*(values.tolist() for values in blocks), strict=True):
+            if euclidean:
+                law = StandardNormals(d)
+                normals = law.transform(list(islice(rest, law.uniforms)))
+                stretch = radii[group] * s / (sum(z * z for z in normals) - 2 * next(rest).log()).sqrt()
+                out += (z * stretch for z in normals)
+                continue
             signed = [2 * u - 1 for u in islice(rest, d)]
             lengths = [-abs(t).log() for t in signed]
             stretch = radii[group] * s / (sum(lengths) - next(rest).log())
@@ -315,6 +336,13 @@ class GroupedNorm(NoiseNorm):
             cls(np.array([1, 3, 2]), np.array([0.5, 1.0, 2.0]), np.array([0, 1, 0]), np.array([2.0, 1.5])),
             cls(np.array([4]), np.array([1.0]), np.array([0]), np.array([1.0]), "l1"),
             cls(np.ones(3, dtype=np.int64), np.ones(3), np.zeros(3, dtype=np.int64), np.ones(1), "block_max"),
+            cls(
+                np.array([3, 2, 1]),
+                np.array([1.0, 0.5, 2.0]),
+                np.array([0, 0, 1]),
+                np.array([1.0, 0.5]),
+                euclidean=np.array([True, False, False]),
+            ),
         )
 
     @cached_property
@@ -372,25 +400,30 @@ def _starts(sizes: NDArray[Any]) -> IntArray:
     return np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
 
 
-def _blocks(domain: DataDomain) -> tuple[IntArray, FloatArray]:
-    """Sizes and l1 half-widths of the domain's blocks; a box counts as one-column blocks."""
+def _blocks(domain: DataDomain) -> tuple[IntArray, FloatArray, BoolArray]:
+    """Sizes, bounds of the domain's blocks, and which are bounded in l2; a box counts as one-column blocks."""
     blocks = domain.all_blocks
-    boxes = np.array([block.norm == "linf" for block in blocks])
-    sizes = np.array([block.size for block in blocks], dtype=np.int64)
-    widths = np.array([block.bound if block.norm == "linf" else block.l1 for block in blocks])
-    repeats = np.where(boxes, sizes, 1)
-    return np.repeat(np.where(boxes, 1, sizes), repeats), np.repeat(widths, repeats)
+    repeats = [block.size if block.norm == "linf" else 1 for block in blocks]
+    euclidean = np.repeat([block.norm == "l2" and block.size > 1 for block in blocks], repeats)
+    sizes = np.array([1 if block.norm == "linf" else block.size for block in blocks], dtype=np.int64)
+    return np.repeat(sizes, repeats), np.repeat([block.bound for block in blocks], repeats), euclidean
 
 
-def _spread(sizes: IntArray, widths: FloatArray) -> FloatArray:
-    """Expected squared length of a uniform point of each block's cross-polytope."""
-    return 2 * sizes * widths**2 / ((sizes + 1.0) * (sizes + 2.0))
+def _l1_blocks(domain: DataDomain) -> tuple[IntArray, FloatArray]:
+    """As `_blocks`, all bounded in l1."""
+    sizes, widths, euclidean = _blocks(domain)
+    return sizes, np.where(euclidean, widths * np.sqrt(sizes) * _UP, widths)
 
 
-def _optimal_weights(sizes: IntArray, widths: FloatArray, groups: IntArray) -> FloatArray:
+def _spread(sizes: IntArray, widths: FloatArray, euclidean: BoolArray | bool) -> FloatArray:
+    """Expected squared length of a uniform point of each block's cross-polytope, or ball."""
+    return sizes * widths**2 / (sizes + 2.0) * np.where(euclidean, 1.0, 2 / (sizes + 1.0))
+
+
+def _optimal_weights(sizes: IntArray, widths: FloatArray, groups: IntArray, euclidean: BoolArray | bool) -> FloatArray:
     """``a_g = E_g^(1/3)``: Hoelder's optimum of ``(sum a_g)^2 sum E_g / a_g^2``; any positive weights are valid."""
     largest = widths.max()  # taken out, and tiny energies lifted, so that no square underflows to a zero weight
-    energy = _group_energy(_sum_by(groups, sizes), _sum_by(groups, _spread(sizes, widths / largest)))
+    energy = _group_energy(_sum_by(groups, sizes), _sum_by(groups, _spread(sizes, widths / largest, euclidean)))
     return np.cbrt(np.maximum(energy, 1e-60 * energy.max())) * largest ** (2 / 3)
 
 

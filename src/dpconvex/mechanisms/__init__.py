@@ -14,6 +14,7 @@ from dpconvex.mechanisms.printed_mean import OutlierRemoval, plan_outlier_remova
 from dpconvex.mechanisms.quantile import MedianMechanism
 from dpconvex.mechanisms.repeats import BestOfRepeats
 from dpconvex.mechanisms.robust_mean import RobustMean, plan_robust_mean
+from dpconvex.mechanisms.sampled_gaussian import SampledGaussian, SampledSession
 from dpconvex.mechanisms.vertex_sampling import VertexSampling, VertexSession
 
 __all__ = [
@@ -33,6 +34,8 @@ __all__ = [
     "OutlierRemoval",
     "ReportNoisyMax",
     "RobustMean",
+    "SampledGaussian",
+    "SampledSession",
     "ThresholdSession",
     "VertexSampling",
     "VertexSession",

@@ -107,6 +107,9 @@ def second_opinion(events: Sequence[Counted], delta: float) -> tuple[str, float]
         at 0). None where it has no form of these events, or where `accountant_name` is that accountant itself.
     """
     name = accountant_name(events)
+    own = events[0][0].second_opinion(delta) if len(events) == 1 and events[0][1] == 1 and delta else None
+    if own is not None:
+        return own
     if name in ("none", "PLD") or any(event.parts is None for event, _ in events):
         return None
     parts = _parts(events)

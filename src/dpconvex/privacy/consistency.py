@@ -21,6 +21,7 @@ from dpconvex.privacy.events import GaussianNoise
 from dpconvex.privacy.ledger import Release
 from dpconvex.privacy.objective_events import GaussianObjectivePerturbation, PureObjectivePerturbation
 from dpconvex.privacy.params import Unit
+from dpconvex.privacy.sampled_steps import PoissonSteps
 from dpconvex.privacy.selection_events import RepeatedSelection, WholeRun
 
 
@@ -65,7 +66,7 @@ COPIES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "heavy_tailed": {"phases.*.noise_scale.*": ("event.scale", "event.sigma")},
     "multiplicative_weights": {"sigma": ("event.sigma",), "rounds": ("event.draws",)},
     "mwem": {"sigma": ("event.sigma",), "rounds": ("event.draws",)},
-    "noisy_gradient": {"steps": ("all.times", "event.steps")},
+    "noisy_gradient": {"steps": ("all.times", "event.steps"), "rate": ("event.rate",)},
     "origin_descent": {"steps": ("times",)},
     "query_noise": {"sigma": ("event.sigma",)},
     "sgda": {"sigma": ("event.sigma",)},
@@ -367,5 +368,5 @@ def _second_opinion(events: tuple[accounting.Counted, ...], delta: float, promis
 def _has_finer_profile(events: tuple[accounting.Counted, ...], name: str) -> bool:
     """Whether our own price may be below that of the parts, all that the second accountant knows of these events."""
     if len(events) == 1 and events[0][1] == 1:
-        return events[0][0].pure_epsilon is None and not isinstance(events[0][0], GaussianNoise)
+        return events[0][0].pure_epsilon is None and not isinstance(events[0][0], GaussianNoise | PoissonSteps)
     return name == "zCDP" and any(event.parts is not None and event.parts.pure for event, _ in events)

@@ -11,7 +11,7 @@ from dpconvex.privacy.gaussian_cover import BoundedRange
 from dpconvex.privacy.group_events import GroupPrivacy
 from dpconvex.privacy.guarded_events import GuardedGaussianNoise
 from dpconvex.privacy.objective_events import GaussianObjectivePerturbation, PureObjectivePerturbation
-from dpconvex.privacy.sampled_steps import SampledSteps
+from dpconvex.privacy.sampled_steps import PoissonSteps, SampledSteps
 from dpconvex.privacy.selection_events import RepeatedSelection, WholeRun
 from dpconvex.privacy.vertex_events import VertexDraws
 
@@ -30,6 +30,7 @@ def event_from_dict(fields: dict[str, Any]) -> Event:
             GuardedGaussianNoise,
             GroupPrivacy,
             SampledSteps,
+            PoissonSteps,
             PureObjectivePerturbation,
             GaussianObjectivePerturbation,
             VertexDraws,

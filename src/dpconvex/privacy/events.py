@@ -63,6 +63,10 @@ class Event(ABC):
         """The sensitivity that the event's numbers presume, to be compared with the release's; None if it has none."""
         return None
 
+    def second_opinion(self, delta: float) -> tuple[str, float] | None:
+        """Another accountant's name and its epsilon for this event alone at `delta`; None where its parts are asked."""
+        return None
+
     def to_dict(self) -> dict[str, Any]:
         """Plain fields, with the kind first."""
         return {"kind": self.kind} | {

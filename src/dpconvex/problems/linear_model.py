@@ -14,14 +14,14 @@ from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses.base import LinearModelLoss
 from dpconvex.problems.adversarial import ATTACK_NORMS, Attack, AttackNorm, Lift
-from dpconvex.problems.domain import Block, DataDomain
+from dpconvex.problems.domain import DataDomain
 from dpconvex.problems.erm import RegularizedRisk
 from dpconvex.problems.linear_objective import LinearModelObjective
-from dpconvex.problems.objective import ROUNDING
+from dpconvex.problems.objective import ROUNDING, inner_product_rounding
 from dpconvex.problems.problem import Aggregation, Problem
 from dpconvex.problems.records import Records
 from dpconvex.problems.tilted import NO_TILT, TiltedRisk
-from dpconvex.problems.typical import TypicalData
+from dpconvex.problems.typical import TypicalData, squared_reach
 from dpconvex.problems.users import UserGroups, record_weights
 from dpconvex.sets.base import ConvexSet
 
@@ -227,8 +227,8 @@ class LinearModelProblem(Problem):
         """Length of the flat parameter vector, all outputs together."""
         return self.loss.n_outputs * self.domain.dim
 
-    @property
-    def lipschitz(self) -> float:
+    @cached_property
+    def lipschitz(self) -> float:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Largest l2 norm of one record's gradient, rounded up; infinite if the slope is unbounded."""
         slope = self.loss.slope_bound
         return slope if math.isinf(slope) else _rounding.product_up(slope, self.feature_l2)
@@ -259,8 +259,8 @@ class LinearModelProblem(Problem):
             return 0.0
         return self.loss.slope_bound * self.attack.radius * self.attack.mean_dual_norm(self.domain)
 
-    @property
-    def curvature(self) -> float:
+    @cached_property
+    def curvature(self) -> float:  # pyright: ignore[reportIncompatibleMethodOverride]
         """As `smoothness`, the kinks of an attack left out (docs, Adversarial training, Theorem 3)."""
         if math.isinf(self.loss.curvature_bound):
             return math.inf
@@ -329,7 +329,8 @@ class LinearModelProblem(Problem):
             # Tilted losses are smoothed to a width that shrinks with the radius squared, which rounding grows with.
             smoothed = 1.5 * (15 * ROUNDING * size * (self.lipschitz / l2) ** 2) ** (1 / 3)
             return max(gap, smoothed) + 12 * ROUNDING * tilting / l2
-        return 3 * ROUNDING * (self.lipschitz + (self.smoothness + l2) * size + linear + tilting) / l2
+        moved = inner_product_rounding(self.domain.dim) * (self.smoothness + l2) * size
+        return 3 * (ROUNDING * (self.lipschitz + linear + tilting) + moved) / l2
 
     def describe(self) -> dict[str, Any]:
         """JSON-ready public facts."""
@@ -356,22 +357,11 @@ def default_radius(domain: DataDomain, n_outputs: int = 1) -> float:
     """Comparator norm for features scaled as a schema scales them: about 2 logits a block.
 
     Ours (docs, Objective perturbation, section 5): ``2 sqrt(m)`` for m blocks that are one-hot, numeric on [-1/2, 1/2]
-    or the constant 1. Numeric columns of another half-width s count ``1/s``, an l2 ball of size k and bound s as k
-    columns of half-width ``s/sqrt(k)``. Measured risk is insensitive to a factor of two either way.
+    or the constant 1; in general by `squared_reach`. Measured risk is insensitive to a factor of two either way.
     """
-    typical = {"l1": _one_hot, "linf": _numeric, "l2": _ball}
-    norm = math.sqrt(math.fsum(typical[block.norm](block) ** 2 for block in domain.all_blocks))
-    # k outputs share one model's logits: two outputs +w/2 and -w/2 have norm ||w|| / sqrt(2).
-    return norm if n_outputs == 1 else norm * math.sqrt(n_outputs) / 2
-
-
-def _one_hot(block: Block) -> float:
-    return 2 / block.bound
-
-
-def _numeric(block: Block) -> float:
-    return math.sqrt(block.size) / block.bound
-
-
-def _ball(block: Block) -> float:
-    return 2 * math.sqrt(block.size) / block.bound
+    norm = math.sqrt(math.fsum(squared_reach(block) for block in domain.all_blocks))
+    if n_outputs == 1:
+        return norm
+    # k outputs share one model's logits: two outputs +w/2 and -w/2 have norm ||w|| / sqrt(2). The expected gain, in
+    # proportion to the square, is the same share of log k for all k.
+    return norm * math.sqrt(n_outputs * math.log2(n_outputs)) / 2

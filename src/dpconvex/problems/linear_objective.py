@@ -15,7 +15,7 @@ from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses.base import LinearModelLoss, SmoothLoss
 from dpconvex.problems import _threads
-from dpconvex.problems.objective import ROUNDING, Objective
+from dpconvex.problems.objective import ROUNDING, Objective, inner_product_rounding
 from dpconvex.problems.records import Records, RowBlock
 
 _UP = 1 + 1e-12  # covers the few roundings of a formula for a public constant
@@ -184,13 +184,17 @@ class LinearModelObjective(Objective):
 
     @final
     def gradient_rounding(self, w: FloatArray) -> float:
-        """Return the slack charged for rounding in a computed gradient at `w` (l2 norm)."""
+        """Return the slack charged for rounding in a computed gradient at `w` (l2 norm).
+
+        The sum of n terms no longer than the slope allows, and what the error of a prediction moves one of them by.
+        """
         norm = float(np.linalg.norm(w))
         slope = self._slope_at(norm) * self.records.domain.l2
         growth = self.l2 if math.isinf(self.loss.curvature_bound) else self.smoothness
         # Weights exp(tilt loss): an error of the loss, at most ROUNDING times its size, times the tilt.
         tilting = 2 * self.tilt * slope * (self.loss.value_at_zero + slope * norm) if self.tilt else 0.0
-        return ROUNDING * (slope + growth * norm + self.linear_norm + tilting)
+        moved = inner_product_rounding(self.records.dim) * growth * norm
+        return ROUNDING * (slope + self.linear_norm + tilting) + moved
 
     @final
     def value_rounding(self, value: float, w: FloatArray) -> float:

@@ -11,6 +11,16 @@ from dpconvex._types import FloatArray
 
 ROUNDING = 1e-13
 """Relative slack of a computed gradient: wide, for equal summands round systematically."""
+
+
+def inner_product_rounding(dim: int) -> float:
+    """Relative error of an inner product of `dim` terms and a few operations more, in any order; `ROUNDING` at most.
+
+    ``|fl(<w, x>) - <w, x>| <= d u / (1 - d u) |w| |x|``, u = 2^-53 (Higham 2002, section 3.1).
+    """
+    return min(ROUNDING, (dim + 16) * 2.0**-53)
+
+
 _STEP = 1e-6  # of finite differences, relative; a convenience of fast solvers, no proof rests on it
 
 

@@ -9,6 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from dpconvex import _rounding
 from dpconvex.algorithms.baselines import objective_perturbation
 from dpconvex.algorithms.baselines.objective_perturbation import calibration
 from dpconvex.algorithms.baselines.objective_perturbation.output import JointGaussianOutput, SeparateOutput
@@ -16,7 +17,7 @@ from dpconvex.errors import AccuracyError, InvalidParameterError
 from dpconvex.losses import HingeLoss, HuberLoss, LogCoshLoss, LogisticLoss, PseudoHuberLoss, SoftmaxLoss
 from dpconvex.mechanisms import GaussianObjectiveNoise, NormObjectiveNoise
 from dpconvex.privacy import PrivacyParams, Unit
-from dpconvex.privacy.objective_events import determinant_cost
+from dpconvex.privacy.objective_events import determinant_cost, logistic_epsilon
 from dpconvex.problems import Block, DataDomain
 from dpconvex.problems.linear_model import LinearModelProblem, default_radius
 from dpconvex.randomness import SeededSource, real
@@ -109,6 +110,32 @@ def test_losses_without_the_condition_pay_the_determinant(loss) -> None:
         share = calibration.pure_share(loss, False, tau, 1.0)
         assert share.rule == "determinant"
         assert share.epsilon <= 1.0 - determinant_cost(loss.curvature_trace, loss.curvature_rank, tau)
+
+
+@pytest.mark.parametrize("cap", [1.0, 0.8])
+@pytest.mark.parametrize("budget", [0.297, 0.99, 2.97])
+def test_a_rounded_scale_stays_within_the_budget(cap, budget) -> None:
+    """The scale is rounded: the noise may spend an ulp less than its share, which by (1.4) in floats may cost more."""
+    generator = np.random.default_rng(0)
+    for tau in generator.uniform(0.5 * budget, 1.5 * budget, 300):
+        share = calibration.pure_share(LogisticLoss(cap), False, float(tau), budget)
+        if share.rule != "logistic":
+            continue
+        for sensitivity in generator.uniform(1.0, 2.0, 5):
+            scale = _rounding.ratio_up(float(sensitivity), share.epsilon)
+            spent = Fraction(float(sensitivity)) / Fraction(scale)
+            assert logistic_epsilon(spent, float(tau), cap) <= Fraction(budget)
+
+
+def test_the_output_noise_is_counted_where_records_are_many() -> None:
+    """Small ridges need a wide mask, as double precision certifies no less: the plan raises both until it is cheap."""
+    domain = DataDomain.box(7, 0.5).with_intercept(1.0)
+    for epsilon in (0.3, 3.0):
+        for delta in (0.0, 1e-6):
+            plan = plan_of(domain, "gaussian" if delta else "grouped", n=200_000, epsilon=epsilon, delta=delta)
+            assert plan.output_excess <= 0.25 * plan.expected
+            other = plan_of(domain, plan.noise_name, n=200_000, epsilon=epsilon, delta=delta, l2=plan.l2 * 1.5)
+            assert other.expected > plan.expected
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])

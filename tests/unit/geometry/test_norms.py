@@ -107,10 +107,24 @@ def test_many_distinct_blocks_never_lose_to_weighted_l1() -> None:
     assert energy(GroupedNorm.for_domain(spread), spread) <= energy(GroupedNorm.weighted_l1(spread), spread) * 1.001
 
 
-def test_l2_blocks_count_as_wider_l1_blocks() -> None:
+def test_l2_blocks_are_balls_and_wider_l1_blocks_in_l1_norms() -> None:
     domain = DataDomain((Block(4, "l2", 1.5), Block(2, "l1", 1.0)))
-    norm = GroupedNorm.block_max(domain)
-    np.testing.assert_allclose(norm.half_widths, [3.0, 1.0])
+    np.testing.assert_allclose(GroupedNorm.block_max(domain).half_widths, [1.5, 1.0])
+    assert GroupedNorm.block_max(domain).euclidean.tolist() == [True, False]
+    np.testing.assert_allclose(GroupedNorm.l1(domain).half_widths, [3.0, 1.0])
+    assert not GroupedNorm.weighted_l1(domain).euclidean.any()
+    with pytest.raises(InvalidParameterError, match="domain="):
+        GroupedNorm.for_domain(domain).record_bound(DataDomain((Block(4, "l1", 1.5), Block(2, "l1", 1.0))))
+
+
+@pytest.mark.parametrize("d", [5, 30, 784])
+def test_energy_of_a_ball_and_a_constant(d) -> None:
+    """Apart ``(E_1^(1/3) + E_2^(1/3))^3``, ``E_1 = 4 d (d + 1)``, ``E_2 = 8``; together ``8 (d + 1)(d + 2)``."""
+    domain = DataDomain.l2_ball(d, 1.0).with_intercept(1.0)
+    apart = ((4 * d * (d + 1)) ** (1 / 3) + 2) ** 3
+    assert energy(GroupedNorm.for_domain(domain), domain) <= apart * (1 + 1e-9)
+    assert energy(L2Norm(d + 1), domain) == pytest.approx(8 * (d + 1) * (d + 2))
+    assert apart < 8 * (d + 1) * (d + 2)
 
 
 @pytest.mark.parametrize("norm", NORMS, ids=lambda norm: f"{norm.name}{norm.dim}")

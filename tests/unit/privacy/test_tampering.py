@@ -74,8 +74,10 @@ PLANS: dict[str, Callable[[], Plan]] = {
     "output custom": lambda: plan_minimize(LocationLoss(DataDomain.l2_ball(2, 1.0)), 400, epsilon=1.0, radius=1.0),
     "exponential": lambda: plans(linear(domain=DataDomain.box(1, 1.0)), PURE, "exponential_mechanism")[-1],
     "noisy gradient": lambda: plans(linear(), MIXED, "noisy_gradient")[0],
+    "noisy gradient samples": lambda: noisy_gradient.plan(linear(), MIXED, rate=0.1, steps=64),
     "statistics": lambda: plans(linear(SquaredLoss(1.0, 1.0)), MIXED, "sufficient_statistics")[0],
     "statistics paper": lambda: plans(linear(SquaredLoss(1.0, 1.0)), MIXED, "sufficient_statistics", PAPER)[0],
+    "random projection": lambda: plans(linear(domain=DataDomain.l2_ball(8, 1.0)), PURE, "random_projection")[0],
     "recentring": lambda: plans(linear(n=4_000), MIXED, "recentring")[0],
     "phased": lambda: plans(linear(n=30_000, users=True), FOR_USERS, "phased_sgd")[0],
     "accelerated": lambda: plans(linear(n=3_000, users=True), FOR_USERS, "accelerated_user")[0],
@@ -173,7 +175,8 @@ def outside_public(name: str) -> set[str]:
 def test_what_is_not_confirmed_is_known() -> None:
     """A larger promise is kept as well, and a pure one has no use for delta; a pure mechanism's lemma stands alone."""
     assert outside_public("output pure") == {"target.epsilon", "target.delta"}
-    assert outside_public("noisy gradient") == outside_public("queries query_noise") == {"target.epsilon"}
+    for name in ("noisy gradient", "noisy gradient samples", "queries query_noise"):
+        assert outside_public(name) == {"target.epsilon"}
     assert outside_public("median descent") == {
         "target.epsilon",
         "releases[0].sensitivity.value",
@@ -219,6 +222,7 @@ def test_public_facts_that_follow_from_releases_are_confirmed() -> None:
         "objective pure": ("public.n", "public.l2", "public.feature_l2"),
         "output pure": ("public.minimiser_sensitivity",),
         "noisy gradient": ("public.steps",),
+        "noisy gradient samples": ("public.steps", "public.rate"),
         "heavy heavy_tailed": ("public.phases[0].noise_scale[0]",),
         "saddle sgda": ("public.sigma",),
         "accelerated": ("public.users", "public.n"),
@@ -229,7 +233,15 @@ def test_public_facts_that_follow_from_releases_are_confirmed() -> None:
         assert not set(paths) & set(result.unconfirmed), name
 
 
-TWO = {"output pure", "output paper", "noisy gradient", "queries mwem", "median descent", "sparse frank_wolfe"}
+TWO = {
+    "output pure",
+    "output paper",
+    "noisy gradient",
+    "noisy gradient samples",
+    "queries mwem",
+    "median descent",
+    "sparse frank_wolfe",
+}
 
 
 @pytest.mark.parametrize("name", sorted(TWO))
@@ -243,7 +255,7 @@ def test_one_accountant_is_said_where_there_is_no_other() -> None:
     assert any(check.name == "one accountant" for check in genuine("objective gaussian")[1].checks)
 
 
-HALVED = ["output pure", "output paper", "noisy gradient", "queries mwem", "median descent", "heavy clipped_gradient"]
+HALVED = [*sorted(TWO - {"sparse frank_wolfe"}), "heavy clipped_gradient"]
 
 
 @pytest.mark.parametrize("name", HALVED)

@@ -99,6 +99,25 @@ def test_rounding_slack_covers_the_error_of_float64(loss):
     assert objective.gradient_norm_bound(g, w) >= np.linalg.norm(exact)
 
 
+@pytest.mark.parametrize(("n", "p"), [(200_000, 3), (50_000, 8), (5_000, 300)])
+@pytest.mark.parametrize("size", [1.0, 1e3, 1e6])
+def test_rounding_slack_covers_equal_records_and_predictions_that_cancel(n, p, size):
+    """Equal summands round alike, and a prediction of 1 is the difference of numbers of the size of the parameters."""
+    generator = np.random.default_rng(p)
+    x = generator.uniform(0.5, 1.0, p)
+    w = size * generator.standard_normal(p)
+    w -= x * (w @ x - 1.0) / (x @ x)
+    X, y = np.tile(x, (n, 1)), np.ones(n)
+    objective = RegularizedRisk(LogisticLoss(), Records.clipped(X, DataDomain.box(p, 1.0)), y, 1e-6)
+    z = x.astype(np.longdouble) @ w.astype(np.longdouble)
+    exact = -x.astype(np.longdouble) / (1 + np.exp(z)) + np.longdouble(1e-6) * w.astype(np.longdouble)
+    error = float(np.linalg.norm(objective.gradient(w) - exact))
+    slack = objective.gradient_rounding(w)
+    assert error <= slack
+    alike = 1e-13 * (objective.lipschitz + objective.smoothness * np.linalg.norm(w))
+    assert slack < (0.05 if size == 1e6 and p < 10 else 1.01) * alike  # few terms err less
+
+
 def test_targets_of_any_content_are_moved_into_the_domain():
     X = np.zeros((4, 2))
     records = Records.clipped(X, DataDomain.box(2, 1.0))

@@ -1,4 +1,4 @@
-"""Noisy gradient descent with gradients clipped per record or per user, full batch or one pass (DP-GD, DP-FedAvg)."""
+"""Noisy gradient descent, gradients clipped per record or user: full batch, secret samples, one pass (DP-SGD)."""
 
 from dpconvex.algorithms.baselines.noisy_gradient.plan import NoisyGradientPlan
 from dpconvex.algorithms.baselines.noisy_gradient.planner import plan

@@ -1,7 +1,8 @@
-"""Mean gradients of the units of a batch, each unit's cut to the planned length. Nothing here is private."""
+"""Mean gradients of the units of a batch or a sample, each unit's cut to the planned length. Nothing is private."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
+from dpconvex.mechanisms.sampled_gaussian import Sample
 from dpconvex.problems import Records, RegularizedRisk, _threads
 from dpconvex.problems.linear_model import LinearModelProblem
 from dpconvex.problems.objective import Objective
@@ -21,7 +23,11 @@ from dpconvex.randomness import BitSource
 if TYPE_CHECKING:
     from dpconvex.algorithms.baselines.noisy_gradient.plan import NoisyGradientPlan
 
+LABEL = "mean clipped gradient"
 Gradient = Callable[[FloatArray], FloatArray]
+SampledGradient = Callable[[FloatArray, Sample], FloatArray]
+_PANEL = 2**17
+"""Floats that are gathered at a time (1 MB), one row block."""
 
 
 def mean_gradients(
@@ -49,16 +55,53 @@ def mean_gradients(
     return [_of_users(plan, X[rows], y[rows], users) for rows, users in picked]
 
 
+def sampled_gradient(plan: NoisyGradientPlan, X: AnyArray, y: AnyArray) -> SampledGradient:
+    """Return a function of parameters (dim,) and of the numbers of sampled records, ascending, shape (m,), m >= 0.
+
+    It sums their clipped gradients and divides by the expected number of records, ``rate * n``, never by m.
+
+    Parameters
+    ----------
+    plan : NoisyGradientPlan
+        With a rate below 1.
+    X : array of shape (n_records, n_features)
+    y : array of shape (n_records,)
+    """
+    problem = plan.problem
+    _, targets, lengths = _prepared(plan, X, y)
+    size = max(1, _PANEL // X.shape[1])
+
+    def gradient(w: FloatArray, sample: Sample) -> FloatArray:
+        def work(index: int) -> FloatArray:
+            rows = sample[index * size : (index + 1) * size]
+            records = Records.clipped(X[rows], problem.domain)
+            return clipped_records(problem, records, targets[rows], lengths[rows], plan.clip, w) * len(rows)
+
+        if len(sample) == 0:
+            return np.zeros_like(w)
+        with _threads.one_blas_thread():
+            total = _threads.total(math.ceil(len(sample) / size), work)
+        return total / (plan.rate * problem.n) / plan.scales
+
+    return gradient
+
+
 def _of_records(plan: NoisyGradientPlan, X: AnyArray, y: AnyArray) -> Gradient:
     problem = plan.problem
     if not plan.cuts:
         return _gradient(problem.objective(X, y, 0.0))
+    of_mean = partial(clipped_records, problem, *_prepared(plan, X, y), plan.clip)
+    return of_mean if plan.deviations is None else lambda w: of_mean(w) / plan.scales
+
+
+def _prepared(plan: NoisyGradientPlan, X: AnyArray, y: AnyArray) -> tuple[Records, FloatArray, FloatArray]:
+    """Clipped features, clipped targets, and the records' lengths in the norm in which gradients are measured."""
+    problem, scales = plan.problem, plan.deviations
     records, targets = Records.clipped(X, problem.domain), problem.loss.clip_targets(y)
-    if plan.deviations is None:
-        return partial(clipped_records, problem, records, targets, np.sqrt(records.squared_norms()), plan.clip)
-    scales = plan.deviations
-    lengths = np.concatenate([np.linalg.norm(block.dense() / scales, axis=1) for block in records.blocks()])
-    return lambda w: clipped_records(problem, records, targets, lengths, plan.clip, w) / plan.scales
+    if scales is None:
+        return records, targets, np.sqrt(records.squared_norms())
+    lengths = [np.linalg.norm(block.dense() / scales, axis=1) for block in records.blocks()]
+    return records, targets, np.concatenate(lengths)
 
 
 def _of_users(plan: NoisyGradientPlan, X: AnyArray, y: AnyArray, groups: UserGroups) -> Gradient:

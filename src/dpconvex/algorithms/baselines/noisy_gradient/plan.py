@@ -8,11 +8,17 @@ Lemma
     Gaussian noise composes adaptively (mu by the root of the sum of squares), batches are disjoint, steps and averages
     are post-processing.
 Sensitivity
-    ``2C/K`` in l2 and the rounding of sums, K the least number of units in a batch.
+    ``2C/K`` in l2 and the rounding of sums, K the least number of units in a batch; samples: see there.
+Samples (records, rate q < 1)
+    In every step each record takes part with probability q, by coins of its own that are drawn afresh and never
+    released (`SampledGaussian`). The sum over those that do, divided by the public ``q n``, never by their number,
+    moves by at most ``C/(q n)`` in l2 with a record's taking part, and a replaced record changes no other's coin. So T
+    steps cost what `PoissonSteps` says: the T-fold product of ``(1-q) N(0, s^2) + q N(C/(q n), s^2)`` against
+    ``(1-q) N(0, s^2) + q N(-C/(q n), s^2)``.
 Assumptions
     The number of units is public; C, steps and step size are functions of public numbers. Records are put into batches
     by position, users by a uniform permutation (coins of their own): its law does not change when a user's label does.
-Typical steps (records, full batch, no step size given)
+Typical steps (records, no batches, no step size given)
     Momentum and all other constants are what does best on typical data (`typical_steps`). Gradients are measured in
     coordinates divided by D, `gaussian_block_weights`: a record's vector ``D^-1 g``, cut to C, gets noise of deviation
     sigma in every coordinate, so g gets noise of deviation ``sigma D``. The lemma is about ``D^-1 g``. Points stay in a
@@ -51,15 +57,15 @@ from dpconvex.algorithms.base import (
     PredictedError,
     PrivateResult,
 )
+from dpconvex.algorithms.baselines.noisy_gradient.gradients import LABEL
 from dpconvex.algorithms.baselines.noisy_gradient.typical_steps import Steps
-from dpconvex.mechanisms import GaussianMechanism
+from dpconvex.mechanisms import GaussianMechanism, SampledGaussian
 from dpconvex.privacy import Assumption, PrivacyParams, Release
 from dpconvex.problems.linear_model import LinearModelProblem
 from dpconvex.problems.users import UserGroups
 from dpconvex.randomness import BitSource
 from dpconvex.sets import L2Ball
 
-LABEL = "mean clipped gradient"
 TAIL = 0.5
 """Share of the iterates, from the last backwards, that are averaged."""
 DRIFT = 0.15
@@ -89,7 +95,7 @@ class NoisyGradientPlan(LinearModelPlan):
     gamma : float or None
         Gamma of accelerated steps (`acsa`); None: plain steps.
     mechanism : GaussianMechanism
-        Noise of one gradient.
+        Noise of one gradient. Its sensitivity is to a replaced unit; with samples, to a record's taking part.
     bound, trivial : float
         Expected excess mean loss, and what the zero vector loses at most.
     rests_on : str
@@ -102,6 +108,8 @@ class NoisyGradientPlan(LinearModelPlan):
         D of one output: gradients are divided by it before they are cut; None: not.
     expected : float or None
         Excess on typical data.
+    rate : float
+        Probability with which a record takes part in a step; 1: all units, or those of the batch.
     """
 
     problem: LinearModelProblem
@@ -119,6 +127,7 @@ class NoisyGradientPlan(LinearModelPlan):
     typical: Steps | None = None
     deviations: FloatArray | None = None
     expected: float | None = None
+    rate: float = 1.0
     noise_name: str = "gaussian"
     constants: str = "calibrated"
     algorithm: ClassVar[str] = "noisy_gradient"
@@ -160,9 +169,16 @@ class NoisyGradientPlan(LinearModelPlan):
         source = f"noisy projected gradient descent; {self.rests_on}"
         return PredictedError(self.bound, self.trivial, source, expected=self.expected)
 
+    @property
+    def sampled(self) -> SampledGaussian | None:
+        """All steps on samples; None without."""
+        return SampledGaussian(self.mechanism, self.rate, self.steps) if self.rate < 1 else None
+
     @cached_property
     def releases(self) -> tuple[Release, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """All gradients, batch by batch."""
+        """All gradients, batch by batch; those of samples in one entry."""
+        if self.sampled is not None:
+            return (self.sampled.planned(LABEL),)
         times = self.steps // self.batches
         return tuple(replace(self.mechanism.planned(LABEL, block), times=times) for block in self.blocks)
 
@@ -175,6 +191,9 @@ class NoisyGradientPlan(LinearModelPlan):
     def theorem(self) -> str:
         """Composition of noisy mean gradients."""
         unit = self.privacy.unit
+        if self.sampled is not None:
+            drawn = f"sums over samples that every {unit} joins with probability q"
+            return f"Noisy gradient descent: {drawn}, each gradient cut to length C, composed adaptively."
         return f"Noisy gradient descent: mean gradients, each {unit}'s cut to length C, composed adaptively."
 
     @property
@@ -182,10 +201,15 @@ class NoisyGradientPlan(LinearModelPlan):
         """What the lemma needs."""
         how = "its vector is scaled down to C" if self.cuts else "C is the Lipschitz constant over the domain"
         where = "" if self.deviations is None else ", each block's part divided by its scale,"
+        sizes = Assumption("the number of steps and their size are public", "the plan fixes them; every step is taken")
+        drawn = Assumption("batches do not depend on the data", "by position, or by coins apart from data and noise")
+        if self.sampled is not None:
+            what = f"{self.privacy.unit}s take part independently with the stated rate, and who did stays secret"
+            drawn = Assumption(what, "coins of the session that adds the noise; sums are divided by rate times n")
         return (
             Assumption(f"every {self.privacy.unit}'s gradient{where} has length at most C", how),
-            Assumption("the number of steps and their size are public", "the plan fixes them; every step is taken"),
-            Assumption("batches do not depend on the data", "by position, or by coins apart from data and noise"),
+            sizes,
+            drawn,
         )
 
     @property
@@ -206,6 +230,7 @@ class NoisyGradientPlan(LinearModelPlan):
             "noise": self.noise_name,
             "level": self.clip,
             "batches": self.batches,
+            **({"rate": self.rate} if self.rate < 1 else {}),
             "steps": self.steps,
             "step_size": self.step_size,
             "gamma": self.gamma,

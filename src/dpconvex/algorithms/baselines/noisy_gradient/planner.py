@@ -12,6 +12,7 @@ from dpconvex.algorithms.acsa import balanced_stage
 from dpconvex.algorithms.base import check_relation, check_unit, require_average
 from dpconvex.algorithms.baselines.noisy_gradient.plan import DRIFT, TAIL, NoisyGradientPlan
 from dpconvex.algorithms.baselines.noisy_gradient.typical_steps import (
+    SAMPLED_RATES,
     choose,
     quadratic_bound,
     slope_unit,
@@ -22,10 +23,14 @@ from dpconvex.geometry import gaussian_block_weights
 from dpconvex.mechanisms import GaussianMechanism
 from dpconvex.privacy import PrivacyParams, Sensitivity
 from dpconvex.privacy.profiles import largest_mu
+from dpconvex.privacy.sampled_steps import LEAST_DELTA, LEAST_RATE, largest_contribution
 from dpconvex.problems.linear_model import LinearModelProblem
 from dpconvex.problems.objective import ROUNDING
 
 LEMMA = "a mean of K vectors of length at most C changes by at most 2C/K when one is replaced, plus rounding"
+SAMPLED_LEMMA = (
+    "a record that takes part adds a vector of length at most C/(q n), one that does not adds none; rounding"
+)
 MOST_STEPS = 256
 """Passes over the data that a plan chooses by itself, at most."""
 MOST_BATCHES = 1024
@@ -53,6 +58,7 @@ def plan(
     accelerated: bool = True,
     proved: bool = False,
     l2: float = 0.0,
+    rate: float | None = None,
 ) -> NoisyGradientPlan:
     """Return the plan that does best: on typical data where records are protected, else by its bound.
 
@@ -77,16 +83,24 @@ def plan(
         Let the bound decide; it also does for users, several batches, plain steps and a given step size.
     l2 : float
         Ridge weight; the excess is then that of the regularised loss.
+    rate : float, optional
+        Probability with which a record takes part in a step (Poisson sampling); 1: all records, in every step. Default:
+        of 1 and `SAMPLED_RATES` the one that does best on typical data, in the time that 1 may take; 1 for users and
+        where the bound decides.
 
     Raises
     ------
     InvalidParameterError
-        If delta is 0, the loss has unbounded slopes and no level is given, or there are more batches than units.
+        If delta is 0, the loss has unbounded slopes and no level is given, there are more batches than units, or a
+        rate does not go with the other arguments.
     """
     _check(problem, privacy, clip, batches, steps, step_size, l2)
     setting = _Setting(problem, batches, largest_mu(privacy.epsilon, privacy.delta), l2, accelerated)
     if accelerated and step_size is None and batches == 1 and not proved and not problem.grouped:
-        return setting.typical(privacy, clip, steps)
+        return setting.typical(privacy, clip, steps, _rates(rate, privacy))
+    if rate is not None and rate != 1:
+        remedy = "Use rate=1, or leave batches, steps' sizes and bounds alone and protect records"
+        raise InvalidParameterError("rate", rate, "must be 1 for users, batches and proved or plain steps", remedy)
     first = 1 if batches == 1 else 0  # the first point is 0, whatever the data are
     counts = [steps] if steps else [batches * 2**k for k in range(first, MOST_STEPS.bit_length())]
     found = [setting.tuned(T, clip, step_size) for T in counts]
@@ -106,6 +120,12 @@ def plan(
         chosen.rests_on,
         l2,
     )
+
+
+def _rates(rate: float | None, privacy: PrivacyParams) -> tuple[float, ...]:
+    if rate is None:
+        return (1.0, *SAMPLED_RATES) if privacy.delta >= LEAST_DELTA else (1.0,)
+    return (_validate.real("rate", rate, at_least=LEAST_RATE, at_most=1.0),)
 
 
 def _check(
@@ -177,7 +197,16 @@ class _Setting:
         sensitivity = Sensitivity(value, "l2", LEMMA, unit=privacy.unit)
         return GaussianMechanism.of_mu(sensitivity, self.mu_of_step(steps), self.problem.dim)
 
-    def typical(self, privacy: PrivacyParams, clip: float | None, steps: int | None) -> NoisyGradientPlan:
+    def sampled_mechanism(self, clip: float, steps: int, privacy: PrivacyParams, rate: float) -> GaussianMechanism:
+        """Return the noise of one gradient on a sample."""
+        value = (clip / (rate * self.problem.n) + 2 * ROUNDING * clip / rate) * (1 + 1e-12)
+        sensitivity = Sensitivity(value, "l2", SAMPLED_LEMMA, unit=privacy.unit)
+        within = largest_contribution(rate, steps, privacy.epsilon, privacy.delta) * (1 - 1e-12)
+        return GaussianMechanism.of_mu(sensitivity, within, self.problem.dim)
+
+    def typical(
+        self, privacy: PrivacyParams, clip: float | None, steps: int | None, rates: tuple[float, ...]
+    ) -> NoisyGradientPlan:
         """Return the plan that does best on typical data."""
         problem, deviations = self.problem, None
         scales, longest, levels = np.ones(problem.domain.dim), clip or 0.0, ((1.0, 0.0),)
@@ -186,11 +215,13 @@ class _Setting:
             scales, longest = deviations, slope_unit(problem.loss) * length
             levels = typical_levels(problem, 1 / deviations**2)
         noise = 2 * longest / (problem.n * self.mu) * scales
-        chosen = choose(problem, noise, levels=levels, steps=steps, l2=self.l2)
-        level, T = longest * chosen.level, chosen.steps.count
-        mechanism = self.mechanism(level, T, privacy)
-        each = mechanism.sigma * np.tile(scales, problem.loss.n_outputs)
-        bound = quadratic_bound(chosen.steps, problem, each, self.l2)
+        chosen = choose(problem, noise, mu=self.mu, levels=levels, steps=steps, l2=self.l2, rates=rates)
+        level, T, rate = longest * chosen.level, chosen.steps.count, chosen.rate
+        whole = rate == 1
+        mechanism = self.mechanism(level, T, privacy) if whole else self.sampled_mechanism(level, T, privacy, rate)
+        variance = float(np.sum(np.square(mechanism.sigma * scales))) * problem.loss.n_outputs
+        variance += (1 / rate - 1) / problem.n * (level * float(scales.max())) ** 2
+        bound = quadratic_bound(chosen.steps, problem, variance, self.l2)
         return NoisyGradientPlan(
             problem,
             privacy,
@@ -207,6 +238,7 @@ class _Setting:
             chosen.steps,
             deviations,
             chosen.expected,
+            rate,
         )
 
     def tuned(self, steps: int, clip: float | None, step_size: float | None) -> _Option:

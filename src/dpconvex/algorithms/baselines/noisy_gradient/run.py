@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.base import PrivateResult
-from dpconvex.algorithms.baselines.noisy_gradient.gradients import mean_gradients
+from dpconvex.algorithms.baselines.noisy_gradient.gradients import (
+    LABEL,
+    Gradient,
+    mean_gradients,
+    sampled_gradient,
+)
 from dpconvex.algorithms.baselines.noisy_gradient.typical_steps import Steps
 from dpconvex.privacy import Ledger
 from dpconvex.problems.users import UserGroups
@@ -38,15 +44,10 @@ def run(
     source : BitSource
         Where the noise comes from.
     """
-    ledger = Ledger(plan.privacy, plan.releases)
-    gradients = mean_gradients(plan, X, y, groups, source)
-    turn = iter(range(plan.steps))
+    released = _on_sample(plan, X, y, source) if plan.sampled else _on_batch(plan, X, y, groups, source)
 
     def noisy(w: FloatArray) -> FloatArray:
-        j = next(turn) % plan.batches
-        label, block = plan.releases[0].label, plan.blocks[j]
-        released = plan.mechanism.release(gradients[j](w), label, source, ledger, block)
-        return plan.scales * released + plan.l2 * w
+        return plan.scales * released(w) + plan.l2 * w
 
     w, total = np.zeros(plan.problem.dim), np.zeros(plan.problem.dim)
     if plan.typical is not None:
@@ -58,6 +59,29 @@ def run(
             total += w
         w = plan.ball.project(w - plan.step_size * noisy(w))
     return plan.finish(total / plan.averaged, source)
+
+
+def _on_batch(
+    plan: NoisyGradientPlan, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource
+) -> Gradient:
+    """Noisy mean gradients, of all units or of each batch in its turn."""
+    ledger = Ledger(plan.privacy, plan.releases)
+    gradients = mean_gradients(plan, X, y, groups, source)
+    turn = iter(range(plan.steps))
+
+    def released(w: FloatArray) -> FloatArray:
+        j = next(turn) % plan.batches
+        return plan.mechanism.release(gradients[j](w), LABEL, source, ledger, plan.blocks[j])
+
+    return released
+
+
+def _on_sample(plan: NoisyGradientPlan, X: AnyArray, y: AnyArray, source: BitSource) -> Gradient:
+    """Noisy gradients of a fresh secret sample of records each."""
+    assert plan.sampled is not None
+    session = plan.sampled.start(plan.problem.n, LABEL, source, Ledger(plan.privacy, plan.releases))
+    gradient = sampled_gradient(plan, X, y)
+    return lambda w: session.release(partial(gradient, w))
 
 
 def _with_momentum(steps: Steps, noisy: Callable[[FloatArray], FloatArray], w: FloatArray, ball: L2Ball) -> FloatArray:

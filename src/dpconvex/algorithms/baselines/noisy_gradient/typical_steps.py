@@ -18,7 +18,7 @@ Choice
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -28,7 +28,7 @@ from dpconvex._types import FloatArray
 from dpconvex.losses.base import LinearModelLoss
 from dpconvex.problems.domain import DataDomain
 from dpconvex.problems.linear_model import LinearModelProblem
-from dpconvex.problems.typical import CONFIDENT, typical_curvature
+from dpconvex.problems.typical import CONFIDENT, RESIDUAL, typical_curvature
 
 MOMENTA = (0.0, 0.5, 0.8, 0.9, 0.95, 0.98)
 RATES = tuple(2.0**-k for k in range(-1, 11))
@@ -50,6 +50,15 @@ MOST_STEPS = 256
 WORK = 5e9
 """Entries of the data that all passes together may read; at least `FEW` passes are always allowed."""
 FEW = 32
+SAMPLED_RATES = (0.3, 0.1, 0.03, 0.01)
+MOST_SAMPLED = 2048
+"""Steps on samples, at most."""
+GAIN = 0.9
+"""Samples are taken where their expected excess is smaller by this factor."""
+GATHER, PICK = 4.0, 100.0
+"""Times to gather and clip an entry of a sampled record, and to pick a record, over that to read an entry in order."""
+NOISE, STEP = 13_000.0, 1e6
+"""Times to draw one coordinate's exact noise, and of a step on no data at all, in the same unit (about 1 ns)."""
 _PRODUCTS = np.geomspace(1e-9, 2.0, 300)
 """Values of x in the table."""
 
@@ -99,67 +108,145 @@ class Choice:
         C, in units of the slope bound times the largest record.
     expected : float
         Excess loss.
+    rate : float
+        Probability of taking part in a step.
     """
 
     steps: Steps
     level: float
     expected: float
+    rate: float = 1.0
 
 
 def choose(
     problem: LinearModelProblem,
     noise: FloatArray,
     *,
+    mu: float,
     levels: Sequence[tuple[float, float]],
     steps: int | None = None,
     l2: float = 0.0,
+    rates: Sequence[float] = (1.0,),
 ) -> Choice:
-    """Return what does best on typical data.
+    """Return what does best on typical data; samples only where they gain at least `GAIN`.
 
     Parameters
     ----------
     problem : LinearModelProblem
         Of an average loss.
     noise : array of shape (dim,)
-        Standard deviations of the noise of one gradient with the whole budget and level 1.
+        Standard deviations of the noise of one gradient of all records with the whole budget and level 1.
+    mu : float
+        The whole budget.
     levels : sequence of (float, float)
         Levels to choose from, and what each costs.
     steps : int, optional
         T, if it is given.
     l2 : float
         Ridge weight.
+    rates : sequence of float
+        Probabilities to choose from with which a record takes part in a step; 1: all do.
     """
+    assert problem.typical is not None  # there is no tilt and no attack here
+    found = [
+        option
+        for rate in rates
+        for option in _options(problem, noise, mu, levels, (steps,) if steps else _counts(problem, rate), l2, rate)
+    ]
+    whole, sampled = ([pair for pair in found if (pair[1].rate < 1) == below] for below in (False, True))
+    gain = sampled and (not whole or _least(sampled) < GAIN * _least(whole))
+    options = sampled if gain else whole
+    good = [(score, choice) for score, choice in options if not score > ENOUGH * _least(options)]
+    return min(good, key=lambda pair: (pair[1].steps.count * step_work(problem, pair[1].rate), pair[0]))[1]
+
+
+def _least(options: list[tuple[float, Choice]]) -> float:
+    return min(score for score, _ in options)
+
+
+def _options(
+    problem: LinearModelProblem,
+    noise: FloatArray,
+    mu: float,
+    levels: Sequence[tuple[float, float]],
+    counts: tuple[int, ...],
+    l2: float,
+    rate: float,
+) -> Iterator[tuple[float, Choice]]:
+    """Yield the best constants for each level and number of steps, and their score."""
     typical = problem.typical
-    assert typical is not None  # there is no tilt and no attack here
-    counts = (steps,) if steps else _counts(problem)
+    assert typical is not None
     largest = unit_curvature(problem) + l2
     curvature = typical.curvature + l2
     kept = np.square(typical.curvature / curvature)  # of the minimiser's square, with the ridge
     bias = typical.count * curvature * typical.signal * kept / 2
-    variance = typical.count * curvature * typical.variances(noise) / 2
+    weight = typical.count * curvature / 2
     products = np.multiply.outer(np.array(RATES) / largest, curvature)
     place = np.searchsorted(_PRODUCTS, products).clip(0, len(_PRODUCTS) - 1)  # (rates, g)
     missed, spread = _table(counts)  # (counts, tails, momenta, products)
     with np.errstate(all="ignore"):  # unstable steps
         biases = (np.square(missed)[..., place] * bias).sum(-1)
-        noises = (spread[..., place] * variance).sum(-1) * np.square(np.array(RATES) / largest)
-        noises *= np.array(counts, dtype=np.float64)[:, None, None, None]  # the budget is shared
-    found: list[tuple[float, Choice]] = []
+        noises = (spread[..., place] * weight * typical.variances(noise)).sum(-1) * np.square(np.array(RATES) / largest)
+        shares = [count * dearer(mu, count, rate) for count in counts]  # the budget is shared
+        noises *= np.array(shares)[:, None, None, None]
+        drawn = np.zeros_like(biases)
+        if rate < 1:
+            variance = weight * typical.curvature * residual_square(problem.loss) * (1 / rate - 1) / problem.n
+            drawn = (spread[..., place] * variance).sum(-1) * np.square(np.array(RATES) / largest)
     for level, cost in levels:
         with np.errstate(all="ignore"):
-            model = np.nan_to_num(BOLD * biases + level**2 * noises, nan=np.inf)
+            model = np.nan_to_num(BOLD * biases + level**2 * noises + drawn, nan=np.inf)
             total = model + cost * np.clip(1 - model / (BOLD * bias.sum()), 0.0, 1.0)  # who learns little loses little
         for k, count in enumerate(counts):
             tail, m, r = np.unravel_index(int(np.argmin(total[k])), total[k].shape)
             picked = Steps(count, RATES[r] / largest, MOMENTA[m], _averaged(count)[tail])
             plain = total[k, tail, m, r] - (BOLD - 1) * biases[k, tail, m, r]
-            found.append((float(total[k, tail, m, r]), Choice(picked, level, typical.bias + float(plain))))
-    least = min(score for score, _ in found)
-    good = [(score, choice) for score, choice in found if not score > ENOUGH * least]
-    return min(good, key=lambda pair: (pair[1].steps.count, pair[0]))[1]
+            yield float(total[k, tail, m, r]), Choice(picked, level, typical.bias + float(plain), rate)
 
 
-def quadratic_bound(steps: Steps, problem: LinearModelProblem, noise: FloatArray, l2: float = 0.0) -> float:
+def dearer(mu: float, steps: int, rate: float) -> float:
+    """Return how much larger the noise variance of sampled steps is than that of as many steps on all records.
+
+    By the variance of one step's losses, ``4 q^2 sinh(r^2)`` for a record that adds r deviations; close to exact.
+
+    Parameters
+    ----------
+    mu : float
+        The whole budget.
+    steps : int
+    rate : float
+        In (0, 1].
+    """
+    if rate == 1:
+        return 1.0
+    share = mu**2 / (4 * rate**2 * steps)
+    return share / math.asinh(share)
+
+
+def residual_square(loss: LinearModelLoss) -> float:
+    """Return a typical squared slope over the typical curvature: 1 for classes, as for a likelihood that fits."""
+    if loss.task == "classification":
+        return 1.0
+    residual = RESIDUAL * 2 * math.sqrt(2 * loss.value_at_zero)
+    return min(residual, loss.slope_bound) ** 2 / typical_curvature(loss)
+
+
+def step_work(problem: LinearModelProblem, rate: float) -> float:
+    """Return what one step costs, in entries of the data read in order.
+
+    Parameters
+    ----------
+    problem : LinearModelProblem
+    rate : float
+        In (0, 1].
+    """
+    outputs, dim = problem.loss.n_outputs, problem.domain.dim
+    entries = dim * (1 + outputs / 8)
+    of_record = entries if rate == 1 else rate * (GATHER * entries + PICK)
+    return problem.n * of_record + NOISE * outputs * dim + STEP
+
+
+def quadratic_bound(steps: Steps, problem: LinearModelProblem, variance: float, l2: float = 0.0) -> float:
     """Return the largest expected excess on quadratic risks of at most half the largest curvature, without clipping.
 
     Parameters
@@ -167,15 +254,15 @@ def quadratic_bound(steps: Steps, problem: LinearModelProblem, noise: FloatArray
     steps : Steps
     problem : LinearModelProblem
         The minimiser has at most the norm `problem.radius`.
-    noise : array of shape (n_parameters,)
-        Standard deviations of the noise of one gradient.
+    variance : float
+        Mean squared length of the error of one gradient.
     l2 : float
         Ridge weight.
     """
     curvature = l2 + np.concatenate([[0.0], np.geomspace(1e-9, 0.5, 100)]) * unit_curvature(problem)
     missed, spread = steps.response(curvature)
     bias = float(np.max(curvature * np.square(missed))) * problem.radius**2 / 2
-    return bias + float(np.max(curvature * spread)) * float(noise @ noise) / 2
+    return bias + float(np.max(curvature * spread)) * variance / 2
 
 
 def typical_levels(problem: LinearModelProblem, weights: FloatArray) -> tuple[tuple[float, float], ...]:
@@ -233,10 +320,15 @@ def unit_curvature(problem: LinearModelProblem) -> float:
     return typical_curvature(problem.loss) / CONFIDENT * problem.domain.l2**2
 
 
-def _counts(problem: LinearModelProblem) -> tuple[int, ...]:
+def _counts(problem: LinearModelProblem, rate: float) -> tuple[int, ...]:
+    """Numbers of steps; on samples as many as take no longer than the most on all records."""
     outputs = problem.loss.n_outputs
     read = problem.n * problem.domain.dim * (1 + outputs / 8)
     most = min(MOST_STEPS, max(FEW, WORK / read))
+    if rate < 1:
+        most = min(
+            MOST_SAMPLED, max(2.0, 2 ** int(math.log2(most)) * step_work(problem, 1.0) / step_work(problem, rate))
+        )
     return tuple(2**k for k in range(1, int(math.log2(most)) + 1))
 
 

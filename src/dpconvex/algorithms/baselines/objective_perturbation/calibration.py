@@ -32,6 +32,12 @@ from dpconvex.problems.linear_model import LinearModelProblem
 MARGIN = 1 + 1e-9
 """Regularisation is put this far above a floor, so that rounding cannot fall below it."""
 
+LONGEST = 30
+"""A linear term is at most so many root mean squares long: for a longer one, of probability below 1e-17, runs stop."""
+
+OUTPUT_RATIO = 0.05
+"""Of Gaussian noise: rho in units of ``A X_2 / sigma``. It takes an eighth of a percent of sigma."""
+
 _SLOPES = np.linspace(0.0, 1.0, 129)
 """Shares of the largest slope at which estimates look for the costliest."""
 
@@ -91,7 +97,10 @@ def _logistic_share(tau: float, budget: float, cap: float, rank: int) -> float:
     """Largest noise share within `budget` by (1.4): the curvature is a(1 - a) at every slope a below the cap."""
 
     def fits(epsilon: float) -> bool:
-        return logistic_epsilon(Fraction(epsilon), tau, cap, rank) <= Fraction(budget)
+        """Also for the two floats below: the scale is rounded, and (1.4) in floats rises to within rounding only."""
+        below = math.nextafter(epsilon, 0.0)
+        tried = (epsilon, below, math.nextafter(below, 0.0))
+        return all(logistic_epsilon(Fraction(x), tau, cap, rank) <= Fraction(budget) for x in tried)
 
     at_cap = 0.0 if cap == 1 else determinant_cost(cap * (1 - cap), rank, tau)
     high = _rounding.difference_down(budget, at_cap)
@@ -140,7 +149,9 @@ def free_constant(loss: LinearModelLoss, frobenius: bool) -> float | None:
     return loss.frobenius_self_concordance if frobenius else loss.self_concordance
 
 
-def planned_error(problem: LinearModelProblem, deviations: FloatArray) -> Callable[[float, float], float]:
+def planned_error(
+    problem: LinearModelProblem, deviations: FloatArray, output: Callable[[float], float]
+) -> Callable[[float, float], float]:
     """Return by what the regularisation is chosen: the expected error; for users, whose plans rank by it, bound (5.1).
 
     Parameters
@@ -149,6 +160,9 @@ def planned_error(problem: LinearModelProblem, deviations: FloatArray) -> Callab
         Public facts.
     deviations : array of shape (dim,)
         Standard deviations of ``b`` in some unit.
+    output : function
+        Of the noise in that unit: standard deviation of the output noise in each coordinate over the solver radius. The
+        radius is counted as the smallest that rounding allows: where it is larger, it is planned not to matter.
 
     Returns
     -------
@@ -156,22 +170,40 @@ def planned_error(problem: LinearModelProblem, deviations: FloatArray) -> Callab
         Of the regularisation and of the noise in that unit.
     """
     n, radius = problem.n, problem.radius
-    typical, energy = problem.typical, float(deviations @ deviations)
+    typical, length = problem.typical, float(np.linalg.norm(deviations))
+
+    def mask(l2: float, noise: float) -> float:
+        return output(noise) * problem.certifiable_radius(l2, LONGEST * length * noise / n)
+
+    def bound(l2: float, noise: float) -> float:
+        hidden = (problem.smoothness + l2) / 2 * problem.dim * mask(l2, noise) ** 2
+        return l2 * radius**2 / 2 + (length * noise / n) ** 2 / (2 * l2) + hidden
+
     if typical is None or problem.grouped:
-        return lambda l2, noise: l2 * radius**2 / 2 + energy * (noise / n) ** 2 / (2 * l2)
-    return lambda l2, noise: typical.shrinkage(l2) + typical.gradient_noise(l2, noise / n * deviations)
+        return bound
+    unit_noise = typical.released_noise(np.ones(problem.dim))
+
+    def expected(l2: float, noise: float) -> float:
+        kept = typical.shrinkage(l2) + typical.gradient_noise(l2, noise / n * deviations)
+        return kept + unit_noise * mask(l2, noise) ** 2
+
+    return expected
 
 
 def pure_regularization(
-    problem: LinearModelProblem, frobenius: bool, deviations: FloatArray, budget: float
+    problem: LinearModelProblem,
+    frobenius: bool,
+    deviations: FloatArray,
+    budget: float,
+    output: Callable[[float], float],
 ) -> tuple[float, NoiseShare]:
     """Minimise the planned error over the regularisation, with the noise share that each value leaves.
 
     Not below (5.2), where the bound (5.1) has its minimum if curvature is free. `deviations` are those of ``b`` (dim,)
-    at ``epsilon_1 = 1``.
+    at ``epsilon_1 = 1``; `output` as in `planned_error`.
     """
     loss, unit_tau, rank = problem.loss, problem.tau(1.0), user_rank(problem)
-    error = planned_error(problem, deviations)
+    error = planned_error(problem, deviations, output)
 
     def cost(l2: float) -> float:
         epsilon = _estimate(loss, frobenius, unit_tau / l2, budget, rank)
@@ -195,7 +227,7 @@ def gaussian_regularization(
     """
     loss, unit_tau = problem.loss, problem.tau(1.0)
     rule, curvature = gaussian_rule(loss)
-    error = planned_error(problem, deviations)
+    error = planned_error(problem, deviations, lambda noise: 2 * noise / (OUTPUT_RATIO * gradient_bound))
 
     def event(l2: float) -> GaussianObjectivePerturbation:
         return calibrate_gaussian(gradient_bound, 0.0, problem.tau(l2), rule, curvature, epsilon, delta)

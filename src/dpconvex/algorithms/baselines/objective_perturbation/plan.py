@@ -45,6 +45,7 @@ import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.base import USER_LOSS, LinearModelPlan, PredictedError, PrivateResult
+from dpconvex.algorithms.baselines.objective_perturbation.calibration import LONGEST
 from dpconvex.algorithms.baselines.objective_perturbation.output import MINIMISER, OutputNoise
 from dpconvex.mechanisms import ObjectiveNoise
 from dpconvex.privacy import Assumption, PrivacyParams, Release
@@ -117,7 +118,20 @@ class ObjectivePerturbationPlan(LinearModelPlan):
         typical = self.problem.typical
         assert typical is not None  # there is no tilt and no attack here
         noise = typical.gradient_noise(self.l2, self.deviations / self.problem.n)
-        return typical.shrinkage(self.l2) + noise + typical.released_noise(self.output_deviations)
+        return typical.shrinkage(self.l2) + noise + self.output_excess
+
+    @property
+    def planned_error(self) -> float:
+        """What the constants keep small: the expected error; for users, whose plans rank by it, the bound."""
+        return self.bound if self.problem.grouped else self.expected
+
+    @property
+    def output_excess(self) -> float:
+        """Part of the output noise in the expected error; for users in the bound, ``beta/2 E||z||^2``."""
+        typical, deviations = self.problem.typical, self.output_deviations
+        if typical is None or self.problem.grouped:
+            return (self.problem.smoothness + self.l2) / 2 * float(deviations @ deviations)
+        return typical.released_noise(deviations)
 
     @property
     def output_deviations(self) -> FloatArray:
@@ -210,7 +224,7 @@ def gradient_tolerance(problem: LinearModelProblem, l2: float, energy: float, ou
     """Gradient norm to certify: formula (2.3), or the smallest that rounding allows where that is larger.
 
     (2.3) makes the output noise's effect on the gradient a tenth of that of ``b``. The smallest certifiable norm holds
-    for every data set and every ``b`` shorter than 30 times its root mean square (a longer one has probability below
+    for every data set and every ``b`` of at most `LONGEST` root mean squares (a longer one has probability below
     1e-17), so that no data set is refused.
 
     Parameters
@@ -226,4 +240,4 @@ def gradient_tolerance(problem: LinearModelProblem, l2: float, energy: float, ou
     """
     root = math.sqrt(energy)
     wanted = 0.1 * l2 * root / (problem.n * (problem.smoothness + l2) * math.sqrt(output_energy))
-    return max(wanted, l2 * problem.certifiable_radius(l2, 30 * root / problem.n))
+    return max(wanted, l2 * problem.certifiable_radius(l2, LONGEST * root / problem.n))

@@ -26,7 +26,7 @@ from dpconvex.problems.linear_model import LinearModelProblem
 from dpconvex.solvers import default_solver
 
 OUTPUT_SHARES = (0.01, 0.03, 0.1, 0.3)
-"""Shares of a pure budget for the output noise, tried in turn while that noise matters in the bound (ours)."""
+"""Shares of a pure budget for the output noise, tried in turn while that noise matters (ours)."""
 
 NORMS: dict[str, Callable[[DataDomain], NoiseNorm]] = {
     "grouped": GroupedNorm.for_domain,
@@ -97,10 +97,10 @@ def _pure(
     best: ObjectivePerturbationPlan | None = None
     for output_share in OUTPUT_SHARES:
         plan = _pure_split(problem, privacy, output_share, norm, outputs, sensitivity, l2)
-        if plan is None or (best is not None and plan.bound >= best.bound):
+        if plan is None or (best is not None and plan.planned_error >= best.planned_error):
             break
         best = plan
-        if _output_part(problem, plan.l2, problem.dim * plan.output.deviation**2) <= 0.01 * plan.bound:
+        if plan.output_excess <= 0.01 * plan.planned_error:
             break
     return best
 
@@ -120,7 +120,8 @@ def _pure_split(
     budget = _rounding.difference_down(privacy.epsilon, epsilon_out)
     deviations = sensitivity.value * np.sqrt(np.tile(norm.coordinate_variances, outputs))
     if l2 is None:
-        lam, share = calibration.pure_regularization(problem, frobenius, deviations, budget)
+        per_radius = 2 * math.sqrt(problem.dim + 1) / epsilon_out
+        lam, share = calibration.pure_regularization(problem, frobenius, deviations, budget, lambda noise: per_radius)
     else:
         lam, share = (
             l2,
@@ -181,7 +182,7 @@ def _gaussian(
         exact = calibration.calibrate_gaussian(
             gradient_bound, 0.0, problem.tau(l2), *rule, privacy.epsilon, privacy.delta
         )
-    rho = 0.02 * gradient_bound / exact.sigma
+    rho = calibration.OUTPUT_RATIO * gradient_bound / exact.sigma
     event = calibration.calibrate_gaussian(
         gradient_bound, rho, exact.tau, exact.rule, exact.curvature, privacy.epsilon, privacy.delta
     )
