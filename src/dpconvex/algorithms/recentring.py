@@ -65,7 +65,7 @@ LENGTH_SHARES = (0.02, 0.2)
 LONG = 1.2
 """Length of typical records at that rank, in root mean squares."""
 ADAPTS = 6 / 7
-"""Expected error before a run over that at the expected length.
+"""Expected error before a run over that at the expected length, where all columns are numeric.
 
 Columns half or twice as wide as typical ones leave recentred records as they are, but ranges then need half or twice
 the noise for the same predictions. Errors go about like 1/epsilon: the mean of 1/2, 1 and 2 is 7/6.
@@ -150,7 +150,7 @@ class RecentredPlan(DelegatingPlan):
     def predicted_error(self) -> PredictedError:
         """The method's, for the length of `then`: before a run an estimate, since no length is sure."""
         given = self.then.predicted_error
-        gain = ADAPTS if self.centre is None else 1.0
+        gain = 1 - (1 - ADAPTS) * numeric_share(self.problem.domain) if self.centre is None else 1.0
         expected = None if given.expected is None else gain * given.expected
         return replace(given, expected=expected, source=f"{given.source}; an estimate for the length that is expected")
 
@@ -300,12 +300,16 @@ def recentred(problem: LinearModelProblem, length: float) -> LinearModelProblem:
     numeric = Block(p, "linf" if p <= FEW else "l2", length, "recentred")
     others = tuple(block for block in domain.blocks if block.norm != "linf")
     constant = domain.intercept if others else min(domain.intercept, length)
-    share = sum(squared_reach(b) for b in domain.blocks if b.norm == "linf") / sum(
-        map(squared_reach, domain.all_blocks)
-    )
+    share = numeric_share(domain)
     stretch = LONG * float(np.linalg.norm(numeric_half_widths(domain))) * math.sqrt(NUMERIC_VARIANCE) / length
     radius = problem.radius * math.sqrt(1 - share + share * stretch**2)
     return replace(problem, domain=DataDomain((numeric, *others), constant), radius=radius)
+
+
+def numeric_share(domain: DataDomain) -> float:
+    """Return the share of the numeric columns in the square of the comparator norm."""
+    numeric = sum(squared_reach(block) for block in domain.blocks if block.norm == "linf")
+    return numeric / sum(map(squared_reach, domain.all_blocks))
 
 
 def public_lengths(half_widths: FloatArray) -> FloatArray:

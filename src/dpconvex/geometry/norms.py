@@ -290,6 +290,7 @@ class GroupedNorm(NoiseNorm):
             raise InvalidParameterError(
                 "domain", f"{len(sizes)} blocks", "must have the norm's blocks", "Build the norm from this domain"
             )
+        widths = widths * np.where(self.euclidean, 1 + 1e-15 * (4 + sizes), 1.0)  # as `Block.l2`
         return math.fsum(self._group_maxima(widths / self.half_widths) * self.weights) * _UP
 
     @property

@@ -57,8 +57,10 @@ class Block:
 
     @property
     def l2(self) -> float:
-        """Largest l2 norm of the block over the domain."""
-        return self.bound * (math.sqrt(self.size) if self.norm == "linf" else 1.0)
+        """Largest l2 norm of the block over the domain, and of what clipping takes for no longer than its bound."""
+        if self.norm == "linf":
+            return self.bound * math.sqrt(self.size)
+        return self.bound * (1 + 1e-15 * (4 + self.size)) if self.norm == "l2" else self.bound
 
     @property
     def linf(self) -> float:

@@ -25,6 +25,8 @@ from dpconvex.problems.domain import DataDomain, shortened_length
 _BLOCK = 2**17  # floats of a row block: two passes over it hit the cache
 _PANEL = 2**20  # floats of a dense panel (8 MB): rank-k updates want many rows
 _PANEL_ROWS = 8192
+PIECE = 2048
+"""Rows whose products are summed in one go."""
 
 
 @final
@@ -67,8 +69,14 @@ class RowBlock:
         return z
 
     def adjoint(self, g: FloatArray) -> FloatArray:
-        """Return ``g^T X``: shape (dim,) for `g` of shape (m,), (k, dim) for (m, k)."""
-        out = (g if self.factor is None else _scaled(g, self.factor)).T @ self.features
+        """Return ``g^T X``: shape (dim,) for `g` of shape (m,), (k, dim) for (m, k).
+
+        Sums of `PIECE` rows are added up: equal summands round alike, and so do not err by more than their slack.
+        """
+        scaled = g if self.factor is None else _scaled(g, self.factor)
+        out = scaled[:PIECE].T @ self.features[:PIECE]
+        for first in range(PIECE, len(scaled), PIECE):
+            out += scaled[first : first + PIECE].T @ self.features[first : first + PIECE]
         if self.extra is not None:
             out = np.concatenate([out, *self.copies * [(g.T @ self.extra)[..., None]]], axis=-1)
         if self.intercept:

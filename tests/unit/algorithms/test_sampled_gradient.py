@@ -215,3 +215,20 @@ def test_users_and_tiny_deltas_are_refused() -> None:
         noisy_gradient.plan(users, PrivacyParams(1.0, 1e-5, unit=Unit.USER), rate=0.5)
     with pytest.raises(InvalidParameterError, match="delta"):
         noisy_gradient.plan(problem(LogisticLoss()), PrivacyParams(1.0, 1e-13), rate=0.5)
+
+
+@pytest.mark.parametrize(("epsilon", "delta", "steps"), [(8.0, 1.2e-11, 2048), (12.0, 2e-11, 1024), (5.0, 1e-10, 512)])
+def test_a_plan_with_a_tiny_delta_is_not_refused_when_it_runs(epsilon, delta, steps) -> None:
+    """Convolutions round: the noise is planned for a delta that leaves room for evaluating the profile anew."""
+    task = problem(LogisticLoss(), 400, DataDomain.box(2, 1.0))
+    for rate in (0.01, 0.03, 0.1):
+        plan = noisy_gradient.plan(task, PrivacyParams(epsilon, delta), rate=rate, steps=steps)
+        Ledger(plan.privacy, plan.releases)
+
+
+def test_what_the_plan_cannot_price_or_tabulate_is_refused() -> None:
+    task = problem(LogisticLoss(), 400, DataDomain.box(2, 1.0))
+    with pytest.raises(InvalidParameterError, match="delta="):
+        noisy_gradient.plan(task, PrivacyParams(1.0, 1.5e-11), rate=0.1, steps=9_000)
+    with pytest.raises(InvalidParameterError, match="steps="):
+        noisy_gradient.plan(task, PrivacyParams(1.0, 1e-6), steps=10**6)

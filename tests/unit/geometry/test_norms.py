@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import math
 import time
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -151,6 +153,18 @@ def test_no_record_is_longer_than_the_record_bound(build) -> None:
     corner = np.zeros(domain.dim)
     corner[:3], corner[3], corner[7:10], corner[10] = 0.5, 2.0, 1 / np.sqrt(3), 1.5
     assert norm(corner) == pytest.approx(norm.record_bound(domain), rel=1e-9)  # attained
+
+
+def test_record_bounds_cover_squares_that_a_sum_swallows() -> None:
+    """Eight thousand squares below half a unit in the last place: clipping leaves the row, too long by 2e-13."""
+    d = 8192
+    x = np.full(d, (0.99 * 2.0**-54) ** 0.5)
+    x[:2] = 2**-0.5 * (1 - 1e-16)
+    domain = DataDomain.l2_ball(d, 1.0)
+    row = domain.clip(x[None])[0]
+    length = math.sqrt(math.fsum(Fraction(float(v)) ** 2 for v in row))
+    assert GroupedNorm.for_domain(domain).record_bound(domain) >= GroupedNorm.for_domain(domain).weights[0] * length
+    assert domain.l2 >= length
 
 
 def test_record_bound_on_another_domain() -> None:

@@ -118,6 +118,23 @@ def test_rounding_slack_covers_equal_records_and_predictions_that_cancel(n, p, s
     assert slack < (0.05 if size == 1e6 and p < 10 else 1.01) * alike  # few terms err less
 
 
+@pytest.mark.parametrize("loss", [LogisticLoss(), HingeLoss()], ids=repr)
+@pytest.mark.parametrize("p", [1, 2, 3, 5])
+def test_rounding_slack_covers_many_equal_records_of_few_columns(loss, p):
+    """Summands that all round the same way: 200,000 in one sum would err by 8 times the slack."""
+    generator = np.random.default_rng(p)
+    worst, n = 0.0, 200_000
+    for _ in range(8):
+        x, w = generator.uniform(0.9, 1.0, p), generator.uniform(-0.3, 0.3, p)
+        records = Records.clipped(np.tile(x, (n, 1)), DataDomain.box(p, 1.0))
+        objective = RegularizedRisk(loss, records, np.ones(n), 1e-3)
+        slope = float(loss.derivative(np.array([w @ x]), np.ones(1))[0])
+        exact = slope * x.astype(np.longdouble) + np.longdouble(1e-3) * w.astype(np.longdouble)
+        error = float(np.linalg.norm(objective.gradient(w) - exact))
+        worst = max(worst, error / objective.gradient_rounding(w))
+    assert worst <= 0.5
+
+
 def test_targets_of_any_content_are_moved_into_the_domain():
     X = np.zeros((4, 2))
     records = Records.clipped(X, DataDomain.box(2, 1.0))

@@ -33,6 +33,8 @@ SAMPLED_LEMMA = (
 )
 MOST_STEPS = 256
 """Passes over the data that a plan chooses by itself, at most."""
+MOST_GIVEN = 10_000
+"""Steps that a caller may ask for where momentum is chosen for them: their weights are tabulated."""
 MOST_BATCHES = 1024
 ENOUGH = 1.05
 """Fewer steps are taken where the bound grows by no more than this factor."""
@@ -97,6 +99,8 @@ def plan(
     _check(problem, privacy, clip, batches, steps, step_size, l2)
     setting = _Setting(problem, batches, largest_mu(privacy.epsilon, privacy.delta), l2, accelerated)
     if accelerated and step_size is None and batches == 1 and not proved and not problem.grouped:
+        if steps is not None and steps > MOST_GIVEN:
+            raise InvalidParameterError("steps", steps, f"must be at most {MOST_GIVEN}", "Leave it out")
         return setting.typical(privacy, clip, steps, _rates(rate, privacy))
     if rate is not None and rate != 1:
         remedy = "Use rate=1, or leave batches, steps' sizes and bounds alone and protect records"

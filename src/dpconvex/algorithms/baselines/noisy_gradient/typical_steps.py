@@ -47,7 +47,7 @@ RESIDUALS = ((0.2, 0.003), (0.35, 0.0006), (0.5, 0.0))
 MIDDLE = 1 / 3
 """Mean square of a numeric column on [-1, 1], for the typical length of a record."""
 MOST_STEPS = 256
-WORK = 5e9
+WORK = 1e10
 """Entries of the data that all passes together may read; at least `FEW` passes are always allowed."""
 FEW = 32
 SAMPLED_RATES = (0.3, 0.1, 0.03, 0.01)
