@@ -292,8 +292,8 @@ def recentred(problem: LinearModelProblem, length: float) -> LinearModelProblem:
     """Return the problem over recentred records: numeric columns first, of that length; then the other blocks.
 
     Coefficients of shorter records are larger: the comparator norm's share of the numeric columns is for predictions
-    that spread as those of typical records do. The constant feature is no longer than the numeric columns: the
-    intercept need not carry their means any more.
+    that spread as those of typical records do, that of the constant for the same intercepts. The constant feature is no
+    longer than the numeric columns: the intercept need not carry their means any more.
     """
     domain = problem.domain
     p = len(numeric_columns(domain))
@@ -302,7 +302,9 @@ def recentred(problem: LinearModelProblem, length: float) -> LinearModelProblem:
     constant = domain.intercept if others else min(domain.intercept, length)
     share = numeric_share(domain)
     stretch = LONG * float(np.linalg.norm(numeric_half_widths(domain))) * math.sqrt(NUMERIC_VARIANCE) / length
-    radius = problem.radius * math.sqrt(1 - share + share * stretch**2)
+    needed = sum(map(squared_reach, domain.all_blocks))
+    longer = 4 * (constant**-2 - domain.intercept**-2) / needed  # what a shorter constant needs
+    radius = problem.radius * math.sqrt(1 - share + share * stretch**2 + longer)
     return replace(problem, domain=DataDomain((numeric, *others), constant), radius=radius)
 
 

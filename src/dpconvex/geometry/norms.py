@@ -283,10 +283,8 @@ class GroupedNorm(NoiseNorm):
         """
         sizes, widths, euclidean = _blocks(domain)
         if not self.euclidean.any():
-            sizes, widths = _l1_blocks(domain)
-        elif not np.array_equal(euclidean, self.euclidean):
-            sizes = sizes[:0]  # refused
-        if not np.array_equal(sizes, self.sizes):
+            (sizes, widths), euclidean = _l1_blocks(domain), self.euclidean
+        if not (np.array_equal(sizes, self.sizes) and np.array_equal(euclidean, self.euclidean)):
             raise InvalidParameterError(
                 "domain", f"{len(sizes)} blocks", "must have the norm's blocks", "Build the norm from this domain"
             )

@@ -126,7 +126,7 @@ def test_targets_are_not_clipped_into_the_bounds_of_predictions() -> None:
     y = spikes()
     X = np.zeros((len(y), 1))
     given = {"feature_bounds": (-1, 1), "target_bounds": (0.0, 100.0), "coefficient_norm": 2.0, "random_state": 0}
-    clipped = PrivateLinearRegression(10.0, **given).fit(X, y)
+    clipped = PrivateLinearRegression(10.0, residual_cap=100.0, **given).fit(X, y)  # of the targets only
     free = PrivateLinearRegression(10.0, heavy_tailed=(4, 1.0), **given).fit(X, y)
     assert clipped.intercept_ == pytest.approx(10.0, abs=1.0)
     assert free.intercept_ == pytest.approx(49.0, abs=4.0)
