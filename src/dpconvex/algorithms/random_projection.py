@@ -41,7 +41,7 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import Assumption, PrivacyParams, Release
 from dpconvex.problems.domain import Block, DataDomain
 from dpconvex.problems.linear_model import LinearModelProblem
-from dpconvex.problems.typical import squared_reach
+from dpconvex.problems.typical import reach_share
 from dpconvex.randomness import BitSource
 
 FEWEST = 4
@@ -211,7 +211,7 @@ def projected(problem: LinearModelProblem, columns: int) -> LinearModelProblem:
     length = math.hypot(*(block.bound for block in wide))
     kept = tuple(block for block in domain.blocks if not _is_wide(block))
     inner = DataDomain((Block(columns, "l2", length, "projected"), *kept), domain.intercept)
-    share = sum(map(squared_reach, wide)) / sum(map(squared_reach, domain.all_blocks))
+    share = reach_share(domain, "l2")
     return replace(problem, domain=inner, radius=problem.radius * math.sqrt(1 - share * (1 - columns / p)))
 
 
@@ -226,12 +226,7 @@ def projection(columns: int, kept: int, source: BitSource) -> FloatArray:
 
 def wide_columns(domain: DataDomain) -> NDArray[np.int64]:
     """Return the positions of the columns in l2 blocks."""
-    first, found = 0, []
-    for block in domain.blocks:
-        if _is_wide(block):
-            found += range(first, first + block.size)
-        first += block.size
-    return np.array(found, dtype=np.int64)
+    return domain.columns_in("l2")
 
 
 def _is_wide(block: Block) -> bool:

@@ -48,7 +48,7 @@ from dpconvex.mechanisms import NormNoiseMechanism, ReportNoisyMax
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release, Sensitivity
 from dpconvex.problems.domain import Block, DataDomain
 from dpconvex.problems.linear_model import LinearModelProblem
-from dpconvex.problems.typical import NUMERIC_VARIANCE, squared_reach
+from dpconvex.problems.typical import NUMERIC_VARIANCE, reach_share, squared_reach
 from dpconvex.randomness import BitSource
 
 CENTRE, LENGTH = "centre of the numeric columns", "length of the recentred columns"
@@ -150,7 +150,7 @@ class RecentredPlan(DelegatingPlan):
     def predicted_error(self) -> PredictedError:
         """The method's, for the length of `then`: before a run an estimate, since no length is sure."""
         given = self.then.predicted_error
-        gain = 1 - (1 - ADAPTS) * numeric_share(self.problem.domain) if self.centre is None else 1.0
+        gain = 1 - (1 - ADAPTS) * reach_share(self.problem.domain, "linf") if self.centre is None else 1.0
         expected = None if given.expected is None else gain * given.expected
         return replace(given, expected=expected, source=f"{given.source}; an estimate for the length that is expected")
 
@@ -300,18 +300,12 @@ def recentred(problem: LinearModelProblem, length: float) -> LinearModelProblem:
     numeric = Block(p, "linf" if p <= FEW else "l2", length, "recentred")
     others = tuple(block for block in domain.blocks if block.norm != "linf")
     constant = domain.intercept if others else min(domain.intercept, length)
-    share = numeric_share(domain)
+    share = reach_share(domain, "linf")
     stretch = LONG * float(np.linalg.norm(numeric_half_widths(domain))) * math.sqrt(NUMERIC_VARIANCE) / length
     needed = sum(map(squared_reach, domain.all_blocks))
     longer = 4 * (constant**-2 - domain.intercept**-2) / needed  # what a shorter constant needs
     radius = problem.radius * math.sqrt(1 - share + share * stretch**2 + longer)
     return replace(problem, domain=DataDomain((numeric, *others), constant), radius=radius)
-
-
-def numeric_share(domain: DataDomain) -> float:
-    """Return the share of the numeric columns in the square of the comparator norm."""
-    numeric = sum(squared_reach(block) for block in domain.blocks if block.norm == "linf")
-    return numeric / sum(map(squared_reach, domain.all_blocks))
 
 
 def public_lengths(half_widths: FloatArray) -> FloatArray:
@@ -321,12 +315,7 @@ def public_lengths(half_widths: FloatArray) -> FloatArray:
 
 def numeric_columns(domain: DataDomain) -> NDArray[np.int64]:
     """Return the positions of the columns that are bounded one by one."""
-    first, found = 0, []
-    for block in domain.blocks:
-        if block.norm == "linf":
-            found += range(first, first + block.size)
-        first += block.size
-    return np.array(found, dtype=np.int64)
+    return domain.columns_in("linf")
 
 
 def numeric_half_widths(domain: DataDomain) -> FloatArray:

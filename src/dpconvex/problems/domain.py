@@ -131,6 +131,11 @@ class DataDomain:
             return self.blocks
         return (*self.blocks, Block(1, "l1", self.intercept, "intercept"))
 
+    def columns_in(self, norm: BlockNorm) -> NDArray[np.int64]:
+        """Return the positions of the columns whose blocks are bounded in that norm."""
+        norms = np.repeat([block.norm for block in self.blocks], [block.size for block in self.blocks])
+        return np.flatnonzero(norms == norm)
+
     @property
     def l1(self) -> float:
         """Largest l1 norm of a feature vector, the constant included."""

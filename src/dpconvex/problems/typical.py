@@ -36,7 +36,7 @@ from scipy.optimize import brentq, minimize_scalar
 
 from dpconvex._types import FloatArray
 from dpconvex.losses import LinearModelLoss
-from dpconvex.problems.domain import Block, DataDomain
+from dpconvex.problems.domain import Block, BlockNorm, DataDomain
 
 MEAN, NUMERIC = -1, -2
 """In the place of a block: the mean direction, and directions of all columns that are bounded one by one."""
@@ -237,6 +237,12 @@ def squared_reach(block: Block) -> float:
     if block.norm == "linf":
         return block.size / block.bound**2
     return 4 * (block.size if block.norm == "l2" else 1) / block.bound**2
+
+
+def reach_share(domain: DataDomain, norm: BlockNorm) -> float:
+    """Return the share that the blocks bounded in that norm have in the square of the comparator norm."""
+    among = sum(squared_reach(block) for block in domain.blocks if block.norm == norm)
+    return among / sum(map(squared_reach, domain.all_blocks))
 
 
 @cache

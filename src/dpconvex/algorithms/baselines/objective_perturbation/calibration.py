@@ -149,6 +149,11 @@ def free_constant(loss: LinearModelLoss, frobenius: bool) -> float | None:
     return loss.frobenius_self_concordance if frobenius else loss.self_concordance
 
 
+def output_part(problem: LinearModelProblem, l2: float, energy: float) -> float:
+    """Return the output noise's part of the bound, ``beta/2 E||z||^2``, for ``energy = E||z||^2``."""
+    return (problem.smoothness + l2) / 2 * energy
+
+
 def planned_error(
     problem: LinearModelProblem, deviations: FloatArray, output: Callable[[float], float]
 ) -> Callable[[float, float], float]:
@@ -176,7 +181,7 @@ def planned_error(
         return output(noise) * problem.certifiable_radius(l2, LONGEST * length * noise / n)
 
     def bound(l2: float, noise: float) -> float:
-        hidden = (problem.smoothness + l2) / 2 * problem.dim * mask(l2, noise) ** 2
+        hidden = output_part(problem, l2, problem.dim * mask(l2, noise) ** 2)
         return l2 * radius**2 / 2 + (length * noise / n) ** 2 / (2 * l2) + hidden
 
     if typical is None or problem.grouped:

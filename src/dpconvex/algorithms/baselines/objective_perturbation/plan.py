@@ -45,7 +45,7 @@ import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.base import USER_LOSS, LinearModelPlan, PredictedError, PrivateResult
-from dpconvex.algorithms.baselines.objective_perturbation.calibration import LONGEST
+from dpconvex.algorithms.baselines.objective_perturbation.calibration import LONGEST, output_part
 from dpconvex.algorithms.baselines.objective_perturbation.output import MINIMISER, OutputNoise
 from dpconvex.mechanisms import ObjectiveNoise
 from dpconvex.privacy import Assumption, PrivacyParams, Release
@@ -130,7 +130,7 @@ class ObjectivePerturbationPlan(LinearModelPlan):
         """Part of the output noise in the expected error; for users in the bound, ``beta/2 E||z||^2``."""
         typical, deviations = self.problem.typical, self.output_deviations
         if typical is None or self.problem.grouped:
-            return (self.problem.smoothness + self.l2) / 2 * float(deviations @ deviations)
+            return output_part(self.problem, self.l2, float(deviations @ deviations))
         return typical.released_noise(deviations)
 
     @property

@@ -213,8 +213,4 @@ def _gaussian_sensitivity(event: GaussianObjectivePerturbation) -> Sensitivity:
 def _bound(problem: LinearModelProblem, l2: float, energy: float, output_energy: float, ridge_is_target: bool) -> float:
     """(5.1) plus ``beta/2 E||z||^2``; with `l2` given by the user the ridge is part of the target."""
     shrinkage = 0.0 if ridge_is_target else l2 * problem.radius**2 / 2
-    return shrinkage + energy / (2 * problem.n**2 * l2) + _output_part(problem, l2, output_energy)
-
-
-def _output_part(problem: LinearModelProblem, l2: float, output_energy: float) -> float:
-    return (problem.smoothness + l2) / 2 * output_energy
+    return shrinkage + energy / (2 * problem.n**2 * l2) + calibration.output_part(problem, l2, output_energy)
