@@ -5,14 +5,16 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dpconvex.cli import _options
 from dpconvex.cli._console import console, one_line_errors, print_json, print_table, print_text
 from dpconvex.cli._folder import CERTIFICATE, MODEL, REPORT, model_folder
-from dpconvex.cli._metrics import Metrics
+
+if TYPE_CHECKING:
+    from dpconvex.cli._metrics import Metrics
 
 EPSILONS, QUICK_EPSILONS = (0.1, 0.3, 1.0, 3.0), (1.0, 3.0)
 TRAIN, TEST, QUICK_ROWS = 36_186, 9_036, 8_000

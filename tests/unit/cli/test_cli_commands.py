@@ -132,6 +132,13 @@ def test_predict_needs_no_target_column(run: Any, fitted_folder: Path, public_fi
     assert run("predict", fitted_folder, "new.csv").exit_code == 0
 
 
+def test_help_and_version_import_nothing_numerical() -> None:
+    """They answer within 0.3 s of CPU time because no numerical library is imported."""
+    code = "import dpconvex.cli.main, sys; print(*{'numpy', 'scipy', 'sklearn', 'matplotlib'} & sys.modules.keys())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
+
+
 def test_module_entry_point_and_version() -> None:
     done = subprocess.run([sys.executable, "-m", "dpconvex", "--version"], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("dpconvex ")
