@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+from dpconvex.algorithms import selection
 
 # The gate must give the same verdict twice, so examples are derived from the test alone, and never timed.
 # `HYPOTHESIS_PROFILE=explore` searches at random, with ten times as many examples.
@@ -18,3 +22,14 @@ settings.register_profile(
 )
 settings.register_profile("explore", deadline=None, max_examples=500, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+@pytest.fixture(autouse=True)
+def _plans_made_anew(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A test that patches the library neither uses plans made before nor leaves its own behind."""
+    patches = "monkeypatch" in request.fixturenames
+    if patches:
+        selection.plans.cache_clear()
+    yield
+    if patches:
+        selection.plans.cache_clear()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import final
 
 from dpconvex import _validate
@@ -197,6 +198,7 @@ ALGORITHMS: dict[str, Planner] = {
 """Planner of every algorithm, by the name used in estimators and on the command line."""
 
 
+@lru_cache(maxsize=256)  # a pure function of frozen values: a fit, its table and its report ask for the same plans
 def plans(
     problem: LinearModelProblem, privacy: PrivacyParams, algorithm: str = "auto", options: Options | None = None
 ) -> tuple[LinearModelPlan, ...]:

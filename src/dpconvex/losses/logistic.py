@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar, Literal, Self, final
 
 import numpy as np
@@ -57,9 +58,9 @@ class LogisticLoss(SmoothLoss):
         """1 without a cap (``a (1 - a) <= 1 - a``), else None: curvature jumps to 0 at the cap."""
         return 1.0 if self.cap == 1 else None
 
-    @property
-    def value_at_zero(self) -> float:
-        """Log 2; less if the cap is below 1/2."""
+    @cached_property
+    def value_at_zero(self) -> float:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Log 2; less if the cap is below 1/2. Planning asks thousands of times."""
         return _rounding.widen_up(float(self.value(np.zeros(1), np.ones(1))[0]))
 
     @property

@@ -153,7 +153,7 @@ def test_quick_demo_leaves_a_verified_private_model(run: Any, tmp_path: Path) ->
     assert verify(tmp_path / "demo" / "certificate.json").passed
     assert load_model(tmp_path / "demo" / "model.skops").epsilon == 1.0
     text = (tmp_path / "demo" / "report.html").read_text(encoding="utf-8")
-    assert "which are public: 8,000 records to fit, 9,036 to test" in text
+    assert "mean of 2 random splits, 8,000 records to fit and 9,036 to test" in text
 
 
 @pytest.mark.slow
