@@ -2,7 +2,7 @@
 
 Each method runs in a fresh process that makes the data, notes the peak memory so far, fits, and reports seconds,
 additional peak memory as a share of X, and the gradient norm of the objective at its solution (for "private", at the
-released point, noise included). A method is a function
+released point, noise included). Imports are timed too. A method is a function
 ``(X, y, l2) -> parameters`` with the intercept last; add one to `METHODS` to compare it.
 
     python benchmarks/speed_logistic.py --n 1000000 --d 100
@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -95,7 +96,7 @@ def main() -> None:
         row["time_ratio"] = row["seconds"] / base if base else None
     if args.json:
         settings = {"n": args.n, "d": args.d, "l2": args.l2, "seed": args.seed, "threads": THREADS}
-        print(json.dumps({"settings": settings, "results": rows}, indent=2))
+        print(json.dumps({"settings": settings, "results": rows, "import_seconds": imports()}, indent=2))
         return
     print(f"n={args.n} d={args.d} l2={args.l2:g}, {THREADS} threads, median of {args.repeats}")
     print(f"{'method':<12}{'seconds':>10}{'time ratio':>12}{'memory / X':>12}{'gradient norm':>16}")
@@ -103,6 +104,29 @@ def main() -> None:
         ratio = f"{row['time_ratio']:.2f}" if base else "-"
         line = f"{row['method']:<12}{row['seconds']:>10.2f}{ratio:>12}{row['memory_ratio']:>12.3f}"
         print(line + f"{row['gradient_norm']:>16.1e}")
+    for statement, seconds in imports().items():
+        print(f"{seconds:.2f} s of processor time: {statement}")
+
+
+IMPORTS = (
+    "import dpconvex",
+    "from dpconvex import PrivateLogisticRegression",
+    "from sklearn.linear_model import LogisticRegression",
+)
+
+
+def imports(repeats: int = 5) -> dict[str, float]:
+    """Median processor time of fresh interpreters, that of an empty program subtracted."""
+
+    def spent(statement: str) -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, "-c", statement], check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    times = {statement: [spent(statement) for _ in range(repeats)] for statement in ("pass", *IMPORTS)}
+    medians = {statement: float(np.median(values)) for statement, values in times.items()}
+    return {statement: medians[statement] - medians["pass"] for statement in IMPORTS}
 
 
 def in_fresh_process(name: str) -> dict:

@@ -165,3 +165,24 @@ def test_every_dependency_is_locked() -> None:
     wanted = {re.split(r"[^A-Za-z0-9._-]", line)[0] for line in project["dependencies"]}
     locked = set(re.findall(r"^([a-z0-9._-]+)==", (ROOT / "requirements" / "runtime.txt").read_text(), re.M))
     assert wanted <= locked
+
+
+FIGURE = re.compile(r"[-−]?[\d.,]+( ?%| s| ms)?( ± ?[\d.]+)?")
+COMMAND = re.compile(r"benchmarks/\w|dpconvex [a-z]|make [a-z]|tests/\w|tools/\w|examples/\w")
+DERIVED = {"## The promise", "## Setting", "## Noise and ridge"}
+"""Sections whose numbers are arithmetic of their own words."""
+
+
+def test_every_table_of_figures_names_the_command_that_makes_it() -> None:
+    """In README and docs: a table with more than six numbers stands in a section that says how to get them again."""
+    pages = [path for path in tracked_files() if path.suffix == ".md" and (path.parent == ROOT or "docs" in path.parts)]
+    nameless = []
+    for page in pages:
+        if page.name == "reproduce.md":  # its first lines say it for all of the page
+            continue
+        for section in re.split(r"(?m)^(?=#)", page.read_text(encoding="utf-8")):
+            rows = [line for line in section.splitlines() if line.startswith("|")]
+            cells = [cell.strip(" *") for row in rows for cell in row.strip().strip("|").split("|")]
+            if sum(bool(FIGURE.fullmatch(cell)) for cell in cells) > 6 and not COMMAND.search(section):
+                nameless.append(f"{page.name}: {section.splitlines()[0]}")
+    assert not [name for name in nameless if name.split(": ")[1] not in DERIVED]
