@@ -344,7 +344,9 @@ def test_u3_the_sample_size_of_theorem_4_lacks_the_number_of_radii() -> None:
     """U3: of T empty rounds some one passes with a probability that grows with ``T = log2(R/r)``, by quadrature."""
     stopped, u = {}, (np.arange(4000) + 0.5) / 4000
     for rounds in (10, 600):
-        stage = printed.plan_radius(PointDomain(2, 2.0 ** (rounds / 2), 2.0 ** (-rounds / 2)), 100, 1.0, 1e-5, Unit.RECORD)
+        stage = printed.plan_radius(
+            PointDomain(2, 2.0 ** (rounds / 2), 2.0 ** (-rounds / 2)), 100, 1.0, 1e-5, Unit.RECORD
+        )
         assert stage.rounds == rounds
         level = stage.mechanism.threshold + laplace.ppf(u, scale=stage.mechanism.threshold_scale)
         passes = laplace.sf(level - 1, scale=stage.mechanism.query_scale)  # a record is always near itself
@@ -354,7 +356,7 @@ def test_u3_the_sample_size_of_theorem_4_lacks_the_number_of_radii() -> None:
 
 
 def test_u6_u7_the_printed_grid_is_empty_at_one_radius_and_never_reaches_the_largest() -> None:
-    """U6: ``T = log2(R/r) = 0`` and ``log(4T/delta)`` is none. U7: ``r 2^(T-1) < R``; R is the answer where none passes."""
+    """U6: ``T = log2(R/r) = 0`` and ``log(4T/delta)`` is none. U7: ``r 2^(T-1) < R``; R answers where none passes."""
     with pytest.raises(InvalidParameterError, match="min_radius"):
         PointDomain(2, 1.0, 1.0)
     for ratio in (2.0, 3.0, 4.0, 1000.0, 1024.0):

@@ -324,7 +324,7 @@ def test_e1_the_printed_groups_have_a_user_each_from_more_than_170_000_users_on(
 
 
 def test_e2_the_printed_number_of_groups_is_too_small_for_small_deltas() -> None:
-    """E2: ``P(|Lap(20/epsilon)| > 2C/15) <= delta/(20 e^epsilon)`` is needed; the printed C gives two thirds of the log."""
+    """E2: ``P(|Lap(20/epsilon)| > 2C/15) <= delta/(20 e^epsilon)`` is needed; the printed C gives 2/3 of the log."""
     n, m, epsilon = 10_000, 10, 1.0
     for delta, enough in ((1e-6, True), (1e-10, False)):
         needed = delta / (20 * math.exp(epsilon))
@@ -358,7 +358,7 @@ def test_e22_the_classical_gaussian_formula_fails_at_epsilon_10() -> None:
 
 
 def test_e26_group_privacy_beats_the_claimed_rate_wherever_users_have_fewer_records_than_there_are_users() -> None:
-    """Theorem 2.1's private term against ``m`` times epsilon for one record; and ``d^(1/4)`` with C = sqrt(d)/epsilon."""
+    """E26: Theorem 2.1's private term against ``sqrt(d)/(epsilon n)``; and ``d^(1/4)`` with C = sqrt(d)/epsilon."""
     d, epsilon = 100, 1.0
     for n, m in ((100, 99), (100, 101), (10**4, 10), (10, 1000)):
         claimed = 1 / math.sqrt(n * m * epsilon) + math.sqrt(d) / (epsilon * math.sqrt(n * m))

@@ -387,7 +387,7 @@ def test_boosting_uses_disjoint_records_and_the_printed_numbers() -> None:
 
 
 def test_e5_draws_from_an_average_of_iterates_have_twice_the_range() -> None:
-    """E5 of the saddle paper: log ratios of +eta and -eta, where one soft-max would have a range of eta. Epsilon holds."""
+    """E5: log ratios of +eta and -eta, where one soft-max would have a range of eta. The printed epsilon holds."""
     x = np.array([[1e-6, 1e-14, 1.0, 1e-16], [1e-14, 1e-6, 1e-16, 1.0]])
     shift = 0.05 * np.array([1.0, -1.0, -1.0, 1.0])  # eta = 0.1
 

@@ -381,7 +381,7 @@ def test_e4_the_smoothing_of_lemma_3_11_costs_twice_what_is_printed() -> None:
 
 
 def test_e7_sampling_a_pair_costs_twice_what_one_simplex_does() -> None:
-    """E7: ``tr(H Cov)/2`` for curvature 1 and -1 within a block, uniform points: exactly (1 - 1/d) L1/T for each block."""
+    """E7: ``tr(H Cov)/2`` for curvature 1 and -1 within a block, uniform points: exactly (1 - 1/d) L1/T a block."""
     d, T = 20, 8
     block = 2 * np.eye(d) - np.ones((d, d))
     covariance = (np.eye(d) / d - 1 / d**2) / T
