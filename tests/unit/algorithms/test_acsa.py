@@ -136,7 +136,7 @@ def test_the_refusal_says_why() -> None:
 
 
 def test_e8_e9_the_printed_batches_never_fit_and_may_cover_too_little() -> None:
-    """E8: ``K_i <= n_i`` fails for all sizes from epsilon = 0.1 on. E9: ``K_i T_i >= n_i`` needs ``T_i >= epsilon^-2``."""
+    """E8: ``K_i <= n_i`` fails at every size. E9: ``K_i T_i >= n_i`` needs ``T_i >= 1/epsilon^2``."""
     for epsilon in (0.1, 1.0, 10.0):
         for n in (1e3, 1e6, 1e9, 1e12):
             for m in (1, 1e4):
@@ -148,7 +148,7 @@ def test_e8_e9_the_printed_batches_never_fit_and_may_cover_too_little() -> None:
 
 
 def test_e11_the_printed_weight_of_theorem_d3_is_not_optimal_in_high_dimension() -> None:
-    """E11: ``d L^2/(epsilon^2 n^2 m lambda)`` is the private part: ``1/sqrt(mn)`` is too small where ``d > epsilon^2 n``."""
+    """E11: ``d L^2/(epsilon^2 n^2 m lambda)``; ``1/sqrt(mn)`` is too small for ``d > epsilon^2 n``."""
     n, m, epsilon = 10**4, 10, 1.0
     for d in (10**2, 10**6):
         best = math.sqrt(d) / (epsilon * n * math.sqrt(m)) + 1 / math.sqrt(n * m)
@@ -170,7 +170,7 @@ def test_e13_full_batches_have_no_variance_and_smaller_ones_have() -> None:
 
 
 def test_e23_e24_neither_printed_batch_size_implies_the_other_and_failures_add_up_over_the_steps() -> None:
-    """E23: ``log(n m d ...)`` in the proof, ``log(n_i^2 m^2 ...)`` in the algorithm. E24: the failure is ``T_i/(nm)``."""
+    """E23: ``log(n m d ...)`` in the proof, ``log(n_i^2 m^2 ...)`` in the algorithm. E24: it fails with ``T_i/(nm)``."""
     m = 10
     for n, d, larger in ((10**6, 10, "algorithm"), (10**3, 10**9, "proof")):
         found = printed(n, m, d, 1.0, 1e-9).phases[0]

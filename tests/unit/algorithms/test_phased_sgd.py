@@ -337,6 +337,14 @@ def test_e2_the_printed_number_of_groups_is_too_small_for_small_deltas() -> None
     assert all(phase.groups >= 150 * math.log(20 * math.e / 1e-10) for phase in plan.phases)
 
 
+def test_e10_the_decomposition_of_lemma_b4_has_the_constant_16() -> None:
+    """E10: ``(g - G) - (g' - G')`` of slopes up to L is up to 4 L long; printed 4 L^2 is for ``g - g'``."""
+    slopes = np.array([-1.0, 1.0])
+    g, G, g2, G2 = np.meshgrid(*[slopes] * 4)
+    assert ((g - g2) ** 2).max() == 4
+    assert (((g - G) - (g2 - G2)) ** 2).max() == 16
+
+
 def test_e20_e21_the_first_phase_is_small_and_its_noise_is_hundreds_of_diameters() -> None:
     """E20: 6 percent of the users at q = 0.1. E21: 297 diameters at n = 10^3, 644 at 10^6, 1088 at 10^10 (d = 100)."""
     assert printed(10**6, 10, 100, 1.0, 1e-9, q=0.1).phases[0].users / 10**6 == pytest.approx(0.062, abs=0.001)

@@ -122,7 +122,7 @@ def test_u2_the_regularisation_of_the_pure_case_does_not_give_the_claim() -> Non
 
 
 def test_u3_the_printed_gaussian_risk_lacks_the_dimension() -> None:
-    """Proposition 2.6, delta > 0, ``F = mu/2 |w|^2``: the release has the risk ``mu/2 d sigma^2``, printed without d."""
+    """Proposition 2.6, delta > 0, ``F = mu/2 |w|^2``: a release has the risk ``mu/2 d sigma^2``, printed without d."""
     mu, L, n, epsilon, delta = 0.1, 1.0, 1000, 1.0, 1e-6
     for d in (1, 30, 100):
         sigma = GaussianMechanism.calibrate(Sensitivity(2 * L / (mu * n), "l2", "test"), epsilon, delta, d, "zwb").sigma

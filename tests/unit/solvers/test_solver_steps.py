@@ -123,9 +123,9 @@ def test_p6_one_record_n_times_is_no_subgradient():
 
 @pytest.mark.parametrize("steps", [0, 1])
 def test_p7_the_printed_count_of_algorithm_4_needs_the_start_0(steps):
-    """Erratum P7: ``sqrt(kappa) log((mu + beta) R^2/(2 alpha))`` steps from ``w_0 = -R`` miss alpha, from 0 not.
+    """Erratum P7: ``sqrt(kappa) log((mu + beta) R^2/(2 alpha))`` steps from ``w_0 = -R`` miss alpha.
 
-    Huber's loss of w - R with slope 2/3 and a small ridge; the printed step, projected to [-R, R].
+    From 0 they do not. Huber's loss of w - R with slope 2/3 and a small ridge; projected to [-R, R].
     """
     R, mu, slope = 1.0, 0.01, 2 / 3
     domain = DataDomain.box(1, 1.0)
