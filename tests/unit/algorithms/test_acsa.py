@@ -170,7 +170,7 @@ def test_e13_full_batches_have_no_variance_and_smaller_ones_have() -> None:
 
 
 def test_e23_e24_neither_printed_batch_size_implies_the_other_and_failures_add_up_over_the_steps() -> None:
-    """E23: ``log(n m d ...)`` in the proof, ``log(n_i^2 m^2 ...)`` in the algorithm. E24: it fails with ``T_i/(nm)``."""
+    """E23: ``log(n m d ...)`` in the proof, ``log(n_i^2 m^2 ...)`` in the algorithm. E24: failure ``T_i/(nm)``."""
     m = 10
     for n, d, larger in ((10**6, 10, "algorithm"), (10**3, 10**9, "proof")):
         found = printed(n, m, d, 1.0, 1e-9).phases[0]
