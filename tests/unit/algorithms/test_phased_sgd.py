@@ -333,8 +333,10 @@ def test_e2_the_printed_number_of_groups_is_too_small_for_small_deltas() -> None
         assert (missed <= needed) == enough == (delta >= 20 * math.exp(epsilon) / (n * m) ** 2)
         repaired = 150 / epsilon * math.log(20 * math.exp(epsilon) / delta)
         assert 2 * laplace.sf(2 * repaired / 15, scale=20 / epsilon) == pytest.approx(needed)
-    plan = plan_phased(problem(300_000), PrivacyParams(1.0, 1e-10, unit=Unit.USER), constants="paper")
-    assert all(phase.groups >= 150 * math.log(20 * math.e / 1e-10) for phase in plan.phases)
+    plan = plan_phased(problem(300_000, 1), PrivacyParams(1.0, 1e-11, unit=Unit.USER), constants="paper")
+    wanted = 150 * math.log(20 * math.e / 1e-11)
+    assert wanted > printed(300_000, 1, 3, 1.0, 1e-11).groups + 2
+    assert all(phase.groups >= wanted for phase in plan.phases)
 
 
 def test_e10_the_decomposition_of_lemma_b4_has_the_constant_16() -> None:
