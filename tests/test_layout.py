@@ -9,6 +9,7 @@ import re
 import subprocess
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -186,3 +187,59 @@ def test_every_table_of_figures_names_the_command_that_makes_it() -> None:
             if sum(bool(FIGURE.fullmatch(cell)) for cell in cells) > 6 and not COMMAND.search(section):
                 nameless.append(f"{page.name}: {section.splitlines()[0]}")
     assert not [name for name in nameless if name.split(": ")[1] not in DERIVED]
+
+
+def errata() -> Iterator[tuple[str, list[str]]]:
+    """Section and cells of every row of the tables of docs/errata.md."""
+    section = ""
+    for line in (ROOT / "docs" / "errata.md").read_text(encoding="utf-8").splitlines():
+        section = line.removeprefix("## ") if line.startswith("## ") else section
+        if line.startswith("|") and not line.startswith(("| id |", "|---")):
+            yield section, [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def test_every_erratum_has_an_id_of_its_own_its_code_and_its_test() -> None:
+    """Seven cells; the last two name what exists, or say after a dash why there is nothing."""
+    seen, wrong = set(), []
+    for section, cells in errata():
+        assert len(cells) == 7, f"{section}: {cells[0]} has {len(cells)} cells"
+        ids = re.findall(r"[A-Z]\d+", cells[0])
+        wrong += [f"{section}: {cells[0]}: no id"] if not ids else []
+        wrong += [f"{section}: {name} twice" for name in ids if (section, name) in seen]
+        seen.update((section, name) for name in ids)
+        for kind, cell, exists in (("code", cells[5], code_exists), ("test", cells[6], collected)):
+            links = re.findall(r"`([^`]+)`", cell)
+            if not links and not re.fullmatch(r"– \w.+", cell):
+                wrong.append(f"{section}: {cells[0]}: no {kind}")
+            wrong += [f"{section}: {cells[0]}: no {kind} {link}" for link in links if not exists(link)]
+    assert len(seen) > 80
+    assert not wrong, "\n".join(wrong)
+
+
+def code_exists(name: str) -> bool:
+    """Whether a dotted name below the package is a module, or an attribute below the longest part of it that is one."""
+    path, module, rest = ROOT / "src" / "dpconvex", "dpconvex", name.split(".")
+    while rest and ((path / rest[0]).is_dir() or (path / f"{rest[0]}.py").is_file()):
+        path, module = path / rest[0], f"{module}.{rest.pop(0)}"
+    found: object = importlib.import_module(module)
+    for part in rest:
+        found = getattr(found, part, None)
+    return found is not None
+
+
+@cache
+def statements(path: Path) -> list[ast.stmt]:
+    """Of a module; none if there is no such file."""
+    return ast.parse(path.read_text(encoding="utf-8")).body if path.is_file() else []
+
+
+def collected(link: str) -> bool:
+    """Whether ``path::[Class::]name`` below tests/ is a test."""
+    path, _, name = link.partition("::")
+    body = statements(ROOT / "tests" / path)
+    for part in name.split("::"):
+        named = [node for node in body if isinstance(node, Definition) and node.name == part]
+        if not named or not part.lower().startswith("test"):
+            return False
+        body = named[-1].body
+    return isinstance(named[-1], ast.FunctionDef)

@@ -111,6 +111,24 @@ def test_mutants_are_caught(name: str) -> None:
     assert caught >= (10 if name == "feature bound not squared" else 21)
 
 
+def test_o1_the_published_price_of_curvature_is_twice_what_is_needed() -> None:
+    """Erratum O1: ``log(1 + 2c/(n l2) + (c/(n l2))^2)`` for features of norm 1; half of it is charged, and attained."""
+    l2 = 1.2 * HINGE.curvature_bound / (N * math.expm1(1.0))
+    tau = HINGE.curvature_bound / (N * l2)
+    event = pure_event(problem_1d(HINGE, 1.0), l2, 1.0)
+    paid = 1.0 - event.sensitivity / event.scale
+    assert paid == pytest.approx(math.log1p(2 * tau + tau**2) / 2, rel=1e-9)
+    assert largest_loss_1d(HINGE, 1.0, l2, event.scale) == pytest.approx(1.0, abs=1e-6)
+
+
+def test_o2_an_unsquared_feature_bound_costs_7_45_at_norm_100() -> None:
+    """Erratum O2, promised 4: harmless up to norm 1."""
+    for bound, cost in ((1.0, 4.0), (100.0, 7.45)):
+        l2 = 1.2 * HINGE.curvature_bound * bound**2 / (N * math.expm1(4.0))
+        scale = MUTANTS["feature bound not squared"](problem_1d(HINGE, bound), l2, 4.0)
+        assert largest_loss_1d(HINGE, bound, l2, scale) == pytest.approx(cost, abs=0.005)
+
+
 @pytest.mark.parametrize("bound", BOUNDS)
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
 @pytest.mark.parametrize("multiple", [1.2, 5.0, 100.0])

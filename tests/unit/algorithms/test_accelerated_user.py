@@ -283,3 +283,24 @@ def test_refusals(promise, options, name) -> None:
 def test_records_are_refused() -> None:
     with pytest.raises(InvalidParameterError, match="unit"):
         plan_accelerated(LinearModelProblem(LogisticLoss(), DOMAIN, N, 2.0), PrivacyParams(1.0, 1e-5))
+
+
+# Errata of the paper (docs, Errata)
+
+
+def test_e3_a_threshold_drawn_in_every_step_costs_every_step() -> None:
+    """E3: ``P(all of 100 tests pass)`` for scores one apart: with one draw of the threshold its log ratio is below
+    epsilon = 1 (2/epsilon and 4/epsilon as in AboveThreshold), with a draw a step it is many times that.
+    """
+    steps, epsilon = 100, 1.0
+    z = np.linspace(-200, 200, 200_001)
+    weight = laplace.pdf(z, scale=2 / epsilon) * (z[1] - z[0])
+
+    def pass_alone(score):
+        """By threshold noise."""
+        return laplace.sf(z - score, scale=4 / epsilon)
+
+    once = [math.log(weight @ pass_alone(score) ** steps) for score in (0.0, 1.0)]
+    afresh = [steps * math.log(weight @ pass_alone(score)) for score in (0.0, 1.0)]
+    assert abs(once[1] - once[0]) <= epsilon
+    assert abs(afresh[1] - afresh[0]) > 10 * epsilon

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -129,3 +130,50 @@ def test_the_refusal_says_why() -> None:
     text = str(refusal(1000, 10, 5, 1.0, 1e-6, 1.0))
     assert "minibatch" in text
     assert "calibrated" in text
+
+
+# Errata of the paper (docs, Errata)
+
+
+def test_e8_e9_the_printed_batches_never_fit_and_may_cover_too_little() -> None:
+    """E8: ``K_i <= n_i`` fails at every size. E9: ``K_i T_i >= n_i`` needs ``T_i >= 1/epsilon^2``."""
+    for epsilon in (0.1, 1.0, 10.0):
+        for n in (1e3, 1e6, 1e9, 1e12):
+            for m in (1, 1e4):
+                assert not printed(n, m, 100, epsilon, min(n**-1.5, 1 / (n * m))).feasible
+    n, steps, epsilon = 10**6, 25.0, 0.1  # without the factor 500 log
+    assert max(1 / epsilon, n * epsilon / math.sqrt(steps)) * steps < n
+    for phase in printed(1e6, 10, 100, epsilon, 1e-9, logarithms=False).phases:
+        assert phase.batch * phase.steps >= phase.users * (1 - 1e-12)
+
+
+def test_e11_the_printed_weight_of_theorem_d3_is_not_optimal_in_high_dimension() -> None:
+    """E11: ``d L^2/(epsilon^2 n^2 m lambda)``; ``1/sqrt(mn)`` is too small for ``d > epsilon^2 n``."""
+    n, m, epsilon = 10**4, 10, 1.0
+    for d in (10**2, 10**6):
+        best = math.sqrt(d) / (epsilon * n * math.sqrt(m)) + 1 / math.sqrt(n * m)
+        assert printed(n, m, d, epsilon, 1e-9).l2 == pytest.approx(best)  # of Theorem C.3
+
+        def risk(weight, d=d):
+            return weight + (d / (epsilon * n) ** 2 / m + 1 / (n * m)) / weight
+
+        ratio = risk(1 / math.sqrt(m * n)) / risk(best)
+        assert (ratio > 2) == (d > epsilon**2 * n)
+
+
+def test_e13_full_batches_have_no_variance_and_smaller_ones_have() -> None:
+    """E13: the printed indicator is that of K = n. Exactly, over all subsets of eight numbers."""
+    values = np.random.default_rng(0).standard_normal(8)
+    spread = [np.var([np.mean(some) for some in itertools.combinations(values, K)]) for K in (4, 8)]
+    assert spread[0] == pytest.approx(values.var() / 4 * (8 - 4) / 7)
+    assert spread[1] < 1e-30
+
+
+def test_e23_e24_neither_printed_batch_size_implies_the_other_and_failures_add_up_over_the_steps() -> None:
+    """E23: ``log(n m d ...)`` in the proof, ``log(n_i^2 m^2 ...)`` in the algorithm. E24: failure ``T_i/(nm)``."""
+    m = 10
+    for n, d, larger in ((10**6, 10, "algorithm"), (10**3, 10**9, "proof")):
+        found = printed(n, m, d, 1.0, 1e-9).phases[0]
+        sizes = {"proof": math.log(n * m * d), "algorithm": 2 * math.log(found.users * m)}
+        assert max(sizes, key=sizes.__getitem__) == larger
+        assert found.steps > 10  # tests that may fail, each with 1/(nm); said is 1/(nm) for all

@@ -8,17 +8,21 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import hypergeom, norm
+from scipy.stats import binom, hypergeom, laplace, norm
 
 from dpconvex.algorithms.geometric_median import printed
 from dpconvex.algorithms.geometric_median.centre import GroupedCentre, least_group, plan_centre
 from dpconvex.algorithms.geometric_median.radius import plan_grouped
+from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms.gaussian import INFLATION
 from dpconvex.privacy import Ledger, PrivacyParams, Unit
 from dpconvex.problems import PointDomain
 from dpconvex.problems.neighbours import Groups, covered_shares, group_sizes, near_counts
 from dpconvex.problems.points import weighted_mean
 from dpconvex.randomness import SeededSource, SystemSource
+from dpconvex.reproduce.geometric_median.radius import LEVEL, QUANTILE
+from dpconvex.solvers import geometric_median
+from dpconvex.solvers.weiszfeld import quantile_radius
 
 DOMAIN = PointDomain(2, 1000.0, 1e-3)
 
@@ -294,3 +298,81 @@ def test_scores_drawn_from_their_law_are_those_of_drawn_indices() -> None:
         m, deviation = len(by_law[rows]), math.sqrt(stage.draws * 0.21)
         assert abs(by_law[rows].mean() - stage.draws * share) < 6 * deviation / math.sqrt(m)
         assert 0.7 * deviation < by_law[rows].std() < 1.4 * deviation
+
+
+# Errata of the paper (docs, Errata)
+
+
+def test_p1_the_event_that_lemma_9_conditions_on_differs_between_neighbours() -> None:
+    """P1: an index of 0.45 n near points is bound to a score of at most k/2; with one point more it is not.
+
+    Conditioned on the event, the neighbour's score alone exceeds k/2. The repair counts the event on both data sets.
+    """
+    n, delta = 10_000, 1e-5
+    stage = printed.plan_centre(PointDomain(10, 1e4, 1.0), n, 0.25, delta, Unit.RECORD)
+    k = stage.draws
+    bound, free = binom.sf(k / 2, k, 0.45), binom.sf(k / 2, k, 0.45 + 1 / n)
+    assert 0 < bound < free <= delta / 9 / n  # what each record may fail with
+    assert stage.allowance.probability == pytest.approx(delta / 18 + 2 * delta / 9)
+    spent = stage.test.event.parts.failure + delta / 6 + stage.allowance.probability
+    assert spent <= 11 / 18 * delta * (1 + 1e-9)
+
+
+def test_p3_inserting_a_record_moves_scores_beyond_the_sensitivity() -> None:
+    """P3: one record more in front shifts all others to other places: replace-one is what the proofs are about."""
+    order, bounds, grid = np.arange(80), np.arange(0, 81, 4), np.ldexp(1.0, np.arange(12))
+    X = np.repeat(100.0 * (np.arange(20) % 2), 4)[:, None]  # groups of four, all members of one at one place
+    Y = np.concatenate([[[0.0]], X])[:80]  # the added record takes the first place, the last one falls off the groups
+    scores = [covered_shares(points, Groups(order, bounds), grid)[0] for points in (X, Y)]
+    assert scores[0] == 80
+    assert scores[0] - scores[1] > 10 * 2
+
+
+def test_u1_fast_radius_may_return_less_than_lemma_7_asks_for() -> None:
+    """U1, Theorem 3: three quarters of all pairs within 1, and ``r^(0.75) = 1.5``. Repaired: all weight within 6."""
+    X = np.repeat([[0.0], [1.0], [1.5], [2.0], [3.0]], [146, 354, 1, 354, 146], axis=0)
+    n, everyone = len(X), Groups.random(len(X), len(X), np.random.default_rng(0))
+    median = geometric_median(X).point
+    assert near_counts(X, everyone, 1.0).mean() >= 0.75 * n
+    assert quantile_radius(X, median, 0.75) == pytest.approx(1.5, abs=1e-6)
+    weights = np.clip((near_counts(X, everyone, 2.0) / n - 0.5) / 0.25, 0.0, 1.0)
+    assert weights.sum() >= 0.6 * n
+    assert np.abs(X[weights > 0] - median).max() <= 6.0
+
+
+def test_u3_the_sample_size_of_theorem_4_lacks_the_number_of_radii() -> None:
+    """U3: of T empty rounds some one passes with a probability that grows with ``T = log2(R/r)``, by quadrature."""
+    stopped, u = {}, (np.arange(4000) + 0.5) / 4000
+    for rounds in (10, 600):
+        stage = printed.plan_radius(
+            PointDomain(2, 2.0 ** (rounds / 2), 2.0 ** (-rounds / 2)), 100, 1.0, 1e-5, Unit.RECORD
+        )
+        assert stage.rounds == rounds
+        level = stage.mechanism.threshold + laplace.ppf(u, scale=stage.mechanism.threshold_scale)
+        passes = laplace.sf(level - 1, scale=stage.mechanism.query_scale)  # a record is always near itself
+        stopped[rounds] = 1 - ((1 - passes) ** rounds).mean()
+    assert stopped[10] < 0.03
+    assert stopped[600] > 0.3
+
+
+def test_u6_u7_the_printed_grid_is_empty_at_one_radius_and_never_reaches_the_largest() -> None:
+    """U6: ``T = log2(R/r) = 0`` and ``log(4T/delta)`` is none. U7: ``r 2^(T-1) < R``; R answers where none passes."""
+    with pytest.raises(InvalidParameterError, match="min_radius"):
+        PointDomain(2, 1.0, 1.0)
+    for ratio in (2.0, 3.0, 4.0, 1000.0, 1024.0):
+        domain = PointDomain(2, ratio, 1.0)
+        stage = printed.plan_radius(domain, 400, 1.0, 1e-2, Unit.RECORD)
+        assert domain.grid[stage.rounds - 1] < ratio <= domain.grid[stage.rounds]
+        assert domain.grid[-1] >= 2 * ratio  # ours reaches the diameter
+    far = np.array([[-1000.0], [1000.0]]).repeat(200, axis=0)
+    stage = printed.plan_radius(PointDomain(1, 1000.0, 1.0), 400, 1.0, 1e-2, Unit.RECORD)
+    found = stage.find(far, SeededSource(0), Ledger(PrivacyParams(1.0, 1e-2), stage.releases))
+    assert (found.radius, found.at_top) == (1000.0, True)
+
+
+def test_u11_algorithm_2_and_its_experiment_have_different_levels() -> None:
+    """U11: 0.775 n is the threshold of the algorithm and of all plans; 0.75 is the quantile of the plotted ratio."""
+    domain = PointDomain(2, 100.0, 1.0)
+    assert printed.plan_radius(domain, 1000, 1.0, 1e-5, Unit.RECORD).mechanism.threshold == pytest.approx(775)
+    assert plan_grouped(domain, 1000, 1.0).mechanism.threshold == pytest.approx(775)
+    assert (LEVEL, QUANTILE) == (0.775, 0.75)

@@ -98,3 +98,22 @@ def test_the_bound_holds_and_public_mistakes_raise() -> None:
     assert np.all(found.coefficient_deviation <= 1)
     with pytest.raises(InvalidParameterError, match="dim="):
         planned(loss, dim=3)
+
+
+def test_e7_a_step_that_depends_on_the_data_breaks_the_sensitivity() -> None:
+    """Erratum E7: ``gamma = 1/(l2 + H_Z)`` with ``H_Z`` the largest smoothness among the records, n = 1000, C = 1.
+
+    At 0.999 in [-1, 1], where all gradients point outwards, one record of smoothness 10^6 moves the score by nearly C.
+    """
+    n, l2, w, C = 1000, 1e-3, 0.999, 1.0
+
+    def score(smoothness, gradient):
+        gamma = 1 / (l2 + smoothness)
+        return abs(w - min(1.0, w - gamma * gradient)) / gamma
+
+    gradients = -C, -C * (1 - 2 / n)  # of all records alike, and with one of them turned round
+    moved = abs(score(1.0, gradients[0]) - score(1e6, gradients[1]))
+    assert moved > 400 * 2 * C / n
+    assert abs(score(1.0, gradients[0]) - score(1.0, gradients[1])) <= 2 * C / n  # a public step
+    found = planned(AbsoluteLoss(1e4), 6)
+    assert found.step == 1 / (found.truncation.curvature(found.problem.loss, found.problem.domain.l2) + found.l2)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import laplace, norm
 
 from dpconvex.algorithms.user_level import PhasedPlan, aggregates, plan_phased
 from dpconvex.algorithms.user_level.aggregates import Guarded, Plain, Searched
@@ -18,6 +19,7 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import AbsoluteLoss, HuberLoss, LogisticLoss, PseudoHuberLoss, SoftmaxLoss, SquaredLoss
 from dpconvex.losses.base import LinearModelLoss
 from dpconvex.privacy import Ledger, PrivacyParams, Unit, verify
+from dpconvex.privacy.profiles import gaussian_delta
 from dpconvex.problems.domain import DataDomain
 from dpconvex.problems.linear_model import LinearModelProblem
 from dpconvex.problems.records import Records
@@ -310,3 +312,67 @@ def test_extreme_public_numbers(epsilon: float, n: int, m: int) -> None:
     assert math.isfinite(plan.predicted_error.bound)
     X, y, groups = data(n, m)
     assert np.isfinite(plan.run(X, y, SeededSource(0), groups).point).all()
+
+
+# Errata of the paper (docs, Errata)
+
+
+def test_e1_the_printed_groups_have_a_user_each_from_more_than_170_000_users_on() -> None:
+    """E1 at epsilon = 1, ten records each, delta = n^-1.5; the theorem's condition has no such number."""
+    for n, runs in ((170_000, False), (180_000, True)):
+        assert (printed(n, 10, 10, 1.0, n**-1.5).phases[-1].group >= 1) == runs
+
+
+def test_e2_the_printed_number_of_groups_is_too_small_for_small_deltas() -> None:
+    """E2: ``P(|Lap(20/epsilon)| > 2C/15) <= delta/(20 e^epsilon)`` is needed; the printed C gives 2/3 of the log."""
+    n, m, epsilon = 10_000, 10, 1.0
+    for delta, enough in ((1e-6, True), (1e-10, False)):
+        needed = delta / (20 * math.exp(epsilon))
+        missed = 2 * laplace.sf(2 * printed(n, m, 10, epsilon, delta).groups / 15, scale=20 / epsilon)
+        assert missed == pytest.approx((needed / (n * m)) ** (2 / 3))
+        assert (missed <= needed) == enough == (delta >= 20 * math.exp(epsilon) / (n * m) ** 2)
+        repaired = 150 / epsilon * math.log(20 * math.exp(epsilon) / delta)
+        assert 2 * laplace.sf(2 * repaired / 15, scale=20 / epsilon) == pytest.approx(needed)
+    plan = plan_phased(problem(300_000, 1), PrivacyParams(1.0, 1e-11, unit=Unit.USER), constants="paper")
+    wanted = 150 * math.log(20 * math.e / 1e-11)
+    assert wanted > printed(300_000, 1, 3, 1.0, 1e-11).groups + 2
+    assert all(phase.groups >= wanted for phase in plan.phases)
+
+
+def test_e10_the_decomposition_of_lemma_b4_has_the_constant_16() -> None:
+    """E10: ``(g - G) - (g' - G')`` of slopes up to L is up to 4 L long; printed 4 L^2 is for ``g - g'``."""
+    slopes = np.array([-1.0, 1.0])
+    g, G, g2, G2 = np.meshgrid(*[slopes] * 4)
+    assert ((g - g2) ** 2).max() == 4
+    assert (((g - G) - (g2 - G2)) ** 2).max() == 16
+
+
+def test_e20_e21_the_first_phase_is_small_and_its_noise_is_hundreds_of_diameters() -> None:
+    """E20: 6 percent of the users at q = 0.1. E21: 297 diameters at n = 10^3, 644 at 10^6, 1088 at 10^10 (d = 100)."""
+    assert printed(10**6, 10, 100, 1.0, 1e-9, q=0.1).phases[0].users / 10**6 == pytest.approx(0.062, abs=0.001)
+    assert phase_sizes(400, 3)[0] == 200
+    for n, diameters in ((10**3, 297), (10**6, 644), (10**10, 1088)):
+        first = printed(n, 10, 100, 1.0, n**-1.5).phases[0]
+        assert first.radius > 1.5  # a test that cannot fail
+        assert first.deviation * 10 == pytest.approx(diameters, rel=0.01)
+
+
+def test_e22_the_classical_gaussian_formula_fails_at_epsilon_10() -> None:
+    """E22: ``sigma = sqrt(2 log(2/delta))/epsilon``: delta is 1.65 times the nominal 1e-4, which exact profiles see."""
+    for epsilon, holds in ((1.0, True), (10.0, False)):
+        mu = epsilon / math.sqrt(2 * math.log(2 / 1e-4))
+        true = norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)
+        assert (true <= 1e-4) == holds
+        assert gaussian_delta(epsilon, mu) == pytest.approx(true)
+    assert true / 1e-4 == pytest.approx(1.65, abs=0.01)
+
+
+def test_e26_group_privacy_beats_the_claimed_rate_wherever_users_have_fewer_records_than_there_are_users() -> None:
+    """E26: Theorem 2.1's private term against ``sqrt(d)/(epsilon n)``; and ``d^(1/4)`` with C = sqrt(d)/epsilon."""
+    d, epsilon = 100, 1.0
+    for n, m in ((100, 99), (100, 101), (10**4, 10), (10, 1000)):
+        claimed = 1 / math.sqrt(n * m * epsilon) + math.sqrt(d) / (epsilon * math.sqrt(n * m))
+        trivial = math.sqrt(d) / (epsilon * n)  # sqrt(d) m/(epsilon n m)
+        assert (trivial < math.sqrt(d) / (epsilon * math.sqrt(n * m))) == (m < n)
+        fewer = d**0.25 / math.sqrt(n * m * epsilon)
+        assert fewer < claimed

@@ -11,7 +11,7 @@ import pytest
 from dpconvex.algorithms.baselines import frank_wolfe
 from dpconvex.algorithms.baselines.frank_wolfe.variance_reduced import walk
 from dpconvex.algorithms.baselines.saddle import SADDLE_BASELINES
-from dpconvex.algorithms.saddle_point import anytime, bias_reduced, boosting
+from dpconvex.algorithms.saddle_point import anytime, anytime_schedule, bias_reduced, boosting
 from dpconvex.algorithms.saddle_point.bias_reduced_run import bias_reduced_sums
 from dpconvex.algorithms.saddle_point.bias_reduced_schedule import draw_levels, kappa, normaliser, printed
 from dpconvex.algorithms.saddle_selection import SADDLE_METHODS, plan_saddle
@@ -381,3 +381,46 @@ def test_boosting_uses_disjoint_records_and_the_printed_numbers() -> None:
     assert plan.score_scale == pytest.approx(problem.n * 1.0 / (32 * (high - low) / 2), rel=1e-4)
     with pytest.raises(InvalidParameterError, match="n="):
         boosting.plan(game(200)[0], PRIVACY, constants="paper")
+
+
+# Errata of the paper (docs, Errata)
+
+
+def test_e5_draws_from_an_average_of_iterates_have_twice_the_range() -> None:
+    """E5: log ratios of +eta and -eta, where one soft-max would have a range of eta. The printed epsilon holds."""
+    x = np.array([[1e-6, 1e-14, 1.0, 1e-16], [1e-14, 1e-6, 1e-16, 1.0]])
+    shift = 0.05 * np.array([1.0, -1.0, -1.0, 1.0])  # eta = 0.1
+
+    def normalised(rows):
+        return rows / rows.sum(axis=1, keepdims=True)
+
+    ratios = np.log(normalised(x * np.exp(shift)).mean(0) / normalised(x).mean(0))
+    assert np.ptp(ratios[:2]) > 1.99 * 0.1
+    assert np.abs(ratios).max() <= 0.1 * (1 + 1e-12)
+    one = np.log(normalised(x * np.exp(shift))[0] / normalised(x)[0])
+    assert np.ptp(one) <= 0.1 * (1 + 1e-12)
+
+
+def test_e6_a_second_moment_is_twice_the_integral_of_its_tail() -> None:
+    """E6: ``E X^2 = 2 int P(X >= b) b db``; for a uniform variable a third. The doubled moments enter the schedule."""
+    b = (np.arange(100_000) + 0.5) / 100_000
+    integral = ((1 - b) * b).mean()
+    assert integral == pytest.approx(1 / 6)
+    assert 2 * integral == pytest.approx((b**2).mean())
+    problem, _, _ = regression(400)
+    K, L1, L2, ell = 10**6, problem.smoothness, min(problem.second_smoothness, 1e150), np.log(problem.dx)
+    assert anytime_schedule._moments(problem, K)[1] == pytest.approx(8 * L2**2 / K**2 + 8 * L1**2 * (4 + ell) / K)
+    assert anytime_schedule._terms(problem, anytime_schedule.Shape(100, K, 5, 10))[1] == pytest.approx(
+        problem.lipschitz[0] ** 2 / 2 + 2 * (4 * 5) * anytime_schedule._moments(problem, K)[1]
+    )  # printed: 4 tau q times the moment
+
+
+def test_e8_the_proved_rate_has_log_d_not_its_root() -> None:
+    """E8: ``sqrt(C l/n)`` with a C that holds ``l`` grows like l: tripled from d = 10^2 to 10^6, not by sqrt(3)."""
+    proved = []
+    for d in (10**2, 10**6):
+        ell = 2 * np.log(d)
+        C = 1 + 1 + ell * 4 * 1  # L0^2 + L2^2 + l M L1^2
+        proved.append(np.sqrt(C * ell / 1e6))
+    assert proved[1] / proved[0] == pytest.approx(3, rel=0.05)
+    assert proved[1] / proved[0] > 1.6 * np.sqrt(3)

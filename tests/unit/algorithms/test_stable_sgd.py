@@ -8,6 +8,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from scipy.stats import chi
 
 from dpconvex.algorithms.geometric_median import stable_sgd
 from dpconvex.algorithms.geometric_median.booster import WarmStart
@@ -282,3 +283,39 @@ def test_descriptions_are_for_the_certificate() -> None:
     assert stable_sgd.StableSgd.name == "stable_sgd"
     assert PLANS[0].exact_bits(SystemSource())
     assert not PLANS[0].exact_bits(SeededSource(0))
+
+
+# Errata of the paper (docs, Errata)
+
+
+def test_u2_the_leading_term_of_lemma_14_is_64_times_too_small() -> None:
+    """U2: all data at one point, the start a ball away, no noise: the walk goes straight and does not arrive.
+
+    ``eta_1 T_1 = eta (T+1)/8``, so that Lemma 13's ``r^2/(2 eta_1 T_1)`` is ``4 r^2/(eta (T+1))``; printed
+    ``r^2/(16 eta T)``. With T = 2^14 and eta T = 2 balls the printed bound is a quarter of what is left.
+    """
+    count, failure, away = 14, 0.5, 1.0
+    T = 2**count - 1
+    eta = 2 / T
+    plan = plan_printed(2**count - 1, 1, 0.5, 1e-6)
+    assert [phase.steps for phase in plan.phases] == [2 ** (count - k) for k in range(1, count + 1)]
+    ratios = [phase.step / plan.phases[0].step for phase in plan.phases]
+    for phase, ratio in zip(plan.phases, ratios, strict=True):
+        away -= eta / 4 * ratio * (phase.steps - 1) / 2  # the average of the iterates 0, ..., T_k - 1
+    assert eta / 4 * plan.phases[0].steps == pytest.approx(eta * (T + 1) / 8)
+    rest = 19 * eta + 8 * math.sqrt(math.log(4 * count / failure) / T)  # the noise term vanishes for n to infinity
+    printed, repaired = 1 / (16 * eta * T) + rest, 4 / (eta * (T + 1)) + rest
+    assert 4 * printed < away * 1.05
+    assert away < repaired
+    assert (4 / (eta * (T + 1))) / (1 / (16 * eta * T)) == pytest.approx(64, rel=1e-3)
+
+
+def test_u4_the_ball_of_a_phase_is_sized_by_the_noise_that_leads_into_it() -> None:
+    """U4: ``2 sigma_k sqrt(d log(4K/delta))`` is too small for ``sigma_(k-1)``: 100 coordinates, K = 2, delta = 0.9."""
+    plan = plan_printed(3, 100, 0.5, 0.9)
+    first, second = plan.phases
+    before = first.mechanism.sigma * first.sensitivity(first.uses)
+    printed = 2 * before / 3 * math.sqrt(100 * math.log(4 * 2 / 0.9))
+    assert second.ball == pytest.approx(3 * printed, rel=1e-4)
+    assert chi.sf(printed / before, 100) > 0.5  # the noise leads out of the printed ball,
+    assert chi.sf(second.ball / before, 100) < 1e-9  # and not out of the repaired one

@@ -86,3 +86,14 @@ def test_samples_are_fresh_in_every_step(read) -> None:
     parts = [frozenset(users.tolist()) for users in run("sampled", 0, read)]
     assert len(parts) > 1
     assert len(set(parts)) == len(parts)
+
+
+def test_e5_a_sample_holds_no_user_twice(read) -> None:
+    """Erratum E5: 60 draws of 240 users with replacement repeat one with probability above 0.999; samples never do.
+
+    A user drawn twice moves two of the points whose mean is bounded for one.
+    """
+    assert np.prod(1 - np.arange(60) / N) < 1e-3
+    for users in run("sampled", 1, read):
+        assert len(users) == 150
+        assert len(set(users.tolist())) == 150

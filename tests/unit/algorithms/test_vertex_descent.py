@@ -362,3 +362,43 @@ class TestRefusals:
             WorstGroupLoss(LogisticLoss(), 10, 2, math.inf)
         with pytest.raises(InvalidParameterError, match="factors"):
             WorstGroupLoss(LogisticLoss(), 10, 2, 1.0, 1.0, ())
+
+
+# Errata of the paper (docs, Errata)
+
+
+def test_e4_the_smoothing_of_lemma_3_11_costs_twice_what_is_printed() -> None:
+    """E4: ``lambda = 2 L1/sqrt(T l)`` gives ``4 L1/T + 4 L1 sqrt(l/T)`` for both players; the bound has it."""
+    L1, T, ells = 1.0, 400, (3.0, 5.0)
+    ell = sum(ells)
+    smoothing = 2 * L1 / math.sqrt(T * ell)
+    cost = sum(2 * (L1 + L1**2 / smoothing) / T + smoothing * own for own in ells)
+    assert cost == pytest.approx(4 * L1 / T + 4 * L1 * math.sqrt(ell / T))
+    assert cost > 4 * L1 / T + 1.9 * 2 * L1 * math.sqrt(ell / T)
+    bound = Bound(RankOneGame(10**5, 50, 50), False)
+    smooth, ell = bound.problem.smoothness, 2 * math.log(50)
+    assert bound.slack(T, 1) == pytest.approx(4 * smooth / T + 4 * smooth * math.sqrt(ell / T))
+
+
+def test_e7_sampling_a_pair_costs_twice_what_one_simplex_does() -> None:
+    """E7: ``tr(H Cov)/2`` for curvature 1 and -1 within a block, uniform points: exactly (1 - 1/d) L1/T a block."""
+    d, T = 20, 8
+    block = 2 * np.eye(d) - np.ones((d, d))
+    covariance = (np.eye(d) / d - 1 / d**2) / T
+    one = np.trace(block @ covariance) / 2
+    pair = np.trace(np.kron(np.eye(2), block) @ np.kron(np.eye(2), covariance)) / 2
+    assert one == pytest.approx((1 - 1 / d) / T)
+    assert pair == pytest.approx(2 * one)
+    game = RankOneGame(10**5, 50, 50)
+    assert Bound(game, False).slack(10**5, 1) > 4 * game.smoothness / 10**5  # of a pair; 2 L1/T for one simplex
+
+
+def test_e9_the_step_of_theorem_3_1_with_constants_1_exceeds_what_proposition_3_3_allows() -> None:
+    """E9: its condition has a factor 1/16, which "up to constants" drops; what runs is the proposition's step."""
+    n, epsilon, delta = 10**4, 1.0, 1e-6
+    game = RankOneGame(n, 1000, 1000)
+    found = printed(game, epsilon, delta)
+    T, K, L0 = found.layout.T, found.layout.K, game.spread[0] / 4
+    literal = n / T * epsilon / (L0 * math.sqrt(T * (K + 1) * math.log(1 / delta)))
+    assert found.steps[0] <= literal / 16
+    assert found.steps[0] > literal / 20

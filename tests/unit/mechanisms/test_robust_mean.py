@@ -303,3 +303,37 @@ def test_scores_at_the_threshold_pass_half_of_the_time(mean: GuardedMean) -> Non
     source = SeededSource(1)
     passed = sum(mean.draw(points, 1.0, 1e6, source) is not None for _ in range(40))
     assert 5 <= passed <= 35
+
+
+# Errata of the paper (docs, Errata)
+
+
+def test_e4_equal_radii_leave_a_quarter_of_the_mass_at_weight_one() -> None:
+    """E4: three places in a row at the radius: the score is above 0.7 K, but K/4 points, not 2K/3, have weight 1.
+
+    With coin flips the number kept is random then; deterministic weights need no such count (the lemmas above).
+    """
+    points = np.repeat([[0.0], [1.0], [2.0]], [375, 250, 375], axis=0)
+    K, counts = len(points), counts_within(points, 1.0)
+    assert counts.mean() >= 0.7 * K
+    weights = np.clip((counts - K / 2) / (K / 6), 0.0, 1.0)
+    assert np.sum(weights == 1.0) == K / 4
+    assert weights.sum() >= 0.4 * K
+
+
+def test_e25_for_an_odd_number_of_points_kept_ones_may_be_five_radii_apart() -> None:
+    """E25: Lemma B.2 says 4 radii, which needs a shared unchanged neighbour; with C odd there need not be one.
+
+    The changed point stands beside either far one, which gives it (C + 1)/2 neighbours. Even counts only are run.
+    """
+    C, kept = 101, {}
+    shared = np.repeat([[0.5], [-0.5], [2.5], [-2.5]], [49, 49, 1, 1], axis=0)
+    for side, index in ((2.5, 98), (-2.5, 99)):
+        points = np.concatenate([shared, [[side]]])
+        assert counts_within(points, 1.0).mean() >= 2 / 3 * C
+        weights = np.clip((counts_within(points, 2.0) - C / 2) / (C / 6), 0.0, 1.0)
+        assert weights[index] > 0
+        kept[side] = points[index, 0]
+    assert kept[2.5] - kept[-2.5] == 5.0
+    with pytest.raises(InvalidParameterError, match="even"):
+        OutlierRemoval(C, 1, 1.0, 1e-7, 100.0)

@@ -5,6 +5,7 @@ from fractions import Fraction
 
 import mpmath
 import pytest
+from dp_accounting import GaussianDpEvent, NeighboringRelation, rdp
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -64,6 +65,15 @@ def test_replace_one_gaussian_costs_what_field_notes_measured() -> None:
     # Sensitivity 2C under replace-one, sigma = C: 9.997 at delta 1e-5 (dp-accounting 0.6 PLD, replace-one).
     event = GaussianNoise(2.0, 1.0)
     assert accounting.spent_epsilon([(event, 1)], 1e-5) == pytest.approx(9.997, abs=1e-3)
+
+
+def test_a1_the_renyi_accountant_of_dp_accounting_underprices_replace_one() -> None:
+    """Erratum A1: 4.73 for the same event at delta 1e-5, the price of adding or removing the record."""
+    prices = []
+    for relation in (NeighboringRelation.REPLACE_ONE, NeighboringRelation.ADD_OR_REMOVE_ONE):
+        accountant = rdp.RdpAccountant(neighboring_relation=relation)
+        prices.append(accountant.compose(GaussianDpEvent(1.0)).get_epsilon(1e-5))
+    assert prices == pytest.approx([4.73, 4.73], abs=5e-3)
 
 
 def test_smallest_returns_a_feasible_point() -> None:

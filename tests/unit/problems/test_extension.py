@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpconvex._types import Status
+from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import AbsoluteLoss, HingeLoss
 from dpconvex.problems import DataDomain, Records
 from dpconvex.problems.extension import ExtensionRisk, Pieces, lipschitz_extension
-from dpconvex.sets import Box, Ellipsoid, L2Ball
+from dpconvex.sets import Box, Ellipsoid, L2Ball, Polytope
 from dpconvex.solvers.adaptive_subgradient import JointProblem, adaptive_subgradient
 from dpconvex.solvers.cutting_plane import CuttingPlane
 
@@ -164,3 +165,65 @@ def test_planes_hold_at_accuracies_where_rounding_turns_them(kind, domain) -> No
                 upper = lipschitz_extension(records, u, 1.0, domain, 1e-8).upper
                 worst = max(worst, float((found.lower + found.slopes @ (u - w) - upper).max()))
     assert worst <= 0
+
+
+# Errata of the heavy-tail paper (docs, Errata)
+
+
+def test_e6_the_hidden_direction_of_theorem_b1_shows_in_the_first_gradient() -> None:
+    """E6: ``f_i(y) = g_i(<v, y>)``, ``g_i(t) = -a t + beta_i phi(t)``: equal at all queries across v, which is where
+    an adaptive algorithm does not stay: its second query is the first gradient, whatever v is chosen afterwards.
+    """
+    a, betas, v = 1.5, (0.5, 1.0), np.array([0.6, 0.0, 0.8])
+    s = np.linspace(0, 1, 20_001)
+    eta = np.exp(-1 / np.maximum(s, 1e-3) ** 2)
+    slope = np.concatenate([[0.0], np.cumsum((eta[1:] + eta[:-1]) / 2) * s[1]])
+    phi = np.concatenate([[0.0], np.cumsum((slope[1:] + slope[:-1]) / 2) * s[1]])
+
+    def oracle(beta, y):
+        t = abs(float(v @ y))
+        value = -a * float(v @ y) + beta * np.interp(t, s, phi)
+        return value, (-a + beta * np.sign(v @ y) * np.interp(t, s, slope)) * v
+
+    for y in (np.zeros(3), np.array([0.8, 0.0, -0.6]), np.array([0.0, 1.0, 0.0])):  # not adaptive: orthogonal to v
+        (f0, g0), (f1, g1) = (oracle(beta, y) for beta in betas)
+        assert f0 == f1
+        assert np.array_equal(g0, g1)
+    first = oracle(betas[0], np.zeros(3))[1]
+    second = -first / np.linalg.norm(first)
+    np.testing.assert_allclose(second, v, atol=1e-15)
+    assert oracle(betas[1], second)[0] - oracle(betas[0], second)[0] > 0.005
+    extended = [np.min(-a * s + beta * phi + 1.0 * s) for beta in betas]  # f_C(0), C = 1: they do differ
+    assert extended[1] - extended[0] > 0.005
+
+
+def test_e13_the_printed_lipschitz_constant_of_the_joint_problem_is_loose() -> None:
+    """E13: ``A + 2C + l2 D``, where ``C + l2 D + (A + C)/sqrt(m)`` holds: the y-blocks are divided by m."""
+    m, A, C, l2, rng = 100, 50.0, 1.0, 0.1, np.random.default_rng(0)
+    ball, longest = L2Ball(1.0), 0.0
+    signs = rng.standard_normal((m, 2))
+    signs *= A / np.linalg.norm(signs, axis=1, keepdims=True)
+    joint = JointProblem(lambda y: (signs * y).sum(1), lambda _: signs, m, 2, C, l2, np.zeros(2), ball.project)
+    for _ in range(20):
+        point = np.concatenate([ball.project(rng.standard_normal(2)) for _ in range(m + 1)])
+        longest = max(longest, float(np.linalg.norm(joint.subgradient(point))))
+    assert longest <= C + l2 * 2 + (A + C) / math.sqrt(m) < (A + 2 * C + l2 * 2) / 7
+
+
+def test_e15_e19_planes_keep_to_the_level_where_subgradients_relative_to_the_set_have_no_bound() -> None:
+    """E15, E19: at the border any multiple of the outward normal is a subgradient too; planes are C long, not 2C."""
+    some, level, w, members = pieces("absolute", (3.0, 1.0), -0.2), 1.0, np.array([0.6, 0.8]), np.eye(2) / 2
+    plane = lipschitz_extension(some, w, level, L2Ball(1.0), 1e-9)
+    assert np.linalg.norm(plane.slopes) <= level * (1 + 1e-9)
+    steeper = plane.slopes[0] + 1e6 * w  # w is its own outward normal; still below at every member
+    for u in members:
+        assert plane.lower[0] + steeper @ (u - w) <= lipschitz_extension(some, u, level, L2Ball(1.0), 1e-9).upper[0]
+
+
+def test_e18_a_set_without_interior_is_refused_with_the_way_out() -> None:
+    """E18: "polytopes have a strictly feasible point" is false for the simplex; its equation must go first."""
+    rows, bounds = [[-1.0, 0.0], [0.0, -1.0], [1.0, 1.0], [-1.0, -1.0]], [0.0, 0.0, 1.0, -1.0]
+    with pytest.raises(InvalidParameterError, match="Eliminate the equations"):
+        Polytope(rows, bounds)
+    found = lipschitz_extension(pieces("affine", (3.0,), 0.0), np.array([0.5]), 1.0, Box(0.0, 1.0, dim=1), 1e-9)
+    assert found.upper[0] == pytest.approx(0.5, abs=1e-8)  # the line between the corners, by one coordinate

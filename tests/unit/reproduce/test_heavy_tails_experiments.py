@@ -196,6 +196,18 @@ def test_lemma_g1_and_its_false_intermediate_display() -> None:
     assert DIAMETER / 4 * (away @ away) == pytest.approx(2.0)  # above the excess
 
 
+def test_e5_a_packing_needs_equal_lengths_and_many_directions() -> None:
+    """Erratum E5: Lemma G.1 is false for means of unequal length; the printed p is below 0 for two directions."""
+    w, m, short = -np.eye(2)[0], 1.0, 0.5 * np.eye(2)[0]  # w is the minimiser under either mean
+    away = lower_bound.estimated_mean(w, m) - short
+    assert away @ away > 8 * m / DIAMETER * (short @ w + 0.5) + 0.2  # the excess of w under the short mean is 0
+    zeta, n, epsilon = 0.25, 100, 1.0
+    assert math.log((2 - 1) / (4 * math.e * zeta)) / (n * epsilon) < 0
+    for dim in (1, 2, 10):  # here p runs over the grid of counts, and directions are unit vectors
+        assert lower_bound.private_lower_bound(2.0, n, dim, epsilon) > 0
+    assert np.allclose(np.linalg.norm(sphere(np.random.default_rng(0), 50, 3), axis=1), 1.0)
+
+
 def test_a_small_excess_identifies_the_direction() -> None:
     """Lemma G.3: below ``D m/128`` the nearest of directions at least 1/2 apart is the right one."""
     rng = np.random.default_rng(1)

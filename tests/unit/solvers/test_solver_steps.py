@@ -9,7 +9,7 @@ import pytest
 
 from dpconvex._types import Status
 from dpconvex.errors import InvalidParameterError
-from dpconvex.losses import AbsoluteLoss, HingeLoss, LogisticLoss, SoftmaxLoss, SquaredLoss
+from dpconvex.losses import AbsoluteLoss, HingeLoss, HuberLoss, LogisticLoss, SoftmaxLoss, SquaredLoss
 from dpconvex.problems import DataDomain, Records, RegularizedRisk
 from dpconvex.sets import Box, L2Ball, Simplex, WholeSpace
 from dpconvex.solvers import (
@@ -81,6 +81,72 @@ def test_the_subgradient_average_is_the_papers():
         iterates.append(w)
     found = Subgradient(max_steps=5, output="average").solve(objective, 1e-9, ball, np.full(6, 0.1))
     np.testing.assert_allclose(found.point, np.average(iterates, axis=0, weights=range(1, 6)), rtol=1e-12)
+
+
+def test_p6_the_last_iterate_misses_the_accuracy_but_not_the_distance():
+    """Erratum P6: ``T = 2 L^2/(mu alpha)`` steps bring the best and the average to alpha, not the last iterate.
+
+    Maximum of 401 linear functions and ``|w|^2/2`` over a small ball, after Harvey, Liaw, Plan and Randhawa (2019): its
+    value rises with every late step. Its minimum is at most 0. The distance that privacy needs holds all the same:
+    ``<g, w - w*> >= mu |w - w*|^2`` gives ``D_t <= (1 - 4/t) D_(t-1) + 4 (L/(mu t))^2``, hence
+    ``D_T <= 4 L^2/(mu^2 (T+1))`` for squared distances, the square of what `Subgradient.steps_for` promises.
+    """
+    T, R = 400, 0.05
+    rise = np.minimum(0.5 / np.arange(T, 0, -1), 0.3)
+    H = np.tril(np.tile(rise, (T + 1, 1)), -1)
+    H[np.arange(T), np.arange(T)] = -1
+    alpha = 2 * (np.linalg.norm(H, axis=1).max() + R) ** 2 / T
+    w, average = np.zeros(T), np.zeros(T)
+    for t in range(1, T + 1):
+        slopes = H @ w
+        w = w - 2 / t * (H[np.argmax(slopes >= slopes.max() - 1e-12)] + w)
+        w *= min(1.0, R / np.linalg.norm(w))
+        average += 2 * t / (T * (T + 1)) * w
+    last, mean = (float((H @ u).max() + u @ u / 2) for u in (w, average))
+    assert last > 1.15 * alpha
+    assert mean < 0.4 * alpha
+    squared = 1.0  # no point is further than L/mu from the minimiser
+    for t in range(1, 10_001):
+        squared = min(1.0, max(0.0, 1 - 4 / t) * squared + 4 / t**2)
+        assert squared <= 4 / (t + 1)
+
+
+def test_p6_one_record_n_times_is_no_subgradient():
+    """Erratum P6, line 5 as printed: stepping along ``n`` times one record's subgradient, it runs from wall to wall."""
+    n, mu, a, T = 1000, 1.0, 1.0, 200
+    w = 0.0
+    for t in range(1, T + 1):  # records +-a in turn: the mean of (w - x)^2/2 has its minimum at 0
+        w = float(np.clip(w - 2 / (mu * t) * n * mu * (w - a * (-1) ** t), -a, a))
+        assert abs(w) == a
+    assert abs(w) > 3 * 2 * (2 * mu * a) / (mu * math.sqrt(T))  # the distance that T steps are said to reach
+
+
+@pytest.mark.parametrize("steps", [0, 1])
+def test_p7_the_printed_count_of_algorithm_4_needs_the_start_0(steps):
+    """Erratum P7: ``sqrt(kappa) log((mu + beta) R^2/(2 alpha))`` steps from ``w_0 = -R`` miss alpha.
+
+    From 0 they do not. Huber's loss of w - R with slope 2/3 and a small ridge; projected to [-R, R].
+    """
+    R, mu, slope = 1.0, 0.01, 2 / 3
+    domain = DataDomain.box(1, 1.0)
+    loss = HuberLoss(slope, target_bound=R)
+    risk = RegularizedRisk(loss, Records.clipped(np.ones((1, 1)), domain), np.array([R]), mu)
+    beta, ball = risk.smoothness, L2Ball(R)
+    scale = math.sqrt(beta / mu)
+    alpha = (mu + beta) * R**2 / 2 * math.exp(-0.9 * steps / scale)
+    assert max(0, math.ceil(scale * math.log((mu + beta) * R**2 / (2 * alpha)) - 1e-9)) == steps
+    least = risk.value(NewtonCholesky().solve(risk, 1e-9).point)
+
+    def gap(start):
+        w = np.array([start])
+        for _ in range(steps):
+            w = ball.project(w - risk.gradient(w) / beta)
+        return risk.value(w) - least
+
+    assert gap(0.0) <= alpha < 0.8 * gap(-R)
+    found = AcceleratedGradient().solve(risk, math.sqrt(2 * alpha / mu), ball, np.array([-R]))
+    assert found.status is Status.CERTIFIED
+    assert risk.value(found.point) - least <= alpha
 
 
 @pytest.mark.parametrize("constraint", [WholeSpace(), L2Ball(0.3), Simplex(6)], ids=repr)

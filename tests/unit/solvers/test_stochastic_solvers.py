@@ -109,16 +109,13 @@ def test_stochastic_subgradient_is_algorithm_3():
     np.testing.assert_allclose(result.point, mean / total, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("l2", [0.05, 1e-4])
-def test_katyusha_is_algorithm_5(l2):
-    """Two epochs of the listing, with its growing weights and without cached slopes."""
-    objective = problem(LogisticLoss(), n=40, l2=l2, linear=0.1)
-    X, y, n, mu, beta = objective.records.rows(slice(None)), objective.targets, 40, l2, objective.smoothness
-    order = np.random.default_rng(0)
-    tau1 = min(math.sqrt(2 * n * mu / (3 * beta)), 0.5)
-    gamma = 1 / (3 * tau1 * beta)
+def algorithm_5(objective, epochs, tau1):
+    """The listing from 0, with its growing weights and without cached slopes; psi is the ridge."""
+    X, y, n = objective.records.rows(slice(None)), objective.targets, objective.records.n
+    mu, beta = objective.l2, objective.smoothness
+    order, gamma = np.random.default_rng(0), 1 / (3 * tau1 * beta)
     snapshot = ys = zs = np.zeros(objective.dim)
-    for _ in range(2):
+    for _ in range(epochs):
         mean = objective.gradient(snapshot) - mu * snapshot
         total, weights = np.zeros(objective.dim), 0.0
         for j, i in enumerate(order.integers(n, size=2 * n)):
@@ -129,9 +126,37 @@ def test_katyusha_is_algorithm_5(l2):
             ys = (3 * beta * x - v) / (3 * beta + mu)
             total, weights = total + (1 + gamma * mu) ** j * ys, weights + (1 + gamma * mu) ** j
         snapshot = total / weights
+    return snapshot
+
+
+@pytest.mark.parametrize("l2", [0.05, 1e-4])
+def test_katyusha_is_algorithm_5(l2):
+    """Two epochs of the listing, with the smoothness in tau_1."""
+    objective = problem(LogisticLoss(), n=40, l2=l2, linear=0.1)
+    tau1 = min(math.sqrt(2 * 40 * l2 / (3 * objective.smoothness)), 0.5)
     result = Katyusha(max_steps=2).solve(objective, 1e-13)
-    np.testing.assert_allclose(result.point, snapshot, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(result.point, algorithm_5(objective, 2, tau1), rtol=1e-9, atol=1e-12)
     assert (result.steps, result.gradient_calls) == (2, 7)
+
+
+def test_p8_the_printed_step_of_katyusha_depends_on_the_unit_of_the_features():
+    """Erratum P8: L for beta in tau_1. In units of 1/100 six epochs leave a hundred times more than they should.
+
+    The loop is over epochs of 2n component steps, where the count that is stated for it is one of component steps.
+    """
+    n, gaps = 40, {}
+    for unit in (1.0, 0.01):
+        rng = np.random.default_rng(3)
+        records = Records.clipped(unit * rng.standard_normal((n, 3)) * [1, 0.3, 0.1], DataDomain.l2_ball(3, unit))
+        objective = RegularizedRisk(LogisticLoss(), records, rng.standard_normal(n), 1e-3 * unit**2)
+        exact = NewtonCholesky().solve(objective, 1e-6 / unit)
+        lipschitz = LogisticLoss().slope_bound * unit
+        printed = min(math.sqrt(2 * n * objective.l2 / (3 * lipschitz)), 0.5)
+        points = {"printed": algorithm_5(objective, 6, printed), "runs": Katyusha(6).solve(objective, 1e-13).point}
+        for name, point in points.items():
+            gaps[name, unit] = objective.value(point) - objective.value(exact.point)
+    assert gaps["runs", 0.01] == pytest.approx(gaps["runs", 1.0], rel=0.05)
+    assert gaps["printed", 0.01] > 100 * gaps["runs", 0.01]
 
 
 def components_of(objective, count):
