@@ -1,12 +1,17 @@
 """Does the expected error of a plan predict the measured one, and does `algorithm="auto"` choose well?
 
     python benchmarks/prediction.py [--tables adult cancer ...] [--seeds 2] [--rows 20000] [--json FILE]
+    python benchmarks/prediction.py --probabilities [--seeds 2]
 
 Every plan (algorithm, noise, cap) that the estimators offer for a table and a budget is fitted, not only the chosen
 one. Excess is that of the training loss over the optimum of the same features: log-loss, or half the squared error in
 units of the target's range. Reported: Spearman's rank correlation of expected and measured excess among the plans of a
 cell (table, epsilon, delta) and over everything; quantiles of measured / expected; what the chosen plan measures
 relative to the best one of its cell. Fits are seeded, hence not private: this measures accuracy on public data.
+
+With ``--probabilities``: what the two readings of scores under a slope cap give (`PrivateLogisticRegression`,
+``probabilities``), log-loss and mean probability over the rate, on Adult and on a simulated table with 14 % positives,
+each on the records of the fit and on others.
 """
 
 from __future__ import annotations
@@ -24,7 +29,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from scipy.stats import spearmanr
 
-from dpconvex import PrivateLinearRegression, PrivateLogisticRegression
+from dpconvex import DataDomain, PrivateLinearRegression, PrivateLogisticRegression
 from excess_loss import log_loss, optimum
 from tables import REGRESSION_TABLES, TABLES, Table
 
@@ -126,6 +131,40 @@ def show(groups: dict[str, list[dict]]) -> None:
     Console(width=120).print(table)
 
 
+def simulated(n: int = 20_000, d: int = 30) -> tuple[np.ndarray, np.ndarray, DataDomain]:
+    """Return records of a logistic model with 14 % positives and log-odds of deviation 1.5, and their domain."""
+    rng = np.random.default_rng(0)
+    X, w = rng.uniform(-0.5, 0.5, (n, d)), rng.standard_normal(d)
+    z = X @ w * (1.5 / np.linalg.norm(w) * math.sqrt(12)) - 2.4
+    return X, (rng.random(n) < 1 / (1 + np.exp(-z))).astype(int), DataDomain.box(d, 0.5)
+
+
+def probabilities(seeds: int) -> None:
+    """Print log-loss and (mean probability) / rate of both readings: fitted records, then others."""
+    adult = TABLES["adult"](45_222)
+    tables = {
+        "adult": (adult.X, adult.y, adult.schema.domain(), 36_186),
+        "simulated": (*simulated(), 10_000),
+    }
+    out = RichTable(title="Log-loss (mean probability / rate), fitted records and others")
+    for name in ("table", "rate", "epsilon", "cap", "sigmoid", "calibrated", "sigmoid, others", "calibrated, others"):
+        out.add_column(name, justify="left" if name == "table" else "right")
+    for name, (X, y, domain, fitted) in tables.items():
+        for epsilon in EPSILONS:
+            models = [PrivateLogisticRegression(epsilon, domain=domain, random_state=k) for k in range(seeds)]
+            for model in models:
+                model.fit(X[:fitted], y[:fitted])
+            found = []
+            for part in (slice(0, fitted), slice(fitted, None)):
+                for link in ("sigmoid", "calibrated"):
+                    logs = [model.set_params(probabilities=link).predict_log_proba(X[part]) for model in models]
+                    loss = np.mean([-each[np.arange(len(each)), y[part]].mean() for each in logs])
+                    mean = np.mean([np.exp(each[:, 1]).mean() for each in logs]) / y[part].mean()
+                    found.append(f"{loss:.4f} ({mean:.2f})")
+            out.add_row(name, f"{y.mean():.3f}", f"{epsilon:g}", f"{models[0].slope_cap_:g}", *found)
+    Console(width=140).print(out)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     every = {**TABLES, **REGRESSION_TABLES}
@@ -133,8 +172,11 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--rows", type=int, default=20_000, help="records of a table, at most")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--probabilities", action="store_true", help="compare the readings of scores under a slope cap")
     arguments = parser.parse_args()
     warnings.simplefilter("error")
+    if arguments.probabilities:
+        return probabilities(arguments.seeds)
     groups = {}
     for name in arguments.tables:
         groups[name] = list(cells(every[name](), arguments.rows, arguments.seeds))

@@ -144,7 +144,7 @@ def measure(estimator: PrivateLinearModel, held_out: Any) -> Metrics | Regressio
     assert estimator.target_schema is not None
     right = estimator.target_schema.encode_target(held_out)
     if isinstance(estimator, ProbabilisticClassifier):
-        return evaluate(estimator.predict_proba(held_out), right)
+        return evaluate(estimator.predict_proba(held_out), right, estimator.decision_function(held_out))
     if isinstance(estimator, PrivateLinearClassifier):
         return evaluate_scores(estimator.decision_function(held_out), right)
     return evaluate_regression(estimator.predict(held_out), right)
