@@ -122,7 +122,7 @@ def facts(plan: Plan) -> dict[str, Any]:
     return {
         "algorithm": plan.algorithm,
         "constants": plan.constants,
-        "predicted_excess_loss": error.bound,
+        "excess_loss_bound": error.bound,
         "trivial_loss": error.trivial,
         "vacuous": error.vacuous,
         "source": error.source,

@@ -224,7 +224,7 @@ def plan_rows(plans: Sequence[LinearModelPlan]) -> list[dict[str, Any]]:
             "l2": plan.l2,
             "coefficient_sd": float(np.median(plan.coefficient_deviation)),
             "expected_excess_loss": plan.predicted_error.expected,
-            "predicted_excess_loss": plan.predicted_error.bound,
+            "excess_loss_bound": plan.predicted_error.bound,
             "printed_bound": plan.predicted_error.printed,
             "trivial_loss": plan.predicted_error.trivial,
             "vacuous": plan.predicted_error.vacuous,
@@ -248,7 +248,7 @@ def print_plans(plans: Sequence[LinearModelPlan]) -> None:
                 row["algorithm"],
                 row["noise"],
                 "" if row["expected_excess_loss"] is None else number(row["expected_excess_loss"]),
-                number(row["predicted_excess_loss"]),
+                number(row["excess_loss_bound"]),
                 *(("none" if row["printed_bound"] is None else number(row["printed_bound"]),) if paper else ()),
                 "vacuous" if row["vacuous"] else "",
             )
@@ -268,7 +268,7 @@ def print_plans(plans: Sequence[LinearModelPlan]) -> None:
         )
     if rows[0]["vacuous"]:
         print_text(
-            f"VACUOUS: even the chosen plan's bound, {number(rows[0]['predicted_excess_loss'])}, is not below the "
+            f"VACUOUS: even the chosen plan's bound, {number(rows[0]['excess_loss_bound'])}, is not below the "
             f"trivial loss, {number(rows[0]['trivial_loss'])}. It promises nothing about this fit; more records, fewer "
             "columns or a larger epsilon would help."
         )

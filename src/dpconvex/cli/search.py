@@ -151,12 +151,12 @@ def facts(plan: SearchPlan) -> dict[str, Any]:
             "noise": candidate.plan.noise_name,
             "epsilon": candidate.plan.privacy.epsilon,
             "delta": candidate.plan.privacy.delta,
-            "predicted_excess_loss": candidate.plan.predicted_error.rank,
+            "excess_loss_bound": candidate.plan.predicted_error.rank,
         }
         for candidate in plan.candidates
     ]
     costs = {"price": plan.price, "cost": plan.cost, "coverage": plan.coverage, "stake": plan.stake}
-    return {"method": plan.method, **costs, "predicted_excess_loss": error.rank, "candidates": candidates}
+    return {"method": plan.method, **costs, "excess_loss_bound": error.rank, "candidates": candidates}
 
 
 def _words(values: Any) -> str:

@@ -84,9 +84,9 @@ def test_plans_show_how_the_error_falls_with_users() -> None:
     assert [row[0]["users"] for row in scaling] == [100, 400, 1600]
     assert [cell["records_per_user"] for cell in scaling[0]] == [1, 10, 20, 100]
     for column in zip(*scaling, strict=True):
-        bounds = [cell["predicted_excess_loss"] for cell in column]
+        bounds = [cell["excess_loss_bound"] for cell in column]
         assert bounds == sorted(bounds, reverse=True)
-    assert scaling[1][2]["predicted_excess_loss"] == facts["plans"][0]["predicted_excess_loss"]
+    assert scaling[1][2]["excess_loss_bound"] == facts["plans"][0]["excess_loss_bound"]
 
 
 @pytest.mark.parametrize("counts", [(), ("--rows", 10, "--users", 10)])

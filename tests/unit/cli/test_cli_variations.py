@@ -46,7 +46,7 @@ def test_the_printed_bound_is_in_json_always_and_in_the_table_with_the_paper_s_c
     assert by_name["output_perturbation"]["printed_bound"] > 0
     (paper,) = rows(run, "--constants", "paper", "--l2", 0.1)["plans"]
 
-    assert paper["printed_bound"] > paper["predicted_excess_loss"] > 0
+    assert paper["printed_bound"] > paper["excess_loss_bound"] > 0
     shown = run(*PLAN, "--constants", "paper", "--l2", 0.1).stdout
     assert "printed" in shown
     assert f"{paper['printed_bound']:.3g}" in shown

@@ -132,7 +132,7 @@ class ClippedGradientPlan(LinearModelPlan):
             "level": self.level,
             "steps": self.steps,
             "step_size": self.step_size,
-            "predicted_excess_loss": self.bound,
+            "excess_loss_bound": self.bound,
         }
 
     def exact_bits(self, source: BitSource) -> bool:

@@ -143,7 +143,7 @@ class GradientScorePlan(LinearModelPlan):
             "grid_side": self.side,
             "level": self.truncation.level,
             "smoothing": self.truncation.smoothing,
-            "predicted_excess_loss": self.bound,
+            "excess_loss_bound": self.bound,
             "target": "population",
         }
 
