@@ -10,7 +10,7 @@ cell (table, epsilon, delta) and over everything; quantiles of measured / expect
 relative to the best one of its cell. Fits are seeded, hence not private: this measures accuracy on public data.
 
 With ``--probabilities``: what the two readings of scores under a slope cap give (`PrivateLogisticRegression`,
-``probabilities``), log-loss and mean probability over the rate, on Adult and on a simulated table with 14 % positives,
+``probabilities``), log-loss and mean probability over the rate, on Adult and on simulated tables with 14 % positives,
 each on the records of the fit and on others.
 """
 
@@ -131,11 +131,15 @@ def show(groups: dict[str, list[dict]]) -> None:
     Console(width=120).print(table)
 
 
-def simulated(n: int = 20_000, d: int = 30) -> tuple[np.ndarray, np.ndarray, DataDomain]:
-    """Return records of a logistic model with 14 % positives and log-odds of deviation 1.5, and their domain."""
+def simulated(normal: bool, n: int = 20_000, d: int = 30) -> tuple[np.ndarray, np.ndarray, DataDomain]:
+    """Return records of a logistic model with 14 % positives and log-odds of deviation 1.5, and their domain.
+
+    Columns are uniform on their range, or normal with a sixth of it as deviation.
+    """
     rng = np.random.default_rng(0)
-    X, w = rng.uniform(-0.5, 0.5, (n, d)), rng.standard_normal(d)
-    z = X @ w * (1.5 / np.linalg.norm(w) * math.sqrt(12)) - 2.4
+    X = np.clip(rng.standard_normal((n, d)) / 6, -0.5, 0.5) if normal else rng.uniform(-0.5, 0.5, (n, d))
+    z = X @ rng.standard_normal(d)
+    z = 1.5 * z / z.std() - 2.45
     return X, (rng.random(n) < 1 / (1 + np.exp(-z))).astype(int), DataDomain.box(d, 0.5)
 
 
@@ -144,7 +148,8 @@ def probabilities(seeds: int) -> None:
     adult = TABLES["adult"](45_222)
     tables = {
         "adult": (adult.X, adult.y, adult.schema.domain(), 36_186),
-        "simulated": (*simulated(), 10_000),
+        "simulated, normal columns": (*simulated(True), 10_000),
+        "simulated, uniform columns": (*simulated(False), 10_000),
     }
     out = RichTable(title="Log-loss (mean probability / rate), fitted records and others")
     for name in ("table", "rate", "epsilon", "cap", "sigmoid", "calibrated", "sigmoid, others", "calibrated, others"):
@@ -162,7 +167,7 @@ def probabilities(seeds: int) -> None:
                     mean = np.mean([np.exp(each[:, 1]).mean() for each in logs]) / y[part].mean()
                     found.append(f"{loss:.4f} ({mean:.2f})")
             out.add_row(name, f"{y.mean():.3f}", f"{epsilon:g}", f"{models[0].slope_cap_:g}", *found)
-    Console(width=140).print(out)
+    Console(width=150).print(out)
 
 
 def main() -> None:

@@ -237,6 +237,11 @@ class ConvexPlan(Plan, Generic[P]):
     def coefficient_deviation(self) -> FloatArray:
         """Standard deviation of the noise in each released parameter (dim,) if columns are typical: mostly a guess."""
 
+    @property
+    def exact_deviation(self) -> bool:
+        """Whether `coefficient_deviation` is that of the noise itself, and no guess."""
+        return False
+
     def noise_reach(self) -> FloatArray | None:
         """How far noise moves each parameter (dim,) from the noiseless fit, on *any* data: simulated 95 % quantiles.
 

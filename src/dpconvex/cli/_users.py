@@ -68,7 +68,7 @@ def print_scaling(table: list[list[dict[str, Any]]]) -> None:
     names = sorted({cell["algorithm"] for row in table for cell in row})
     marks = dict(zip(names, "abcdefghij", strict=False))
     print_table(
-        "Excess loss of the best plan, by users and records per user",
+        "Bound on the excess loss of the best plan, by users and records per user",
         ("users", *(f"{cell['records_per_user']:,}" for cell in table[0])),
         (
             (f"{row[0]['users']:,}", *(f"{number(c['excess_loss_bound'])} {marks[c['algorithm']]}" for c in row))

@@ -144,12 +144,12 @@ def _show(plans: Sequence[Plan], promise: PrivacyParams, as_json: bool) -> None:
     ]
     print_table(
         f"Plans for {public['n']:,} records, {public['dx'] // 2:,} coefficients, {budget_words(promise)}",
-        ("", "algorithm", "excess loss", "note"),
+        ("", "algorithm", "bound", "note"),
         cells,
         right=(2,),
         marked=0,
     )
     print_text(
-        "* chosen. excess loss: bound on the loss above that of the best coefficients of this l1 norm; vacuous if it "
+        "* chosen. bound: on the loss above that of the best coefficients of this l1 norm; vacuous if it "
         f"is not below that of coefficients 0, at most {number(errors[0].trivial)}."
     )

@@ -36,7 +36,7 @@ def test_the_slope_cap_is_an_option_of_the_logistic_model(run: Any) -> None:
     shown = " ".join(run(*PLAN, "--slope-cap", 0.7).stdout.split())
     assert "slope cap 0.7" in shown
     assert "slope cap" not in run(*PLAN, "--slope-cap", 1).stdout
-    noise = [plan["coefficient_sd"] for cap in (1, 0.7) for plan in rows(run, "--slope-cap", cap)["plans"][:1]]
+    noise = [plan["typical_coefficient_sd"] for cap in (1, 0.7) for plan in rows(run, "--slope-cap", cap)["plans"][:1]]
     assert noise[1] < noise[0]
 
 

@@ -185,6 +185,11 @@ class OutputPerturbationPlan(ConvexPlan[P]):
         """Exact standard deviation of the added noise."""
         return np.full(self.problem.dim, self.deviation)
 
+    @property
+    def exact_deviation(self) -> bool:
+        """Wherever the noisy point stays where it is."""
+        return self.needs_accuracy and self.output_set == WholeSpace()
+
     def noise_reach(self) -> FloatArray | None:
         """Quantiles of the noise, plus the solver's radius; not known where the solver need not come near.
 
