@@ -265,8 +265,10 @@ class ConvexPlan(Plan, Generic[P]):
     @final
     @property
     def public(self) -> Mapping[str, Any]:
-        """The problem's facts, the regularisation, the constants of the algorithm."""
-        return {**self.problem.describe(), "l2": self.l2, **self.describe()}
+        """The problem's facts, the regularisation, the constants of the algorithm, and what it may lose."""
+        error = self.predicted_error
+        loss = {"excess_loss_bound" if error.proved else "excess_loss_estimate": error.bound}
+        return {**self.problem.describe(), "l2": self.l2, **self.describe(), **loss}
 
     @final
     def run(self, X: AnyArray, y: AnyArray, source: BitSource, groups: UserGroups | None = None) -> PrivateResult:
@@ -314,7 +316,7 @@ LinearModelPlan = ConvexPlan[LinearModelProblem]
 
 
 def simulations(dim: int) -> tuple[int, np.random.Generator]:
-    """Return how many noise vectors to simulate for `noise_reach`, and a public stream, apart from every run's noise."""
+    """Return how many noise vectors to simulate for `noise_reach`, and a public stream apart from any run's noise."""
     return int(np.clip(2_000_000 // dim, 200, 2000)), np.random.default_rng(SIMULATION)
 
 

@@ -111,7 +111,6 @@ class ClippedResidualsPlan(DelegatingPlan):
             "slope_cut_at": self.level,
             "moment_order": self.moments.k,
             "moment_bounds": [self.moments.bound, self.moments.g2, self.moments.g1],
-            "excess_loss_bound": self.predicted_error.bound,
         }
 
     def exact_bits(self, source: BitSource) -> bool:

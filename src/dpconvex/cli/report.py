@@ -202,7 +202,8 @@ def promise(certificate: PrivacyCertificate) -> str:
     unit = {"record": "one row", "user": "everything that one person contributed"}[target.unit]
     change = {"replace_one": "Replacing", "add_or_remove_one": "Adding or removing"}[target.neighboring]
     extra = f", plus {target.delta:g}" if certificate.spent_delta else ""
-    return f"{change} {unit} changes the probability of any result by at most a factor of {_factor(target.epsilon)}{extra}."
+    factor = _factor(target.epsilon)
+    return f"{change} {unit} changes the probability of any result by at most a factor of {factor}{extra}."
 
 
 def caution(certificate: PrivacyCertificate) -> str:
@@ -212,7 +213,7 @@ def caution(certificate: PrivacyCertificate) -> str:
     double = _factor(2 * certificate.target.epsilon)
     return (
         "One row is protected, not one person. If one person may have several rows, their rows together are protected "
-        f"less: two rows by a factor of {double} only, and so on. Then say whose row it is (--user-column, or groups in "
+        f"less: two rows by a factor of {double} only, and so on. Then say whose row it is (--user-column, groups= in "
         "Python), and everything that a person contributed is protected together."
     )
 

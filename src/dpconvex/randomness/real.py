@@ -88,7 +88,7 @@ def draw(law: Law, size: int, source: BitSource) -> FloatArray:
 
 
 def simulate(law: Law, size: int, generator: np.random.Generator) -> FloatArray:
-    """Return `size` vectors of about the law, shape (size, d), in plain floats: to show what noise does, never as noise.
+    """Return `size` vectors of about the law, shape (size, d), in floats: to show what noise does, never as noise.
 
     Parameters
     ----------

@@ -106,7 +106,8 @@ def test_released_numbers_in_the_report_are_in_the_units_of_the_target(run: Any,
     rows, wide_rows = _coefficients(model), _coefficients(wide.fit(X, 1000 * X[:, 0]))
     for one, other in zip(rows, wide_rows, strict=True):
         assert other["value"] == pytest.approx(1000 * one["value"])
-        assert other["deviation"] == pytest.approx(1000 * one["deviation"])
+        for band in ("typical", "reach"):
+            assert other[band] == pytest.approx(1000 * one[band])
 
 
 @pytest.mark.parametrize(

@@ -179,7 +179,6 @@ class HeavyTailedPlan(LinearModelPlan):
             "moment_order": self.moments.k,
             "moment_bounds": [self.moments.bound, self.moments.g2, self.moments.g1],
             "failure_probability": self.failure,
-            "excess_loss_bound": self.schedule.bound,
             "phases": [
                 {
                     "records": phase.m,

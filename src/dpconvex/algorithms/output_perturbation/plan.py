@@ -210,7 +210,6 @@ class OutputPerturbationPlan(ConvexPlan[P]):
             **({"minimiser_sensitivity": sensitivity} if math.isfinite(sensitivity) else {}),
             "solver_radius": self.solver_radius,
             "noise": self.noise_name,
-            "excess_loss_bound": self.predicted_error.bound,
             **({"target": self.target} if self.target != "empirical" else {}),
             **(balls if math.isfinite(self.schedule.ball) else {}),
         }

@@ -132,7 +132,6 @@ class ClippedGradientPlan(LinearModelPlan):
             "level": self.level,
             "steps": self.steps,
             "step_size": self.step_size,
-            "excess_loss_bound": self.bound,
         }
 
     def exact_bits(self, source: BitSource) -> bool:

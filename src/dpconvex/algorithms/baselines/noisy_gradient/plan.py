@@ -236,7 +236,6 @@ class NoisyGradientPlan(LinearModelPlan):
             "step_size": self.step_size,
             "gamma": self.gamma,
             **self._typical_facts(),
-            "excess_loss_bound" if self.predicted_error.proved else "excess_loss_estimate": self.bound,
         }
 
     def _typical_facts(self) -> dict[str, Any]:

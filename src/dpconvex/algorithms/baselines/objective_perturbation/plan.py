@@ -218,7 +218,6 @@ class ObjectivePerturbationPlan(LinearModelPlan):
             "noise": self.noise_name,
             "gradient_tolerance": self.gradient_tolerance,
             "solver_radius": self.solver_radius,
-            "excess_loss_bound": self.bound,
         }
 
     def exact_bits(self, source: BitSource) -> bool:

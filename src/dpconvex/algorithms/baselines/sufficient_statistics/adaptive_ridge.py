@@ -127,7 +127,6 @@ class AdaptiveRidgePlan(LinearModelPlan):
         return {
             "noise": self.noise_name,
             "largest_ridge": self.largest_ridge,
-            "excess_loss_estimate": self.predicted_error.bound,
         }
 
     def exact_bits(self, source: BitSource) -> bool:

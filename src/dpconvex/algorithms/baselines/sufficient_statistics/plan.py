@@ -303,7 +303,6 @@ class SufficientStatisticsPlan(LinearModelPlan):
             "noise": self.noise_name,
             "rounds": [stage.rounds for stage in self.stages],
             "target_unit": self.target_unit,
-            "excess_loss_estimate": self.predicted_error.bound,
         }
 
     def exact_bits(self, source: BitSource) -> bool:
