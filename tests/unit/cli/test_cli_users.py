@@ -52,7 +52,7 @@ def test_a_user_column_protects_users(folder) -> None:
     assert certificate["target"]["unit"] == "user"
     assert certificate["public"]["records_per_user"] == 3
     report = (folder / "model" / "report.html").read_text(encoding="utf-8")
-    assert "all rows of any one person" in report
+    assert "Replacing everything that one person contributed" in report
     assert run("verify", folder / "model" / "certificate.json").exit_code == 0
     (folder / "new.csv").write_text("a\n0.5\n", encoding="utf-8")
     assert run("predict", folder / "model", folder / "new.csv").exit_code == 0

@@ -89,7 +89,7 @@ def test_fit_writes_them_into_certificate_and_report(run: Any, public_files: Pat
     page = " ".join((tmp_path / "m" / "report.html").read_text(encoding="utf-8").split())
     assert "<dt>adversarial radius</dt><dd>0.1 (linf)</dd>" in page
     assert "<dt>risk</dt><dd>population</dd>" in page
-    assert "expected population logistic loss" in page
+    assert "Excess of the population logistic loss" in page
     assert "Private linear model, logistic loss" in page
     assert run("verify", "m").exit_code == 0
     predicted = run("predict", "m", public_files / "test.csv")
