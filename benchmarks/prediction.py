@@ -2,6 +2,7 @@
 
     python benchmarks/prediction.py [--tables adult cancer ...] [--seeds 2] [--rows 20000] [--json FILE]
     python benchmarks/prediction.py --probabilities [--seeds 2]
+    python benchmarks/prediction.py --bands [--seeds 2]
 
 Every plan (algorithm, noise, cap) that the estimators offer for a table and a budget is fitted, not only the chosen
 one. Excess is that of the training loss over the optimum of the same features: log-loss, or half the squared error in
@@ -11,7 +12,8 @@ relative to the best one of its cell. Fits are seeded, hence not private: this m
 
 With ``--probabilities``: what the two readings of scores under a slope cap give (`PrivateLogisticRegression`,
 ``probabilities``), log-loss and mean probability over the rate, on Adult and on simulated tables with 14 % positives,
-each on the records of the fit and on others.
+each on the records of the fit and on others. With ``--bands``: how far the noise of fits to Adult moves coefficients
+from the fit without noise, in units of the report's two bands.
 """
 
 from __future__ import annotations
@@ -30,6 +32,9 @@ from rich.table import Table as RichTable
 from scipy.stats import spearmanr
 
 from dpconvex import DataDomain, PrivateLinearRegression, PrivateLogisticRegression
+from dpconvex.problems import Records, RegularizedRisk
+from dpconvex.randomness import SeededSource
+from dpconvex.solvers import NewtonCholesky
 from excess_loss import log_loss, optimum
 from tables import REGRESSION_TABLES, TABLES, Table
 
@@ -170,6 +175,28 @@ def probabilities(seeds: int) -> None:
     Console(width=150).print(out)
 
 
+def bands(seeds: int) -> None:
+    """Print distances from the fit without noise over the bands: quantiles over coefficients, and how many miss."""
+    table = TABLES["adult"]()
+    y = 2.0 * table.y - 1
+    out = RichTable(title="Adult: root mean square distance over typical deviation, and share of distances in a band")
+    for name in ("method", "epsilon", "median", "90 %", "worst", "within typical", "within guaranteed", "width ratio"):
+        out.add_column(name, justify="left" if name == "method" else "right")
+    for algorithm in ("objective_perturbation", "output_perturbation"):
+        for epsilon in (0.3, 1.0):
+            base = PrivateLogisticRegression(epsilon, domain=table.schema.domain(), algorithm=algorithm)
+            plan = base.plan(len(y))[0]
+            records = Records.clipped(table.X, plan.problem.domain)
+            best = NewtonCholesky().solve(RegularizedRisk(plan.problem.loss, records, y, plan.l2), 1e-6).point
+            points = [plan.run(table.X, y, SeededSource(seed)).point for seed in range(seeds)]
+            away, guess, reach = np.abs(np.array(points) - best), plan.coefficient_deviation, plan.noise_reach()
+            ratio = np.sqrt(np.mean(away**2, axis=0)) / guess
+            shares = [f"{np.mean(away <= band):.3f}" for band in (2 * guess, reach)]
+            spread = [f"{value:.2f}" for value in np.quantile(ratio, [0.5, 0.9, 1.0])]
+            out.add_row(algorithm, f"{epsilon:g}", *spread, *shares, f"{np.median(reach / (2 * guess)):.1f}")
+    Console(width=140).print(out)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     every = {**TABLES, **REGRESSION_TABLES}
@@ -178,10 +205,13 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=20_000, help="records of a table, at most")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--probabilities", action="store_true", help="compare the readings of scores under a slope cap")
+    parser.add_argument("--bands", action="store_true", help="measure the bands of coefficients")
     arguments = parser.parse_args()
     warnings.simplefilter("error")
     if arguments.probabilities:
         return probabilities(arguments.seeds)
+    if arguments.bands:
+        return bands(arguments.seeds)
     groups = {}
     for name in arguments.tables:
         groups[name] = list(cells(every[name](), arguments.rows, arguments.seeds))
