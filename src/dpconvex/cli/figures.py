@@ -83,21 +83,23 @@ def loss_figure(
     axes.set_ylim(low, high)
     axes.set_xlim(epsilons[0], epsilons[-1])
     axes.axhspan(trivial, high, color=WASH, linewidth=0)
-    for level, dash in ((trivial, TRIVIAL_DASH), (rate_loss, RATE_DASH)):
-        if level is not None:
-            axes.axhline(level, color=MUTED, linewidth=1.2, linestyle=dash)
+    levels = [trivial] if rate_loss is None else [trivial, rate_loss]
+    for level, dash in zip(levels, (TRIVIAL_DASH, RATE_DASH), strict=False):
+        axes.axhline(level, color=MUTED, linewidth=1.2, linestyle=dash)
+    room = 0.12 * math.log(high / low)  # height of a name, and its distance from the line
     # The lines fall, so above right of the upper one and below left of the lower one there is room.
     curves = (
         ("bound" if error.proved else "estimate", bounds, error.bound, ACCENT, "-", (6, 5), _LEFT, 1),
-        ("expected", expected, error.expected, SECOND, EXPECTED_DASH, (-6, -12), _RIGHT, -2),
+        ("expected", expected, error.expected, SECOND, EXPECTED_DASH, (-6, -12), _RIGHT, -1),
     )
-    for name, line, own, colour, dash, place, side, at in curves:
+    for name, line, own, colour, dash, place, side, way in curves:
         if own is None:
             continue
         axes.plot(epsilons, line, color=colour, linewidth=2, linestyle=dash)
-        visible = [k for k, value in enumerate(line) if low < value < high]
-        if len(visible) > 1:
-            axes.annotate(name, (epsilons[visible[at]], line[visible[at]]), place, **side, color=colour)
+        visible = [k for k, value in enumerate(line) if low < value < high][::way][1:]
+        free = [k for k in visible if not any(0 < way * math.log(level / line[k]) < room for level in levels)]
+        for k in (free or visible)[:1]:
+            axes.annotate(name, (epsilons[k], line[k]), place, **side, color=colour)
         if math.isfinite(own):
             axes.plot(epsilon, own, "o", markersize=8, markerfacecolor=colour, markeredgecolor=INK, zorder=5)
     _log_ticks(axes)

@@ -97,8 +97,8 @@ def plan(
     words = LOSS_WORDS[found[0].problem.loss.task]
     print_text(f"\nTrivial loss ({words.trivial}): {number(found[0].predicted_error.trivial)}.")
     print_text(
-        f"Excess loss: of the {risk_name(found[0])} {loss_name(found[0])} loss over the best model's{words.unit}, on "
-        "average over the noise. Above the trivial loss a bound is vacuous: it promises nothing about this fit."
+        f"Excess loss: of the {risk_name(found[0])} {loss_name(found[0])} loss over that of the best model whose "
+        f"coefficients have at most the planned norm{words.unit}, on average over the noise. Above the trivial loss a bound is vacuous: it promises nothing about this fit."
     )
     if "private_moments" in found[0].public:
         _print_moment(cast("TunedPlan", found[0]))
