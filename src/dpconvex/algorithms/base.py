@@ -99,6 +99,11 @@ class PredictedError:
         return not self.bound < self.trivial
 
     @property
+    def note(self) -> str:
+        """What to say of the bound beside it: that it is an estimate, that it is vacuous, or nothing."""
+        return ", ".join(["estimate"] * (not self.proved) + ["vacuous"] * self.vacuous)
+
+    @property
     def rank(self) -> float:
         """What plans are compared by: the expected error, or the bound where there is no expectation."""
         return self.bound if self.expected is None else self.expected

@@ -123,6 +123,7 @@ def facts(plan: Plan) -> dict[str, Any]:
         "algorithm": plan.algorithm,
         "constants": plan.constants,
         "excess_loss_bound": error.bound,
+        "bound_is_proved": error.proved,
         "trivial_loss": error.trivial,
         "vacuous": error.vacuous,
         "source": error.source,
@@ -139,7 +140,7 @@ def _show(plans: Sequence[Plan], promise: PrivacyParams, as_json: bool) -> None:
         return
     errors = [plan.predicted_error for plan in plans]
     cells = [
-        ("" if k else "*", plan.algorithm, number(error.bound), "vacuous" if error.vacuous else "")
+        ("" if k else "*", plan.algorithm, number(error.bound), error.note)
         for k, (plan, error) in enumerate(zip(plans, errors, strict=True))
     ]
     print_table(
@@ -150,6 +151,7 @@ def _show(plans: Sequence[Plan], promise: PrivacyParams, as_json: bool) -> None:
         marked=0,
     )
     print_text(
-        "* chosen. bound: on the loss above that of the best coefficients of this l1 norm; vacuous if it "
+        "* chosen. bound: on the loss above that of the best coefficients of this l1 norm, proved but where the note "
+        "says estimate; vacuous if it "
         f"is not below that of coefficients 0, at most {number(errors[0].trivial)}."
     )

@@ -98,7 +98,8 @@ def plan(
     print_text(f"\nTrivial loss ({words.trivial}): {number(found[0].predicted_error.trivial)}.")
     print_text(
         f"Excess loss: of the {risk_name(found[0])} {loss_name(found[0])} loss over that of the best model whose "
-        f"coefficients have at most the planned norm{words.unit}, on average over the noise. Above the trivial loss a bound is vacuous: it promises nothing about this fit."
+        f"coefficients have at most the planned norm{words.unit}, on average over the noise. Above the trivial "
+        "loss a bound is vacuous: it promises nothing about this fit."
     )
     if "private_moments" in found[0].public:
         _print_moment(cast("TunedPlan", found[0]))
@@ -251,9 +252,9 @@ def print_plans(plans: Sequence[LinearModelPlan]) -> None:
                 "" if row["expected_excess_loss"] is None else number(row["expected_excess_loss"]),
                 number(row["excess_loss_bound"]),
                 *(("none" if row["printed_bound"] is None else number(row["printed_bound"]),) if paper else ()),
-                ", ".join(["estimate"] * (not row["bound_is_proved"]) + ["vacuous"] * row["vacuous"]),
+                plan.predicted_error.note,
             )
-            for row in rows
+            for plan, row in zip(plans, rows, strict=True)
         ),
         right=range(3, 6 if paper else 5),
         marked=0,

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from dpconvex.algorithms.base import PredictedError
 from dpconvex.cli import figures
 from dpconvex.cli._console import number
 from dpconvex.cli.budget import Paid
-from dpconvex.cli.report import Measured, Origin, _coefficients, promise, write_report
+from dpconvex.cli.report import Measured, Origin, _coefficients, promise, rate_loss, write_report
 from dpconvex.privacy import PrivacyParams
 
 VOID = {"meta", "br", "path", "use"}
@@ -248,6 +249,13 @@ def test_names_in_the_figure_of_plans_do_not_meet() -> None:
                     for u, v, other in places:
                         near = abs(x - u) < 50 and abs(y - v) < 10
                         assert other == name or not near, (size, ratio, epsilon, name, other)
+
+
+def test_public_rates_of_the_classes_give_a_yardstick() -> None:
+    for rates in ((0.86, 0.14), {"no": 0.86, "yes": 0.14}):
+        model: Any = SimpleNamespace(kind="logistic", schema=SimpleNamespace(target=SimpleNamespace(rates=rates)))
+        assert rate_loss(model) == pytest.approx(-0.86 * np.log(0.86) - 0.14 * np.log(0.14))
+    assert rate_loss(fitted()) is None
 
 
 def test_nothing_in_the_page_is_wider_than_a_telephone(fitted_folder: Path) -> None:
