@@ -171,7 +171,7 @@ def _origin(estimator: PrivateLinearModel, origin: Origin) -> list[tuple[str, st
 
 def model_digest(certificate: Mapping[str, Any]) -> str:
     """Return the digest of the model's coefficients and encoding, if a certificate (as a dictionary) states one."""
-    return str(certificate.get("model_digest", ""))
+    return str(certificate.get("model", ""))
 
 
 def _bounds(schema: Schema) -> list[tuple[str, str]]:

@@ -144,7 +144,7 @@ def test_the_report_names_where_the_model_comes_from(fitted_folder: Path, tmp_pa
         "purpose a <test> of reports",
         "source of bounds and categories UCI Machine Learning Repository",
         "age 17 to 90",
-        certificate.get("model_digest", certificate["digest"]),
+        certificate.get("model", certificate["digest"]),
     ):
         assert told in found, told
     assert "budget " not in found.partition("What was spent")[0]
