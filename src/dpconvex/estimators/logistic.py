@@ -88,8 +88,8 @@ class PrivateLogisticRegression(ProbabilisticClassifier):
     probabilities : {"calibrated", "sigmoid"}, default="calibrated"
         How `predict_proba` reads a score z when the fitted loss has a slope cap ``A < 1``. ``"calibrated"``: the
         log-odds at which z has the smallest expected capped loss: z itself for ``|z| <= log(A/(1 - A))``, then
-        ``z -+ log(1/A)``. ``"sigmoid"``: z, which understates small classes. Labels and the order of records are the
-        same, so it may be changed on a fitted model; without a cap both are one.
+        ``z -+ log(1/A)``. ``"sigmoid"``: z, which understates small classes but for what noise adds. Labels and the
+        order of records are the same, so it may be changed on a fitted model; without a cap both are one.
     risk : {"empirical", "population"}, default="empirical"
         Excess of what the plan keeps small: of the mean loss on these records, or of the expected loss on new records
         from the same distribution (records must then be independent draws). Population: a little more regularisation
