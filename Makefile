@@ -50,6 +50,9 @@ format: $(VENV)/.dev  ## rewrite the sources in the house style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+docs/_static/report.png: demo  ## the picture of a report in README and docs: chromium (from the system) draws demo/
+	chromium --headless --hide-scrollbars --window-size=800,1245 --screenshot=$@ $(DEMO_OUT)/report.html
+
 docs: $(VENV)/.dev  ## build the documentation into docs/_build/html; warnings are errors
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
 

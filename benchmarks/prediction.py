@@ -1,12 +1,19 @@
 """Does the expected error of a plan predict the measured one, and does `algorithm="auto"` choose well?
 
     python benchmarks/prediction.py [--tables adult cancer ...] [--seeds 2] [--rows 20000] [--json FILE]
+    python benchmarks/prediction.py --probabilities [--seeds 2]
+    python benchmarks/prediction.py --bands [--seeds 2]
 
 Every plan (algorithm, noise, cap) that the estimators offer for a table and a budget is fitted, not only the chosen
 one. Excess is that of the training loss over the optimum of the same features: log-loss, or half the squared error in
 units of the target's range. Reported: Spearman's rank correlation of expected and measured excess among the plans of a
 cell (table, epsilon, delta) and over everything; quantiles of measured / expected; what the chosen plan measures
 relative to the best one of its cell. Fits are seeded, hence not private: this measures accuracy on public data.
+
+With ``--probabilities``: what the two readings of scores under a slope cap give (`PrivateLogisticRegression`,
+``probabilities``), log-loss and mean probability over the rate, on Adult and on simulated tables with 14 % positives,
+each on the records of the fit and on others. With ``--bands``: how far the noise of fits to Adult moves coefficients
+from the fit without noise, in units of the report's two bands.
 """
 
 from __future__ import annotations
@@ -24,7 +31,10 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from scipy.stats import spearmanr
 
-from dpconvex import PrivateLinearRegression, PrivateLogisticRegression
+from dpconvex import DataDomain, PrivateLinearRegression, PrivateLogisticRegression
+from dpconvex.problems import Records, RegularizedRisk
+from dpconvex.randomness import SeededSource
+from dpconvex.solvers import NewtonCholesky
 from excess_loss import log_loss, optimum
 from tables import REGRESSION_TABLES, TABLES, Table
 
@@ -126,6 +136,67 @@ def show(groups: dict[str, list[dict]]) -> None:
     Console(width=120).print(table)
 
 
+def simulated(normal: bool, n: int = 20_000, d: int = 30) -> tuple[np.ndarray, np.ndarray, DataDomain]:
+    """Return records of a logistic model with 14 % positives and log-odds of deviation 1.5, and their domain.
+
+    Columns are uniform on their range, or normal with a sixth of it as deviation.
+    """
+    rng = np.random.default_rng(0)
+    X = np.clip(rng.standard_normal((n, d)) / 6, -0.5, 0.5) if normal else rng.uniform(-0.5, 0.5, (n, d))
+    z = X @ rng.standard_normal(d)
+    z = 1.5 * z / z.std() - 2.45
+    return X, (rng.random(n) < 1 / (1 + np.exp(-z))).astype(int), DataDomain.box(d, 0.5)
+
+
+def probabilities(seeds: int) -> None:
+    """Print log-loss and (mean probability) / rate of both readings: fitted records, then others."""
+    adult = TABLES["adult"](45_222)
+    tables = {
+        "adult": (adult.X, adult.y, adult.schema.domain(), 36_186),
+        "simulated, normal columns": (*simulated(True), 10_000),
+        "simulated, uniform columns": (*simulated(False), 10_000),
+    }
+    out = RichTable(title="Log-loss (mean probability / rate), fitted records and others")
+    for name in ("table", "rate", "epsilon", "cap", "sigmoid", "calibrated", "sigmoid, others", "calibrated, others"):
+        out.add_column(name, justify="left" if name == "table" else "right")
+    for name, (X, y, domain, fitted) in tables.items():
+        for epsilon in EPSILONS:
+            models = [PrivateLogisticRegression(epsilon, domain=domain, random_state=k) for k in range(seeds)]
+            for model in models:
+                model.fit(X[:fitted], y[:fitted])
+            found = []
+            for part in (slice(0, fitted), slice(fitted, None)):
+                for link in ("sigmoid", "calibrated"):
+                    logs = [model.set_params(probabilities=link).predict_log_proba(X[part]) for model in models]
+                    loss = np.mean([-each[np.arange(len(each)), y[part]].mean() for each in logs])
+                    mean = np.mean([np.exp(each[:, 1]).mean() for each in logs]) / y[part].mean()
+                    found.append(f"{loss:.4f} ({mean:.2f})")
+            out.add_row(name, f"{y.mean():.3f}", f"{epsilon:g}", f"{models[0].slope_cap_:g}", *found)
+    Console(width=150).print(out)
+
+
+def bands(seeds: int) -> None:
+    """Print distances from the fit without noise over the bands: quantiles over coefficients, and how many miss."""
+    table = TABLES["adult"]()
+    y = 2.0 * table.y - 1
+    out = RichTable(title="Adult: root mean square distance over typical deviation, and share of distances in a band")
+    for name in ("method", "epsilon", "median", "90 %", "worst", "within typical", "within guaranteed", "width ratio"):
+        out.add_column(name, justify="left" if name == "method" else "right")
+    for algorithm in ("objective_perturbation", "output_perturbation"):
+        for epsilon in (0.3, 1.0):
+            base = PrivateLogisticRegression(epsilon, domain=table.schema.domain(), algorithm=algorithm)
+            plan = base.plan(len(y))[0]
+            records = Records.clipped(table.X, plan.problem.domain)
+            best = NewtonCholesky().solve(RegularizedRisk(plan.problem.loss, records, y, plan.l2), 1e-6).point
+            points = [plan.run(table.X, y, SeededSource(seed)).point for seed in range(seeds)]
+            away, guess, reach = np.abs(np.array(points) - best), plan.coefficient_deviation, plan.noise_reach()
+            ratio = np.sqrt(np.mean(away**2, axis=0)) / guess
+            shares = [f"{np.mean(away <= band):.3f}" for band in (2 * guess, reach)]
+            spread = [f"{value:.2f}" for value in np.quantile(ratio, [0.5, 0.9, 1.0])]
+            out.add_row(algorithm, f"{epsilon:g}", *spread, *shares, f"{np.median(reach / (2 * guess)):.1f}")
+    Console(width=140).print(out)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     every = {**TABLES, **REGRESSION_TABLES}
@@ -133,8 +204,14 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--rows", type=int, default=20_000, help="records of a table, at most")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--probabilities", action="store_true", help="compare the readings of scores under a slope cap")
+    parser.add_argument("--bands", action="store_true", help="measure the bands of coefficients")
     arguments = parser.parse_args()
     warnings.simplefilter("error")
+    if arguments.probabilities:
+        return probabilities(arguments.seeds)
+    if arguments.bands:
+        return bands(arguments.seeds)
     groups = {}
     for name in arguments.tables:
         groups[name] = list(cells(every[name](), arguments.rows, arguments.seeds))

@@ -79,7 +79,8 @@ class ClippedResidualsPlan(DelegatingPlan):
         given = self.then.predicted_error
         source = f"{given.source}, and the bias of residuals cut at {self.level:.4g} for predictions within the range"
         trivial = min(self.problem.loss.value_at_zero, PREDICTIONS * self.moments.g1)  # convexity: slope at 0 times P
-        return PredictedError(given.bound + self.bias, trivial, source if self.bias else given.source)
+        source = source if self.bias else given.source
+        return PredictedError(given.bound + self.bias, trivial, source, proved=given.proved)
 
     @property
     def releases(self) -> tuple[Release, ...]:
@@ -110,7 +111,6 @@ class ClippedResidualsPlan(DelegatingPlan):
             "slope_cut_at": self.level,
             "moment_order": self.moments.k,
             "moment_bounds": [self.moments.bound, self.moments.g2, self.moments.g1],
-            "predicted_excess_loss": self.predicted_error.bound,
         }
 
     def exact_bits(self, source: BitSource) -> bool:

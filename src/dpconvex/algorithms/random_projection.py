@@ -94,10 +94,10 @@ class ProjectedPlan(DelegatingPlan):
         """The method's bound, which is for projected records only; expected: with what the projection loses."""
         given, typical = self.then.predicted_error, self.problem.typical
         if given.expected is None or typical is None:
-            return given
+            return replace(given, proved=False)
         lost = typical.projection_bias(self._wide_blocks, self.columns)
         source = f"{given.source}, among models of the projected records; an estimate"
-        return replace(given, expected=given.expected + lost, source=source)
+        return replace(given, expected=given.expected + lost, source=source, proved=False)
 
     @property
     def releases(self) -> tuple[Release, ...]:

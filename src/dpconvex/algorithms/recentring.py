@@ -152,7 +152,8 @@ class RecentredPlan(DelegatingPlan):
         given = self.then.predicted_error
         gain = 1 - (1 - ADAPTS) * reach_share(self.problem.domain, "linf") if self.centre is None else 1.0
         expected = None if given.expected is None else gain * given.expected
-        return replace(given, expected=expected, source=f"{given.source}; an estimate for the length that is expected")
+        source = f"{given.source}; an estimate for the planned length"
+        return replace(given, expected=expected, source=source, proved=False)
 
     @property
     def releases(self) -> tuple[Release, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
@@ -64,17 +64,23 @@ class RegressionMetrics:
         return f"{r2}root mean squared error {number(self.rmse)}, mean absolute error {number(self.mae)}"
 
 
-def evaluate(probabilities: FloatArray, index: AnyArray) -> Metrics:
-    """Compare predicted probabilities (n, k) with the positions (n,) of the right classes."""
+def evaluate(probabilities: FloatArray, index: AnyArray, scores: FloatArray | None = None) -> Metrics:
+    """Compare predicted probabilities (n, k) with the positions (n,) of the right classes.
+
+    With two classes `scores` (n,), where given, decide on labels and on the order of records: probabilities may tie.
+    """
     from sklearn.metrics import roc_auc_score
 
     rows = np.arange(len(index))
     right = np.clip(probabilities[rows, index], np.finfo(np.float64).tiny, 1.0)
+    log_loss = float(-np.mean(np.log(right)))
+    if scores is not None and scores.ndim == 1:
+        return replace(evaluate_scores(scores, index), log_loss=log_loss)
     binary = probabilities.shape[1] == 2 and len(np.unique(index)) == 2
     return Metrics(
         accuracy=float(np.mean(np.argmax(probabilities, axis=1) == index)),
         auc=float(roc_auc_score(index, probabilities[:, 1])) if binary else None,
-        log_loss=float(-np.mean(np.log(right))),
+        log_loss=log_loss,
     )
 
 

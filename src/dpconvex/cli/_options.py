@@ -81,6 +81,7 @@ Budget = Annotated[
     Path | None,
     typer.Option(help="Budget file of this data set: pay from it, or refuse, before data are read. See `budget`."),
 ]
+Purpose = Annotated[str, typer.Option(help="What the model is for, in words: the report says so.")]
 Test = Annotated[
     Path | None, typer.Option(help="PUBLIC test file. The printed metrics are not private.", show_default=False)
 ]

@@ -56,7 +56,7 @@ def scaling(
         plan = plans(one, n)[0]
         error = plan.predicted_error
         facts = {"users": n, "records_per_user": records, "algorithm": plan.algorithm}
-        return {**facts, "predicted_excess_loss": error.bound, "vacuous": error.vacuous}
+        return {**facts, "excess_loss_bound": error.bound, "vacuous": error.vacuous}
 
     columns = sorted({estimator.records_per_user, *RECORDS})
     rows = sorted({max(1, round(users * factor)) for factor in FACTORS})
@@ -68,10 +68,10 @@ def print_scaling(table: list[list[dict[str, Any]]]) -> None:
     names = sorted({cell["algorithm"] for row in table for cell in row})
     marks = dict(zip(names, "abcdefghij", strict=False))
     print_table(
-        "Excess loss of the best plan, by users and records per user",
+        "Bound on the excess loss of the best plan, by users and records per user",
         ("users", *(f"{cell['records_per_user']:,}" for cell in table[0])),
         (
-            (f"{row[0]['users']:,}", *(f"{number(c['predicted_excess_loss'])} {marks[c['algorithm']]}" for c in row))
+            (f"{row[0]['users']:,}", *(f"{number(c['excess_loss_bound'])} {marks[c['algorithm']]}" for c in row))
             for row in table
         ),
         right=range(len(table[0]) + 1),

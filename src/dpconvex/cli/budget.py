@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,6 +21,36 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Keep account of all runs on one data set.", no_args_is_help=True)
 
 BudgetFile = Annotated[Path, typer.Argument(help="The budget file.")]
+
+
+@dataclass(frozen=True)
+class Paid:
+    """What a run took from a budget.
+
+    Parameters
+    ----------
+    name : str
+        Of the budget file.
+    promise : PrivacyParams
+        What was taken.
+    epsilon, delta : Decimal
+        What was left after it.
+    """
+
+    name: str
+    promise: PrivacyParams
+    epsilon: Decimal
+    delta: Decimal
+
+    def text(self) -> str:
+        """Return what was left before and after."""
+        from dpconvex.privacy.budget import exact_text
+
+        after = (self.epsilon, self.delta)
+        taken = (Decimal(repr(self.promise.epsilon)), Decimal(repr(self.promise.delta)))
+        before = [exact_text(left + part) for left, part in zip(after, taken, strict=True)]
+        left = [exact_text(part) for part in after]
+        return f"{self.name}: epsilon {before[0]}, delta {before[1]} before; epsilon {left[0]}, delta {left[1]} after"
 
 
 @app.command("create")
@@ -53,7 +85,7 @@ def show(path: BudgetFile, as_json: _options.Json = False) -> None:
 
 def pay(
     budget: Path | None, promise: PrivacyParams, what: str, table: Path, schema: Schema | None, *, seed: int | None
-) -> None:
+) -> Paid | None:
     """Enter a run's promise into its budget, before its table is read; do nothing where there is no budget.
 
     What can be wrong with the table's name, place and header is found first, so that it costs nothing.
@@ -73,6 +105,11 @@ def pay(
     seed : int or None
         A seeded run is refused: it keeps no promise.
 
+    Returns
+    -------
+    Paid or None
+        What was left before and after.
+
     Raises
     ------
     BudgetExceededError, BudgetFileError
@@ -85,11 +122,12 @@ def pay(
     from dpconvex.privacy.budget import MOST_TEXT
 
     if budget is None:
-        return
+        return None
     if seed is not None:
         raise InvalidParameterError("seed", seed, "makes a run not private, so no budget covers it", "Leave it out")
     check_table(table, schema)
     Budget(budget).spend(promise, f"{what} {table.name}"[:MOST_TEXT])
+    return Paid(budget.name, promise, *Budget(budget).account().left)
 
 
 def facts(account: Account) -> dict[str, object]:

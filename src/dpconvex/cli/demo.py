@@ -82,7 +82,7 @@ def demo(
     The data are public. Every number is the mean over fixed random splits; every private fit draws real noise.
     """
     from dpconvex.cli.fit import write_outputs
-    from dpconvex.cli.report import Measured
+    from dpconvex.cli.report import Measured, Origin
 
     with model_folder(out, force=force) as folder:
         splits = [split(QUICK_ROWS if quick else TRAIN, seed) for seed in range(QUICK_SPLITS if quick else SPLITS)]
@@ -98,7 +98,8 @@ def demo(
             non_private=accuracy[NOT_PRIVATE, None],
             note=f"Adult census data, which are public: {over}.",
         )
-        write_outputs(model, folder, measured)
+        origin = Origin("Adult census income, bundled with dpconvex", "a demonstration on public data")
+        write_outputs(model, folder, origin, measured)
     if as_json:
         print_json([row.to_dict() for row in rows])
         return

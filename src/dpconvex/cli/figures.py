@@ -6,14 +6,14 @@ import io
 import math
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
-
-from dpconvex.cli._console import number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from dpconvex.algorithms.base import PredictedError
 
 INK, MUTED, RULE, ACCENT, SECOND, WASH = "#010101", "#020202", "#030303", "#040404", "#050505", "#060606"
 _VARIABLES = {
@@ -46,76 +46,65 @@ _STYLE = {
     "lines.linewidth": 1.8,
     "lines.solid_capstyle": "round",
 }
-_WIDTH = 7.2  # inches; the page scales it to its column
-
-
-def coefficients_figure(names: Sequence[str], values: Sequence[float], deviations: Sequence[float]) -> str:
-    """Dots with bands of two standard deviations of the noise, the largest value on top.
-
-    Parameters
-    ----------
-    names, values, deviations : sequences of equal length
-        Of the coefficients to show, in any order.
-    """
-    order = sorted(range(len(values)), key=lambda k: values[k])
-    figure, axes = _axes("coefficients", 0.75 + 0.23 * len(order))
-    for row, k in enumerate(order):
-        value, reach = values[k], 2 * deviations[k]
-        colour = ACCENT if value >= 0 else SECOND
-        axes.plot([value - reach, value + reach], [row, row], color=colour, alpha=0.28, linewidth=7)
-        clear = abs(value) > reach
-        axes.plot(value, row, "o", markersize=5, markeredgecolor=colour, markerfacecolor=colour if clear else "none")
-    axes.axvline(0, color=MUTED, linewidth=0.9)
-    axes.set_yticks(range(len(order)), [_shortened(names[k]) for k in order])
-    axes.set_ylim(-0.8, len(order) - 0.2)
-    axes.tick_params(axis="y", length=0, labelcolor=INK)
-    axes.grid(visible=False, axis="y")
-    axes.spines["left"].set_visible(False)
-    axes.set_xlabel("released coefficient")
-    return _svg(figure, "coefficients")
+_WIDTH = 5.4  # inches; the page scales it to its column, which may be that of a telephone
+TRIVIAL_DASH, RATE_DASH, EXPECTED_DASH = (0, (4, 3)), (0, (1, 2)), (0, (6, 2))
 
 
 def loss_figure(
-    epsilons: Sequence[float], bounds: Mapping[str, Sequence[float]], trivial: float, chosen: tuple[float, float]
+    epsilons: Sequence[float],
+    bounds: Sequence[float],
+    expected: Sequence[float],
+    error: PredictedError,
+    epsilon: float,
+    rate_loss: float | None = None,
 ) -> str:
-    """Planned excess loss over epsilon, one line an algorithm, with the loss of knowing nothing.
+    """Excess loss of one method over epsilon: its bound, and what it expects on typical data, with yardsticks.
 
     Parameters
     ----------
     epsilons : sequence of float
         Increasing.
-    bounds : mapping of str to sequence of float
-        One bound an epsilon; NaN where there is no plan.
-    trivial : float
-        Loss of equal probabilities.
-    chosen : (float, float)
-        Epsilon and bound of the fitted model.
+    bounds, expected : sequence of float
+        One each; NaN where there is none.
+    error : PredictedError
+        Of the fitted model.
+    epsilon : float
+        Of the fitted model.
+    rate_loss : float, optional
+        Loss of predicting the public rates.
     """
-    figure, axes = _axes("loss", 3.4)
+    figure, axes = _axes("loss", 3.3)
     axes.set_xscale("log")
     axes.set_yscale("log")
-    finite = [b for line in bounds.values() for b in line if math.isfinite(b) and b > 0]
-    low = min([trivial, chosen[1], *finite]) / 1.8
-    high = max(6 * trivial, min(60 * trivial, max([trivial, *finite])))
-    if math.isfinite(chosen[1]):
-        high = max(high, 1.5 * chosen[1])
+    trivial, chosen = error.trivial, [value for value in (error.bound, error.expected) if value is not None]
+    finite = [value for value in (*bounds, *expected, *chosen) if math.isfinite(value) and value > 0]
+    low = min([trivial, rate_loss or trivial, *finite]) / 2.2
+    high = max([6 * trivial, min(60 * trivial, max([trivial, *finite])), *(1.5 * v for v in chosen if v in finite)])
     axes.set_ylim(low, high)
     axes.set_xlim(epsilons[0], epsilons[-1])
     axes.axhspan(trivial, high, color=WASH, linewidth=0)
-    axes.axhline(trivial, color=MUTED, linewidth=1, linestyle=(0, (4, 3)))
-    for k, (name, line) in enumerate(bounds.items()):
-        colour = (ACCENT, SECOND, INK, MUTED)[k % 4]
-        axes.plot(epsilons, line, color=colour, linewidth=2)
-        at = _label_position(line, low, high)
-        if at is not None:
-            axes.annotate(name.replace("_", " "), (epsilons[at], line[at]), (7, 4), **_LEFT, color=colour)
-    axes.plot(*chosen, "o", markersize=8, markerfacecolor=ACCENT, markeredgecolor=INK, clip_on=False, zorder=5)
-    early = chosen[0] < math.sqrt(epsilons[0] * epsilons[-1])  # the lines fall: above right and below left are free
-    place, side = ((9, 5), _LEFT) if early else ((-9, -13), _RIGHT)
-    axes.annotate(f"this model: {number(chosen[1])}", chosen, place, **side, color=INK)
+    levels = [trivial] if rate_loss is None else [trivial, rate_loss]
+    for level, dash in zip(levels, (TRIVIAL_DASH, RATE_DASH), strict=False):
+        axes.axhline(level, color=MUTED, linewidth=1.2, linestyle=dash)
+    room = 0.12 * math.log(high / low)  # height of a name, and its distance from the line
+    # The lines fall, so above right of the upper one and below left of the lower one there is room.
+    curves = (
+        ("bound" if error.proved else "estimate", bounds, error.bound, ACCENT, "-", (6, 5), _LEFT, 1),
+        ("expected", expected, error.expected, SECOND, EXPECTED_DASH, (-6, -12), _RIGHT, -1),
+    )
+    for name, line, own, colour, dash, place, side, way in curves:
+        if own is None:
+            continue
+        axes.plot(epsilons, line, color=colour, linewidth=2, linestyle=dash)
+        visible = [k for k, value in enumerate(line) if low < value < high][::way][1:]
+        free = [k for k in visible if not any(0 < way * math.log(level / line[k]) < room for level in levels)]
+        for k in (free or visible)[:1]:
+            axes.annotate(name, (epsilons[k], line[k]), place, **side, color=colour)
+        if math.isfinite(own):
+            axes.plot(epsilon, own, "o", markersize=8, markerfacecolor=colour, markeredgecolor=INK, zorder=5)
     _log_ticks(axes)
     axes.set_xlabel("epsilon")
-    axes.set_ylabel("planned excess loss")
+    axes.set_ylabel("excess loss")
     return _svg(figure, "loss")
 
 
@@ -176,12 +165,6 @@ def _svg(figure: Figure, salt: str) -> str:
     return re.sub(r"font-family: [^;\"]*;? ?", "", text)
 
 
-def _label_position(line: Sequence[float], low: float, high: float) -> int | None:
-    """Index of a point a third along the visible part of a line."""
-    visible = [k for k, bound in enumerate(line) if low < bound < high]
-    return visible[len(visible) // 3] if visible else None
-
-
 def _log_ticks(axes: Axes) -> None:
     low, high = axes.get_xlim()
     steps = (1, 2, 5) if high / low < 1e4 else (1,)
@@ -191,9 +174,3 @@ def _log_ticks(axes: Axes) -> None:
     axes.xaxis.minorticks_off()
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes.yaxis.minorticks_off()
-
-
-def _shortened(name: str, width: int = 34) -> str:
-    """Return a name as literal text of limited width (matplotlib reads ``$`` as mathematics)."""
-    short = name if len(name) <= width else name[: width - 1] + "…"
-    return short.replace("$", r"\$")

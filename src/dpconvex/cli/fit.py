@@ -18,7 +18,7 @@ from dpconvex.errors import InvalidDataError, SchemaError
 
 if TYPE_CHECKING:
     from dpconvex.cli._metrics import Metrics, RegressionMetrics
-    from dpconvex.cli.report import Measured
+    from dpconvex.cli.report import Measured, Origin
     from dpconvex.data import Schema
     from dpconvex.estimators import PrivateLinearModel
 
@@ -50,6 +50,7 @@ def fit(
     test: _options.Test = None,
     seed: Annotated[int | None, typer.Option(help="Seed the noise: NOT PRIVATE, for tests only.")] = None,
     budget: _options.Budget = None,
+    purpose: _options.Purpose = "",
     force: _options.Force = False,
     as_json: _options.Json = False,
 ) -> None:
@@ -57,6 +58,7 @@ def fit(
 
     The folder appears whole or not at all. --force replaces an existing model folder.
     """
+    from dpconvex.cli.report import Origin
     from dpconvex.data import Schema, read_table
 
     declared = Schema.from_toml(schema)
@@ -86,11 +88,11 @@ def fit(
     promise = estimator.plan(_options.PROBE)[0].privacy  # refuses unusable parameters before anything is read
     with model_folder(out, force=force) as folder:
         held_out = read_test(test, declared)
-        pay(budget, promise, f"fit --model {estimator.kind}", table, declared, seed=seed)
+        paid = pay(budget, promise, f"fit --model {estimator.kind}", table, declared, seed=seed)
         records = read_table(table, declared)
         estimator.fit(records)
         metrics = None if held_out is None else measure(estimator, held_out)
-        write_outputs(estimator, folder)
+        write_outputs(estimator, folder, Origin(table.name, purpose, paid))
     plans = (estimator.plan_, *estimator.plan(estimator.plan_.problem.n)[1:])  # first what ran
     if as_json:
         certificate = estimator.certificate_.to_dict()
@@ -110,14 +112,16 @@ def fit(
     print_text(f"Wrote {MODEL}, {CERTIFICATE} and {REPORT} to {out}")
 
 
-def write_outputs(estimator: PrivateLinearModel, folder: Path, measured: Measured | None = None) -> None:
-    """Write the three files of a fitted model into `folder`; `measured` goes into the report."""
+def write_outputs(
+    estimator: PrivateLinearModel, folder: Path, origin: Origin, measured: Measured | None = None
+) -> None:
+    """Write the three files of a fitted model into `folder`; `origin` and `measured` go into the report."""
     from dpconvex.cli.report import write_report
     from dpconvex.estimators.persistence import save_model
 
     save_model(estimator, folder / MODEL)
     (folder / CERTIFICATE).write_text(estimator.certificate_.to_json(), encoding="utf-8")
-    write_report(estimator, folder / REPORT, measured)
+    write_report(estimator, folder / REPORT, origin, measured)
 
 
 def with_target(schema: Schema, target: str | None) -> Schema:
@@ -144,7 +148,7 @@ def measure(estimator: PrivateLinearModel, held_out: Any) -> Metrics | Regressio
     assert estimator.target_schema is not None
     right = estimator.target_schema.encode_target(held_out)
     if isinstance(estimator, ProbabilisticClassifier):
-        return evaluate(estimator.predict_proba(held_out), right)
+        return evaluate(estimator.predict_proba(held_out), right, estimator.decision_function(held_out))
     if isinstance(estimator, PrivateLinearClassifier):
         return evaluate_scores(estimator.decision_function(held_out), right)
     return evaluate_regression(estimator.predict(held_out), right)

@@ -122,7 +122,8 @@ def facts(plan: Plan) -> dict[str, Any]:
     return {
         "algorithm": plan.algorithm,
         "constants": plan.constants,
-        "predicted_excess_loss": error.bound,
+        "excess_loss_bound": error.bound,
+        "bound_is_proved": error.proved,
         "trivial_loss": error.trivial,
         "vacuous": error.vacuous,
         "source": error.source,
@@ -139,17 +140,18 @@ def _show(plans: Sequence[Plan], promise: PrivacyParams, as_json: bool) -> None:
         return
     errors = [plan.predicted_error for plan in plans]
     cells = [
-        ("" if k else "*", plan.algorithm, number(error.bound), "vacuous" if error.vacuous else "")
+        ("" if k else "*", plan.algorithm, number(error.bound), error.note)
         for k, (plan, error) in enumerate(zip(plans, errors, strict=True))
     ]
     print_table(
         f"Plans for {public['n']:,} records, {public['dx'] // 2:,} coefficients, {budget_words(promise)}",
-        ("", "algorithm", "excess loss", "note"),
+        ("", "algorithm", "bound", "note"),
         cells,
         right=(2,),
         marked=0,
     )
     print_text(
-        "* chosen. excess loss: bound on the loss above that of the best coefficients of this l1 norm; vacuous if it "
+        "* chosen. bound: on the loss above that of the best coefficients of this l1 norm, proved but where the note "
+        "says estimate; vacuous if it "
         f"is not below that of coefficients 0, at most {number(errors[0].trivial)}."
     )

@@ -97,8 +97,9 @@ def plan(
     words = LOSS_WORDS[found[0].problem.loss.task]
     print_text(f"\nTrivial loss ({words.trivial}): {number(found[0].predicted_error.trivial)}.")
     print_text(
-        f"Excess loss: bound on the expected {risk_name(found[0])} {loss_name(found[0])} loss above the best "
-        f"model's{words.unit}. Above the trivial loss it is vacuous: it promises nothing about this fit."
+        f"Excess loss: of the {risk_name(found[0])} {loss_name(found[0])} loss over that of the best model whose "
+        f"coefficients have at most the planned norm{words.unit}, on average over the noise. Above the trivial "
+        "loss a bound is vacuous: it promises nothing about this fit."
     )
     if "private_moments" in found[0].public:
         _print_moment(cast("TunedPlan", found[0]))
@@ -222,9 +223,10 @@ def plan_rows(plans: Sequence[LinearModelPlan]) -> list[dict[str, Any]]:
             "constants": plan.constants,
             "noise": plan.noise_name,
             "l2": plan.l2,
-            "coefficient_sd": float(np.median(plan.coefficient_deviation)),
+            "typical_coefficient_sd": float(np.median(plan.coefficient_deviation)),
             "expected_excess_loss": plan.predicted_error.expected,
-            "predicted_excess_loss": plan.predicted_error.bound,
+            "excess_loss_bound": plan.predicted_error.bound,
+            "bound_is_proved": plan.predicted_error.proved,
             "printed_bound": plan.predicted_error.printed,
             "trivial_loss": plan.predicted_error.trivial,
             "vacuous": plan.predicted_error.vacuous,
@@ -248,18 +250,18 @@ def print_plans(plans: Sequence[LinearModelPlan]) -> None:
                 row["algorithm"],
                 row["noise"],
                 "" if row["expected_excess_loss"] is None else number(row["expected_excess_loss"]),
-                number(row["predicted_excess_loss"]),
+                number(row["excess_loss_bound"]),
                 *(("none" if row["printed_bound"] is None else number(row["printed_bound"]),) if paper else ()),
-                "vacuous" if row["vacuous"] else "",
+                plan.predicted_error.note,
             )
-            for row in rows
+            for plan, row in zip(plans, rows, strict=True)
         ),
         right=range(3, 6 if paper else 5),
         marked=0,
     )
     print_text(
-        "* chosen. expected: excess loss on typical data, a guess. bound: proved for every data set, but an estimate "
-        "for noisy_gradient, sufficient_statistics, random_projection and recentring."
+        "* chosen. expected: excess loss on typical data, a guess that real data often exceed. bound: proved for every "
+        "data set, but where the note says estimate."
     )
     if paper:
         print_text(
@@ -268,7 +270,7 @@ def print_plans(plans: Sequence[LinearModelPlan]) -> None:
         )
     if rows[0]["vacuous"]:
         print_text(
-            f"VACUOUS: even the chosen plan's bound, {number(rows[0]['predicted_excess_loss'])}, is not below the "
+            f"VACUOUS: even the chosen plan's bound, {number(rows[0]['excess_loss_bound'])}, is not below the "
             f"trivial loss, {number(rows[0]['trivial_loss'])}. It promises nothing about this fit; more records, fewer "
             "columns or a larger epsilon would help."
         )

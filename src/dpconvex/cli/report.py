@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,15 +14,19 @@ import numpy as np
 from dpconvex.cli import figures
 from dpconvex.cli._console import number
 from dpconvex.cli.plan import LOSS_WORDS, loss_name, risk_name, variations
+from dpconvex.cli.schema import public_range
 from dpconvex.data import write_atomically
 
 if TYPE_CHECKING:
     from dpconvex._types import FloatArray
+    from dpconvex.cli.budget import Paid
+    from dpconvex.data import Schema
     from dpconvex.estimators import PrivateLinearModel
     from dpconvex.privacy import PrivacyCertificate, Release
 
-SHOWN = 25
-"""Coefficients in the figure; the table below it lists all."""
+SHOWN = 30
+"""Coefficients that are open to view; the others unfold."""
+NOT_STATED = "not stated"
 
 GRID = (0.05, 10.0, 9)
 """First and last epsilon of the figure of planned losses, and how many; widened where the model's lies outside."""
@@ -48,7 +53,31 @@ class Measured:
     note: str
 
 
-def write_report(estimator: PrivateLinearModel, path: str | Path, measured: Measured | None = None) -> None:
+@dataclass(frozen=True)
+class Origin:
+    """What a report says of where a model comes from.
+
+    Parameters
+    ----------
+    data : str
+        Name of the data set.
+    purpose : str
+        What the model is for, in words.
+    paid : Paid, optional
+        What the fit took from a budget.
+    date : str
+        Of the fit; today by default.
+    """
+
+    data: str = ""
+    purpose: str = ""
+    paid: Paid | None = None
+    date: str = field(default_factory=lambda: datetime.now(UTC).date().isoformat())
+
+
+def write_report(
+    estimator: PrivateLinearModel, path: str | Path, origin: Origin | None = None, measured: Measured | None = None
+) -> None:
     """Write the report of a fitted estimator.
 
     It holds what was released and public facts, so it is as private as the model. It loads nothing from elsewhere.
@@ -59,6 +88,8 @@ def write_report(estimator: PrivateLinearModel, path: str | Path, measured: Meas
         Fitted in this process (a loaded model has no ``plan_``).
     path : str or Path
         HTML file to write, atomically.
+    origin : Origin, optional
+        Data set, date, purpose and budget, as far as they are to be named.
     measured : Measured, optional
         Accuracies on public data.
 
@@ -76,34 +107,43 @@ def write_report(estimator: PrivateLinearModel, path: str | Path, measured: Meas
     environment = Environment(
         loader=PackageLoader("dpconvex.cli"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
-    page = environment.get_template("report.html.j2").render(_content(estimator, measured))
+    page = environment.get_template("report.html.j2").render(_content(estimator, origin or Origin(), measured))
     write_atomically(path, page)
 
 
-def _content(estimator: PrivateLinearModel, measured: Measured | None) -> dict[str, Any]:
+def _content(estimator: PrivateLinearModel, origin: Origin, measured: Measured | None) -> dict[str, Any]:
     from dpconvex.privacy.verify import NOT_CHECKED
 
     certificate, plan = estimator.certificate_, estimator.plan_
     coefficients = _coefficients(estimator)
     words = LOSS_WORDS[plan.problem.loss.task]
     classes = _classes(estimator)
+    sure = sum(row["sure"] for row in coefficients)
     return {
         "certificate": certificate,
         "promise": promise(certificate),
+        "caution": caution(certificate),
         "facts": _facts(estimator),
+        "origin": _origin(estimator, origin),
+        "bounds": [] if estimator.schema is None else _bounds(estimator.schema),
         "error": plan.predicted_error,
         "number": number,
         "releases": [_release_row(release) for release in certificate.releases],
         "coefficients": coefficients,
+        "parts": [part for part in (coefficients[:SHOWN], coefficients[SHOWN:]) if part],
+        "sure": sure,
+        "end": coefficients[0]["end"],
+        "known": coefficients[0]["reach"] is not None,
+        "exact": plan.exact_deviation,
         "direction": classes[-1] if len(classes) == 2 else "",
         "effect": estimator.effect,
         "loss": loss_name(plan) + " loss",
         "risk": risk_name(plan),
         "trivial": words.trivial,
+        "trivial_is_half": estimator.kind == "logistic" and len(classes) == 2 and plan.predicted_error.trivial > 0.69,
         "unit": words.unit,
         "scaled": estimator.schema is not None or estimator.feature_bounds is not None,
-        "shown": min(SHOWN, len(coefficients)),
-        "coefficient_figure": _coefficient_figure(coefficients),
+        "rate_loss": rate_loss(estimator),
         "loss_figure": _loss_figure(estimator),
         "measured": measured,
         "measured_figure": measured
@@ -114,14 +154,72 @@ def _content(estimator: PrivateLinearModel, measured: Measured | None) -> dict[s
     }
 
 
+def _origin(estimator: PrivateLinearModel, origin: Origin) -> list[tuple[str, str]]:
+    """Return what the report says of data, date, purpose, sources, budget and model, whatever of it was stated."""
+    schema, certificate = estimator.schema, estimator.certificate_.to_dict()
+    found = [
+        ("data set", origin.data or NOT_STATED),
+        ("date", origin.date),
+        ("purpose", origin.purpose or NOT_STATED),
+        ("source of bounds and categories", (schema.source if schema is not None else "") or NOT_STATED),
+    ]
+    if origin.paid is not None:
+        found.append(("budget", origin.paid.text()))
+    model = model_digest(certificate)
+    return [*found, ("digest of the model", model) if model else ("digest of the certificate", certificate["digest"])]
+
+
+def model_digest(certificate: Mapping[str, Any]) -> str:
+    """Return the digest of the model's coefficients and encoding, if a certificate (as a dictionary) states one."""
+    return str(certificate.get("model", ""))
+
+
+def _bounds(schema: Schema) -> list[tuple[str, str]]:
+    """Return every column of a schema with its public range or categories."""
+    return [(part.name, public_range(part.to_dict())) for part in (*schema.columns, schema.target) if part is not None]
+
+
+def class_rates(schema: Schema | None) -> tuple[float, ...]:
+    """Return the public shares of the classes, where a schema states them."""
+    target = None if schema is None else schema.target
+    rates = getattr(target, "rates", None)  # a field that a schema may not have
+    if rates is None:
+        return ()
+    return tuple(float(rate) for rate in (rates.values() if isinstance(rates, Mapping) else rates))
+
+
+def rate_loss(estimator: PrivateLinearModel) -> float | None:
+    """Return what predicting the public rates for everybody loses (nats); None for other losses, or without rates."""
+    rates = class_rates(estimator.schema)
+    if not rates or estimator.kind != "logistic":
+        return None
+    return -math.fsum(rate * math.log(rate) for rate in rates if rate > 0)
+
+
 def promise(certificate: PrivacyCertificate) -> str:
     """Say in one sentence what the certificate promises."""
     target = certificate.target
-    unit = {"record": "any one row", "user": "all rows of any one person"}[target.unit]
+    unit = {"record": "one row", "user": "everything that one person contributed"}[target.unit]
     change = {"replace_one": "Replacing", "add_or_remove_one": "Adding or removing"}[target.neighboring]
-    factor = number(math.exp(target.epsilon), 3) if target.epsilon < 7 else f"e^{target.epsilon:g}"
     extra = f", plus {target.delta:g}" if certificate.spent_delta else ""
-    return f"{change} {unit} of the data changes the probability of any result by at most a factor of {factor}{extra}."
+    factor = _factor(target.epsilon)
+    return f"{change} {unit} changes the probability of any result by at most a factor of {factor}{extra}."
+
+
+def caution(certificate: PrivacyCertificate) -> str:
+    """Say what a promise for rows does not cover; nothing where persons are protected."""
+    if certificate.target.unit == "user":
+        return ""
+    double = _factor(2 * certificate.target.epsilon)
+    return (
+        "One row is protected, not one person. If one person may have several rows, their rows together are protected "
+        f"less: two rows by a factor of {double} only, and so on. Then say whose row it is (--user-column, groups= in "
+        "Python), and everything that a person contributed is protected together."
+    )
+
+
+def _factor(epsilon: float) -> str:
+    return number(math.exp(epsilon), 3) if epsilon < 7 else f"e^{epsilon:g}"
 
 
 def _facts(estimator: PrivateLinearModel) -> list[tuple[str, str]]:
@@ -149,22 +247,48 @@ def _release_row(release: Release) -> dict[str, str]:
 
 
 def _coefficients(estimator: PrivateLinearModel) -> list[dict[str, Any]]:
-    """Return every released coefficient in encoded units, with the planned noise, the largest first."""
+    """Return every released coefficient in encoded units: those beyond their guaranteed band first, by size.
+
+    The others keep the order of the columns: their sizes may be noise. ``reach``: the guaranteed band, or None;
+    ``typical``: the typical one; ``at``, ``left``, ``width``: places in the chart, in percent.
+    """
     plan = estimator.plan_
     outputs, width = estimator.encoded_coef_.shape
-    deviation = estimator.output_scale * plan.coefficient_deviation.reshape(outputs, -1)
-    names = [*_feature_names(estimator, width), "intercept"]
     values: FloatArray = np.column_stack([estimator.encoded_coef_, estimator.encoded_intercept_])
-    constant = plan.problem.domain.intercept
-    intercept = deviation[:, -1:] * constant if constant else np.zeros((outputs, 1))
-    deviation = np.hstack([deviation[:, :width], intercept])
+    reach = plan.noise_reach()
+    reaches = None if reach is None else _in_units(estimator, reach)
+    typical = 2 * _in_units(estimator, plan.coefficient_deviation)
+    names = [*_feature_names(estimator, width), "intercept"]
     prefixes = [f"{label}: " for label in _classes(estimator)] if outputs > 1 else [""]
-    rows = [
-        {"name": prefix + name, "value": float(values[k, j]), "deviation": float(deviation[k, j])}
-        for k, prefix in enumerate(prefixes)
-        for j, name in enumerate(names)
-    ]
-    return sorted(rows, key=lambda row: -abs(row["value"]))
+    end = 1.15 * max(float(np.abs(values).max()), 1e-300)
+    rows = []
+    for k, prefix in enumerate(prefixes):
+        for j, name in enumerate(names):
+            value, guess = float(values[k, j]), float(typical[k, j])
+            known = None if reaches is None else float(reaches[k, j])
+            left, right = (max(-end, min(end, edge)) for edge in (value - guess, value + guess))
+            rows.append(
+                {
+                    "name": prefix + name,
+                    "value": value,
+                    "reach": known,
+                    "typical": guess,
+                    "sure": known is not None and abs(value) > known,
+                    "end": end,
+                    "at": 50 + 50 * value / end,
+                    "left": 50 + 50 * left / end,
+                    "width": 50 * (right - left) / end,
+                }
+            )
+    return sorted(rows, key=lambda row: -abs(row["value"]) if row["sure"] else 1.0)  # stable
+
+
+def _in_units(estimator: PrivateLinearModel, parameters: FloatArray) -> FloatArray:
+    """Return lengths of the plan's parameters as those of encoded coefficients and intercepts, (outputs, width + 1)."""
+    domain = estimator.plan_.problem.domain
+    lengths = estimator.output_scale * parameters.reshape(len(estimator.encoded_coef_), -1)
+    constant = lengths[:, -1:] * domain.intercept if domain.intercept else np.zeros((len(lengths), 1))
+    return np.hstack([lengths[:, : domain.n_features], constant])
 
 
 def _classes(estimator: PrivateLinearModel) -> list[str]:
@@ -180,24 +304,15 @@ def _feature_names(estimator: PrivateLinearModel, width: int) -> Sequence[str]:
     return [f"feature {k}" for k in range(width)] if given is None else [str(name) for name in given]
 
 
-def _coefficient_figure(coefficients: Sequence[dict[str, Any]]) -> str:
-    top = coefficients[:SHOWN]
-    names, values, deviations = ([row[key] for row in top] for key in ("name", "value", "deviation"))
-    return figures.coefficients_figure(names, values, deviations)
-
-
 def _loss_figure(estimator: PrivateLinearModel) -> str:
-    """Plan again over a grid of epsilon, every algorithm at its best, from public facts: expected, or bounds."""
-    from dpconvex.algorithms.heavy_selection import METHODS
-    from dpconvex.algorithms.selection import ALGORITHMS
-
+    """Plan the same method again over a grid of epsilon, from public facts: bound and expectation."""
     plan = estimator.plan_
     first, last, count = GRID
     grid = np.geomspace(min(first, plan.privacy.epsilon / 2), max(last, 2 * plan.privacy.epsilon), count).tolist()
-    bounds: dict[str, list[float]] = {name: [] for name in (*ALGORITHMS, *METHODS)}
+    bounds, expected = list[float](), list[float]()
     for epsilon in grid:
-        found = estimator.plans_at(epsilon)
-        for name, line in bounds.items():
-            line.append(min((p.predicted_error.rank for p in found if p.algorithm == name), default=math.nan))
-    chosen = (plan.privacy.epsilon, plan.predicted_error.rank)
-    return figures.loss_figure(grid, bounds, plan.predicted_error.trivial, chosen)
+        errors = [p.predicted_error for p in estimator.plans_at(epsilon) if p.algorithm == plan.algorithm]
+        best = min(errors, key=lambda error: error.rank, default=None)
+        bounds.append(math.nan if best is None else best.bound)
+        expected.append(math.nan if best is None or best.expected is None else best.expected)
+    return figures.loss_figure(grid, bounds, expected, plan.predicted_error, plan.privacy.epsilon, rate_loss(estimator))

@@ -47,19 +47,20 @@ def show(schema: Annotated[Path, typer.Argument(help="Schema file (TOML).")]) ->
     rows = []
     for column in declared.columns:
         block = column.block
-        rows.append((column.name, _public_range(column.to_dict()), f"{block.norm} <= {block.bound:g}", str(block.size)))
+        rows.append((column.name, public_range(column.to_dict()), f"{block.norm} <= {block.bound:g}", str(block.size)))
     print_table(f"Schema {schema}", ("column", "public range or categories", "encoded", "width"), rows, right=(3,))
     print_text()
     print_text(f"{len(declared.columns)} columns, {declared.domain().n_features} encoded features.")
     if declared.target is not None:
-        print_text(f"Target {declared.target.name}: {_public_range(declared.target.to_dict())}.")
+        print_text(f"Target {declared.target.name}: {public_range(declared.target.to_dict())}.")
     if declared.user is not None:
         print_text(f"Users {declared.user}: all rows of a user are protected together.")
     state = "confirmed" if declared.confirmed else "NOT confirmed: fit will refuse it"
     print_text(f"The schema is {state}." + (f" Source: {declared.source}." if declared.source else ""))
 
 
-def _public_range(fields: dict[str, object]) -> str:
+def public_range(fields: dict[str, object]) -> str:
+    """Return the public range, or the first of the public categories, of a column's or target's fields."""
     listed = fields.get("categories", fields.get("classes"))
     if isinstance(listed, list):
         shown = ", ".join(listed[:4]) + (f", ... ({len(listed)})" if len(listed) > 4 else "")

@@ -18,6 +18,7 @@ from dpconvex.cli.fit import measure, read_test, with_target, write_outputs
 from dpconvex.errors import InvalidParameterError
 
 if TYPE_CHECKING:
+    from dpconvex.algorithms.base import PredictedError
     from dpconvex.data import Schema
     from dpconvex.estimators import PrivateSearchCV
     from dpconvex.estimators._search_plan import SearchPlan
@@ -59,6 +60,7 @@ def search(
     test: _options.Test = None,
     seed: Annotated[int | None, typer.Option(help="Seed the noise: NOT PRIVATE, for tests only.")] = None,
     budget: _options.Budget = None,
+    purpose: _options.Purpose = "",
     force: _options.Force = False,
     as_json: _options.Json = False,
 ) -> None:
@@ -66,6 +68,7 @@ def search(
 
     The certificate covers the whole search. With --rows: show what it costs; no data are read.
     """
+    from dpconvex.cli.report import Origin
     from dpconvex.data import Schema, read_table
 
     declared = Schema.from_toml(schema)
@@ -80,11 +83,11 @@ def search(
     with model_folder(out, force=force) as folder:
         held_out = read_test(test, declared)
         kind = found.estimator.kind
-        pay(budget, plans[0].privacy, f"search --model {kind}", table, declared, seed=seed)
+        paid = pay(budget, plans[0].privacy, f"search --model {kind}", table, declared, seed=seed)
         with working("Searching"):
             found.fit(read_table(table, declared))
         metrics = None if held_out is None else measure(found.best_estimator_, held_out)
-        write_outputs(found.best_estimator_, folder)
+        write_outputs(found.best_estimator_, folder, Origin(table.name, purpose, paid))
     if as_json:
         files = [str(out / name) for name in (MODEL, CERTIFICATE, REPORT)]
         measured = None if metrics is None else {**metrics.to_dict(), "private": False}
@@ -143,7 +146,6 @@ def settings(values: dict[str, Any]) -> dict[str, Any]:
 
 def facts(plan: SearchPlan) -> dict[str, Any]:
     """Return JSON-ready facts of a plan."""
-    error = plan.predicted_error
     candidates = [
         {
             "settings": settings(dict(candidate.settings)),
@@ -151,12 +153,17 @@ def facts(plan: SearchPlan) -> dict[str, Any]:
             "noise": candidate.plan.noise_name,
             "epsilon": candidate.plan.privacy.epsilon,
             "delta": candidate.plan.privacy.delta,
-            "predicted_excess_loss": candidate.plan.predicted_error.rank,
+            **_errors(candidate.plan.predicted_error),
         }
         for candidate in plan.candidates
     ]
     costs = {"price": plan.price, "cost": plan.cost, "coverage": plan.coverage, "stake": plan.stake}
-    return {"method": plan.method, **costs, "predicted_excess_loss": error.rank, "candidates": candidates}
+    return {"method": plan.method, **costs, **_errors(plan.predicted_error), "candidates": candidates}
+
+
+def _errors(error: PredictedError) -> dict[str, Any]:
+    proved = {"excess_loss_bound": error.bound, "bound_is_proved": error.proved}
+    return {"expected_excess_loss": error.expected, **proved}
 
 
 def _words(values: Any) -> str:

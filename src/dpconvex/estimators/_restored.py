@@ -8,11 +8,13 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
+from dpconvex.algorithms.selection import SMALLEST
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._features import FeatureMap
 from dpconvex.estimators.base import PrivateLinearModel
 from dpconvex.estimators.classifier import PrivateLinearClassifier
 from dpconvex.estimators.lasso import PrivateLasso
+from dpconvex.estimators.logistic import PrivateLogisticRegression
 from dpconvex.estimators.regressor import PrivateLinearRegressor
 from dpconvex.estimators.sparse import PrivateSparseModel
 from dpconvex.privacy import PrivacyParams
@@ -90,6 +92,10 @@ def _outputs(model: PrivateLinearModel | PrivateSparseModel, classes: AnyArray |
         return 1
     if classes.ndim != 1 or len(classes) < 2 or len(set(classes.tolist())) < len(classes):
         raise InvalidDataError("a classifier must list at least two different classes")
+    if isinstance(model, PrivateLogisticRegression):
+        cap = _validate.real("slope_cap_", model.slope_cap_, at_least=SMALLEST, at_most=1.0)
+        if model.slope_cap not in (None, cap) or (len(classes) > 2 and cap != 1):
+            raise InvalidDataError(f"its slope cap, {cap:g}, is not that of its parameters and classes")
     if isinstance(model, PrivateLinearClassifier):
         model._loss(len(classes))
     elif len(classes) > 2:

@@ -199,6 +199,7 @@ class SearchPlan(Plan):
             max(error.trivial for error in errors),
             source,
             expected=math.fsum(known) / len(known) if len(known) == len(errors) else None,
+            proved=self.selection is None and errors[0].proved,
         )
 
     @property

@@ -265,6 +265,10 @@ class PrivateLinearModel(BaseEstimator, ABC):
         # What ran: a plan may have released constants of its own first.
         self.certificate_, self.plan_ = result.certificate, cast(LinearModelPlan, result.plan)
         self.status_ = result.status
+        self._learnt()
+
+    def _learnt(self) -> None:
+        """Keep, after a fit, what predictions need beyond the coefficients; by default nothing."""
 
     def _linear(self, X: Any) -> FloatArray:
         """Return the linear predictions of every record and output, (n, n_outputs)."""

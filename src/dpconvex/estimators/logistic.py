@@ -20,6 +20,8 @@ from dpconvex.randomness import BitSource
 CAPS = (0.9, 0.8, 0.7, 0.6, 0.5)
 """Largest slopes that are tried beside 1. Smaller ones lost on Adult at every budget and 500 to 36,186 records."""
 
+PROBABILITIES = ("calibrated", "sigmoid")
+
 
 @final
 class PrivateLogisticRegression(ProbabilisticClassifier):
@@ -83,6 +85,11 @@ class PrivateLogisticRegression(ProbabilisticClassifier):
         and A times the noise hides it. The price is a bias of large log-odds. 1: the logistic loss. Default: the cap of
         the smallest expected error, from public facts; 1 for users, a tilt, an adversary, paper constants, or the
         population's risk. More than two classes have no cap.
+    probabilities : {"calibrated", "sigmoid"}, default="calibrated"
+        How `predict_proba` reads a score z when the fitted loss has a slope cap ``A < 1``. ``"calibrated"``: the
+        log-odds at which z has the smallest expected capped loss: z itself for ``|z| <= log(A/(1 - A))``, then
+        ``z -+ log(1/A)``. ``"sigmoid"``: z, which understates small classes but for what noise adds. Labels and the
+        order of records are the same, so it may be changed on a fitted model; without a cap both are one.
     risk : {"empirical", "population"}, default="empirical"
         Excess of what the plan keeps small: of the mean loss on these records, or of the expected loss on new records
         from the same distribution (records must then be independent draws). Population: a little more regularisation
@@ -107,6 +114,8 @@ class PrivateLogisticRegression(ProbabilisticClassifier):
         What the fit costs and why.
     plan_ : Plan
         The public constants that were used.
+    slope_cap_ : float
+        Largest slope of the fitted loss: what was asked for or planned; 1 without a cap.
     status_ : str
         ``"ok"``, or which released test ended the run early (methods made for users only).
     n_features_in_ : int
@@ -138,6 +147,7 @@ class PrivateLogisticRegression(ProbabilisticClassifier):
 
     kind: ClassVar[str] = "logistic"
     effect: ClassVar[str] = "log-odds"
+    slope_cap_: float
 
     def __init__(
         self,
@@ -159,6 +169,7 @@ class PrivateLogisticRegression(ProbabilisticClassifier):
         adversarial_radius: float = 0.0,
         adversarial_norm: str = "l2",
         slope_cap: float | None = None,
+        probabilities: str = "calibrated",
         risk: str = "empirical",
         records_per_user: int = 1,
         random_state: int | BitSource | None = None,
@@ -185,12 +196,13 @@ class PrivateLogisticRegression(ProbabilisticClassifier):
             random_state=random_state,
         )
         self.slope_cap = slope_cap
+        self.probabilities = probabilities
 
     def predict_proba(self, X: Any) -> FloatArray:
         """Return the probability of every class, (n, n_classes), in the order of ``classes_``."""
         from scipy.special import expit, softmax
 
-        logits = self.decision_function(X)
+        logits = self._log_odds(X)
         if logits.ndim == 2:
             return softmax(logits, axis=1)
         if len(self.classes_) == 1:
@@ -201,16 +213,26 @@ class PrivateLogisticRegression(ProbabilisticClassifier):
         """Return the logarithm of `predict_proba`."""
         from scipy.special import log_expit, log_softmax
 
-        logits = self.decision_function(X)
+        logits = self._log_odds(X)
         if logits.ndim == 2:
             return log_softmax(logits, axis=1)
         if len(self.classes_) == 1:
             return np.zeros((len(logits), 1))
         return np.column_stack([log_expit(-logits), log_expit(logits)])
 
+    def _log_odds(self, X: Any) -> FloatArray:
+        """Return the log-odds of the second class, (n,), or the scores of all classes, (n, n_classes)."""
+        scores = self.decision_function(X)
+        link = _validate.choice("probabilities", self.probabilities, PROBABILITIES)
+        return scores if link == "sigmoid" or scores.ndim == 2 else LogisticLoss(self.slope_cap_).log_odds(scores)
+
+    def _learnt(self) -> None:
+        self.slope_cap_ = self.plan_.problem.loss.facts.get("slope_cap", 1.0)
+
     def _loss(self, n_classes: int) -> LinearModelLoss:
         cap = 1.0 if self.slope_cap is None else self.slope_cap
         _validate.real("slope_cap", cap, at_least=SMALLEST, at_most=1.0)
+        _validate.choice("probabilities", self.probabilities, PROBABILITIES)
         if n_classes == 2:
             return LogisticLoss(cap)
         if cap != 1:

@@ -23,6 +23,7 @@ from dpconvex.estimators._restored import check_restored
 from dpconvex.estimators.base import PrivateLinearModel
 from dpconvex.estimators.classifier import PrivateLinearClassifier
 from dpconvex.estimators.lasso import PrivateSparseClassifier
+from dpconvex.estimators.logistic import PrivateLogisticRegression
 from dpconvex.estimators.sparse import PrivateSparseModel
 from dpconvex.privacy import PrivacyCertificate
 from dpconvex.problems import Block, DataDomain
@@ -173,6 +174,7 @@ def _state(estimator: SavedModel) -> dict[str, Any]:
         "encoded_coef": estimator.encoded_coef_,
         "encoded_intercept": estimator.encoded_intercept_,
         "classes": _labels_fields(estimator.classes_) if isinstance(estimator, CLASSIFIERS) else None,
+        "slope_cap": vars(estimator).get("slope_cap_"),  # of logistic models: how scores become probabilities
         "n_features_in": int(estimator.n_features_in_),
         "feature_names_in": None if names is None else [str(name) for name in names],
         "certificate": estimator.certificate_.to_json(),
@@ -187,6 +189,8 @@ def _restored(state: Mapping[str, Any]) -> SavedModel:
     given = state["intercept"]
     model.intercept_ = given if isinstance(given, float) else np.asarray(given, dtype=np.float64)
     model.n_features_in_ = int(state["n_features_in"])
+    if isinstance(model, PrivateLogisticRegression):
+        model.slope_cap_ = state["slope_cap"]
     names = state["feature_names_in"]
     check_restored(model, names, classes)
     if isinstance(model, CLASSIFIERS) and classes is not None:

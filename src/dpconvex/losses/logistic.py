@@ -94,6 +94,22 @@ class LogisticLoss(SmoothLoss):
         curvature = small / np.square(1.0 + small)
         return curvature if self.cap == 1 else np.where(z * y >= self._kink, curvature, 0.0)
 
+    @quiet
+    def log_odds(self, z: FloatArray) -> FloatArray:
+        """Return the log-odds of +1 for which `z` is the best prediction, of shape (n,); without a cap `z` itself.
+
+        ``min(log s(z), log A) - min(log s(-z), log A)`` with ``s`` the logistic function and A the cap: where the
+        expected loss of one record is smallest, the slopes of its two halves balance (docs, Objective perturbation).
+        Odd, finite, and strictly increasing for ``A >= 1/2``; for smaller A it is 0 where both slopes are capped.
+        """
+        from scipy.special import log_expit
+
+        size = np.abs(z)
+        inside = z if self.cap >= 0.5 else np.zeros_like(z)
+        # In this form it is exactly `z`, or exactly 0, where it should be.
+        outside = np.copysign(math.log(self.cap) - log_expit(-size), z)
+        return np.where(size <= abs(self._kink), inside, outside)
+
     def clip_targets(self, y: AnyArray) -> FloatArray:
         """Return +1 where ``y > 0`` and -1 elsewhere, of shape (n,)."""
         return _targets.signs(y)

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, final
 
+import numpy as np
+
 from dpconvex import _rounding, _validate
 from dpconvex._types import FloatArray
 from dpconvex.errors import InvalidParameterError
@@ -118,6 +120,10 @@ class GaussianMechanism(Mechanism[FloatArray]):
     def exact_bits(self, source: BitSource) -> bool:
         """Whether the source is the operating system."""
         return source.exact
+
+    def simulate(self, size: int, generator: np.random.Generator) -> FloatArray:
+        """Return `size` vectors of about the noise's law, (size, dim): for pictures, not for a run."""
+        return self.sigma * generator.standard_normal((size, self.dim))
 
     def _sample(self, value: FloatArray, source: BitSource) -> FloatArray:
         check_shape(value, self.dim)

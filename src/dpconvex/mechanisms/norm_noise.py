@@ -82,6 +82,10 @@ class NormNoiseMechanism(Mechanism[FloatArray]):
         """Whether the source is the operating system."""
         return source.exact
 
+    def simulate(self, size: int, generator: np.random.Generator) -> FloatArray:
+        """Return `size` noise vectors of the law, (size, d): for pictures, not for a run (`real.simulate`)."""
+        return self.scale * real.simulate(self.norm, size, generator)
+
     def _sample(self, value: FloatArray, source: BitSource) -> FloatArray:
         check_shape(value, self.norm.dim)
         # NaN becomes 0, infinity the largest float: clipping coordinates never increases a distance.

@@ -35,6 +35,10 @@ class ObjectiveNoise(Planned):
     def _sample(self, outputs: int, source: BitSource) -> FloatArray:
         """Draw shape (outputs, dim)."""
 
+    @abstractmethod
+    def simulate(self, outputs: int, size: int, generator: np.random.Generator) -> FloatArray:
+        """Return `size` terms of the law, (size, outputs * dim): for pictures, not for a run (`real.simulate`)."""
+
     @final
     def draw(self, outputs: int, label: str, source: BitSource, ledger: Ledger, block: str | None = None) -> FloatArray:
         """Record the release of the minimiser, then draw ``b``.
@@ -85,6 +89,10 @@ class NormObjectiveNoise(ObjectiveNoise):
         """Whether the source is the operating system."""
         return source.exact
 
+    def simulate(self, outputs: int, size: int, generator: np.random.Generator) -> FloatArray:
+        """As the event's scale has it."""
+        return self.event.scale * real.simulate(self.norm, size * outputs, generator).reshape(size, -1)
+
     def _sample(self, outputs: int, source: BitSource) -> FloatArray:
         return self.event.scale * real.draw(self.norm, outputs, source)
 
@@ -120,6 +128,11 @@ class GaussianObjectiveNoise(ObjectiveNoise):
     def exact_bits(self, source: BitSource) -> bool:
         """Whether the output noise, the only one whose bits are released, is exact."""
         return source.exact and self.event.rho > 0
+
+    def simulate(self, outputs: int, size: int, generator: np.random.Generator) -> FloatArray:
+        """As the event's sigma has it."""
+        normals = generator.standard_normal((size, outputs, len(self.standard_deviations)))
+        return (self.event.sigma * self.standard_deviations * normals).reshape(size, -1)
 
     def _sample(self, outputs: int, source: BitSource) -> FloatArray:
         normals = real.draw(StandardNormals(len(self.standard_deviations)), outputs, source)

@@ -8,6 +8,7 @@ known: a theorem about real numbers applies to it, by post-processing.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
@@ -84,6 +85,70 @@ def draw(law: Law, size: int, source: BitSource) -> FloatArray:
 
     generator = source.generator()
     return np.array([_decided(law, generator, close) for _ in range(size)])
+
+
+def simulate(law: Law, size: int, generator: np.random.Generator) -> FloatArray:
+    """Return `size` vectors of about the law, shape (size, d), in floats: to show what noise does, never as noise.
+
+    Parameters
+    ----------
+    law : Law
+        Of d numbers.
+    size : int
+        How many.
+    generator : numpy.random.Generator
+        Of the uniform numbers; not one that noise is drawn from.
+    """
+    uniforms = [_Floats.positive(1 - generator.random(size)) for _ in range(law.uniforms)]  # in (0, 1]
+    return np.column_stack([noise.values for noise in law.transform(uniforms)])
+
+
+class _Floats:
+    """Arrays of floats with the operations of balls that laws use; products of uniform numbers do not underflow."""
+
+    def __init__(self, values: FloatArray, logs: FloatArray | None = None) -> None:
+        self.values, self.logs = values, logs
+
+    @classmethod
+    def positive(cls, values: FloatArray) -> _Floats:
+        return cls(values, np.log(values))
+
+    def __add__(self, other: Any) -> _Floats:
+        return _Floats(self.values + _values(other))
+
+    def __sub__(self, other: Any) -> _Floats:
+        return _Floats(self.values - _values(other))
+
+    def __neg__(self) -> _Floats:
+        return _Floats(-self.values)
+
+    def __abs__(self) -> _Floats:
+        return _Floats(np.abs(self.values))
+
+    def __mul__(self, other: Any) -> _Floats:
+        logs = other.logs if isinstance(other, _Floats) else math.log(other) if other > 0 else None
+        return _Floats(self.values * _values(other), None if self.logs is None or logs is None else self.logs + logs)
+
+    def __truediv__(self, other: Any) -> _Floats:
+        return _Floats(self.values / _values(other))
+
+    __radd__, __rmul__ = __add__, __mul__
+
+    def log(self) -> _Floats:
+        return _Floats(np.log(self.values) if self.logs is None else self.logs)
+
+    def sqrt(self) -> _Floats:
+        return _Floats(np.sqrt(self.values))
+
+    def sgn(self) -> _Floats:
+        return _Floats(np.sign(self.values))
+
+    def sin_cos_pi(self) -> tuple[_Floats, _Floats]:
+        return _Floats(np.sin(np.pi * self.values)), _Floats(np.cos(np.pi * self.values))
+
+
+def _values(number: Any) -> Any:
+    return number.values if isinstance(number, _Floats) else number
 
 
 def _decided(law: Law, generator: np.random.Generator, decide: Callable[[list[Any]], list[T] | None]) -> list[T]:

@@ -40,6 +40,7 @@ def fitted_folder(public_files: Path, tmp_path_factory: pytest.TempPathFactory) 
     """A model folder that `fit` wrote."""
     out = tmp_path_factory.mktemp("fitted") / "model"
     words = ["fit", public_files / "train.csv", "--schema", public_files / "adult.toml", "--epsilon", 2, "--out", out]
+    words += ["--purpose", "a <test> of reports"]
     result = CliRunner().invoke(app, [str(word) for word in words])
     assert result.exit_code == 0, result.output
     return out

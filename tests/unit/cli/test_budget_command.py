@@ -63,6 +63,9 @@ def test_a_run_is_paid_once_with_the_promise_of_its_certificate(
     assert line["what"].startswith(command.split()[0])
     assert "train.csv" in line["what"]
     assert shown(run)["left"]["epsilon"] == "0.5"
+    if command == "fit":
+        told = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+        assert "budget.json: epsilon 1.5, delta 1e-5 before; epsilon 0.5, delta 1e-5 after" in told
 
 
 def forbid(monkeypatch: pytest.MonkeyPatch, act: Callable[..., Any]) -> None:

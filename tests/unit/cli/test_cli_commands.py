@@ -24,7 +24,10 @@ def test_plan_lists_all_plans_of_the_estimator(run: Any) -> None:
     expected = PrivateLogisticRegression(1.0, feature_norm=1.0).plan(5000, 20)
     assert [(p["algorithm"], p["noise"]) for p in shown] == [(p.algorithm, p.noise_name) for p in expected]
     assert [p["chosen"] for p in shown] == [True] + [False] * (len(shown) - 1)
-    assert shown[0]["predicted_excess_loss"] == pytest.approx(expected[0].predicted_error.bound)
+    assert [p["excess_loss_bound"] for p in shown] == pytest.approx([p.predicted_error.bound for p in expected])
+    assert [p["expected_excess_loss"] for p in shown] == pytest.approx([p.predicted_error.expected for p in expected])
+    proved = {p["algorithm"]: p["bound_is_proved"] for p in shown}
+    assert proved == {"objective_perturbation": True, "output_perturbation": True, "random_projection": False}
 
 
 def test_plan_table_fits_80_columns_and_marks_vacuous_plans(run: Any) -> None:

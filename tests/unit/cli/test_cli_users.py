@@ -52,7 +52,7 @@ def test_a_user_column_protects_users(folder) -> None:
     assert certificate["target"]["unit"] == "user"
     assert certificate["public"]["records_per_user"] == 3
     report = (folder / "model" / "report.html").read_text(encoding="utf-8")
-    assert "all rows of any one person" in report
+    assert "Replacing everything that one person contributed" in report
     assert run("verify", folder / "model" / "certificate.json").exit_code == 0
     (folder / "new.csv").write_text("a\n0.5\n", encoding="utf-8")
     assert run("predict", folder / "model", folder / "new.csv").exit_code == 0
@@ -84,9 +84,9 @@ def test_plans_show_how_the_error_falls_with_users() -> None:
     assert [row[0]["users"] for row in scaling] == [100, 400, 1600]
     assert [cell["records_per_user"] for cell in scaling[0]] == [1, 10, 20, 100]
     for column in zip(*scaling, strict=True):
-        bounds = [cell["predicted_excess_loss"] for cell in column]
+        bounds = [cell["excess_loss_bound"] for cell in column]
         assert bounds == sorted(bounds, reverse=True)
-    assert scaling[1][2]["predicted_excess_loss"] == facts["plans"][0]["predicted_excess_loss"]
+    assert scaling[1][2]["excess_loss_bound"] == facts["plans"][0]["excess_loss_bound"]
 
 
 @pytest.mark.parametrize("counts", [(), ("--rows", 10, "--users", 10)])

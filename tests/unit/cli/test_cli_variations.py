@@ -36,7 +36,7 @@ def test_the_slope_cap_is_an_option_of_the_logistic_model(run: Any) -> None:
     shown = " ".join(run(*PLAN, "--slope-cap", 0.7).stdout.split())
     assert "slope cap 0.7" in shown
     assert "slope cap" not in run(*PLAN, "--slope-cap", 1).stdout
-    noise = [plan["coefficient_sd"] for cap in (1, 0.7) for plan in rows(run, "--slope-cap", cap)["plans"][:1]]
+    noise = [plan["typical_coefficient_sd"] for cap in (1, 0.7) for plan in rows(run, "--slope-cap", cap)["plans"][:1]]
     assert noise[1] < noise[0]
 
 
@@ -46,7 +46,7 @@ def test_the_printed_bound_is_in_json_always_and_in_the_table_with_the_paper_s_c
     assert by_name["output_perturbation"]["printed_bound"] > 0
     (paper,) = rows(run, "--constants", "paper", "--l2", 0.1)["plans"]
 
-    assert paper["printed_bound"] > paper["predicted_excess_loss"] > 0
+    assert paper["printed_bound"] > paper["excess_loss_bound"] > 0
     shown = run(*PLAN, "--constants", "paper", "--l2", 0.1).stdout
     assert "printed" in shown
     assert f"{paper['printed_bound']:.3g}" in shown
@@ -89,7 +89,7 @@ def test_fit_writes_them_into_certificate_and_report(run: Any, public_files: Pat
     page = " ".join((tmp_path / "m" / "report.html").read_text(encoding="utf-8").split())
     assert "<dt>adversarial radius</dt><dd>0.1 (linf)</dd>" in page
     assert "<dt>risk</dt><dd>population</dd>" in page
-    assert "expected population logistic loss" in page
+    assert "Excess of the population logistic loss" in page
     assert "Private linear model, logistic loss" in page
     assert run("verify", "m").exit_code == 0
     predicted = run("predict", "m", public_files / "test.csv")

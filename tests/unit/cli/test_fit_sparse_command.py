@@ -63,7 +63,7 @@ def test_a_plan_reads_no_data(run: Any, public_files: Path) -> None:
     assert "frank_wolfe" in {one["algorithm"] for one in listed["plans"]}
     shown = run(*plan)
     assert shown.exit_code == 0
-    assert "excess loss" in shown.stdout
+    assert "bound: on the loss above" in shown.stdout
     assert not Path("model").exists()
 
 

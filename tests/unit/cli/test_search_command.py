@@ -43,6 +43,8 @@ def test_a_plan_reads_no_data(run: Any, public_files: Path) -> None:
     printed = json.loads(run(*plan, "--json").stdout)
     assert printed["plans"][0]["chosen"]
     assert {each["method"] for each in printed["plans"]} == {"composition", "repeats", "none"}
+    for each in (*printed["plans"], *printed["plans"][0]["candidates"]):
+        assert each["excess_loss_bound"] > each["expected_excess_loss"] > 0
     assert not Path("model").exists()
 
 

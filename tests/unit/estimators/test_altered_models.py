@@ -50,7 +50,7 @@ def loaded(state: dict[str, Any], folder: Path) -> Any:
 EVERY = pytest.mark.parametrize("name", [kind.__name__ for kind in (*ESTIMATORS, *SPARSE_ESTIMATORS)])
 REALS = {"epsilon", "delta", "feature_norm", "feature_bound", "radius", "l2", "coefficient_norm", "tilt"}
 REALS |= {"adversarial_radius", "smallest_share", "slope_cap", "smoothing", "width", "quantile", "heavy_tailed"}
-TEXTS = {"algorithm", "constants", "noise", "risk", "adversarial_norm", "group_column"}
+TEXTS = {"algorithm", "constants", "noise", "risk", "adversarial_norm", "group_column", "probabilities"}
 
 
 @EVERY
@@ -92,6 +92,8 @@ def test_parts_of_another_shape_are_refused(states: dict[str, dict[str, Any]], n
     if listed:
         values = ([0], [], [1, 1], [[0, 1], [2, 3]], [0, 1, 2])
         changes += [{"classes": {"dtype": "<i8", "values": value}} for value in values]
+    if state["slope_cap"] is not None:
+        changes += [{"slope_cap": value} for value in (None, 0.0, 1.5, float("nan"), "1", [0.5])]
     for change in changes:
         with pytest.raises(InvalidDataError, match="is not a dpconvex model: "):
             loaded({**state, **change}, tmp_path)

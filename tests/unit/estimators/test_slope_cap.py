@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from dpconvex import Block, DataDomain, PrivateLogisticRegression, load_model, save_model, verify
+from dpconvex import Block, DataDomain, PrivateLogisticRegression, PrivateSearchCV, load_model, save_model, verify
 from dpconvex.errors import InvalidParameterError
+from dpconvex.losses import LogisticLoss
 
 ADULT = DataDomain((Block(5, "linf", 0.5), *(Block(size, "l1", 1.0) for size in (7, 16, 7, 14, 6, 5, 2, 41))))
 
@@ -104,6 +105,74 @@ def test_more_than_two_classes_have_no_cap() -> None:
         PrivateLogisticRegression(1.0, feature_norm=1.0, slope_cap=0.7).plan(100, 2, 3)
     for cap in (None, 1):
         assert PrivateLogisticRegression(1.0, feature_norm=1.0, slope_cap=cap).plan(100, 2, 3)
+
+
+def test_probabilities_are_those_at_which_the_score_minimises_the_expected_capped_loss() -> None:
+    z = np.concatenate([np.linspace(-40, 40, 4001), [-1e308, -1e5, -0.0, 1e-300, 1e5, 1e308]])
+    for cap in (1.0, 0.9, 0.7, 0.5, 0.3, 0.01):
+        loss = LogisticLoss(cap)
+        found = loss.log_odds(z)
+        p, q = 1 / (1 + np.exp(-np.clip(found, -700, 700))), 1 / (1 + np.exp(np.clip(found, -700, 700)))
+        slope = p * loss.derivative(z, np.ones_like(z)) + q * loss.derivative(z, -np.ones_like(z))
+        assert np.abs(slope).max() < 1e-15, cap
+        assert np.isfinite(found).all(), cap
+        np.testing.assert_array_equal(loss.log_odds(-z), -found, err_msg=str(cap))
+        kink = abs(np.log(cap) - np.log1p(-cap)) if cap < 1 else np.inf
+        steps = np.diff(found[:4001])
+        if cap >= 0.5:
+            assert (steps > 0).all(), cap
+            np.testing.assert_array_equal(found[np.abs(z) <= kink], z[np.abs(z) <= kink], err_msg=str(cap))
+        else:
+            assert (steps >= 0).all(), cap
+            assert (found[np.abs(z) <= kink] == 0).all(), cap
+
+
+def test_a_capped_model_is_calibrated_where_few_are_positive(tmp_path: Path) -> None:
+    """Mean probability over rate; at epsilon 1e5 there is next to no noise, and all is seeded."""
+    rng = np.random.default_rng(3)
+    X = rng.uniform(-1, 1, (20_000, 4))
+    y = (rng.random(20_000) < 1 / (1 + np.exp(-1.2 * X.sum(axis=1) + 2.2))).astype(int)
+    model = PrivateLogisticRegression(1e5, feature_bounds=(-1, 1), slope_cap=0.5, random_state=0).fit(X, y)
+    linked, labels, scores = model.predict_proba(X), model.predict(X), model.decision_function(X)
+    logs = model.predict_log_proba(X)
+    model.set_params(probabilities="sigmoid")
+    plain = model.predict_proba(X)
+    assert plain[:, 1].mean() / y.mean() < 0.85
+    assert abs(linked[:, 1].mean() / y.mean() - 1) < 0.05
+    right = np.arange(len(y)), y
+    assert -logs[right].mean() < -model.predict_log_proba(X)[right].mean() - 0.008
+    np.testing.assert_allclose(np.exp(logs), linked, rtol=1e-12)
+    np.testing.assert_allclose(linked.sum(axis=1), 1, rtol=1e-12)
+    np.testing.assert_array_equal(model.predict(X), labels)
+    np.testing.assert_array_equal(labels == 1, linked[:, 1] > 0.5)
+    assert (np.diff(linked[np.argsort(scores), 1]) >= 0).all()
+    np.testing.assert_allclose(plain[:, 1], 1 / (1 + np.exp(-scores)), rtol=1e-12)
+    for link in ("calibrated", "sigmoid"):
+        save_model(model.set_params(probabilities=link), tmp_path / "model.skops")
+        again = load_model(tmp_path / "model.skops")
+        np.testing.assert_array_equal(again.predict_proba(X), linked if link == "calibrated" else plain)
+
+
+def test_the_planned_cap_is_kept_by_fits_searches_and_files(tmp_path: Path) -> None:
+    X, y = data(2000)
+    base = PrivateLogisticRegression(0.1, feature_bounds=(-1, 1), algorithm="objective_perturbation")
+    search = PrivateSearchCV(base, {"coefficient_norm": [2.0, 8.0]}, method="composition", scoring="log_loss").fit(X, y)
+    for model in (base.fit(X, y), search.best_estimator_):
+        cap = model.plan_.problem.loss.slope_bound
+        assert model.slope_cap_ == cap < 1
+        odds = LogisticLoss(cap).log_odds(model.decision_function(X))
+        np.testing.assert_allclose(model.predict_proba(X)[:, 1], 1 / (1 + np.exp(-odds)))
+        save_model(model, tmp_path / "model.skops")
+        again = load_model(tmp_path / "model.skops")
+        assert again.slope_cap_ == cap
+        np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+    three = PrivateLogisticRegression(1.0, feature_bounds=(-1, 1), classes=[0, 1, 2]).fit(X, y)
+    assert three.slope_cap_ == 1.0
+
+
+def test_other_readings_are_refused_before_a_fit() -> None:
+    with pytest.raises(InvalidParameterError, match="probabilities='plain'"):
+        PrivateLogisticRegression(1.0, feature_norm=1.0, probabilities="plain").plan(100, 2)
 
 
 def test_a_saved_model_keeps_its_cap(tmp_path: Path) -> None:

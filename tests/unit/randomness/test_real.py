@@ -10,7 +10,8 @@ import pytest
 from flint import arb, ctx
 from scipy import stats
 
-from dpconvex.geometry import L2Norm
+from dpconvex.geometry import GroupedNorm, L2Norm
+from dpconvex.geometry.norms import StandardNormals
 from dpconvex.randomness import BitSource, SeededSource, SystemSource, real
 
 
@@ -88,6 +89,20 @@ def test_huge_values_are_no_trouble() -> None:
         assert np.isfinite(found).all()
         assert abs(found[1]) < 1e-3
         assert math.copysign(1.0, found[0]) == math.copysign(1.0, value) or abs(value) < 1
+
+
+def test_simulated_laws_are_those_that_noise_is_drawn_from() -> None:
+    """The same uniform numbers give the same vectors, in floats and in balls; long products do not underflow."""
+    from flint import arb
+
+    for law in (*L2Norm.examples(), *GroupedNorm.examples(), StandardNormals(3)):
+        found = real.simulate(law, 20, np.random.default_rng(1))
+        generator = np.random.default_rng(1)
+        uniforms = 1 - np.column_stack([generator.random(20) for _ in range(law.uniforms)])
+        exact = [[float(z.mid()) for z in law.transform([arb(u) for u in row])] for row in uniforms.tolist()]
+        np.testing.assert_allclose(found, exact, rtol=1e-9, atol=1e-12)
+    lengths = np.linalg.norm(real.simulate(L2Norm(3000), 50, np.random.default_rng(2)), axis=1)
+    assert np.abs(lengths / 3000 - 1).max() < 0.1
 
 
 def test_system_noise_does_not_repeat() -> None:

@@ -179,7 +179,6 @@ class HeavyTailedPlan(LinearModelPlan):
             "moment_order": self.moments.k,
             "moment_bounds": [self.moments.bound, self.moments.g2, self.moments.g1],
             "failure_probability": self.failure,
-            "predicted_excess_loss": self.schedule.bound,
             "phases": [
                 {
                     "records": phase.m,

@@ -45,6 +45,8 @@ from dpconvex.algorithms.base import (
     check_relation,
     check_unit,
     in_units,
+    reach_quantile,
+    simulations,
     within_floats,
 )
 from dpconvex.algorithms.output_perturbation import schedules, statements
@@ -183,6 +185,23 @@ class OutputPerturbationPlan(ConvexPlan[P]):
         """Exact standard deviation of the added noise."""
         return np.full(self.problem.dim, self.deviation)
 
+    @property
+    def exact_deviation(self) -> bool:
+        """Wherever the noisy point stays where it is."""
+        return self.needs_accuracy and self.output_set == WholeSpace()
+
+    def noise_reach(self) -> FloatArray | None:
+        """Quantiles of the noise, plus the solver's radius; not known where the solver need not come near.
+
+        Projecting the sum to the ball can turn a coordinate by the noise's whole length, which then takes its place.
+        """
+        if not self.needs_accuracy:
+            return None
+        noise = self.mechanism.simulate(*simulations(self.problem.dim))
+        if self.output_set != WholeSpace():
+            noise = np.repeat(np.linalg.norm(noise, axis=1, keepdims=True), self.problem.dim, axis=1)
+        return reach_quantile(np.abs(noise) + self.solver_radius)
+
     def describe(self) -> Mapping[str, Any]:
         """Constants for the certificate."""
         balls = {"ball": self.schedule.ball, "reach": self.schedule.reach}
@@ -191,7 +210,6 @@ class OutputPerturbationPlan(ConvexPlan[P]):
             **({"minimiser_sensitivity": sensitivity} if math.isfinite(sensitivity) else {}),
             "solver_radius": self.solver_radius,
             "noise": self.noise_name,
-            "predicted_excess_loss": self.predicted_error.bound,
             **({"target": self.target} if self.target != "empirical" else {}),
             **(balls if math.isfinite(self.schedule.ball) else {}),
         }

@@ -108,7 +108,7 @@ class BiasReducedPlan(SaddlePlan):
         low, high = self.problem.value_range
         trivial = min(high - low, 2 * sum(self.problem.lipschitz))
         order = order_of_gap(self.problem, self.budget.M, self.antithetic, len(self.levels), self.steps)
-        return PredictedError(order, trivial, "order of Theorem 3.14 with constant 1; not a bound")
+        return PredictedError(order, trivial, "order of Theorem 3.14 with constant 1; not a bound", proved=False)
 
     @property
     def releases(self) -> tuple[Release, ...]:

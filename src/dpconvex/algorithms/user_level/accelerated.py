@@ -163,7 +163,6 @@ class AcceleratedPlan(LinearModelPlan):
             "noise": self.noise_name,
             "smoothing": [self.smoothing.name, self.smoothing.size()],
             "on_failure": ON_FAILURE,
-            "predicted_excess_loss": self.bound,
             "planned_gradients": self.planned_gradients,
             "phases": [
                 {

@@ -128,7 +128,6 @@ class PhasedPlan(LinearModelPlan):
         """Constants for the certificate."""
         return {
             "noise": self.noise_name,
-            "predicted_excess_loss": self.schedule.bound,
             "gradient_evaluations": self.gradient_evaluations,
             "fallback": "the point released by the phase before, at first the origin",
             "phases": [

@@ -132,7 +132,6 @@ class ClippedGradientPlan(LinearModelPlan):
             "level": self.level,
             "steps": self.steps,
             "step_size": self.step_size,
-            "predicted_excess_loss": self.bound,
         }
 
     def exact_bits(self, source: BitSource) -> bool:

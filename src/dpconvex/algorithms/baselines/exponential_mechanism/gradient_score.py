@@ -143,7 +143,6 @@ class GradientScorePlan(LinearModelPlan):
             "grid_side": self.side,
             "level": self.truncation.level,
             "smoothing": self.truncation.smoothing,
-            "predicted_excess_loss": self.bound,
             "target": "population",
         }
 

@@ -182,7 +182,6 @@ class LocalisedMechanismPlan(LinearModelPlan):
             "solver_radius": self.solver_radius,
             "ball_radius": self.radius,
             "grid_side": self.side,
-            "predicted_excess_loss": self.bound,
         }
 
     def exact_bits(self, source: BitSource) -> bool:

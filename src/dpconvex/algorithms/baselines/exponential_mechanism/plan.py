@@ -130,7 +130,7 @@ class ExponentialMechanismPlan(LinearModelPlan):
 
     def describe(self) -> Mapping[str, Any]:
         """Constants for the certificate."""
-        return {"noise": self.noise_name, "grid_side": self.side, "predicted_excess_loss": self.bound}
+        return {"noise": self.noise_name, "grid_side": self.side}
 
     def exact_bits(self, source: BitSource) -> bool:
         """As the mechanism."""

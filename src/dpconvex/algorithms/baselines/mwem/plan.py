@@ -112,7 +112,9 @@ class MwemPlan(QueryReleasePlan):
     def predicted_error(self) -> PredictedError:
         """What is typical, see `typical`."""
         width = self.queries.high - self.queries.low
-        return PredictedError(typical(self), width, "measured rule for MWEM with replay; no bound is known")
+        return PredictedError(
+            typical(self), width, "measured rule for MWEM with replay; no bound is known", proved=False
+        )
 
     @property
     def releases(self) -> tuple[Release, ...]:

@@ -167,7 +167,8 @@ class NoisyGradientPlan(LinearModelPlan):
     def predicted_error(self) -> PredictedError:
         """Expected excess mean loss of the planned constants."""
         source = f"noisy projected gradient descent; {self.rests_on}"
-        return PredictedError(self.bound, self.trivial, source, expected=self.expected)
+        proved = not self.rests_on.startswith("an estimate")
+        return PredictedError(self.bound, self.trivial, source, expected=self.expected, proved=proved)
 
     @property
     def sampled(self) -> SampledGaussian | None:
@@ -235,7 +236,6 @@ class NoisyGradientPlan(LinearModelPlan):
             "step_size": self.step_size,
             "gamma": self.gamma,
             **self._typical_facts(),
-            "predicted_excess_loss": self.bound,
         }
 
     def _typical_facts(self) -> dict[str, Any]:

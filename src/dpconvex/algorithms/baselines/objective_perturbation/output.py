@@ -7,6 +7,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import final
 
+import numpy as np
+
 from dpconvex._types import FloatArray
 from dpconvex.mechanisms import GaussianObjectiveNoise, NormNoiseMechanism
 from dpconvex.privacy import Ledger, Release
@@ -34,6 +36,10 @@ class OutputNoise(ABC):
     @abstractmethod
     def exact_bits(self, source: BitSource) -> bool:
         """Whether the noise is exact on a grid."""
+
+    @abstractmethod
+    def simulate(self, dim: int, size: int, generator: np.random.Generator) -> FloatArray:
+        """Return `size` noise vectors of the law, (size, dim): for pictures, not for a run."""
 
     @abstractmethod
     def release(self, minimiser: FloatArray, source: BitSource, ledger: Ledger) -> FloatArray:
@@ -67,6 +73,10 @@ class SeparateOutput(OutputNoise):
         """As the mechanism."""
         return self.mechanism.exact_bits(source)
 
+    def simulate(self, dim: int, size: int, generator: np.random.Generator) -> FloatArray:
+        """As the mechanism has it; its dimension is `dim`."""
+        return self.mechanism.simulate(size, generator)
+
     def release(self, minimiser: FloatArray, source: BitSource, ledger: Ledger) -> FloatArray:
         """Through the mechanism."""
         return self.mechanism.release(minimiser, MASK, source, ledger)
@@ -96,6 +106,10 @@ class JointGaussianOutput(OutputNoise):
     def exact_bits(self, source: BitSource) -> bool:
         """As the noise."""
         return self.noise.exact_bits(source)
+
+    def simulate(self, dim: int, size: int, generator: np.random.Generator) -> FloatArray:
+        """Normal numbers, a little wider for the grid of the release."""
+        return self.deviation * (1 + 2**-9) * generator.standard_normal((size, dim))
 
     def release(self, minimiser: FloatArray, source: BitSource, ledger: Ledger) -> FloatArray:
         """Through the noise that the ledger has already recorded."""

@@ -44,7 +44,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import USER_LOSS, LinearModelPlan, PredictedError, PrivateResult
+from dpconvex.algorithms.base import (
+    USER_LOSS,
+    LinearModelPlan,
+    PredictedError,
+    PrivateResult,
+    reach_quantile,
+    simulations,
+)
 from dpconvex.algorithms.baselines.objective_perturbation.calibration import LONGEST, output_part
 from dpconvex.algorithms.baselines.objective_perturbation.output import MINIMISER, OutputNoise
 from dpconvex.mechanisms import ObjectiveNoise
@@ -196,13 +203,21 @@ class ObjectivePerturbationPlan(LinearModelPlan):
             each = np.hypot(each * math.sqrt(1 - 1 / k), noise / self.l2 / math.sqrt(k))
         return np.hypot(np.tile(np.repeat(each, size), k), self.output.deviation)
 
+    def noise_reach(self) -> FloatArray:
+        """``(||b||_2 + |b_j|) / (2 n l2)``, plus the output noise and the solver's radius (docs, Proposition 5)."""
+        size, generator = simulations(self.problem.dim)
+        b = self.noise.simulate(self.copies, size, generator)
+        length = np.linalg.norm(b, axis=1, keepdims=True)
+        moved = (length + np.abs(b)) / (2 * self.problem.n * self.l2)
+        moved += np.abs(self.output.simulate(self.problem.dim, size, generator)) + self.solver_radius
+        return reach_quantile(moved)
+
     def describe(self) -> Mapping[str, Any]:
         """Constants for the certificate."""
         return {
             "noise": self.noise_name,
             "gradient_tolerance": self.gradient_tolerance,
             "solver_radius": self.solver_radius,
-            "predicted_excess_loss": self.bound,
         }
 
     def exact_bits(self, source: BitSource) -> bool:

@@ -96,7 +96,7 @@ class AdaptiveRidgePlan(LinearModelPlan):
         """``R sqrt(d) sigma + R^2 lambda`` for the largest ridge: an estimate."""
         R, noise = self.problem.radius, math.sqrt(self.problem.dim) * self.products.sigma
         source = "AdaSSP; an estimate for the largest ridge"
-        return PredictedError(R * noise + R**2 * self.largest_ridge, self.problem.value_at_zero, source)
+        return PredictedError(R * noise + R**2 * self.largest_ridge, self.problem.value_at_zero, source, proved=False)
 
     @property
     def releases(self) -> tuple[Release, ...]:
@@ -127,7 +127,6 @@ class AdaptiveRidgePlan(LinearModelPlan):
         return {
             "noise": self.noise_name,
             "largest_ridge": self.largest_ridge,
-            "predicted_excess_loss": self.predicted_error.bound,
         }
 
     def exact_bits(self, source: BitSource) -> bool:

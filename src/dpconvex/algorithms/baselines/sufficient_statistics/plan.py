@@ -241,7 +241,7 @@ class SufficientStatisticsPlan(LinearModelPlan):
         last, R = self.stages[-1], self.comparator
         excess = R * last.noise * _target_bound(self.problem) + R**2 * self.hidden / (2 * last.rounds)
         source = "refined second moments; an estimate for residuals within the target bound"
-        return PredictedError(excess, self.problem.value_at_zero, source, expected=self.expected)
+        return PredictedError(excess, self.problem.value_at_zero, source, expected=self.expected, proved=False)
 
     @property
     def hidden(self) -> float:
@@ -303,7 +303,6 @@ class SufficientStatisticsPlan(LinearModelPlan):
             "noise": self.noise_name,
             "rounds": [stage.rounds for stage in self.stages],
             "target_unit": self.target_unit,
-            "predicted_excess_loss": self.predicted_error.bound,
         }
 
     def exact_bits(self, source: BitSource) -> bool:
