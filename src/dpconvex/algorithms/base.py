@@ -7,7 +7,7 @@ listing. Only ``PrivateResult.point`` and ``status`` depend on the data.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar, final
@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Generic, TypeVar, final
 import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.errors import AccuracyError, InvalidDataError, InvalidParameterError
+from dpconvex.errors import AccuracyError, HopelessPlanWarning, InvalidDataError, InvalidParameterError, warn
 from dpconvex.privacy import (
     Assumption,
     Neighboring,
@@ -25,12 +25,20 @@ from dpconvex.privacy import (
     Release,
     Unit,
     certify,
+    charge,
 )
 from dpconvex.problems.linear_model import LinearModelProblem
 from dpconvex.problems.problem import Problem
 from dpconvex.problems.users import UserGroups
 from dpconvex.randomness import BitSource
 from dpconvex.solvers import Solver, SolverResult
+
+CLEARLY = 0.9
+"""Share of a constant's loss below which a plan is worth running: ridge weights tend to infinity as epsilon falls, so
+the error of plans that learn nothing approaches that of the constant from either side."""
+
+LOOSE = 10.0
+"""Factor by which a bound may exceed a constant's loss where no error is expected (docs, Which algorithm)."""
 
 P = TypeVar("P", bound=Problem, covariant=True)
 """The kind of problem that a plan is for."""
@@ -144,6 +152,23 @@ class Plan(ABC):
         """Everything that may leave the data."""
 
     @property
+    def yardstick(self) -> float:
+        """What a constant answer loses, in the unit of the predicted error: at most, or on ordinary data."""
+        return self.predicted_error.trivial
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether a fit is not expected to be clearly better than a constant answer, from public facts alone.
+
+        The expected error must be below `CLEARLY` times the `yardstick`. Where there is a bound alone, it must be
+        below `LOOSE` times: bounds hold for every data set, and real errors are about that far below them.
+        """
+        error = self.predicted_error
+        if error.expected is None:
+            return not error.bound < LOOSE * self.yardstick
+        return not error.expected < CLEARLY * self.yardstick
+
+    @property
     def adaptive(self) -> bool:
         """Whether releases are planned anew from earlier ones: what `releases` costs then need not be what a run costs.
 
@@ -219,6 +244,14 @@ class ConvexPlan(Plan, Generic[P]):
     solver: Solver
 
     @property
+    def yardstick(self) -> float:
+        """The excess of parameters 0: on ordinary data, where a plan expects such; at most the trivial loss."""
+        typical, trivial = self.problem.typical, self.predicted_error.trivial
+        if typical is None or self.predicted_error.expected is None or not typical.at_zero > 0:
+            return trivial
+        return min(trivial, typical.at_zero)
+
+    @property
     @abstractmethod
     def solver_radius(self) -> float:
         """Distance to the exact minimiser that the solver must certify."""
@@ -289,6 +322,51 @@ class ConvexPlan(Plan, Generic[P]):
 
 LinearModelPlan = ConvexPlan[LinearModelProblem]
 """Public constants of one algorithm that releases the parameters of a linear model."""
+
+
+def warn_if_hopeless(plan: Plan) -> None:
+    """Give a `HopelessPlanWarning` where the plan is `hopeless`: what every fit does before it reads data."""
+    if not plan.hopeless:
+        return
+    error = plan.predicted_error
+    if error.expected is None:
+        found = f"its only bound, {error.bound:.3g}, is {LOOSE:g} times that or more"
+    else:
+        found = f"{error.expected:.3g} is expected of this fit"
+    warn(
+        HopelessPlanWarning,
+        f"epsilon={plan.privacy.epsilon:g}: this plan ({plan.algorithm}) is hopeless: a constant answer loses about "
+        f"{plan.yardstick:.3g}, and {found}. Use more records, fewer columns or a larger epsilon",
+    )
+
+
+def begin(
+    plan: Plan,
+    what: str,
+    columns: int | Sequence[str],
+    n: int,
+    source: BitSource,
+    promise: PrivacyParams | None = None,
+) -> None:
+    """Warn of a hopeless plan, and pay (`charge`): the last step of every fit before it reads its data.
+
+    Parameters
+    ----------
+    plan : Plan
+        What is about to run.
+    what : str
+        What fits, in words.
+    columns : int or sequence of str
+        Number or names of the data's columns.
+    n : int
+        Number of units.
+    source : BitSource
+        Of the noise.
+    promise : PrivacyParams, optional
+        Of the whole fit, where the plan is only part of it.
+    """
+    warn_if_hopeless(plan)
+    charge(promise or plan.privacy, what, columns, n, private=source.private)
 
 
 def require_arrays(X: object, y: object) -> None:

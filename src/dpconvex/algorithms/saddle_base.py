@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex._types import FloatArray
-from dpconvex.algorithms.base import Plan
+from dpconvex.algorithms.base import CLEARLY, Plan
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import PrivacyCertificate
 from dpconvex.problems.simplex_saddle import SimplexSaddle
@@ -61,6 +61,16 @@ class SaddlePlan(Plan):
         and regressions (docs, Saddle points).
         """
         return self.predicted_error.bound
+
+    @property
+    def yardstick(self) -> float:
+        """What one fixed point loses: the range of values, or what the problem knows of a constant prediction."""
+        return min(self.predicted_error.trivial, self.problem.constant_excess)
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether the gap to expect is not below `CLEARLY` times the yardstick."""
+        return not self.expected_error < CLEARLY * self.yardstick
 
     @abstractmethod
     def describe(self) -> Mapping[str, Any]:

@@ -137,7 +137,7 @@ class LinearModelLoss(ABC):
 
     @property
     def trivial(self) -> float:
-        """What parameters 0 lose: at most `value_at_zero`; under public rates the mean, for uncapped slopes the entropy."""
+        """What parameters 0 lose: at most `value_at_zero`; under public rates the mean (logistic: the entropy)."""
         if self.rates is None:
             return self.value_at_zero
         classes = np.arange(len(self.rates), dtype=np.float64)
