@@ -157,16 +157,28 @@ class Plan(ABC):
         return self.predicted_error.trivial
 
     @property
+    def expectation(self) -> float | None:
+        """The error to expect, in that unit; None where there is a bound alone."""
+        return self.predicted_error.expected
+
+    @property
     def hopeless(self) -> bool:
         """Whether a fit is not expected to be clearly better than a constant answer, from public facts alone.
 
-        The expected error must be below `CLEARLY` times the `yardstick`. Where there is a bound alone, it must be
-        below `LOOSE` times: bounds hold for every data set, and real errors are about that far below them.
+        The expectation must be below `CLEARLY` times the `yardstick`. Where there is a bound alone, it must be below
+        `LOOSE` times: bounds hold for every data set, and real errors are about that far below them.
         """
-        error = self.predicted_error
-        if error.expected is None:
-            return not error.bound < LOOSE * self.yardstick
-        return not error.expected < CLEARLY * self.yardstick
+        if self.expectation is None:
+            return not self.predicted_error.bound < LOOSE * self.yardstick
+        return not self.expectation < CLEARLY * self.yardstick
+
+    @property
+    def outlook(self) -> str:
+        """What `hopeless` compares, in words."""
+        constant = f"a constant answer loses about {self.yardstick:.3g}"
+        if self.expectation is None:
+            return f"{constant}, and nothing is known of this fit but a bound of {self.predicted_error.bound:.3g}"
+        return f"{constant}, and this fit is expected to lose {self.expectation:.3g}"
 
     @property
     def adaptive(self) -> bool:
@@ -324,20 +336,12 @@ LinearModelPlan = ConvexPlan[LinearModelProblem]
 """Public constants of one algorithm that releases the parameters of a linear model."""
 
 
-def warn_if_hopeless(plan: Plan) -> None:
-    """Give a `HopelessPlanWarning` where the plan is `hopeless`: what every fit does before it reads data."""
-    if not plan.hopeless:
-        return
-    error = plan.predicted_error
-    if error.expected is None:
-        found = f"its only bound, {error.bound:.3g}, is {LOOSE:g} times that or more"
-    else:
-        found = f"{error.expected:.3g} is expected of this fit"
-    warn(
-        HopelessPlanWarning,
-        f"epsilon={plan.privacy.epsilon:g}: this plan ({plan.algorithm}) is hopeless: a constant answer loses about "
-        f"{plan.yardstick:.3g}, and {found}. Use more records, fewer columns or a larger epsilon",
-    )
+def warn_if_hopeless(plan: Plan, promise: PrivacyParams | None = None) -> None:
+    """Give a `HopelessPlanWarning` where the plan is `hopeless`; `promise` is that of the whole fit, if another."""
+    if plan.hopeless:
+        epsilon = (promise or plan.privacy).epsilon
+        remedy = "Use more records, fewer columns or a larger epsilon"
+        warn(HopelessPlanWarning, f"epsilon={epsilon:g}: is hopeless by {plan.algorithm}: {plan.outlook}. {remedy}")
 
 
 def begin(
@@ -365,7 +369,7 @@ def begin(
     promise : PrivacyParams, optional
         Of the whole fit, where the plan is only part of it.
     """
-    warn_if_hopeless(plan)
+    warn_if_hopeless(plan, promise)
     charge(promise or plan.privacy, what, columns, n, private=source.private)
 
 

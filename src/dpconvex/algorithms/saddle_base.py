@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex._types import FloatArray
-from dpconvex.algorithms.base import CLEARLY, Plan
+from dpconvex.algorithms.base import Plan
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import PrivacyCertificate
 from dpconvex.problems.simplex_saddle import SimplexSaddle
@@ -68,9 +68,9 @@ class SaddlePlan(Plan):
         return min(self.predicted_error.trivial, self.problem.constant_excess)
 
     @property
-    def hopeless(self) -> bool:
-        """Whether the gap to expect is not below `CLEARLY` times the yardstick."""
-        return not self.expected_error < CLEARLY * self.yardstick
+    def expectation(self) -> float:
+        """As `expected_error`."""
+        return self.expected_error
 
     @abstractmethod
     def describe(self) -> Mapping[str, Any]:

@@ -211,6 +211,11 @@ class GeometricMedianPlan(Plan):
         """Whether the noise is as long as the radius that holds most points; not known without refinement."""
         return self.expected_error is not None and not self.expected_error < 1
 
+    @property
+    def outlook(self) -> str:
+        """What `hopeless` compares, in words."""
+        return f"its noise is expected to be {self.expected_error:.3g} times the radius that holds most points"
+
     def exact_bits(self, source: BitSource) -> bool:
         """Whether all stages are exact."""
         stages = (self.radius_stage, self.centre_stage, self.booster)
