@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from dpconvex.errors import DpconvexError, DpconvexWarning
+from dpconvex.errors import DpconvexError, DpconvexWarning, HopelessPlanWarning
 
 if TYPE_CHECKING:
     from dpconvex.privacy import PrivacyParams
@@ -40,7 +40,7 @@ def one_line_errors(command: Callable[_P, _T]) -> Callable[_P, _T]:
     def guarded(*args: _P.args, **options: _P.kwargs) -> _T:
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("always", DpconvexWarning)
+                warnings.simplefilter("always", HopelessPlanWarning)  # a command fits once: it counts no repeats
                 warnings.showwarning = tell
                 return command(*args, **options)
         except BrokenPipeError:
