@@ -79,7 +79,7 @@ class LogisticLoss(SmoothLoss):
 
     @cached_property
     def value_at_zero(self) -> float:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Log 2; less if the cap is below 1/2; with a rate, that of the rarer class. Planning asks thousands of times."""
+        """Log 2; less if the cap is below 1/2; with a rate, that of the rarer class. Plans ask often."""
         return _rounding.widen_up(float(self.value(np.zeros(2), np.array([-1.0, 1.0])).max()))
 
     @property
