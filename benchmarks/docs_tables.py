@@ -247,7 +247,8 @@ def rates(seeds: int) -> Iterator[Row]:
     for deviation in (0.3, 0.9):
         rng = np.random.default_rng(1)
         X = rng.uniform(-1, 1, (2000, 10))
-        y = (rng.random(2000) < 1 / (1 + np.exp(2.1 - X @ (deviation * rng.normal(size=10))))).astype(int)
+        w = rng.normal(size=10) * deviation
+        y = (rng.random(2000) < 1 / (1 + np.exp(2.1 - X @ w))).astype(int)
 
         def risk(model: Any, X: np.ndarray = X, y: np.ndarray = y) -> float:
             return float(loss.value(model.decision_function(X), 2.0 * y - 1).mean())
