@@ -5,6 +5,7 @@ All of it follows from public facts. The suite's filter ignores both warnings; h
 
 from __future__ import annotations
 
+import importlib
 import pickle
 import subprocess
 import sys
@@ -319,6 +320,8 @@ def test_a_worker_pays_as_long_as_its_parent_says_so() -> None:
         "    except DpconvexError as error:\n"
         "        print(type(error).__name__, flush=True)\n"
     )
+    # As pickle finds it: where docstrings are tested too, modules are imported twice.
+    model = getattr(importlib.import_module(type(MODEL).__module__), type(MODEL).__name__)(**MODEL.get_params())
     command = [sys.executable, "-W", "ignore", "-c", code]
     worker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert worker.stdin is not None
@@ -333,11 +336,11 @@ def test_a_worker_pays_as_long_as_its_parent_says_so() -> None:
 
     try:
         with budget_context(epsilon=0.6) as budget:
-            inside = pickle.dumps(MODEL)
+            inside = pickle.dumps(model)
             assert [send(inside) for _ in range(3)] == ["fitted", "fitted", "BudgetExceededError"]
             assert budget.account().left[0] == Decimal("0.1")
         assert send(inside) == BudgetFileError.__name__  # a worker that outlives the block
-        assert send(pickle.dumps(MODEL)) == "fitted"
+        assert send(pickle.dumps(model)) == "fitted"
     finally:
         worker.kill()
         worker.communicate()
