@@ -92,6 +92,9 @@ from .privacy import (
     Verification as Verification,
 )
 from .privacy import (
+    budget_context as budget_context,
+)
+from .privacy import (
     verify as verify,
 )
 from .problems import (

@@ -10,6 +10,8 @@ from typing import Any
 from dpconvex.errors import InvalidParameterError
 
 MOST_RECORDS = 2**53
+SMALLEST_SHARE = 1e-9
+"""Of a class: rarer ones leave a first prediction of more than 20 logits."""
 
 
 def real(
@@ -51,6 +53,21 @@ def records(name: str, value: Any, *, at_least: int = 1, remedy: str = "") -> in
     if integer(name, value, at_least=at_least, remedy=remedy) > MOST_RECORDS:
         raise InvalidParameterError(name, value, f"must be at most {MOST_RECORDS}, up to which floats count exactly")
     return int(value)
+
+
+def shares(name: str, values: Any, count: int) -> tuple[float, ...]:
+    """Return public shares of `count` classes, which add up to 1, or raise `InvalidParameterError`.
+
+    Shares may be rounded to percent, as publications have them: then they are scaled to add up.
+    """
+    remedy = "Give one share a class from public knowledge, in the order of the classes"
+    if isinstance(values, str) or not isinstance(values, list | tuple) or len(values) != count:
+        raise InvalidParameterError(name, values, f"must be a list of {count} shares", remedy)
+    found = [real(f"{name}[{k}]", value, at_least=SMALLEST_SHARE, remedy=remedy) for k, value in enumerate(values)]
+    total = math.fsum(found)
+    if not abs(total - 1) <= 0.005 * count:
+        raise InvalidParameterError(name, values, f"must add up to 1, and they add up to {total:.4g}", remedy)
+    return tuple(found) if abs(total - 1) <= 1e-12 else tuple(share / total for share in found)
 
 
 def choice(name: str, value: Any, options: Iterable[str], remedy: str = "") -> str:

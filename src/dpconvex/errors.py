@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import warnings
 from typing import Any
 
 
@@ -55,6 +58,32 @@ class UnsupportedEventError(DpconvexError, ValueError):
 
 class CertificateError(DpconvexError):
     """A privacy certificate is malformed, inconsistent or tampered with."""
+
+
+def warn(category: type[DpconvexWarning], text: str) -> None:
+    """Give a warning in the name of the first caller outside this package.
+
+    Parameters
+    ----------
+    category : type
+    text : str
+    """
+    frame, level, package = sys._getframe(1), 2, os.path.dirname(__file__)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, category, stacklevel=level)
+
+
+class DpconvexWarning(UserWarning):
+    """Base class of every warning of dpconvex. All are given from public facts only, as errors are."""
+
+
+class HopelessPlanWarning(DpconvexWarning):
+    """A fit that is not expected to be clearly better than a constant answer, by its plan (`Plan.hopeless`)."""
+
+
+class RepeatedFitWarning(DpconvexWarning):
+    """Another fit of columns and a number of records that this process has fitted before: their costs add up."""
 
 
 class AccuracyError(DpconvexError):

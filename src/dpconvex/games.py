@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from dpconvex import _validate
+from dpconvex.algorithms.base import begin
 from dpconvex.algorithms.saddle_base import SaddleResult
 from dpconvex.algorithms.saddle_selection import plan_saddle
 from dpconvex.errors import InvalidDataError
@@ -92,6 +93,7 @@ def private_game(
     problem.check(records)
     chosen = plan_saddle(problem, PrivacyParams(epsilon, delta), algorithm, constants=constants)[0]
     source = source_from(random_state)
+    begin(chosen, "private_game", rows + columns, len(records), source)
     order = source.generator().permutation(len(records))  # one-pass methods need an order that says nothing
     return chosen.run(records[order], source)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dpconvex._types import AnyArray
-from dpconvex.algorithms.base import PrivateResult
+from dpconvex.algorithms.base import PrivateResult, begin
 from dpconvex.algorithms.output_perturbation import OutputPerturbationPlan, plan
 from dpconvex.errors import InvalidDataError
 from dpconvex.privacy import PrivacyParams
@@ -143,4 +143,6 @@ def private_minimize(
         trusted=trusted,
         max_steps=max_steps,
     )
-    return chosen.run(X, np.zeros(len(X)), source_from(random_state))
+    source = source_from(random_state)
+    begin(chosen, "private_minimize", X.shape[1], len(X), source)
+    return chosen.run(X, np.zeros(len(X)), source)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar, final
@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Generic, TypeVar, final
 import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.errors import AccuracyError, InvalidDataError, InvalidParameterError
+from dpconvex.errors import AccuracyError, HopelessPlanWarning, InvalidDataError, InvalidParameterError, warn
 from dpconvex.privacy import (
     Assumption,
     Neighboring,
@@ -26,12 +26,20 @@ from dpconvex.privacy import (
     Release,
     Unit,
     certify,
+    charge,
 )
 from dpconvex.problems.linear_model import LinearModelProblem
 from dpconvex.problems.problem import Problem
 from dpconvex.problems.users import UserGroups
 from dpconvex.randomness import BitSource
 from dpconvex.solvers import Solver, SolverResult
+
+CLEARLY = 0.9
+"""Share of a constant's loss below which a plan is worth running: ridge weights tend to infinity as epsilon falls, so
+the error of plans that learn nothing approaches that of the constant from either side."""
+
+LOOSE = 10.0
+"""Factor by which a bound may exceed a constant's loss where no error is expected (docs, Which algorithm)."""
 
 P = TypeVar("P", bound=Problem, covariant=True)
 """The kind of problem that a plan is for."""
@@ -99,11 +107,6 @@ class PredictedError:
         return not self.bound < self.trivial
 
     @property
-    def note(self) -> str:
-        """What to say of the bound beside it: that it is an estimate, that it is vacuous, or nothing."""
-        return ", ".join(["estimate"] * (not self.proved) + ["vacuous"] * self.vacuous)
-
-    @property
     def rank(self) -> float:
         """What plans are compared by: the expected error, or the bound where there is no expectation."""
         return self.bound if self.expected is None else self.expected
@@ -156,6 +159,35 @@ class Plan(ABC):
     @abstractmethod
     def releases(self) -> tuple[Release, ...]:
         """Everything that may leave the data."""
+
+    @property
+    def yardstick(self) -> float:
+        """What a constant answer loses, in the unit of the predicted error: at most, or on ordinary data."""
+        return self.predicted_error.trivial
+
+    @property
+    def expectation(self) -> float | None:
+        """The error to expect, in that unit; None where there is a bound alone."""
+        return self.predicted_error.expected
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether a fit is not expected to be clearly better than a constant answer, from public facts alone.
+
+        The expectation must be below `CLEARLY` times the `yardstick`. Where there is a bound alone, it must be below
+        `LOOSE` times: bounds hold for every data set, and real errors are about that far below them.
+        """
+        if self.expectation is None:
+            return not self.predicted_error.bound < LOOSE * self.yardstick
+        return not self.expectation < CLEARLY * self.yardstick
+
+    @property
+    def outlook(self) -> str:
+        """What `hopeless` compares, in words."""
+        constant = f"a constant answer loses about {self.yardstick:.3g}"
+        if self.expectation is None:
+            return f"{constant}, and nothing is known of this fit but a bound of {self.predicted_error.bound:.3g}"
+        return f"{constant}, and this fit is expected to lose {self.expectation:.3g}"
 
     @property
     def adaptive(self) -> bool:
@@ -231,6 +263,14 @@ class ConvexPlan(Plan, Generic[P]):
     problem: P
     l2: float
     solver: Solver
+
+    @property
+    def yardstick(self) -> float:
+        """The excess of parameters 0: on ordinary data, where a plan expects such; at most the trivial loss."""
+        typical, trivial = self.problem.typical, self.predicted_error.trivial
+        if typical is None or self.predicted_error.expected is None or not typical.at_zero > 0:
+            return trivial
+        return min(trivial, typical.at_zero)
 
     @property
     @abstractmethod
@@ -329,6 +369,43 @@ def reach_quantile(moved: FloatArray) -> FloatArray:
     """Return the 95 % quantiles of simulated distances (size, dim), not below the true ones but for 1 % of chances."""
     sure = REACHED + 2.33 * math.sqrt(REACHED * (1 - REACHED) / len(moved))
     return np.quantile(moved, min(sure, 1.0), axis=0, method="higher")
+
+
+def warn_if_hopeless(plan: Plan, promise: PrivacyParams | None = None) -> None:
+    """Give a `HopelessPlanWarning` where the plan is `hopeless`; `promise` is that of the whole fit, if another."""
+    if plan.hopeless:
+        epsilon = (promise or plan.privacy).epsilon
+        remedy = "Use more records, fewer columns or a larger epsilon"
+        warn(HopelessPlanWarning, f"epsilon={epsilon:g}: is hopeless by {plan.algorithm}: {plan.outlook}. {remedy}")
+
+
+def begin(
+    plan: Plan,
+    what: str,
+    columns: int | Sequence[str],
+    n: int,
+    source: BitSource,
+    promise: PrivacyParams | None = None,
+) -> None:
+    """Warn of a hopeless plan, and pay (`charge`): the last step of every fit before it reads its data.
+
+    Parameters
+    ----------
+    plan : Plan
+        What is about to run.
+    what : str
+        What fits, in words.
+    columns : int or sequence of str
+        Number or names of the data's columns.
+    n : int
+        Number of units.
+    source : BitSource
+        Of the noise.
+    promise : PrivacyParams, optional
+        Of the whole fit, where the plan is only part of it.
+    """
+    warn_if_hopeless(plan, promise)
+    charge(promise or plan.privacy, what, columns, n, private=source.private)
 
 
 def require_arrays(X: object, y: object) -> None:

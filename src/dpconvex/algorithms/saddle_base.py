@@ -62,6 +62,16 @@ class SaddlePlan(Plan):
         """
         return self.predicted_error.bound
 
+    @property
+    def yardstick(self) -> float:
+        """What one fixed point loses: the range of values, or what the problem knows of a constant prediction."""
+        return min(self.predicted_error.trivial, self.problem.constant_excess)
+
+    @property
+    def expectation(self) -> float:
+        """As `expected_error`."""
+        return self.expected_error
+
     @abstractmethod
     def describe(self) -> Mapping[str, Any]:
         """JSON-ready public constants beyond the problem's."""

@@ -6,6 +6,7 @@ import functools
 import json
 import math
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -15,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from dpconvex.errors import DpconvexError
+from dpconvex.errors import DpconvexError, DpconvexWarning, HopelessPlanWarning
 
 if TYPE_CHECKING:
     from dpconvex.privacy import PrivacyParams
@@ -25,12 +26,23 @@ _T = TypeVar("_T")
 
 
 def one_line_errors(command: Callable[_P, _T]) -> Callable[_P, _T]:
-    """Turn expected failures of a command into ``error: ...`` on stderr and exit code 2."""
+    """Turn expected failures of a command into ``error: ...`` on stderr and exit code 2, and warnings into one line."""
+
+    def tell(message: Warning | str, category: type[Warning], *place: Any) -> None:
+        if issubclass(category, DpconvexWarning):
+            print(f"warning: {message}", file=sys.stderr)
+        else:
+            usual(message, category, *place)
+
+    usual = warnings.showwarning
 
     @functools.wraps(command)
     def guarded(*args: _P.args, **options: _P.kwargs) -> _T:
         try:
-            return command(*args, **options)
+            with warnings.catch_warnings():
+                warnings.simplefilter("always", HopelessPlanWarning)  # a command fits once: it counts no repeats
+                warnings.showwarning = tell
+                return command(*args, **options)
         except BrokenPipeError:
             raise  # the reader went away; click ends quietly
         except (DpconvexError, OSError) as error:

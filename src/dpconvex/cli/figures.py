@@ -47,7 +47,7 @@ _STYLE = {
     "lines.solid_capstyle": "round",
 }
 _WIDTH = 5.4  # inches; the page scales it to its column, which may be that of a telephone
-TRIVIAL_DASH, RATE_DASH, EXPECTED_DASH = (0, (4, 3)), (0, (1, 2)), (0, (6, 2))
+TRIVIAL_DASH, EVEN_DASH, EXPECTED_DASH = (0, (4, 3)), (0, (1, 2)), (0, (6, 2))
 
 
 def loss_figure(
@@ -56,7 +56,7 @@ def loss_figure(
     expected: Sequence[float],
     error: PredictedError,
     epsilon: float,
-    rate_loss: float | None = None,
+    even_loss: float | None = None,
 ) -> str:
     """Excess loss of one method over epsilon: its bound, and what it expects on typical data, with yardsticks.
 
@@ -70,21 +70,21 @@ def loss_figure(
         Of the fitted model.
     epsilon : float
         Of the fitted model.
-    rate_loss : float, optional
-        Loss of predicting the public rates.
+    even_loss : float, optional
+        What equal probabilities lose, where public rates give the trivial loss.
     """
     figure, axes = _axes("loss", 3.3)
     axes.set_xscale("log")
     axes.set_yscale("log")
     trivial, chosen = error.trivial, [value for value in (error.bound, error.expected) if value is not None]
     finite = [value for value in (*bounds, *expected, *chosen) if math.isfinite(value) and value > 0]
-    low = min([trivial, rate_loss or trivial, *finite]) / 2.2
+    low = min([trivial, even_loss or trivial, *finite]) / 2.2
     high = max([6 * trivial, min(60 * trivial, max([trivial, *finite])), *(1.5 * v for v in chosen if v in finite)])
     axes.set_ylim(low, high)
     axes.set_xlim(epsilons[0], epsilons[-1])
     axes.axhspan(trivial, high, color=WASH, linewidth=0)
-    levels = [trivial] if rate_loss is None else [trivial, rate_loss]
-    for level, dash in zip(levels, (TRIVIAL_DASH, RATE_DASH), strict=False):
+    levels = [trivial] if even_loss is None else [trivial, even_loss]
+    for level, dash in zip(levels, (TRIVIAL_DASH, EVEN_DASH), strict=False):
         axes.axhline(level, color=MUTED, linewidth=1.2, linestyle=dash)
     room = 0.12 * math.log(high / low)  # height of a name, and its distance from the line
     # The lines fall, so above right of the upper one and below left of the lower one there is room.

@@ -13,6 +13,7 @@ from dpconvex.cli._console import budget_words, number, one_line_errors, print_j
 from dpconvex.cli._folder import CERTIFICATE, MODEL, model_folder
 from dpconvex.cli.budget import pay
 from dpconvex.cli.fit import read_test
+from dpconvex.cli.plan import note
 from dpconvex.errors import InvalidParameterError
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ def fit_sparse(
 
     The schema's target decides which. `dpconvex predict` applies the model. With --rows: show plans; no data are read.
     """
+    from dpconvex.algorithms.base import warn_if_hopeless
     from dpconvex.data import Schema, read_table
     from dpconvex.estimators.persistence import save_model
     from dpconvex.privacy import PrivacyParams
@@ -63,6 +65,7 @@ def fit_sparse(
     plans = estimator.plan(rows)  # refuses unusable parameters before anything is read
     promise = PrivacyParams(epsilon, delta)  # plans for groups promise less: counting them comes first
     if table is None:
+        warn_if_hopeless(plans[0])
         _show(plans, promise, as_json)
         return
     with model_folder(out, force=force) as folder:
@@ -127,6 +130,8 @@ def facts(plan: Plan) -> dict[str, Any]:
         "trivial_loss": error.trivial,
         "vacuous": error.vacuous,
         "source": error.source,
+        "yardstick": plan.yardstick,
+        "hopeless": plan.hopeless,
         "public": dict(plan.public),
     }
 
@@ -140,7 +145,7 @@ def _show(plans: Sequence[Plan], promise: PrivacyParams, as_json: bool) -> None:
         return
     errors = [plan.predicted_error for plan in plans]
     cells = [
-        ("" if k else "*", plan.algorithm, number(error.bound), error.note)
+        ("" if k else "*", plan.algorithm, number(error.bound), note(plan))
         for k, (plan, error) in enumerate(zip(plans, errors, strict=True))
     ]
     print_table(

@@ -154,12 +154,15 @@ def _show_plan(
     estimator: PrivateGeometricMedian, rows: int | None, features: int | None, unit: str, as_json: bool
 ) -> None:
     """Print what a run would release, from public facts."""
+    from dpconvex.algorithms.base import warn_if_hopeless
+
     if rows is None or features is None:
         missing = "rows" if rows is None else "features"
         remedy = "Give a file of points for a release, or --rows and --features for a plan"
         raise InvalidParameterError(missing, None, "must be given where there is no file of points", remedy)
     _validate.integer("rows", rows, at_least=1)
     plan = estimator.plan(rows, _validate.integer("features", features, at_least=1), unit)
+    warn_if_hopeless(plan)
     facts = plan_facts(plan)
     if as_json:
         promise = {"epsilon": plan.privacy.epsilon, "delta": plan.privacy.delta}
@@ -181,5 +184,7 @@ def plan_facts(plan: GeometricMedianPlan) -> dict[str, Any]:
         "releases": [
             {"label": r.label, "mechanism": r.mechanism, "sensitivity": r.sensitivity.value} for r in plan.releases
         ],
+        "expected_error": plan.expected_error,
+        "hopeless": plan.hopeless,
         "public": dict(plan.public),
     }

@@ -16,7 +16,7 @@ from dpconvex.cli._users import print_scaling, scaling
 from dpconvex.errors import InvalidParameterError
 
 if TYPE_CHECKING:
-    from dpconvex.algorithms.base import LinearModelPlan
+    from dpconvex.algorithms.base import LinearModelPlan, Plan
     from dpconvex.algorithms.heavy_selection import TunedPlan
     from dpconvex.estimators import PrivateLinearModel
 
@@ -53,6 +53,7 @@ def plan(
     as_json: _options.Json = False,
 ) -> None:
     """List every valid plan with its noise and expected loss. Sees no data."""
+    from dpconvex.algorithms.base import warn_if_hopeless
     from dpconvex.data import Schema
 
     if (features is None) == (schema is None):
@@ -82,6 +83,7 @@ def plan(
     )
     n, unit = _counted(rows, users, estimator)
     found = _plans(estimator, n, features, classes, unit)
+    warn_if_hopeless(found[0])
     more = scaling(estimator, n, lambda one, n: _plans(one, n, features, classes, "user")) if users else []
     if as_json:
         attack = {"adversarial_radius": adversarial_radius, "adversarial_norm": adversarial_norm}
@@ -230,10 +232,19 @@ def plan_rows(plans: Sequence[LinearModelPlan]) -> list[dict[str, Any]]:
             "printed_bound": plan.predicted_error.printed,
             "trivial_loss": plan.predicted_error.trivial,
             "vacuous": plan.predicted_error.vacuous,
+            "yardstick": plan.yardstick,
+            "hopeless": plan.hopeless,
             "source": plan.predicted_error.source,
         }
         for k, plan in enumerate(plans)
     ]
+
+
+def note(plan: Plan) -> str:
+    """Return what a table says of a plan beside its bound: that it is an estimate; hopeless, or vacuous; or nothing."""
+    error = plan.predicted_error
+    promises = ["hopeless"] if plan.hopeless else ["vacuous"] * error.vacuous
+    return ", ".join(["estimate"] * (not error.proved) + promises)
 
 
 def print_plans(plans: Sequence[LinearModelPlan]) -> None:
@@ -252,7 +263,7 @@ def print_plans(plans: Sequence[LinearModelPlan]) -> None:
                 "" if row["expected_excess_loss"] is None else number(row["expected_excess_loss"]),
                 number(row["excess_loss_bound"]),
                 *(("none" if row["printed_bound"] is None else number(row["printed_bound"]),) if paper else ()),
-                plan.predicted_error.note,
+                note(plan),
             )
             for plan, row in zip(plans, rows, strict=True)
         ),

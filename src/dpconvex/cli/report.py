@@ -116,7 +116,7 @@ def _content(estimator: PrivateLinearModel, origin: Origin, measured: Measured |
 
     certificate, plan = estimator.certificate_, estimator.plan_
     coefficients = _coefficients(estimator)
-    words = LOSS_WORDS[plan.problem.loss.task]
+    words, even = LOSS_WORDS[plan.problem.loss.task], even_loss(estimator)
     classes = _classes(estimator)
     sure = sum(row["sure"] for row in coefficients)
     return {
@@ -139,11 +139,11 @@ def _content(estimator: PrivateLinearModel, origin: Origin, measured: Measured |
         "effect": estimator.effect,
         "loss": loss_name(plan) + " loss",
         "risk": risk_name(plan),
-        "trivial": words.trivial,
+        "trivial": words.trivial if even is None else "predicting the public rates of the classes",
         "trivial_is_half": estimator.kind == "logistic" and len(classes) == 2 and plan.predicted_error.trivial > 0.69,
         "unit": words.unit,
         "scaled": estimator.schema is not None or estimator.feature_bounds is not None,
-        "rate_loss": rate_loss(estimator),
+        "even_loss": even,
         "loss_figure": _loss_figure(estimator),
         "measured": measured,
         "measured_figure": measured
@@ -179,21 +179,10 @@ def _bounds(schema: Schema) -> list[tuple[str, str]]:
     return [(part.name, public_range(part.to_dict())) for part in (*schema.columns, schema.target) if part is not None]
 
 
-def class_rates(schema: Schema | None) -> tuple[float, ...]:
-    """Return the public shares of the classes, where a schema states them."""
-    target = None if schema is None else schema.target
-    rates = getattr(target, "rates", None)  # a field that a schema may not have
-    if rates is None:
-        return ()
-    return tuple(float(rate) for rate in (rates.values() if isinstance(rates, Mapping) else rates))
-
-
-def rate_loss(estimator: PrivateLinearModel) -> float | None:
-    """Return what predicting the public rates for everybody loses (nats); None for other losses, or without rates."""
-    rates = class_rates(estimator.schema)
-    if not rates or estimator.kind != "logistic":
-        return None
-    return -math.fsum(rate * math.log(rate) for rate in rates if rate > 0)
+def even_loss(estimator: PrivateLinearModel) -> float | None:
+    """Return what equal probabilities for all classes lose (nats) where another constant is known to lose less."""
+    rates = estimator.plan_.problem.loss.rates
+    return None if rates is None else math.log(len(rates))
 
 
 def promise(certificate: PrivacyCertificate) -> str:
@@ -315,4 +304,4 @@ def _loss_figure(estimator: PrivateLinearModel) -> str:
         best = min(errors, key=lambda error: error.rank, default=None)
         bounds.append(math.nan if best is None else best.bound)
         expected.append(math.nan if best is None or best.expected is None else best.expected)
-    return figures.loss_figure(grid, bounds, expected, plan.predicted_error, plan.privacy.epsilon, rate_loss(estimator))
+    return figures.loss_figure(grid, bounds, expected, plan.predicted_error, plan.privacy.epsilon, even_loss(estimator))

@@ -68,6 +68,7 @@ def search(
 
     The certificate covers the whole search. With --rows: show what it costs; no data are read.
     """
+    from dpconvex.algorithms.base import warn_if_hopeless
     from dpconvex.cli.report import Origin
     from dpconvex.data import Schema, read_table
 
@@ -78,6 +79,7 @@ def search(
     found.set_params(method=method, scoring=scoring, score_bound=score_bound, holdout=holdout)
     plans = found.plan(_options.planned_rows(table, rows))  # refuses unusable parameters before anything is read
     if table is None:
+        warn_if_hopeless(plans[0])
         _show(plans, as_json)
         return
     with model_folder(out, force=force) as folder:
@@ -158,6 +160,7 @@ def facts(plan: SearchPlan) -> dict[str, Any]:
         for candidate in plan.candidates
     ]
     costs = {"price": plan.price, "cost": plan.cost, "coverage": plan.coverage, "stake": plan.stake}
+    costs |= {"yardstick": plan.yardstick, "hopeless": plan.hopeless}
     return {"method": plan.method, **costs, **_errors(plan.predicted_error), "candidates": candidates}
 
 

@@ -53,6 +53,7 @@ def synthesize(
 
     With --rows instead of a file: show the plans; no data are read.
     """
+    from dpconvex.algorithms.base import warn_if_hopeless
     from dpconvex.data import Schema, read_table, write_atomically
     from dpconvex.estimators.synthetic import PrivateSyntheticData
 
@@ -72,6 +73,7 @@ def synthesize(
     rows = _options.planned_rows(table, rows)
     plans = estimator.plan(rows)  # refuses unusable parameters before anything is read
     if table is None:
+        warn_if_hopeless(plans[0])
         _show(plans, as_json)
         return
     if size is not None and size < 1:
@@ -122,6 +124,8 @@ def facts(plan: QueryReleasePlan) -> dict[str, Any]:
         "constants": plan.constants,
         "predicted_error": error.bound,
         "source": error.source,
+        "yardstick": plan.yardstick,
+        "hopeless": plan.hopeless,
         "public": dict(plan.public),
     }
 

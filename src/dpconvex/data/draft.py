@@ -40,6 +40,10 @@ confirmed = false
 source = ""  # say here where the public knowledge comes from
 """
 
+_RATES = """\
+# rates = [...]  # if published statistics say how frequent the classes are: one share a class, adding up to 1
+"""
+
 _USER = """\
 # user = "..."  # if people have several rows: the column that says whose row it is. Then remove it below.
 """
@@ -116,7 +120,7 @@ def _target(series: Series) -> str:
     if len(found) < 2:
         return _left_out(head, "fewer than two classes were found. List the public classes")
     note = "# The first class takes missing and unlisted labels; of two classes, the second is the positive one.\n"
-    return head + note + _line("classes", found, read=not boolean)
+    return head + note + _line("classes", found, read=not boolean) + _RATES
 
 
 def _left_out(head: str, reason: str) -> str:

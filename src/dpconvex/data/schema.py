@@ -62,6 +62,7 @@ class Schema:
         [target]
         name = "income"
         classes = ["<=50K", ">50K"]     # or: lower = 0, upper = 100
+        rates = [0.76, 0.24]            # public shares of the classes, optional
 
         [columns.age]
         lower = 17

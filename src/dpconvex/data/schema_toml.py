@@ -104,7 +104,7 @@ def _target(where: str, content: Any) -> AbstractTarget:
     if "lower" in fields or "upper" in fields:
         _check_keys(where, fields, {"name", "lower", "upper"}, ())
         return _build(where, NumericTarget, fields)
-    _check_keys(where, fields, {"name", "classes"}, (), "For a numeric target, give lower and upper")
+    _check_keys(where, fields, {"name", "classes"}, {"rates"}, "For a numeric target, give lower and upper")
     return _build(where, ClassTarget, fields)
 
 

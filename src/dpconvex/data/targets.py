@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
+from dpconvex import _validate
 from dpconvex._types import AnyArray
 from dpconvex.data.cells import CategoryCells, CellColumn, NumberCells
 from dpconvex.data.columns import interval, nonempty, texts
@@ -23,6 +24,8 @@ class AbstractTarget(ABC):
     """The column to predict, with its public values."""
 
     name: str
+    rates: tuple[float, ...] | None = None
+    """Public shares of the classes; None where they are not known, and for numbers."""
 
     @property
     @abstractmethod
@@ -60,14 +63,20 @@ class ClassTarget(AbstractTarget):
         The column's name in the table.
     classes : tuple of str
         Public and distinct, at least two.
+    rates : tuple of float, optional
+        Public shares of the classes, in their order: positive, adding up to 1 but for rounding to percent. They serve
+        accuracy and yardsticks, never privacy.
     """
 
     name: str
     classes: tuple[str, ...]
+    rates: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         nonempty("name", self.name)
         object.__setattr__(self, "classes", texts("classes", self.classes, 2))
+        if self.rates is not None:
+            object.__setattr__(self, "rates", _validate.shares("rates", self.rates, len(self.classes)))
 
     @property
     def numeric(self) -> bool:
@@ -89,7 +98,8 @@ class ClassTarget(AbstractTarget):
 
     def to_dict(self) -> dict[str, Any]:
         """The ``[target]`` table of a schema file."""
-        return {"name": self.name, "classes": list(self.classes)}
+        table: dict[str, Any] = {"name": self.name, "classes": list(self.classes)}
+        return table if self.rates is None else {**table, "rates": list(self.rates)}
 
 
 @final

@@ -282,3 +282,12 @@ def _whole(cell: Any) -> Any:
     """Return whole numbers of any type as int, for labels are told apart by their text; anything else as it is."""
     whole = isinstance(cell, numbers.Integral | np.bool_) or (isinstance(cell, float | np.floating) and cell % 1 == 0)
     return int(cell) if whole else cell  # pyright: ignore[reportArgumentType]
+
+
+def fitted_columns(estimator: Any) -> int | tuple[str, ...]:
+    """Return the names, or the number, of the columns that `fit` was given: by them repeated fits are counted."""
+    schema = getattr(estimator, "schema", None)
+    if schema is not None:
+        return tuple(schema.column_names(features_only=True))
+    names = getattr(estimator, "feature_names_in_", None)
+    return int(estimator.n_features_in_) if names is None else tuple(map(str, names))

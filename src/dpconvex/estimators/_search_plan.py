@@ -203,6 +203,16 @@ class SearchPlan(Plan):
         )
 
     @property
+    def yardstick(self) -> float:
+        """The smallest of the candidates'."""
+        return min(candidate.plan.yardstick for candidate in self.candidates)
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether all candidates are."""
+        return all(candidate.plan.hopeless for candidate in self.candidates)
+
+    @property
     def releases(self) -> tuple[Release, ...]:
         """The fits and the choice; for ``"none"`` those of the default."""
         if self.selection is None:

@@ -12,13 +12,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import LinearModelPlan, beyond_floats
+from dpconvex.algorithms.base import LinearModelPlan, begin, beyond_floats
 from dpconvex.algorithms.selection import LARGEST, SMALLEST, Options, expected_of_first, plans
 from dpconvex.data import Schema
 from dpconvex.errors import InvalidDataError, InvalidParameterError
-from dpconvex.estimators._features import FeatureMap, feature_map, numeric_matrix, user_labels
+from dpconvex.estimators._features import FeatureMap, feature_map, fitted_columns, numeric_matrix, user_labels
 from dpconvex.losses import LinearModelLoss
-from dpconvex.privacy import PrivacyCertificate, PrivacyParams, Unit
+from dpconvex.privacy import CarriesBudgets, PrivacyCertificate, PrivacyParams, Unit
 from dpconvex.problems import DataDomain
 from dpconvex.problems.linear_model import LinearModelProblem
 from dpconvex.problems.users import UserGroups
@@ -28,7 +28,7 @@ CALLED = {"attack_radius": "adversarial_radius", "attack_norm": "adversarial_nor
 """What the estimators call parameters of problems and planners; a ``target`` is a column here."""
 
 
-class PrivateLinearModel(BaseEstimator, ABC):
+class PrivateLinearModel(CarriesBudgets, BaseEstimator, ABC):
     """A linear model fitted under differential privacy.
 
     Parameters are documented with the final classes, of which scikit-learn wants every one listed. Constructors only
@@ -256,11 +256,14 @@ class PrivateLinearModel(BaseEstimator, ABC):
             raise InvalidDataError(f"X has {len(encoded)} records and groups has {groups.n_records}: they must agree")
         n, unit = (len(encoded), Unit.RECORD) if groups is None else (groups.n_users, Unit.USER)
         plan = self._ready or self._plans(features, n, loss, unit)[0]
+        if self._ready is None:  # a search has paid for all its fits
+            begin(plan, type(self).__name__, fitted_columns(self), n, source)
         result = plan.run(encoded, targets, source, groups)
         domain = plan.problem.domain
         weights = self.output_scale * result.point.reshape(loss.n_outputs, domain.dim)
         constant = weights[:, -1] * domain.intercept if domain.intercept else np.zeros(len(weights))
-        self.encoded_coef_, self.encoded_intercept_ = weights[:, : domain.n_features], middle + constant
+        start = middle + self.output_scale * plan.problem.loss.offset  # what parameters 0 predict
+        self.encoded_coef_, self.encoded_intercept_ = weights[:, : domain.n_features], start + constant
         self.coef_, self.intercept_ = features.decode(self.encoded_coef_, self.encoded_intercept_)
         # What ran: a plan may have released constants of its own first.
         self.certificate_, self.plan_ = result.certificate, cast(LinearModelPlan, result.plan)

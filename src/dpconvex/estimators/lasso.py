@@ -10,11 +10,12 @@ import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
 
 from dpconvex._types import AnyArray, FloatArray
+from dpconvex.algorithms.base import begin
 from dpconvex.algorithms.saddle_base import SaddlePlan
 from dpconvex.algorithms.sparse_selection import plan_sparse
 from dpconvex.data import NumericTarget, Schema
 from dpconvex.errors import InvalidParameterError
-from dpconvex.estimators._features import FeatureMap
+from dpconvex.estimators._features import FeatureMap, fitted_columns
 from dpconvex.estimators._targets import (
     TargetRange,
     as_series,
@@ -169,6 +170,7 @@ class PrivateLasso(RegressorMixin, PrivateSparseModel):
         targets = bounds.scale(self._numbers(X, y))
         same_length(encoded, targets)
         self.plan_ = self.plan(len(targets), features.domain.n_features)[0]
+        begin(self.plan_, type(self).__name__, fitted_columns(self), len(targets), source)
         result = self.plan_.run(shuffled(single_group(encoded, targets), source), source)
         self._store(features, weights_of(self.plan_, result.x), bounds.middle)
         self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])  # as scikit-learn's regressors
@@ -396,6 +398,7 @@ class PrivateSparseLogisticRegression(PrivateSparseClassifier):
         targets, classes = self._signs(X, y)
         same_length(encoded, targets)
         self.plan_ = self.plan(len(targets), features.domain.n_features)[0]
+        begin(self.plan_, type(self).__name__, fitted_columns(self), len(targets), source)
         result = self.plan_.run(shuffled(single_group(encoded, targets), source), source)
         self._store(features, weights_of(self.plan_, result.x))
         self.certificate_, self.classes_ = result.certificate, classes

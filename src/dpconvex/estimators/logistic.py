@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, final
+from dataclasses import replace
+from typing import Any, ClassVar, cast, final
 
 import numpy as np
 
@@ -90,6 +91,10 @@ class PrivateLogisticRegression(ProbabilisticClassifier):
         log-odds at which z has the smallest expected capped loss: z itself for ``|z| <= log(A/(1 - A))``, then
         ``z -+ log(1/A)``. ``"sigmoid"``: z, which understates small classes but for what noise adds. Labels and the
         order of records are the same, so it may be changed on a fitted model; without a cap both are one.
+    rates : list of float, optional
+        Public shares of the classes, in their order, adding up to 1; never counted in the private data. The model then
+        starts from them: coefficients 0 predict them. They also set the yardstick of `HopelessPlanWarning`, and the
+        expected error. Default: the schema's, if it has them. Needs declared classes.
     risk : {"empirical", "population"}, default="empirical"
         Excess of what the plan keeps small: of the mean loss on these records, or of the expected loss on new records
         from the same distribution (records must then be independent draws). Population: a little more regularisation
@@ -170,6 +175,7 @@ class PrivateLogisticRegression(ProbabilisticClassifier):
         adversarial_norm: str = "l2",
         slope_cap: float | None = None,
         probabilities: str = "calibrated",
+        rates: Any = None,
         risk: str = "empirical",
         records_per_user: int = 1,
         random_state: int | BitSource | None = None,
@@ -197,6 +203,7 @@ class PrivateLogisticRegression(ProbabilisticClassifier):
         )
         self.slope_cap = slope_cap
         self.probabilities = probabilities
+        self.rates = rates
 
     def predict_proba(self, X: Any) -> FloatArray:
         """Return the probability of every class, (n, n_classes), in the order of ``classes_``."""
@@ -233,14 +240,25 @@ class PrivateLogisticRegression(ProbabilisticClassifier):
         cap = 1.0 if self.slope_cap is None else self.slope_cap
         _validate.real("slope_cap", cap, at_least=SMALLEST, at_most=1.0)
         _validate.choice("probabilities", self.probabilities, PROBABILITIES)
+        rates = self._rates(n_classes)
         if n_classes == 2:
-            return LogisticLoss(cap)
+            return LogisticLoss(cap, None if rates is None else rates[1])
         if cap != 1:
             raise InvalidParameterError("slope_cap", self.slope_cap, "is for two classes", "Leave it out")
-        return SoftmaxLoss(n_classes)
+        return SoftmaxLoss(n_classes, rates)
+
+    def _rates(self, n_classes: int) -> tuple[float, ...] | None:
+        """Return the public shares of the classes: the caller's, or the schema's where the classes are."""
+        if self.rates is not None:
+            if self._given_classes() is None and not self._schema_classes():
+                what, remedy = "needs declared classes, whose order it has", "List classes, or give a schema with them"
+                raise InvalidParameterError("rates", self.rates, what, remedy)
+            return _validate.shares("rates", self.rates, n_classes)
+        target = None if self.schema is None else self.schema.target
+        return None if target is None or not self._schema_classes() else target.rates
 
     def _surrogates(self, problem: LinearModelProblem) -> tuple[LinearModelLoss, ...]:
         """Return the loss with capped slopes, where the caller leaves the cap open; for two classes."""
         if self.slope_cap is not None or problem.loss.n_outputs > 1:
             return ()
-        return tuple(LogisticLoss(cap) for cap in CAPS)
+        return tuple(replace(cast(LogisticLoss, problem.loss), cap=cap) for cap in CAPS)

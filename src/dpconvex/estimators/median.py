@@ -9,10 +9,11 @@ from sklearn.utils.validation import validate_data
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
+from dpconvex.algorithms.base import begin
 from dpconvex.algorithms.geometric_median import GeometricMedianPlan, plan
 from dpconvex.errors import InvalidDataError, InvalidParameterError
-from dpconvex.estimators._features import numeric_matrix, user_labels
-from dpconvex.privacy import PrivacyCertificate, PrivacyParams, Unit
+from dpconvex.estimators._features import fitted_columns, numeric_matrix, user_labels
+from dpconvex.privacy import CarriesBudgets, PrivacyCertificate, PrivacyParams, Unit
 from dpconvex.problems.points import PointDomain, user_points
 from dpconvex.randomness import BitSource, source_from
 
@@ -25,7 +26,7 @@ LEVEL = 0.65
 
 
 @final
-class PrivateGeometricMedian(BaseEstimator):
+class PrivateGeometricMedian(CarriesBudgets, BaseEstimator):
     r"""Geometric median of points under differential privacy: a centre that a corrupted minority cannot move far.
 
     The geometric median minimises the mean Euclidean distance to the points. All that must be known in advance is a
@@ -170,6 +171,7 @@ class PrivateGeometricMedian(BaseEstimator):
         if groups is not None:
             points = user_points(points, _user_labels(groups, len(points)), self._domain(points.shape[1]))
         self.plan_ = self.plan(*points.shape, unit="record" if groups is None else "user")
+        begin(self.plan_, type(self).__name__, fitted_columns(self), self.plan_.n, source)
         result = self.plan_.run(points, source)
         self.location_, self.radius_, self.center_ = result.location, result.radius, result.center
         self.status_, self.certificate_ = result.status, result.certificate

@@ -14,22 +14,23 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
+from dpconvex.algorithms.base import begin
 from dpconvex.algorithms.selection import ALGORITHMS, NOISES
 from dpconvex.errors import InvalidDataError, InvalidParameterError
-from dpconvex.estimators._features import numeric_matrix
+from dpconvex.estimators._features import fitted_columns, numeric_matrix
 from dpconvex.estimators._search_plan import GAUSSIAN, METHODS, PURE, Candidate, SearchPlan, plan_search
 from dpconvex.estimators._search_run import Part, run
 from dpconvex.estimators._search_scores import score_for
 from dpconvex.estimators.base import PrivateLinearModel
-from dpconvex.privacy import PrivacyCertificate, PrivacyParams, Unit
+from dpconvex.privacy import CarriesBudgets, PrivacyCertificate, PrivacyParams, Unit
 from dpconvex.randomness import source_from
 
-FIXED = ("epsilon", "delta", "random_state", "schema", "classes", "records_per_user")
+FIXED = ("epsilon", "delta", "random_state", "schema", "classes", "rates", "records_per_user")
 """Parameters that no grid may hold: promise, randomness, what the records are, and whose."""
 
 
 @final
-class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
+class PrivateSearchCV(CarriesBudgets, MetaEstimatorMixin, BaseEstimator):
     """Search over parameters of a private linear model; the promise covers the search as a whole.
 
     Guarantee: for any two data sets of the same size that differ in one record (with ``groups``: one user), the law of
@@ -47,8 +48,9 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         Classifier or regressor, not fitted. Its ``epsilon``, ``delta`` and ``random_state`` are those of the search.
     param_grid : mapping or list of mappings
         As in scikit-learn's ``GridSearchCV``: lists of values by parameter. Any parameter of `estimator` except
-        ``epsilon``, ``delta``, ``random_state``, ``schema``, ``classes`` and ``records_per_user``. The first setting
-        is the default that is fitted where a search is not worth it. Values must be chosen without looking at the data.
+        ``epsilon``, ``delta``, ``random_state``, ``schema``, ``classes``, ``rates`` and ``records_per_user``. The first
+        setting is the default that is fitted where a search is not worth it. Values must be chosen without looking at
+        the data.
     method : {"auto", "composition", "repeats", "none"}, default="auto"
         How the search is paid for. ``"composition"``: all candidates are fitted, and share the budget. ``"repeats"``: a
         secret random number of randomly drawn candidates, each at a fixed share of the budget. ``"none"``: the first
@@ -162,6 +164,8 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         if n < 2:
             raise InvalidDataError(f"Found array with {n} sample(s) ({unit}s): a search needs a minimum of 2")
         plan = self._plans(n, None if base.schema is not None else _shape(X)[1], unit)[0]
+        columns = _shape(X)[1] if base.schema is None else fitted_columns(base)
+        begin(plan, type(self).__name__, columns, n, source)
         labels = None if users is None else users.spread(np.arange(n, dtype=np.float64))
         k, model = run(plan, base, Part(X, y, labels), source)
         self.plan_, self.best_estimator_ = plan, model

@@ -16,13 +16,13 @@ from dpconvex.algorithms.base import Plan
 from dpconvex.data import Schema
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._features import FeatureMap, feature_map, numeric_matrix, records_only
-from dpconvex.privacy import PrivacyCertificate, PrivacyParams
+from dpconvex.privacy import CarriesBudgets, PrivacyCertificate, PrivacyParams
 from dpconvex.problems import DataDomain
 from dpconvex.problems.simplex_saddle import clamped
 from dpconvex.randomness import BitSource
 
 
-class PrivateSparseModel(BaseEstimator, ABC):
+class PrivateSparseModel(CarriesBudgets, BaseEstimator, ABC):
     """A linear model with coefficients in an l1 ball, fitted under differential privacy.
 
     Parameters are documented with the final classes, of which scikit-learn wants every one listed. Constructors only

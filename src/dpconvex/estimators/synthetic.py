@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpconvex import _validate
 from dpconvex._types import FloatArray
+from dpconvex.algorithms.base import begin
 from dpconvex.algorithms.query_release import QueryReleasePlan, QueryResult, largest_error
 from dpconvex.algorithms.query_selection import plan_queries
 from dpconvex.data import Schema
@@ -18,7 +19,7 @@ from dpconvex.data.frames import open_table
 from dpconvex.data.table_cells import DEFAULT_BINS, Bins, TableCells
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._features import records_only
-from dpconvex.privacy import PrivacyCertificate, PrivacyParams
+from dpconvex.privacy import CarriesBudgets, PrivacyCertificate, PrivacyParams
 from dpconvex.problems.linear_queries import Marginals
 from dpconvex.randomness import BitSource, source_from
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @final
-class PrivateSyntheticData(BaseEstimator):
+class PrivateSyntheticData(CarriesBudgets, BaseEstimator):
     """Synthetic records under differential privacy, whose marginal tables are near those of the data.
 
     The table's columns become finitely many values (categories as they are, numbers in public bins). Released is a
@@ -171,6 +172,7 @@ class PrivateSyntheticData(BaseEstimator):
         if len(records) == 0:
             raise InvalidDataError("Found array with 0 sample(s): at least 1 record is needed")
         self.plan_ = self.plan(len(records))[0]
+        begin(self.plan_, type(self).__name__, cells.names, len(records), source)
         result = self.plan_.run(records, source)
         self.cells_, self.queries_ = cells, Marginals.of_order(cells.shape, self.order)
         self.histogram_, self.answers_ = result.histogram.reshape(cells.shape), result.answers

@@ -8,13 +8,14 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
+from dpconvex.algorithms.base import begin
 from dpconvex.algorithms.group_shares import GroupShares, raised
 from dpconvex.algorithms.saddle_base import SaddlePlan
 from dpconvex.algorithms.saddle_selection import plan_saddle
 from dpconvex.data import Schema
 from dpconvex.data.frames import open_table, require_columns
 from dpconvex.errors import InvalidDataError, InvalidParameterError
-from dpconvex.estimators._features import FeatureMap
+from dpconvex.estimators._features import FeatureMap, fitted_columns
 from dpconvex.estimators._targets import declared_index
 from dpconvex.estimators.lasso import PrivateSparseClassifier, weights_of
 from dpconvex.estimators.sparse import same_length, shuffled
@@ -167,10 +168,12 @@ class PrivateWorstGroupClassifier(PrivateSparseClassifier):
         same_length(encoded, index, "groups")
         shares = self._public_shares(len(labels))
         privacy = self._privacy()
+        planned = self.plan(len(targets), features.domain.n_features)[0]  # from public facts, also of the shares
+        begin(planned, type(self).__name__, fitted_columns(self), len(targets), source, privacy)
         if shares is None:
             chosen = self._shares_plan(len(targets), len(labels))
             shares, privacy = chosen.run(index, source), chosen.rest
-        self.plan_ = self._plans(features, len(targets), shares, privacy)[0]
+        self.plan_ = planned if chosen is None else self._plans(features, len(targets), shares, privacy)[0]
         result = self.plan_.run(shuffled((encoded, targets, index), source), source)
         self._store(features, weights_of(self.plan_, result.x))
         self.certificate_ = result.certificate

@@ -12,7 +12,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Self, final
+from typing import Any, ClassVar, Literal, Self, final
 
 import numpy as np
 
@@ -117,9 +117,33 @@ class LinearModelLoss(ABC):
         return self
 
     @property
-    def facts(self) -> Mapping[str, float]:
+    def facts(self) -> Mapping[str, Any]:
         """JSON-ready public constants by which this loss differs from the usual one of its name; most have none."""
         return {}
+
+    @property
+    def rates(self) -> tuple[float, ...] | None:
+        """Public shares of the classes; None where they are not known, and for numbers."""
+        return None
+
+    @property
+    def offset(self) -> FloatArray:
+        """What a model adds to `z` before it predicts: the constant that is best under `rates`, (n_outputs,); else 0.
+
+        A loss with rates is a function of ``z + offset``, so that parameters 0 predict the public rates. No constant
+        but `value_at_zero` changes: the others hold for every prediction.
+        """
+        return np.zeros(self.n_outputs)
+
+    @property
+    def trivial(self) -> float:
+        """What parameters 0 lose: at most `value_at_zero`; under public rates the mean (logistic: the entropy)."""
+        if self.rates is None:
+            return self.value_at_zero
+        classes = np.arange(len(self.rates), dtype=np.float64)
+        targets = self.clip_targets(classes)
+        z = np.zeros((len(classes), self.n_outputs))
+        return float(np.dot(self.rates, self.value(z[:, 0] if self.n_outputs == 1 else z, targets)))
 
     @property
     @abstractmethod

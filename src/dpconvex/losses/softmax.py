@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Self, final
+from typing import Any, ClassVar, Literal, Self, final
 
 import numpy as np
 
@@ -26,6 +27,8 @@ class SoftmaxLoss(SmoothLoss):
     ----------
     n_classes : int
         At least 2; public.
+    rates : tuple of float, optional
+        Public shares of the classes, positive, adding up to 1. Predictions then start from their logarithms: `offset`.
 
     Notes
     -----
@@ -41,9 +44,23 @@ class SoftmaxLoss(SmoothLoss):
     sides: ClassVar[Literal[1, 2]] = 2
 
     n_classes: int
+    rates: tuple[float, ...] | None = None  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def __post_init__(self) -> None:
         _validate.integer("n_classes", self.n_classes, at_least=2)
+        if self.rates is not None:
+            object.__setattr__(self, "rates", _validate.shares("rates", self.rates, self.n_classes))
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """The rates, if they are known."""
+        return {} if self.rates is None else {"rates": list(self.rates)}
+
+    @property
+    def offset(self) -> FloatArray:
+        """Logarithms of the rates, of mean 0."""
+        logs = np.log(np.ones(self.n_classes) if self.rates is None else self.rates)
+        return logs - logs.mean()
 
     @property
     def n_outputs(self) -> int:
@@ -82,12 +99,13 @@ class SoftmaxLoss(SmoothLoss):
 
     @property
     def value_at_zero(self) -> float:
-        """Logarithm of the number of classes."""
-        return _rounding.widen_up(math.log(self.n_classes))
+        """Logarithm of the number of classes; with rates, of one over the smallest."""
+        return _rounding.widen_up(-math.log(1 / self.n_classes if self.rates is None else min(self.rates)))
 
     @quiet
     def value(self, z: FloatArray, y: FloatArray) -> FloatArray:
         """Return the loss of every record, of shape (n,)."""
+        z = self._shifted(z)
         shifted = z - z.max(axis=1, keepdims=True)
         own = np.take_along_axis(shifted, _column(y), axis=1)[:, 0]
         return np.log(np.exp(shifted).sum(axis=1)) - own
@@ -114,6 +132,7 @@ class SoftmaxLoss(SmoothLoss):
     @quiet
     def probabilities(self, z: FloatArray) -> FloatArray:
         """Return the class probabilities, of shape (n, n_classes)."""
+        z = self._shifted(z)
         out = z - z.max(axis=1, keepdims=True)
         np.exp(out, out=out)
         out /= out.sum(axis=1, keepdims=True)
@@ -126,7 +145,10 @@ class SoftmaxLoss(SmoothLoss):
     @classmethod
     def examples(cls) -> tuple[Self, ...]:
         """Return small instances for the contract tests."""
-        return (cls(2), cls(3), cls(7))
+        return (cls(2), cls(3), cls(7), cls(3, (0.7, 0.2, 0.1)))
+
+    def _shifted(self, z: FloatArray) -> FloatArray:
+        return z if self.rates is None else z + self.offset
 
 
 def _column(y: FloatArray) -> np.ndarray[tuple[int, int], np.dtype[np.intp]]:

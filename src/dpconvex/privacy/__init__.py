@@ -2,6 +2,7 @@
 
 from dpconvex.privacy.budget import Budget
 from dpconvex.privacy.certificate import Assumption, NoiseSource, PrivacyCertificate, certify
+from dpconvex.privacy.context import CarriesBudgets, budget_context, charge
 from dpconvex.privacy.events import Event, GaussianNoise, NormExponentialNoise, PureMechanism
 from dpconvex.privacy.failure_events import BoundedLaplaceNoise, FailureProbability
 from dpconvex.privacy.gaussian_cover import BoundedRange
@@ -19,6 +20,7 @@ __all__ = [
     "BoundedLaplaceNoise",
     "BoundedRange",
     "Budget",
+    "CarriesBudgets",
     "Check",
     "Event",
     "FailureProbability",
@@ -40,6 +42,8 @@ __all__ = [
     "Verification",
     "VertexDraws",
     "WholeRun",
+    "budget_context",
     "certify",
+    "charge",
     "verify",
 ]

@@ -217,6 +217,11 @@ class LinearModelProblem(Problem):
         """Largest loss of the prediction 0 (losses are at least 0)."""
         return self.loss.value_at_zero
 
+    @property
+    def trivial(self) -> float:
+        """The loss's."""
+        return self.loss.trivial
+
     def log_weight_ratio(self, radius: float) -> float:
         """Tilt times the range of the loss over parameters of norm at most `radius`, rounded up."""
         span = self.loss_range(radius) if self.tilt else 0.0

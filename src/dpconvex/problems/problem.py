@@ -106,6 +106,11 @@ class Problem(ABC):
         """Largest excess of parameters 0 over the minimum, for every data set; may be infinite."""
 
     @property
+    def trivial(self) -> float:
+        """What parameters 0 lose at most, or on average where public facts say so (`LinearModelLoss.trivial`)."""
+        return self.value_at_zero
+
+    @property
     def contrast(self) -> float:
         """Largest l2 distance between two records' (sub)gradients at the same parameters; by default ``2 L``.
 

@@ -144,6 +144,11 @@ class SimplexSaddle(ABC):
         low, high = self.value_range
         return min(high - low, 2 * self.lipschitz[0])
 
+    @property
+    def constant_excess(self) -> float:
+        """What the x that predicts a constant exceeds the best one by; infinite where there is no such x."""
+        return math.inf
+
     @abstractmethod
     def check(self, records: Any) -> None:
         """Raise `InvalidDataError` unless `records` has the public form (shape, dtype) of n records."""

@@ -29,10 +29,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
-from scipy.optimize import brentq, minimize_scalar
+from scipy.optimize import brentq, minimize, minimize_scalar
+from scipy.special import expit
 
 from dpconvex._types import FloatArray
 from dpconvex.losses import LinearModelLoss
@@ -62,8 +63,15 @@ def typical_curvature(loss: LinearModelLoss) -> float:
     """Guess of the loss's mean second derivative in the prediction at a fitted model, per output."""
     slope = loss.slope_bound
     if loss.task == "classification":
-        return min(CONFIDENT * loss.curvature_trace / loss.curvature_rank, AT_THE_KINK * slope)
+        return min(CONFIDENT * _even(loss) * loss.curvature_trace / loss.curvature_rank, AT_THE_KINK * slope)
     return min(loss.curvature_bound, 2 * slope)  # targets have a range of about 2
+
+
+def _even(loss: LinearModelLoss) -> float:
+    """Curvature of undecided predictions, ``sum p (1 - p)``, at the public rates over that at equal ones."""
+    if loss.rates is None:
+        return 1.0
+    return math.fsum(p * (1 - p) for p in loss.rates) / (1 - 1 / len(loss.rates))
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +152,8 @@ class TypicalData:
         if mu.any():
             count, block = np.append(count, 1.0), np.append(block, MEAN)
             curvature = np.append(curvature, mu.sum())
-            signal = np.append(signal, mean @ (share * size / columns))
+            known = loss.rates is not None  # parameters 0 predict the mean then: nothing is left to find in mu
+            signal = np.append(signal, 0.0 if known else mean @ (share * size / columns))
         contrasts = max(1, outputs - 1)  # the same vector added to all outputs changes no prediction
         return cls(
             count * contrasts,
@@ -160,7 +169,7 @@ class TypicalData:
 
     @property
     def at_zero(self) -> float:
-        """Excess loss of the zero vector."""
+        """Excess loss of the zero vector; with public rates that of the best constant."""
         return self._excess(self.signal)
 
     def variances(self, deviations: FloatArray) -> FloatArray:
@@ -250,7 +259,8 @@ def surrogate_excess(loss: LinearModelLoss, target: LinearModelLoss) -> float:
     """Excess `target` loss of the minimiser of `loss`, which stands in for it.
 
     Classes: both are losses of one margin that estimate the same logit. Logits have a normal law of deviation 2 (the
-    result changes little between 1.5 and 4), labels follow them, and only the scale of the predictions is fitted.
+    result changes little between 1.5 and 4), labels follow them, and only the scale of the predictions is fitted; with
+    public rates, which give the logits their mean, a shift too.
     Numbers: residuals have an exponential law, for symmetric ones would cost nothing, and only a shift is fitted.
 
     Parameters
@@ -277,14 +287,23 @@ def _shift_excess(loss: LinearModelLoss, target: LinearModelLoss) -> float:
 
 
 def _logit_excess(loss: LinearModelLoss, target: LinearModelLoss) -> float:
-    deviation = 2.0
+    deviation, middle = 2.0, 0.0
     nodes, weights = np.polynomial.hermite_e.hermegauss(101)
-    logits = np.concatenate([deviation * nodes] * 2)
+    if loss.rates is not None:
+
+        def surplus(mean: float) -> float:
+            return float(weights @ expit(mean + deviation * nodes)) / weights.sum() - cast(Any, loss.rates)[1]
+
+        middle = cast(float, brentq(surplus, -60.0, 60.0))
+    logits = np.concatenate([middle + deviation * nodes] * 2)
     labels = np.repeat([1.0, -1.0], len(nodes))
     weights = np.concatenate([weights] * 2) / weights.sum() / (1 + np.exp(-labels * logits))
 
-    def risk(which: LinearModelLoss, scale: float) -> float:
-        return float(weights @ which.value(scale * logits, labels))
+    def risk(which: LinearModelLoss, scale: float, shift: float = 0.0) -> float:
+        return float(weights @ which.value(scale * logits + shift - which.offset[0], labels))
 
+    if loss.rates is not None:
+        found = minimize(lambda both: risk(loss, *both), np.array([1.0, 0.0]), method="Nelder-Mead")
+        return risk(target, *found.x) - risk(target, 1.0)
     found = minimize_scalar(lambda scale: risk(loss, scale), bounds=(0.1, 10.0), method="bounded")
     return risk(target, float(found.x)) - risk(target, 1.0)

@@ -169,6 +169,11 @@ class WorstGroupLoss(SimplexSaddle):
         """From 0."""
         return 0.0, self.loss_bound * self._largest
 
+    @property
+    def constant_excess(self) -> float:
+        """Of weights 0: the loss of every group is at most the trivial one."""
+        return self.loss.trivial * self._mean_factor
+
     def record_size(self, records: Any) -> int:
         """Features, as far as they are stored: few where the array is sparse."""
         return 1 if issparse(records[0]) else self.dim

@@ -60,7 +60,9 @@ def _(loss: PiecewiseLinearLoss, y: FloatArray) -> SlopeCurve:
 
 @slope_curve.register
 def _(loss: LogisticLoss, y: FloatArray) -> SlopeCurve | None:
-    return _curve(TANH, 2.0, -y / 2, 0.5, 0.0) if loss.cap == 1 else None  # a cap is none of the three shapes
+    return (
+        _curve(TANH, 2.0, -y / 2, 0.5, -loss.offset[0]) if loss.cap == 1 else None
+    )  # a cap is none of the three shapes
 
 
 @slope_curve.register

@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from html.parser import HTMLParser
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from dpconvex.algorithms.base import PredictedError
 from dpconvex.cli import figures
 from dpconvex.cli._console import number
 from dpconvex.cli.budget import Paid
-from dpconvex.cli.report import Measured, Origin, _coefficients, promise, rate_loss, write_report
+from dpconvex.cli.report import Measured, Origin, _coefficients, promise, write_report
 from dpconvex.privacy import PrivacyParams
 
 VOID = {"meta", "br", "path", "use"}
@@ -251,11 +250,15 @@ def test_names_in_the_figure_of_plans_do_not_meet() -> None:
                         assert other == name or not near, (size, ratio, epsilon, name, other)
 
 
-def test_public_rates_of_the_classes_give_a_yardstick() -> None:
-    for rates in ((0.86, 0.14), {"no": 0.86, "yes": 0.14}):
-        model: Any = SimpleNamespace(kind="logistic", schema=SimpleNamespace(target=SimpleNamespace(rates=rates)))
-        assert rate_loss(model) == pytest.approx(-0.86 * np.log(0.86) - 0.14 * np.log(0.14))
-    assert rate_loss(fitted()) is None
+def test_public_rates_of_the_classes_give_a_yardstick(tmp_path: Path) -> None:
+    entropy = -0.86 * np.log(0.86) - 0.14 * np.log(0.14)
+    for rates, level in ((None, 0.693), ([0.86, 0.14], entropy)):
+        model = fitted(rates=rates, slope_cap=1.0, classes=[0, 1])
+        write_report(model, tmp_path / "report.html")
+        text = " ".join((tmp_path / "report.html").read_text(encoding="utf-8").split())
+        assert model.plan_.predicted_error.trivial == pytest.approx(level, rel=1e-3)
+        assert ("Yardstick: predicting the public rates of the classes" in text) == (rates is not None)
+        assert ("equal probabilities for all classes lose 0.693" in text) == (rates is not None)
 
 
 def test_nothing_in_the_page_is_wider_than_a_telephone(fitted_folder: Path) -> None:

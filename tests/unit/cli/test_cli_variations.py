@@ -59,6 +59,20 @@ def test_a_vacuous_choice_is_said_in_capitals(run: Any) -> None:
     assert "VACUOUS" not in run(*PLAN).stdout
 
 
+def test_a_hopeless_choice_is_said_on_stderr_and_in_json(run: Any) -> None:
+    """From public facts, before any data; the words are those of the library's warning."""
+    poor = ("plan", "--rows", 20, "--features", 2, "--epsilon", 1e-6)
+    result = run(*poor)
+    assert result.exit_code == 0
+    assert result.stderr.startswith("warning: epsilon=1e-06: is hopeless")
+    assert "hopeless" in result.stdout
+    assert run(*PLAN).stderr == ""
+    for words, hopeless in ((poor, True), (PLAN, False)):
+        chosen = json.loads(run(*words, "--json").stdout)["plans"][0]
+        assert chosen["hopeless"] is hopeless
+        assert 0 < chosen["yardstick"] <= chosen["trivial_loss"]
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -24,6 +24,7 @@ user = "person"
 [target]
 name = "income"
 classes = ["<=50K", ">50K"]
+rates = [0.76, 0.24]
 
 [columns.age]
 lower = 17
@@ -55,7 +56,8 @@ def schemas(draw: Any) -> Schema:
             levels = draw(st.lists(CATEGORIES, min_size=1, max_size=4, unique=True))
             columns.append(CategoricalColumn(name, tuple(levels), draw(st.booleans()) and "(other)" not in levels))
     lower, upper = draw(ENDS)
-    target = draw(st.sampled_from([None, ClassTarget("t", ("a", "b\x7f\u00e9")), NumericTarget("t", lower, upper)]))
+    classes, rates = ("a", "b\x7f\u00e9", "c"), draw(st.sampled_from([None, (0.1, 0.2, 0.7), (0.33, 0.33, 0.33)]))
+    target = draw(st.sampled_from([None, ClassTarget("t", classes, rates), NumericTarget("t", lower, upper)]))
     return Schema(
         tuple(columns), target, draw(st.sampled_from([None, "user"])), draw(st.booleans()), draw(st.just("") | TEXTS)
     )
@@ -77,7 +79,7 @@ def test_file_is_read_as_written(tmp_path: Any) -> None:
             CategoricalColumn("eye colour", ("red", "green", "blue"), other=True),
             CategoricalColumn("sex", ("Female", "Male")),
         ),
-        ClassTarget("income", ("<=50K", ">50K")),
+        ClassTarget("income", ("<=50K", ">50K"), (0.76, 0.24)),
         "person",
         True,
         "form 12",
@@ -128,6 +130,9 @@ def test_file_is_read_as_written(tmp_path: Any) -> None:
         ("other = true", "other = 1", ["other=1", "true or false"]),
         ("other = true", "upper = 1", ["upper is not a key here"]),
         ('["<=50K", ">50K"]', '["<=50K"]', ["[target]", "at least 2"]),
+        ("[0.76, 0.24]", "[0.76, 0.4]", ["[target]", "rates=", "must add up to 1"]),
+        ("[0.76, 0.24]", "[1, 0]", ["[target]", "rates[1]=0", "from public knowledge"]),
+        ("[0.76, 0.24]", "[1]", ["[target]", "list of 2 shares"]),
         ('classes = ["<=50K", ">50K"]', "lower = 1", ["[target]", "upper is missing"]),
         ('classes = ["<=50K", ">50K"]', "", ["[target]", "classes is missing", "numeric target"]),
         ('name = "income"', 'name = "age"', ["name='age'", "more than one column"]),

@@ -206,6 +206,16 @@ class GeometricMedianPlan(Plan):
         R = self.domain.radius_bound
         return PredictedError(2 * R, R, "every point of the domain; in units of the released radius see expected_error")
 
+    @property
+    def hopeless(self) -> bool:
+        """Whether the noise is as long as the radius that holds most points; not known without refinement."""
+        return self.expected_error is not None and not self.expected_error < 1
+
+    @property
+    def outlook(self) -> str:
+        """What `hopeless` compares, in words."""
+        return f"its noise is expected to be {self.expected_error:.3g} times the radius that holds most points"
+
     def exact_bits(self, source: BitSource) -> bool:
         """Whether all stages are exact."""
         stages = (self.radius_stage, self.centre_stage, self.booster)

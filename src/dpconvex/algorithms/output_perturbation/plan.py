@@ -121,7 +121,7 @@ class OutputPerturbationPlan(ConvexPlan[P]):
     @property
     def predicted_error(self) -> PredictedError:
         """Bound of the schedule, and the paper's."""
-        trivial = self.problem.value_at_zero
+        trivial = self.problem.trivial
         return PredictedError(self.schedule.bound, trivial, self.schedule.source, self.printed, self.expected)
 
     @cached_property

@@ -117,7 +117,7 @@ class AcceleratedPlan(LinearModelPlan):
         where = "on the data" if self.target == "empirical" else "on the population"
         tested = any(phase.guard.name != "clipped" for phase in self.phases)
         rests = "users alike: their mean gradients lie within the radius" if tested else "every data set"
-        trivial = min(self.problem.value_at_zero, self.problem.lipschitz * self.problem.radius)
+        trivial = min(self.problem.trivial, self.problem.lipschitz * self.problem.radius)
         return PredictedError(self.bound, trivial, f"accelerated noisy gradients, {where}; for {rests}")
 
     @cached_property

@@ -82,7 +82,7 @@ class PhasedPlan(LinearModelPlan):
     @property
     def predicted_error(self) -> PredictedError:
         """Bound on the expected excess population risk."""
-        trivial = min(self.problem.loss.value_at_zero, self.problem.lipschitz * self.problem.radius)
+        trivial = min(self.problem.trivial, self.problem.lipschitz * self.problem.radius)
         return PredictedError(self.schedule.bound, trivial, self.schedule.source)
 
     @property

@@ -135,7 +135,7 @@ class LocalisedMechanismPlan(LinearModelPlan):
     def predicted_error(self) -> PredictedError:
         """The bound of the module's docstring."""
         source = "localised exponential mechanism over a grid"
-        return PredictedError(self.bound, self.problem.loss.value_at_zero, source, expected=self.expected)
+        return PredictedError(self.bound, self.problem.trivial, source, expected=self.expected)
 
     @property
     def expected(self) -> float | None:

@@ -93,7 +93,7 @@ class ExponentialMechanismPlan(LinearModelPlan):
     @property
     def predicted_error(self) -> PredictedError:
         """Selection among N points plus the spacing of the grid."""
-        trivial, source = self.problem.loss.value_at_zero, "exponential mechanism over a grid"
+        trivial, source = self.problem.trivial, "exponential mechanism over a grid"
         return PredictedError(self.bound, trivial, source, expected=self.expected)
 
     @property

@@ -193,7 +193,7 @@ class _Setting:
 
     @property
     def trivial(self) -> float:
-        return min(self.problem.value_at_zero, self.problem.lipschitz * self.problem.radius)
+        return min(self.problem.trivial, self.problem.lipschitz * self.problem.radius)
 
     def mechanism(self, clip: float, steps: int, privacy: PrivacyParams) -> GaussianMechanism:
         """Return the noise of one gradient."""

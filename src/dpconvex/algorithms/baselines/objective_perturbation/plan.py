@@ -116,7 +116,7 @@ class ObjectivePerturbationPlan(LinearModelPlan):
     @property
     def predicted_error(self) -> PredictedError:
         """Bound (5.1) plus the output noise's share."""
-        trivial, source = self.problem.loss.value_at_zero, "objective perturbation, bound (5.1)"
+        trivial, source = self.problem.trivial, "objective perturbation, bound (5.1)"
         return PredictedError(self.bound, trivial, source, expected=self.expected)
 
     @cached_property

@@ -1,0 +1,194 @@
+r"""Accounts of a process: budgets that every fit inside a ``with`` block is paid from, and counts of the fits outside.
+
+What a fit is charged
+    Its whole promise, before its data are read, with every budget that is open in the process, whichever thread it
+    runs in. A budget is a `Budget` file, the caller's or a temporary one, so all guarantees of files hold: sums are
+    exact, locks keep threads and processes apart, nothing is given back.
+Worker processes
+    A forked process has the budgets of its parent. A child that was started anew (joblib's) learns of them from the
+    estimators that its parent sends, as these are unpickled, and pays from the same files; a worker that outlives the
+    block has no file to pay from, so that its fits raise. Processes that this one did not start, on other machines
+    say, are not charged, nor functions that are sent to a worker without an estimator.
+Counts
+    Without a budget, fits of the same public form (names or number of columns, number of units, unit) are counted, and
+    from the second on a `RepeatedFitWarning` says what they cost together. The content of data has no part in it.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from dpconvex.errors import InvalidParameterError, RepeatedFitWarning, warn
+from dpconvex.privacy.budget import MOST_TEXT, Budget, exact_text
+from dpconvex.privacy.params import PrivacyParams
+
+FILE = "budget_context"
+"""Name of a temporary budget, which refusals give."""
+
+MOST_FORMS = 1000
+"""Of tables that are counted; beyond, the one fitted longest ago is forgotten."""
+
+_open: list[Budget] = []
+"""Of the contexts that this process (or the one it was forked from) has entered and not left."""
+_sent: list[Budget] = []
+"""Of the contexts of another process, as the estimator that came here last from there brought them."""
+_counts: OrderedDict[tuple[Any, ...], tuple[int, Decimal, Decimal]] = OrderedDict()
+_lock = threading.Lock()
+
+
+@contextmanager
+def budget_context(
+    epsilon: float | None = None,
+    delta: float = 0.0,
+    *,
+    unit: str = "record",
+    neighboring: str = "replace_one",
+    budget: Budget | str | os.PathLike[str] | None = None,
+) -> Iterator[Budget]:
+    """Pay every fit inside the block from one budget, before it reads its data.
+
+    Guarantee: everything that the fits inside release is together (epsilon, delta)-differentially private, however each
+    was chosen after the others, if they all read the same data.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        The totals; with `budget` left out.
+    unit, neighboring : str
+        What the fits protect, as in `Budget.create`; a fit that protects something else is refused.
+    budget : Budget or path, optional
+        An existing budget file to pay from, in the place of totals.
+
+    Yields
+    ------
+    Budget
+        What the fits are paid from; ``account()`` says what is left. It ends with the block, unless it was given.
+
+    Raises
+    ------
+    InvalidParameterError
+        If a number is out of range, or not exactly one of `epsilon` and `budget` is given. In the block: for a fit with
+        a seed, which keeps no promise.
+    BudgetExceededError
+        In the block, from the fit that would exceed a budget; it has read nothing.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.model_selection import cross_val_score
+    >>> from dpconvex import PrivateLogisticRegression, budget_context
+    >>> X = np.random.default_rng(0).uniform(-1, 1, (2000, 2))
+    >>> y = X[:, 0] > 0
+    >>> with budget_context(epsilon=5) as budget:
+    ...     scores = cross_val_score(PrivateLogisticRegression(epsilon=0.5, feature_bounds=(-1, 1)), X, y, cv=5)
+    ...     print(budget.account().left[0])
+    2.5
+    """
+    if (epsilon is None) == (budget is None):
+        remedy = "Give the total, or the file of a budget"
+        raise InvalidParameterError("epsilon", epsilon, "must be given, or else budget, not both", remedy)
+    with ExitStack() as stack:
+        if epsilon is not None:
+            folder = Path(tempfile.mkdtemp(prefix="dpconvex-budget-"))
+            stack.callback(_remove, folder, os.getpid())
+            data = "one budget_context"
+            opened = Budget.create(folder / FILE, epsilon, delta, unit=unit, neighboring=neighboring, data=data)
+        else:
+            opened = Budget.open(budget.path if isinstance(budget, Budget) else Path(budget or ""))
+        opened = Budget(opened.path.resolve())
+        _open.append(opened)
+        stack.callback(_open.remove, opened)
+        yield opened
+
+
+def charge(promise: PrivacyParams, what: str, columns: int | Sequence[str], n: int, *, private: bool) -> None:
+    """Pay a fit from all open budgets, or count it where there is none; the last step before its data are read.
+
+    A fit with a seed promises nothing, as its certificate says. So it is not counted, and no budget may cover it.
+
+    Parameters
+    ----------
+    promise : PrivacyParams
+        Of the fit.
+    what : str
+        What fits, in words.
+    columns : int or sequence of str
+        Number or names of the columns.
+    n : int
+        Number of units.
+    private : bool
+        Whether the fit draws its noise from the operating system.
+    """
+    budgets = list(dict.fromkeys((*_open, *_sent)))
+    if not private:
+        if budgets:
+            text = "makes a fit not private, so no budget covers it"
+            raise InvalidParameterError("random_state", "a seed", text, "Leave it out inside of budget_context")
+        return
+    for budget in budgets:  # all of them before any is charged
+        budget.account().require(promise, budget.path.name)
+    for budget in budgets:
+        budget.spend(promise, what[:MOST_TEXT])
+    if not budgets:
+        _count(promise, columns, n)
+
+
+def _count(promise: PrivacyParams, columns: int | Sequence[str], n: int) -> None:
+    form = columns if isinstance(columns, int) else (len(columns), hash(tuple(columns)))
+    key = (form, n, str(promise.unit), str(promise.neighboring))
+    with _lock:
+        count, epsilon, delta = _counts.pop(key, (0, Decimal(0), Decimal(0)))
+        found = count + 1, epsilon + Decimal(repr(promise.epsilon)), delta + Decimal(repr(promise.delta))
+        _counts[key] = found
+        while len(_counts) > MOST_FORMS:
+            _counts.popitem(last=False)
+    if count:
+        width = columns if isinstance(columns, int) else len(columns)
+        spent = f"epsilon={exact_text(found[1])}" + (f", delta={exact_text(found[2])}" if found[2] else "")
+        warn(
+            RepeatedFitWarning,
+            f"fit number {found[0]} of {width} columns and {n} {promise.unit}s in this process. If they are the same "
+            f"data, these fits cost {spent} together, not what one certificate says. Search with PrivateSearchCV, set "
+            "a total with dpconvex.budget_context, or keep a budget file",
+        )
+
+
+def forget_counts() -> None:
+    """Begin to count anew."""
+    with _lock:
+        _counts.clear()
+
+
+class CarriesBudgets:
+    """An estimator that brings the open budgets along to the process in which it is unpickled."""
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """As usual, with the files of the open budgets."""
+        make, arguments, *state = super().__reduce_ex__(protocol)
+        files = tuple(str(budget.path) for budget in dict.fromkeys((*_open, *_sent)))
+        return _arrived, (os.getpid(), files, make, arguments), *state
+
+
+def _arrived(process: int, files: tuple[str, ...], make: Any, arguments: tuple[Any, ...]) -> Any:
+    """Take over the budgets, or that there are none, that an estimator brings from the process that made this one.
+
+    From no other: a model in a file, or back from a worker, may name budgets that have ended.
+    """
+    if process == os.getppid():
+        _sent[:] = [budget for budget in (Budget(Path(file)) for file in files) if budget not in _open]
+    return make(*arguments)
+
+
+def _remove(folder: Path, process: int) -> None:
+    """Delete a temporary budget, in the process that made it: a forked one may leave the block too."""
+    if os.getpid() == process:
+        (folder / FILE).unlink(missing_ok=True)
+        folder.rmdir()

@@ -1,0 +1,106 @@
+"""Public class shares: where predictions start, what they leave unchanged, who may state them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dpconvex import CategoricalColumn, NumericColumn, PrivateLogisticRegression, Schema, load_model, save_model, verify
+from dpconvex.data.targets import ClassTarget
+from dpconvex.errors import InvalidParameterError
+from dpconvex.losses import LogisticLoss, SoftmaxLoss
+from dpconvex.solvers._components import slope_curve
+
+RNG = np.random.default_rng(0)
+X = RNG.uniform(-1, 1, (400, 2))
+TWO = (RNG.random(400) < 1 / (1 + np.exp(1.5 - 2 * X[:, 0]))).astype(int)
+THREE = TWO + (X[:, 1] > 0.5)
+LISTS: dict[int, tuple[np.ndarray, list[float]]] = {2: (TWO, [0.86, 0.14]), 3: (THREE, [0.7, 0.2, 0.1])}
+
+
+def model(k: int = 2, epsilon: float = 1.0, **options: Any) -> PrivateLogisticRegression:
+    given: dict[str, Any] = {"classes": list(range(k)), "rates": LISTS[k][1], "feature_bounds": (-1, 1), **options}
+    return PrivateLogisticRegression(epsilon, random_state=0, **given)
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_coefficients_0_predict_the_rates(k: int) -> None:
+    y, rates = LISTS[k]
+    fitted = model(k, l2=1e4).set_params(random_state=None).fit(X, y)  # such a penalty leaves no other coefficients
+    assert np.abs(fitted.predict_proba(X) - rates).max() < 2e-3
+    assert verify(fitted.certificate_).passed
+    stated = fitted.certificate_.public
+    assert stated["rate"] == 0.14 if k == 2 else stated["rates"] == rates
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_without_noise_and_penalty_rates_change_no_prediction(k: int) -> None:
+    y, _ = LISTS[k]
+    told, blind = (
+        model(k, 1e6, l2=1e-5, algorithm="output_perturbation", rates=rates).fit(X, y) for rates in (LISTS[k][1], None)
+    )
+    assert np.abs(told.predict_proba(X) - blind.predict_proba(X)).max() < 1e-3
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_rates_change_no_price(k: int) -> None:
+    """Slopes, curvatures and their law hold at every prediction, so also at moved ones."""
+    options = {"l2": 0.1, "algorithm": "objective_perturbation", "noise": "l2"}
+    told, blind = (model(k, rates=rates, **options).plan(400, 2)[0] for rates in (LISTS[k][1], None))
+    if k == 2:  # the cap is chosen by what is expected
+        told, blind = (model(2, rates=r, slope_cap=1.0, **options).plan(400, 2)[0] for r in (LISTS[2][1], None))
+    assert told.releases == blind.releases
+    assert told.problem.value_at_zero > blind.problem.value_at_zero  # the loss at 0 alone is another
+
+
+@pytest.mark.parametrize("cap", [1.0, 0.7, 0.5, 0.3])
+def test_the_offset_is_the_best_constant_of_the_capped_loss(cap: float) -> None:
+    for rate in (0.02, 0.14, 0.6):
+        loss, plain = LogisticLoss(cap, rate), LogisticLoss(cap)
+        z = np.linspace(-8, 8, 1601) + loss.offset[0]
+        ones = np.ones(len(z))
+        mean = rate * plain.value(z, ones) + (1 - rate) * plain.value(z, -ones)
+        assert mean.min() >= loss.trivial - 1e-12
+        assert loss.trivial == pytest.approx(mean[800], abs=1e-12)
+        assert loss.value_at_zero >= loss.value(np.zeros(2), np.array([1.0, -1.0])).max()
+
+
+def test_compiled_slopes_are_moved_too() -> None:
+    loss, y = LogisticLoss(rate=0.14), np.array([-1.0, 1.0])
+    curve = slope_curve(loss, y)
+    assert curve is not None
+    for z in (-3.0, 0.0, 2.0):
+        offset, amplitude, shift = curve.records.T
+        assert offset + amplitude * np.tanh((z - shift) / curve.scale) == pytest.approx(loss.derivative(z + 0 * y, y))
+
+
+def test_a_schema_states_them_and_the_caller_goes_first(tmp_path: Path) -> None:
+    columns = (NumericColumn("a", -1, 1), CategoricalColumn("b", ("u", "v")))
+    schema = Schema(columns, ClassTarget("t", ("no", "yes"), (0.86, 0.14)))
+    table = pd.DataFrame({"a": X[:, 0], "b": np.where(X[:, 1] > 0, "u", "v"), "t": np.where(TWO, "yes", "no")})
+    options: dict[str, Any] = {"l2": 1e4, "random_state": 0}
+    fitted = PrivateLogisticRegression(1.0, schema=schema, **options).fit(table)
+    assert np.abs(fitted.predict_proba(table)[:, 1] - 0.14).max() < 2e-3
+    other = PrivateLogisticRegression(1.0, schema=schema, rates=[0.5, 0.5], **options).fit(table)
+    assert np.abs(other.predict_proba(table) - 0.5).max() < 2e-3
+    turned = PrivateLogisticRegression(1.0, schema=schema, classes=["yes", "no"], **options)
+    assert turned.plan(400)[0].problem.loss.rates is None  # the schema's shares have the order of its classes
+    save_model(fitted, tmp_path / "m.skops")
+    assert np.array_equal(load_model(tmp_path / "m.skops").predict_proba(table), fitted.predict_proba(table))
+
+
+def test_shares_are_checked() -> None:
+    for rates in ([0.5], [0.5, 0.4], [1.0, 0.0], [1.2, -0.2], [0.5, float("nan")], "ab", 0.14, [0.5, True]):
+        with pytest.raises(InvalidParameterError, match="rates"):
+            model(rates=rates).plan(100, 2)
+        with pytest.raises(InvalidParameterError, match="rates"):
+            ClassTarget("t", ("a", "b"), rates)  # pyright: ignore[reportArgumentType]
+    for classes in (None, "infer"):
+        with pytest.raises(InvalidParameterError, match="declared classes"):
+            model(classes=classes).plan(100, 2)
+    rounded = SoftmaxLoss(3, (0.33, 0.33, 0.33)).rates  # as publications round them
+    assert rounded == pytest.approx((1 / 3, 1 / 3, 1 / 3))
