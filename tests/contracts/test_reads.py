@@ -315,7 +315,7 @@ def test_no_unit_moves_a_release_further_than_is_stated(watched: list[Reads]) ->
 
 
 def test_vertices_are_drawn_as_often_as_is_charged(watched: list[Reads]) -> None:
-    """Exposure: draws made after a unit is read, of every method that draws vertices, and what their ranges add up to."""
+    """Exposure: draws after a unit is read, for every method that draws vertices, and what their ranges add up to."""
     fullest: dict[str, float] = {}
     for run in watched:
         for sampling in {

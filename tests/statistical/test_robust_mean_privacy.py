@@ -185,7 +185,7 @@ def ramps():
     def last(run, answer):
         def weights(points):
             with (
-                mock.patch.object(ThresholdSession, "query", lambda self, value: answer),
+                mock.patch.object(ThresholdSession, "query", return_value=answer),
                 mock.patch.object(aggregates, "weighted_mean", noted),
                 mock.patch.object(guards, "weighted_mean", noted),
             ):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from dpconvex.audit import audit
+from dpconvex.audit.auditor import priced_once
 from dpconvex.audit.catalogue import TARGETS
 from dpconvex.audit.exact import run_of
 from dpconvex.audit.replay import coins
@@ -84,7 +85,8 @@ def test_whoever_draws_more_often_than_is_priced_is_caught(factor, monkeypatch) 
     name, pair = next(iter(subject.pairs.items()))
     steps = subject.plan.releases[0].event
     assert isinstance(steps, PoissonSteps)
-    found = sampled_losses(steps, run_of(subject.plan), pair.first, pair.second, 60)
+    with priced_once():
+        found = sampled_losses(steps, run_of(subject.plan), pair.first, pair.second, 60)
     assert found.told == 60 * steps.steps
     rate, epsilon = participation(steps, found, 0.05, 1e-3)
     assert (rate > steps.rate) == (epsilon > 1.0) == (factor > 1)
