@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations, pairwise
 from types import SimpleNamespace
 from typing import Any
@@ -21,6 +22,8 @@ import pytest
 
 from dpconvex.algorithms import heavy_tailed, user_level
 from dpconvex.algorithms.baselines import noisy_gradient
+from dpconvex.algorithms.geometric_median.booster import WarmStart
+from dpconvex.algorithms.geometric_median.stable_sgd import plan_stable_sgd
 from dpconvex.algorithms.heavy_tailed import Moments
 from dpconvex.algorithms.saddle_point import synthetic
 from dpconvex.audit.auditor import priced_once
@@ -30,7 +33,7 @@ from dpconvex.audit.neighbours import Pair, array_pairs, record_pairs, user_pair
 from dpconvex.audit.replay import Step, _Recorder, coins, tapped
 from dpconvex.audit.target import Subject
 from dpconvex.errors import UnsupportedEventError
-from dpconvex.losses import AbsoluteLoss, HingeLoss, LogisticLoss
+from dpconvex.losses import AbsoluteLoss, HingeLoss, LogisticLoss, SmoothedHingeLoss
 from dpconvex.mechanisms import (
     AboveThreshold,
     MedianMechanism,
@@ -180,6 +183,18 @@ def _coin_pairs(n: int) -> dict[str, Pair]:
     return {"coins": Pair((np.ones((n, 1)), y), (np.ones((n, 1)), np.append(-y[:1], y[1:])))}
 
 
+def _walk(order: Any) -> Subject:
+    """The refinement of a median from a start that is given: in the audit's tables its test fails."""
+    stage = plan_stable_sgd(40, 1, 1.0, order=order, phases=3)
+
+    def run(points: np.ndarray, source: Any) -> np.ndarray:
+        ledger = Ledger(PrivacyParams(50.0, 0.1), stage.releases)
+        return stage.refine(points, WarmStart(np.zeros(1), 1.0, 0.5), source, ledger)
+
+    points = np.random.default_rng(0).normal(size=(40, 1))
+    return Subject(SimpleNamespace(run=run), array_pairs({"far": (points, np.append([[100.0]], points[1:], 0))}))  # pyright: ignore
+
+
 USERS = PrivacyParams(1.0, 0.05, unit=Unit.USER)
 RECORDS = PrivacyParams(1.0, 0.05)
 SPLIT: dict[str, Any] = {
@@ -198,7 +213,7 @@ SPLIT: dict[str, Any] = {
     ),
     "accelerated_user, phases of batches": lambda: _subject(
         user_level.plan_accelerated(
-            _linear(LogisticLoss(), 60, 4), USERS, target="population", test="clipped", batches=2
+            _linear(SmoothedHingeLoss(0.5), 60, 4), USERS, target="population", test="clipped", batches=2
         )
     ),
     "queries, fresh batches": lambda: Subject(
@@ -206,6 +221,7 @@ SPLIT: dict[str, Any] = {
         array_pairs({"zeros": (np.zeros(24, int), np.r_[1, np.zeros(23, int)])}),
     ),
 }
+SPLIT |= {f"stable_sgd, {order} order": partial(_walk, order) for order in ("random", "fixed")}
 """What the audit's targets do not split: parts of records or users in several blocks."""
 
 
