@@ -8,7 +8,7 @@ stated a test cannot fail by chance.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,12 +26,17 @@ from dpconvex.algorithms.geometric_median.booster import WarmStart
 from dpconvex.algorithms.geometric_median.stable_sgd import plan_stable_sgd
 from dpconvex.algorithms.heavy_tailed import Moments
 from dpconvex.algorithms.saddle_point import synthetic
+from dpconvex.audit import targets_linear
 from dpconvex.audit.auditor import priced_once
 from dpconvex.audit.catalogue import TARGETS
 from dpconvex.audit.exact import run_of
 from dpconvex.audit.neighbours import Pair, array_pairs, record_pairs, user_pairs
 from dpconvex.audit.replay import Step, _Recorder, coins, tapped
 from dpconvex.audit.target import Subject
+from dpconvex.audit.targets_mechanisms import MECHANISMS
+from dpconvex.audit.targets_points import POINTS
+from dpconvex.audit.targets_search import SEARCHES
+from dpconvex.audit.targets_vertices import VERTICES
 from dpconvex.errors import UnsupportedEventError
 from dpconvex.losses import AbsoluteLoss, HingeLoss, LogisticLoss, SmoothedHingeLoss
 from dpconvex.mechanisms import (
@@ -225,9 +230,23 @@ SPLIT |= {f"stable_sgd, {order} order": partial(_walk, order) for order in ("ran
 """What the audit's targets do not split: parts of records or users in several blocks."""
 
 
-def _subjects() -> Iterator[tuple[str, Subject]]:
-    yield from ((name, make()) for name, make in SPLIT.items())
-    yield from ((name, target.subject(1.0, 0.05, 1.0)) for name, target in TARGETS.items())
+FAMILIES: dict[str, Iterable[str]] = {
+    "split": SPLIT,
+    "linear": {**targets_linear.RECORDS, **targets_linear.USERS},
+    "vertices": VERTICES,
+    "others": {**POINTS, **SEARCHES, **MECHANISMS},
+}
+BLOCKS = {
+    "split": {*SPLIT} - {"queries, fresh batches", "stable_sgd, random order"},
+    "linear": set(),
+    "vertices": {"boosted_mirror_descent", "sgda"},
+    "others": {"private_search"},
+}
+"""What splits its units into blocks; two of our own count a unit's draws or visits in one entry."""
+
+
+def _subject_of(family: str, name: str) -> Subject:
+    return SPLIT[name]() if family == "split" else TARGETS[name].subject(1.0, 0.05, 1.0)
 
 
 @dataclass
@@ -246,9 +265,11 @@ class Reads:
         return [k for k, (mine, other) in enumerate(both) if _moved(mine.value, other.value)]
 
 
-def _reads(name: str, subject: Subject, units: int = 8, pairs: int = 3, seed: int = 0) -> Iterator[Reads]:
+def _reads(name: str, subject: Subject, units: int = 8, seed: int = 0) -> Iterator[Reads]:
     run = run_of(subject.plan)
-    for what, pair in list(subject.pairs.items())[:pairs]:
+    names = list(subject.pairs)
+    for what in dict.fromkeys((names[0], names[-1])):
+        pair = subject.pairs[what]
         steps, paths = _seen(run, pair.first, seed)
         others = {unit: _seen(run, data, seed, steps)[0] for unit, data in _replaced(pair, units)}
         yield Reads(name, f"{name}, {what}", steps, paths, others)
@@ -258,14 +279,19 @@ UNSEEN = ("objective_perturbation", "clipped_residuals", "private_search/repeats
 """Noise inside an objective, and runs that lose: their releases are not met one by one."""
 
 
+@pytest.fixture(scope="module", params=FAMILIES)
+def family(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def watched() -> list[Reads]:
+def watched(family: str) -> list[Reads]:
     """Runs of everything that splits, samples or composes."""
     found: list[Reads] = []
     with priced_once():
-        for name, subject in _subjects():
+        for name in FAMILIES[family]:
             try:
-                found += _reads(name, subject)
+                found += _reads(name, _subject_of(family, name))
             except UnsupportedEventError:
                 assert name.startswith(UNSEEN), name
     return found
@@ -277,7 +303,7 @@ def _apart(one: Path, other: Path) -> bool:
     return any(block and blocks.get(ledger) and blocks[ledger] != block for ledger, block in one)
 
 
-def test_blocks_read_disjoint_units(watched: list[Reads]) -> None:
+def test_blocks_read_disjoint_units(family: str, watched: list[Reads]) -> None:
     """Parallel composition charges the dearest block, which is right only if no unit is read by two of them."""
     seen, split = set(), set()
     for run in watched:
@@ -289,7 +315,7 @@ def test_blocks_read_disjoint_units(watched: list[Reads]) -> None:
                 assert not _apart(run.paths[j], run.paths[k]), f"{run.title}: {both} both read unit {unit}"
         split |= {run.name} if any(_apart(a, b) for a, b in combinations(set(run.paths), 2)) else set()
     assert {run.name for run in watched} == seen, "a table pulls too weakly to be seen"
-    assert split >= {*SPLIT, "boosted_mirror_descent", "private_search", "sgda"} - {"queries, fresh batches"}
+    assert split == BLOCKS[family]
 
 
 LENGTHS = {"l1": 1, "l2": 2, "linf": np.inf, "absolute": np.inf}
@@ -327,10 +353,10 @@ def test_no_unit_moves_a_release_further_than_is_stated(watched: list[Reads]) ->
                 moved = _move(mine, its) / TWICE.get(run.name, 1)
                 largest[run.name] = max(largest.get(run.name, 0.0), moved)
                 assert moved <= ENLARGEMENT, f"{run.title}: unit {unit} moves {mine.mechanism.name} by {moved}"
-    assert sum(moved > 0.9 for moved in largest.values()) > len(largest) / 2, "the tables pull too weakly"
+    assert sum(moved > 0.9 for moved in largest.values()) > len(largest) / 4, "the tables pull too weakly"
 
 
-def test_vertices_are_drawn_as_often_as_is_charged(watched: list[Reads]) -> None:
+def test_vertices_are_drawn_as_often_as_is_charged(family: str, watched: list[Reads]) -> None:
     """Exposure: draws after a unit is read, for every method that draws vertices, and what their ranges add up to."""
     fullest: dict[str, float] = {}
     for run in watched:
@@ -349,10 +375,8 @@ def test_vertices_are_drawn_as_often_as_is_charged(watched: list[Reads]) -> None
                 assert counts @ moved**2 <= sampling.square_sum * ENLARGEMENT**2, run.title
                 assert sampling.range_sum is None or counts @ moved <= sampling.range_sum * ENLARGEMENT, run.title
                 fullest[run.name] = max(fullest.get(run.name, 0.0), counts[read].sum() / sampling.draws)
-    assert len(fullest) >= 12
-    assert set(fullest.values()) == {1.0}, (
-        fullest
-    )  # and the unit that is exposed most is exposed as often as is charged
+    assert len(fullest) >= {"vertices": 12, "split": 1}.get(family, 0)
+    assert set(fullest.values()) <= {1.0}, fullest  # the unit that is exposed most is exposed as often as is charged
 
 
 class Watched(np.ndarray):
