@@ -41,7 +41,9 @@ from dpconvex.errors import UnsupportedEventError
 from dpconvex.losses import AbsoluteLoss, HingeLoss, LogisticLoss, SmoothedHingeLoss
 from dpconvex.mechanisms import (
     AboveThreshold,
+    GaussianMechanism,
     MedianMechanism,
+    NormNoiseMechanism,
     RobustMean,
     SampledGaussian,
     SampledSession,
@@ -377,6 +379,18 @@ def test_vertices_are_drawn_as_often_as_is_charged(family: str, watched: list[Re
                 fullest[run.name] = max(fullest.get(run.name, 0.0), counts[read].sum() / sampling.draws)
     assert len(fullest) >= {"vertices": 12, "split": 1}.get(family, 0)
     assert set(fullest.values()) <= {1.0}, fullest  # the unit that is exposed most is exposed as often as is charged
+
+
+def test_noise_is_drawn_anew_for_every_release(watched: list[Reads]) -> None:
+    """Additive noises of a run, in their scales: more than half differ by 1e-5; a pair does not once in 10^5."""
+    for run in watched:
+        noises = []
+        for step in run.steps:
+            if isinstance(step.mechanism, GaussianMechanism | NormNoiseMechanism):
+                scale = getattr(step.mechanism, "sigma", 0.0) or getattr(step.mechanism, "scale", 0.0)
+                noises.append((np.asarray(step.outcome) - np.nan_to_num(step.value)).ravel()[0] / scale)
+        different = 1 + np.count_nonzero(np.diff(np.sort(noises)) > 1e-5)
+        assert different > len(noises) / 2, run.title
 
 
 class Watched(np.ndarray):
