@@ -315,7 +315,7 @@ def test_blocks_read_disjoint_units(family: str, watched: list[Reads]) -> None:
             steps = run.of(unit)
             seen |= {run.name} if steps else set()
             for j, k in combinations(steps, 2):
-                both = f"{run.paths[j][-1][1]!r} and {run.paths[k][-1][1]!r}"
+                both = " and ".join(str([block for _, block in run.paths[step]]) for step in (j, k))
                 assert not _apart(run.paths[j], run.paths[k]), f"{run.title}: {both} both read unit {unit}"
         split |= {run.name} if any(_apart(a, b) for a, b in combinations(set(run.paths), 2)) else set()
     assert {run.name for run in watched} == seen, "a table pulls too weakly to be seen"
