@@ -206,8 +206,8 @@ USERS = PrivacyParams(1.0, 0.05, unit=Unit.USER)
 RECORDS = PrivacyParams(1.0, 0.05)
 SPLIT: dict[str, Any] = {
     "heavy_tailed, repetitions": lambda: Subject(
-        _keen(heavy_tailed.plan(_linear(LogisticLoss(), 200), RECORDS, Moments(2.0, 1.0), failure=0.4)),
-        _coin_pairs(200),
+        _keen(heavy_tailed.plan(_linear(LogisticLoss(), 600), RECORDS, Moments(2.0, 1.0), failure=0.2)),
+        _coin_pairs(600),
     ),
     "noisy_gradient, batches": lambda: _subject(
         noisy_gradient.plan(_linear(HingeLoss(), 12), RECORDS, steps=6, batches=3)
