@@ -277,8 +277,8 @@ def _reads(name: str, subject: Subject, units: int, seed: int = 0) -> Iterator[R
         yield Reads(name, f"{name}, {what}", steps, paths, others)
 
 
-MANY = {"boosted_mirror_descent": 36}
-"""Units that are replaced, where more than 8: each of eleven pieces leaves records over."""
+MANY = {"boosted_mirror_descent": 36, "phased_sgd, phases": 24}
+"""Units that are replaced, where more than 8: pieces leave records over, and clipped walks hide their users."""
 UNSEEN = ("objective_perturbation", "clipped_residuals", "private_search/repeats")
 """Noise inside an objective, and runs that lose: their releases are not met one by one."""
 
