@@ -428,14 +428,6 @@ MUTANTS = (
         (f"{READS}::test_blocks_read_disjoint_units[vertices]",),
     ),
     Mutant(
-        "anytime: every step reads the first batch",
-        "algorithms/saddle_point/anytime.py",
-        "batch = rows[t - 1]",
-        "batch = rows[0]",
-        "anytime_mirror_descent",
-        (f"{READS}::test_vertices_are_drawn_as_often_as_is_charged[vertices]",),
-    ),
-    Mutant(
         "anytime: draws of the next iterate not counted",
         "algorithms/saddle_point/anytime.py",
         "after = counts.sum() - np.cumsum(counts)",
