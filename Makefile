@@ -6,6 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEMO_OUT ?= demo
 DEMO_ARGS ?=
+MUTANTS_ARGS ?=
 WORKERS ?= 2
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # One thread per worker: small matrices gain nothing from more, and two workers must not fight over two cores.
@@ -64,8 +65,8 @@ bench: $(VENV)/.bench $(VENV)-peers/.ready  ## ours beside the peers on real tab
 bench-quick: $(VENV)/.bench $(VENV)-peers/.ready  ## the same on three small tables, into build/bench (minutes)
 	$(call SIDE_BY_SIDE,build/bench/quick,build/bench/quick,--quick)
 
-mutants: $(VENV)/.dev  ## plant privacy bugs in a copy and see which test, audit or check catches each (half an hour)
-	$(BIN)/python tools/mutants.py
+mutants: $(VENV)/.dev  ## plant privacy bugs in a copy and see which test, audit or check catches each (an hour; MUTANTS_ARGS=--quick: tests)
+	$(BIN)/python tools/mutants.py $(MUTANTS_ARGS)
 
 # Development is resolved first, so that both files agree on every version.
 lock: $(VENV)-lock/bin/uv  ## refresh requirements/*.txt after a change of dependencies

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import importlib
+import importlib.util
 import pkgutil
 import re
 import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from functools import cache
@@ -15,6 +17,7 @@ from pathlib import Path
 import pytest
 
 import dpconvex
+from dpconvex.audit.catalogue import TARGETS
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = sorted((ROOT / "src" / "dpconvex").rglob("*.py"))
@@ -243,3 +246,27 @@ def collected(link: str) -> bool:
             return False
         body = named[-1].body
     return isinstance(named[-1], ast.FunctionDef)
+
+
+def test_every_planted_mistake_still_applies() -> None:
+    """What a mutant replaces occurs once in the sources, and the tests and the target that it names exist."""
+    path = ROOT / "tools" / "mutants.py"
+    spec = importlib.util.spec_from_file_location("mutants", path)
+    assert spec is not None
+    assert spec.loader is not None
+    mutants = sys.modules["mutants"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(mutants)
+    names = [mutant.name for mutant in mutants.MUTANTS]
+    assert len(set(names)) == len(names)
+    for mutant in mutants.MUTANTS:
+        text = (ROOT / "src" / "dpconvex" / mutant.file).read_text(encoding="utf-8")
+        assert text.count(mutant.old) == 1, f"{mutant.name}: {mutant.file} must hold {mutant.old!r} once"
+        ast.parse(text.replace(mutant.old, mutant.new))
+        assert mutant.target in ("", *TARGETS), mutant.name
+        for test in (test for test in mutant.tests if test.startswith("tests/")):
+            file, *parts = test.split("::")
+            assert all(f"def {part.split('[')[0]}(" in (ROOT / file).read_text(encoding="utf-8") for part in parts), (
+                test
+            )
+    page = (ROOT / "docs" / "audit.md").read_text(encoding="utf-8")
+    assert mutants.updated(page, {}) == page  # the table is in order, and no row is of a mutant that is gone

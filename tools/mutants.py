@@ -1,15 +1,21 @@
-"""Plant privacy bugs in copies of the package, and record which detector catches each: audit, tests, verifier.
+"""Plant privacy bugs in a copy of the package, and record which detector catches each: audit, tests, verifier.
 
-    python tools/mutants.py [--only WORD] [--out docs/mutants.md]
+    python tools/mutants.py [--only WORD ...] [--quick] [--out docs/audit.md]
 
-Each mutant replaces one piece of source text in a temporary copy. Detectors: exact losses (`audit` without counting),
-counting (`audit` without exact losses), the named tests, and `verify`, run from the unchanged package on the
-certificate that the mutant writes. Exit code 1 if some mutant is caught by none. Takes some minutes.
+Each mutant replaces one piece of source text, which must occur exactly once (`tests/test_layout.py` checks that for
+all of them). Detectors: the named tests, which should take seconds; and, where the mutant names a target of the audit,
+exact losses (`audit` without counting), counting (`audit` without exact losses), and `verify`, run from the unchanged
+package on the certificate that the mutant writes. Exit code 1 if some mutant is caught by none.
+
+A new mutant is one entry at the end of `MUTANTS`. With `--out` the rows that were run replace theirs in the table of
+that file, with the day; the other rows stay.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime
+import functools
 import os
 import shutil
 import subprocess
@@ -20,8 +26,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src"
-DETECTORS = ("exact losses", "counting", "tests", "verifier")
+HEADER = "| planted mistake | exact losses | counting | tests | verifier | measured |"
 CONTRACT = "tests/contracts/test_mechanisms.py"
+READS = "tests/contracts/test_reads.py"
 CERTIFICATE = """
 from dpconvex.audit.catalogue import TARGETS
 from dpconvex.randomness import SystemSource
@@ -31,7 +38,7 @@ print(TARGETS[{target!r}].subject({epsilon}, 0.05, {bound}).plan.certificate(Sys
 
 @dataclass(frozen=True)
 class Mutant:
-    """What is replaced by what, which audit attacks it, and which tests are about it."""
+    """What is replaced by what, which audit attacks it ("": none does), and which tests are about it."""
 
     name: str
     file: str
@@ -44,6 +51,12 @@ class Mutant:
 
 
 OUTPUT = "algorithms/output_perturbation"
+BOOSTING, SYNTHETIC = "algorithms/saddle_point/boosting.py", "algorithms/saddle_point/synthetic.py"
+AGGREGATES, GATHER = "algorithms/user_level/aggregates.py", "algorithms/user_level/gradient_source.py"
+GRADIENTS = "algorithms/baselines/noisy_gradient/gradients.py"
+SAMPLES, DRAWN = "mechanisms/sampled_gaussian.py", "poisson_sample(self._units, self._mechanism.rate, self._coins)"
+SAMPLED = "tests/unit/mechanisms/test_sampled_gaussian.py"
+ROBUST = "tests/statistical/test_robust_mean_privacy.py"
 MUTANTS = (
     Mutant(
         "noise halved in the sampler",
@@ -166,60 +179,355 @@ MUTANTS = (
         "output_perturbation",
         ("tests/unit/privacy/test_certificate.py",),
     ),
+    Mutant(
+        "drawn 1.03 times as often as priced",
+        SAMPLES,
+        DRAWN,
+        "poisson_sample(self._units, min(0.999, 1.03 * self._mechanism.rate), self._coins)",
+        "noisy_gradient/samples",
+        (f"{SAMPLED}::test_units_are_drawn_at_the_rate_that_is_priced",),
+    ),
+    Mutant(
+        "drawn 1.25 times as often as priced",
+        SAMPLES,
+        DRAWN,
+        "poisson_sample(self._units, min(0.999, 1.25 * self._mechanism.rate), self._coins)",
+        "noisy_gradient/samples",
+        (f"{SAMPLED}::test_units_are_drawn_at_the_rate_that_is_priced",),
+    ),
+    Mutant(
+        "samples not from the secret source",
+        SAMPLES,
+        "self._coins = source.generator()",
+        "self._coins = np.random.default_rng(0)",
+        "noisy_gradient/samples",
+        (f"{SAMPLED}::test_samples_come_from_the_source",),
+    ),
+    Mutant(
+        "boosting: all answers in x to one candidate read the same records",
+        BOOSTING,
+        "SaddleSection(self.problem, m + k * each",
+        "SaddleSection(self.problem, m + k // J * J * each",
+        "boosted_mirror_descent",
+        (f"{READS}::test_blocks_read_disjoint_units[vertices]",),
+    ),
+    Mutant(
+        "boosting: all answers in y to one candidate read the same records",
+        BOOSTING,
+        "SaddleSection(self.problem, 2 * m + k * each",
+        "SaddleSection(self.problem, 2 * m + k // J * J * each",
+        "boosted_mirror_descent",
+        (f"{READS}::test_blocks_read_disjoint_units[vertices]",),
+    ),
+    Mutant(
+        "sampled guard: one subset for all steps",
+        GATHER,
+        "[lambda w: self._fixed(self.coins.choice(slots, size, replace=False))(w)]",
+        "[self._fixed(self.coins.choice(slots, size, replace=False))]",
+        "accelerated_user/sampled",
+        (f"{READS}::test_steps_on_subsets_draw_each_afresh_from_all_users",),
+    ),
+    Mutant(
+        "ramp of all means behind a test one count low",
+        "mechanisms/guarded_mean.py",
+        "(counts - low) / (high - low)",
+        "(counts - low + 1) / (high - low)",
+        "mechanism/robust_mean",
+        (f"{ROBUST}::test_weights_leave_zero_and_reach_one_where_the_lemma_says",),
+    ),
+    Mutant(
+        "ramp of the robust mean one count low",
+        "mechanisms/robust_mean.py",
+        "ramp(counts, self.low, self.high)",
+        "ramp(counts, self.low - 1, self.high - 1)",
+        "mechanism/robust_mean",
+        (f"{ROBUST}::test_weights_leave_zero_and_reach_one_where_the_lemma_says",),
+    ),
+    Mutant(
+        "ramp of the threshold guard one count low",
+        "algorithms/user_level/guards.py",
+        "ramp(counts, self.low, self.passing - 1)",
+        "ramp(counts, self.low - 1, self.passing - 1)",
+        "",
+        (f"{ROBUST}::test_weights_leave_zero_and_reach_one_where_the_lemma_says",),
+    ),
+    Mutant(
+        "ramp at a searched radius one count low",
+        AGGREGATES,
+        "ramp(counts, self.low, self.high)",
+        "ramp(counts, self.low - 1, self.high)",
+        "",
+        (f"{ROBUST}::test_weights_leave_zero_and_reach_one_where_the_lemma_says",),
+    ),
+    Mutant(
+        "printed outlier removal keeps points below one half",
+        "mechanisms/printed_mean.py",
+        "half = self.count // 2",
+        "half = self.count // 2 - 1",
+        "",
+        (f"{ROBUST}::test_printed_weights_leave_zero_above_one_half",),
+    ),
+    Mutant(
+        "ramp planned from below A = C/2",
+        "mechanisms/robust_mean.py",
+        "first = (count + 1) // 2",
+        "first = count // 2",
+        "",
+        (f"{ROBUST}::test_no_ramp_is_planned_that_leaves_zero_below_one_half",),
+    ),
+    Mutant(
+        "ramp accepted from below A = C/2",
+        "mechanisms/robust_mean.py",
+        "self.count <= 2 * self.low and",
+        "self.count <= 2 * self.low + 1 and",
+        "",
+        (f"{ROBUST}::test_no_ramp_is_planned_that_leaves_zero_below_one_half",),
+    ),
+    Mutant(
+        "fallback mean with the last radius's noise",
+        AGGREGATES,
+        "length, mean = plain_length(self.count, self.clip), plain_mean(points, self.clip)",
+        "length, mean = self.length(self.grid[-1]), plain_mean(points, self.clip)",
+        "",
+        (f"{ROBUST}::test_the_mean_at_a_searched_radius_moves_no_further_than_its_noise_hides",),
+    ),
+    Mutant(
+        "synthetic data: one draw too few in the squares",
+        SYNTHETIC,
+        "k = max(1, steps - 2)\n    return k * (k + 1) * (2 * k + 1) / 6",
+        "k = max(1, steps - 3)\n    return k * (k + 1) * (2 * k + 1) / 6",
+        "queries/saddle_point",
+        (f"{READS}::test_vertices_are_drawn_as_often_as_is_charged[vertices]",),
+    ),
+    Mutant(
+        "synthetic data: one draw too few in the sum of ranges",
+        SYNTHETIC,
+        "k = max(1, steps - 2)\n    return k * (k + 1) / 2",
+        "k = max(1, steps - 3)\n    return k * (k + 1) / 2",
+        "queries/saddle_point/pure",
+        (f"{READS}::test_vertices_are_drawn_as_often_as_is_charged[vertices]",),
+    ),
+    Mutant(
+        "synthetic data: one draw too few in fresh batches",
+        SYNTHETIC,
+        '(2 * k + 1) / 6 if mode == "full" else float(k)',
+        '(2 * k + 1) / 6 if mode == "full" else float(k - 1)',
+        "",
+        (f"{READS}::test_vertices_are_drawn_as_often_as_is_charged[split]",),
+    ),
+    Mutant(
+        "heavy tails: all repetitions read the same records",
+        "algorithms/heavy_tailed/run.py",
+        "start, step = phase.first + j * phase.step, ",
+        "start, step = phase.first, ",
+        "",
+        (f"{READS}::test_blocks_read_disjoint_units[split]",),
+    ),
+    Mutant(
+        "noisy gradient: all batches are the first",
+        GRADIENTS,
+        "slice(j, None, plan.batches)",
+        "slice(0, None, plan.batches)",
+        "",
+        (f"{READS}::test_blocks_read_disjoint_units[split]",),
+    ),
+    Mutant(
+        "noisy gradient: all batches are of the same users",
+        GRADIENTS,
+        "order[j :: plan.batches]",
+        "order[0 :: plan.batches]",
+        "",
+        (f"{READS}::test_blocks_read_disjoint_units[split]",),
+    ),
+    Mutant(
+        "noisy gradient: one batch has the noise of all records",
+        "algorithms/baselines/noisy_gradient/planner.py",
+        "return self.problem.n // self.batches",
+        "return self.problem.n",
+        "",
+        (f"{READS}::test_no_unit_moves_a_release_further_than_is_stated[split]",),
+    ),
+    Mutant(
+        "noisy gradient: every step has the same noise",
+        "algorithms/baselines/noisy_gradient/run.py",
+        "gradients[j](w), LABEL, source,",
+        "gradients[j](w), LABEL, source.__class__(7),",
+        "",
+        (f"{READS}::test_noise_is_drawn_anew_for_every_release[split]",),
+    ),
+    Mutant(
+        "heavy tails: every phase has the same noise",
+        "algorithms/heavy_tailed/run.py",
+        "release(solved, entry.label, source,",
+        "release(solved, entry.label, source.__class__(7),",
+        "",
+        (f"{READS}::test_noise_is_drawn_anew_for_every_release[split]",),
+    ),
+    Mutant(
+        "accelerated: all batches are of the same users",
+        GATHER,
+        "slots[j :: self.batching.batches]",
+        "slots[:: self.batching.batches]",
+        "accelerated_user",
+        (f"{READS}::test_blocks_read_disjoint_units[split]",),
+    ),
+    Mutant(
+        "accelerated: phases share users",
+        "algorithms/user_level/accelerated_run.py",
+        "order[batching.first : batching.first + batching.users]",
+        "order[: batching.users]",
+        "accelerated_user",
+        (f"{READS}::test_blocks_read_disjoint_units[split]",),
+    ),
+    Mutant(
+        "accelerated: clipped mean without its factor 2",
+        "algorithms/user_level/guards.py",
+        "Sensitivity((2 * clip / count",
+        "Sensitivity((clip / count",
+        "accelerated_user",
+        (f"{READS}::test_no_unit_moves_a_release_further_than_is_stated[split]",),
+    ),
+    Mutant(
+        "phased SGD: phases share users",
+        "algorithms/user_level/run.py",
+        "order[phase.first : phase.first + phase.groups * phase.users]",
+        "order[: phase.groups * phase.users]",
+        "phased_sgd",
+        (f"{READS}::test_blocks_read_disjoint_units[split]",),
+    ),
+    Mutant(
+        "phased SGD: plain mean without its factor 2",
+        AGGREGATES,
+        "return (2 * clip / count",
+        "return (clip / count",
+        "phased_sgd",
+        (f"{READS}::test_no_unit_moves_a_release_further_than_is_stated[linear]",),
+    ),
+    Mutant(
+        "stable SGD: phases visit the same records",
+        "algorithms/geometric_median/stable_sgd.py",
+        "order[np.arange(end - phase.steps, end) % self.n]",
+        "order[np.arange(phase.steps) % self.n]",
+        "",
+        (f"{READS}::test_blocks_read_disjoint_units[split]",),
+    ),
+    Mutant(
+        "synthetic data: every fresh batch is the first",
+        SYNTHETIC,
+        "records[(t - 1) * B : t * B]",
+        "records[:B]",
+        "",
+        (f"{READS}::test_vertices_are_drawn_as_often_as_is_charged[split]",),
+    ),
+    Mutant(
+        "descent ascent: every step reads the first batch",
+        "algorithms/baselines/saddle/gaussian_descent.py",
+        "slice(t * B, (t + 1) * B) if self.one_pass",
+        "slice(0, B) if self.one_pass",
+        "sgda",
+        (f"{READS}::test_blocks_read_disjoint_units[vertices]",),
+    ),
+    Mutant(
+        "anytime: draws of the next iterate not counted",
+        "algorithms/saddle_point/anytime.py",
+        "after = counts.sum() - np.cumsum(counts)",
+        "after = counts.sum() - np.cumsum(counts) - np.roll(counts, -1)",
+        "anytime_mirror_descent",
+        (f"{READS}::test_vertices_are_drawn_as_often_as_is_charged[vertices]",),
+    ),
+    Mutant(
+        "search: trained on held-out units",
+        "estimators/_search_run.py",
+        "np.flatnonzero(~mask)), ",
+        "np.arange(len(mask))[: len(mask) - mask.sum()]), ",
+        "private_search",
+        (f"{READS}::test_blocks_read_disjoint_units[others]",),
+    ),
+    Mutant(
+        "above threshold: a threshold for every query",
+        "mechanisms/above_threshold.py",
+        "self._mechanism.query_scale) < self._threshold",
+        "self._mechanism.query_scale) < self._noisy(self._mechanism.threshold, self._mechanism.threshold_scale)",
+        "mechanism/above_threshold",
+        ("tests/unit/mechanisms/test_selection.py::test_one_noisy_threshold_and_fresh_noise_for_every_query",),
+    ),
+    Mutant(
+        "above threshold: one noise for all queries",
+        "mechanisms/above_threshold.py",
+        "self._noisy(value, self._mechanism.query_scale) <",
+        'vars(self).setdefault("once", self._noisy(0.0, self._mechanism.query_scale)) + round(value) <',
+        "mechanism/above_threshold",
+        ("tests/unit/mechanisms/test_selection.py::test_one_noisy_threshold_and_fresh_noise_for_every_query",),
+    ),
 )
 
 
 def main() -> int:
-    """Run all mutants, write the table."""
+    """Run the mutants that are asked for, write their rows."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="", help="mutants whose name holds this word")
-    parser.add_argument("--out", type=Path, help="Markdown file for the table")
+    parser.add_argument("--only", nargs="+", default=[""], metavar="WORD", help="mutants whose name holds one of these")
+    parser.add_argument("--quick", action="store_true", help="tests only")
+    parser.add_argument("--out", type=Path, help="Markdown file whose table is updated")
     options = parser.parse_args()
-    rows = []
-    for mutant in MUTANTS:
-        if options.only in mutant.name:
-            with tempfile.TemporaryDirectory() as folder:
-                rows.append((mutant.name, detected(mutant, Path(folder))))
-            print(rows[-1], flush=True)
-    text = table(rows)
-    print(text)
+    rows = {}
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "src"
+        shutil.copytree(SOURCE, copy)  # with its caches, whose files have the times of their sources
+        for mutant in MUTANTS:
+            if any(word in mutant.name for word in options.only):
+                rows[mutant.name] = detected(mutant, copy, options.quick)
+                print(row(mutant.name, rows[mutant.name]), flush=True)
     if options.out:
-        options.out.write_text(text, encoding="utf-8")
-    return int(any(not any("caught" in verdict for verdict in verdicts) for _, verdicts in rows))
+        options.out.write_text(updated(options.out.read_text(encoding="utf-8"), rows), encoding="utf-8")
+    return int(any(not any("caught" in verdict for verdict in verdicts) for verdicts in rows.values()))
 
 
-def detected(mutant: Mutant, folder: Path) -> tuple[str, ...]:
-    """Return what each detector says."""
-    shutil.copytree(SOURCE, folder / "src", ignore=shutil.ignore_patterns("__pycache__"))
-    file = folder / "src" / "dpconvex" / mutant.file
-    text = file.read_text(encoding="utf-8")
-    if mutant.old not in text:
-        raise SystemExit(f"{mutant.name}: {mutant.file} no longer holds {mutant.old!r}")
+def detected(mutant: Mutant, copy: Path, quick: bool) -> tuple[str, ...]:
+    """Return what each detector says of a copy of the package, which is left as it was."""
+    file, original = copy / "dpconvex" / mutant.file, SOURCE / "dpconvex" / mutant.file
+    text = original.read_text(encoding="utf-8")
+    if text.count(mutant.old) != 1:
+        raise SystemExit(f"{mutant.name}: {mutant.file} holds {mutant.old!r} {text.count(mutant.old)} times, not once")
     file.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
-    source = folder / "src"
-    audit = ["-m", "dpconvex", "audit", mutant.target, "--epsilon", str(mutant.epsilon), "--json"]
-    audit += ["--feature-norm", str(mutant.bound)]
-    found = [_verdict(run(source, *audit, *more)) for more in EXACT_THEN_COUNTING]
-    tests = run(source, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *mutant.tests)
-    found.append("caught" if tests.returncode == 1 else "-" if tests.returncode == 0 else "?")
-    if (
-        found[-1] == "caught"
-        and run(SOURCE, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *mutant.tests).returncode
-    ):
-        found[-1] = "fails without it"
+    try:
+        if quick or not mutant.target:
+            return "not run", "not run", _tests(mutant, copy), "not run"
+        audit = ["-m", "dpconvex", "audit", mutant.target, "--epsilon", str(mutant.epsilon), "--json"]
+        audit += ["--feature-norm", str(mutant.bound)]
+        exact, counting = (_verdict(run(copy, *audit, *more)) for more in EXACT_THEN_COUNTING)
+        return exact, counting, _tests(mutant, copy), _verified(mutant, copy)
+    finally:
+        shutil.copy2(original, file)
+
+
+def _tests(mutant: Mutant, copy: Path) -> str:
+    code = run(copy, *PYTEST, *mutant.tests).returncode
+    if code == TOO_LONG:
+        return "too long"
+    if code != 1:
+        return "-" if code == 0 else "?"
+    return "caught" if passes(mutant.tests) else "fails without it"
+
+
+@functools.lru_cache
+def passes(tests: tuple[str, ...]) -> bool:
+    """Whether tests pass on the unchanged package."""
+    return run(SOURCE, *PYTEST, *tests).returncode == 0
+
+
+def _verified(mutant: Mutant, copy: Path) -> str:
     script = CERTIFICATE.format(target=mutant.target, epsilon=mutant.epsilon, bound=mutant.bound)
-    written = run(source, "-c", script)
-    path = folder / "certificate.json"
-    path.write_text(written.stdout, encoding="utf-8")
+    written = run(copy, "-c", script)
     if written.returncode or mutant.target.startswith("mechanism/"):
-        found.append("no certificate")
-    else:
-        found.append("caught" if run(SOURCE, "-m", "dpconvex", "verify", str(path)).returncode else "-")
-    return tuple(found)
+        return "no certificate"
+    path = copy.parent / "certificate.json"
+    path.write_text(written.stdout, encoding="utf-8")
+    return "caught" if run(SOURCE, "-m", "dpconvex", "verify", str(path)).returncode else "-"
 
 
 LONGEST, TOO_LONG = 300, 124
 """Seconds for one detector, and the exit code of one that takes longer."""
+PYTEST = ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider")
 EXACT_THEN_COUNTING = (
     ("--runs", "0", "--transcripts", "40", "--seconds", "8"),
     ("--transcripts", "0", "--runs", "800", "--seconds", "8"),
@@ -236,7 +544,8 @@ def _verdict(done: subprocess.CompletedProcess[str]) -> str:
 
 def run(source: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run Python with this copy of the package before all others."""
-    environment = {**os.environ, "PYTHONPATH": str(source), "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS", "POLARS_MAX_THREADS"), "1")
+    environment = {**os.environ, **threads, "PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, *arguments]
     try:
         return subprocess.run(
@@ -246,11 +555,22 @@ def run(source: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.CompletedProcess(command, TOO_LONG, "", "")
 
 
-def table(rows: list[tuple[str, tuple[str, ...]]]) -> str:
-    """Return the table in Markdown."""
-    lines = ["| planted mistake | " + " | ".join(DETECTORS) + " |", "|---" * (len(DETECTORS) + 1) + "|"]
-    lines += [f"| {name} | " + " | ".join(verdicts) + " |" for name, verdicts in rows]
-    return "\n".join(lines) + "\n"
+def row(name: str, verdicts: tuple[str, ...]) -> str:
+    """Return a line of the table, with today's date."""
+    return f"| {name} | " + " | ".join(verdicts) + f" | {datetime.date.today().isoformat()} |"
+
+
+def updated(text: str, rows: dict[str, tuple[str, ...]]) -> str:
+    """Return a page whose table has these rows, and its other rows as they were, in the order of `MUTANTS`."""
+    before, found, rest = text.partition(HEADER + "\n")
+    if not found:
+        raise SystemExit(f"the page has no table that begins with {HEADER}")
+    lines = rest.split("\n")
+    end = next(k for k, line in enumerate(lines) if not line.startswith("|"))
+    kept = {line.split("|")[1].strip(): line for line in lines[1:end]}
+    kept |= {name: row(name, verdicts) for name, verdicts in rows.items()}
+    table = [kept[mutant.name] for mutant in MUTANTS if mutant.name in kept]
+    return before + found + "\n".join([lines[0], *table, *lines[end:]])
 
 
 if __name__ == "__main__":

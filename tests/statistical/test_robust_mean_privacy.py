@@ -8,13 +8,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from unittest import mock
 
 import numpy as np
 import pytest
 from scipy.stats import binom, norm
 
+from dpconvex.algorithms.user_level import aggregates, guards
+from dpconvex.audit.replay import replayed
+from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import AboveThreshold, OutlierRemoval, RobustMean, plan_outlier_removal, plan_robust_mean
-from dpconvex.mechanisms.robust_mean import h_index
+from dpconvex.mechanisms.above_threshold import ThresholdSession
+from dpconvex.mechanisms.robust_mean import best_ramp, h_index
+from dpconvex.privacy import Ledger, PrivacyParams, Unit
+from dpconvex.randomness import SeededSource
 
 Law = tuple[float, float]  # probability to pass, mean if passed (in units of the radius)
 
@@ -130,9 +137,7 @@ def test_printed_outlier_removal_moves_no_more_than_its_lemma_says(wing: int) ->
 
 def test_private_radius_misleads_as_rarely_as_charged() -> None:
     """Exact by numerical integration: above-threshold passes some of 20 queries at s0 with less than delta_t."""
-    from dpconvex.algorithms.user_level.aggregates import searched
-
-    found = searched(900, 1, 2.0, 1e-4, tuple(2.0 ** np.arange(20)), 1e6)
+    found = aggregates.searched(900, 1, 2.0, 1e-4, tuple(2.0 ** np.arange(20)), 1e6)
     assert found is not None
     test: AboveThreshold = found.test
     margin = test.threshold - found.passing
@@ -143,3 +148,93 @@ def test_private_radius_misleads_as_rarely_as_charged() -> None:
     passes = float(np.trapezoid(density * (1 - (1 - one) ** len(found.grid)), t))
     assert passes <= found.misled
     assert passes > found.misled / 1e4  # the margin is not absurdly wide
+
+
+PROMISE = PrivacyParams(2.0, 1e-4, unit=Unit.USER)
+SEARCHED = aggregates.searched(900, 1, 2.0, 1e-4, tuple(2.0 ** np.arange(6)), 1e4)
+
+
+def search(points, source):
+    """One release at a radius of its own."""
+    assert SEARCHED is not None
+    ledger = Ledger(PROMISE, SEARCHED.releases("mean", "users"))
+    return SEARCHED.release(points, np.zeros(1), "mean", source, ledger, "users")
+
+
+@pytest.mark.parametrize("spacing", [0.0, 1e-3, 20.0], ids=["first radius", "some radius", "no radius"])
+def test_the_mean_at_a_searched_radius_moves_no_further_than_its_noise_hides(spacing: float) -> None:
+    """What is released in units of its sensitivity moves by at most 1, also where no radius passed."""
+    assert SEARCHED is not None
+    others = spacing * (np.arange(899) - 449)
+    first, second = (np.append(others, end)[:, None] for end in (1e4, -1e4))
+    mine, its = replayed(search, (first,), (second,), (0, 0))
+    assert (mine[0].outcome == len(SEARCHED.grid)) == (spacing > 1)
+    moved = float(np.abs(mine[1].value - its[1].value)[0])
+    assert moved <= 1
+    assert moved > 0.99 or spacing < 1  # opposite ends of the domain in a plain mean are the worst case
+
+
+def ramps():
+    """By name: count, lower and upper end, and a function from points to the weights that the mechanism gives them."""
+    seen: list[np.ndarray] = []
+
+    def noted(points, weights):
+        seen.append(weights)
+        return np.zeros(points.shape[1])
+
+    def last(run, answer):
+        def weights(points):
+            with (
+                mock.patch.object(ThresholdSession, "query", return_value=answer),
+                mock.patch.object(aggregates, "weighted_mean", noted),
+                mock.patch.object(guards, "weighted_mean", noted),
+            ):
+                run(points, SeededSource(0))
+            return seen[-1]
+
+        return weights
+
+    def guarded(points, source):
+        guard.start(source, Ledger(PROMISE, guard.releases(None)), None)(points)
+
+    means = [plan_robust_mean(90, 1, 4.0, 1e-4), plan_robust_mean(400, 1, 1.0, 1e-6, score="average")]
+    means += [replace(means[0], low=45, high=means[0].passing - 1)]
+    for mean in means:
+        yield mean.count, mean.low, mean.high, lambda x, mean=mean: mean._examine(x, 0.5, SeededSource(0))[1]
+    assert SEARCHED is not None
+    yield 900, SEARCHED.low, SEARCHED.high, last(search, True)
+    guard = guards.threshold(900, 1, PROMISE, 3, 0.5, 1e4, 0.1)
+    assert isinstance(guard, guards.ThresholdGuard)
+    yield 900, guard.low, guard.passing - 1, last(guarded, False)
+
+
+def test_weights_leave_zero_and_reach_one_where_the_lemma_says() -> None:
+    """A crowd of exactly A points counts for nothing, one of B points fully; the lemma needs A unchanged neighbours."""
+    for count, low, high, weights in ramps():
+        assert count <= 2 * low
+        for crowd, wanted in ((low - 1, 0.0), (low, 0.0), (low + 1, 1 / (high - low)), (high, 1.0)):
+            points = np.concatenate([np.zeros(crowd), 10.0 * np.arange(1, count - crowd + 1)])[:, None]
+            found = weights(points)
+            np.testing.assert_allclose(found[:crowd], wanted, rtol=1e-12, err_msg=f"{count}, {low}, {high}: {crowd}")
+            assert not found[crowd:].any()
+
+
+def test_printed_weights_leave_zero_above_one_half() -> None:
+    """A crowd of half the points is never kept, one of two thirds always; coins fall between."""
+    mean = plan_outlier_removal(2400, 1, 1.0, 1e-6)
+    for crowd, kept in ((1200, 0), (1600, 1600)):
+        points = np.concatenate([np.zeros(crowd), 10.0 * np.arange(1, mean.count - crowd + 1)])[:, None]
+        assert mean._examine(points, 1.0, SeededSource(0))[1].sum() == kept
+
+
+def test_no_ramp_is_planned_that_leaves_zero_below_one_half() -> None:
+    """The edge ``A = C/2``: odd and even counts, both scores; and the constructor refuses what lies below."""
+    for count in range(8, 60):
+        for score in ("h_index", "average"):
+            for passing in range(count // 2, count + 1):
+                found = best_ramp(count, passing, score)
+                assert found is None or found[1] >= count / 2, (count, passing, score)
+    mean = plan_robust_mean(91, 1, 4.0, 1e-4)
+    replace(mean, low=46)
+    with pytest.raises(InvalidParameterError, match="passing"):
+        replace(mean, low=45)

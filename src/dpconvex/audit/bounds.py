@@ -54,11 +54,15 @@ class Losses:
         Where every release was Gaussian: the sum of squared shifts in standard deviations; nan elsewhere.
     releases : int
         In the longest transcript.
+    taken, told : int
+        Steps on secret samples that read the changed unit, of those that tell.
     """
 
     losses: FloatArray
     shifts: FloatArray
     releases: int
+    taken: int = 0
+    told: int = 0
 
     @cached_property
     def mu(self) -> float | None:

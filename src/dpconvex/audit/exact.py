@@ -17,7 +17,7 @@ from dpconvex.audit.neighbours import Pair, Pairs
 from dpconvex.audit.pace import Pace
 from dpconvex.audit.progress import Track
 from dpconvex.audit.report import Finding
-from dpconvex.audit.sampled import sampled_losses, sampled_steps
+from dpconvex.audit.sampled import participation, sampled_losses, sampled_steps
 from dpconvex.errors import UnsupportedEventError
 
 SEARCH = "Searching neighbours"
@@ -84,6 +84,13 @@ def _replayed(
     detail = f"{count} transcripts of up to {losses.releases} releases"
     if delta == 0:
         epsilon = max(epsilon, ranks[best])
+    if sampled is not None:
+        rate, drawn = participation(sampled, losses, delta, error)
+        if drawn > max(epsilon, plan.privacy.epsilon):
+            detail = (
+                f"{losses.taken} of {losses.told} steps: a rate of {rate:.4g} or more, priced at {sampled.rate:.4g}"
+            )
+            return Finding("participation", best, drawn, 1 - error, detail)
     return Finding("exact loss", best, epsilon, 1.0 if sure else 1 - error, detail)
 
 

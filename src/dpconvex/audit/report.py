@@ -18,7 +18,7 @@ class Finding:
 
     Parameters
     ----------
-    attack : {"exact loss", "all transcripts", "minimiser density", "counting"}
+    attack : {"exact loss", "participation", "all transcripts", "minimiser density", "counting"}
     pair : str
         Neighbouring data sets.
     epsilon : float

@@ -13,16 +13,21 @@ the first run computed must be one of the two, or the pair is refused.
 In Poisson samples every record has a coin of its own. Given the others' coins the law is the same, with the rate q,
 whatever the others hold: nothing is refused. To know the others' coins can only reveal more than the claim covers, and
 the claim's proof grants it.
+
+These losses take the rate q from the ledger. Whether units are drawn at that rate is seen in the first runs: in how
+many steps the changed unit took part, compared with q by the bound of Clopper and Pearson (`participation`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, ClassVar, final
 from unittest import mock
 
 import numpy as np
+from scipy.stats import beta
 
 from dpconvex._types import FloatArray
 from dpconvex.audit.bounds import Losses
@@ -33,6 +38,7 @@ from dpconvex.errors import UnsupportedEventError
 from dpconvex.mechanisms import SampledSession
 from dpconvex.mechanisms.sampled_gaussian import Sample
 from dpconvex.privacy import Release
+from dpconvex.privacy.profiles import epsilon_of
 from dpconvex.privacy.sampled_steps import PoissonSteps, SampledSteps
 from dpconvex.randomness import BitSource
 
@@ -80,7 +86,7 @@ def sampled_losses(
         If users that do not change differ.
     """
     rate = steps.rate
-    losses = []
+    losses, taken, told = [], 0, 0
     for k in track(range(count), "Replaying transcripts"):
         script = observed(run, first, coins((seed, k)), None)
         out, first_in, second_in = (
@@ -91,11 +97,43 @@ def sampled_losses(
         for real, absent, *present in zip(script, out, first_in, second_in, strict=True):
             if not any(_alike(real, other) for other in (absent, present[0])):
                 raise UnsupportedEventError("the users that do not change must be alike")
+            if not _alike(absent, present[0]):
+                told, taken = told + 1, taken + (not _alike(real, absent))
             rest = math.log1p(-rate) + _law(absent, real.outcome)
             mine, other = (np.logaddexp(rest, math.log(rate) + _law(step, real.outcome)) for step in present)
             total += float(mine - other)
         losses.append(total)
-    return Losses(np.array(losses), np.full(count, np.nan), steps.steps)
+    return Losses(np.array(losses), np.full(count, np.nan), steps.steps, taken, told)
+
+
+def participation(steps: SampledSteps | PoissonSteps, found: Losses, delta: float, error: float) -> tuple[float, float]:
+    """Return a rate at which the changed unit took part at least, and the epsilon of the priced steps at that rate.
+
+    Parameters
+    ----------
+    steps : SampledSteps or PoissonSteps
+        As priced.
+    found : Losses
+    delta : float
+        Claimed, positive.
+    error : float
+        Probability with which the rate may be wrong.
+
+    Returns
+    -------
+    rate : float
+        Bound of Clopper and Pearson.
+    epsilon : float
+        ``-inf`` where the rate is not above the priced one.
+    """
+    rate = float(beta.ppf(error, found.taken, found.told - found.taken + 1)) if found.taken else 0.0
+    if rate <= steps.rate:
+        return rate, -math.inf
+    if isinstance(steps, PoissonSteps):
+        real: SampledSteps | PoissonSteps = replace(steps, rate=min(rate, 1 - 1e-9))
+    else:
+        real = replace(steps, batch=math.floor(rate * steps.population))
+    return rate, epsilon_of(real.delta, delta)
 
 
 def _with_member(run: Run, data: tuple[Any, ...], key: tuple[int, int], member: bool, script: list[Step]) -> list[Step]:

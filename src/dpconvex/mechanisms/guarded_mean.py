@@ -173,6 +173,11 @@ class GuardedMean(Planned):
         return length * add_gaussian(mean, self.noise.sigma, self.noise.step, source)
 
 
+def ramp(counts: AnyArray, low: float, high: float) -> FloatArray:
+    """Return the weights of points: 0 up to `low` near ones, 1 from `high` on, linear between."""
+    return np.clip((counts - low) / (high - low), 0.0, 1.0)
+
+
 def counts_within(points: FloatArray, radius: float) -> IntArray:
     """Return how many points lie within the radius of each, itself included, shape (n,)."""
     n = len(points)

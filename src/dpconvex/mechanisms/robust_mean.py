@@ -35,7 +35,7 @@ from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import _grid
 from dpconvex.mechanisms.gaussian import GaussianMechanism, add_gaussian
-from dpconvex.mechanisms.guarded_mean import GuardedMean, counts_within
+from dpconvex.mechanisms.guarded_mean import GuardedMean, counts_within, ramp
 from dpconvex.privacy.guarded_events import TAIL_SLACK, GuardedGaussianNoise
 from dpconvex.privacy.params import Unit
 from dpconvex.privacy.profiles import largest_mu
@@ -141,7 +141,7 @@ class RobustMean(GuardedMean):
 
     def _examine(self, points: FloatArray, radius: float, source: BitSource) -> tuple[float, FloatArray]:
         counts = counts_within(points, radius)
-        weights = np.clip((counts - self.low) / (self.high - self.low), 0.0, 1.0)
+        weights = ramp(counts, self.low, self.high)
         return (h_index(counts) if self.score == "h_index" else float(counts.sum()) / self.count), weights
 
     def _noisy(self, score: float, source: BitSource) -> float:

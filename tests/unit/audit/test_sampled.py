@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from dpconvex.audit import audit
+from dpconvex.audit.auditor import priced_once
+from dpconvex.audit.catalogue import TARGETS
+from dpconvex.audit.exact import run_of
 from dpconvex.audit.replay import coins
-from dpconvex.audit.sampled import sampled_losses, sampled_steps
+from dpconvex.audit.sampled import participation, sampled_losses, sampled_steps
 from dpconvex.errors import UnsupportedEventError
-from dpconvex.mechanisms import plan_robust_mean
+from dpconvex.mechanisms import plan_robust_mean, sampled_gaussian
 from dpconvex.mechanisms.robust_mean import RobustMean
 from dpconvex.privacy import Release, Sensitivity, Unit
-from dpconvex.privacy.sampled_steps import SampledSteps
+from dpconvex.privacy.sampled_steps import PoissonSteps, SampledSteps
 
 N, K, RADIUS, CLIP = 90, 60, 1.0, 10.0
 MEAN: RobustMean = plan_robust_mean(K, 1, 4.0, 0.05, unit=Unit.USER)
@@ -69,3 +74,32 @@ def test_what_is_replayed_with_samples() -> None:
     assert sampled_steps([other]) is None
     with pytest.raises(UnsupportedEventError, match="other releases"):
         sampled_steps([steps, other])
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.25])
+def test_whoever_draws_more_often_than_is_priced_is_caught(factor, monkeypatch) -> None:
+    """480 coins of one record: a sound rate is refuted with probability at most 1e-3, the seed is fixed."""
+    drawn = sampled_gaussian.poisson_sample
+    monkeypatch.setattr(sampled_gaussian, "poisson_sample", lambda n, rate, source: drawn(n, factor * rate, source))
+    subject = TARGETS["noisy_gradient/samples"].subject(1.0, 0.05, 1.0)
+    name, pair = next(iter(subject.pairs.items()))
+    steps = subject.plan.releases[0].event
+    assert isinstance(steps, PoissonSteps)
+    with priced_once():
+        found = sampled_losses(steps, run_of(subject.plan), pair.first, pair.second, 60)
+    assert found.told == 60 * steps.steps
+    rate, epsilon = participation(steps, found, 0.05, 1e-3)
+    assert (rate > steps.rate) == (epsilon > 1.0) == (factor > 1)
+    if factor > 1:
+        report = audit(subject.plan, {name: pair}, runs=0, transcripts=60)
+        assert not report.passed
+        assert report.findings[0].attack == "participation"
+
+
+def test_participation_is_judged_from_public_counts_alone() -> None:
+    """Subsets: 40 of 60 steps read the unit that 2 of 3 should; all 60 of 60 should not."""
+    losses = sampled_losses(STEPS, run, (table(0.0),), (table(1.0),), 6)
+    assert 0 < losses.taken < losses.told <= 12
+    for taken, caught in ((40, False), (60, True)):
+        rate, epsilon = participation(STEPS, replace(losses, taken=taken, told=60), 0.05, 1e-3)
+        assert (rate > STEPS.rate, epsilon > -math.inf) == (caught, caught)

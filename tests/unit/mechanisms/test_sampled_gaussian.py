@@ -67,6 +67,26 @@ def test_steps_are_recorded_once_and_no_more_than_planned_are_taken(source) -> N
         SAMPLED.start(50, "sum", source, ledger)
 
 
+@pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
+def test_units_are_drawn_at_the_rate_that_is_priced(rate: float) -> None:
+    """200,000 coins of one session, 5 standard errors: a false alarm has probability 6e-7."""
+    many, taken = SampledGaussian(STEP, rate, 100), []
+    session = many.start(2_000, "sum", SeededSource(2), Ledger(PrivacyParams(1e6, 0.4), [many.planned("sum")]))
+    for _ in range(100):
+        session.release(lambda sample: np.array([taken.append(len(sample)) or 0.0, 0.0]))
+    assert sum(taken) / 200_000 == pytest.approx(many.event.rate, abs=5 * np.sqrt(rate * (1 - rate) / 200_000))
+
+
+def test_samples_come_from_the_source() -> None:
+    """Two sources, two sessions of one source: equal samples of 50 units at rate 0.2 have probability below 1e-8."""
+    source, samples = SeededSource(7), []
+    for each in (source, source, SeededSource(8), SystemSource()):
+        SAMPLED.start(50, "sum", each, promise(SAMPLED)).release(
+            lambda sample: np.array([samples.append(tuple(sample)) or 0.0, 0.0])
+        )
+    assert len(set(samples)) == 4
+
+
 def test_the_noise_is_that_of_the_step() -> None:
     """Deviation within 5 standard errors of 8,000 draws."""
     many = SampledGaussian(STEP, 0.2, 4_000)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -97,3 +98,22 @@ def test_above_threshold_privacy_loss_by_quadrature() -> None:
 
     assert 0.8 * 0.9 < loss(mechanism.query_scale) <= 0.9
     assert loss(mechanism.query_scale / 2) > 0.9  # forgetting the factor 2 is caught
+
+
+@pytest.mark.parametrize("split", [0.1, 0.8])
+def test_one_noisy_threshold_and_fresh_noise_for_every_query(split) -> None:
+    """Share of 2,000 sessions of 5 queries that are all below: that of one threshold, within 5 standard errors (6e-7).
+
+    A threshold drawn for every query, or one noise for all queries, is off by more than 0.1 at one of the splits.
+    """
+    mechanism, sessions = AboveThreshold(ONE, 1.0, 0.0, split), 2_000
+    t = np.linspace(-30, 30, 60_001) * mechanism.threshold_scale
+    below = stats.laplace.cdf(t, scale=mechanism.query_scale) ** 5
+    wanted = float(np.trapezoid(below * stats.laplace.pdf(t, scale=mechanism.threshold_scale), t))
+    planned = mechanism.planned("test")
+    ledger = Ledger(PrivacyParams(1.1 * sessions), [replace(planned, times=sessions)])
+    source, found = SeededSource(1), 0
+    for _ in range(sessions):
+        session = mechanism.start("test", source, ledger)
+        found += not any(session.query(0.0) for _ in range(5))
+    assert found / sessions == pytest.approx(wanted, abs=5 * math.sqrt(wanted * (1 - wanted) / sessions))

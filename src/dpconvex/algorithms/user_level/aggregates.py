@@ -29,7 +29,7 @@ import numpy as np
 
 from dpconvex._types import FloatArray
 from dpconvex.mechanisms import AboveThreshold, FailureAllowance, GaussianMechanism, GuardedMean
-from dpconvex.mechanisms.guarded_mean import counts_within
+from dpconvex.mechanisms.guarded_mean import counts_within, ramp
 from dpconvex.mechanisms.robust_mean import best_ramp, h_index
 from dpconvex.privacy import Ledger, Release, Sensitivity, Unit
 from dpconvex.privacy.profiles import largest_mu
@@ -238,7 +238,7 @@ class Searched(Aggregate):
             counts = counts_within(points, radius)
             if session.query(h_index(counts)):
                 length = self.length(radius)
-                mean = weighted_mean(points, np.clip((counts - self.low) / (self.high - self.low), 0.0, 1.0))
+                mean = weighted_mean(points, ramp(counts, self.low, self.high))
                 break
         return length * self.noise.release(mean / length, label, source, ledger, block)
 

@@ -32,7 +32,7 @@ from dpconvex._types import FloatArray
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import AboveThreshold, FailureAllowance, GaussianMechanism
 from dpconvex.mechanisms.base import Planned
-from dpconvex.mechanisms.guarded_mean import counts_within
+from dpconvex.mechanisms.guarded_mean import counts_within, ramp
 from dpconvex.mechanisms.robust_mean import RobustMean, h_index, kappa, plan_robust_mean
 from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity
 from dpconvex.privacy.profiles import largest_mu
@@ -245,7 +245,7 @@ class ThresholdGuard(Guard):
             counts = counts_within(near, self.radius)
             if session.query(-h_index(counts)):
                 return None
-            weights = np.clip((counts - self.low) / (self.passing - 1 - self.low), 0.0, 1.0)
+            weights = ramp(counts, self.low, self.passing - 1)
             return self.noise.release(weighted_mean(near, weights), LABEL, source, ledger, block)
 
         return mean
