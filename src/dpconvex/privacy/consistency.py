@@ -211,17 +211,17 @@ def _curvature(release: Release, read: PrivacyCertificate) -> Check:
     public, name = read.public, f"curvature of {release.label!r}"
     try:
         least = float(public["feature_l2"]) ** 2 / (float(public["n"]) * float(public["l2"]))
-        loss, dim = str(public["loss"]), int(public["outputs"]) * int(public["dim"])
+        law, dim = str(public.get("curvature_law", public["loss"])), int(public["outputs"]) * int(public["dim"])
         cap = float(public.get("slope_cap", 1.0))
     except (KeyError, TypeError, ValueError, ArithmeticError):
-        return Check(name, False, "the certificate lacks n, l2, feature_l2, outputs, dim or loss")
+        return Check(name, False, "the certificate lacks n, l2, feature_l2, outputs, dim or curvature_law")
     # A cap leaves curvature at the largest slope, so no other rule knows what it costs.
-    rule_fits = loss == "logistic" and event.curvature == cap if event.rule == "logistic" else cap == 1
+    rule_fits = law == "logistic" and event.curvature == cap if event.rule == "logistic" else cap == 1
     if read.target.unit == Unit.USER:  # a user's Hessian may have any rank, and there is no union over its vertices
         rule_fits = event.rule == "free" or (isinstance(event, PureObjectivePerturbation) and event.rank >= dim)
     sizes = min(public["feature_l2"], public["n"], public["l2"]) > 0
     holds = sizes and least * (1 - SAME) <= event.tau <= least * (1 + SAME) and rule_fits
-    return Check(name, holds, f"tau {event.tau:.9g} for {least:.9g}; rule {event.rule}, loss {loss}")
+    return Check(name, holds, f"tau {event.tau:.9g} for {least:.9g}; rule {event.rule}, curvature law {law}")
 
 
 def _maximised(label: str, event: PureObjectivePerturbation) -> Check:
