@@ -196,7 +196,7 @@ def test_the_cap_of_a_loss_is_confirmed() -> None:
         fields, result = genuine(name)
         assert not {"public.slope_cap", "releases[0].event.curvature"} & set(result.unconfirmed)
         assert fields["public"]["slope_cap"] == fields["releases"][0]["event"]["curvature"] == 0.7
-        assert not verify(changed(fields, ("public", "loss"), "huber")).passed
+        assert not verify(changed(fields, ("public", "curvature_law"), "bounded")).passed
         forged = copy.deepcopy(fields)
         del forged["public"]["slope_cap"]
         forged["digest"] = digest(forged)
