@@ -11,11 +11,13 @@ import functools
 import hashlib
 import importlib.metadata
 import json
+import math
 import platform
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
+from dpconvex._files import MOST_BYTES
 from dpconvex.errors import CertificateError, DpconvexError
 from dpconvex.privacy import ledger as _ledger
 from dpconvex.privacy.ledger import Release
@@ -25,6 +27,9 @@ SCHEMA_VERSION = 1
 """Version of the JSON layout. A reader accepts its own version only. New optional fields, which change the meaning of
 no other, do not raise it; a reader leaves them out. Events are never read in part: an unknown kind or field is refused.
 """
+
+MOST_VALUES, MOST_DEEP = 2**18, 64
+"""A certificate holds at most so many values, in at most so many lists and objects in one another."""
 
 COURSE = "cost_of_this_course"
 """Public fact where releases are one of several courses that a run may take: what they cost by themselves."""
@@ -271,13 +276,30 @@ def _versions() -> Mapping[str, str]:
 
 def parse(text: str) -> dict[str, Any]:
     """Return the fields of a certificate file, or raise `CertificateError`."""
+    if len(text) > MOST_BYTES:
+        raise CertificateError(f"not a certificate: more than {MOST_BYTES >> 20} MiB of text")
     try:
         fields = json.loads(text, object_pairs_hook=_once_each, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise CertificateError(f"not a certificate: invalid JSON ({error})") from None
     if not isinstance(fields, dict):
         raise CertificateError("not a certificate: a JSON object is needed")
+    if (size := _size(fields)) > MOST_VALUES:
+        raise CertificateError(f"not a certificate: more than {MOST_VALUES} values, or {MOST_DEEP} lists in one another")
     return fields
+
+
+def _size(fields: Any) -> float:
+    """Return how many values there are in lists and objects in one another; infinity if they lie too deep."""
+    level, count = [(fields, 0)], 0
+    while level and count <= MOST_VALUES:
+        value, depth = level.pop()
+        if depth > MOST_DEEP:
+            return math.inf
+        inner = value.values() if isinstance(value, dict) else value
+        count += len(inner)
+        level += [(each, depth + 1) for each in inner if isinstance(each, dict | list)]
+    return count
 
 
 def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

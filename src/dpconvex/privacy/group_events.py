@@ -45,7 +45,8 @@ class GroupPrivacy(Event):
     @property
     def pure_epsilon(self) -> Fraction | None:
         """Size times the record's."""
-        return None if self.record.pure_epsilon is None else self.size * self.record.pure_epsilon
+        pure = self.record.pure_epsilon
+        return None if pure is None else self.size * pure
 
     @property
     def parts(self) -> Parts | None:
