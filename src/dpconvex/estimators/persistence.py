@@ -1,12 +1,17 @@
 """Fitted models on disk: what prediction needs and the certificate, as plain values that are safe to load.
 
 A model file is a skops archive of dictionaries, lists, text, numbers and numeric arrays only. ``skops.io.load`` opens
-it without trusting any type, and loading it never runs code from the file. It holds what the fit released and public
-facts; no data, no generator, no seed.
+it without trusting any type. `load_model` reads its JSON and its arrays by itself: skops would follow references from
+one value to another, and a small file may hold more of them than any machine can follow. Loading never runs code from
+the file and takes time and memory in proportion to its size. It holds what the fit released and public facts; no data,
+no generator, no seed.
 """
 
 from __future__ import annotations
 
+import io
+import json
+import math
 import os
 import stat
 from collections.abc import Mapping
@@ -40,6 +45,9 @@ _PLAIN = {
     ("NdArrayNode", "numpy", "ndarray"),
 }
 """All that a model file is made of. skops itself trusts many more types, whose constructors would run."""
+
+MOST_BYTES = 2**30
+"""Of a model file."""
 
 _LARGE = (ArithmeticError, MemoryError)
 """Raised for numbers and shapes that are too large."""
@@ -104,9 +112,12 @@ def load_model(path: str | Path) -> SavedModel:
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe would wait for a writer
             raise InvalidDataError(f"model file {str(path)!r} is no regular file")
-        content = Path(path).read_bytes()
+        with open(path, "rb") as file:
+            content = file.read(MOST_BYTES + 1)
     except OSError as error:
         raise InvalidDataError(f"model file {str(path)!r} cannot be read: {error.strerror}") from None
+    if len(content) > MOST_BYTES:
+        raise InvalidDataError(f"model file {str(path)!r} is larger than {MOST_BYTES >> 20} MiB. No model is")
     try:
         return _restored(_plain_values(content))
     except (DpconvexError, LookupError, TypeError, ValueError, AttributeError, RuntimeError, *_LARGE) as error:
@@ -117,21 +128,18 @@ def load_model(path: str | Path) -> SavedModel:
 
 def _plain_values(content: bytes) -> dict[str, Any]:
     """Return the archive's content, refusing any type that is not plain."""
-    import io
-    import json
     import zipfile
-
-    from skops.io import get_untrusted_types, loads
 
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             size = sum(entry.file_size for entry in archive.infolist())
             if size > len(content):  # what is written here is not compressed, so it cannot unpack to more
                 raise InvalidDataError(f"it unpacks to {size:,} bytes from {len(content):,}")
-            objects = _kinds(json.loads(archive.read("schema.json"))) - _PLAIN
-        if objects or get_untrusted_types(data=content):
-            raise InvalidDataError("it holds objects, and a model file holds plain values only")
-        state = loads(content)
+            schema = json.loads(archive.read("schema.json"))
+            if _kinds(schema) - _PLAIN:
+                raise InvalidDataError("it holds objects, and a model file holds plain values only")
+            arrays = {name: archive.read(name) for name in set(archive.namelist()) if name.endswith(".npy")}
+        state = _value(schema, {name: _array(held) for name, held in arrays.items()})
     except InvalidDataError:
         raise
     except Exception:  # a file from anywhere may break its readers in any way; none of them runs anything from it
@@ -141,6 +149,27 @@ def _plain_values(content: bytes) -> dict[str, Any]:
     if state.get("version") != VERSION:
         raise InvalidDataError(f"it has version {state.get('version')!r}, and this dpconvex reads version {VERSION}")
     return state
+
+
+def _value(node: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> Any:
+    """Return what a node of the schema stands for; every node is read once, where it stands."""
+    kind, content = node["__loader__"], node.get("content")
+    if kind == "DictNode":
+        return {str(key): _value(each, arrays) for key, each in dict(content).items()}
+    if kind in ("ListNode", "TupleNode"):
+        values = [_value(each, arrays) for each in list(content)]
+        return tuple(values) if kind == "TupleNode" else values
+    return arrays[node["file"]] if kind == "NdArrayNode" else json.loads(content)
+
+
+def _array(content: bytes) -> AnyArray:
+    """Return an array of NumPy's own format; its header must declare just as much as follows."""
+    file = io.BytesIO(content)
+    versions = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    shape, by_columns, dtype = versions[np.lib.format.read_magic(file)](file)
+    if dtype.hasobject or min(shape, default=1) < 1 or math.prod(shape) * dtype.itemsize != len(content) - file.tell():
+        raise ValueError("not what its header says")
+    return np.frombuffer(content, dtype, offset=file.tell()).reshape(shape, order="F" if by_columns else "C").copy()
 
 
 def _kinds(node: Any) -> set[tuple[str, ...]]:
