@@ -64,6 +64,9 @@ from .estimators.persistence import (
 from .estimators.persistence import (
     save_model as save_model,
 )
+from .estimators.persistence import (
+    verify as verify,
+)
 from .games import (
     private_game as private_game,
 )
@@ -90,9 +93,6 @@ from .privacy import (
 )
 from .privacy import (
     Verification as Verification,
-)
-from .privacy import (
-    verify as verify,
 )
 from .problems import (
     Block as Block,

@@ -15,6 +15,7 @@ import math
 import os
 import stat
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +25,15 @@ from dpconvex._types import AnyArray
 from dpconvex.data import Schema, write_atomically
 from dpconvex.errors import CertificateError, DpconvexError, InvalidDataError, InvalidParameterError
 from dpconvex.estimators import ESTIMATORS, SPARSE_ESTIMATORS
+from dpconvex.estimators._digest import domain_fields, labels_fields, model_digest
 from dpconvex.estimators._restored import check_restored
 from dpconvex.estimators.base import PrivateLinearModel
 from dpconvex.estimators.classifier import PrivateLinearClassifier
 from dpconvex.estimators.lasso import PrivateSparseClassifier
 from dpconvex.estimators.logistic import PrivateLogisticRegression
 from dpconvex.estimators.sparse import PrivateSparseModel
-from dpconvex.privacy import PrivacyCertificate
+from dpconvex.privacy import Check, PrivacyCertificate, Verification
+from dpconvex.privacy import verify as checked
 from dpconvex.problems import Block, DataDomain
 
 SavedModel = PrivateLinearModel | PrivateSparseModel
@@ -51,6 +54,9 @@ MOST_BYTES = 2**30
 
 _LARGE = (ArithmeticError, MemoryError)
 """Raised for numbers and shapes that are too large."""
+
+MODEL, CERTIFICATE = "model.skops", "certificate.json"
+"""What commands call a model's files."""
 
 FORMAT, VERSION = "dpconvex-model", 1
 """Stored in every file. A reader accepts its own version only."""
@@ -77,7 +83,7 @@ def save_model(estimator: SavedModel, path: str | Path) -> None:
     sklearn.exceptions.NotFittedError
         If the estimator is not fitted.
     InvalidParameterError
-        If the class labels are neither text, numbers nor Booleans.
+        If the class labels are neither text, numbers nor Booleans, or the estimator was changed after `fit`.
     InvalidDataError
         If the file cannot be written.
     """
@@ -85,7 +91,15 @@ def save_model(estimator: SavedModel, path: str | Path) -> None:
     from skops.io import dumps
 
     check_is_fitted(estimator)
-    write_atomically(path, dumps(_state(estimator)))
+    content = dumps(_state(estimator))
+    if estimator.certificate_.model not in (None, model_digest(estimator)):
+        raise InvalidParameterError(
+            "estimator",
+            type(estimator).__name__,
+            "was changed after its fit, so its certificate is not of this model",
+            "Save it as it was fitted",
+        )
+    write_atomically(path, content)
 
 
 def load_model(path: str | Path) -> SavedModel:
@@ -107,7 +121,7 @@ def load_model(path: str | Path) -> SavedModel:
     Raises
     ------
     InvalidDataError
-        If the file cannot be read or is not a model of this version.
+        If the file cannot be read, is not a model of this version, or holds the certificate of another model.
     """
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe would wait for a writer
@@ -124,6 +138,37 @@ def load_model(path: str | Path) -> SavedModel:
         told = isinstance(error, (InvalidDataError, InvalidParameterError, CertificateError))
         detail = str(error) if told else type(error).__name__
         raise InvalidDataError(f"model file {str(path)!r} is not a dpconvex model: {detail}") from None
+
+
+def verify(certificate: PrivacyCertificate | str | Path, *, public_key: str | Path | None = None) -> Verification:
+    """Recompute what a certificate claims from its releases alone, and compare it with the model beside it.
+
+    Parameters
+    ----------
+    certificate : PrivacyCertificate, str or Path
+        The object, its JSON text, the path of its file, or of a folder that holds ``certificate.json``. If the folder
+        holds ``model.skops`` too, the certificate must name that model.
+    public_key : str or Path, optional
+        File of an Ed25519 public key: the signature beside the certificate's file must be of its private half
+        (`dpconvex sign`).
+
+    Returns
+    -------
+    Verification
+        With one `Check` a claim; whatever is malformed is a failed check, not an exception.
+    """
+    is_text = isinstance(certificate, PrivacyCertificate) or str(certificate).lstrip().startswith("{")
+    if is_text or not os.path.isdir(str(certificate)):
+        return checked(certificate, public_key=public_key)
+    folder = Path(str(certificate))
+    beside, file = folder / MODEL, folder / CERTIFICATE
+    if not os.path.lexists(beside):
+        return checked(file, public_key=public_key)
+    try:
+        return checked(file, model=model_digest(load_model(beside)), public_key=public_key)
+    except InvalidDataError as error:
+        found = checked(file, public_key=public_key)
+        return replace(found, checks=(*found.checks, Check("model", False, str(error))))
 
 
 def _plain_values(content: bytes) -> dict[str, Any]:
@@ -186,7 +231,7 @@ def _state(estimator: SavedModel) -> dict[str, Any]:
     parameters = {name: _native(value) for name, value in given.items() if name not in _CODED}
     parameters["schema"] = None if estimator.schema is None else estimator.schema.to_toml()
     if "domain" in given:
-        parameters["domain"] = None if given["domain"] is None else _domain_fields(given["domain"])
+        parameters["domain"] = None if given["domain"] is None else domain_fields(given["domain"])
     bounds = estimator.feature_bounds
     parameters["feature_bounds"] = None if bounds is None else [np.asarray(b, dtype=np.float64) for b in bounds]
     if "target_bounds" in given:
@@ -202,7 +247,7 @@ def _state(estimator: SavedModel) -> dict[str, Any]:
         "intercept": estimator.intercept_,
         "encoded_coef": estimator.encoded_coef_,
         "encoded_intercept": estimator.encoded_intercept_,
-        "classes": _labels_fields(estimator.classes_) if isinstance(estimator, CLASSIFIERS) else None,
+        "classes": labels_fields(estimator.classes_) if isinstance(estimator, CLASSIFIERS) else None,
         "slope_cap": vars(estimator).get("slope_cap_"),  # of logistic models: how scores become probabilities
         "n_features_in": int(estimator.n_features_in_),
         "feature_names_in": None if names is None else [str(name) for name in names],
@@ -227,6 +272,8 @@ def _restored(state: Mapping[str, Any]) -> SavedModel:
     if names is not None:
         vars(model)["feature_names_in_"] = np.asarray(names, dtype=object)
     model.certificate_ = PrivacyCertificate.from_json(state["certificate"])
+    if model.certificate_.model not in (None, model_digest(model)):
+        raise InvalidDataError("its certificate is of another model")
     return model
 
 
@@ -254,25 +301,12 @@ def _native(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _labels_fields(classes: AnyArray) -> dict[str, Any]:
-    """Labels as a list of Python values with their dtype: text, of fixed length or objects, round-trips too."""
-    values = classes.tolist()
-    if not all(isinstance(value, (str, int, float)) for value in values):
-        raise InvalidParameterError("classes", values, "must be text, numbers or Booleans to be saved")
-    return {"dtype": classes.dtype.str, "values": values}
-
-
 def _labels(fields: Mapping[str, Any]) -> AnyArray:
     dtype = np.dtype(fields["dtype"])
     if dtype.kind not in "biufUO":
         raise InvalidDataError("its classes are neither text, numbers nor Booleans")
     # A width of text from the file could be any: the labels' own is enough.
     return np.array(fields["values"], dtype=str if dtype.kind == "U" else dtype)
-
-
-def _domain_fields(domain: DataDomain) -> dict[str, Any]:
-    blocks = [{"size": int(b.size), "norm": b.norm, "bound": float(b.bound), "name": b.name} for b in domain.blocks]
-    return {"blocks": blocks, "intercept": float(domain.intercept)}
 
 
 def _domain(fields: Mapping[str, Any]) -> DataDomain:

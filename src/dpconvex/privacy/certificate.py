@@ -1,7 +1,8 @@
 """The privacy certificate: what was promised, what was released, why it holds, in a file that holds no data.
 
 A certificate can be checked by anybody without the data: `dpconvex.verify` recomputes the cost from the releases.
-It is not a signature. The digest finds accidental or careless changes; who needs proof of origin signs the file.
+It is not a signature. The digest finds accidental or careless changes; who needs proof of origin signs the file
+(`dpconvex.privacy.signing`).
 """
 
 from __future__ import annotations
@@ -99,6 +100,9 @@ class PrivacyCertificate:
         Public facts and constants of the plan: sizes, domain, regularisation, noise scales.
     versions : mapping
         Library and interpreter versions.
+    model : str, optional
+        Digest of the released model, so that no other model can be shown with this certificate; None where a plan or a
+        release of another kind is certified.
     """
 
     algorithm: str
@@ -113,6 +117,7 @@ class PrivacyCertificate:
     noise_source: NoiseSource
     public: Mapping[str, Any]
     versions: Mapping[str, str] = field(default_factory=lambda: current_versions())
+    model: str | None = None
 
     @property
     def private(self) -> bool:
@@ -139,6 +144,8 @@ class PrivacyCertificate:
             "public": dict(self.public),
             "versions": dict(self.versions),
         }
+        if self.model is not None:
+            fields["model"] = self.model
         return fields | {"digest": digest(fields)}
 
     def to_json(self) -> str:
@@ -173,6 +180,7 @@ class PrivacyCertificate:
                 noise_source=_read(NoiseSource, fields["noise_source"]),
                 public=_of(dict, fields, "public"),
                 versions=_of(dict, fields, "versions"),
+                model=_of(str, fields, "model") if "model" in fields else None,
             )
         except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError, DpconvexError) as error:
             raise CertificateError(f"malformed certificate: {type(error).__name__}: {error}") from None
@@ -199,6 +207,8 @@ class PrivacyCertificate:
             lines.append(f"    in the {release.sensitivity.norm} norm, because {release.sensitivity.lemma}")
         lines.append("It rests on:")
         lines += [f"  - {a.statement} ({a.enforced_by})" for a in self.assumptions]
+        if self.model is not None:
+            lines.append(f"Model:   {self.model}")
         source = self.noise_source
         lines.append(f"Noise:   {source.name}. {source.note}".rstrip())
         if not source.private:
@@ -284,8 +294,9 @@ def parse(text: str) -> dict[str, Any]:
         raise CertificateError(f"not a certificate: invalid JSON ({error})") from None
     if not isinstance(fields, dict):
         raise CertificateError("not a certificate: a JSON object is needed")
-    if (size := _size(fields)) > MOST_VALUES:
-        raise CertificateError(f"not a certificate: more than {MOST_VALUES} values, or {MOST_DEEP} lists in one another")
+    if _size(fields) > MOST_VALUES:
+        most = f"{MOST_VALUES} values, or {MOST_DEEP} lists in one another"
+        raise CertificateError(f"not a certificate: more than {most}")
     return fields
 
 

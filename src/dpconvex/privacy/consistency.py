@@ -367,7 +367,7 @@ def second_opinions(read: PrivacyCertificate, delta: float) -> list[Check]:
                 charge(10 * len(events))
                 checks[events] = _second_opinion(events, delta, read.target.epsilon)
             except UnsupportedEventError:
-                checks[events] = Check("one accountant", True, "the second one was not asked any more: too much to compute")
+                checks[events] = Check("one accountant", True, "the second would take too much computing from here on")
                 break
     return list(dict.fromkeys(checks.values()))
 

@@ -15,7 +15,6 @@ from dpconvex.privacy.sampled_steps import PoissonSteps, SampledSteps
 from dpconvex.privacy.selection_events import RepeatedSelection, WholeRun
 from dpconvex.privacy.vertex_events import VertexDraws
 
-
 MOST_NESTED = 6
 """Events in one another: a search, its runs, a run for a group, its steps on samples, a step; and one to spare."""
 

@@ -20,8 +20,8 @@ class GroupPrivacy(Event):
     Gaussian dominates (Dong, Roth and Su 2022, "Gaussian differential privacy", Theorem 2.14); and in general, for the
     profile delta of one record, ``delta(epsilon / size) (e^epsilon - 1)/(e^(epsilon/size) - 1)`` (Vadhan 2017, "The
     complexity of differential privacy", Lemma 2.2). A mechanism that is dominated by a pure and a Gaussian one
-    *together* may cost a group more than both of them enlarged: a chain of data sets, each next to the last as far apart
-    as that allows, reaches further. Only where the two are separate uses does each enlarge by itself.
+    *together* may cost a group more than both of them enlarged: a chain of data sets, each as far from the last as
+    that allows, reaches further. Only where the two are separate uses does each enlarge by itself.
 
     Parameters
     ----------

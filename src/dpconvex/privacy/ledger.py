@@ -16,7 +16,6 @@ from dpconvex.privacy.events import Event
 from dpconvex.privacy.params import PrivacyParams
 from dpconvex.privacy.sensitivity import Sensitivity
 
-
 MOST_CHARGED = 10**6
 """Releases on all records, each counted once for every block."""
 
@@ -92,7 +91,7 @@ def charged(releases: Iterable[Release]) -> list[list[accounting.Counted]]:
             blocks.setdefault(release.block, []).append((release.event, release.times))
     if len(blocks) * len(everywhere) > MOST_CHARGED:
         raise UnsupportedEventError(
-            f"{len(blocks)} blocks beside {len(everywhere)} releases on all records: at most {MOST_CHARGED} sums of both"
+            f"{len(blocks)} blocks, {len(everywhere)} releases on all records: their product is above {MOST_CHARGED}"
         )
     return [everywhere + events for events in blocks.values()] or [everywhere]
 
