@@ -29,6 +29,9 @@ SCHEMA_VERSION = 1
 no other, do not raise it; a reader leaves them out. Events are never read in part: an unknown kind or field is refused.
 """
 
+MOST_WORDS = 1000
+"""Characters of a message about a malformed certificate, which may quote it."""
+
 MOST_VALUES, MOST_DEEP = 2**18, 64
 """A certificate holds at most so many values, in at most so many lists and objects in one another."""
 
@@ -183,7 +186,9 @@ class PrivacyCertificate:
                 model=_of(str, fields, "model") if "model" in fields else None,
             )
         except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError, DpconvexError) as error:
-            raise CertificateError(f"malformed certificate: {type(error).__name__}: {error}") from None
+            raise CertificateError(
+                f"malformed certificate: {type(error).__name__}: {str(error)[:MOST_WORDS]}"
+            ) from None
 
     def explain(self) -> str:
         """Say in plain words what was promised, at what cost, and why it holds."""
