@@ -138,7 +138,7 @@ def second_opinion(events: Sequence[Counted], delta: float) -> tuple[str, float]
 
 def charge_list(count: int) -> None:
     """Count the computing that a list of events takes: exact sums of ratios have ever longer denominators."""
-    charge(20 * count + count**3 / 400)
+    charge(50 + 20 * count + count**3 / 400)
 
 
 def pld_delta(event: GaussianNoise, epsilon: float) -> float:

@@ -149,7 +149,7 @@ class RepeatedSelection(Event):
     @cached_property
     def weights(self) -> tuple[float, ...]:
         """Law of the number of runs: weights w_1 ... w_most, each within 2^-53 of the formula."""
-        charge(30 * self.most)
+        charge(150 * self.most)
         w, found = Fraction(1), [1.0]
         for k in range(2, self.most + 1):
             # A float's worth of guard digits: exact fractions would grow with k. Their error is far below 2^-53.
@@ -199,6 +199,7 @@ class RepeatedSelection(Event):
 
     def delta(self, epsilon: float) -> float:
         """The smaller of the theorem's two profiles."""
+        charge(100)
         pure = self.pure_epsilon
         worst = 1.0 if pure is None else pure_delta(pure, epsilon)
         if worst == 0.0 or self.charge > epsilon:
