@@ -127,7 +127,7 @@ def load_model(path: str | Path) -> SavedModel:
         if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe would wait for a writer
             raise InvalidDataError(f"model file {str(path)!r} is no regular file")
         with open(path, "rb") as file:
-            content = file.read(MOST_BYTES + 1)
+            content = file.read(min(os.fstat(file.fileno()).st_size, MOST_BYTES) + 1)
     except OSError as error:
         raise InvalidDataError(f"model file {str(path)!r} cannot be read: {error.strerror}") from None
     if len(content) > MOST_BYTES:
@@ -258,6 +258,9 @@ def _state(estimator: SavedModel) -> dict[str, Any]:
 def _restored(state: Mapping[str, Any]) -> SavedModel:
     model = _unfitted(state)
     classes = None if state["classes"] is None else _labels(state["classes"])
+    for name in ("encoded_coef", "encoded_intercept", "coef", "intercept"):  # a list may name one array many times
+        if not isinstance(state[name], np.ndarray | float):
+            raise InvalidDataError(f"its {name} is no array")
     arrays = (np.asarray(state[name], dtype=np.float64) for name in ("encoded_coef", "encoded_intercept", "coef"))
     model.encoded_coef_, model.encoded_intercept_, model.coef_ = arrays
     given = state["intercept"]
@@ -304,6 +307,8 @@ def _native(value: Any) -> Any:
 def _labels(fields: Mapping[str, Any]) -> AnyArray:
     dtype = np.dtype(fields["dtype"])
     if dtype.kind not in "biufUO":
+        raise InvalidDataError("its classes are neither text, numbers nor Booleans")
+    if not all(isinstance(value, (str, int, float)) for value in fields["values"]):
         raise InvalidDataError("its classes are neither text, numbers nor Booleans")
     # A width of text from the file could be any: the labels' own is enough.
     return np.array(fields["values"], dtype=str if dtype.kind == "U" else dtype)
