@@ -198,7 +198,8 @@ def _plain_values(content: bytes) -> dict[str, Any]:
 
 def _value(node: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> Any:
     """Return what a node of the schema stands for; every node is read once, where it stands."""
-    kind, content = node["__loader__"], node.get("content")
+    kind = node["__loader__"]
+    content: Any = node.get("content")
     if kind == "DictNode":
         return {str(key): _value(each, arrays) for key, each in dict(content).items()}
     if kind in ("ListNode", "TupleNode"):
