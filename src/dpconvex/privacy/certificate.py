@@ -212,8 +212,6 @@ class PrivacyCertificate:
             lines.append(f"    in the {release.sensitivity.norm} norm, because {release.sensitivity.lemma}")
         lines.append("It rests on:")
         lines += [f"  - {a.statement} ({a.enforced_by})" for a in self.assumptions]
-        if self.model is not None:
-            lines.append(f"Model:   {self.model}")
         source = self.noise_source
         lines.append(f"Noise:   {source.name}. {source.note}".rstrip())
         if not source.private:

@@ -270,7 +270,6 @@ def test_the_digest_covers_all_that_predictions_depend_on() -> None:
     model = PrivateLogisticRegression(feature_bounds=(-2, 2), classes=["a", "b"]).fit(X, labels("a", "b"))
     first = model.certificate_.model
     assert first is not None
-    assert first in model.certificate_.explain()
     again = PrivacyCertificate.from_json(model.certificate_.to_json())
     assert again.model == first
     assert model_digest(model) == first
