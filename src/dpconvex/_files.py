@@ -1,10 +1,19 @@
-"""Small text files from anywhere: schemas, certificates. A pipe or a device might never end, so neither is read."""
+"""Files: small texts from anywhere, and files that are either wholly written or not touched.
+
+A pipe or a device might never end, so neither is read.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
+import secrets
 import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+
+from dpconvex.errors import InvalidParameterError
 
 MOST_BYTES = 2**24
 """Of a text file."""
@@ -31,3 +40,56 @@ def read_text(path: str | os.PathLike[str]) -> str:
     if len(content) > MOST_BYTES:
         raise OSError(errno.EFBIG, f"more than {MOST_BYTES >> 20} MiB", os.fspath(path))
     return content.decode("utf-8")
+
+
+def write_atomically(
+    path: str | os.PathLike[str],
+    content: str | bytes | Callable[[IO[bytes]], object],
+    *,
+    mode: int = 0o666,
+    new: bool = False,
+) -> None:
+    """Write a file so that readers see the old file or the new one, never a part.
+
+    Parameters
+    ----------
+    path : path
+        The file, in a folder that exists; replaced when it exists.
+    content : str, bytes or callable
+        Text (written as UTF-8), bytes, or a function that writes into the binary file it is given. When the function
+        raises, the exception goes on and an old file stays as it was.
+    mode : int
+        Who may read and write it, less what the process's mask takes away.
+    new : bool
+        Refuse to replace a file.
+
+    Raises
+    ------
+    InvalidParameterError
+        When the folder is missing or cannot be written; with `new`, when the file exists.
+    """
+    target = Path(path)
+    partial = target.with_name(f".{target.name}.{secrets.token_hex(6)}.partial")
+    try:
+        file = open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "wb")  # noqa: SIM115
+    except OSError as error:
+        raise _unwritable(path, error) from None
+    try:
+        with file:
+            if callable(content):
+                content(file)
+            else:
+                file.write(content.encode() if isinstance(content, str) else content)
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            (os.link if new else os.replace)(partial, target)  # a link never replaces
+        except OSError as error:
+            raise _unwritable(target, error) from None
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _unwritable(path: str | os.PathLike[str], error: OSError) -> InvalidParameterError:
+    requirement = f"must be a file that can be written ({error.strerror})"
+    return InvalidParameterError("path", os.fspath(path), requirement, "Choose a writable folder that exists")

@@ -29,11 +29,24 @@ class InvalidParameterError(DpconvexError, ValueError):
 
     def __init__(self, name: str, value: Any, requirement: str, remedy: str = "") -> None:
         self.name, self.value, self.requirement, self.remedy = name, value, requirement, remedy
-        text = f"{name}={value!r}: {requirement}."
+        text = f"{name}={_shown(value)}: {requirement}."
         super().__init__(f"{text} {remedy}." if remedy else text)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.name, self.value, self.requirement, self.remedy)
+
+
+def _shown(value: Any) -> str:
+    """Return the text of a parameter, which may have come from a file: cut where it is long."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # an integer of more digits than Python prints, lists deep in one another
+        text = f"<{type(value).__name__} that is too long to print>"
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
+
+
+MOST_SHOWN = 2000
+"""Characters of a parameter in a message."""
 
 
 class InvalidDataError(DpconvexError, ValueError):

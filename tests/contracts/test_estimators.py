@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from typing import Any
 
@@ -81,12 +82,12 @@ def test_content_never_speaks(model: Any, n: int) -> None:
     """No value of features or targets raises, warns, changes the certificate or breaks a prediction."""
     rng = np.random.default_rng(0)
     X0, y0 = rng.uniform(-1, 1, (n, 3)), rng.integers(0, 2, n).astype(float)
-    reference = model.fit(X0, y0).certificate_.to_dict()
+    reference = dataclasses.replace(model.fit(X0, y0).certificate_, model=None)  # the digest is of what is released
     for value in CONTENTS.values():
         X, y = X0.copy(), y0.copy()
         X[:, 0], y[: n // 2 + 1] = value, value
         model.fit(X, y)
-        assert model.certificate_.to_dict() == reference
+        assert dataclasses.replace(model.certificate_, model=None) == reference
         assert np.isfinite(model.coef_).all()
         assert np.isfinite(model.predict(X)).all()
 

@@ -8,13 +8,12 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as hnp
 
 from dpconvex import losses
 from dpconvex.errors import InvalidDataError, InvalidParameterError
-from dpconvex.losses import LOSSES, LinearModelLoss, PiecewiseLinearLoss, SmoothLoss
+from dpconvex.losses import LOSSES, CurvatureLaw, LinearModelLoss, PiecewiseLinearLoss, SmoothLoss
 
 EXAMPLES = [loss for cls in LOSSES for loss in cls.examples()]
 SMOOTH = [loss for loss in EXAMPLES if isinstance(loss, SmoothLoss)]
@@ -198,6 +197,38 @@ def test_self_concordance_holds_and_is_tight(loss: SmoothLoss) -> None:
     assert (curvature[clear] * bound / room[clear]).max() >= 0.9 * q
     if loss.n_outputs == 1:
         assert loss.self_concordance == q
+
+
+def excess_of_the_law(loss: SmoothLoss, law: CurvatureLaw) -> float:
+    """The largest violation of a curvature law over a search grid that is dense where the slope is large or bends."""
+    z, y = records(loss)
+    if loss.n_outputs == 1:  # the ends of the slopes, and both sides of every kink
+        fine = np.concatenate([z, np.linspace(-40, 40, 20_001), np.linspace(-2, 2, 20_001)])
+        z, y = np.tile(fine, 2), np.concatenate([np.resize(y, len(fine)), np.resize(y[::-1], len(fine))])
+    slope, hessian = loss.derivative(z, y), hessians(loss, z, y)
+    trace = np.trace(hessian, axis1=1, axis2=2)
+    if law == CurvatureLaw.LOGISTIC:
+        if loss.n_outputs > 1 or loss.slope_bound > 1:
+            return math.inf
+        a = np.abs(slope)
+        return float(np.max(trace - a * (1 - a)))
+    if law == CurvatureLaw.SOFTMAX:
+        if loss.n_outputs == 1:
+            return math.inf
+        own = np.arange(loss.n_outputs) == y[:, None]
+        probabilities = slope + own
+        apart = np.abs(probabilities.sum(axis=1) - 1).max()
+        return float(max(apart, -probabilities.min(), np.max(trace - loss.curvature_trace)))
+    return float(np.max(trace - loss.curvature_trace))
+
+
+def test_no_slope_and_curvature_beat_the_declared_law_and_a_false_claim_is_found() -> None:
+    for loss in SMOOTH:
+        size = max(1.0, loss.curvature_trace)
+        assert excess_of_the_law(loss, loss.curvature_law) <= 1e-12 * size, loss
+        for law in (CurvatureLaw.LOGISTIC, CurvatureLaw.SOFTMAX):
+            if loss.curvature_law == CurvatureLaw.BOUNDED:
+                assert excess_of_the_law(loss, law) > 1e-3, (loss, law)
 
 
 @each([loss for loss in SMOOTH if loss.frobenius_self_concordance is None])

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from sklearn.base import clone as copy_of
-from sklearn.base import is_classifier
+from sklearn.base import clone as copy_of, is_classifier
 
 from dpconvex import (
     CategoricalColumn,

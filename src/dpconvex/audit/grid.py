@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import final
 
+from dpconvex._files import read_text
 from dpconvex.audit.auditor import ERROR, audit
 from dpconvex.audit.progress import Track
 from dpconvex.audit.target import Target
@@ -152,8 +153,13 @@ def read_grid(file: Path) -> tuple[Settings, list[Cell]]:
     file : Path
         Written by `audit_grid`.
     """
-    held = json.loads(file.read_text(encoding="utf-8"))
-    return Settings(**held["settings"]), [Cell(**dict(zip(held["columns"], row, strict=True))) for row in held["cells"]]
+    try:
+        held = json.loads(read_text(file))
+        cells = [Cell(**dict(zip(held["columns"], row, strict=True))) for row in held["cells"]]
+        return Settings(**held["settings"]), cells
+    except (OSError, ValueError, TypeError, LookupError, RecursionError):
+        remedy = "Use another folder, or remove the file"
+        raise InvalidParameterError("out", str(file), "holds no results of an audit", remedy) from None
 
 
 def _text(settings: Settings, cells: Iterable[Cell]) -> str:

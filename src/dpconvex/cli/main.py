@@ -18,6 +18,7 @@ from dpconvex.cli import (
     reproduce,
     schema,
     search,
+    sign,
     synthesize,
     verify,
 )
@@ -56,6 +57,7 @@ app.command("predict")(predict.predict)
 app.command("median")(median.median)
 app.command("synthesize")(synthesize.synthesize)
 app.command("verify")(verify.verify)
+app.command("sign")(sign.sign)
 app.command("audit")(audit.audit)
 app.add_typer(schema.app, name="schema")
 app.add_typer(budget.app, name="budget")

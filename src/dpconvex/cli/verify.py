@@ -19,10 +19,15 @@ from dpconvex.errors import InvalidParameterError
 @one_line_errors
 def verify(
     certificate: Annotated[Path, typer.Argument(help="certificate.json, or the folder that holds it.")],
+    public_key: Annotated[
+        Path | None, typer.Option(help="PEM file: the signature beside the certificate must be of this key.")
+    ] = None,
     as_json: _options.Json = False,
 ) -> None:
-    """Recompute the privacy cost from the certificate alone. Exit code 1 if a check fails."""
-    from dpconvex.privacy import verify as check
+    """Recompute the privacy cost from the certificate alone; in a folder, compare it with the model as well.
+
+    Exit code 1 if a check fails.
+    """
     from dpconvex.privacy.verify import NOT_CHECKED
 
     path = certificate / CERTIFICATE if certificate.is_dir() else certificate
@@ -33,7 +38,11 @@ def verify(
         raise InvalidParameterError("certificate", str(path), what, "Name certificate.json or its folder") from None
     except UnicodeDecodeError:
         pass
-    result = check(path)
+    if certificate.is_dir():
+        from dpconvex.estimators.persistence import verify as check
+    else:
+        from dpconvex.privacy import verify as check
+    result = check(certificate, public_key=public_key)
     if as_json:
         print_json(
             {

@@ -1,5 +1,6 @@
 """Tables: their public description, reading, writing, and a bundled example."""
 
+from dpconvex._files import write_atomically
 from dpconvex.data.bundled import adult_schema, load_adult, load_cities
 from dpconvex.data.columns import CategoricalColumn, NumericColumn
 from dpconvex.data.draft import draft_schema
@@ -7,7 +8,6 @@ from dpconvex.data.read import check_table, read_header, read_table
 from dpconvex.data.schema import Schema
 from dpconvex.data.table_cells import TableCells
 from dpconvex.data.targets import ClassTarget, NumericTarget
-from dpconvex.data.write import write_atomically
 
 __all__ = [
     "CategoricalColumn",

@@ -17,6 +17,18 @@ from dpconvex.errors import InvalidParameterError, SchemaError
 _LINE = 100
 """Lists that need a longer line are written with one item a line."""
 
+MOST_TEXT, MOST_PARTS = 2**22, 8
+"""Characters of a schema file, and parts of a key with dots."""
+
+_QUOTED = re.compile(  # texts and comments; one that is not closed ends where the file does: linear time for any file
+    r'"""(?:[^"\\]|\\.|"{1,2}(?!"))*+"{0,5}|'
+    r"'''(?:[^']|'{1,2}(?!'))*+'{0,5}|"
+    r'"(?:[^"\\\n]|\\.)*+"?|'
+    r"'[^'\n]*+'?|#[^\n]*+",
+    re.DOTALL,
+)
+_SIGNS = re.compile(r"[=\[\],{}\n\r]")
+
 T = TypeVar("T")
 
 
@@ -32,6 +44,10 @@ def read_schema_text(path: str | PathLike[str]) -> str:
 
 def parse_schema(toml: str, where: str) -> tuple[tuple[AbstractColumn, ...], AbstractTarget | None, dict[str, Any]]:
     """Columns, target and the remaining fields of a schema file's text, or `SchemaError`."""
+    if len(toml) > MOST_TEXT:
+        raise SchemaError(f"{where}: is longer than {MOST_TEXT:,} characters. Give fewer columns or shorter lists")
+    if _parts(toml) > MOST_PARTS:
+        raise SchemaError(f"{where}: holds a key of more than {MOST_PARTS} parts. Names with dots need quotes")
     try:
         content = tomllib.loads(toml)
     except tomllib.TOMLDecodeError as error:
@@ -45,6 +61,15 @@ def parse_schema(toml: str, where: str) -> tuple[tuple[AbstractColumn, ...], Abs
     if "target" in content:
         target = _target(f"{where}: [target]", content.pop("target"))
     return columns, target, content
+
+
+def _parts(toml: str) -> int:
+    """Return the most dots that a text has between two other signs of TOML, outside of quotes and comments, plus one.
+
+    `tomllib` takes time with the square of the parts of a key, and no schema needs more than two.
+    """
+    bare = _QUOTED.sub("q", toml).replace(" ", "").replace("\t", "")
+    return 1 + max(piece.count(".") for piece in _SIGNS.split(bare))
 
 
 def format_schema(
@@ -132,7 +157,7 @@ def _check_keys(
     unknown = sorted(set(content) - set(required) - set(optional))
     if not missing and not unknown:
         return
-    faults = [f"{key} is missing" for key in missing] + [f"{key} is not a key here" for key in unknown]
+    faults = [f"{key} is missing" for key in missing] + [f"{key[:100]} is not a key here" for key in unknown[:20]]
     keys = f"Required: {', '.join(sorted(required))}"
     keys += f"; optional: {', '.join(sorted(optional))}" if optional else ""
     raise SchemaError(". ".join(filter(None, [f"{where} {', '.join(faults)}", keys, remedy])))

@@ -48,6 +48,7 @@ def check_restored(model: PrivateLinearModel | PrivateSparseModel, names: Any, c
     InvalidParameterError, InvalidDataError
     """
     _parameters(model)
+    _sizes(model)
     features = _features(model)
     outputs = _outputs(model, classes)
     d = features.domain.n_features
@@ -71,6 +72,14 @@ def _parameters(model: PrivateLinearModel | PrivateSparseModel) -> None:
     if not isinstance(given["fit_intercept"], bool):
         raise InvalidParameterError("fit_intercept", given["fit_intercept"], "must be true or false")
     _validate.integer("records_per_user", given.get("records_per_user", 1), at_least=1)
+
+
+def _sizes(model: PrivateLinearModel | PrivateSparseModel) -> None:
+    """Compare the declared number of features with the coefficients, before anything of that size is made."""
+    found, domain = np.shape(model.encoded_coef_), getattr(model, "domain", None)
+    stated = None if model.schema is not None else model.n_features_in_ if domain is None else domain.n_features
+    if len(found) != 2 or stated not in (None, found[1]):
+        raise InvalidDataError(f"its encoded coefficients have shape {found}, and its parameters say {stated} features")
 
 
 def _features(model: PrivateLinearModel | PrivateSparseModel) -> FeatureMap:

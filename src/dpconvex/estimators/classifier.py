@@ -14,6 +14,7 @@ from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.base import LinearModelPlan
 from dpconvex.data import Schema
 from dpconvex.errors import InvalidParameterError
+from dpconvex.estimators._digest import name_model
 from dpconvex.estimators._targets import as_series, declared_index, default_index, encode_labels, label_array
 from dpconvex.estimators.base import PrivateLinearModel
 from dpconvex.losses import LinearModelLoss
@@ -125,6 +126,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
             read = Assumption("which labels occur is public", "not enforced: read off y, because classes='infer'")
             assumptions = (*self.certificate_.assumptions, read)
             self.certificate_ = dataclasses.replace(self.certificate_, assumptions=assumptions)
+        name_model(self)
         return self
 
     @final

@@ -15,6 +15,7 @@ from dpconvex.algorithms.saddle_base import SaddlePlan
 from dpconvex.algorithms.sparse_selection import plan_sparse
 from dpconvex.data import NumericTarget, Schema
 from dpconvex.errors import InvalidParameterError
+from dpconvex.estimators._digest import name_model
 from dpconvex.estimators._features import FeatureMap, fitted_columns
 from dpconvex.estimators._targets import (
     TargetRange,
@@ -175,6 +176,7 @@ class PrivateLasso(RegressorMixin, PrivateSparseModel):
         self._store(features, weights_of(self.plan_, result.x), bounds.middle)
         self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])  # as scikit-learn's regressors
         self.certificate_ = result.certificate
+        name_model(self)
         return self
 
     def predict(self, X: Any) -> FloatArray:
@@ -402,6 +404,7 @@ class PrivateSparseLogisticRegression(PrivateSparseClassifier):
         result = self.plan_.run(shuffled(single_group(encoded, targets), source), source)
         self._store(features, weights_of(self.plan_, result.x))
         self.certificate_, self.classes_ = result.certificate, classes
+        name_model(self)
         return self
 
 

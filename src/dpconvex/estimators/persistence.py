@@ -1,15 +1,21 @@
 """Fitted models on disk: what prediction needs and the certificate, as plain values that are safe to load.
 
 A model file is a skops archive of dictionaries, lists, text, numbers and numeric arrays only. ``skops.io.load`` opens
-it without trusting any type, and loading it never runs code from the file. It holds what the fit released and public
-facts; no data, no generator, no seed.
+it without trusting any type. `load_model` reads its JSON and its arrays by itself: skops would follow references from
+one value to another, and a small file may hold more of them than any machine can follow. Loading never runs code from
+the file and takes time and memory in proportion to its size. It holds what the fit released and public facts; no data,
+no generator, no seed.
 """
 
 from __future__ import annotations
 
+import io
+import json
+import math
 import os
 import stat
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +25,14 @@ from dpconvex._types import AnyArray
 from dpconvex.data import Schema, write_atomically
 from dpconvex.errors import CertificateError, DpconvexError, InvalidDataError, InvalidParameterError
 from dpconvex.estimators import ESTIMATORS, SPARSE_ESTIMATORS
+from dpconvex.estimators._digest import domain_fields, labels_fields, model_digest
 from dpconvex.estimators._restored import check_restored
 from dpconvex.estimators.base import PrivateLinearModel
 from dpconvex.estimators.classifier import PrivateLinearClassifier
 from dpconvex.estimators.lasso import PrivateSparseClassifier
 from dpconvex.estimators.logistic import PrivateLogisticRegression
 from dpconvex.estimators.sparse import PrivateSparseModel
-from dpconvex.privacy import PrivacyCertificate
+from dpconvex.privacy import Check, PrivacyCertificate, Verification, verify as checked
 from dpconvex.problems import Block, DataDomain
 
 SavedModel = PrivateLinearModel | PrivateSparseModel
@@ -41,8 +48,14 @@ _PLAIN = {
 }
 """All that a model file is made of. skops itself trusts many more types, whose constructors would run."""
 
+MOST_BYTES = 2**30
+"""Of a model file."""
+
 _LARGE = (ArithmeticError, MemoryError)
 """Raised for numbers and shapes that are too large."""
+
+MODEL, CERTIFICATE = "model.skops", "certificate.json"
+"""What commands call a model's files."""
 
 FORMAT, VERSION = "dpconvex-model", 1
 """Stored in every file. A reader accepts its own version only."""
@@ -69,7 +82,7 @@ def save_model(estimator: SavedModel, path: str | Path) -> None:
     sklearn.exceptions.NotFittedError
         If the estimator is not fitted.
     InvalidParameterError
-        If the class labels are neither text, numbers nor Booleans.
+        If the class labels are neither text, numbers nor Booleans, or the estimator was changed after `fit`.
     InvalidDataError
         If the file cannot be written.
     """
@@ -77,7 +90,15 @@ def save_model(estimator: SavedModel, path: str | Path) -> None:
     from skops.io import dumps
 
     check_is_fitted(estimator)
-    write_atomically(path, dumps(_state(estimator)))
+    content = dumps(_state(estimator))
+    if estimator.certificate_.model not in (None, model_digest(estimator)):
+        raise InvalidParameterError(
+            "estimator",
+            type(estimator).__name__,
+            "was changed after its fit, so its certificate is not of this model",
+            "Save it as it was fitted",
+        )
+    write_atomically(path, content)
 
 
 def load_model(path: str | Path) -> SavedModel:
@@ -99,14 +120,17 @@ def load_model(path: str | Path) -> SavedModel:
     Raises
     ------
     InvalidDataError
-        If the file cannot be read or is not a model of this version.
+        If the file cannot be read, is not a model of this version, or holds the certificate of another model.
     """
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe would wait for a writer
             raise InvalidDataError(f"model file {str(path)!r} is no regular file")
-        content = Path(path).read_bytes()
+        with open(path, "rb") as file:
+            content = file.read(min(os.fstat(file.fileno()).st_size, MOST_BYTES) + 1)
     except OSError as error:
         raise InvalidDataError(f"model file {str(path)!r} cannot be read: {error.strerror}") from None
+    if len(content) > MOST_BYTES:
+        raise InvalidDataError(f"model file {str(path)!r} is larger than {MOST_BYTES >> 20} MiB. No model is")
     try:
         return _restored(_plain_values(content))
     except (DpconvexError, LookupError, TypeError, ValueError, AttributeError, RuntimeError, *_LARGE) as error:
@@ -115,23 +139,51 @@ def load_model(path: str | Path) -> SavedModel:
         raise InvalidDataError(f"model file {str(path)!r} is not a dpconvex model: {detail}") from None
 
 
+def verify(certificate: PrivacyCertificate | str | Path, *, public_key: str | Path | None = None) -> Verification:
+    """Recompute what a certificate claims from its releases alone, and compare it with the model beside it.
+
+    Parameters
+    ----------
+    certificate : PrivacyCertificate, str or Path
+        The object, its JSON text, the path of its file, or of a folder that holds ``certificate.json``. If the folder
+        holds ``model.skops`` too, the certificate must name that model.
+    public_key : str or Path, optional
+        File of an Ed25519 public key: the signature beside the certificate's file must be of its private half
+        (`dpconvex sign`).
+
+    Returns
+    -------
+    Verification
+        With one `Check` a claim; whatever is malformed is a failed check, not an exception.
+    """
+    is_text = isinstance(certificate, PrivacyCertificate) or str(certificate).lstrip().startswith("{")
+    if is_text or not os.path.isdir(str(certificate)):
+        return checked(certificate, public_key=public_key)
+    folder = Path(str(certificate))
+    beside, file = folder / MODEL, folder / CERTIFICATE
+    if not os.path.lexists(beside):
+        return checked(file, public_key=public_key)
+    try:
+        return checked(file, model=model_digest(load_model(beside)), public_key=public_key)
+    except InvalidDataError as error:
+        found = checked(file, public_key=public_key)
+        return replace(found, checks=(*found.checks, Check("model", False, str(error))))
+
+
 def _plain_values(content: bytes) -> dict[str, Any]:
     """Return the archive's content, refusing any type that is not plain."""
-    import io
-    import json
     import zipfile
-
-    from skops.io import get_untrusted_types, loads
 
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             size = sum(entry.file_size for entry in archive.infolist())
             if size > len(content):  # what is written here is not compressed, so it cannot unpack to more
                 raise InvalidDataError(f"it unpacks to {size:,} bytes from {len(content):,}")
-            objects = _kinds(json.loads(archive.read("schema.json"))) - _PLAIN
-        if objects or get_untrusted_types(data=content):
-            raise InvalidDataError("it holds objects, and a model file holds plain values only")
-        state = loads(content)
+            schema = json.loads(archive.read("schema.json"))
+            if _kinds(schema) - _PLAIN:
+                raise InvalidDataError("it holds objects, and a model file holds plain values only")
+            arrays = {name: archive.read(name) for name in set(archive.namelist()) if name.endswith(".npy")}
+        state = _value(schema, {name: _array(held) for name, held in arrays.items()})
     except InvalidDataError:
         raise
     except Exception:  # a file from anywhere may break its readers in any way; none of them runs anything from it
@@ -141,6 +193,28 @@ def _plain_values(content: bytes) -> dict[str, Any]:
     if state.get("version") != VERSION:
         raise InvalidDataError(f"it has version {state.get('version')!r}, and this dpconvex reads version {VERSION}")
     return state
+
+
+def _value(node: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> Any:
+    """Return what a node of the schema stands for; every node is read once, where it stands."""
+    kind = node["__loader__"]
+    content: Any = node.get("content")
+    if kind == "DictNode":
+        return {str(key): _value(each, arrays) for key, each in dict(content).items()}
+    if kind in ("ListNode", "TupleNode"):
+        values = [_value(each, arrays) for each in list(content)]
+        return tuple(values) if kind == "TupleNode" else values
+    return arrays[node["file"]] if kind == "NdArrayNode" else json.loads(content)
+
+
+def _array(content: bytes) -> AnyArray:
+    """Return an array of NumPy's own format; its header must declare just as much as follows."""
+    file = io.BytesIO(content)
+    versions = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    shape, by_columns, dtype = versions[np.lib.format.read_magic(file)](file)
+    if dtype.hasobject or min(shape, default=1) < 1 or math.prod(shape) * dtype.itemsize != len(content) - file.tell():
+        raise ValueError("not what its header says")
+    return np.frombuffer(content, dtype, offset=file.tell()).reshape(shape, order="F" if by_columns else "C").copy()
 
 
 def _kinds(node: Any) -> set[tuple[str, ...]]:
@@ -157,7 +231,7 @@ def _state(estimator: SavedModel) -> dict[str, Any]:
     parameters = {name: _native(value) for name, value in given.items() if name not in _CODED}
     parameters["schema"] = None if estimator.schema is None else estimator.schema.to_toml()
     if "domain" in given:
-        parameters["domain"] = None if given["domain"] is None else _domain_fields(given["domain"])
+        parameters["domain"] = None if given["domain"] is None else domain_fields(given["domain"])
     bounds = estimator.feature_bounds
     parameters["feature_bounds"] = None if bounds is None else [np.asarray(b, dtype=np.float64) for b in bounds]
     if "target_bounds" in given:
@@ -173,7 +247,7 @@ def _state(estimator: SavedModel) -> dict[str, Any]:
         "intercept": estimator.intercept_,
         "encoded_coef": estimator.encoded_coef_,
         "encoded_intercept": estimator.encoded_intercept_,
-        "classes": _labels_fields(estimator.classes_) if isinstance(estimator, CLASSIFIERS) else None,
+        "classes": labels_fields(estimator.classes_) if isinstance(estimator, CLASSIFIERS) else None,
         "slope_cap": vars(estimator).get("slope_cap_"),  # of logistic models: how scores become probabilities
         "n_features_in": int(estimator.n_features_in_),
         "feature_names_in": None if names is None else [str(name) for name in names],
@@ -184,6 +258,9 @@ def _state(estimator: SavedModel) -> dict[str, Any]:
 def _restored(state: Mapping[str, Any]) -> SavedModel:
     model = _unfitted(state)
     classes = None if state["classes"] is None else _labels(state["classes"])
+    for name in ("encoded_coef", "encoded_intercept", "coef", "intercept"):  # a list may name one array many times
+        if not isinstance(state[name], np.ndarray | float):
+            raise InvalidDataError(f"its {name} is no array")
     arrays = (np.asarray(state[name], dtype=np.float64) for name in ("encoded_coef", "encoded_intercept", "coef"))
     model.encoded_coef_, model.encoded_intercept_, model.coef_ = arrays
     given = state["intercept"]
@@ -198,6 +275,8 @@ def _restored(state: Mapping[str, Any]) -> SavedModel:
     if names is not None:
         vars(model)["feature_names_in_"] = np.asarray(names, dtype=object)
     model.certificate_ = PrivacyCertificate.from_json(state["certificate"])
+    if model.certificate_.model not in (None, model_digest(model)):
+        raise InvalidDataError("its certificate is of another model")
     return model
 
 
@@ -225,25 +304,14 @@ def _native(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _labels_fields(classes: AnyArray) -> dict[str, Any]:
-    """Labels as a list of Python values with their dtype: text, of fixed length or objects, round-trips too."""
-    values = classes.tolist()
-    if not all(isinstance(value, (str, int, float)) for value in values):
-        raise InvalidParameterError("classes", values, "must be text, numbers or Booleans to be saved")
-    return {"dtype": classes.dtype.str, "values": values}
-
-
 def _labels(fields: Mapping[str, Any]) -> AnyArray:
     dtype = np.dtype(fields["dtype"])
     if dtype.kind not in "biufUO":
         raise InvalidDataError("its classes are neither text, numbers nor Booleans")
+    if not all(isinstance(value, (str, int, float)) for value in fields["values"]):
+        raise InvalidDataError("its classes are neither text, numbers nor Booleans")
     # A width of text from the file could be any: the labels' own is enough.
     return np.array(fields["values"], dtype=str if dtype.kind == "U" else dtype)
-
-
-def _domain_fields(domain: DataDomain) -> dict[str, Any]:
-    blocks = [{"size": int(b.size), "norm": b.norm, "bound": float(b.bound), "name": b.name} for b in domain.blocks]
-    return {"blocks": blocks, "intercept": float(domain.intercept)}
 
 
 def _domain(fields: Mapping[str, Any]) -> DataDomain:

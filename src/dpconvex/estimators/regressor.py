@@ -17,6 +17,7 @@ from dpconvex.algorithms.heavy_selection import METHODS, heavy_plans
 from dpconvex.algorithms.selection import Options
 from dpconvex.data import NumericTarget, Schema
 from dpconvex.errors import InvalidParameterError
+from dpconvex.estimators._digest import name_model
 from dpconvex.estimators._targets import TargetRange, number_array
 from dpconvex.estimators.base import PrivateLinearModel
 from dpconvex.losses import LinearModelLoss
@@ -135,6 +136,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         loss, whose = self._loss(bounds.width, reach), self._groups(X, groups)
         self._learn(features, encoded, targets, loss, source, bounds.middle, whose)
         self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])  # as scikit-learn's regressors
+        name_model(self)
         return self
 
     @final

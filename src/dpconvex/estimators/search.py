@@ -17,6 +17,7 @@ from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.base import begin
 from dpconvex.algorithms.selection import ALGORITHMS, NOISES
 from dpconvex.errors import InvalidDataError, InvalidParameterError
+from dpconvex.estimators._digest import name_model
 from dpconvex.estimators._features import fitted_columns, numeric_matrix
 from dpconvex.estimators._search_plan import GAUSSIAN, METHODS, PURE, Candidate, SearchPlan, plan_search
 from dpconvex.estimators._search_run import Part, run
@@ -170,8 +171,10 @@ class PrivateSearchCV(CarriesBudgets, MetaEstimatorMixin, BaseEstimator):
         k, model = run(plan, base, Part(X, y, labels), source)
         self.plan_, self.best_estimator_ = plan, model
         self.best_params_ = dict(plan.candidates[k].settings)
-        self.certificate_ = plan.certificate(source) if plan.selection is not None else model.certificate_
-        model.certificate_ = self.certificate_  # what the model costs: the search, not the winner's own share of it
+        if plan.selection is not None:  # what the model costs: the search, not the winner's own share of it
+            model.certificate_ = plan.certificate(source)
+            name_model(model)
+        self.certificate_ = model.certificate_
         self.results_ = {"best_params": self.best_params_, "public": dict(plan.public)}
         return self
 

@@ -15,6 +15,7 @@ from dpconvex.algorithms.saddle_selection import plan_saddle
 from dpconvex.data import Schema
 from dpconvex.data.frames import open_table, require_columns
 from dpconvex.errors import InvalidDataError, InvalidParameterError
+from dpconvex.estimators._digest import name_model
 from dpconvex.estimators._features import FeatureMap, fitted_columns
 from dpconvex.estimators._targets import declared_index
 from dpconvex.estimators.lasso import PrivateSparseClassifier, weights_of
@@ -181,6 +182,7 @@ class PrivateWorstGroupClassifier(PrivateSparseClassifier):
             self.certificate_ = chosen.certificate(self.plan_, result.certificate, shares)
         self.group_weights_, self.group_shares_ = result.y, shares
         self.groups_, self.classes_ = labels, classes
+        name_model(self)
         return self
 
     def _plans(

@@ -6,7 +6,7 @@ A new loss is one new file and its name in `LOSSES`; the contract tests then che
 from __future__ import annotations
 
 from dpconvex.losses.absolute import AbsoluteLoss, PinballLoss
-from dpconvex.losses.base import LinearModelLoss, LossConstants, PiecewiseLinearLoss, SmoothLoss
+from dpconvex.losses.base import CurvatureLaw, LinearModelLoss, LossConstants, PiecewiseLinearLoss, SmoothLoss
 from dpconvex.losses.hinge import HingeLoss, SmoothedHingeLoss
 from dpconvex.losses.huber import HuberLoss, SmoothedAbsoluteLoss, SmoothedPinballLoss
 from dpconvex.losses.logistic import LogisticLoss
@@ -34,6 +34,7 @@ LOSSES: tuple[type[LinearModelLoss], ...] = (
 __all__ = [
     "LOSSES",
     "AbsoluteLoss",
+    "CurvatureLaw",
     "HingeLoss",
     "HuberLoss",
     "LinearModelLoss",

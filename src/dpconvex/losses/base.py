@@ -12,6 +12,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, ClassVar, Literal, Self, final
 
 import numpy as np
@@ -45,6 +46,21 @@ class LossConstants:
     lipschitz: float
     smoothness: float
     norm: Geometry
+
+
+class CurvatureLaw(StrEnum):
+    """How much curvature a loss has at a given slope, for every finite prediction and every target.
+
+    The price of objective perturbation depends on it, and on nothing else that a loss is called or made of. A law is
+    declared by the loss that proves it; the contract tests search for a prediction that breaks it.
+    """
+
+    BOUNDED = "bounded"
+    """Trace of the Hessian at most `curvature_trace`, whatever the slope: what holds for every smooth loss."""
+    LOGISTIC = "logistic"
+    """One output, no slope beyond ``A <= 1``: ``phi'' <= a (1 - a)`` at the slope ``|phi'| = a``."""
+    SOFTMAX = "softmax"
+    """Every slope is ``p - e_y`` for a probability vector p and a class y; the Hessian is bounded as `BOUNDED` says."""
 
 
 class LinearModelLoss(ABC):
@@ -110,6 +126,11 @@ class LinearModelLoss(ABC):
     def frobenius_self_concordance(self) -> float | None:
         """The q of ``trace(phi'') <= (q / A) (A - |phi'|_2)``; serves noise in the l2 (Frobenius) norm only."""
         return self.self_concordance
+
+    @property
+    def curvature_law(self) -> CurvatureLaw:
+        """What is proved of curvature and slope together, beside the two conditions above."""
+        return CurvatureLaw.BOUNDED
 
     @property
     def usual(self) -> LinearModelLoss:

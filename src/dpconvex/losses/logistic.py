@@ -13,7 +13,7 @@ import numpy as np
 from dpconvex import _rounding, _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.losses import _targets
-from dpconvex.losses.base import SmoothLoss, Task, quiet
+from dpconvex.losses.base import CurvatureLaw, SmoothLoss, Task, quiet
 
 
 @final
@@ -76,6 +76,11 @@ class LogisticLoss(SmoothLoss):
     def self_concordance(self) -> float | None:
         """1 without a cap (``a (1 - a) <= 1 - a``), else None: curvature jumps to 0 at the cap."""
         return 1.0 if self.cap == 1 else None
+
+    @property
+    def curvature_law(self) -> CurvatureLaw:
+        """``a (1 - a)`` at every slope ``a`` below the cap, as without one; 0 at the cap."""
+        return CurvatureLaw.LOGISTIC
 
     @cached_property
     def value_at_zero(self) -> float:  # pyright: ignore[reportIncompatibleMethodOverride]

@@ -12,7 +12,7 @@ import numpy as np
 from dpconvex import _rounding, _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.losses import _targets
-from dpconvex.losses.base import SmoothLoss, Task, quiet
+from dpconvex.losses.base import CurvatureLaw, SmoothLoss, Task, quiet
 
 
 @final
@@ -96,6 +96,11 @@ class SoftmaxLoss(SmoothLoss):
     def frobenius_self_concordance(self) -> float:
         """4, or 2 for two classes."""
         return 2.0 if self.n_classes == 2 else 4.0
+
+    @property
+    def curvature_law(self) -> CurvatureLaw:
+        """The slope is ``p - e_y``."""
+        return CurvatureLaw.SOFTMAX
 
     @property
     def value_at_zero(self) -> float:

@@ -22,12 +22,14 @@ import numpy as np
 from dpconvex import _rounding
 from dpconvex.errors import UnsupportedEventError
 from dpconvex.privacy.events import Event, GaussianNoise, Parts
-from dpconvex.privacy.profiles import epsilon_of, mixed_delta
+from dpconvex.privacy.profiles import charge, epsilon_of, mixed_delta
 from dpconvex.privacy.zcdp import zcdp_delta
 
 Counted = tuple[Event, int]
 MOST_PURE = 4
 """Pure events in a closed form of ``2^MOST_PURE`` terms. PLD has no answer below about delta = 1e-15."""
+MOST_LOSSES = 2**22
+"""Of the grid of losses in PLD, which holds all of them in memory."""
 
 
 def accountant_name(events: Sequence[Counted]) -> str:
@@ -67,6 +69,7 @@ def spent_epsilon(events: Sequence[Counted], delta: float) -> float:
     UnsupportedEventError
         If the events cannot be composed.
     """
+    charge_list(len(events))
     name = accountant_name(events)
     if name == "none":
         return 0.0
@@ -87,6 +90,7 @@ def spent_epsilon(events: Sequence[Counted], delta: float) -> float:
 
 def spent_delta(events: Sequence[Counted], epsilon: float) -> float:
     """Total delta at `epsilon`, rounded up; 0 where a pure guarantee covers it."""
+    charge_list(len(events))
     name = accountant_name(events)
     if name == "none":
         return 0.0
@@ -106,6 +110,7 @@ def second_opinion(events: Sequence[Counted], delta: float) -> tuple[str, float]
         The accountant's name and the epsilon that it proves at `delta` (a pure promise: at 1e-12, for it has no answer
         at 0). None where it has no form of these events, or where `accountant_name` is that accountant itself.
     """
+    charge_list(len(events))
     name = accountant_name(events)
     own = events[0][0].second_opinion(delta) if len(events) == 1 and events[0][1] == 1 and delta else None
     if own is not None:
@@ -127,8 +132,13 @@ def second_opinion(events: Sequence[Counted], delta: float) -> tuple[str, float]
         return "RDP of dp-accounting", float(rdp.get_epsilon(left))
     try:
         return "PLD of dp-accounting", float(_pld(events).get_epsilon_for_delta(left))
-    except OverflowError:  # its arithmetic ends at pure epsilons of 709
+    except (OverflowError, UnsupportedEventError):  # its arithmetic ends at pure epsilons of 709, its grid before
         return None
+
+
+def charge_list(count: int) -> None:
+    """Count the computing that a list of events takes: exact sums of ratios have ever longer denominators."""
+    charge(50 + 20 * count + count**3 / 400)
 
 
 def pld_delta(event: GaussianNoise, epsilon: float) -> float:
@@ -212,6 +222,14 @@ def _pld(events: Sequence[Counted]):
     mu = _gaussian(parts)
     # The grid of losses; a grid that is coarse beside the losses is safe, but wasteful.
     step = min(1e-4, 1e-3 * (mu + float(sum((part.pure * times for part, times in parts), Fraction(0)))))
+    wide = mu * (mu + 20) / step
+    many = sum(2 * times * math.ceil(part.pure / Fraction(step)) for part, times in parts)
+    if not max(wide, many) <= MOST_LOSSES:
+        raise UnsupportedEventError(
+            f"{sum(times for part, times in parts if part.pure)} pure uses, and Gaussian ones of mu={mu:.3g}: "
+            "their losses need a grid of too many points"
+        )
+    charge(1000 + 5 * wide + many)
     total = privacy_loss_distribution.identity(step)
     if mu:
         deviation = 1 / mu * (1 - 1e-15)

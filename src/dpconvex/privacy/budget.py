@@ -10,8 +10,9 @@ How it is kept
     read, the sum is checked, one line is appended and forced to the disk. Only then does `Budget.spend` return. So a
     process that is killed at any moment has either not begun, or is counted.
 A line that cannot be read
-    is never dropped. If the two amounts at its beginning are whole they count, otherwise all that was left counts as
-    spent. Nothing is ever given back: whether a run failed may depend on its data.
+    is never dropped. If it was cut off after the two amounts at its beginning they count, otherwise all that was left
+    counts as spent; so it does where a name occurs twice, for readers differ in which value they take. Nothing is ever
+    given back: whether a run failed may depend on its data.
 Why no tighter composition
     Tighter sums need all releases, and these depend on the number of records, which is not known before the data are
     read; and formulas for a list of promises fixed in advance do not hold for promises chosen one after another.
@@ -33,6 +34,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Self, final
 
+from dpconvex._files import MOST_BYTES
 from dpconvex.errors import BudgetExceededError, BudgetFileError, DpconvexError, InvalidParameterError
 from dpconvex.privacy.params import Neighboring, PrivacyParams, Unit
 
@@ -340,7 +342,10 @@ def _sync_folder(folder: Path) -> None:
 def _read(file: int, path: Path) -> Account:
     with open(file, "rb", closefd=False) as stream:
         stream.seek(0)
-        lines = stream.read().decode("utf-8", errors="replace").split("\n")
+        content = stream.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise BudgetFileError(f"{path}: has more than {MOST_BYTES >> 20} MiB, and is not read. Nothing may be released")
+    lines = content.decode("utf-8", errors="replace").split("\n")
     header = _fields(lines[0])
     if header is None or "dpconvex_budget" not in header:
         raise BudgetFileError(f"{path}: is no budget file. Make one with `dpconvex budget create`")
@@ -359,11 +364,27 @@ def _read(file: int, path: Path) -> Account:
 
 
 def _fields(line: str) -> dict[str, Any] | None:
+    """Return what a line says, empty where it says two things; None if it is no JSON object."""
     try:
-        fields = json.loads(line, parse_float=Decimal, parse_int=Decimal, parse_constant=Decimal)
+        fields = json.loads(
+            line, parse_float=Decimal, parse_int=Decimal, parse_constant=Decimal, object_pairs_hook=_once_each
+        )
+    except _TwiceError:
+        return {}
     except (ValueError, ArithmeticError, RecursionError):
         return None
     return fields if isinstance(fields, dict) else None
+
+
+class _TwiceError(Exception):
+    """A name occurs twice in one object."""
+
+
+def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        raise _TwiceError
+    return fields
 
 
 def _entry(line: str) -> Spent:

@@ -1,7 +1,8 @@
 """The privacy certificate: what was promised, what was released, why it holds, in a file that holds no data.
 
 A certificate can be checked by anybody without the data: `dpconvex.verify` recomputes the cost from the releases.
-It is not a signature. The digest finds accidental or careless changes; who needs proof of origin signs the file.
+It is not a signature. The digest finds accidental or careless changes; who needs proof of origin signs the file
+(`dpconvex.privacy.signing`).
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ import functools
 import hashlib
 import importlib.metadata
 import json
+import math
 import platform
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
+from dpconvex._files import MOST_BYTES
 from dpconvex.errors import CertificateError, DpconvexError
 from dpconvex.privacy import ledger as _ledger
 from dpconvex.privacy.ledger import Release
@@ -25,6 +28,12 @@ SCHEMA_VERSION = 1
 """Version of the JSON layout. A reader accepts its own version only. New optional fields, which change the meaning of
 no other, do not raise it; a reader leaves them out. Events are never read in part: an unknown kind or field is refused.
 """
+
+MOST_WORDS = 1000
+"""Characters of a message about a malformed certificate, which may quote it."""
+
+MOST_VALUES, MOST_DEEP = 2**18, 64
+"""A certificate holds at most so many values, in at most so many lists and objects in one another."""
 
 COURSE = "cost_of_this_course"
 """Public fact where releases are one of several courses that a run may take: what they cost by themselves."""
@@ -94,6 +103,9 @@ class PrivacyCertificate:
         Public facts and constants of the plan: sizes, domain, regularisation, noise scales.
     versions : mapping
         Library and interpreter versions.
+    model : str, optional
+        Digest of the released model, so that no other model can be shown with this certificate; None where a plan or a
+        release of another kind is certified.
     """
 
     algorithm: str
@@ -108,6 +120,7 @@ class PrivacyCertificate:
     noise_source: NoiseSource
     public: Mapping[str, Any]
     versions: Mapping[str, str] = field(default_factory=lambda: current_versions())
+    model: str | None = None
 
     @property
     def private(self) -> bool:
@@ -134,6 +147,8 @@ class PrivacyCertificate:
             "public": dict(self.public),
             "versions": dict(self.versions),
         }
+        if self.model is not None:
+            fields["model"] = self.model
         return fields | {"digest": digest(fields)}
 
     def to_json(self) -> str:
@@ -168,9 +183,12 @@ class PrivacyCertificate:
                 noise_source=_read(NoiseSource, fields["noise_source"]),
                 public=_of(dict, fields, "public"),
                 versions=_of(dict, fields, "versions"),
+                model=_of(str, fields, "model") if "model" in fields else None,
             )
         except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError, DpconvexError) as error:
-            raise CertificateError(f"malformed certificate: {type(error).__name__}: {error}") from None
+            raise CertificateError(
+                f"malformed certificate: {type(error).__name__}: {str(error)[:MOST_WORDS]}"
+            ) from None
 
     def explain(self) -> str:
         """Say in plain words what was promised, at what cost, and why it holds."""
@@ -271,13 +289,31 @@ def _versions() -> Mapping[str, str]:
 
 def parse(text: str) -> dict[str, Any]:
     """Return the fields of a certificate file, or raise `CertificateError`."""
+    if len(text) > MOST_BYTES:
+        raise CertificateError(f"not a certificate: more than {MOST_BYTES >> 20} MiB of text")
     try:
         fields = json.loads(text, object_pairs_hook=_once_each, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise CertificateError(f"not a certificate: invalid JSON ({error})") from None
     if not isinstance(fields, dict):
         raise CertificateError("not a certificate: a JSON object is needed")
+    if _size(fields) > MOST_VALUES:
+        most = f"{MOST_VALUES} values, or {MOST_DEEP} lists in one another"
+        raise CertificateError(f"not a certificate: more than {most}")
     return fields
+
+
+def _size(fields: Any) -> float:
+    """Return how many values there are in lists and objects in one another; infinity if they lie too deep."""
+    level, count = [(fields, 0)], 0
+    while level and count <= MOST_VALUES:
+        value, depth = level.pop()
+        if depth > MOST_DEEP:
+            return math.inf
+        inner = value.values() if isinstance(value, dict) else value
+        count += len(inner)
+        level += [(each, depth + 1) for each in inner if isinstance(each, dict | list)]
+    return count
 
 
 def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

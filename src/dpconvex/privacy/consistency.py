@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 
 from dpconvex import _rounding
-from dpconvex.errors import DpconvexError
-from dpconvex.privacy import accounting
-from dpconvex.privacy import ledger as _ledger
+from dpconvex.errors import DpconvexError, UnsupportedEventError
+from dpconvex.privacy import accounting, ledger as _ledger
 from dpconvex.privacy.certificate import COURSE, PrivacyCertificate, current_versions
 from dpconvex.privacy.events import GaussianNoise
 from dpconvex.privacy.ledger import Release
 from dpconvex.privacy.objective_events import GaussianObjectivePerturbation, PureObjectivePerturbation
 from dpconvex.privacy.params import Unit
+from dpconvex.privacy.profiles import charge, limited
 from dpconvex.privacy.sampled_steps import PoissonSteps
 from dpconvex.privacy.selection_events import RepeatedSelection, WholeRun
 
@@ -78,6 +78,12 @@ A single ``sigma`` must be that of every release that has one; ``all.times`` are
 together. Constants that releases hold only rescaled (deviations inside a guarded mean) are not listed: they are named
 as unconfirmed.
 """
+
+UNREADABLE = (DpconvexError, LookupError, TypeError, ValueError, ArithmeticError, AttributeError)
+"""What reading a certificate's fields may raise: each may be anything."""
+
+MOST_TRYING = 6e6
+"""Computing, about microseconds, that goes into finding numbers that nothing confirms."""
 
 Path = tuple[str | int, ...]
 
@@ -185,7 +191,7 @@ def public_checks(read: PrivacyCertificate) -> list[Check]:
     values = {field for fields in copied.values() for field in fields}
     found: dict[str, set[Any]] = {name: {_at(release.to_dict(), name) for release in read.releases} for name in values}
     found["all.times"] = {sum(release.times for release in read.releases)}
-    for path, value in numbers(dict(read.public)):
+    for path, value in numbers(dict(read.public)) if copied else ():
         pattern = ".".join("*" if isinstance(key, int) else key for key in path)
         if pattern in copied:
             one_sigma = copied[pattern] == ("event.sigma",) and "*" not in pattern
@@ -211,17 +217,17 @@ def _curvature(release: Release, read: PrivacyCertificate) -> Check:
     public, name = read.public, f"curvature of {release.label!r}"
     try:
         least = float(public["feature_l2"]) ** 2 / (float(public["n"]) * float(public["l2"]))
-        loss, dim = str(public["loss"]), int(public["outputs"]) * int(public["dim"])
+        law, dim = str(public.get("curvature_law", public["loss"])), int(public["outputs"]) * int(public["dim"])
         cap = float(public.get("slope_cap", 1.0))
     except (KeyError, TypeError, ValueError, ArithmeticError):
-        return Check(name, False, "the certificate lacks n, l2, feature_l2, outputs, dim or loss")
+        return Check(name, False, "the certificate lacks n, l2, feature_l2, outputs, dim or curvature_law")
     # A cap leaves curvature at the largest slope, so no other rule knows what it costs.
-    rule_fits = loss == "logistic" and event.curvature == cap if event.rule == "logistic" else cap == 1
+    rule_fits = law == "logistic" and event.curvature == cap if event.rule == "logistic" else cap == 1
     if read.target.unit == Unit.USER:  # a user's Hessian may have any rank, and there is no union over its vertices
         rule_fits = event.rule == "free" or (isinstance(event, PureObjectivePerturbation) and event.rank >= dim)
     sizes = min(public["feature_l2"], public["n"], public["l2"]) > 0
     holds = sizes and least * (1 - SAME) <= event.tau <= least * (1 + SAME) and rule_fits
-    return Check(name, holds, f"tau {event.tau:.9g} for {least:.9g}; rule {event.rule}, loss {loss}")
+    return Check(name, holds, f"tau {event.tau:.9g} for {least:.9g}; rule {event.rule}, curvature law {law}")
 
 
 def _maximised(label: str, event: PureObjectivePerturbation) -> Check:
@@ -308,26 +314,37 @@ def unconfirmed(fields: Mapping[str, Any], pricing: Pricing) -> tuple[str, ...]:
     """Return the paths of all numbers that could be a thousandth larger or smaller without a check of them failing.
 
     A certificate whose other numbers were changed fails. The digest is left aside: whoever changes a number can
-    compute it again.
+    compute it again. Trying stops after `MOST_TRYING` of computing; what was not tried by then is named as well.
     """
     stated = {key: fields[key] for key in ("target", "spent", "releases", "public")}
-    return tuple(dotted(path) for path, value in numbers(stated) if not _found(fields, path, value, pricing))
+    every, named, read = list(numbers(stated)), list[str](), PrivacyCertificate.from_dict(dict(fields))
+    with limited(MOST_TRYING) as work:
+        for path, value in every:
+            try:
+                charge(200 + (10 if path[0] == "public" else 100) * len(every))
+                found = _found(read, fields, path, value, pricing) and work.left >= 0
+            except UnsupportedEventError:
+                found = False
+            if not found:
+                named.append(dotted(path))
+    return tuple(named)
 
 
-def _found(fields: Mapping[str, Any], path: Path, value: float, pricing: Pricing) -> bool:
+def _found(read: PrivacyCertificate, fields: Mapping[str, Any], path: Path, value: float, pricing: Pricing) -> bool:
     moved: tuple[float, ...] = (value + 1, value - 1) if isinstance(value, int) else (value * 1.001, value * 0.999)
     if value == 0:
         moved = (1, -1) if isinstance(value, int) else (1e-3, -1e-3)
-    public_only = path[0] == "public" and path[1] != COURSE
-    return all(_refused(_with(fields, path, other), public_only, pricing) for other in moved)
+    return all(_refused(read, fields, path, other, pricing) for other in moved)
 
 
-def _refused(fields: Any, public_only: bool, pricing: Pricing) -> bool:
+def _refused(read: PrivacyCertificate, fields: Mapping[str, Any], path: Path, new: float, pricing: Pricing) -> bool:
     try:
-        read = PrivacyCertificate.from_dict(fields)
-    except DpconvexError:
+        if path[0] == "public" and path[1] != COURSE:
+            checks = public_checks(replace(read, public=_with(read.public, path[1:], new)))
+        else:
+            checks = number_checks(PrivacyCertificate.from_dict(_with(fields, path, new)), pricing)
+    except UNREADABLE:
         return True
-    checks = public_checks(read) if public_only else number_checks(read, pricing)
     return not all(check.passed for check in checks)
 
 
@@ -345,7 +362,12 @@ def second_opinions(read: PrivacyCertificate, delta: float) -> list[Check]:
     checks: dict[tuple[accounting.Counted, ...], Check] = {}
     for events in map(tuple, _ledger.charged(read.releases)):
         if events not in checks:
-            checks[events] = _second_opinion(events, delta, read.target.epsilon)
+            try:
+                charge(10 * len(events))
+                checks[events] = _second_opinion(events, delta, read.target.epsilon)
+            except UnsupportedEventError:
+                checks[events] = Check("one accountant", True, "the second would take too much computing from here on")
+                break
     return list(dict.fromkeys(checks.values()))
 
 

@@ -15,9 +15,27 @@ from dpconvex.privacy.sampled_steps import PoissonSteps, SampledSteps
 from dpconvex.privacy.selection_events import RepeatedSelection, WholeRun
 from dpconvex.privacy.vertex_events import VertexDraws
 
+MOST_NESTED = 6
+"""Events in one another: a search, its runs, a run for a group, its steps on samples, a step; and one to spare."""
+
+
+def _nested(value: Any) -> int:
+    """Return how many events are in one another, without going much deeper than is allowed."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+    level, deepest = [(each, 0) for each in inner], 0
+    while level and deepest <= MOST_NESTED:
+        each, depth = level.pop()
+        depth += isinstance(each, dict)
+        deepest = max(deepest, depth)
+        inner = each.values() if isinstance(each, dict) else each if isinstance(each, list | tuple) else ()
+        level += [(item, depth) for item in inner if isinstance(item, dict | list | tuple)]
+    return 1 + deepest
+
 
 def event_from_dict(fields: dict[str, Any]) -> Event:
     """Rebuild an event from `Event.to_dict`; unknown kinds or fields raise `UnsupportedEventError`."""
+    if (depth := _nested(fields)) > MOST_NESTED:
+        raise UnsupportedEventError(f"events lie {depth} deep in one another: at most {MOST_NESTED} do")
     kinds: dict[str, type[Event]] = {
         event.kind: event
         for event in (

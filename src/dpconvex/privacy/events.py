@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 from dpconvex import _rounding, _validate
-from dpconvex.privacy.profiles import gaussian_delta
+from dpconvex.privacy.profiles import charge, gaussian_delta
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,7 @@ class Event(ABC):
 
 def pure_delta(pure_epsilon: Fraction, epsilon: float) -> float:
     """Profile of the worst pure mechanism (randomised response): ``(e^pure - e^epsilon) / (1 + e^pure)``, or 0."""
+    charge(10)
     excess = pure_epsilon - Fraction(epsilon)
     if excess <= 0:
         return 0.0

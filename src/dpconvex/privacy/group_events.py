@@ -9,15 +9,19 @@ from typing import Any, ClassVar
 
 from dpconvex import _rounding, _validate
 from dpconvex.privacy.events import Event, Parts
+from dpconvex.privacy.selection_events import WholeRun
 
 
 @dataclass(frozen=True)
 class GroupPrivacy(Event):
     """A mechanism for records, used where up to `size` records may be replaced at once.
 
-    Replacing them one by one gives ``size`` times the pure epsilon, a Gaussian mechanism of ``size`` times the mu, and
-    in general, for the profile delta of one record, ``delta(epsilon / size) (e^epsilon - 1)/(e^(epsilon/size) - 1)``
-    (Vadhan 2017, "The complexity of differential privacy", Lemma 2.2).
+    Replacing them one by one gives ``size`` times the pure epsilon; ``size`` times the mu of any mechanism that a
+    Gaussian dominates (Dong, Roth and Su 2022, "Gaussian differential privacy", Theorem 2.14); and in general, for the
+    profile delta of one record, ``delta(epsilon / size) (e^epsilon - 1)/(e^(epsilon/size) - 1)`` (Vadhan 2017, "The
+    complexity of differential privacy", Lemma 2.2). A mechanism that is dominated by a pure and a Gaussian one
+    *together* may cost a group more than both of them enlarged: a chain of data sets, each as far from the last as
+    that allows, reaches further. Only where the two are separate uses does each enlarge by itself.
 
     Parameters
     ----------
@@ -41,13 +45,14 @@ class GroupPrivacy(Event):
     @property
     def pure_epsilon(self) -> Fraction | None:
         """Size times the record's."""
-        return None if self.record.pure_epsilon is None else self.size * self.record.pure_epsilon
+        pure = self.record.pure_epsilon
+        return None if pure is None else self.size * pure
 
     @property
     def parts(self) -> Parts | None:
-        """Size times the pure and the Gaussian part; None where something may fail, or is known in another form."""
+        """Size times the pure or the Gaussian part; None where nothing is proved of the record's parts."""
         parts = self.record.parts
-        if parts is None or parts.failure or parts.rho:
+        if parts is None or parts.failure or parts.rho or (parts.pure and parts.mu and not _separate(self.record)):
             return None
         return Parts(self.size * parts.pure, _rounding.product_up(self.size, parts.mu) if parts.mu else 0.0)
 
@@ -72,6 +77,13 @@ class GroupPrivacy(Event):
     def to_dict(self) -> dict[str, Any]:
         """Plain fields, the record's event as a mapping."""
         return {"kind": self.kind, "size": self.size, "record": self.record.to_dict()}
+
+
+def _separate(event: Event) -> bool:
+    """Whether an event is a list of uses each of which is pure, or dominated by a Gaussian, by itself."""
+    uses = event.uses if isinstance(event, WholeRun) else ()
+    each = [use.parts for _, _, use in uses]
+    return bool(each) and all(p is not None and not (p.pure and p.mu) for p in each)
 
 
 def _log_expm1(x: float) -> float:

@@ -11,7 +11,7 @@ from scipy.special import ndtr
 
 from dpconvex import _rounding, _validate
 from dpconvex.privacy.events import Event, Parts
-from dpconvex.privacy.profiles import gaussian_delta, mixed_delta
+from dpconvex.privacy.profiles import charge, gaussian_delta, mixed_delta
 
 TAIL_SLACK = 1e-5
 """What grid and inflation of the exact samplers may take from a margin, relative to it and to the noise."""
@@ -97,6 +97,7 @@ class GuardedGaussianNoise(Event):
 
     def delta(self, epsilon: float) -> float:
         """The larger of bad pairs' and good pairs' profiles."""
+        charge(50)
         pure = _rounding.float_up(self.pure)
         core = mixed_delta(epsilon, pure, self.mu) if pure else gaussian_delta(epsilon, self.mu)
         return min(1.0, max(self.failure, _rounding.sum_up((self.coupling, core))))

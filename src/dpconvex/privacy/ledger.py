@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
-from dataclasses import fields as dataclass_fields
+from dataclasses import asdict, dataclass, fields as dataclass_fields, replace
 from typing import Any
 
 from dpconvex import _validate
-from dpconvex.errors import BudgetExceededError, InvalidParameterError
+from dpconvex.errors import BudgetExceededError, InvalidParameterError, UnsupportedEventError
 from dpconvex.privacy import accounting
 from dpconvex.privacy.event_registry import event_from_dict
 from dpconvex.privacy.events import Event
 from dpconvex.privacy.params import PrivacyParams
 from dpconvex.privacy.sensitivity import Sensitivity
+
+MOST_CHARGED = 10**6
+"""Releases on all records, each counted once for every block."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,10 @@ def charged(releases: Iterable[Release]) -> list[list[accounting.Counted]]:
     for release in releases:
         if release.block is not None:
             blocks.setdefault(release.block, []).append((release.event, release.times))
+    if len(blocks) * len(everywhere) > MOST_CHARGED:
+        raise UnsupportedEventError(
+            f"{len(blocks)} blocks, {len(everywhere)} releases on all records: their product is above {MOST_CHARGED}"
+        )
     return [everywhere + events for events in blocks.values()] or [everywhere]
 
 

@@ -7,11 +7,52 @@ for differential privacy", Theorem 8), evaluated in log space and rounded up.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 
 from scipy.special import log_ndtr
 
 from dpconvex import _rounding
+from dpconvex.errors import UnsupportedEventError
+
+
+@dataclass
+class Work:
+    """How much computing may still go into prices: about microseconds. Below 0: something was refused for it."""
+
+    left: float
+
+
+_WORK: ContextVar[Work | None] = ContextVar("work", default=None)
+
+
+@contextmanager
+def limited(work: float) -> Iterator[Work]:
+    """Let prices inside the block take so much computing together: the numbers may come from anybody's file.
+
+    Counted are evaluations of profiles and points of grids, so that it is the same on every machine.
+    """
+    own = Work(work)
+    token = _WORK.set(own)
+    try:
+        yield own
+    finally:
+        _WORK.reset(token)
+
+
+def charge(work: float) -> None:
+    """Count computing that is about to be done; raise `UnsupportedEventError` where no more of it is allowed."""
+    allowed = _WORK.get()
+    if allowed is None:
+        return
+    if not work <= allowed.left:
+        allowed.left = -1.0
+        raise UnsupportedEventError(
+            "their numbers, or the number of different ones, would take more computing than a check may"
+        )
+    allowed.left -= work
 
 
 def gaussian_delta(epsilon: float, mu: float) -> float:
@@ -24,6 +65,7 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
     mu : float
         Sensitivity over standard deviation, at least 0.
     """
+    charge(25)
     if mu == 0.0:
         return -math.expm1(min(epsilon, 0.0))
     log_first = float(log_ndtr(mu / 2 - epsilon / mu))
@@ -102,8 +144,14 @@ def smallest(feasible: Callable[[float], bool], start: float) -> float:
     return high
 
 
+BEYOND = 2.0**40
+"""An epsilon that no promise reaches; where even this one does not suffice, none is looked for."""
+
+
 def epsilon_of(delta_at: Callable[[float], float], delta: float) -> float:
     """Smallest epsilon at which a decreasing profile is at most `delta`, rounded up; 0 where it holds at once."""
     if delta_at(0.0) <= delta:
         return 0.0
+    if delta_at(BEYOND) > delta:
+        return math.inf
     return _rounding.widen_up(smallest(lambda epsilon: delta_at(epsilon) <= delta, 1.0))

@@ -32,7 +32,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -42,7 +42,7 @@ from dpconvex import _rounding, _validate
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy.events import Event, GaussianNoise
 from dpconvex.privacy.guarded_events import GuardedGaussianNoise
-from dpconvex.privacy.profiles import largest_mu
+from dpconvex.privacy.profiles import charge, largest_mu
 
 
 def fft_slack(steps: int) -> float:
@@ -77,7 +77,8 @@ class SampledSteps(Event):
             fields = {name: value for name, value in self.step.items() if name != "kind"}
             object.__setattr__(self, "step", GuardedGaussianNoise(**fields))
         _validate.integer("batch", self.batch, at_least=1)
-        _validate.integer("steps", self.steps, at_least=1)
+        if _validate.integer("steps", self.steps, at_least=1) > MOST_STEPS:
+            raise InvalidParameterError("steps", self.steps, f"must be at most {MOST_STEPS}")
         if not self.batch <= _validate.integer("population", self.population, at_least=1):
             raise InvalidParameterError("batch", self.batch, f"must be at most the population, {self.population}")
         if self.step.score_noise != "gaussian" or self.step.coupling:
@@ -105,8 +106,20 @@ class SampledSteps(Event):
 
     def delta(self, epsilon: float) -> float:
         """Profile of the composition, on a pessimistic grid."""
+        charge(self._work / 40)  # of looking a value up
         value = float(_composed(self.rate, self.step.mu, self.step.failure, self.steps).get_delta_for_epsilon(epsilon))
         return min(1.0, _rounding.sum_up((value, fft_slack(self.steps))))
+
+    @cached_property
+    def _work(self) -> float:
+        """Computing that the composition takes, about; counted when it is first asked for."""
+        mu, rate = self.step.mu, self.rate
+        largest, width = _step_grid(rate, mu)
+        spread = self.steps * min(rate**2 * math.expm1(min(mu * mu, 50.0)), largest**2)  # variance of the losses
+        reach = min(2 * largest * self.steps, spread + 16 * math.sqrt(spread) + 40 * largest)
+        work = 4 * min(largest / width, MOST_POINTS) + 2 * reach / width
+        charge(work)
+        return work
 
     def to_dict(self) -> dict[str, Any]:
         """Plain fields, the step's as a mapping."""
@@ -158,7 +171,16 @@ class PoissonSteps(Event):
 
     def delta(self, epsilon: float) -> float:
         """Profile of the composition, on a pessimistic grid."""
+        charge(self._work / 40)  # of looking a value up
         return poisson_delta(epsilon, self.rate, self.step.mu, self.steps)
+
+    @cached_property
+    def _work(self) -> float:
+        """Computing that the composition takes; counted when it is first asked for."""
+        grid = _Grid.of(self.rate, self.step.mu, self.steps)
+        work = 0.1 * self.steps * 2 * grid.largest / grid.width
+        charge(work)
+        return work
 
     def second_opinion(self, delta: float) -> tuple[str, float] | None:
         """Epsilon by ``dp_accounting``'s own distribution of this pair."""
@@ -286,8 +308,12 @@ def poisson_profile(epsilon: np.ndarray, rate: float, r: float) -> np.ndarray:
 
 @lru_cache(maxsize=64)
 def _composed(rate: float, mu: float, failure: float, steps: int):
-    largest = math.log1p(rate * math.expm1(min(mu * mu / 2 + 9 * mu, 50.0)))
-    return _self_composed(lambda e: step_profile(e, rate, mu, failure), largest, min(1e-3, mu / 60), steps)
+    return _self_composed(lambda e: step_profile(e, rate, mu, failure), *_step_grid(rate, mu), steps)
+
+
+def _step_grid(rate: float, mu: float) -> tuple[float, float]:
+    """Largest loss of a step on a subset that does not count as infinite, and the step of the grid of losses."""
+    return math.log1p(rate * math.expm1(min(mu * mu / 2 + 9 * mu, 50.0))), min(1e-3, mu / 60)
 
 
 def _self_composed(profile: Callable[[np.ndarray], np.ndarray], largest: float, grid: float, steps: int):

@@ -40,7 +40,7 @@ from typing import Any, ClassVar
 from dpconvex import _rounding, _validate
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy.events import Event, Parts, pure_delta
-from dpconvex.privacy.profiles import smallest
+from dpconvex.privacy.profiles import charge, smallest
 
 LAW_SLACK = Fraction(1, 2**50)
 """Added to epsilon: the weights of the number of runs are floats, each within 2^-53 of the formula, relative to it."""
@@ -76,9 +76,16 @@ class WholeRun(Event):
                 blocks.setdefault(block, []).append((event, times))
         return [everywhere + events for events in blocks.values()] or [everywhere]
 
+    def _charge(self) -> None:
+        from dpconvex.privacy.accounting import charge_list
+
+        for events in self._lists:
+            charge_list(len(events))
+
     @property
     def pure_epsilon(self) -> Fraction | None:
         """Of the dearest block with what touches every record; None if a use has none."""
+        self._charge()
         totals = [[(event.pure_epsilon, times) for event, times in events] for events in self._lists]
         if any(pure is None for events in totals for pure, _ in events):
             return None
@@ -87,6 +94,7 @@ class WholeRun(Event):
     @property
     def parts(self) -> Parts | None:
         """Each part of the block in which it is largest; None if a use has no such form."""
+        self._charge()
         known = [[(event.parts, times) for event, times in events] for events in self._lists]
         if any(part is None for parts in known for part, _ in parts):
             return None
@@ -141,6 +149,7 @@ class RepeatedSelection(Event):
     @cached_property
     def weights(self) -> tuple[float, ...]:
         """Law of the number of runs: weights w_1 ... w_most, each within 2^-53 of the formula."""
+        charge(150 * self.most)
         w, found = Fraction(1), [1.0]
         for k in range(2, self.most + 1):
             # A float's worth of guard digits: exact fractions would grow with k. Their error is far below 2^-53.
@@ -190,6 +199,7 @@ class RepeatedSelection(Event):
 
     def delta(self, epsilon: float) -> float:
         """The smaller of the theorem's two profiles."""
+        charge(100)
         pure = self.pure_epsilon
         worst = 1.0 if pure is None else pure_delta(pure, epsilon)
         if worst == 0.0 or self.charge > epsilon:

@@ -14,6 +14,7 @@ from dpconvex.errors import CertificateError
 from dpconvex.privacy import consistency
 from dpconvex.privacy.certificate import PrivacyCertificate, digest, parse
 from dpconvex.privacy.consistency import Check, Pricing
+from dpconvex.privacy.profiles import limited
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,9 @@ class Verification:
         return consistency.unconfirmed(self.fields, Pricing()) if self.fields else ()
 
 
+MOST_PRICING = 6e6
+"""Computing, about microseconds, that goes into the prices of one certificate."""
+
 NOT_CHECKED = (
     "that the program that ran is the one named in the certificate",
     "that no other release was made from the same data; a budget file keeps account of several",
@@ -64,7 +68,9 @@ NOT_CHECKED = (
 """What no certificate can show, or this verifier does not recompute; printed by the command line beside the result."""
 
 
-def verify(certificate: PrivacyCertificate | str | Path) -> Verification:
+def verify(
+    certificate: PrivacyCertificate | str | Path, *, model: str | None = None, public_key: str | Path | None = None
+) -> Verification:
     """Recompute what a certificate claims from its releases alone.
 
     Every list of releases that add up is priced twice, by this package and by ``dp_accounting``, where both can.
@@ -73,6 +79,10 @@ def verify(certificate: PrivacyCertificate | str | Path) -> Verification:
     ----------
     certificate : PrivacyCertificate, str or Path
         The object, its JSON text, or the path of its file.
+    model : str, optional
+        Digest of the model that the certificate is shown with; it must be the one that the certificate names.
+    public_key : str or Path, optional
+        File of an Ed25519 public key: the signature beside the certificate's file must be of its private half.
 
     Returns
     -------
@@ -86,13 +96,20 @@ def verify(certificate: PrivacyCertificate | str | Path) -> Verification:
     except CertificateError as error:
         return Verification((Check("well formed", False, str(error)),), float("nan"), float("nan"))
     checks, epsilon, delta = _document_checks(fields, read), float("nan"), float("nan")
+    if model is not None:
+        named = "no model" if read.model is None else "another model"
+        detail = "the certificate names this model" if read.model == model else f"the certificate names {named}"
+        checks.append(Check("model", read.model == model, detail))
+    if public_key is not None:
+        checks.append(_signature(certificate, public_key))
     try:
         pricing = Pricing()
-        numbers = list(consistency.number_checks(read, pricing))
-        if all(check.name != "cost" for check in numbers):
-            epsilon, delta = consistency.recompute(read, pricing)
-            numbers += consistency.second_opinions(read, delta)
-    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
+        with limited(MOST_PRICING):
+            numbers = list(consistency.number_checks(read, pricing))
+            if all(check.name != "cost" for check in numbers):
+                epsilon, delta = consistency.recompute(read, pricing)
+                numbers += consistency.second_opinions(read, delta)
+    except consistency.UNREADABLE as error:
         numbers = [Check("numbers", False, f"some are not what their names say ({type(error).__name__})")]
     return Verification((*checks, *numbers), epsilon, delta, _unknown(fields, read), fields)
 
@@ -106,6 +123,15 @@ def _text(certificate: str | Path) -> str:
         raise CertificateError(f"cannot read certificate {str(certificate)!r}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise CertificateError(f"certificate {str(certificate)!r} is no UTF-8 text") from None
+
+
+def _signature(certificate: PrivacyCertificate | str | Path, public_key: str | Path) -> Check:
+    from dpconvex.privacy.signing import signature_fault
+
+    if isinstance(certificate, PrivacyCertificate) or str(certificate).lstrip().startswith("{"):
+        return Check("signature", False, "lies beside a certificate's file, and no file was given")
+    fault = signature_fault(Path(certificate), Path(public_key))
+    return Check("signature", fault is None, fault or f"made with the private half of {Path(public_key).name}")
 
 
 def _document_checks(fields: dict[str, Any], read: PrivacyCertificate) -> list[Check]:

@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from dpconvex._types import FloatArray
-from dpconvex.privacy.profiles import smallest
+from dpconvex.privacy.profiles import charge, smallest
 
 ORDERS = 1 + np.exp(np.linspace(-8.0, 16.0, 4801))
 """Orders at which divergences are bounded. Any set gives a valid delta; on this one it is 1e-5 above the best."""
@@ -28,6 +28,7 @@ def renyi_delta(divergences: FloatArray, epsilon: float) -> float:
     epsilon : float
         At least 0.
     """
+    charge(300)
     a = ORDERS
     logs = (a - 1) * (divergences - epsilon) + a * np.log1p(-1 / a) - np.log(a - 1)
     # Each term carries a few units in the last place of its own size; charge a hundred.

@@ -13,8 +13,7 @@ from dpconvex.losses.base import PiecewiseLinearLoss, SmoothLoss
 from dpconvex.problems.linear_objective import LinearModelObjective
 from dpconvex.problems.objective import Bounds, Objective
 from dpconvex.sets.base import ConvexSet
-from dpconvex.solvers import _certificates as certificates
-from dpconvex.solvers import _components as components
+from dpconvex.solvers import _certificates as certificates, _components as components
 from dpconvex.solvers.base import Solver, needs_whole_space
 from dpconvex.solvers.result import Accuracy, SolverResult
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from dpconvex.algorithms.clipped_residuals import PREDICTIONS, plan, slope_moments
 from dpconvex.algorithms.heavy_selection import Method, TunedPlan

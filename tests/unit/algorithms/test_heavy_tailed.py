@@ -9,13 +9,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from scipy.stats import binom, gamma
 
 from dpconvex._types import Status
-from dpconvex.algorithms.heavy_tailed import Moments, plan, record_cap
-from dpconvex.algorithms.heavy_tailed import run as listing
+from dpconvex.algorithms.heavy_tailed import Moments, plan, record_cap, run as listing
 from dpconvex.algorithms.heavy_tailed.printed import TAIL
 from dpconvex.algorithms.heavy_tailed.run import middle
 from dpconvex.algorithms.heavy_tailed.schedule import SUCCESS, Stage, repetitions

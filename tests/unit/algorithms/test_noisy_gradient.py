@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from dpconvex.algorithms.baselines import noisy_gradient
 from dpconvex.algorithms.baselines.noisy_gradient.gradients import mean_gradients

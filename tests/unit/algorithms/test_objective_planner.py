@@ -14,7 +14,7 @@ from dpconvex.algorithms.baselines import objective_perturbation
 from dpconvex.algorithms.baselines.objective_perturbation import calibration
 from dpconvex.algorithms.baselines.objective_perturbation.output import JointGaussianOutput, SeparateOutput
 from dpconvex.errors import AccuracyError, InvalidParameterError
-from dpconvex.losses import HingeLoss, HuberLoss, LogCoshLoss, LogisticLoss, PseudoHuberLoss, SoftmaxLoss
+from dpconvex.losses import CurvatureLaw, HingeLoss, HuberLoss, LogCoshLoss, LogisticLoss, PseudoHuberLoss, SoftmaxLoss
 from dpconvex.mechanisms import GaussianObjectiveNoise, NormObjectiveNoise
 from dpconvex.privacy import PrivacyParams, Unit
 from dpconvex.privacy.objective_events import determinant_cost, logistic_epsilon
@@ -36,6 +36,33 @@ def plan_of(domain, noise, loss=None, n=ADULT_RECORDS, epsilon=1.0, delta=0.0, l
     problem = LinearModelProblem(loss or LogisticLoss(), domain, n, radius)
     (found,) = objective_perturbation.plan(problem, PrivacyParams(epsilon, delta), noise=noise, l2=l2)
     return found
+
+
+class RenamedLoss(LogisticLoss):  # pyright: ignore[reportGeneralTypeIssues]  (final but for this test)
+    name = "mine"
+
+
+class RenamedSoftmax(SoftmaxLoss):  # pyright: ignore[reportGeneralTypeIssues]
+    name = "mine"
+
+
+class GenericLoss(LogisticLoss):  # pyright: ignore[reportGeneralTypeIssues]
+    """Declares no law of its own."""
+
+    curvature_law = CurvatureLaw.BOUNDED  # pyright: ignore[reportAssignmentType]
+
+
+def test_the_price_depends_on_what_a_loss_declares_and_not_on_its_name() -> None:
+    """The same loss under another name cost more noise; one that merely has the name of another must pay."""
+    domain = DataDomain((Block(3, "l1", 1.0),), intercept=1.0)
+    scales = {}
+    for epsilon, delta, noise in ((1.0, 0.0, "l1"), (0.1, 0.0, "l2"), (1.0, 1e-6, "gaussian")):
+        for first, second in ((LogisticLoss(0.7), RenamedLoss(0.7)), (SoftmaxLoss(3), RenamedSoftmax(3))):
+            own, other = (plan_of(domain, noise, loss, 400, epsilon, delta) for loss in (first, second))
+            assert (own.l2, own.noise.event) == (other.l2, other.noise.event)
+    for loss in (LogisticLoss(0.99), GenericLoss(0.99)):
+        scales[type(loss)] = calibration.pure_share(loss, False, 3.9, 1.0).epsilon
+    assert scales[GenericLoss] < 0.8 * scales[LogisticLoss]
 
 
 @pytest.mark.parametrize(

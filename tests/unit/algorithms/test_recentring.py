@@ -8,8 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from dpconvex import PrivateLinearRegression, PrivateLogisticRegression
 from dpconvex.algorithms import recentring

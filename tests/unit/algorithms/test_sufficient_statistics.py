@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from dpconvex.algorithms.baselines.sufficient_statistics import SufficientStatisticsPlan, plan, plan_adaptive_ridge
 from dpconvex.algorithms.baselines.sufficient_statistics.estimates import Curvature, cutting_level

@@ -7,8 +7,7 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from dpconvex.algorithms import saddle_point
 from dpconvex.algorithms.saddle_point import batch_sizes, batch_slices

@@ -15,8 +15,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from dpconvex.data import CategoricalColumn, ClassTarget, NumericColumn, NumericTarget, Schema
 from dpconvex.errors import InvalidDataError, SchemaError

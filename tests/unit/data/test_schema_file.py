@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from dpconvex.data import CategoricalColumn, ClassTarget, NumericColumn, NumericTarget, Schema
 from dpconvex.errors import InvalidParameterError, SchemaError
@@ -198,3 +198,66 @@ def test_classes_and_targets_must_be_declared() -> None:
         _ = Schema(schema.columns, NumericTarget("t", 0, 1)).classes
     with pytest.raises(SchemaError, match="no target"):
         schema.encode_target({"age": [1]})  # pyright: ignore[reportArgumentType]
+
+
+SLOW = {
+    "dotted": "a." * 100_000 + "a = 1",
+    "table": "[" + "a." * 100_000 + "a]",
+    "spaces": "a . " * 50_000 + "a = 1",
+    "inline": "x = {" + "a." * 100_000 + "a = 1}",
+    "after a text": 'x = {a = """b"""", ' + "a." * 100_000 + "a = 1}",
+    "after a literal": "x = {a = '''b'''', " + "a." * 100_000 + "a = 1}",
+    "after a comment": 'x = 1 # "\n' + "a." * 100_000 + "a = 1",
+    "open texts": '"\\' * 100_000,
+    "open quotes": '"a\n' * 100_000,
+    "hexadecimal": "confirmed = true\n[columns.a]\nlower = 0x" + "f" * 5000 + "\nupper = 1\n",
+    "long": "#" * (2**22 + 1),
+    "many keys": "".join(f"k{k} = 1\n" for k in range(20_000)),
+}
+
+
+def test_no_text_takes_long_or_a_long_message() -> None:
+    """A dotted key of 200 KB took half a minute."""
+    for name, text in SLOW.items():
+        start = time.process_time()
+        with pytest.raises(SchemaError) as refusal:
+            Schema.from_toml_text(text)
+        assert time.process_time() - start < 3, name
+        assert len(str(refusal.value)) < 5000, name
+
+
+def test_names_with_dots_in_quotes_are_no_dotted_keys() -> None:
+    dotted = "a.b.c.d.e.f.g.h.i.j"
+    source = f'source = """{dotted} # \\" {dotted}"""'
+    text = f'confirmed = true\n{source}\n[columns."{dotted}"]\ncategories = [\'{dotted}\', "x"]\n'
+    assert Schema.from_toml_text(text).columns[0].name == dotted
+
+
+PIECES = [
+    "a.",
+    "a",
+    '"',
+    "'",
+    '"""',
+    "'''",
+    "\\",
+    "#",
+    "\n",
+    " = ",
+    "[",
+    "]",
+    "{",
+    "}",
+    ",",
+    "1",
+    "0x",
+    "confirmed = true\n",
+]
+
+
+@given(st.lists(st.tuples(st.sampled_from(PIECES), st.sampled_from([1, 2, 3, 3000])), max_size=8))
+def test_any_pieces_of_toml_are_refused_in_time(pieces: list[tuple[str, int]]) -> None:
+    start = time.process_time()
+    with pytest.raises(SchemaError):
+        Schema.from_toml_text("".join(piece * count for piece, count in pieces))
+    assert time.process_time() - start < 3

@@ -10,8 +10,7 @@ from typing import IO
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from dpconvex.data import CategoricalColumn, ClassTarget, NumericColumn, Schema, read_table, write_atomically
 from dpconvex.data.frames import parse_numbers

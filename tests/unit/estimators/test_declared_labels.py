@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import decimal
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from dpconvex import (
     PrivateGeometricMedian,
@@ -124,8 +124,9 @@ def test_what_lists_hold_changes_nothing_public() -> None:
     X, y = np.eye(30, 2).tolist(), [0.5, 1.0] * 15
     odd: list[Any] = [[None, "x"], [Odd(), 10**400], *X[2:]]
     model = PrivateLinearRegression(1.0, feature_norm=1.0, target_bounds=(0, 1), random_state=0)
-    plain = model.fit(X, y).certificate_.to_json()
-    assert model.fit(odd, [None, "x", *y[2:]]).certificate_.to_json() == plain
+    plain = dataclasses.replace(model.fit(X, y).certificate_, model=None)
+    again = model.fit(odd, [None, "x", *y[2:]])
+    assert dataclasses.replace(again.certificate_, model=None) == plain
     assert PrivateGeometricMedian(radius_bound=9, random_state=0).fit(odd).n_features_in_ == 2
     for form, words in (
         (X[0], "Expected 2D"),

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import io
 import json
 import os
 import pickle
 import random
+import time
+import tracemalloc
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from dpconvex import PrivateLogisticRegression, load_model, save_model
 from dpconvex.errors import InvalidDataError
@@ -165,6 +170,75 @@ def test_damaged_files_load_or_are_refused(parts: dict[str, bytes], tmp_path: Pa
         except InvalidDataError:
             pass
     assert loaded < 75
+
+
+def stubs(levels: int) -> dict[str, Any]:
+    """Lists that each name the next one twice by its id: as skops reads it, a tree of 2^levels."""
+    inner: dict[str, Any] = {"__class__": "str", "__module__": "builtins", "__loader__": "JsonNode", "content": "1"}
+    for level in range(levels):
+        own = {"__class__": "list", "__module__": "builtins", "__loader__": "ListNode", "__id__": level + 1}
+        inner = {**own, "content": [inner, {**own, "__id__": level, "content": []}, {**own, "__id__": level}]}
+    return inner
+
+
+def test_references_are_not_followed_and_arrays_are_read_once(parts: dict[str, bytes], tmp_path: Path) -> None:
+    """A 17 KB file of repeated references kept the reader busy without end; now it is read as it stands."""
+    start = time.process_time()
+    refused(changed(parts, lambda content: content.update(estimator=stubs(60))), tmp_path)
+    mention = {"__class__": "ndarray", "__module__": "numpy", "__loader__": "NdArrayNode", "type": "numpy"}
+    large = io.BytesIO()
+    np.save(large, np.zeros(2**20))
+    nodes = [{**mention, "file": "large.npy", "__id__": k + 1} for k in range(5000)]
+    node = {"__class__": "list", "__module__": "builtins", "__loader__": "ListNode", "content": nodes, "__id__": 9**9}
+    schema = json.loads(parts["schema.json"])
+    schema["content"]["coef"] = node
+    tracemalloc.start()
+    refused(archive({**parts, "schema.json": json.dumps(schema).encode(), "large.npy": large.getvalue()}), tmp_path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**28  # 40 GB if each mention were read
+    assert time.process_time() - start < 10
+
+
+@pytest.mark.parametrize("count", ["1000000000", "4", "-1", "1e9", "null"])
+def test_a_declared_number_of_features_is_not_believed(parts: dict[str, bytes], tmp_path: Path, count: str) -> None:
+    def change(content: dict[str, Any]) -> None:
+        content["n_features_in"]["content"] = count
+
+    start = time.process_time()
+    refused(changed(parts, change), tmp_path)
+    assert time.process_time() - start < 5
+
+
+def places(node: Any) -> list[Any]:
+    """Every dictionary of a schema's tree."""
+    inner = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+    return [node] * isinstance(node, dict) + [place for each in inner for place in places(each)]
+
+
+NODES = ["null", "1e400", "[" * 500 + "]" * 500, '"x"', "9" * 4000, "-1", "1000000000", "0.5", "{}", "true", '"a.a.a"']
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_odd_trees_load_or_are_refused(parts: dict[str, bytes], tmp_path: Path, data: st.DataObject) -> None:
+    schema = json.loads(parts["schema.json"])
+    for _ in range(data.draw(st.integers(1, 3))):
+        every = places(schema)
+        place = every[data.draw(st.integers(0, len(every) - 1))]
+        key = data.draw(st.sampled_from(sorted(place) or [""]))
+        what = data.draw(st.sampled_from(["delete", "content", "other", "value"]))
+        if what == "delete":
+            place.pop(key, None)
+        elif what == "content":
+            place["content"] = data.draw(st.sampled_from(NODES))
+        elif what == "other":
+            place[key] = copy.deepcopy(every[data.draw(st.integers(0, len(every) - 1))])
+        else:
+            place[key] = data.draw(st.sampled_from([None, 1, "x", [], {}, 10**30]))
+    (tmp_path / "m.skops").write_bytes(archive({**parts, "schema.json": json.dumps(schema).encode()}))
+    with contextlib.suppress(InvalidDataError):  # nothing else, and in time
+        load_model(tmp_path / "m.skops")
 
 
 def test_pipes_and_folders_are_refused(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +18,23 @@ from dpconvex import (
     CategoricalColumn,
     DataDomain,
     NumericColumn,
+    PrivacyCertificate,
     PrivateHuberRegressor,
     PrivateLinearRegression,
     PrivateLogisticRegression,
     PrivateQuantileRegressor,
+    PrivateSearchCV,
+    PrivateWorstGroupClassifier,
     Schema,
     load_model,
     save_model,
+    verify,
 )
 from dpconvex.data import NumericTarget
 from dpconvex.errors import DpconvexError, InvalidDataError, InvalidParameterError
+from dpconvex.estimators import ESTIMATORS, SPARSE_ESTIMATORS, PrivateLinearRegressor, PrivateSparseClassifier
+from dpconvex.estimators._digest import model_digest
+from dpconvex.estimators.persistence import _state
 
 RNG = np.random.default_rng(3)
 X = RNG.normal(size=(120, 3))
@@ -200,3 +208,84 @@ def test_parameters_of_another_model_are_refused(tmp_path: Path) -> None:
     path.write_bytes(skops.io.dumps(state | {"classes": None}))
     with pytest.raises(InvalidDataError, match="must list its classes"):
         load_model(path)
+
+
+def families() -> dict[str, Any]:
+    """One fitted model of every saved class, and the winner of a search."""
+    fast: dict[str, Any] = {"random_state": 0}
+    y = X[:, 0].clip(-1, 1)
+    fitted: dict[str, Any] = {}
+    for cls in ESTIMATORS:
+        numeric = issubclass(cls, PrivateLinearRegressor)
+        own: dict[str, Any] = {"target_bounds": (-1, 1)} if numeric else {"classes": [0, 1]}
+        fitted[cls.__name__] = cls(feature_norm=1.0, **own, **fast).fit(X, y if numeric else labels(0, 1))
+    for kind in SPARSE_ESTIMATORS:
+        numeric = not issubclass(kind, PrivateSparseClassifier)
+        own = {"target_bounds": (-1, 1)} if numeric else {"classes": [0, 1]}
+        extra: dict[str, Any] = {}
+        if kind is PrivateWorstGroupClassifier:
+            own, extra = own | {"groups": [0, 1]}, {"groups": labels(0, 1)}
+        fitted[kind.__name__] = kind(8.0, 1e-6, feature_bound=1.0, **own, **fast).fit(
+            X, y if numeric else labels(0, 1), **extra
+        )
+    base = PrivateLogisticRegression(epsilon=4.0, feature_norm=1.0, classes=[0, 1], **fast)
+    fitted["search"] = PrivateSearchCV(base, {"coefficient_norm": [1.0, 5.0]}).fit(X, labels(0, 1)).best_estimator_
+    return fitted
+
+
+def test_certificates_name_their_model_and_travel_with_no_other(tmp_path: Path) -> None:
+    models = families()
+    digests = {name: model.certificate_.model for name, model in models.items()}
+    assert None not in digests.values()
+    assert len(set(digests.values())) == len(models)
+    other = models["PrivateLogisticRegression"].certificate_
+    for name, model in models.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        save_model(model, folder / "model.skops")
+        loaded = load_model(folder / "model.skops")
+        assert model_digest(loaded) == loaded.certificate_.model == digests[name], name
+        (folder / "certificate.json").write_text(model.certificate_.to_json())
+        (checked,) = (check for check in verify(folder).checks if check.name == "model")
+        assert checked.passed, name
+        if model.certificate_ is other:
+            continue
+        (folder / "certificate.json").write_text(other.to_json())
+        assert {check.name for check in verify(folder).checks if not check.passed} >= {"model"}, name
+        stranger = dataclasses.replace(other, model=None)
+        (folder / "certificate.json").write_text(stranger.to_json())
+        assert {check.name for check in verify(folder).checks if not check.passed} >= {"model"}, name
+        kept, model.certificate_ = model.certificate_, other
+        with pytest.raises(InvalidParameterError, match="changed after its fit"):
+            save_model(model, folder / "model.skops")
+        state = _state(model)
+        (folder / "model.skops").write_bytes(skops.io.dumps(state))
+        with pytest.raises(InvalidDataError, match="its certificate is of another model"):
+            load_model(folder / "model.skops")
+        assert not verify(folder).passed
+        model.certificate_ = kept
+
+
+def test_the_digest_covers_all_that_predictions_depend_on() -> None:
+    model = PrivateLogisticRegression(feature_bounds=(-2, 2), classes=["a", "b"]).fit(X, labels("a", "b"))
+    first = model.certificate_.model
+    assert first is not None
+    again = PrivacyCertificate.from_json(model.certificate_.to_json())
+    assert again.model == first
+    assert model_digest(model) == first
+    changes: dict[str, Any] = {
+        "coef_": np.nextafter(model.coef_, 9),
+        "intercept_": model.intercept_ + 1e-9,
+        "encoded_coef_": -model.encoded_coef_,
+        "encoded_intercept_": model.encoded_intercept_ * 2,
+        "classes_": model.classes_[::-1],
+        "feature_bounds": (-2, 2.5),
+        "n_features_in_": 4,
+    }
+    for name, value in changes.items():
+        kept = getattr(model, name)
+        setattr(model, name, value)
+        assert model_digest(model) != first, name
+        setattr(model, name, kept)
+    model.set_params(epsilon=3.0, random_state=7, algorithm="output_perturbation")  # says nothing about this model
+    assert model_digest(model) == first

@@ -330,7 +330,8 @@ def test_plans_see_no_data_and_are_what_fit_runs() -> None:
     assert found.plan_.public == planned.public
     assert found.plan_.releases == planned.releases
     other = clone(found).fit(np.zeros_like(X), np.zeros(3000))
-    assert other.certificate_.to_dict() == found.certificate_.to_dict()
+    same = dataclasses.replace(other.certificate_, model=found.certificate_.model)  # all but its digest
+    assert same.to_dict() == found.certificate_.to_dict()
 
 
 CONTENTS = [np.nan, np.inf, -np.inf, 1e300, 0.5]

@@ -6,8 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from dpconvex.losses import LOSSES, AbsoluteLoss, HingeLoss, LogisticLoss, PiecewiseLinearLoss, PinballLoss, SquaredLoss
 from dpconvex.losses.truncated import TruncatedPiecewiseLinearLosses, truncate

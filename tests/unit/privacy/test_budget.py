@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from dpconvex.errors import BudgetExceededError, BudgetFileError, InvalidParameterError
 from dpconvex.privacy import Budget, PrivacyParams, Unit
@@ -349,3 +348,55 @@ def test_processes_killed_at_any_moment_never_under_count(budget: Budget, times:
 )
 def test_amounts_are_printed_with_all_digits(value: str, text: str) -> None:
     assert exact_text(Decimal(value)) == text
+
+
+def test_a_name_that_occurs_twice_counts_as_all_that_was_left(budget: Budget) -> None:
+    """Readers differ in which of the two they take; the last was, so a line could hide what it had spent."""
+    head = budget.path.read_text()
+    for line in (
+        '{"epsilon": 0.9, "delta": 0.0, "epsilon": 0.01}',
+        '{"epsilon": 0.01, "delta": 0.0, "epsilon": 0.9, "time": "", "what": ""}',
+        '{"epsilon": 0.1, "delta": 0.0, "what": {"a": 1, "a": 2}}',
+    ):
+        budget.path.write_text(head + line + "\n")
+        assert budget.account().left == (0, 0), line
+        assert budget.account().unreadable == 1
+    budget.path.write_text(head.replace('"epsilon": 1.0', '"epsilon": 1.0, "epsilon": 100.0'))
+    with pytest.raises(BudgetFileError, match="no budget"):
+        budget.account()
+
+
+PIECES = [
+    '{"epsilon": ',
+    "0.1",
+    "1e400",
+    "-1",
+    "9" * 5000,
+    ', "delta": ',
+    "0.0",
+    ', "what": "x"',
+    "}",
+    "NaN",
+    "[" * 3000,
+]
+PIECES += [', "epsilon": ', "null", '"', "\\u0000", "1e-400", "Infinity"]
+
+
+@given(st.lists(st.lists(st.sampled_from(PIECES), max_size=7).map("".join), max_size=4))
+def test_any_lines_leave_no_more_than_before(tmp_path_factory: Any, given_lines: list[str]) -> None:
+    budget = Budget.create(tmp_path_factory.mktemp("b") / "b.json", 1.0, 1e-6)
+    left = budget.account().left
+    for line in given_lines:
+        with budget.path.open("a") as file:
+            file.write(line + "\n")
+        account = budget.account()
+        assert all(now <= before for now, before in zip(account.left, left, strict=True)), line
+        assert "\n" in line or not line.strip() or len(account.spent) > 0
+        left = account.left
+
+
+def test_a_file_that_is_too_long_is_not_read(budget: Budget) -> None:
+    with budget.path.open("a") as file:
+        file.write("\n" * 2**24)
+    with pytest.raises(BudgetFileError, match="more than 16 MiB"):
+        budget.account()

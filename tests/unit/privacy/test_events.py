@@ -6,8 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from dpconvex.errors import InvalidParameterError, UnsupportedEventError
 from dpconvex.privacy import (

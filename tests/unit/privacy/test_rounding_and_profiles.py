@@ -6,8 +6,7 @@ from fractions import Fraction
 import mpmath
 import pytest
 from dp_accounting import GaussianDpEvent, NeighboringRelation, rdp
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from dpconvex import _rounding
 from dpconvex.privacy import GaussianNoise, accounting

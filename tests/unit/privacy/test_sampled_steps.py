@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from scipy.stats import norm
 
 from dpconvex.errors import InvalidParameterError, UnsupportedEventError
 from dpconvex.privacy.accounting import spent_epsilon
 from dpconvex.privacy.event_registry import event_from_dict
-from dpconvex.privacy.events import GaussianNoise, PureMechanism
+from dpconvex.privacy.events import Event, GaussianNoise, Parts, PureMechanism
 from dpconvex.privacy.failure_events import FailureProbability
 from dpconvex.privacy.group_events import GroupPrivacy
 from dpconvex.privacy.guarded_events import GuardedGaussianNoise
-from dpconvex.privacy.profiles import epsilon_of, gaussian_delta, largest_mu
+from dpconvex.privacy.profiles import epsilon_of, gaussian_delta, largest_mu, mixed_delta
 from dpconvex.privacy.sampled_steps import (
     MOST_CONTRIBUTION,
     PoissonSteps,
@@ -26,6 +27,7 @@ from dpconvex.privacy.sampled_steps import (
     poisson_profile,
     step_profile,
 )
+from dpconvex.privacy.selection_events import WholeRun
 
 
 def gaussian_step(mu: float) -> GuardedGaussianNoise:
@@ -118,6 +120,53 @@ def test_the_general_rule_is_never_below_the_exact_group_of_a_gaussian(size: int
 
     general = GroupPrivacy(size, Opaque(mu, 1.0)).delta(epsilon)
     assert general >= gaussian_delta(epsilon, size * mu) * (1 - 1e-9)
+
+
+@dataclass(frozen=True)
+class Both(Event):
+    """A mechanism of which no more is known than that randomised response and a Gaussian together dominate it."""
+
+    pure: float
+    mu: float
+
+    @property
+    def pure_epsilon(self) -> None:
+        return None
+
+    @property
+    def parts(self) -> Parts:
+        return Parts(Fraction(self.pure), self.mu)
+
+    def delta(self, epsilon: float) -> float:
+        return mixed_delta(epsilon, self.pure, self.mu)
+
+
+def test_a_chain_of_two_may_cost_more_than_its_enlarged_parts() -> None:
+    """Uniform P1 on [0, 1], P0 with ``P0[0, a] = g(a)`` and P2 with ``P1[0, a] = g(P2[0, a])``, g the largest power.
+
+    P0, P1 and P1, P2 are as far apart as the profile allows, and ``P0[0, a] = g(g(b))``, ``b = P2[0, a]``.
+    """
+    pure, mu = 1.0, 0.5
+    event = Both(pure, mu)
+    slopes = np.linspace(-12, 12, 2401)
+    profile = np.array([event.delta(e) if e >= 0 else 1 - math.exp(e) + math.exp(e) * event.delta(-e) for e in slopes])
+
+    def power(b: np.ndarray) -> np.ndarray:
+        return np.min(profile + np.exp(slopes) * b[:, None], axis=1).clip(0, 1)
+
+    b = np.geomspace(1e-6, 1, 1500)
+    both = power(power(b))
+    worst = 0.0
+    for epsilon in np.linspace(0.2, 3.0, 15):
+        truth = float(np.max(both - math.exp(epsilon) * b))
+        worst = max(worst, truth - mixed_delta(epsilon, 2 * pure, 2 * mu))
+        assert GroupPrivacy(2, event).delta(epsilon) >= truth - 1e-4
+    assert worst > 1e-3  # what the enlarged parts would have hidden, far above the grid's error
+    assert GroupPrivacy(2, event).parts is None
+    uses = ((None, 1, PureMechanism(pure)), (None, 1, GaussianNoise(mu, 1.0)))
+    parts = GroupPrivacy(2, WholeRun(uses)).parts
+    assert parts is not None
+    assert (parts.pure, parts.mu) == (2, pytest.approx(2 * mu))
 
 
 def test_what_may_fail_has_no_parts_for_groups() -> None:

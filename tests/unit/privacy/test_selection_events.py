@@ -11,8 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from scipy.special import ndtr
 
 from dpconvex.errors import InvalidParameterError, UnsupportedEventError

@@ -14,8 +14,7 @@ from dpconvex import plan_minimize
 from dpconvex.algorithms.base import Plan
 from dpconvex.algorithms.baselines import group_privacy, noisy_gradient
 from dpconvex.algorithms.baselines.median import MEDIAN_BASELINES
-from dpconvex.algorithms.geometric_median import BOOSTS
-from dpconvex.algorithms.geometric_median import plan as plan_median
+from dpconvex.algorithms.geometric_median import BOOSTS, plan as plan_median
 from dpconvex.algorithms.heavy_selection import METHODS, heavy_plans
 from dpconvex.algorithms.query_selection import QUERY_METHODS, plan_queries
 from dpconvex.algorithms.saddle_selection import SADDLE_METHODS, plan_saddle
@@ -196,7 +195,7 @@ def test_the_cap_of_a_loss_is_confirmed() -> None:
         fields, result = genuine(name)
         assert not {"public.slope_cap", "releases[0].event.curvature"} & set(result.unconfirmed)
         assert fields["public"]["slope_cap"] == fields["releases"][0]["event"]["curvature"] == 0.7
-        assert not verify(changed(fields, ("public", "loss"), "huber")).passed
+        assert not verify(changed(fields, ("public", "curvature_law"), "bounded")).passed
         forged = copy.deepcopy(fields)
         del forged["public"]["slope_cap"]
         forged["digest"] = digest(forged)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.problems.max_affine import MaxAffine, max_affine_extension

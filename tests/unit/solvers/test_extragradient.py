@@ -22,8 +22,13 @@ from dpconvex.problems.domain import Block
 from dpconvex.problems.saddle import saddle_constants, saddle_steps
 from dpconvex.randomness import SeededSource
 from dpconvex.sets import L2Ball, WholeSpace
-from dpconvex.solvers import AcceleratedGradient, ExtraGradient, Subgradient, default_solver
-from dpconvex.solvers import _certificates as certificates
+from dpconvex.solvers import (
+    AcceleratedGradient,
+    ExtraGradient,
+    Subgradient,
+    _certificates as certificates,
+    default_solver,
+)
 
 DISC = DataDomain.l2_ball(2, 1.0)
 LINE = DataDomain.box(1, 1.0)

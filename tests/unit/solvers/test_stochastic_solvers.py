@@ -7,8 +7,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from dpconvex._types import Status
 from dpconvex.errors import InvalidParameterError
@@ -33,9 +32,9 @@ from dpconvex.solvers import (
     Katyusha,
     NewtonCholesky,
     StochasticSubgradient,
+    _components as components,
     default_solver,
 )
-from dpconvex.solvers import _components as components
 
 ONE_OUTPUT = [loss for kind in LOSSES for loss in kind.examples() if loss.n_outputs == 1]
 SMOOTH = [LogisticLoss(), SmoothedHingeLoss(0.5), HuberLoss(0.5, target_bound=2.0), SquaredLoss(2.0)]

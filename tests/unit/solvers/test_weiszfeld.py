@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from hypothesis.extra.numpy import arrays
 
 from dpconvex._types import Status
 from dpconvex.errors import InvalidDataError, InvalidParameterError
-from dpconvex.solvers import _unit_vectors as unit_vectors
-from dpconvex.solvers import geometric_median, quantile_radius
+from dpconvex.solvers import _unit_vectors as unit_vectors, geometric_median, quantile_radius
 from dpconvex.solvers.weiszfeld import _Position
 
 CLOUDS = arrays(

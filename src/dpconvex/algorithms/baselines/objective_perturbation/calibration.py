@@ -18,8 +18,7 @@ from scipy.optimize import minimize_scalar
 
 from dpconvex import _rounding
 from dpconvex._types import FloatArray
-from dpconvex.losses.base import LinearModelLoss
-from dpconvex.losses.logistic import LogisticLoss
+from dpconvex.losses.base import CurvatureLaw, LinearModelLoss
 from dpconvex.privacy.objective_events import (
     GaussianObjectivePerturbation,
     determinant_cost,
@@ -86,7 +85,7 @@ def pure_share(
     if q is not None and 2 * q * tau * MARGIN**0.5 <= budget:
         return NoiseShare(budget, "free", q)
     rank = loss.curvature_rank if rank is None else rank
-    if loss.name == LogisticLoss.name:
+    if loss.curvature_law == CurvatureLaw.LOGISTIC:
         return NoiseShare(_logistic_share(tau, budget, loss.slope_bound, rank), "logistic", loss.slope_bound, rank)
     trace = loss.curvature_trace
     left = _rounding.difference_down(budget, determinant_cost(trace, rank, tau))
@@ -134,7 +133,7 @@ def _estimate(loss: LinearModelLoss, frobenius: bool, tau: float, budget: float,
     if q is not None and 2 * q * tau <= budget:
         return budget
     rank = loss.curvature_rank if rank is None else rank
-    if loss.name == LogisticLoss.name:
+    if loss.curvature_law == CurvatureLaw.LOGISTIC:
         return _logistic_estimate(tau, budget, loss.slope_bound, rank)
     return budget - rank * math.log1p(loss.curvature_trace * tau / rank)
 
@@ -268,13 +267,13 @@ def smallest_l2(problem: LinearModelProblem, epsilon: float) -> float:
 
 
 def gaussian_rule(loss: LinearModelLoss) -> tuple[str, float]:
-    """Which of (3.1), (3.2), (3.4) or the softmax formula applies, with its curvature."""
+    """Which of (3.1), (3.2), (3.4) or the softmax formula applies, with its curvature; several outputs: the last."""
     if loss.n_outputs > 1:
         return "softmax", float(loss.n_outputs)
     side = "one_sided" if loss.sides == 1 else "two_sided"
     if loss.self_concordance is not None:
         return f"{side}_sc", loss.self_concordance
-    if loss.name == LogisticLoss.name:
+    if loss.curvature_law == CurvatureLaw.LOGISTIC:
         return "logistic", loss.slope_bound
     return side, loss.curvature_bound
 

@@ -216,6 +216,7 @@ class ObjectivePerturbationPlan(LinearModelPlan):
         """Constants for the certificate."""
         return {
             "noise": self.noise_name,
+            "curvature_law": str(self.problem.loss.curvature_law),
             "gradient_tolerance": self.gradient_tolerance,
             "solver_radius": self.solver_radius,
         }

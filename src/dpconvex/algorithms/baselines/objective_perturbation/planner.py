@@ -14,6 +14,7 @@ from dpconvex.algorithms.baselines.objective_perturbation.output import JointGau
 from dpconvex.algorithms.baselines.objective_perturbation.plan import ObjectivePerturbationPlan, gradient_tolerance
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import GroupedNorm, L2Norm, NoiseNorm, gaussian_block_weights
+from dpconvex.losses import CurvatureLaw
 from dpconvex.mechanisms import GaussianObjectiveNoise, NormNoiseMechanism, NormObjectiveNoise
 from dpconvex.privacy import (
     GaussianObjectivePerturbation,
@@ -162,7 +163,7 @@ def _gaussian(
     problem: LinearModelProblem, privacy: PrivacyParams, kind: str, l2: float | None
 ) -> ObjectivePerturbationPlan | None:
     """Theorem 4 with (3.3): both noises in one event."""
-    if problem.loss.n_outputs > 1 and problem.loss.name != "softmax":
+    if problem.loss.n_outputs > 1 and problem.loss.curvature_law != CurvatureLaw.SOFTMAX:
         return None
     deviations, length = np.ones(problem.domain.dim), problem.domain.l2
     if kind == "weighted_gaussian":
