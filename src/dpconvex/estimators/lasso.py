@@ -18,6 +18,7 @@ from dpconvex.estimators._features import FeatureMap
 from dpconvex.estimators._targets import (
     TargetRange,
     as_series,
+    checked_classes,
     declared_index,
     default_index,
     number_array,
@@ -314,12 +315,12 @@ class PrivateSparseClassifier(ClassifierMixin, PrivateSparseModel):
     def _labels(self, X: Any, y: Any) -> tuple[AnyArray, AnyArray]:
         target = None if self.schema is None else self.schema.target
         if target is not None and target.labels and self.classes is None:
-            codes = self.schema.encode_target(X) if y is None else target.encode(as_series(y))  # pyright: ignore
+            codes = self.schema.encode_target(X) if y is None else target.encode(as_series(y)[0])  # pyright: ignore
             return codes, np.asarray(target.labels)
         if y is None:
             raise missing_targets(self)
         if self.classes is not None:
-            classes = np.asarray(self.classes)
+            classes = checked_classes(self.classes)
             return declared_index(y, classes), classes
         return default_index(y)
 
