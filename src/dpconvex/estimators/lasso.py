@@ -370,7 +370,7 @@ class PrivateSparseLogisticRegression(PrivateSparseClassifier):
     >>> X = sparse.random_array((5000, 10_000), density=0.01, rng=rng, format="lil")
     >>> X[:, 7] = rng.integers(0, 2, (5000, 1))
     >>> y = X[:, [7]].toarray().ravel()
-    >>> model = PrivateSparseLogisticRegression(epsilon=2.0, feature_bound=1.0).fit(X.tocsr(), y)
+    >>> model = PrivateSparseLogisticRegression(epsilon=2.0, feature_bound=1.0, classes=[0, 1]).fit(X.tocsr(), y)
     >>> model.score(X.tocsr(), y) > 0.9
     True
     """

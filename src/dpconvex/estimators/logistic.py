@@ -138,7 +138,7 @@ class PrivateLogisticRegression(ProbabilisticClassifier):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(-1, 1, size=(5000, 2))
     >>> y = (X[:, 0] > 0).astype(int)
-    >>> model = PrivateLogisticRegression(epsilon=1.0, feature_bounds=(-1, 1)).fit(X, y)
+    >>> model = PrivateLogisticRegression(epsilon=1.0, feature_bounds=(-1, 1), classes=[0, 1]).fit(X, y)
     >>> model.score(X, y) > 0.8
     True
     >>> model.certificate_.spent_epsilon <= 1.0

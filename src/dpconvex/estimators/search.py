@@ -97,7 +97,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(-1, 1, size=(20_000, 2))
     >>> y = (X[:, 0] > 0).astype(int)
-    >>> model = PrivateLogisticRegression(epsilon=1.0, feature_bounds=(-1, 1))
+    >>> model = PrivateLogisticRegression(epsilon=1.0, feature_bounds=(-1, 1), classes=[0, 1])
     >>> search = PrivateSearchCV(model, {"coefficient_norm": [4.0, 16.0]}).fit(X, y)
     >>> search.score(X, y) > 0.8
     True

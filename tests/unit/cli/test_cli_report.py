@@ -55,9 +55,10 @@ class Page(HTMLParser):
 def fitted(**options: Any) -> PrivateLogisticRegression:
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, size=(400, 3))
-    labels = np.asarray(options.get("classes", [0, 1]))
+    options = {"feature_bounds": (-1, 1), "classes": [0, 1], **options}
+    labels = np.asarray(options["classes"])
     y = labels[(X[:, 0] * len(labels) / 2 + len(labels) / 2).astype(int)]
-    return PrivateLogisticRegression(**{"feature_bounds": (-1, 1), **options}).fit(X, y)
+    return PrivateLogisticRegression(**options).fit(X, y)
 
 
 def written(model: Any, folder: Path, measured: Measured | None = None, origin: Origin | None = None) -> str:
