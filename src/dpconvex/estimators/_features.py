@@ -217,9 +217,9 @@ def numeric_matrix(X: Any) -> Any:
     if array is None:
         array = numbers_of(_cells_of(X)) if isinstance(X, list | tuple) else np.asarray(X)
     if array.dtype.kind == "c":
-        raise InvalidDataError(f"Complex data not supported: X has dtype {array.dtype}")
+        raise InvalidDataError(f"Complex data not supported: X has dtype {dtype_name(array)}")
     if array.dtype.kind not in "fiub":
-        raise InvalidDataError(f"X has dtype {array.dtype}: numbers are needed. Describe text with a Schema")
+        raise InvalidDataError(f"X has dtype {dtype_name(array)}: numbers are needed. Describe text with a Schema")
     if array.ndim != 2:
         raise InvalidDataError(
             f"Expected 2D array, got {array.ndim}D array instead: X has shape {array.shape}. Reshape your data to "
@@ -249,6 +249,11 @@ def _frame_matrix(frame: Frame) -> AnyArray:
                 "the table with a Schema"
             ) from None
     return out
+
+
+def dtype_name(array: AnyArray) -> str:
+    """Return the kind of an array's cells for messages; the whole dtype of texts tells the length of the longest."""
+    return array.dtype.type.__name__.rstrip("_")
 
 
 def _refuse_empty(shape: tuple[int, ...]) -> None:
@@ -341,6 +346,8 @@ def user_labels(groups: Any) -> AnyArray:
     if isinstance(groups, list | tuple):
         with np.errstate(all="ignore"):
             return np.frompyfunc(_whole, 1, 1)(labels)
+    if labels.dtype.kind in "cV":  # no order that a missing part leaves as it is
+        raise InvalidDataError(f"groups has dtype {dtype_name(labels)}: numbers, texts or dates are needed. Convert it")
     return labels
 
 

@@ -12,7 +12,7 @@ from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.data.frames import codes, distinct_values, kind_of, numbers, texts_series, type_name
 from dpconvex.errors import InvalidDataError, InvalidParameterError, SchemaError
-from dpconvex.estimators._features import column_of, elements, numbers_of
+from dpconvex.estimators._features import column_of, dtype_name, elements, numbers_of
 
 if TYPE_CHECKING:
     from dpconvex.data.frames import Series
@@ -51,7 +51,7 @@ def as_series(y: Any, name: str = "y") -> tuple[Series, str]:
         with np.errstate(all="ignore"):  # long doubles beyond float64 become infinities
             return nw.new_series(name, labels.astype(np.float64), backend="pyarrow"), "number"
     if kind not in "OUT":
-        raise _no_labels(name, str(labels.dtype))
+        raise _no_labels(name, dtype_name(labels))
     return texts_series(labels).alias(name), "objects" if kind == "O" else "text"
 
 
@@ -113,7 +113,7 @@ def default_index(y: Any) -> tuple[AnyArray, AnyArray]:
     """
     labels = column_of(y, "y")
     if as_series(labels)[1] != "boolean":
-        kind = type_name(labels) if isinstance(labels, nw.Series) else str(labels.dtype)
+        kind = type_name(labels) if isinstance(labels, nw.Series) else dtype_name(labels)
         a_list = isinstance(y, list | tuple)
         of = "a list of labels, whose type a single one would decide" if a_list else f"labels of type {kind}"
         what = f"must be given for {of}; only Booleans say which labels there are"
