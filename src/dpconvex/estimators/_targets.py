@@ -93,7 +93,7 @@ def checked_classes(classes: Any) -> AnyArray:
     """Return declared classes as an array, or raise `InvalidParameterError` unless they are different labels."""
     listed = np.asarray(classes)
     names = {str(label).strip() for label in listed.ravel().tolist()}
-    values = set(listed.astype(np.float64).tolist()) if listed.dtype.kind in "fiub" else names
+    values = set(listed.ravel().astype(np.float64).tolist()) if listed.dtype.kind in "fiub" else names
     if listed.ndim != 1 or not 2 <= len(listed) == len(names) == len(values):
         raise InvalidParameterError("classes", classes, "must list at least two different labels")
     return listed

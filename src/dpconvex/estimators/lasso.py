@@ -337,8 +337,8 @@ class PrivateSparseLogisticRegression(PrivateSparseClassifier):
     Parameters
     ----------
     classes : array of two labels, optional
-        Public, the negative class first; a label that is not listed counts as the first. Default: the schema's, or
-        0 and 1 for numbers, False and True for Booleans.
+        Public, the negative class first; a label that is not listed counts as the first, silently. Default: the
+        schema's, or False and True for Boolean labels; labels of another type are refused.
     epsilon, delta, feature_bound, feature_bounds, schema, fit_intercept, algorithm, constants, random_state : optional
         As in `PrivateLasso`.
     radius : float, optional
