@@ -23,7 +23,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import scipy.sparse
-from sklearn.base import clone, is_classifier
+import sklearn.base
+from sklearn.base import is_classifier
 from typer.testing import CliRunner
 
 from dpconvex import (
@@ -143,7 +144,7 @@ POLARS: dict[str, Kind] = {
     "duration": ([[0, 1], [None, 2**62]], pl.Duration),
     "list": ([[[1], [2]], [None, []]], pl.List(pl.Int8)),
 }
-Maker = Callable[[Cells, Any], Any]
+Maker = Callable[..., Any]
 
 
 def as_pandas(cells: Cells, kind: Any) -> Any:
@@ -226,6 +227,10 @@ BY_SCHEMA = [
     PrivateSyntheticData(2.0, schema=NAMED_SCHEMA, bins=2, random_state=0),
 ]
 MODELS: list[Any] = [*LINEAR, LASSO, *SPARSE, MEDIAN, SEARCH, *BY_SCHEMA]
+
+
+def clone(model: Any) -> Any:
+    return sklearn.base.clone(model)
 
 
 UNEXPECTED = "an error of another kind"
