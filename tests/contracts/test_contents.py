@@ -334,6 +334,7 @@ def test_every_estimator_is_here() -> None:
 
 def test_types_decide_and_cells_do_not() -> None:
     assert not differing([LINEAR[0], MODELS[-4]], EVERY, together=True)
+    assert not differing([LASSO], [each for each in EVERY if each[0] == "sparse"], together=True)
     assert not differing([*LINEAR[1:], LASSO, *SPARSE, MEDIAN, SEARCH, *MODELS[-3:]], FEW, together=True)
 
 

@@ -226,6 +226,9 @@ def numeric_matrix(X: Any) -> Any:
             "(n_records, n_features)"
         )
     _refuse_empty(array.shape)
+    if scipy.sparse.issparse(X) and array.dtype == np.longdouble:  # whose overflows would warn wherever it is read
+        with np.errstate(all="ignore"):
+            return array.astype(np.float64)
     return array
 
 
