@@ -248,7 +248,7 @@ def _frame_matrix(frame: Frame) -> AnyArray:
             out[:, k] = read_numbers(series)
         except SchemaError:
             raise InvalidDataError(
-                f"column {series.name!r} has type {type_name(series)} and is not numeric. Leave it out, or describe "
+                f"column {series.name!r} is not numeric, but {type_name(series)}. Leave it out, or describe "
                 "the table with a Schema"
             ) from None
     return out
