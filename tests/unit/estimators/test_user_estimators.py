@@ -140,7 +140,7 @@ def test_labels_must_fit_the_data(table) -> None:
     with pytest.raises(InvalidDataError, match="they must agree"):
         fitted(X, y, users[:-1])
     with pytest.raises(InvalidDataError, match="groups has shape"):
-        fitted(X, y, users[:, None])
+        fitted(X, y, np.column_stack([users, users]))
 
 
 def user_schema() -> Schema:
