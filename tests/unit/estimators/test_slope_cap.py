@@ -136,7 +136,9 @@ def test_a_capped_model_is_calibrated_where_few_are_positive(tmp_path: Path) -> 
     rng = np.random.default_rng(3)
     X = rng.uniform(-1, 1, (20_000, 4))
     y = (rng.random(20_000) < 1 / (1 + np.exp(-1.2 * X.sum(axis=1) + 2.2))).astype(int)
-    model = PrivateLogisticRegression(1e5, feature_bounds=(-1, 1), slope_cap=0.5, random_state=0).fit(X, y)
+    model = PrivateLogisticRegression(1e5, feature_bounds=(-1, 1), slope_cap=0.5, random_state=0, classes=[0, 1]).fit(
+        X, y
+    )
     linked, labels, scores = model.predict_proba(X), model.predict(X), model.decision_function(X)
     logs = model.predict_log_proba(X)
     model.set_params(probabilities="sigmoid")
@@ -159,7 +161,7 @@ def test_a_capped_model_is_calibrated_where_few_are_positive(tmp_path: Path) -> 
 
 def test_the_planned_cap_is_kept_by_fits_searches_and_files(tmp_path: Path) -> None:
     X, y = data(2000)
-    base = PrivateLogisticRegression(0.1, feature_bounds=(-1, 1), algorithm="objective_perturbation")
+    base = PrivateLogisticRegression(0.1, feature_bounds=(-1, 1), algorithm="objective_perturbation", classes=[0, 1])
     search = PrivateSearchCV(base, {"coefficient_norm": [2.0, 8.0]}, method="composition", scoring="log_loss").fit(X, y)
     for model in (base.fit(X, y), search.best_estimator_):
         cap = model.plan_.problem.loss.slope_bound
