@@ -76,6 +76,7 @@ def model(domain: Any, epsilon: float, radius: float, norm: str, **more: Any) ->
         coefficient_norm=4.0,
         adversarial_radius=radius,
         adversarial_norm=norm,
+        classes=[0, 1],
         **more,
     )
 

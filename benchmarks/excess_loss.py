@@ -66,6 +66,7 @@ def measure(name: str, seeds: int, caps: list[str], noises: list[str]) -> dict:
                     noise=noise,
                     slope_cap=cap,
                     random_state=seed,
+                    classes=[0, 1],
                 )
                 model.fit(X, y)
                 losses.append(log_loss(X @ model.coef_[0] + model.intercept_[0], y) - best)

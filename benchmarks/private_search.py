@@ -45,7 +45,7 @@ def adult() -> Cell:
     domain = table.schema.domain().with_intercept()
 
     def model(epsilon, delta, seed):
-        return PrivateLogisticRegression(epsilon, delta, domain=domain, random_state=seed)
+        return PrivateLogisticRegression(epsilon, delta, domain=domain, random_state=seed, classes=[0, 1])
 
     usual = model(1.0, 0.0, 0).plan(10_000)[0].problem.radius
     grid = [{"coefficient_norm": usual * factor} for factor in (1.0, 0.125, 0.35, 3.0)]

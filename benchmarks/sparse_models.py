@@ -89,7 +89,9 @@ def measure(texts: list[str], y: np.ndarray, columns: int, epsilon: float, seeds
         add(
             method,
             lambda seed, method=method: (
-                PrivateSparseLogisticRegression(epsilon, DELTA, feature_bound=1.0, algorithm=method, random_state=seed)
+                PrivateSparseLogisticRegression(
+                    epsilon, DELTA, feature_bound=1.0, algorithm=method, random_state=seed, classes=[0, 1]
+                )
                 .fit(X[train], y[train])
                 .score(X[test], y[test])
             ),
@@ -99,7 +101,7 @@ def measure(texts: list[str], y: np.ndarray, columns: int, epsilon: float, seeds
         add(
             "l2 (objective or output perturbation)",
             lambda seed: (
-                PrivateLogisticRegression(epsilon, DELTA, feature_norm=10.0, random_state=seed)
+                PrivateLogisticRegression(epsilon, DELTA, feature_norm=10.0, random_state=seed, classes=[0, 1])
                 .fit(A[train], y[train])
                 .score(A[test], y[test])
             ),

@@ -81,6 +81,7 @@ def fitted(split: Split, epsilon: float, algorithm: str, seed: int, records_per_
         algorithm=algorithm,
         records_per_user=records_per_user,
         random_state=seed,
+        classes=[0, 1],
     )
     model.fit(split.X, split.y, groups=split.users)
     return split.loss(model.coef_[0], model.intercept_[0]) - split.best, model.plan_.algorithm
@@ -94,7 +95,7 @@ def group_privacy(split: Split, epsilon: float, cut: int, seed: int) -> float:
     place = np.arange(len(order)) - np.repeat(groups.starts[:-1], groups.sizes)
     rows = order[place < cut]
     # Pure record-level epsilon / m is pure user-level epsilon.
-    model = PrivateLogisticRegression(epsilon / cut, domain=split.domain, random_state=seed)
+    model = PrivateLogisticRegression(epsilon / cut, domain=split.domain, random_state=seed, classes=[0, 1])
     model.fit(split.X[rows], split.y[rows])
     return split.loss(model.coef_[0], model.intercept_[0]) - split.best
 

@@ -35,7 +35,12 @@ def one(algorithm: str, users: int, records: int, features: int, queue) -> None:
 
     # Compile and import first, on few records.
     X, y, labels = data(max(200, users // 100), max(2000, records // 1000), features, 1)
-    facts = {"feature_norm": 1.0, "algorithm": algorithm, "records_per_user": max(1, records // users)}
+    facts = {
+        "feature_norm": 1.0,
+        "classes": [0, 1],
+        "algorithm": algorithm,
+        "records_per_user": max(1, records // users),
+    }
     model = PrivateLogisticRegression(1.0, 1e-6, random_state=0, **facts)
     try:
         model.fit(X, y, groups=labels)

@@ -30,7 +30,9 @@ def domain(size: int) -> DataDomain:
 bounds = np.array(
     [
         [
-            PrivateLogisticRegression(1.0, domain=domain(size), noise=noise, algorithm="objective_perturbation")
+            PrivateLogisticRegression(
+                1.0, domain=domain(size), noise=noise, algorithm="objective_perturbation", classes=[0, 1]
+            )
             .plan(50_000)[0]
             .predicted_error.bound
             for size in levels

@@ -25,7 +25,7 @@ y[users == 400] = 1 - y[users == 400]
 # %%
 # ``groups`` says whose row it is. The certificate says what is protected.
 
-facts = {"feature_bounds": (-1, 1), "coefficient_norm": 4.0, "random_state": 0}
+facts = {"feature_bounds": (-1, 1), "classes": [0, 1], "coefficient_norm": 4.0, "random_state": 0}
 by_user = PrivateLogisticRegression(2.0, **facts).fit(X, y, groups=users)
 by_record = PrivateLogisticRegression(2.0, **facts).fit(X, y)
 print(by_user.certificate_.explain().splitlines()[0])

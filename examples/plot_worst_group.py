@@ -30,9 +30,9 @@ def accuracies(model):
 # Average or worst group
 # ----------------------
 
-average = PrivateSparseLogisticRegression(epsilon=2.0, feature_bound=1.0).fit(X[train], y[train])
+average = PrivateSparseLogisticRegression(epsilon=2.0, feature_bound=1.0, classes=[0, 1]).fit(X[train], y[train])
 worst = PrivateWorstGroupClassifier(
-    epsilon=2.0, feature_bound=1.0, groups=[0, 1], algorithm="vertex_mirror_descent"
+    epsilon=2.0, feature_bound=1.0, groups=[0, 1], algorithm="vertex_mirror_descent", classes=[0, 1]
 ).fit(X[train], y[train], groups=group[train])
 
 print("released shares of the groups:", worst.group_shares_.round(3))

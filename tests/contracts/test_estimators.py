@@ -32,8 +32,11 @@ INSTANCES = [
     PrivateQuantileRegressor(**REGRESSOR),
 ]
 PLAIN = {"epsilon": 1.0, "feature_norm": 1.0}
-BY_BOUNDS = [type(model)(**PLAIN, **({} if is_classifier(model) else {"target_bounds": (0, 1)})) for model in INSTANCES]
-"""As users write them: classes and bounds are declared or follow from the dtype."""
+BY_BOUNDS = [
+    type(model)(**PLAIN, **({"classes": [0, 1]} if is_classifier(model) else {"target_bounds": (0, 1)}))
+    for model in INSTANCES
+]
+"""As users write them: classes and bounds are declared."""
 
 CONTENT = "an exception that depends on the content of y would leak it; targets are mapped by a stated rule"
 EXEMPT = {

@@ -40,7 +40,7 @@ def clone(model: Any) -> Any:
 
 
 def linear(model: Any, algorithm: str, delta: float, **more: Any) -> Any:
-    given = {} if is_classifier(model()) else {"target_bounds": (-1.0, 1.0)}
+    given = {"classes": [0, 1]} if is_classifier(model()) else {"target_bounds": (-1.0, 1.0)}
     return model(epsilon=2.0, delta=delta, algorithm=algorithm, random_state=5, **given, **more)
 
 
@@ -49,8 +49,8 @@ LINEAR = pytest.mark.parametrize("model", ESTIMATORS, ids=lambda model: model.__
 METHOD = pytest.mark.parametrize(("algorithm", "delta"), METHODS, ids=[name for name, _ in METHODS])
 SPARSE = {
     PrivateLasso: {"target_bounds": (-1.0, 1.0)},
-    PrivateSparseLogisticRegression: {},
-    PrivateWorstGroupClassifier: {"groups": [0, 1], "group_shares": (0.5, 0.5)},
+    PrivateSparseLogisticRegression: {"classes": [0, 1]},
+    PrivateWorstGroupClassifier: {"classes": [0, 1], "groups": [0, 1], "group_shares": (0.5, 0.5)},
 }
 EVERY_SPARSE = pytest.mark.parametrize("model", SPARSE, ids=lambda model: model.__name__)
 
@@ -169,7 +169,7 @@ def test_methods_that_read_a_record_once_fix_the_certificate_whatever_the_order(
 
 def test_a_schema_does_not_know_the_order_of_columns_or_of_rows_in_full_batch() -> None:
     model = next(m for m in ESTIMATORS if is_classifier(m()))
-    make = model(epsilon=2.0, schema=SCHEMA, random_state=5)
+    make = model(epsilon=2.0, schema=SCHEMA, classes=[0, 1], random_state=5)
     first = clone(make).fit(table(np.arange(N)), Y)
     turned = clone(make).fit(table(np.arange(N)).select(["c", "x"]), Y)
     shuffled = clone(make).fit(table(ORDER), Y[ORDER])

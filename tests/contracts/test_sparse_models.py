@@ -19,13 +19,13 @@ from dpconvex.estimators.persistence import load_model, save_model
 
 PLAIN = {"epsilon": 2.0, "feature_bound": 1.0, "random_state": 0}
 LASSO = PrivateLasso(**PLAIN, target_bounds=(0, 1))
-LOGISTIC = PrivateSparseLogisticRegression(**PLAIN)
-WORST = PrivateWorstGroupClassifier(**PLAIN, groups=[0, 1], algorithm="vertex_mirror_descent")
+LOGISTIC = PrivateSparseLogisticRegression(**PLAIN, classes=[0, 1])
+WORST = PrivateWorstGroupClassifier(**PLAIN, classes=[0, 1], groups=[0, 1], algorithm="vertex_mirror_descent")
 MODELS = [LASSO, LOGISTIC, WORST]
 EVERY = pytest.mark.parametrize("model", MODELS, ids=lambda model: type(model).__name__)
 
 CONTENT = "an exception that depends on the content of y would leak it; targets are mapped by a stated rule"
-DECLARED = "labels are declared: text needs classes=, and other numbers count as the first class"
+DECLARED = "classes are declared, here 0 and 1: the check's texts are refused, its other numbers are the first class"
 EXEMPT = {
     "check_supervised_y_no_nan": CONTENT,
     "check_dtype_object": "whether a cell of an object array is a number is data content; object arrays are refused",
@@ -34,11 +34,10 @@ EXEMPT_CLASSIFIERS = EXEMPT | {
     "check_classifiers_regression_target": CONTENT,
     "check_classifier_not_supporting_multiclass": DECLARED,
     "check_classifiers_classes": DECLARED,
-    "check_classifiers_train": "a list of labels has no dtype: its classes must be declared",
 }
 CHECKED = [
     PrivateLasso(epsilon=1e4, feature_bound=5.0, target_bounds=(-5.0, 5.0), radius=0.3, random_state=0),
-    PrivateSparseLogisticRegression(epsilon=100.0, feature_bound=5.0, random_state=0),
+    PrivateSparseLogisticRegression(epsilon=100.0, feature_bound=5.0, random_state=0, classes=[0, 1]),
 ]
 
 

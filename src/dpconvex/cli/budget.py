@@ -88,7 +88,7 @@ def pay(
 ) -> Paid | None:
     """Enter a run's promise into its budget, before its table is read; do nothing where there is no budget.
 
-    What can be wrong with the table's name, place and header is found first, so that it costs nothing.
+    What can be wrong with the table's name, place, header and types is found first, so that it costs nothing.
 
     Parameters
     ----------

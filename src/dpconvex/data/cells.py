@@ -69,7 +69,7 @@ class CategoryCells(CellColumn):
 
     def encode(self, series: Series) -> AnyArray:
         """Return the category of every cell."""
-        positions = codes(series, self.categories)
+        positions = codes(series, self.categories, closed=not self.other)
         return np.where(positions < 0, len(self.categories) if self.other else 0, positions)
 
     def decode(self, positions: AnyArray, rng: np.random.Generator) -> pa.Array:

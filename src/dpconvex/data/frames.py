@@ -6,7 +6,7 @@ record is read by itself: how a cell is read never depends on another cell, or o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import narwhals as nw
 import numpy as np
@@ -38,6 +38,22 @@ def compute() -> Any:
     return pyarrow.compute
 
 
+def typed(values: Any) -> Any:
+    """Return a pandas index or array, an arrow array or a record batch as the column or table that narwhals reads.
+
+    Anything else comes back as it is. NumPy would make objects of a pandas array with a missing cell, and numbers of
+    one without, so nothing that has a type of its own is left to it.
+    """
+    pandas, arrow = nw.dependencies.get_pandas(), nw.dependencies.get_pyarrow()
+    if pandas is not None and isinstance(values, pandas.Index | pandas.api.extensions.ExtensionArray):
+        return pandas.Series(values)
+    if arrow is not None and isinstance(values, arrow.Array):
+        return arrow.chunked_array([values])
+    if arrow is not None and isinstance(values, arrow.RecordBatch):
+        return arrow.Table.from_batches([values])
+    return values
+
+
 def open_table(table: IntoDataFrame) -> Frame:
     """Return `table` as an eager narwhals frame.
 
@@ -47,7 +63,7 @@ def open_table(table: IntoDataFrame) -> Frame:
         When `table` is no table, is lazy, or has two columns of one name.
     """
     try:
-        frame = nw.from_native(table, eager_only=True)
+        frame = nw.from_native(typed(table), eager_only=True)
         repeated = duplicates(frame.columns)
     except TypeError:
         raise InvalidDataError(
@@ -101,8 +117,11 @@ def numbers(series: Series) -> FloatArray:
     return _taken(with_nan(values), positions, np.nan)
 
 
-def codes(series: Series, categories: Sequence[str]) -> NDArray[np.int64]:
+def codes(series: Series, categories: Sequence[str], closed: bool = False) -> NDArray[np.int64]:
     """Position of each cell's category, shape (n,); -1 for missing values and values not listed.
+
+    With `closed` the column's type must agree with the list (`refuse_impossible`): for columns whose unlisted values
+    would be taken for a listed one.
 
     A cell matches the category with the same text, blanks around it left out. Failing that, it matches the first
     category that reads as the same number, ``true`` and ``false`` reading as 1 and 0: so 1, 1.0, "1" and "1.0" agree
@@ -111,10 +130,12 @@ def codes(series: Series, categories: Sequence[str]) -> NDArray[np.int64]:
     Raises
     ------
     SchemaError
-        When the column's type is none of text, category, number and boolean.
+        When the column's type is none of text, category, number and boolean, or `closed` and of other values.
     """
     import pyarrow as pa
 
+    if closed:
+        refuse_impossible(series, categories)
     values, positions = _levels(series)
     listed = pa.array(categories, pa.large_string())
     listed_numbers = with_nan(parse_numbers(listed))
@@ -126,11 +147,31 @@ def codes(series: Series, categories: Sequence[str]) -> NDArray[np.int64]:
     return _taken(found, positions, -1)
 
 
-def object_codes(values: AnyArray, categories: Sequence[str]) -> NDArray[np.int64]:
-    """As `codes`, for an array of Python objects, (n,); no object raises."""
+def refuse_impossible(series: Series, categories: Sequence[str]) -> None:
+    """Raise `SchemaError` where the column's type alone says that a value or a category is misspelt.
+
+    A type with few values (Boolean, polars' Enum) must have none but listed ones, and where a column holds numbers
+    every category must be one. The levels of other categorical types come from the cells, so they are not looked at.
+    """
+    kind = kind_of(series)
+    declared: list[str] = ["false", "true"] if kind == "boolean" else []
+    if series.implementation.is_polars() and isinstance(series.dtype, nw.Enum):
+        declared = [*series.dtype.categories]
+    unlisted = [value for value, k in zip(declared, codes(texts_series(declared), categories), strict=True) if k < 0]
+    numeric = with_nan(parse_numbers(object_texts(np.array(categories, dtype=object))))
+    texts = [text for text, value in zip(categories, numeric, strict=True) if kind == "number" and np.isnan(value)]
+    if not unlisted and not texts:
+        return
+    what = f"whose value {_shown(unlisted)} is not listed" if unlisted else f"which cannot hold {_shown(texts)}"
+    remedy = "List its values as they are written in the table, or convert the column"
+    raise SchemaError(f"column {series.name!r} has type {type_name(series)}, {what}. {remedy}")
+
+
+def texts_series(values: AnyArray | Sequence[str]) -> Series:
+    """The texts of an array of Python objects, (n,), as a column; no object raises."""
     import pyarrow as pa
 
-    return codes(nw.from_native(pa.chunked_array([object_texts(values)]), series_only=True), categories)
+    return nw.from_native(pa.chunked_array([object_texts(np.asarray(values, dtype=object))]), series_only=True)
 
 
 def label_codes(series: Series) -> NDArray[np.int64]:
@@ -182,13 +223,32 @@ def _levels(series: Series) -> tuple[Any, AnyArray | None]:
     """
     import pyarrow as pa
 
+    kind = kind_of(series)
     values, positions = _split(_arrow(series))
-    kind = values.type
-    if any(test(kind) for test in (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)):
+    if kind == "text":
         return compute().ascii_trim_whitespace(values.cast(pa.large_string())), positions
-    tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal, pa.types.is_null)
-    if any(test(kind) for test in tests):
-        return values.cast(pa.float64(), safe=False), positions
+    return values.cast(pa.float64(), safe=False), positions
+
+
+def kind_of(series: Series) -> Literal["text", "number", "boolean", "nothing"]:
+    """What the column holds, by its type alone: it is found without a single cell. Objects count as text.
+
+    Raises
+    ------
+    SchemaError
+        When the column's type is none of text, category, number and boolean.
+    """
+    import pyarrow as pa
+
+    kind, types = _split(_arrow(series.head(0)))[0].type, pa.types
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+        return "text"
+    if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
+        return "number"
+    if types.is_boolean(kind):
+        return "boolean"
+    if types.is_null(kind):
+        return "nothing"
     raise _unsupported(series)
 
 
@@ -240,8 +300,11 @@ def _arrow(series: Series) -> Any:
             return object_texts(native.to_numpy())
         if native.dtype == "category":
             positions = native.cat.codes.to_numpy()
-            levels = object_texts(native.cat.categories.to_numpy())
+            levels = object_texts(native.cat.categories.to_numpy())  # even their type may follow from a cell
             return pa.DictionaryArray.from_arrays(pa.array(positions, mask=positions < 0), levels)
+        if native.dtype == np.longdouble:  # unknown to arrow
+            with np.errstate(all="ignore"):
+                return pa.array(native.to_numpy().astype(np.float64))
     if series.implementation.is_pyarrow():
         return series.to_native()  # to_arrow joins the chunks, which fails where their dictionaries differ
     if series.dtype == nw.Object:
@@ -285,7 +348,7 @@ def type_name(series: Series) -> str:
     """The column's type for messages; narwhals' own name for a pandas object column depends on its cells."""
     if series.implementation.is_pandas_like():
         return str(series.to_native().dtype)
-    return str(series.dtype)
+    return "Enum" if isinstance(series.dtype, nw.Enum) else str(series.dtype)  # not all its categories
 
 
 def is_float(values: Any) -> bool:

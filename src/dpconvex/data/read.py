@@ -58,14 +58,22 @@ def read_table(path: str | PathLike[str], schema: Schema | None = None, *, featu
 
 
 def check_table(path: str | PathLike[str], schema: Schema | None = None) -> None:
-    """Raise what `read_table` would raise about a file's name, place and header. Reads no record.
+    """Raise what reading a file by a schema would raise about its name, place, header and types. Reads no record.
 
     Raises
     ------
     InvalidDataError, SchemaError
-        As `read_table`.
+        As `read_table`; and as `Schema.encode`, where a Parquet file's types do not suit the schema.
     """
     _checked_names(path, read_header(path), None if schema is None else schema.column_names())
+    if schema is None or not _parquet(path):
+        return
+    empty = _parquet_schema(path).empty_table()
+    schema.encode(empty)
+    if schema.target is not None:
+        schema.encode_target(empty)
+    if schema.user is not None:
+        schema.user_labels(empty)
 
 
 def read_header(path: str | PathLike[str]) -> list[str]:
@@ -76,7 +84,7 @@ def read_header(path: str | PathLike[str]) -> list[str]:
     InvalidDataError
         As `read_table`.
     """
-    return _parquet_header(path) if _parquet(path) else csv_header(path)
+    return list(_parquet_schema(path).names) if _parquet(path) else csv_header(path)
 
 
 def _parquet(path: str | PathLike[str]) -> bool:
@@ -154,12 +162,12 @@ def _read_parquet(path: str | PathLike[str], names: tuple[str, ...] | None, nume
         raise InvalidDataError(f"{path}: could not be parsed as Parquet. Write the file anew") from None
 
 
-def _parquet_header(path: str | PathLike[str]) -> list[str]:
+def _parquet_schema(path: str | PathLike[str]) -> pa.Schema:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        return list(pq.read_schema(path).names)
+        return pq.read_schema(path)
     except (pa.ArrowException, OSError, UnicodeDecodeError):
         raise InvalidDataError(f"{path}: could not be parsed as Parquet. Write the file anew") from None
 

@@ -90,7 +90,7 @@ class ClassTarget(AbstractTarget):
 
     def encode(self, series: Series) -> AnyArray:
         """Class positions, int64 of shape (n,) in ``0 .. len(classes) - 1``."""
-        return np.maximum(codes(series, self.classes), 0)
+        return np.maximum(codes(series, self.classes, closed=True), 0)
 
     def cells(self, bins: int | Sequence[float]) -> CellColumn:
         """The classes."""

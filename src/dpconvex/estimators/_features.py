@@ -6,18 +6,22 @@ import decimal
 import numbers
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 import numpy as np
 import scipy.sparse
+from sklearn.utils.validation import column_or_1d, validate_data
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.data import Schema
-from dpconvex.data.frames import label_codes
-from dpconvex.errors import InvalidDataError, InvalidParameterError
+from dpconvex.data.frames import label_codes, numbers as read_numbers, open_table, type_name, typed
+from dpconvex.errors import InvalidDataError, InvalidParameterError, SchemaError
 from dpconvex.problems import Block, DataDomain
+
+if TYPE_CHECKING:
+    from dpconvex.data.frames import Frame, Series
 
 
 class FeatureMap(ABC):
@@ -174,41 +178,84 @@ def _bounds(feature_bounds: Any, n_features: int) -> tuple[FloatArray, FloatArra
     return lower, upper
 
 
-def numeric_matrix(X: Any) -> Any:
-    """Return `X` unchanged or as an array, after a look at its public form: shape and dtypes, never a cell.
+def learned_matrix(model: Any, X: Any, *, reset: bool, sparse: bool = False) -> Any:
+    """Return `X` as `numeric_matrix` does; scikit-learn's `model` learns or checks the columns' names and number.
 
-    scikit-learn's own checks would quote cells, or raise because of one. Sparse matrices are left to them.
+    Parameters
+    ----------
+    model : estimator
+    X : array, list, data frame or sparse matrix of shape (n, n_features)
+    reset : bool
+        Learn them (in `fit`), or else check them.
+    sparse : bool
+        Whether the model takes sparse matrices.
+    """
+    matrix, table = numeric_matrix(X), typed(X)
+    if isinstance(nw.from_native(table, eager_only=True, pass_through=True), nw.DataFrame):
+        validate_data(model, nw.to_native(table, pass_through=True), skip_check_array=True, reset=reset)
+        return matrix
+    accepted: Any = "csr" if sparse else False
+    return validate_data(model, matrix, accept_sparse=accepted, dtype="numeric", ensure_all_finite=False, reset=reset)
+
+
+def numeric_matrix(X: Any) -> Any:
+    """Return `X` as a numeric array, or the sparse matrix that it is, by its public form: shape and dtypes alone.
+
+    scikit-learn's own checks would quote cells, or raise because of one. A table is read column by column, as a schema
+    reads it: Booleans and decimals are numbers and a missing cell is NaN, so no cell decides how another is read.
 
     Raises
     ------
     InvalidDataError
         If `X` is not a numeric table.
     """
-    frame = nw.from_native(X, eager_only=True, pass_through=True)
-    if isinstance(frame, nw.DataFrame):
-        _refuse_empty(frame.shape)
-        odd = [name for name, dtype in frame.schema.items() if not (dtype.is_numeric() or dtype == nw.Boolean)]
-        if odd:
-            raise InvalidDataError(
-                f"column {odd[0]!r} is not numeric. Leave it out, or describe the table with a Schema"
-            )
-        return (
-            X if nw.dependencies.is_pandas_dataframe(X) or nw.dependencies.is_polars_dataframe(X) else frame.to_numpy()
-        )
-    if scipy.sparse.issparse(X):
-        return X
-    array = numbers_of(_cells_of(X)) if isinstance(X, list | tuple) else np.asarray(X)
+    X = typed(X)
+    if isinstance(nw.from_native(X, eager_only=True, pass_through=True), nw.DataFrame):
+        return _frame_matrix(open_table(X))
+    array = X if scipy.sparse.issparse(X) else None
+    if array is None:
+        array = numbers_of(_cells_of(X)) if isinstance(X, list | tuple) else np.asarray(X)
     if array.dtype.kind == "c":
-        raise InvalidDataError(f"Complex data not supported: X has dtype {array.dtype}")
+        raise InvalidDataError(f"Complex data not supported: X has dtype {dtype_name(array)}")
     if array.dtype.kind not in "fiub":
-        raise InvalidDataError(f"X has dtype {array.dtype}: numbers are needed. Describe text with a Schema")
+        raise InvalidDataError(f"X has dtype {dtype_name(array)}: numbers are needed. Describe text with a Schema")
     if array.ndim != 2:
         raise InvalidDataError(
             f"Expected 2D array, got {array.ndim}D array instead: X has shape {array.shape}. Reshape your data to "
             "(n_records, n_features)"
         )
     _refuse_empty(array.shape)
+    if scipy.sparse.issparse(X) and array.dtype == np.longdouble:  # whose overflows would warn wherever it is read
+        with np.errstate(all="ignore"):
+            return array.astype(np.float64)
     return array
+
+
+def _frame_matrix(frame: Frame) -> AnyArray:
+    """Return a table as an array whose dtype follows from the types of its columns; missing cells are NaN."""
+    _refuse_empty(frame.shape)
+    native, kinds = frame.to_native(), set(frame.schema.values())
+    if frame.implementation.is_pandas() and all(
+        isinstance(kind, np.dtype) and kind.kind in "fiub" for kind in native.dtypes
+    ):
+        return native.to_numpy(dtype=np.result_type(*native.dtypes))
+    if frame.implementation.is_polars() and kinds in ({nw.Float64()}, {nw.Float32()}):
+        return frame.to_numpy()
+    out = np.empty(frame.shape)
+    for k, series in enumerate(frame.iter_columns()):
+        try:
+            out[:, k] = read_numbers(series)
+        except SchemaError:
+            raise InvalidDataError(
+                f"column {series.name!r} is not numeric, but {type_name(series)}. Leave it out, or describe "
+                "the table with a Schema"
+            ) from None
+    return out
+
+
+def dtype_name(array: AnyArray) -> str:
+    """Return the kind of an array's cells for messages; the whole dtype of texts tells the length of the longest."""
+    return array.dtype.type.__name__.rstrip("_")
 
 
 def _refuse_empty(shape: tuple[int, ...]) -> None:
@@ -250,11 +297,41 @@ def _number(cell: Any) -> float:
     return float("nan")
 
 
-def refuse_name(name: str, values: Any) -> None:
-    """Raise `InvalidDataError` if the name of a column is given in the place of its values."""
+def column_of(values: Any, name: str) -> Series | AnyArray:
+    """Return labels or targets with a type of their own as a narwhals series, and any others as an array (n,).
+
+    A list has no type: its elements are objects. A table of one column counts as that column.
+
+    Parameters
+    ----------
+    values : array, list, Series, index, or table of one column
+    name : str
+        What the caller called them.
+
+    Raises
+    ------
+    InvalidDataError
+        If they are the name of a column, or not one-dimensional (public facts).
+    """
     if isinstance(values, str):
         remedy = f"Pass the column, as in {name}=table[{values!r}], not its name"
         raise InvalidDataError(f"{name}={values!r}: must hold one label a record. {remedy}")
+    if isinstance(values, list | tuple):
+        return elements(values)
+    found: Any = nw.from_native(typed(values), eager_only=True, allow_series=True, pass_through=True)
+    if isinstance(found, nw.Series):
+        return found
+    table = isinstance(found, nw.DataFrame)
+    try:
+        array = np.empty(found.shape, dtype=np.bool_) if table else np.asarray(found)
+    except ValueError:
+        raise InvalidDataError(f"{name} holds labels of different shapes; one label a record is needed") from None
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = column_or_1d(array, warn=True)
+        return found.get_column(found.columns[0]) if table else array
+    if array.ndim != 1:
+        raise InvalidDataError(f"{name} has shape {array.shape}; a one-dimensional array of labels is needed")
+    return array
 
 
 def user_labels(groups: Any) -> AnyArray:
@@ -265,17 +342,15 @@ def user_labels(groups: Any) -> AnyArray:
     InvalidDataError
         If they are the name of a column, or arrays of different shapes in the place of labels.
     """
-    refuse_name("groups", groups)
-    series: Any = nw.from_native(groups, series_only=True, pass_through=True)
-    if isinstance(series, nw.Series):
-        return label_codes(series)
+    labels = column_of(groups, "groups")
+    if isinstance(labels, nw.Series):
+        return label_codes(labels)
     if isinstance(groups, list | tuple):
         with np.errstate(all="ignore"):
-            return np.frompyfunc(_whole, 1, 1)(elements(groups))
-    try:
-        return np.asarray(groups)
-    except ValueError:
-        raise InvalidDataError("groups holds labels of different shapes; one label a record is needed") from None
+            return np.frompyfunc(_whole, 1, 1)(labels)
+    if labels.dtype.kind in "cV":  # no order that a missing part leaves as it is
+        raise InvalidDataError(f"groups has dtype {dtype_name(labels)}: numbers, texts or dates are needed. Convert it")
+    return labels
 
 
 def _whole(cell: Any) -> Any:

@@ -3,47 +3,66 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import narwhals as nw
 import numpy as np
-from sklearn.utils.validation import column_or_1d
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.data.frames import object_codes, object_texts, type_name
-from dpconvex.errors import InvalidDataError, InvalidParameterError
-from dpconvex.estimators._features import elements, numbers_of, refuse_name
+from dpconvex.data.frames import codes, distinct_values, kind_of, numbers, texts_series, type_name
+from dpconvex.errors import InvalidDataError, InvalidParameterError, SchemaError
+from dpconvex.estimators._features import column_of, dtype_name, elements, numbers_of
+
+if TYPE_CHECKING:
+    from dpconvex.data.frames import Series
 
 LARGEST = 1e100
 """Of a target bound: as the losses have it."""
 
 
-def as_series(y: Any) -> nw.Series[Any]:
-    """Return labels of any kind (array, list, Series) as one narwhals series.
+def as_series(y: Any, name: str = "y") -> tuple[Series, str]:
+    """Return labels of any kind (array, list, Series) as a narwhals series, and what they are by their type alone.
+
+    Returns
+    -------
+    Series
+    kind : {"text", "number", "boolean", "nothing", "objects"}
+        Objects are compared by their text; lists and pandas' categories hold any.
 
     Raises
     ------
     InvalidDataError
-        If `y` is not one-dimensional (a public fact).
+        If `y` is not one-dimensional, or of a type that is none of these (public facts).
     """
-    import pyarrow as pa
+    labels = column_of(y, name)
+    if isinstance(labels, nw.Series):
+        labels = labels.alias(name)
+        if type_name(labels).lower() in ("object", "category"):  # of pandas: levels' own type may follow from a cell
+            return labels, "objects"
+        try:
+            return labels, kind_of(labels)
+        except SchemaError:
+            raise _no_labels(name, type_name(labels)) from None
+    kind = labels.dtype.kind
+    if kind == "b":
+        return nw.new_series(name, labels, backend="pyarrow"), "boolean"
+    if kind in "fiu":
+        with np.errstate(all="ignore"):  # long doubles beyond float64 become infinities
+            return nw.new_series(name, labels.astype(np.float64), backend="pyarrow"), "number"
+    if kind not in "OUT":
+        raise _no_labels(name, dtype_name(labels))
+    return texts_series(labels).alias(name), "objects" if kind == "O" else "text"
 
-    found = nw.from_native(y, series_only=True, pass_through=True)
-    if isinstance(found, nw.Series):
-        return found
-    if isinstance(y, list | tuple):
-        return nw.from_native(pa.chunked_array([object_texts(elements(y))]), series_only=True)
-    labels, kind = label_array(y)
-    values = labels.tolist() if kind == "text" else labels
-    return nw.new_series("y", values, backend="pyarrow")
+
+def _no_labels(name: str, kind: str) -> InvalidDataError:
+    return InvalidDataError(f"{name} has type {kind}: text, categories, numbers or Booleans are needed. Convert it")
 
 
 def declared_index(y: Any, classes: AnyArray, name: str = "y") -> AnyArray:
     """Return the index of every label in the declared `classes`, (n,); one that is not listed counts as the first.
 
-    Lists and arrays of Python objects have no dtype, or one that their cells decide, so their cells are compared as a
-    schema compares those of a column: by their text, or else as numbers. No cell raises.
+    Labels are compared as a schema compares the cells of a column: by their text, or else as numbers. No label raises.
 
     Parameters
     ----------
@@ -57,94 +76,70 @@ def declared_index(y: Any, classes: AnyArray, name: str = "y") -> AnyArray:
     Raises
     ------
     InvalidDataError
-        If `y` is not one-dimensional, or of a dtype that is text where the classes are not (public facts).
+        If `y` is not one-dimensional, of a dtype that is text where the classes are not, or of one whose values are
+        public and not all listed: Boolean, or polars' Enum.
     """
-    refuse_name(name, y)
-    if not isinstance(y, list | tuple):
-        cells = np.asarray(y)
-        if cells.dtype.kind != "O" or cells.ndim != 1 or _typed(y):
-            return encode_labels(*label_array(y, name), classes, name)
-    else:
-        cells = elements(y)
-    return np.maximum(object_codes(cells, [str(label).strip() for label in classes.tolist()]), 0)
+    labels, kind = as_series(y, name)
+    if kind not in ("objects", "nothing") and (classes.dtype.kind in "UO") != (kind == "text"):
+        listed = ("classes=" if name == "y" else "declared are ") + repr(classes.tolist())
+        raise InvalidDataError(f"{name} holds {kind} labels, but {listed}: give both the same type")
+    try:
+        return np.maximum(codes(labels, [str(label).strip() for label in classes.tolist()], closed=True), 0)
+    except SchemaError as error:
+        raise InvalidDataError(str(error)) from None
 
 
-def _typed(y: Any) -> bool:
-    """Whether labels are a column of a declared type, though NumPy knows no dtype for it."""
-    series = nw.from_native(y, series_only=True, pass_through=True)
-    return isinstance(series, nw.Series) and type_name(series).lower() != "object"
-
-
-def label_array(y: Any, name: str = "y") -> tuple[AnyArray, str]:
-    """Return labels as an array (n,) and their kind, ``"text"``, ``"number"`` or ``"boolean"``, from the dtype alone.
-
-    Missing numbers become NaN and missing or odd texts the empty text. Where classes are declared use `declared_index`:
-    the dtype of a list depends on its cells.
-
-    Raises
-    ------
-    InvalidDataError
-        If `y` is not one-dimensional.
-    """
-    series = nw.from_native(y, series_only=True, pass_through=True)
-    if isinstance(series, nw.Series) and (series.dtype.is_numeric() or series.dtype == nw.Boolean):
-        numbers = series.cast(nw.Float64).to_numpy()
-        return numbers, "boolean" if series.dtype == nw.Boolean else "number"
-    labels = np.asarray(y)
-    if labels.ndim == 2 and labels.shape[1] == 1:
-        labels = column_or_1d(labels, warn=True)
-    if labels.ndim != 1:
-        raise InvalidDataError(f"{name} has shape {labels.shape}; a one-dimensional array of labels is needed")
-    if labels.dtype.kind in "fiu":
-        return labels, "number"
-    if labels.dtype.kind == "b":
-        return labels, "boolean"
-    texts = [_text(label) for label in labels.tolist()]  # Python objects: nothing to vectorise
-    return np.array(texts, dtype=object), "text"  # not of one width: a single long text would take it for all
-
-
-def _text(label: Any) -> str:
-    return label if isinstance(label, str) else str(label) if isinstance(label, int | float | np.number) else ""
+def checked_classes(classes: Any) -> AnyArray:
+    """Return declared classes as an array, or raise `InvalidParameterError` unless they are different labels."""
+    listed = np.asarray(classes)
+    names = {str(label).strip() for label in listed.ravel().tolist()}
+    values = set(listed.ravel().astype(np.float64).tolist()) if listed.dtype.kind in "fiub" else names
+    if listed.ndim != 1 or not 2 <= len(listed) == len(names) == len(values):
+        raise InvalidParameterError("classes", classes, "must list at least two different labels")
+    return listed
 
 
 def default_index(y: Any) -> tuple[AnyArray, AnyArray]:
-    """Return the class index of every label, (n,), and the classes 0 and 1, or False and True, by the labels' dtype.
+    """Return the class index of every label, (n,), and the classes, for Boolean labels: False and True.
+
+    No other type says which labels there are, and a guess would quietly count all others as the first class.
 
     Raises
     ------
     InvalidParameterError
-        If labels are text, or a list, which has no dtype.
+        If labels are of another type, or a list, which has none.
     InvalidDataError
         If `y` is not one-dimensional.
     """
-    if isinstance(y, list | tuple):
-        what = "must be given for a list of labels, whose type a single one would decide"
-        raise InvalidParameterError("classes", None, what, "List them, negative class first, or give y as an array")
-    labels, kind = label_array(y)
-    if kind == "text":
-        remedy = "List them, negative class first"
-        raise InvalidParameterError("classes", None, "must be given for text labels", remedy)
-    classes = np.array([False, True]) if kind == "boolean" else np.array([0, 1], dtype=labels.dtype)
-    return encode_labels(labels, kind, classes), classes
+    labels = column_of(y, "y")
+    if as_series(labels)[1] != "boolean":
+        kind = type_name(labels) if isinstance(labels, nw.Series) else dtype_name(labels)
+        a_list = isinstance(y, list | tuple)
+        of = "a list of labels, whose type a single one would decide" if a_list else f"labels of type {kind}"
+        what = f"must be given for {of}; only Booleans say which labels there are"
+        remedy = "List them, negative class first, as in classes=[0, 1], or in a schema; or give y == positive_label"
+        raise InvalidParameterError("classes", None, what, remedy)
+    classes = np.array([False, True])
+    return declared_index(labels, classes), classes
 
 
-def encode_labels(labels: AnyArray, kind: str, classes: AnyArray, name: str = "y") -> AnyArray:
-    """Return the index of every label in `classes`; a label that is not listed counts as the first class.
+def inferred_classes(y: Any) -> AnyArray:
+    """Return the labels that occur, sorted. Reads the data: whoever asks for it makes which labels occur public.
 
     Raises
     ------
     InvalidDataError
-        If labels are text and classes are not, or the other way round (public facts).
+        If there is none.
     """
-    text = classes.dtype.kind in "UO"
-    if text != (kind == "text"):
-        listed = ("classes=" if name == "y" else "declared are ") + repr(classes.tolist())
-        raise InvalidDataError(f"{name} holds {kind} labels, but {listed}: give both the same type")
-    listed = classes.astype(str) if text else classes
-    index = np.zeros(len(labels), dtype=np.intp)
-    for k, label in enumerate(listed[1:], start=1):
-        index[labels == label] = k
-    return index
+    labels = np.asarray(y) if isinstance(y, list | tuple) else column_of(y, "y")
+    if not isinstance(labels, nw.Series) and labels.dtype.kind in "fiub":
+        found = np.unique(labels)
+        found = found[found == found]
+    else:
+        found = np.unique(np.array(distinct_values(as_series(labels)[0]).drop_null().to_pylist()))
+    if len(found) == 0:
+        raise InvalidDataError("y holds no label, and classes='infer' reads them off y. List the classes")
+    return found
 
 
 def number_array(y: Any) -> AnyArray:
@@ -159,10 +154,10 @@ def number_array(y: Any) -> AnyArray:
         return numbers_of(
             elements([cell[0] if isinstance(cell, list | tuple) and len(cell) == 1 else cell for cell in y])
         )
-    values, kind = label_array(y)
-    if kind == "text":
+    values, kind = as_series(y)
+    if kind in ("text", "objects"):
         raise InvalidDataError("y holds text or objects, and numbers are needed. Convert it to a numeric dtype")
-    return values
+    return numbers(values)
 
 
 @final

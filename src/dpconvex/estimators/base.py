@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
@@ -16,7 +16,7 @@ from dpconvex.algorithms.base import LinearModelPlan, begin, beyond_floats
 from dpconvex.algorithms.selection import LARGEST, SMALLEST, Options, expected_of_first, plans
 from dpconvex.data import Schema
 from dpconvex.errors import InvalidDataError, InvalidParameterError
-from dpconvex.estimators._features import FeatureMap, feature_map, fitted_columns, numeric_matrix, user_labels
+from dpconvex.estimators._features import FeatureMap, feature_map, fitted_columns, learned_matrix, user_labels
 from dpconvex.losses import LinearModelLoss
 from dpconvex.privacy import CarriesBudgets, PrivacyCertificate, PrivacyParams, Unit
 from dpconvex.problems import DataDomain
@@ -146,7 +146,7 @@ class PrivateLinearModel(CarriesBudgets, BaseEstimator, ABC):
             if reset:
                 self.n_features_in_ = len(self.schema.columns)
             return features, features.encode(X)
-        X = validate_data(self, numeric_matrix(X), dtype="numeric", ensure_all_finite=False, reset=reset)
+        X = learned_matrix(self, X, reset=reset)
         features = self._feature_map(X.shape[1])
         return features, features.encode(X)
 

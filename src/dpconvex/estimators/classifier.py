@@ -13,9 +13,14 @@ from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.base import LinearModelPlan
 from dpconvex.data import Schema
-from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators._digest import name_model
-from dpconvex.estimators._targets import as_series, declared_index, default_index, encode_labels, label_array
+from dpconvex.estimators._targets import (
+    as_series,
+    checked_classes,
+    declared_index,
+    default_index,
+    inferred_classes,
+)
 from dpconvex.estimators.base import PrivateLinearModel
 from dpconvex.losses import LinearModelLoss
 from dpconvex.privacy import Assumption
@@ -158,10 +163,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         if isinstance(self.classes, str):
             _validate.choice("classes", self.classes, ("infer",), "Or give the list of labels")
             return None
-        classes = np.asarray(self.classes)
-        if classes.ndim != 1 or len(classes) < 2 or len(np.unique(classes)) < len(classes):
-            raise InvalidParameterError("classes", self.classes, "must list at least two different labels")
-        return classes
+        return checked_classes(self.classes)
 
     def _schema_classes(self) -> tuple[str, ...]:
         if self.classes is not None or self.schema is None or self.schema.target is None:
@@ -173,15 +175,12 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         if self.schema is not None and y is None:
             return self.schema.encode_target(X), np.asarray(self.schema.classes)
         if self.schema is not None and self.schema.target is not None and self._schema_classes():
-            return self.schema.target.encode(as_series(y)), np.asarray(self.schema.classes)
+            return self.schema.target.encode(as_series(y)[0]), np.asarray(self.schema.classes)
         classes = self._given_classes()
-        if classes is not None:
-            return declared_index(self._required(y), classes), classes
-        if self.classes != "infer":
+        if classes is None and self.classes is None:
             return default_index(self._required(y))
-        labels, kind = label_array(self._required(y))
-        classes = np.unique(labels.astype(str) if kind == "text" else labels)
-        return encode_labels(labels, kind, classes), classes
+        classes = inferred_classes(self._required(y)) if classes is None else classes
+        return declared_index(self._required(y), classes), classes
 
 
 class ProbabilisticClassifier(PrivateLinearClassifier):

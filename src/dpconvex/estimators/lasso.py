@@ -20,6 +20,7 @@ from dpconvex.estimators._features import FeatureMap, fitted_columns
 from dpconvex.estimators._targets import (
     TargetRange,
     as_series,
+    checked_classes,
     declared_index,
     default_index,
     number_array,
@@ -318,12 +319,12 @@ class PrivateSparseClassifier(ClassifierMixin, PrivateSparseModel):
     def _labels(self, X: Any, y: Any) -> tuple[AnyArray, AnyArray]:
         target = None if self.schema is None else self.schema.target
         if target is not None and target.labels and self.classes is None:
-            codes = self.schema.encode_target(X) if y is None else target.encode(as_series(y))  # pyright: ignore
+            codes = self.schema.encode_target(X) if y is None else target.encode(as_series(y)[0])  # pyright: ignore
             return codes, np.asarray(target.labels)
         if y is None:
             raise missing_targets(self)
         if self.classes is not None:
-            classes = np.asarray(self.classes)
+            classes = checked_classes(self.classes)
             return declared_index(y, classes), classes
         return default_index(y)
 
@@ -340,8 +341,8 @@ class PrivateSparseLogisticRegression(PrivateSparseClassifier):
     Parameters
     ----------
     classes : array of two labels, optional
-        Public, the negative class first; a label that is not listed counts as the first. Default: the schema's, or
-        0 and 1 for numbers, False and True for Booleans.
+        Public, the negative class first; a label that is not listed counts as the first, silently. Default: the
+        schema's, or False and True for Boolean labels; labels of another type are refused.
     epsilon, delta, feature_bound, feature_bounds, schema, fit_intercept, algorithm, constants, random_state : optional
         As in `PrivateLasso`.
     radius : float, optional
@@ -373,7 +374,7 @@ class PrivateSparseLogisticRegression(PrivateSparseClassifier):
     >>> X = sparse.random_array((5000, 10_000), density=0.01, rng=rng, format="lil")
     >>> X[:, 7] = rng.integers(0, 2, (5000, 1))
     >>> y = X[:, [7]].toarray().ravel()
-    >>> model = PrivateSparseLogisticRegression(epsilon=2.0, feature_bound=1.0).fit(X.tocsr(), y)
+    >>> model = PrivateSparseLogisticRegression(epsilon=2.0, feature_bound=1.0, classes=[0, 1]).fit(X.tocsr(), y)
     >>> model.score(X.tocsr(), y) > 0.9
     True
     """

@@ -50,9 +50,10 @@ class PrivateLogisticRegression(ProbabilisticClassifier):
         Columns, ranges, categories and classes of a table. `fit` then takes data frames (pandas, polars, pyarrow).
         Exactly one of these four must be given, from public knowledge.
     classes : array of labels, "infer" or None, default=None
-        The labels, in order; a label that is not listed counts as the first. None: the schema's classes, or (0, 1)
-        for numeric and (False, True) for Boolean labels. ``"infer"`` reads the labels off `y`: *which labels occur*
-        is then public and outside the guarantee, and the certificate says so.
+        The labels, in order, the negative one first. None: the schema's classes, or False and True for Boolean labels;
+        labels of another type are refused. A label that is not listed counts as the first, silently, for an error
+        would tell what a record holds; classes that the labels' *type* rules out are refused. ``"infer"`` reads the
+        labels off `y`: *which labels occur* is then public and outside the guarantee, and the certificate says so.
     fit_intercept : bool, default=True
         Append a constant feature, inside the bounds and regularised like the rest.
     algorithm : str, default="auto"
@@ -142,8 +143,8 @@ class PrivateLogisticRegression(ProbabilisticClassifier):
     >>> from dpconvex import PrivateLogisticRegression
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(-1, 1, size=(5000, 2))
-    >>> y = (X[:, 0] > 0).astype(int)
-    >>> model = PrivateLogisticRegression(epsilon=1.0, feature_bounds=(-1, 1)).fit(X, y)
+    >>> y = np.where(X[:, 0] > 0, "yes", "no")
+    >>> model = PrivateLogisticRegression(epsilon=1.0, feature_bounds=(-1, 1), classes=["no", "yes"]).fit(X, y)
     >>> model.score(X, y) > 0.8
     True
     >>> model.certificate_.spent_epsilon <= 1.0

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any, Self, final
 
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import validate_data
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.base import begin
 from dpconvex.algorithms.geometric_median import GeometricMedianPlan, plan
 from dpconvex.errors import InvalidDataError, InvalidParameterError
-from dpconvex.estimators._features import fitted_columns, numeric_matrix, user_labels
+from dpconvex.estimators._features import fitted_columns, learned_matrix, user_labels
 from dpconvex.privacy import CarriesBudgets, PrivacyCertificate, PrivacyParams, Unit
 from dpconvex.problems.points import PointDomain, user_points
 from dpconvex.randomness import BitSource, source_from
@@ -167,7 +166,7 @@ class PrivateGeometricMedian(CarriesBudgets, BaseEstimator):
             If a parameter is missing or out of range.
         """
         source = source_from(self.random_state)
-        points: Any = validate_data(self, numeric_matrix(X), dtype="numeric", ensure_all_finite=False)
+        points: Any = learned_matrix(self, X, reset=True)
         if groups is not None:
             points = user_points(points, _user_labels(groups, len(points)), self._domain(points.shape[1]))
         self.plan_ = self.plan(*points.shape, unit="record" if groups is None else "user")

@@ -10,15 +10,16 @@ import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.model_selection import ParameterGrid
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.base import begin
 from dpconvex.algorithms.selection import ALGORITHMS, NOISES
+from dpconvex.data.frames import typed
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._digest import name_model
-from dpconvex.estimators._features import fitted_columns, numeric_matrix
+from dpconvex.estimators._features import fitted_columns, learned_matrix
 from dpconvex.estimators._search_plan import GAUSSIAN, METHODS, PURE, Candidate, SearchPlan, plan_search
 from dpconvex.estimators._search_run import Part, run
 from dpconvex.estimators._search_scores import score_for
@@ -99,7 +100,7 @@ class PrivateSearchCV(CarriesBudgets, MetaEstimatorMixin, BaseEstimator):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(-1, 1, size=(20_000, 2))
     >>> y = (X[:, 0] > 0).astype(int)
-    >>> model = PrivateLogisticRegression(epsilon=1.0, feature_bounds=(-1, 1))
+    >>> model = PrivateLogisticRegression(epsilon=1.0, feature_bounds=(-1, 1), classes=[0, 1])
     >>> search = PrivateSearchCV(model, {"coefficient_norm": [4.0, 16.0]}).fit(X, y)
     >>> search.score(X, y) > 0.8
     True
@@ -155,9 +156,10 @@ class PrivateSearchCV(CarriesBudgets, MetaEstimatorMixin, BaseEstimator):
         """
         base = self._base()
         source = source_from(base.random_state)
+        X, y = typed(X), typed(y)
         if base.schema is None:  # public form only, before anything is split
-            X = numeric_matrix(X)
-            validate_data(clone(base), X, dtype="numeric", ensure_all_finite=False)
+            matrix = learned_matrix(clone(base), X, reset=True)
+            X = matrix if isinstance(X, list | tuple) else X  # a table keeps its names
         users = base._groups(X, groups)
         count = _shape(X)[0]
         _same_length(count, y, None if users is None else users.n_records)

@@ -8,14 +8,14 @@ from typing import Any, ClassVar, Self, final
 import numpy as np
 import scipy.sparse
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.base import Plan
 from dpconvex.data import Schema
 from dpconvex.errors import InvalidDataError, InvalidParameterError
-from dpconvex.estimators._features import FeatureMap, feature_map, numeric_matrix, records_only
+from dpconvex.estimators._features import FeatureMap, feature_map, learned_matrix, records_only
 from dpconvex.privacy import CarriesBudgets, PrivacyCertificate, PrivacyParams
 from dpconvex.problems import DataDomain
 from dpconvex.problems.simplex_saddle import clamped
@@ -156,9 +156,7 @@ class PrivateSparseModel(CarriesBudgets, BaseEstimator, ABC):
             if reset:
                 self.n_features_in_ = len(self.schema.columns)
             return features, features.encode(X)
-        X = validate_data(
-            self, numeric_matrix(X), accept_sparse="csr", dtype="numeric", ensure_all_finite=False, reset=reset
-        )
+        X = learned_matrix(self, X, reset=reset, sparse=True)
         features = self._feature_map(X.shape[1])
         if scipy.sparse.issparse(X) and self.feature_bounds is not None:
             raise InvalidParameterError(

@@ -63,7 +63,7 @@ class PrivateLinearSVC(PrivateLinearClassifier):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(-1, 1, size=(5000, 2))
     >>> y = (X[:, 0] > 0).astype(int)
-    >>> model = PrivateLinearSVC(epsilon=1.0, feature_bounds=(-1, 1)).fit(X, y)
+    >>> model = PrivateLinearSVC(epsilon=1.0, feature_bounds=(-1, 1), classes=[0, 1]).fit(X, y)
     >>> model.score(X, y) > 0.8
     True
     """

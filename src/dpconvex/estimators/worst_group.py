@@ -88,7 +88,7 @@ class PrivateWorstGroupClassifier(PrivateSparseClassifier):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(-1, 1, size=(10_000, 2))
     >>> group = (rng.random(10_000) < 0.2).astype(int)
-    >>> y = (np.where(group, X[:, 1], X[:, 0] + X[:, 1]) > 0).astype(int)
+    >>> y = np.where(group, X[:, 1], X[:, 0] + X[:, 1]) > 0
     >>> model = PrivateWorstGroupClassifier(epsilon=2.0, feature_bound=1.0, groups=[0, 1]).fit(X, y, groups=group)
     >>> model.score(X[group == 1], y[group == 1]) > 0.7
     True

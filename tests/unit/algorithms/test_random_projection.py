@@ -318,7 +318,9 @@ def test_a_fitted_model_can_be_pickled(algorithm: str) -> None:
     """Cross-validation in several processes sends fitted models about, and plans with them."""
     domain = DataDomain.box(2, 1.0) if algorithm == "recentring" else DataDomain.l2_ball(8, 1.0)
     X, y = np.ones((2000, domain.n_features)) / 4, np.arange(2000) % 2
-    model = PrivateLogisticRegression(1.0, domain=domain.with_intercept(1.0), algorithm=algorithm).fit(X, y)
+    model = PrivateLogisticRegression(1.0, domain=domain.with_intercept(1.0), algorithm=algorithm, classes=[0, 1]).fit(
+        X, y
+    )
     copied = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(copied.predict_proba(X), model.predict_proba(X))
     assert copied.plan_.releases == model.plan_.releases

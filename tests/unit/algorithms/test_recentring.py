@@ -125,7 +125,9 @@ def test_it_wins_where_columns_are_concentrated_in_wide_ranges() -> None:
     y = ((X - 0.4) @ rng.normal(size=d) * 30 > rng.logistic(size=n)).astype(int)
 
     def log_loss(algorithm: str) -> float:
-        model = PrivateLogisticRegression(1.0, feature_bounds=(-1, 1), algorithm=algorithm, random_state=1).fit(X, y)
+        model = PrivateLogisticRegression(
+            1.0, feature_bounds=(-1, 1), algorithm=algorithm, random_state=1, classes=[0, 1]
+        ).fit(X, y)
         return -float(model.predict_log_proba(X)[np.arange(n), y].mean())
 
     assert log_loss("recentring") < log_loss("objective_perturbation") - 0.03

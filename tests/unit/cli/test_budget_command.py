@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
 import pytest
 
 from dpconvex.cli import fit_sparse, median, synthesize
@@ -143,6 +144,19 @@ def test_a_table_without_a_readable_header_costs_nothing(
         refused = run(*given, "--budget", budget)
         assert refused.exit_code == 2
         assert "could not be parsed" in refused.stderr
+    assert shown(run)["spent"] == []
+
+
+def test_a_table_of_wrong_types_costs_nothing(run: Any, public_files: Path, budget: Path, tmp_path: Path) -> None:
+    file = tmp_path / "t.parquet"
+    given = [file if word == public_files / "train.csv" else word for word in words("fit", public_files)]
+    table = pacsv.read_csv(public_files / "train.csv")
+    for name, column in (("age", pa.array(["x"] * len(table))), ("income", pa.array([1] * len(table)))):
+        changed = table.drop_columns([name]).append_column(name, column)
+        pq.write_table(changed, file)
+        refused = run(*given, "--budget", budget)
+        assert refused.exit_code == 2
+        assert f"column '{name}' has type" in refused.stderr
     assert shown(run)["spent"] == []
 
 

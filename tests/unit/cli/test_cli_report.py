@@ -54,9 +54,10 @@ class Page(HTMLParser):
 def fitted(**options: Any) -> PrivateLogisticRegression:
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, size=(400, 3))
-    labels = np.asarray(options.get("classes", [0, 1]))
+    options = {"feature_bounds": (-1, 1), "classes": [0, 1], **options}
+    labels = np.asarray(options["classes"])
     y = labels[(X[:, 0] * len(labels) / 2 + len(labels) / 2).astype(int)]
-    return PrivateLogisticRegression(**{"feature_bounds": (-1, 1), **options}).fit(X, y)
+    return PrivateLogisticRegression(**options).fit(X, y)
 
 
 def written(model: Any, folder: Path, measured: Measured | None = None, origin: Origin | None = None) -> str:
@@ -207,7 +208,7 @@ def test_no_report_calls_an_expectation_a_bound(tmp_path: Path) -> None:
     """Over all words of reports of every kind: no sentence speaks of both, and each number stands in one of its own."""
     rng = np.random.default_rng(0)
     wide = rng.uniform(-1, 1, size=(400, 16)) / 4
-    labels = (wide[:, 0] > 0).astype(int)
+    labels = wide[:, 0] > 0
     for options in KINDS:
         model = PrivateLogisticRegression(**{"feature_bounds": (-1, 1), **options}).fit(wide, labels)
         error, text = model.plan_.predicted_error, written(model, tmp_path)

@@ -138,9 +138,9 @@ def _oracle(data: dict[str, list[Any]]) -> tuple[np.ndarray, list[int]]:
 @given(data=TABLE_DATA)
 def test_encoding_equals_the_oracle_and_stays_inside_the_domain(table: Table, data: dict[str, list[Any]]) -> None:
     if table in (pd.DataFrame, _pandas_objects, _pandas_categories):
-        # pandas would choose the dtype of an all-None or empty list by content; a number column is declared as one.
+        # pandas would choose the dtype of an all-None or empty list by content; a column is declared what it is.
         data = data | {name: [math.nan if x is None else x for x in data[name]] for name in ("age", "gain")}
-        frame = table(data).astype({"age": float, "gain": float})
+        frame = table(data).astype({"age": float, "gain": float} | ({} if data["label"] else {"label": object}))
     else:
         frame = table(data)
     X, y = SCHEMA.encode(frame), SCHEMA.encode_target(frame)

@@ -22,8 +22,7 @@ FAST = {"PrivateLogisticRegression": "output_perturbation", "PrivateLasso": "fra
 
 
 def fitted(kind: Any, **options: Any) -> Any:
-    if not is_classifier(kind()):
-        options = {"target_bounds": (0, 1), **options}
+    options = {**({"classes": [0, 1]} if is_classifier(kind()) else {"target_bounds": (0, 1)}), **options}
     if kind in SPARSE_ESTIMATORS:
         options = {"feature_bound": options.pop("feature_norm", None), **options}
     model = kind(5.0, random_state=0, algorithm=FAST.get(kind.__name__, "auto"), **options)

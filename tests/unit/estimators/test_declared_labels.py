@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import dataclasses
 import decimal
+import itertools
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given, strategies as st
+from sklearn.exceptions import DataConversionWarning
 
 from dpconvex import (
     PrivateGeometricMedian,
     PrivateLinearRegression,
+    PrivateLinearSVC,
     PrivateLogisticRegression,
+    PrivateSearchCV,
     PrivateSparseLogisticRegression,
     PrivateWorstGroupClassifier,
 )
 from dpconvex.data import ClassTarget
-from dpconvex.errors import InvalidDataError, InvalidParameterError
+from dpconvex.errors import InvalidDataError, InvalidParameterError, SchemaError
 from dpconvex.estimators._features import numeric_matrix
 from dpconvex.estimators._targets import as_series, declared_index, number_array
 
@@ -148,11 +154,99 @@ def test_lists_of_labels_need_declared_classes(kind: Any, labels: list[Any]) -> 
     assert len(model.set_params(classes=[0, 1], random_state=0).fit(np.eye(2), labels).classes_) == 2
 
 
+def classifiers(**more: Any) -> list[Any]:
+    """Return one of every classifier, without classes unless given."""
+    known = {"epsilon": 1e3, "algorithm": "output_perturbation", "feature_bounds": (-1, 1), **more}
+    linear = [PrivateLogisticRegression(**known), PrivateLinearSVC(**known)]
+    known |= {"algorithm": "vertex_mirror_descent"}
+    sparse = PrivateSparseLogisticRegression(**known)
+    worst = PrivateWorstGroupClassifier(**known, groups=[0, 1], group_shares=(0.5, 0.5))
+    return [*linear, sparse, worst, PrivateSearchCV(linear[0], {"l2": [1e-3, 1e-2]}, method="composition")]
+
+
+X200 = np.linspace(-1, 1, 200)[:, None]
+
+
+def fit(model: Any, y: Any) -> Any:
+    groups = {"groups": np.arange(200) % 2} if isinstance(model, PrivateWorstGroupClassifier) else {}
+    return model.fit(X200, y, **groups)
+
+
+def test_only_booleans_have_default_classes() -> None:
+    """Labels 1 and 2 were read as 0 and 1: every record of class 2 became a 0, and nothing said so."""
+    high = X200[:, 0] > 0
+    texts = np.where(high, "SECRET", "no")
+    others = [high.astype(int) + 1, high.astype(np.uint64), high + 1.5, texts, texts.astype(object), texts.tolist()]
+    others += [
+        pd.Series(high + 1, dtype="Int64"),
+        pd.Series(texts, dtype="category"),
+        pl.Series(texts, dtype=pl.Enum(["no", "SECRET"])),
+    ]
+    others += [pl.Series(high + 1).cast(pl.Decimal(3, 1)), pl.Series([None] * 200)]
+    for model, y in itertools.product(classifiers(), others):
+        with pytest.raises(InvalidParameterError, match=r"classes=None: .*only Booleans.* classes=\[0, 1\]") as caught:
+            fit(model, y)
+        assert "SECRET" not in str(caught.value)
+        assert "1.5" not in str(caught.value)
+    for model in classifiers():
+        for y in (high, pd.Series(high, dtype="boolean"), pl.Series([None, *high[1:]]), pa.array(high)):
+            assert fit(model, y).classes_.tolist() == [False, True]
+            assert model.score(X200, high) > 0.9
+    for model in classifiers(classes=[1, 2]):
+        assert fit(model, high + 1).score(X200, high + 1) > 0.9
+
+
+def test_types_that_list_their_values_must_list_classes() -> None:
+    flags, declared = np.array([True, False]), pl.Series(["no", "yes"], dtype=pl.Enum(["no", "yes", "maybe"]))
+    for y, classes, words in (
+        (flags, [1, 2], "type Boolean, whose value 'false' is not listed"),
+        (pd.Series(flags, dtype="boolean"), [1, 2], "whose value 'false' is not listed"),
+        (declared, ["no", "yes"], "type Enum, whose value 'maybe' is not listed"),
+    ):
+        with pytest.raises(InvalidDataError, match=words):
+            declared_index(y, np.array(classes))
+    for y, words in (
+        (flags, "whose values? 'false', 'true'"),
+        (np.array([0, 1]), "cannot hold 'no', 'yes'"),
+        (declared, "'maybe' is not listed"),
+    ):
+        with pytest.raises(SchemaError, match=words):
+            ClassTarget("y", ("no", "yes")).encode(as_series(y)[0])
+    with pytest.raises(SchemaError, match="cannot hold 'l'"):  # a letter for a digit
+        ClassTarget("y", ("0", "l")).encode(as_series(np.array([0, 1]))[0])
+    read_off = pd.Series(["no", "yes", "maybe"], dtype="category")  # its categories are those that occur
+    assert declared_index(read_off, np.array(["no", "yes"])).tolist() == [0, 1, 0]
+    assert declared_index(declared, np.array(["maybe", "yes", "no"])).tolist() == [2, 1]
+
+
+def test_columns_of_one_table_are_labels() -> None:
+    """A table of one column became an array of objects where a cell was missing."""
+    for y in (pd.DataFrame({"y": pd.Series([True, None], dtype="boolean")}), pl.DataFrame({"y": [True, None]})):
+        with pytest.warns(DataConversionWarning):
+            assert declared_index(y, CLASSES["boolean"]).tolist() == [1, 0]
+        with pytest.raises(InvalidDataError, match="y has shape"):
+            declared_index(pd.DataFrame({"a": [1, 2], "b": [1, 2]}), CLASSES["number"])
+
+
+def test_large_numbers_of_arrow_are_not_quoted() -> None:
+    """An exact cast refused what no float64 holds, and quoted it."""
+    y = pa.chunked_array([pa.array([2**63 - 1, 1])])
+    assert declared_index(y, CLASSES["number"]).tolist() == [0, 2]
+    assert number_array(y).tolist() == [2.0**63, 1.0]
+
+
+@pytest.mark.parametrize("classes", [[0], [1, 1.0], ["a", "a "], [[0, 1]], [2**60, 2**60 + 1]], ids=str)
+def test_classes_must_be_told_apart(classes: Any) -> None:
+    for model in classifiers(classes=classes):
+        with pytest.raises(InvalidParameterError, match="at least two different labels"):
+            fit(model, np.zeros(200))
+
+
 def test_a_schemas_classes_take_lists_of_anything() -> None:
     target = ClassTarget("y", ("no", "1"))
-    found = target.encode(as_series(["1", 1.0, True, None, "x", Odd(), [1], (1, 2), " 1"]))
+    found = target.encode(as_series(["1", 1.0, True, None, "x", Odd(), [1], (1, 2), " 1"])[0])
     assert found.tolist() == [1, 1, 1, 0, 0, 0, 0, 0, 1]
-    assert as_series([]).to_list() == []
+    assert as_series([])[0].to_list() == []
 
 
 def test_one_long_label_takes_no_room_for_the_others() -> None:

@@ -42,16 +42,18 @@ def again(model: Any, **changes: Any) -> Any:
 
 
 def target(model: Any) -> dict[str, Any]:
-    return {} if is_classifier(model()) else {"target_bounds": (-1.0, 1.0)}
+    return {"classes": [0, 1]} if is_classifier(model()) else {"target_bounds": (-1.0, 1.0)}
 
 
 LINEAR = [model(epsilon=1.0, feature_norm=1.0, random_state=0, **target(model)) for model in ESTIMATORS]
 SCALED = [again(model, feature_norm=None, feature_bounds=(-1.0, 1.0)) for model in LINEAR]
 SPARSE = [
     PrivateLasso(feature_bound=1.0, random_state=0, target_bounds=(-1.0, 1.0)),
-    PrivateSparseLogisticRegression(feature_bound=1.0, random_state=0),
+    PrivateSparseLogisticRegression(feature_bound=1.0, random_state=0, classes=[0, 1]),
 ]
-WORST = PrivateWorstGroupClassifier(feature_bound=1.0, groups=[0, 1], group_shares=(0.5, 0.5), random_state=0)
+WORST = PrivateWorstGroupClassifier(
+    feature_bound=1.0, groups=[0, 1], group_shares=(0.5, 0.5), random_state=0, classes=[0, 1]
+)
 MEDIAN = PrivateGeometricMedian(radius_bound=10.0, random_state=0)
 NUMERIC = [*LINEAR, *SCALED, *SPARSE, WORST, MEDIAN]
 NAMES = [f"{type(model).__name__}{'-scaled' if model in SCALED else ''}" for model in NUMERIC]

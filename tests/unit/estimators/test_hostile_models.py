@@ -39,7 +39,9 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """The members of a genuine model file."""
     path = tmp_path_factory.mktemp("genuine") / "m.skops"
     X = np.random.default_rng(0).uniform(-1, 1, (50, 3))
-    save_model(PrivateLogisticRegression(epsilon=1.0, feature_norm=1.0).fit(X, (X[:, 0] > 0).astype(int)), path)
+    save_model(
+        PrivateLogisticRegression(epsilon=1.0, feature_norm=1.0, classes=[0, 1]).fit(X, (X[:, 0] > 0).astype(int)), path
+    )
     with zipfile.ZipFile(path) as archive:
         return {name: archive.read(name) for name in archive.namelist()}
 

@@ -29,7 +29,13 @@ def smoothed_hinge(margin: np.ndarray, width: float) -> np.ndarray:
 def test_large_epsilon_recovers_the_regularised_optimum(algorithm: str, smoothing: float) -> None:
     X, y = data()
     model = PrivateLinearSVC(
-        1e6, smoothing=smoothing, feature_bounds=(-1, 1), algorithm=algorithm, l2=L2, fit_intercept=False
+        1e6,
+        smoothing=smoothing,
+        feature_bounds=(-1, 1),
+        algorithm=algorithm,
+        l2=L2,
+        fit_intercept=False,
+        classes=[0, 1],
     ).fit(X, y)
 
     def risk(w: np.ndarray) -> float:
@@ -41,9 +47,9 @@ def test_large_epsilon_recovers_the_regularised_optimum(algorithm: str, smoothin
 
 def test_the_hinge_loss_itself_goes_through_output_perturbation() -> None:
     X, y = data(500)
-    model = PrivateLinearSVC(1e6, smoothing=0, feature_bounds=(-1, 1), l2=L2).fit(X, y)
+    model = PrivateLinearSVC(1e6, smoothing=0, feature_bounds=(-1, 1), l2=L2, classes=[0, 1]).fit(X, y)
     assert model.plan_.algorithm == "output_perturbation"
-    smooth = PrivateLinearSVC(1e6, smoothing=1e-3, feature_bounds=(-1, 1), l2=L2).fit(X, y)
+    smooth = PrivateLinearSVC(1e6, smoothing=1e-3, feature_bounds=(-1, 1), l2=L2, classes=[0, 1]).fit(X, y)
     np.testing.assert_allclose(model.decision_function(X), smooth.decision_function(X), atol=0.05)
     with pytest.raises(DpconvexError, match="smooth"):
         model.set_params(algorithm="objective_perturbation").fit(X, y)
@@ -68,7 +74,7 @@ def test_scores_decide_the_label() -> None:
 )
 def test_bad_parameters(options: dict, message: str) -> None:
     X, y = data(30)
-    model = PrivateLinearSVC(feature_norm=1.0, **options)
+    model = PrivateLinearSVC(feature_norm=1.0, **{"classes": [0, 1], **options})
     with pytest.raises(DpconvexError, match=message):
         model.fit(X, y)
     with pytest.raises(DpconvexError, match=message):

@@ -44,7 +44,7 @@ def test_large_epsilon_recovers_the_regularised_optimum(algorithm: str, delta: f
     X, y = data()
     l2 = 1e-3
     model = PrivateLogisticRegression(
-        1e5, delta, feature_bounds=(-1, 1), algorithm=algorithm, l2=l2, fit_intercept=False
+        1e5, delta, feature_bounds=(-1, 1), algorithm=algorithm, l2=l2, fit_intercept=False, classes=[0, 1]
     )
     model.fit(X, y)
     # The estimator scales columns to [-1/2, 1/2]; in those units the penalty is the same.
@@ -67,7 +67,7 @@ def test_three_classes() -> None:
 
 def test_every_fit_draws_fresh_noise_unless_seeded() -> None:
     X, y = data()
-    make = PrivateLogisticRegression(1.0, feature_bounds=(-1, 1))
+    make = PrivateLogisticRegression(1.0, feature_bounds=(-1, 1), classes=[0, 1])
     assert not np.array_equal(make.fit(X, y).coef_, make.fit(X, y).coef_)
     make.set_params(random_state=3)
     first = make.fit(X, y)
@@ -78,7 +78,7 @@ def test_every_fit_draws_fresh_noise_unless_seeded() -> None:
 
 def test_plan_needs_no_data_and_is_what_fit_uses() -> None:
     X, y = data()
-    model = PrivateLogisticRegression(1.0, feature_norm=1.0)
+    model = PrivateLogisticRegression(1.0, feature_norm=1.0, classes=[0, 1])
     planned = model.plan(len(X), X.shape[1])
     fitted = model.fit(X, y)
     assert fitted.plan_.l2 == planned[0].l2
@@ -111,7 +111,7 @@ BOUNDS = {
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_content_never_speaks(bounds: dict[str, Any], n: int, delta: float) -> None:
     X0, y0 = data(n)
-    model = PrivateLogisticRegression(1.0, delta, **bounds)
+    model = PrivateLogisticRegression(1.0, delta, classes=[0, 1], **bounds)
     reference = public_part(model.fit(X0, y0).certificate_)
     labels = [y0, np.zeros(n, int), np.ones(n, int), np.full(n, 7), np.full(n, np.nan), np.full(n, -np.inf)]
     with warnings.catch_warnings():
@@ -134,13 +134,13 @@ def test_clipping_makes_an_outlier_worth_one_record() -> None:
     far[0] = 1e6
     at_bound = X.copy()
     at_bound[0] = 1.0
-    make = PrivateLogisticRegression(1.0, feature_bounds=(-1, 1), random_state=0)
+    make = PrivateLogisticRegression(1.0, feature_bounds=(-1, 1), random_state=0, classes=[0, 1])
     np.testing.assert_array_equal(make.fit(far, y).coef_.copy(), make.fit(at_bound, y).coef_)
 
 
 def test_a_million_columns() -> None:
     X = np.zeros((4, 10**6), dtype=np.float32)
-    model = PrivateLogisticRegression(1.0, feature_norm=1.0, algorithm="output_perturbation")
+    model = PrivateLogisticRegression(1.0, feature_norm=1.0, algorithm="output_perturbation", classes=[0, 1])
     model.fit(X, np.array([0, 1, 0, 1]))
     assert model.coef_.shape == (1, 10**6)
 
@@ -183,14 +183,16 @@ def test_labels_with_missing_values() -> None:
         pl.Series([None, *map(bool, y[1:])]),
         np.array([None, *map(str, y[1:])], dtype=object),
     ):
-        classes = ["0", "1"] if isinstance(labels, np.ndarray) else None
+        classes = None if "bool" in str(labels.dtype).lower() else [0, 1]
         model = PrivateLogisticRegression(1.0, feature_norm=1.0, classes=classes).fit(X, labels)
         assert len(model.classes_) == 2
 
 
 def test_pipeline() -> None:
     X, y = data()
-    model = make_pipeline(FunctionTransformer(np.tanh), PrivateLogisticRegression(2.0, feature_bounds=(-1, 1)))
+    model = make_pipeline(
+        FunctionTransformer(np.tanh), PrivateLogisticRegression(2.0, feature_bounds=(-1, 1), classes=[0, 1])
+    )
     assert model.fit(X, y).score(X, y) > 0.75
 
 
@@ -218,7 +220,8 @@ BAD: dict[str, tuple[dict[str, Any], Any, Any, str]] = {
     "l2 negative": ({"feature_norm": 1.0, "l2": -1.0}, X_OK, Y_OK, "l2=-1.0"),
     "seed of wrong type": ({"feature_norm": 1.0, "random_state": "0"}, X_OK, Y_OK, "random_state"),
     "one class": ({"feature_norm": 1.0, "classes": [0]}, X_OK, Y_OK, "two different labels"),
-    "text labels without classes": ({"feature_norm": 1.0}, X_OK, Y_OK.astype(str), "classes"),
+    "text labels without classes": ({"feature_norm": 1.0, "classes": None}, X_OK, Y_OK.astype(str), "classes=None"),
+    "numbers without classes": ({"feature_norm": 1.0, "classes": None}, X_OK, Y_OK, "classes=None.*labels of type int"),
     "labels of another type": ({"feature_norm": 1.0, "classes": ["a", "b"]}, X_OK, Y_OK, "same type"),
     "one-dimensional X": ({"feature_norm": 1.0}, X_OK[0], Y_OK, r"\(3,\)"),
     "text X": ({"feature_norm": 1.0}, X_OK.astype(str), Y_OK, "dtype"),
@@ -233,7 +236,7 @@ BAD: dict[str, tuple[dict[str, Any], Any, Any, str]] = {
 def test_bad_parameters_and_shapes(case: tuple[dict[str, Any], Any, Any, str]) -> None:
     parameters, X, y, message = case
     with pytest.raises(ValueError, match=message) as caught:
-        PrivateLogisticRegression(**parameters).fit(X, y)
+        PrivateLogisticRegression(**{"classes": [0, 1], **parameters}).fit(X, y)
     # No message quotes a cell of the data.
     assert "0.2739" not in str(caught.value)
 
@@ -241,7 +244,7 @@ def test_bad_parameters_and_shapes(case: tuple[dict[str, Any], Any, Any, str]) -
 def test_text_column_is_refused_by_dtype() -> None:
     frame = pd.DataFrame({"a": ["SECRET", "1"], "b": [1.0, 2.0]})
     with pytest.raises(InvalidDataError, match="column 'a' is not numeric") as caught:
-        PrivateLogisticRegression(feature_norm=1.0).fit(frame, [0, 1])
+        PrivateLogisticRegression(feature_norm=1.0, classes=[0, 1]).fit(frame, [0, 1])
     assert "SECRET" not in str(caught.value)
 
 
@@ -249,7 +252,7 @@ def test_errors_share_a_base_and_survive_pickling() -> None:
     import pickle
 
     with pytest.raises(DpconvexError) as caught:
-        PrivateLogisticRegression(epsilon=-1, feature_norm=1.0).fit(X_OK, Y_OK)
+        PrivateLogisticRegression(epsilon=-1, feature_norm=1.0, classes=[0, 1]).fit(X_OK, Y_OK)
     copied = pickle.loads(pickle.dumps(caught.value))
     assert isinstance(copied, InvalidParameterError)
     assert str(copied) == str(caught.value)
@@ -260,8 +263,8 @@ def test_units_do_not_matter(scale: float) -> None:
     """Scaling the data and the bound together gives the same model: a scaling mistake in the noise would show."""
     X, y = data(800)
     X /= 2
-    one = PrivateLogisticRegression(1.0, feature_norm=1.0, random_state=5).fit(X, y)
-    other = PrivateLogisticRegression(1.0, feature_norm=scale, random_state=5).fit(X * scale, y)
+    one = PrivateLogisticRegression(1.0, feature_norm=1.0, random_state=5, classes=[0, 1]).fit(X, y)
+    other = PrivateLogisticRegression(1.0, feature_norm=scale, random_state=5, classes=[0, 1]).fit(X * scale, y)
     np.testing.assert_allclose(other.coef_ * scale, one.coef_, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(other.intercept_, one.intercept_, rtol=1e-4, atol=1e-5)
     assert other.plan_.predicted_error.bound == pytest.approx(one.plan_.predicted_error.bound, rel=1e-6)
@@ -275,7 +278,7 @@ def test_a_tilt_helps_the_rare_class() -> None:
     belief = {}
     for tilt in (0.0, 2.0):
         model = PrivateLogisticRegression(
-            1e4, feature_bounds=(-1, 1), algorithm="output_perturbation", l2=1e-2, tilt=tilt
+            1e4, feature_bounds=(-1, 1), algorithm="output_perturbation", l2=1e-2, tilt=tilt, classes=[0, 1]
         ).fit(X, y)
         assert verify(model.certificate_).passed
         assert model.certificate_.public.get("tilt", 0.0) == tilt
@@ -286,4 +289,4 @@ def test_a_tilt_helps_the_rare_class() -> None:
 def test_tilts_out_of_range_or_theory_are_refused() -> None:
     for parameters in ({"tilt": -1.0}, {"tilt": 1.0, "algorithm": "objective_perturbation"}):
         with pytest.raises(InvalidParameterError, match="tilt"):
-            PrivateLogisticRegression(1.0, feature_bounds=(-1, 1), **parameters).fit(X_OK, Y_OK)
+            PrivateLogisticRegression(1.0, feature_bounds=(-1, 1), classes=[0, 1], **parameters).fit(X_OK, Y_OK)

@@ -46,14 +46,22 @@ def labels(*names: Any, dtype: Any = None) -> np.ndarray:
 
 
 CASES: dict[str, tuple[dict[str, Any], Any, Any]] = {
-    "norm": ({"feature_norm": 1.0}, X, labels(0, 1)),
+    "norm": ({"feature_norm": 1.0, "classes": [0, 1]}, X, labels(0, 1)),
     "bounds": ({"feature_bounds": (-2, [1, 2, 3])}, X, labels(False, True)),
-    "domain": ({"domain": DataDomain((Block(2, "l1", 1.0, "p"), Block(1, "linf", 2.0)))}, X, labels(0.0, 1.0)),
+    "domain": (
+        {"domain": DataDomain((Block(2, "l1", 1.0, "p"), Block(1, "linf", 2.0))), "classes": [0.0, 1.0]},
+        X,
+        labels(0.0, 1.0),
+    ),
     "text": ({"feature_norm": 1.0, "classes": ["nein", "jå", "vielleicht"]}, X, labels("nein", "jå", "vielleicht")),
     "objects": ({"feature_norm": 1.0, "classes": np.array(["x", "yy"], dtype=object)}, X, labels("x", "yy")),
     "inferred": ({"feature_norm": 1.0, "classes": "infer"}, X, labels(7, 9, 11)),
-    "no intercept": ({"feature_norm": 1.0, "fit_intercept": False, "epsilon": np.float64(2)}, X, labels(0, 1)),
-    "gaussian": ({"feature_norm": 1.0, "delta": 1e-6, "l2": 0.1}, X, labels(0, 1)),
+    "no intercept": (
+        {"feature_norm": 1.0, "fit_intercept": False, "epsilon": np.float64(2), "classes": [0, 1]},
+        X,
+        labels(0, 1),
+    ),
+    "gaussian": ({"feature_norm": 1.0, "delta": 1e-6, "l2": 0.1, "classes": [0, 1]}, X, labels(0, 1)),
 }
 
 
@@ -82,7 +90,7 @@ def test_a_schema_and_column_names_are_kept(tmp_path: Path) -> None:
     table = pd.DataFrame({"a": X[:, 0], "b": labels("u", "v", "z")})
     by_schema = PrivateLogisticRegression(schema=SCHEMA, classes=["n", "p"]).fit(table, labels("n", "p"))
     frame = pd.DataFrame(X, columns=["p", "q", "r"])
-    by_name = PrivateLogisticRegression(feature_norm=1.0).fit(frame, labels(0, 1))
+    by_name = PrivateLogisticRegression(feature_norm=1.0, classes=[0, 1]).fit(frame, labels(0, 1))
     for model, features in ((by_schema, table), (by_name, frame)):
         save_model(model, tmp_path / "m.skops")
         loaded = load_model(tmp_path / "m.skops")
@@ -92,7 +100,7 @@ def test_a_schema_and_column_names_are_kept(tmp_path: Path) -> None:
 
 
 def test_the_file_holds_plain_values_and_neither_seed_nor_data(tmp_path: Path) -> None:
-    model = PrivateLogisticRegression(feature_norm=1.0, random_state=123456789).fit(X, labels(0, 1))
+    model = PrivateLogisticRegression(feature_norm=1.0, random_state=123456789, classes=[0, 1]).fit(X, labels(0, 1))
     save_model(model, tmp_path / "m.skops")
     state = skops.io.load(tmp_path / "m.skops")  # trusts no type
     assert "random_state" not in state["parameters"]
@@ -102,7 +110,10 @@ def test_the_file_holds_plain_values_and_neither_seed_nor_data(tmp_path: Path) -
 
 
 def test_a_seeded_model_stays_marked(tmp_path: Path) -> None:
-    save_model(PrivateLogisticRegression(feature_norm=1.0, random_state=1).fit(X, labels(0, 1)), tmp_path / "m.skops")
+    save_model(
+        PrivateLogisticRegression(feature_norm=1.0, random_state=1, classes=[0, 1]).fit(X, labels(0, 1)),
+        tmp_path / "m.skops",
+    )
     assert not load_model(tmp_path / "m.skops").certificate_.private
 
 
@@ -145,7 +156,7 @@ def test_what_is_no_model_is_refused(content: bytes, tmp_path: Path) -> None:
 )
 def test_parts_that_do_not_agree_are_refused(change: dict[str, Any], tmp_path: Path) -> None:
     path = tmp_path / "m.skops"
-    save_model(PrivateLogisticRegression(feature_norm=1.0).fit(X, labels(0, 1)), path)
+    save_model(PrivateLogisticRegression(feature_norm=1.0, classes=[0, 1]).fit(X, labels(0, 1)), path)
     path.write_bytes(skops.io.dumps(skops.io.load(path) | change))
     with pytest.raises(InvalidDataError):
         load_model(path)
@@ -160,8 +171,8 @@ def test_foreign_types_are_refused_before_they_are_built(tmp_path: Path) -> None
 
 def test_saving_and_loading_say_what_is_wrong(tmp_path: Path) -> None:
     with pytest.raises(NotFittedError):
-        save_model(PrivateLogisticRegression(feature_norm=1.0), tmp_path / "m.skops")
-    model = PrivateLogisticRegression(feature_norm=1.0).fit(X, labels(0, 1))
+        save_model(PrivateLogisticRegression(feature_norm=1.0, classes=[0, 1]), tmp_path / "m.skops")
+    model = PrivateLogisticRegression(feature_norm=1.0, classes=[0, 1]).fit(X, labels(0, 1))
     with pytest.raises(DpconvexError, match="writ"):
         save_model(model, tmp_path / "absent" / "m.skops")
     with pytest.raises(InvalidDataError, match="cannot be read"):
@@ -199,7 +210,7 @@ def test_a_loaded_regressor_predicts_exactly_the_same(model: Any, features: Any,
 
 def test_parameters_of_another_model_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "m.skops"
-    save_model(PrivateLogisticRegression(feature_norm=1.0).fit(X, labels(0, 1)), path)
+    save_model(PrivateLogisticRegression(feature_norm=1.0, classes=[0, 1]).fit(X, labels(0, 1)), path)
     state = skops.io.load(path)
     for change in ({"estimator": "PrivateLinearSVC"}, {"parameters": state["parameters"] | {"extra": 1}}):
         path.write_bytes(skops.io.dumps(state | change))

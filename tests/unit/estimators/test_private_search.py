@@ -55,14 +55,14 @@ def clone(estimator) -> Any:
 
 def logistic(epsilon=1.0, delta=0.0, noise="l2", **options):
     """With one loss and one kind of noise: plans take a tenth of the time."""
-    known = {"feature_bounds": BOUNDS, "random_state": 0, "slope_cap": 1.0, "noise": noise}
-    return PrivateLogisticRegression(epsilon, delta, **known, **options)
+    known = {"feature_bounds": BOUNDS, "random_state": 0, "slope_cap": 1.0, "noise": noise, "classes": [0, 1]}
+    return PrivateLogisticRegression(epsilon, delta, **known | options)
 
 
 def models() -> Any:
     for kind in ESTIMATORS:
         classifier = kind in (PrivateLogisticRegression, PrivateLinearSVC)
-        ranges: Any = {} if classifier else {"target_bounds": (0.0, 20.0)}
+        ranges: Any = {"classes": [0, 1]} if classifier else {"target_bounds": (0.0, 20.0)}
         yield kind(feature_bounds=BOUNDS, random_state=0, **ranges)
 
 
@@ -443,7 +443,9 @@ def test_changed_numbers_are_found(method, path) -> None:
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_a_candidate_that_plans_anew_is_charged_its_whole_promise(delta) -> None:
     """Its releases follow from released numbers: priced by the planned ones, a search spent 2.4 times its delta."""
-    model = PrivateLogisticRegression(2.0, delta, feature_bounds=(0, 100), algorithm="recentring", slope_cap=1.0)
+    model = PrivateLogisticRegression(
+        2.0, delta, feature_bounds=(0, 100), algorithm="recentring", slope_cap=1.0, classes=[0, 1]
+    )
     plan = model.plan(30_000, 20)[0]
     assert isinstance(plan, RecentredPlan)
     assert plan.adaptive
@@ -462,7 +464,9 @@ def test_a_candidate_that_plans_anew_is_charged_its_whole_promise(delta) -> None
 def test_searches_over_candidates_that_plan_anew_verify(method) -> None:
     x = np.random.default_rng(0).normal(30, 3, (9000, 4))
     y = (x[:, 0] > 30).astype(int)
-    model = PrivateLogisticRegression(2.0, feature_bounds=(0, 100), algorithm="recentring", slope_cap=1.0, noise="l2")
+    model = PrivateLogisticRegression(
+        2.0, feature_bounds=(0, 100), algorithm="recentring", slope_cap=1.0, noise="l2", classes=[0, 1]
+    )
     found = PrivateSearchCV(model, {"coefficient_norm": [2.0, 8.0]}, method=method).fit(x, y)
     assert verify(found.certificate_).passed
     assert {c.plan.algorithm for c in found.plan_.candidates} == {"recentring"}

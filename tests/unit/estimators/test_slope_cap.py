@@ -27,7 +27,9 @@ def data(n: int = 3000) -> tuple[np.ndarray, np.ndarray]:
 def test_large_epsilon_recovers_the_optimum_of_the_capped_loss(cap: float, algorithm: str) -> None:
     X, y = data()
     l2 = 1e-2
-    model = PrivateLogisticRegression(1e6, feature_bounds=(-1, 1), l2=l2, slope_cap=cap, algorithm=algorithm)
+    model = PrivateLogisticRegression(
+        1e6, feature_bounds=(-1, 1), l2=l2, slope_cap=cap, algorithm=algorithm, classes=[0, 1]
+    )
     model.fit(X, y)
     sign, kink = 2.0 * y - 1, np.log((1 - cap) / cap)
 
@@ -43,10 +45,10 @@ def test_large_epsilon_recovers_the_optimum_of_the_capped_loss(cap: float, algor
 
 def test_the_certificate_states_the_cap_and_verifies() -> None:
     X, y = data()
-    model = PrivateLogisticRegression(1.0, feature_bounds=(-1, 1), slope_cap=0.7).fit(X, y)
+    model = PrivateLogisticRegression(1.0, feature_bounds=(-1, 1), slope_cap=0.7, classes=[0, 1]).fit(X, y)
     assert model.certificate_.public["slope_cap"] == 0.7
     assert verify(model.certificate_).passed
-    plain = PrivateLogisticRegression(1.0, feature_bounds=(-1, 1), slope_cap=1).fit(X, y)
+    plain = PrivateLogisticRegression(1.0, feature_bounds=(-1, 1), slope_cap=1, classes=[0, 1]).fit(X, y)
     assert "slope_cap" not in plain.certificate_.public
     assert verify(plain.certificate_).passed
 
@@ -65,7 +67,7 @@ def test_the_plan_caps_more_where_noise_is_larger(delta: float) -> None:
 
 
 def test_the_choice_is_the_smallest_expected_error() -> None:
-    model = PrivateLogisticRegression(1.0, domain=ADULT)
+    model = PrivateLogisticRegression(1.0, domain=ADULT, classes=[0, 1])
     chosen = model.plan(36_186)
     assert len({plan.problem.loss for plan in chosen}) == 1
     expected = [
@@ -79,7 +81,7 @@ def test_the_choice_is_the_smallest_expected_error() -> None:
 def test_other_objectives_have_no_cap_unless_asked(more: dict[str, Any]) -> None:
     assert cap_of(36_186, 0.1, **more) == 1.0
     X, y = data(500)
-    model = PrivateLogisticRegression(1.0, feature_bounds=(-1, 1), slope_cap=0.7, **more).fit(X, y)
+    model = PrivateLogisticRegression(1.0, feature_bounds=(-1, 1), slope_cap=0.7, classes=[0, 1], **more).fit(X, y)
     assert model.certificate_.public["slope_cap"] == 0.7
     assert verify(model.certificate_).passed
 
@@ -89,7 +91,9 @@ def test_users_and_paper_constants_have_no_cap_unless_asked() -> None:
     X, y = data(600)
     groups = np.arange(600) // 3
     for cap in (None, 0.6):
-        model = PrivateLogisticRegression(1.0, feature_bounds=(-1, 1), slope_cap=cap).fit(X, y, groups=groups)
+        model = PrivateLogisticRegression(1.0, feature_bounds=(-1, 1), slope_cap=cap, classes=[0, 1]).fit(
+            X, y, groups=groups
+        )
         assert model.plan_.problem.loss.slope_bound == (cap or 1.0)
         assert verify(model.certificate_).passed
 
@@ -132,7 +136,9 @@ def test_a_capped_model_is_calibrated_where_few_are_positive(tmp_path: Path) -> 
     rng = np.random.default_rng(3)
     X = rng.uniform(-1, 1, (20_000, 4))
     y = (rng.random(20_000) < 1 / (1 + np.exp(-1.2 * X.sum(axis=1) + 2.2))).astype(int)
-    model = PrivateLogisticRegression(1e5, feature_bounds=(-1, 1), slope_cap=0.5, random_state=0).fit(X, y)
+    model = PrivateLogisticRegression(1e5, feature_bounds=(-1, 1), slope_cap=0.5, random_state=0, classes=[0, 1]).fit(
+        X, y
+    )
     linked, labels, scores = model.predict_proba(X), model.predict(X), model.decision_function(X)
     logs = model.predict_log_proba(X)
     model.set_params(probabilities="sigmoid")
@@ -155,7 +161,7 @@ def test_a_capped_model_is_calibrated_where_few_are_positive(tmp_path: Path) -> 
 
 def test_the_planned_cap_is_kept_by_fits_searches_and_files(tmp_path: Path) -> None:
     X, y = data(2000)
-    base = PrivateLogisticRegression(0.1, feature_bounds=(-1, 1), algorithm="objective_perturbation")
+    base = PrivateLogisticRegression(0.1, feature_bounds=(-1, 1), algorithm="objective_perturbation", classes=[0, 1])
     search = PrivateSearchCV(base, {"coefficient_norm": [2.0, 8.0]}, method="composition", scoring="log_loss").fit(X, y)
     for model in (base.fit(X, y), search.best_estimator_):
         cap = model.plan_.problem.loss.slope_bound
@@ -177,7 +183,7 @@ def test_other_readings_are_refused_before_a_fit() -> None:
 
 def test_a_saved_model_keeps_its_cap(tmp_path: Path) -> None:
     X, y = data(300)
-    model = PrivateLogisticRegression(1.0, feature_bounds=(-1, 1), slope_cap=0.7).fit(X, y)
+    model = PrivateLogisticRegression(1.0, feature_bounds=(-1, 1), slope_cap=0.7, classes=[0, 1]).fit(X, y)
     save_model(model, tmp_path / "model.skops")
     again = load_model(tmp_path / "model.skops")
     assert again.get_params()["slope_cap"] == 0.7

@@ -53,7 +53,9 @@ def test_bounds_of_columns_scale_and_centre() -> None:
     rng = np.random.default_rng(1)
     X = rng.uniform(10, 20, (4000, 3))
     y = X[:, 0] - 15 > 0
-    model = PrivateSparseLogisticRegression(epsilon=4.0, feature_bounds=(10, 20), radius=10, random_state=0).fit(X, y)
+    model = PrivateSparseLogisticRegression(
+        epsilon=4.0, feature_bounds=(10, 20), radius=10, random_state=0, classes=[0, 1]
+    ).fit(X, y)
     assert model.score(X, y) > 0.9
     assert model.classes_.tolist() == [False, True]
     assert model.predict_proba(X).sum(axis=1) == pytest.approx(np.ones(4000))
@@ -89,9 +91,17 @@ def groups_data(n: int = 20_000) -> tuple[Any, Any, Any]:
 def test_the_worst_group_gains_over_the_mean() -> None:
     X, y, group = groups_data()
     small = group == 1
-    mean = PrivateSparseLogisticRegression(epsilon=8.0, feature_bound=1.0, radius=3.0, random_state=0).fit(X, y)
+    mean = PrivateSparseLogisticRegression(
+        epsilon=8.0, feature_bound=1.0, radius=3.0, random_state=0, classes=[0, 1]
+    ).fit(X, y)
     worst = PrivateWorstGroupClassifier(
-        epsilon=8.0, feature_bound=1.0, radius=3.0, groups=[0, 1], group_shares=(0.8, 0.2), random_state=0
+        epsilon=8.0,
+        feature_bound=1.0,
+        radius=3.0,
+        groups=[0, 1],
+        group_shares=(0.8, 0.2),
+        random_state=0,
+        classes=[0, 1],
     ).fit(X, y, groups=group)
     assert worst.score(X[small], y[small]) > mean.score(X[small], y[small]) + 0.05
 
@@ -106,7 +116,7 @@ def test_shares_are_released_for_their_part_of_the_budget() -> None:
     assert plan.mechanism.event.to_dict()
     X, y, group = groups_data(2000)
     model = PrivateWorstGroupClassifier(
-        epsilon=2.0, feature_bound=1.0, groups=["a", "b"], algorithm="vertex_mirror_descent"
+        epsilon=2.0, feature_bound=1.0, groups=["a", "b"], algorithm="vertex_mirror_descent", classes=[0, 1]
     ).fit(X, y, groups=np.array(["a", "b"])[group])
     assert [release.mechanism for release in model.certificate_.releases] == ["Laplace", "vertex sampling"]
     assert model.certificate_.spent_epsilon <= 2.0
@@ -143,12 +153,14 @@ def test_moving_one_record_moves_two_counts_by_one() -> None:
 def test_public_mistakes_are_named(wrong: dict[str, Any]) -> None:
     X, y, group = groups_data(100)
     with pytest.raises(InvalidParameterError):
-        PrivateWorstGroupClassifier(**{"feature_bound": 1.0, "groups": [0, 1], **wrong}).fit(X, y, groups=group)
+        PrivateWorstGroupClassifier(**{"feature_bound": 1.0, "groups": [0, 1], "classes": [0, 1], **wrong}).fit(
+            X, y, groups=group
+        )
 
 
 def test_groups_must_be_given_and_fit() -> None:
     X, y, group = groups_data(100)
-    model = PrivateWorstGroupClassifier(feature_bound=1.0, groups=[0, 1])
+    model = PrivateWorstGroupClassifier(feature_bound=1.0, groups=[0, 1], classes=[0, 1])
     for given in (None, group[:-1], np.array(["a"] * 100)):
         with pytest.raises(InvalidDataError):
             model.fit(X, y, groups=given)
@@ -159,6 +171,6 @@ def test_sorted_records_are_learnt_as_well_as_shuffled_ones() -> None:
     X, y, _ = groups_data(20_000)
     order = np.argsort(y, kind="stable")
     model = PrivateSparseLogisticRegression(
-        epsilon=4.0, feature_bound=1.0, radius=3.0, algorithm="vertex_mirror_descent", random_state=0
+        epsilon=4.0, feature_bound=1.0, radius=3.0, algorithm="vertex_mirror_descent", random_state=0, classes=[0, 1]
     ).fit(X[order], y[order])
     assert model.score(X, y) > 0.7

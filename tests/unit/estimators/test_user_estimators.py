@@ -23,7 +23,9 @@ def table():
 
 
 def fitted(X, y, groups, **changes):
-    model = PrivateLogisticRegression(3.0, feature_bounds=(-1, 1), algorithm="objective_perturbation", random_state=0)
+    model = PrivateLogisticRegression(
+        3.0, feature_bounds=(-1, 1), algorithm="objective_perturbation", random_state=0, classes=[0, 1]
+    )
     return model.set_params(**changes).fit(X, y, groups=groups)
 
 
@@ -34,7 +36,7 @@ def test_groups_protect_users(table) -> None:
     assert model.plan_.problem.n == 60
     assert model.plan_.problem.records_per_user == 1
     assert "everything one user contributed" in model.certificate_.explain()
-    by_record = PrivateLogisticRegression(3.0, feature_bounds=(-1, 1), random_state=0).fit(X, y)
+    by_record = PrivateLogisticRegression(3.0, feature_bounds=(-1, 1), random_state=0, classes=[0, 1]).fit(X, y)
     assert by_record.certificate_.target.unit == "record"
     assert by_record.plan_.problem.n == len(y)
 
@@ -68,7 +70,9 @@ def test_a_user_with_most_of_the_data_counts_once(table) -> None:
     users = np.concatenate([users, np.full(5000, 99)])
     for cap in (1, 5):
         assert fitted(X, y, users, records_per_user=cap).coef_[0, 0] > 0
-    assert PrivateLogisticRegression(3.0, feature_bounds=(-1, 1), random_state=0).fit(X, y).coef_[0, 0] < 0
+    assert (
+        PrivateLogisticRegression(3.0, feature_bounds=(-1, 1), random_state=0, classes=[0, 1]).fit(X, y).coef_[0, 0] < 0
+    )
 
 
 def test_repeating_a_users_rows_changes_nothing(table) -> None:
@@ -81,7 +85,7 @@ def test_repeating_a_users_rows_changes_nothing(table) -> None:
 
 
 def test_plans_count_users() -> None:
-    model = PrivateLogisticRegression(1.0, feature_norm=1.0, records_per_user=4)
+    model = PrivateLogisticRegression(1.0, feature_norm=1.0, records_per_user=4, classes=[0, 1])
     by_user, by_record = model.plan(500, 3, unit="user")[0], model.plan(500, 3, unit="record")[0]
     assert (by_user.privacy.unit, by_user.problem.n, by_user.problem.records_per_user) == ("user", 500, 4)
     assert (by_record.privacy.unit, by_record.problem.records_per_user) == ("record", None)
@@ -111,7 +115,9 @@ def test_a_schema_that_names_users_protects_them(table) -> None:
 
 def test_other_models_protect_users(table) -> None:
     X, y, users = table
-    svc = PrivateLinearSVC(3.0, feature_bounds=(-1, 1), smoothing=0.0, random_state=0).fit(X, y, groups=users)
+    svc = PrivateLinearSVC(3.0, feature_bounds=(-1, 1), smoothing=0.0, random_state=0, classes=[0, 1]).fit(
+        X, y, groups=users
+    )
     linear = PrivateLinearRegression(3.0, feature_bounds=(-1, 1), target_bounds=(0, 1), random_state=0)
     for model in (svc, linear.fit(X, y, groups=users)):
         assert model.certificate_.target.unit == "user"
@@ -136,7 +142,7 @@ def test_labels_must_fit_the_data(table) -> None:
     with pytest.raises(InvalidDataError, match="they must agree"):
         fitted(X, y, users[:-1])
     with pytest.raises(InvalidDataError, match="groups has shape"):
-        fitted(X, y, users[:, None])
+        fitted(X, y, np.column_stack([users, users]))
 
 
 def user_schema() -> Schema:
@@ -157,7 +163,7 @@ def test_a_missing_label_leaves_the_labels_of_others_alone() -> None:
     gap = [None, *ids[1:]]
     assert n_users(pa.table({**columns, "who": gap})) == 11
     assert n_users(pd.DataFrame(columns | {"who": pd.array(gap, dtype="Int64")})) == 11
-    model = PrivateLogisticRegression(3.0, feature_bounds=(-1, 1), random_state=0)
+    model = PrivateLogisticRegression(3.0, feature_bounds=(-1, 1), random_state=0, classes=[0, 1])
     for groups in (gap, pd.Series(gap, dtype="Int64"), pa.chunked_array([gap])):
         assert model.fit(columns["a"][:, None], np.arange(40) % 2, groups=groups).plan_.problem.n == 11
 
@@ -196,7 +202,7 @@ def test_what_a_list_of_labels_holds_raises_nothing(table) -> None:
 
 def test_records_per_user_without_users_is_refused() -> None:
     X, y = np.zeros((6, 1)), np.arange(6) % 2
-    model = PrivateLogisticRegression(1.0, feature_norm=1.0, records_per_user=4)
+    model = PrivateLogisticRegression(1.0, feature_norm=1.0, records_per_user=4, classes=[0, 1])
     with pytest.raises(InvalidParameterError, match="records_per_user=4: is for users"):
         model.fit(X, y)
     with pytest.raises(InvalidParameterError, match="records_per_user=4: is for users"):

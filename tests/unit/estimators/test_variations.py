@@ -46,7 +46,7 @@ def test_large_epsilon_recovers_the_robust_optimum(norm: str) -> None:
     X, y = data()
     radius = 0.1
     model = PrivateLogisticRegression(
-        1e6, feature_bounds=(-0.5, 0.5), l2=L2, adversarial_radius=radius, adversarial_norm=norm
+        1e6, feature_bounds=(-0.5, 0.5), l2=L2, adversarial_radius=radius, adversarial_norm=norm, classes=[0, 1]
     ).fit(X, y)
     sign = 2.0 * y - 1
 
@@ -57,7 +57,7 @@ def test_large_epsilon_recovers_the_robust_optimum(norm: str) -> None:
     found = np.append(model.encoded_coef_[0], model.encoded_intercept_[0])
     reference = minimize(risk, found, method="Nelder-Mead", options={"maxiter": 4000, "xatol": 1e-5, "fatol": 1e-10})
     assert risk(found) <= reference.fun + 1e-5
-    plain = PrivateLogisticRegression(1e6, feature_bounds=(-0.5, 0.5), l2=L2).fit(X, y)
+    plain = PrivateLogisticRegression(1e6, feature_bounds=(-0.5, 0.5), l2=L2, classes=[0, 1]).fit(X, y)
     assert risk(found) < risk(np.append(plain.encoded_coef_[0], plain.encoded_intercept_[0])) - 0.003
 
 
@@ -78,7 +78,12 @@ def test_training_against_attacks_survives_them(estimator: Any, norm: str) -> No
 def test_attacks_and_population_risk_verify_and_are_saved(tmp_path: Path) -> None:
     X, y = data(300)
     model = PrivateLogisticRegression(
-        1.0, feature_bounds=(-0.5, 0.5), adversarial_radius=0.1, adversarial_norm="linf", risk="population"
+        1.0,
+        feature_bounds=(-0.5, 0.5),
+        adversarial_radius=0.1,
+        adversarial_norm="linf",
+        risk="population",
+        classes=[0, 1],
     ).fit(X, y)
     assert verify(model.certificate_).passed
     assert model.certificate_.public["target"] == "population"
@@ -119,7 +124,7 @@ def test_population_risk_regularises_more_and_promises_less() -> None:
 )
 def test_refusals_use_the_estimator_s_own_words(options: dict[str, Any], name: str) -> None:
     X, y = data(30)
-    model = PrivateLogisticRegression(feature_norm=1.0, **options)
+    model = PrivateLogisticRegression(feature_norm=1.0, **{"classes": [0, 1], **options})
     for attempt in (lambda: model.plan(30, 5), lambda: model.fit(X, y)):
         with pytest.raises(InvalidParameterError) as caught:
             attempt()
@@ -138,7 +143,7 @@ def test_regression_losses_without_a_closed_form_are_refused_and_the_others_are_
 @pytest.mark.parametrize("content", [np.nan, np.inf, -np.inf, 1e300, 0.0], ids=str)
 @pytest.mark.parametrize("norm", NORMS)
 def test_content_never_speaks_under_attack(content: float, norm: str) -> None:
-    model = PrivateLogisticRegression(feature_norm=1.0, adversarial_radius=0.1, adversarial_norm=norm)
+    model = PrivateLogisticRegression(feature_norm=1.0, adversarial_radius=0.1, adversarial_norm=norm, classes=[0, 1])
     model.fit(np.full((40, 3), content), np.zeros(40, int))
     assert np.isfinite(model.coef_).all()
     assert verify(model.certificate_).passed
@@ -148,7 +153,7 @@ def test_numpy_scalars_of_any_precision_are_numbers() -> None:
     """Their certificates are JSON, and their constants exact fractions, only once they are Python's."""
     X, y = data(40)
     options = {"l2": np.float32(0.1), "adversarial_radius": np.int64(1), "tilt": np.float32(0.5)}
-    model = PrivateLogisticRegression(feature_norm=1.0, **options).fit(X, y)
+    model = PrivateLogisticRegression(feature_norm=1.0, classes=[0, 1], **options).fit(X, y)
     assert verify(model.certificate_.to_json()).passed
 
 

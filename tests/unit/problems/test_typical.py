@@ -120,7 +120,9 @@ def test_expected_and_measured_excess_agree_on_adult(epsilon: float) -> None:
 
     domain = schema.domain()
     models = [
-        PrivateLogisticRegression(e, domain=domain, algorithm="objective_perturbation", random_state=seed).fit(X, y)
+        PrivateLogisticRegression(
+            e, domain=domain, algorithm="objective_perturbation", random_state=seed, classes=[0, 1]
+        ).fit(X, y)
         for e, seed in [(1e5, 0), *((epsilon, k) for k in range(3))]
     ]
     measured = np.mean([log_loss(model) for model in models[1:]]) - log_loss(models[0])
