@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ import typer
 from dpconvex.cli import _options
 from dpconvex.cli._console import one_line_errors, print_json, print_table, print_text, track
 from dpconvex.cli._folder import CERTIFICATE, MODEL, REPORT, model_folder
+from dpconvex.errors import RepeatedFitWarning
 
 if TYPE_CHECKING:
     from dpconvex.cli._metrics import Metrics
@@ -84,7 +86,8 @@ def demo(
     from dpconvex.cli.fit import write_outputs
     from dpconvex.cli.report import Measured, Origin
 
-    with model_folder(out, force=force) as folder:
+    with warnings.catch_warnings(), model_folder(out, force=force) as folder:
+        warnings.simplefilter("ignore", RepeatedFitWarning)  # public data: nothing is spent by fitting them again
         splits = [split(QUICK_ROWS if quick else TRAIN, seed) for seed in range(QUICK_SPLITS if quick else SPLITS)]
         rows, model = _compare(splits, QUICK_EPSILONS if quick else EPSILONS)
         accuracy = {(row.model, row.epsilon): row.to_dict()["accuracy"] for row in rows}
