@@ -147,6 +147,14 @@ def p_value(name: str, found: float, runs: int, test: str) -> Check:
     return Check(name, float(found), 0.0, runs, SINGLE, 1.0, "theorem", test, SINGLE)
 
 
+def largest_t(name: str, found: Iterable[float], freedom: int) -> Check:
+    """Check that the largest of many t statistics, dependent or not, is no larger than their number makes it."""
+    statistics = [abs(float(t)) for t in found]
+    most = float(stats.t.isf(SINGLE / 2 / len(statistics), freedom))
+    test = f"t, {freedom}, of {len(statistics)}"
+    return Check(name, max(statistics), 1.0, freedom + 1, 0.0, most, "theorem", test, SINGLE)
+
+
 class Anchor(NamedTuple):
     """What the same measurement gave for other seeds.
 

@@ -129,6 +129,8 @@ class Task:
     epsilon : float
     runs : int
     seed : int
+    tuned : bool
+        Whether to try the grid.
     """
 
     design: Design
@@ -136,6 +138,7 @@ class Task:
     epsilon: float
     runs: int
     seed: int
+    tuned: bool = True
 
     def measure(self) -> dict[str, tuple[Estimate, float | None]]:
         """Return mean excess and proven bound of every method; ``zero`` is the zero vector."""
@@ -148,7 +151,7 @@ class Task:
             name: (self._excess(risk, plan, i), plan.predicted_error.bound)
             for i, (name, plan) in enumerate(plans.items())
         }
-        for i, (name, delta) in enumerate(TUNED.items()):
+        for i, (name, delta) in enumerate(TUNED.items() if self.tuned else ()):
             choices = [
                 clipped_gradient.plan(
                     problem, PrivacyParams(self.epsilon, delta), moments, level=level, steps=steps, step_size=step_size
@@ -199,7 +202,7 @@ def measure(setting: Setting) -> Outcome:
         jobs += [(design, BETWEEN, epsilon) for design in designs for epsilon in OTHER_EPSILONS]
         jobs += [(replace(design, dim=OTHER_DIM), BETWEEN, EPSILON) for design in designs]
     found = {
-        (design.name, design.dim, epsilon, n): Task(design, n, epsilon, runs, setting.seed).measure()
+        (design.name, design.dim, epsilon, n): Task(design, n, epsilon, runs, setting.seed, not setting.quick).measure()
         for design, n, epsilon in setting.track(jobs, "Comparing")
     }
     rows = tuple(
