@@ -1,9 +1,12 @@
 """Checks of experiments: a measured number with its error, two limits, and how often the check fails in vain.
 
-A check passes if its number lies between its limits. Limits are what is claimed, widened by what chance does: where the
-claim is true the check fails with probability `alarm` at most, `SINGLE` but for exact numbers, for which it is 0. Limits
-come from a theorem, from the plan that was run, or from our own *anchors*: what the same measurement gave for other
-seeds (``anchors.json``, written by ``tools/anchors.py``). A number must be within `TOLERANCE` of its anchor.
+A check passes if its number lies between its limits. Limits are what is claimed, widened by what chance does: where
+the claim is true the check fails with probability `alarm` at most, `SINGLE` but for exact numbers, for which it is 0.
+Limits come from a theorem, from the plan that was run, or from our own *anchors*: what the same measurement gave for
+other seeds (``anchors.json``, written by ``tools/anchors.py``). A number must be within `TOLERANCE` of its anchor.
+
+Student's t is exact for normal numbers only. Means of few skewed runs are not normal: anchors are compared by
+logarithms, and the tolerance covers more than chance does; twenty seeds of every experiment are run by the slow tests.
 """
 
 from __future__ import annotations
@@ -190,7 +193,7 @@ class Anchors:
     def near(self, found: Mapping[str, Estimate], *, linear: bool = False) -> tuple[Check, ...]:
         """Check that every number is within `TOLERANCE` of its anchor; and their geometric mean, which varies less.
 
-        An experiment that was never anchored at this size has no such checks: its claims are tested with its own errors.
+        An experiment never anchored at this size has no such checks, and its claims are tested with its own errors.
         """
         if not self.known:
             return ()
@@ -233,7 +236,8 @@ class Anchors:
 
     def _anchor(self, name: str) -> Anchor:
         """Return the anchor, or one that nothing is near."""
-        return Anchor(*self._all.get(name, (math.nan, math.nan, 1, 1)))
+        value, spread, freedom, seeds = self._all.get(name, (math.nan, math.nan, 1, 1))
+        return Anchor(value, spread, int(freedom), int(seeds))
 
 
 @functools.cache

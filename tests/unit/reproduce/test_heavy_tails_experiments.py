@@ -65,9 +65,9 @@ def test_another_noise_fails_single_points(factor: float, passed: bool, monkeypa
     with_noise(monkeypatch, factor)
     point = rates.Point(4.0, 8_000, 12, 0.25)
     excess, _ = rates.worst_excess(point, 3, 0)
-    near = Anchors("heavy-tails/rates", True).near({
-        "of rate, k = 4, n = 8000, d = 12, epsilon = 0.25": excess.times(1 / point.unit)
-    })
+    near = Anchors("heavy-tails/rates", True).near(
+        {"of rate, k = 4, n = 8000, d = 12, epsilon = 0.25": excess.times(1 / point.unit)}
+    )
     packing = lower_bound.packing_excess(4.0, 4_000, 4.0, 12, 0).times(1 / rate(4.0, 10, 4_000, 1.0))
     near += Anchors("heavy-tails/lower-bound", True).near({"of rate, k = 4, n = 4000, 4 d/(n epsilon)": packing})
     assert [check.passed for check in near] == [passed] * 2, near

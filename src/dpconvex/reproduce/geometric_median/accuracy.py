@@ -202,11 +202,15 @@ def budgets(setting: Setting) -> Outcome:
         f"up to epsilon 2 the mean of {', '.join(EARLIER)} is not; from there on methods are near their anchors",
         (
             *(
-                checks.share(f"{OURS}, near, epsilon = {f.value:g}", sum(e <= NEAR for e in f.errors), len(f.errors), 0.9, 1)
+                checks.share(
+                    f"{OURS}, near, epsilon = {f.value:g}", sum(e <= NEAR for e in f.errors), len(f.errors), 0.9, 1
+                )
                 for f in ours
             ),
             *(
-                checks.mean(f"{name}, epsilon = {value:g}: mean", Estimate.of(_of(found, name, value).errors), NEAR, inf)
+                checks.mean(
+                    f"{name}, epsilon = {value:g}: mean", Estimate.of(_of(found, name, value).errors), NEAR, inf
+                )
                 for name in EARLIER
                 for value in values
                 if value <= 2

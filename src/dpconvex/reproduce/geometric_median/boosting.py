@@ -169,9 +169,7 @@ def _outcome(
     reported: str,
 ) -> Outcome:
     """Table, figure and checks: the claims, and every mean error near its anchor."""
-    found = {
-        f"{label(r.data)}, {r.passes} passes, {r.method}": r.error.estimate for r in rows if r.passes in ANCHORED
-    }
+    found = {f"{label(r.data)}, {r.passes} passes, {r.method}": r.error.estimate for r in rows if r.passes in ANCHORED}
     anchored = Anchors(f"geometric-median/{figure_}", quick).near(found)
     groups: dict[str, list[_Row]] = {}
     for row in rows:
@@ -214,7 +212,7 @@ CHOICES = (
 
 
 def _ratio(rows: list[_Row], mine: _Row, data: Data, method: str) -> Estimate:
-    """Return the logarithm of an error over that of another method or data set, in pairs of trials of the same draws."""
+    """Return the log of an error over that of another method or data set, in pairs of trials."""
     other = next(r for r in rows if (r.data, r.passes, r.method) == (data, mine.passes, method))
     return Estimate.of(np.log(np.array(mine.errors) / np.array(other.errors)))
 
@@ -222,7 +220,9 @@ def _ratio(rows: list[_Row], mine: _Row, data: Data, method: str) -> Estimate:
 def _fixed_beats(rows: list[_Row], other: str, only: Callable[[Data], bool] = lambda data: True) -> tuple[Check, ...]:
     """Check that the fixed order has the smaller error, at every budget of the chosen data."""
     return tuple(
-        checks.mean(f"log FixedOrderDPSGD / {other}, n = {row.data.n}, {row.data.shape}, {row.passes} passes", found, -inf, 0)
+        checks.mean(
+            f"log FixedOrderDPSGD / {other}, n = {row.data.n}, {row.data.shape}, {row.passes} passes", found, -inf, 0
+        )
         for row in rows
         if row.method == "FixedOrderDPSGD" and only(row.data)
         for found in (_ratio(rows, row, row.data, other),)
@@ -259,7 +259,9 @@ def _over_shape(figure_: str, sweep: tuple[Data, ...]) -> Callable[[Setting], Ou
     def measure(setting: Setting) -> Outcome:
         rows = _rows(setting, sweep)
         spread = tuple(
-            checks.mean(f"log of {row.method}, {row.passes} passes: {row.data.shape} / {sweep[0].shape}", found, -TWO, TWO)
+            checks.mean(
+                f"log of {row.method}, {row.passes} passes: {row.data.shape} / {sweep[0].shape}", found, -TWO, TWO
+            )
             for row in rows
             if row.method in PRINTED and row.data != sweep[0]
             for found in (_ratio(rows, row, sweep[0], row.method),)

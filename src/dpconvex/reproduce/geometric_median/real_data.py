@@ -124,7 +124,9 @@ def measure(setting: Setting) -> Outcome:
         plots = np.atleast_1d(figure.subplots(1, len(present), sharey=True))
         for axes, (source, _) in zip(plots, present, strict=True):
             for k, name in enumerate(FAST):
-                mine = np.array([row[3:4] + row[5:8] for row in rows if row[0] == source.name and row[4] == name], float)
+                mine = np.array(
+                    [row[3:4] + row[5:8] for row in rows if row[0] == source.name and row[4] == name], float
+                )
                 shown = np.maximum(mine[:, 1:], 1e-9)
                 bars = (shown[:, 0] - shown[:, 1], shown[:, 2] - shown[:, 0])
                 axes.errorbar(mine[:, 0], shown[:, 0], bars, fmt=LINE_STYLES[k], capsize=2, label=name)

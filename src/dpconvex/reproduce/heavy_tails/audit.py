@@ -61,8 +61,7 @@ def counted(
 
 
 def decoding(dim: int, n: int, p: float, epsilon: float, runs: int, seed: int) -> tuple[int, float]:
-    """Return in how many runs the direction of a packing instance is mistaken, and the least probability of a mistake of every
-    private method.
+    """Return in how many runs the direction of a packing instance is mistaken, and how likely that is at least.
 
     Directions ``+-e_j``; records are 0 but with probability p, then ``p^(-1/2)`` times the direction (Lemma G.3).
     """
@@ -124,14 +123,14 @@ def measure(setting: Setting) -> Outcome:
         ("attack", "claimed", "found", "share"),
         tuple(rows),
         "no minimiser moves by more than its sensitivity and some by 0.9 of it; events are as frequent as the noise "
-        "says and prove no more than epsilon, but for half the noise, which is refuted; directions are mistaken as often "
-        "as privacy demands, and as our anchors",
+        "says and prove no more than epsilon, but for half the noise, which is refuted; directions are mistaken as "
+        "often as privacy demands, and as our anchors",
         tuple(checks),
         draw,
         (
             f"One dimension, n = 3, features of 1e3, targets of 1e9; {count:,} releases of each of two neighbours, "
-            f"Clopper-Pearson bounds at confidence 1 - {SINGLE:g}. Decoding (T16): {runs} runs at epsilon = 0.5, k = 2; "
-            "found is the frequency of mistakes, claimed the least of any pure method.",
+            f"Clopper-Pearson bounds at confidence 1 - {SINGLE:g}. Decoding (T16): {runs} runs at epsilon = 0.5, "
+            "k = 2; found is the frequency of mistakes, claimed the least of any pure method.",
         ),
     )
 

@@ -112,7 +112,9 @@ def measure(setting: Setting) -> Outcome:
             *(check for row in rows if row[3] == 1.0 for check in _useful(row)),
             *Anchors("heavy-tails/constants", setting.quick).near(
                 {
-                    f"k = {row[0]}, d = {row[1]}, epsilon = {row[2]}, share {row[3]}": Estimate(float(row[4] or LARGEST))
+                    f"k = {row[0]}, d = {row[1]}, epsilon = {row[2]}, share {row[3]}": Estimate(
+                        float(row[4] or LARGEST)
+                    )
                     for row in rows
                 }
             ),

@@ -150,9 +150,7 @@ def measure(setting: Setting) -> Outcome:
         worsts[k, n] = max(measured)
         two = two_point_excess(k, n, rho, 2 * runs, setting.seed)
         rows.append((k, n, *(r.value for r in ratios), *max(measured)[:2], private, *two[:2], sampling))
-        near |= {
-            f"of rate, k = {k:g}, n = {n}, {x:g} d/(n epsilon)": r for x, r in zip(KAPPAS, ratios, strict=True)
-        }
+        near |= {f"of rate, k = {k:g}, n = {n}, {x:g} d/(n epsilon)": r for x, r in zip(KAPPAS, ratios, strict=True)}
         near[f"two points, k = {k:g}, n = {n}"] = two
         above[f"packing, k = {k:g}, n = {n}"] = worsts[k, n], private
         above[f"two points, k = {k:g}, n = {n}"] = two, sampling

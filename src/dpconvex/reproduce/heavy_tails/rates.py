@@ -107,7 +107,16 @@ def measure(setting: Setting) -> Outcome:
             theory = SIGNS[name] * (1 - 1 / k)
             slopes[f"exponent of {name}, k = {k:g}"] = exponent(x, y), theory
             rows += [
-                (k, name, value, found[p][1], *found[p][0][:2], found[p][0].value / p.unit, exponent(x, y).value, theory)
+                (
+                    k,
+                    name,
+                    value,
+                    found[p][1],
+                    *found[p][0][:2],
+                    found[p][0].value / p.unit,
+                    exponent(x, y).value,
+                    theory,
+                )
                 for value, p in zip(x, chosen, strict=True)
             ]
 
@@ -133,8 +142,8 @@ def measure(setting: Setting) -> Outcome:
     return Outcome(
         ("k", "sweep", "value", "worst r", "excess", "s.e.", "of rate", "slope", "theory"),
         tuple(rows),
-        f"slopes are within {off} of the theory's; the excess is at most {high} D G_k (d/(n epsilon))^(1-1/k), and near "
-        "its anchor",
+        f"slopes are within {off} of the theory's; the excess is at most {high} D G_k (d/(n epsilon))^(1-1/k), and "
+        "near its anchor",
         (
             *(anchors.within(name, a, b - off, b + off, linear=True) for name, (a, b) in slopes.items()),
             *(anchors.within(name, ratio, 0.0, high) for name, ratio in ratios.items()),

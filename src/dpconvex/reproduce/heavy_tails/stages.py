@@ -60,16 +60,17 @@ def measure(setting: Setting) -> Outcome:
     slopes = {(k, s): exponent(sizes, [found[k, m, s] for m in sizes]) for k in ORDERS for s in (1, 2)}
     ratios = {(k, m): found[k, m, 2].over(found[k, m, 1]) for k in ORDERS for m in sizes}
     rows = tuple(
-        (k, m, *found[k, m, 1][:2], *found[k, m, 2][:2], ratios[k, m].value)
-        + (slopes[k, 1].value, slopes[k, 2].value, 1 / k - 1)
-        for k, m in ratios
+        (k, m, *found[k, m, 1][:2], *found[k, m, 2][:2], ratio.value, slopes[k, 1].value, slopes[k, 2].value, 1 / k - 1)
+        for (k, m), ratio in ratios.items()
     )
     anchors = Anchors("heavy-tails/stages", setting.quick)
     words = {1: "one stage", 2: "two stages"}
 
     def draw(figure: Figure) -> None:
         for axes, k in zip(panels(figure, len(ORDERS)), ORDERS, strict=True):
-            curves = {name: [found[k, m, s].value for m in sizes] for s, name in ((1, "one stage"), (2, "two, as printed"))}
+            curves = {
+                name: [found[k, m, s].value for m in sizes] for s, name in ((1, "one stage"), (2, "two, as printed"))
+            }
             theory = {"rate": [(DIM / (m * EPSILON)) ** (1 - 1 / k) for m in sizes]}
             lines(
                 axes, sizes, curves, ("records", f"lambda error / G_k, k = {k:g}"), dashed=theory, legend="lower left"

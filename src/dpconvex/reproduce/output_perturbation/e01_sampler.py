@@ -29,7 +29,10 @@ def measure(setting: Setting) -> Outcome:
     for dim in setting.track(DIMS, "Sampling"):
         drawn[dim] = releases(laplace(dim, SCALE, 1.0), np.zeros(dim), PrivacyParams(1.0), count, source)
     judged = [_judged(dim, points) for dim, points in drawn.items()]
-    rows = tuple((dim, *(n for c in found[:2] for n in (c.value, c.error)), found[2].value, found[3].value) for dim, found in zip(drawn, judged, strict=True))
+    rows = tuple(
+        (dim, *(n for c in found[:2] for n in (c.value, c.error)), found[2].value, found[3].value)
+        for dim, found in zip(drawn, judged, strict=True)
+    )
 
     def draw(figure: Figure) -> None:
         axes = figure.subplots()

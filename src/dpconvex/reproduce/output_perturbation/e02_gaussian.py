@@ -66,8 +66,8 @@ def measure(setting: Setting) -> Outcome:
         (
             f"Last four columns: true over nominal delta, at nominal {NOMINAL:g}; the algorithms as printed. Excess "
             "sigma: the closed formula's over the least that is private.",
-            f"Grid: epsilon 1e-3 to 1e3, delta 1e-12 to 0.49; largest ratio {max(worst.values()):.6f}. The stable form of c_delta "
-            f"differs from the printed one by {stable:.1e} where that has digits left.",
+            f"Grid: epsilon 1e-3 to 1e3, delta 1e-12 to 0.49; largest ratio {max(worst.values()):.6f}. The stable form "
+            f"of c_delta differs from the printed one by {stable:.1e} where that has digits left.",
         ),
     )
 

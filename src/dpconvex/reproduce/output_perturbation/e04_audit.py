@@ -73,8 +73,8 @@ def measure(setting: Setting) -> Outcome:
     return Outcome(
         ("release", "epsilon claimed", "delta", "epsilon proved", "share"),
         tuple(rows),
-        "nothing proved exceeds the claim, the exact minimiser's release is proved to cost 0.6 epsilon at least, halved "
-        "noise is refuted, and events are as frequent as the noise says",
+        "nothing proved exceeds the claim, the exact minimiser's release is proved to cost 0.6 epsilon at least, "
+        "halved noise is refuted, and events are as frequent as the noise says",
         tuple(found),
         draw,
         (

@@ -76,19 +76,25 @@ def measure(setting: Setting) -> Outcome:
     return Outcome(
         ("problem", "n", "excess", "s.e.", "exact", "bound"),
         tuple(rows),
-        "means agree with the exact value, which is below its bound; logistic regression is below its bound and near its "
-        "anchor; the private term falls below the statistical one at an n within a factor 4 of 2 kappa (d/epsilon)^2",
+        "means agree with the exact value, which is below its bound; logistic regression is below its bound and near "
+        "its anchor; the private term falls below the statistical one at an n within a factor 4 of 2 kappa "
+        "(d/epsilon)^2",
         (
             *found,
             *(check for name, excess in near.items() for check in anchors.near({name: excess})),
-            anchors.within("crossing over 2 kappa (d/epsilon)^2", Estimate(crossing / guide, 0.1 * crossing / guide, count), 0.25, 4),
+            anchors.within(
+                "crossing over 2 kappa (d/epsilon)^2",
+                Estimate(crossing / guide, 0.1 * crossing / guide, count),
+                0.25,
+                4,
+            ),
         ),
         draw,
         (
             f"d = {DIM}, epsilon = 1, {count} data sets each; bounds of the mean: the smaller of Propositions 4.1 and "
             f"4.2. The terms cross at n = {crossing:.0f}; 2 kappa (d/epsilon)^2 = {guide}.",
-            "Logistic: three runs (ten in full), sharp population schedule and its bound, loss on fresh records against the true "
-            "coefficients, which minimise it.",
+            "Logistic: three runs (ten in full), sharp population schedule and its bound, loss on fresh records "
+            "against the true coefficients, which minimise it.",
         ),
     )
 

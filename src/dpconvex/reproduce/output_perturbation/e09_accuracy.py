@@ -81,8 +81,8 @@ def measure(setting: Setting) -> Outcome:
         ("case", "eta", "reach", "AGD steps", "excess", "s.e.", "claim"),
         tuple(row.cells for row in (*ridge, *norm)),
         "reach = 1 + eta times the sensitivity, and the risk grows with its square (within 15 %); with the printed "
-        "accuracy of Theorem 3.4.2b the risk exceeds the claim, with the repaired one it does not (claims below LR); risks are "
-        "near their anchors",
+        "accuracy of Theorem 3.4.2b the risk exceeds the claim, with the repaired one it does not (claims below LR); "
+        "risks are near their anchors",
         (
             *(exact(f"reach over 1 + eta, {r.name}", r.reach / (1 + r.eta), 1 - 1e-9, 1 + 1e-9, "plan") for r in ridge),
             *(anchors.within(name, found, 0.85, 1.15) for name, found in squares.items()),
@@ -134,7 +134,7 @@ def _norm(n: int, kind: str, count: int, source: SeededSource) -> _Row:
         schedule = replace(schedule, solver_radius=math.sqrt(2 * RADIUS * q**1.5 / schedule.l2))
     points = releases(noise(WIDE, schedule.reach, 1.0, DELTA), np.zeros(WIDE), privacy, count, source)
     ball = L2Ball(RADIUS)
-    excess = Estimate.of(np.linalg.norm(ball.project(point)) / RADIUS for point in points)
+    excess = Estimate.of(float(np.linalg.norm(ball.project(point))) / RADIUS for point in points)
     eta, length = 2 * schedule.solver_radius / schedule.sensitivity, math.sqrt(energy(WIDE, 1.0, DELTA))
     name = f"norm, n = {n:.0e}, {kind}, |z| = {length * schedule.reach:.3g}"
     return _Row(name, eta, schedule.reach / schedule.sensitivity, None, excess, 25 * math.sqrt(q))

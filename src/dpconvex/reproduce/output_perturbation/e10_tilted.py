@@ -101,8 +101,8 @@ def measure(setting: Setting) -> Outcome:
         (
             f"d = {DIM}, l2 = {L2:g}, epsilon = {EPSILON:g}, delta = 0, {runs} runs each. Reach and risk are "
             "over those of the average loss.",
-            f"Measured exponents: {', '.join(f'{name} {e.value:.2f}' for name, e in exponents.items())}. Theorem 5.2 as "
-            "printed would have exponent 1 for the smooth case (erratum U9).",
+            f"Measured exponents: {', '.join(f'{name} {e.value:.2f}' for name, e in exponents.items())}. Theorem 5.2 "
+            "as printed would have exponent 1 for the smooth case (erratum U9).",
             f"Largest relative error of the gradient: {error:.1e}.",
         ),
     )

@@ -73,9 +73,7 @@ def measure(setting: Setting) -> Outcome:
     fits = {job: _fit(*job, train, runs, source) for job in setting.track(jobs, "Training against attacks")}
     judged = [_judge(fit, fits[0.0, e], fits[a, math.inf], train, test) for (a, e), fit in fits.items()]
     anchors = Anchors("output-perturbation/e11-adversarial", setting.quick)
-    private = {
-        f"attack = {j.fit.attack:g}, epsilon = {j.fit.epsilon:g}": j for j in judged if j.fit.bound is not None
-    }
+    private = {f"attack = {j.fit.attack:g}, epsilon = {j.fit.epsilon:g}": j for j in judged if j.fit.bound is not None}
     rows: list[tuple[Cell, ...]] = [
         (f"counterexample, n = {m}", 1.0, None, None, None, None, *excess[:2], *limits)
         for m, (excess, *limits) in zip(SIZES, against, strict=True)
@@ -83,7 +81,7 @@ def measure(setting: Setting) -> Outcome:
 
     def draw(figure: Figure) -> None:
         left, right = panels(figure, 2)
-        bounds, claims = ([triple[k] for triple in against] for k in (1, 2))
+        bounds, claims = [bound for _, bound, _ in against], [claim for _, _, claim in against]
         measured = [excess.value for excess, _, _ in against]
         dashed = {"Lipschitz bound": bounds, "smooth claim (Prop. 5.1)": claims}
         lines(left, SIZES, {"measured": measured}, ("records", "excess adversarial risk"), dashed=dashed)
@@ -122,7 +120,8 @@ def measure(setting: Setting) -> Outcome:
         draw,
         (
             f"Counterexample: f(w, v) = w v + w^2/2, v in [-1, 1], whose worst case is not smooth; {count} releases, "
-            f"measured exponent {rate.value:.3f} +- {rate.error:.3f}. Bound 2 L^2/mu q, claim 4 kappa L^2/mu q^2 with q = 1/n.",
+            f"measured exponent {rate.value:.3f} +- {rate.error:.3f}. Bound 2 L^2/mu q, claim 4 kappa L^2/mu q^2 "
+            "with q = 1/n.",
             f"Robust logistic regression: n = {n}, d = {DIM}, R = {RADIUS:g}, delta = 0, {runs} runs. Accuracies on as "
             "many fresh records: clean, under the attack trained against, and under it when trained without; excess "
             "adversarial risk against the fit that is not private, whose epsilon is shown as missing.",

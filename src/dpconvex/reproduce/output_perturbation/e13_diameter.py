@@ -44,7 +44,9 @@ def measure(setting: Setting) -> Outcome:
         checks.append(exact(f"reach, regularised, {where}", row[2], 2.0, math.inf, "plan"))
         checks.append(exact(f"reach, the library's plan, {where}", row[3], 0.0, 2 * (1 + 1e-9), "plan"))
         # The same bits, so that less noise is surely nearer.
-        checks.append(exact(f"risks, diameter over regularised, {where}", wide.value / regularised.value, 0.0, 1 + 1e-6))
+        checks.append(
+            exact(f"risks, diameter over regularised, {where}", wide.value / regularised.value, 0.0, 1 + 1e-6)
+        )
     near = {f"risk 2R, d = {d}, epsilon = {epsilon:g}": wide for (d, epsilon), (_, _, wide) in found.items()}
 
     def draw(figure: Figure) -> None:

@@ -83,7 +83,9 @@ def measure_dimension(setting: Setting) -> Outcome:
                 for name, gap in every[last].items()
                 if name != "vertices"
             ),
-            anchors.within("exponent of d", exponent((first, last), (shares[first], shares[last])), -0.25, 0.25, linear=True),
+            anchors.within(
+                "exponent of d", exponent((first, last), (shares[first], shares[last])), -0.25, 0.25, linear=True
+            ),
             *anchors.near(near),
         ),
         draw,
@@ -129,7 +131,10 @@ def measure_rates(setting: Setting) -> Outcome:
         (
             anchors.within("exponent of n", in_n, -1.2, -0.3, linear=True),
             anchors.within("exponent of epsilon", in_epsilon, -1.2, 0.0, linear=True),
-            *(anchors.within(f"of bound, {name}", g.times(1 / row[3]), 0.0, 1.0, "plan") for name, (g, row) in named.items()),
+            *(
+                anchors.within(f"of bound, {name}", g.times(1 / row[3]), 0.0, 1.0, "plan")
+                for name, (g, row) in named.items()
+            ),
             *(
                 anchors.within(f"of uniform, {name}", g.times(1 / row[2]), 0.0, 0.5)
                 for name, (g, row) in named.items()
@@ -140,8 +145,8 @@ def measure_rates(setting: Setting) -> Outcome:
         draw,
         (
             f"d = {d}, {runs} random games each. Theorem 3.1 (7) has slope -1/2. Slopes: {in_n.value:.2f} in n, "
-            f"{in_epsilon.value:.2f} in epsilon. Bound: proved for equal weights; what is run weights the path by a window, "
-            "because mirror descent cycles on such games.",
+            f"{in_epsilon.value:.2f} in epsilon. Bound: proved for equal weights; what is run weights the path by a "
+            "window, because mirror descent cycles on such games.",
         ),
     )
 

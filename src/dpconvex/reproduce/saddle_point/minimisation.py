@@ -50,7 +50,8 @@ def measure(setting: Setting) -> Outcome:
     found: dict[int, dict[str, Estimate]] = {}
     for n, d in setting.track(cells, "Regressions"):
         found[d] = {
-            name: Estimate.of(excess(m, n, d, (setting.seed, n, d, t)) for t in range(runs)) for name, m in methods.items()
+            name: Estimate.of(excess(m, n, d, (setting.seed, n, d, t)) for t in range(runs))
+            for name, m in methods.items()
         }
         rows.append((n, d, ZERO, *(e.value for e in found[d].values()), found[d]["Frank-Wolfe"].error))
     anchors = Anchors("saddle-point/minimisation", setting.quick)

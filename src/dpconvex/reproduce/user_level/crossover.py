@@ -134,7 +134,11 @@ def measure(setting: Setting) -> Outcome:
             *(exact(f"exponent of m, {name}, predicted", value, -0.05, 0.05, "plan") for name, value in flat.items()),
             exact("exponent of m, robust, predicted", falling, -0.6, -0.3, "plan"),
             *(
-                exact(f"records per user at the crossing, n = {n}, epsilon = {epsilon:g}", m or math.inf, *CROSSINGS[n, epsilon])
+                exact(
+                    f"records per user at the crossing, n = {n}, epsilon = {epsilon:g}",
+                    m or math.inf,
+                    *CROSSINGS[n, epsilon],
+                )
                 for (n, epsilon), m in crossings.items()
             ),
             *(
