@@ -217,7 +217,7 @@ class Anchors:
     ) -> Check:
         """Check that a number lies between limits, widened by how much it varied from seed to seed."""
         if not self.known:
-            return mean(name, found, low, high, basis)
+            return mean(name, found, low, high, basis) if found.runs > 1 else exact(name, found.value, low, high, basis)
         return self._check(name, found, low, high, basis, linear)
 
     def _check(self, name: str, found: Estimate, low: float, high: float, basis: Basis, linear: bool) -> Check:

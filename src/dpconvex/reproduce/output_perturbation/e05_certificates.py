@@ -47,7 +47,7 @@ class _Found:
 
 def measure(setting: Setting) -> Outcome:
     """Solve random problems and compare with references a thousand times closer."""
-    rng, count = np.random.default_rng(setting.seed), 20 if setting.quick else 1000
+    rng, count = np.random.default_rng(setting.seed), 10 if setting.quick else 1000
     found: dict[str, list[_Found]] = {}
     for k in setting.track(range(count), "Solving"):
         nonsmooth = NONSMOOTH if k % 10 == 0 else NONSMOOTH[:-1]  # the last one is slow

@@ -32,7 +32,7 @@ Row = tuple[float, ...]
 
 def measure(setting: Setting) -> Outcome:
     """Release the centre of the smallest ball around the records by both mechanisms, with the same bits."""
-    count = 300 if setting.quick else 5_000
+    count = 200 if setting.quick else 5_000
     jobs = [(d, epsilon) for d in DIMS for epsilon in EPSILONS]
     found = {job: _row(*job, count, setting.seed) for job in setting.track(jobs, "Releasing centres")}
     rows = [(*row, regularised.value, wide.value, wide.error) for row, regularised, wide in found.values()]
