@@ -63,9 +63,9 @@ def test_another_noise_fails(name: str, factor: float, monkeypatch: pytest.Monke
 def test_another_noise_fails_single_points(factor: float, passed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The quick sibling: one point of each experiment, with the runs of its quick form, against its anchor."""
     with_noise(monkeypatch, factor)
-    point = rates.Point(2.0, 8_000, 50, 0.25)
-    excess, _ = rates.worst_excess(point, 3, 0)
-    ratio = {"of rate, k = 2, n = 8000, d = 50, epsilon = 0.25": excess.times(1 / point.unit)}
+    point = rates.Point(2.0, 8_000, 12, 0.25)
+    _, _, strong = rates.worst_excess(point, 3, 0)
+    ratio = {"of rate at r = 0.9, k = 2, n = 8000, d = 12, epsilon = 0.25": strong.times(1 / point.unit)}
     packing = lower_bound.packing_excess(4.0, 4_000, 4.0, 12, 0).times(1 / rate(4.0, 10, 4_000, 1.0))
     other = {"of rate, k = 4, n = 4000, 4 d/(n epsilon)": packing}
     near = Anchors("heavy-tails/rates", True).near(ratio) + Anchors("heavy-tails/lower-bound", True).near(other)
