@@ -105,19 +105,11 @@ def measure(setting: Setting) -> Outcome:
         for name, chosen in sweep.items():
             x, y = [_x(p, name) for p in chosen], [found[p][0] for p in chosen]
             theory = SIGNS[name] * (1 - 1 / k)
-            slopes[f"exponent of {name}, k = {k:g}"] = exponent(x, y), theory
+            fitted = exponent(x, y)
+            slopes[f"exponent of {name}, k = {k:g}"] = fitted, theory
             rows += [
-                (
-                    k,
-                    name,
-                    value,
-                    found[p][1],
-                    *found[p][0][:2],
-                    found[p][0].value / p.unit,
-                    exponent(x, y).value,
-                    theory,
-                )
-                for value, p in zip(x, chosen, strict=True)
+                (k, name, value, found[p][1], *e[:2], e.value / p.unit, fitted.value, theory)
+                for value, p, e in zip(x, chosen, y, strict=True)
             ]
 
     def draw(figure: Figure) -> None:

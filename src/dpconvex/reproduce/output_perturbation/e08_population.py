@@ -54,7 +54,7 @@ def measure(setting: Setting) -> Outcome:
                 terms.append((statistical, private))
     anchors = Anchors("output-perturbation/e8-population", setting.quick)
     near: dict[str, Estimate] = {}
-    crossing = _crossing([s / p for s, p in terms])
+    crossing = Estimate(1.0, 0.1, count).times(_crossing([s / p for s, p in terms]))
     for n in (2_000,) if setting.quick else (2_000, 20_000, 200_000):
         excess, bound = _logistic(rng, n, setting.quick, source)
         rows.append(("logistic", n, *excess[:2], None, bound))
@@ -82,17 +82,12 @@ def measure(setting: Setting) -> Outcome:
         (
             *found,
             *(check for name, excess in near.items() for check in anchors.near({name: excess})),
-            anchors.within(
-                "crossing over 2 kappa (d/epsilon)^2",
-                Estimate(crossing / guide, 0.1 * crossing / guide, count),
-                0.25,
-                4,
-            ),
+            anchors.within("crossing over 2 kappa (d/epsilon)^2", crossing.times(1 / guide), 0.25, 4),
         ),
         draw,
         (
             f"d = {DIM}, epsilon = 1, {count} data sets each; bounds of the mean: the smaller of Propositions 4.1 and "
-            f"4.2. The terms cross at n = {crossing:.0f}; 2 kappa (d/epsilon)^2 = {guide}.",
+            f"4.2. The terms cross at n = {crossing.value:.0f}; 2 kappa (d/epsilon)^2 = {guide}.",
             "Logistic: three runs (ten in full), sharp population schedule and its bound, loss on fresh records "
             "against the true coefficients, which minimise it.",
         ),

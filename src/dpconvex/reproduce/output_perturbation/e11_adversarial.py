@@ -65,6 +65,7 @@ def measure(setting: Setting) -> Outcome:
     """Measure the counterexample, then train against attacks in the maximum norm."""
     count, source = 2_000 if setting.quick else 40_000, SeededSource(setting.seed)
     against = [_counterexample(n, count, source) for n in SIZES]
+    where = [*zip(SIZES, against, strict=True)]
     rate = exponent(SIZES, [excess for excess, _, _ in against])
     rng, n = np.random.default_rng(setting.seed), 4_000 if setting.quick else 20_000
     train, test = (logistic_records(rng, n, TRUTH) for _ in range(2))
@@ -73,10 +74,14 @@ def measure(setting: Setting) -> Outcome:
     fits = {job: _fit(*job, train, runs, source) for job in setting.track(jobs, "Training against attacks")}
     judged = [_judge(fit, fits[0.0, e], fits[a, math.inf], train, test) for (a, e), fit in fits.items()]
     anchors = Anchors("output-perturbation/e11-adversarial", setting.quick)
-    private = {f"attack = {j.fit.attack:g}, epsilon = {j.fit.epsilon:g}": j for j in judged if j.fit.bound is not None}
+    private = {
+        f"attack = {a:g}, epsilon = {e:g}": (j.found, j.fit.bound)
+        for (a, e), j in zip(fits, judged, strict=True)
+        if j.fit.bound is not None
+    }
     rows: list[tuple[Cell, ...]] = [
         (f"counterexample, n = {m}", 1.0, None, None, None, None, *excess[:2], *limits)
-        for m, (excess, *limits) in zip(SIZES, against, strict=True)
+        for m, (excess, *limits) in where
     ]
 
     def draw(figure: Figure) -> None:
@@ -102,20 +107,10 @@ def measure(setting: Setting) -> Outcome:
         "near its anchor",
         (
             checks.mean("exponent of the counterexample", rate, -1.1, -0.9),
-            *(
-                check
-                for m, (excess, bound, claim) in zip(SIZES, against, strict=True)
-                for check in (
-                    checks.mean(f"counterexample, n = {m}", excess, _exact(m), _exact(m)),
-                    checks.exact(f"exact value, n = {m}, claim to bound", _exact(m), claim, bound),
-                )
-            ),
-            *(
-                anchors.within(name, j.found, 0.0, j.fit.bound, "plan")
-                for name, j in private.items()
-                if j.fit.bound is not None
-            ),
-            *anchors.near({name: j.found for name, j in private.items()}),
+            *(checks.mean(f"counterexample, n = {m}", e, _exact(m), _exact(m)) for m, (e, _, _) in where),
+            *(checks.exact(f"exact value, n = {m}, claim to bound", _exact(m), c, b) for m, (_, b, c) in where),
+            *(anchors.within(name, found, 0.0, bound, "plan") for name, (found, bound) in private.items()),
+            *anchors.near({name: found for name, (found, _) in private.items()}),
         ),
         draw,
         (

@@ -134,12 +134,8 @@ def measure(setting: Setting) -> Outcome:
             *(exact(f"exponent of m, {name}, predicted", value, -0.05, 0.05, "plan") for name, value in flat.items()),
             exact("exponent of m, robust, predicted", falling, -0.6, -0.3, "plan"),
             *(
-                exact(
-                    f"records per user at the crossing, n = {n}, epsilon = {epsilon:g}",
-                    m or math.inf,
-                    *CROSSINGS[n, epsilon],
-                )
-                for (n, epsilon), m in crossings.items()
+                exact(f"records per user at the crossing, {at}", m or math.inf, *CROSSINGS[at])
+                for at, m in crossings.items()
             ),
             *(
                 anchors.within(f"{name}, m = {sizes[-1]}", last[name][0], 0.0, last["clip L"][1], "plan")
