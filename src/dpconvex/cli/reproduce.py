@@ -91,8 +91,10 @@ def _show(record: Record, paths: Iterable[Path]) -> None:
         "Checks",
         ("", "measured", "s.e.", "runs", "at least", "at most", "by", "test", ""),
         [
-            (c.name, number(c.value, 4), number(c.error, 2), str(c.runs), number(c.low, 3), number(c.high, 3))
-            + (c.basis, c.test, "ok" if c.passed else "FAIL")
+            (
+                *(c.name, number(c.value, 4), number(c.error, 2), str(c.runs), number(c.low, 3), number(c.high, 3)),
+                *(c.basis, c.test, "ok" if c.passed else "FAIL"),
+            )
             for c in outcome.checks
         ],
         right=range(1, 6),
