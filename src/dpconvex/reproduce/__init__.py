@@ -8,6 +8,7 @@ import pkgutil
 from collections.abc import Iterator
 
 from dpconvex.reproduce.base import Cell, Experiment, Outcome, Setting, Track
+from dpconvex.reproduce.checks import Check, Estimate
 from dpconvex.reproduce.record import Record, run_experiment
 
 
@@ -20,4 +21,15 @@ def _experiments() -> Iterator[Experiment]:
 EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in _experiments()}
 """Every experiment by name; families in alphabetical order, each in its own order."""
 
-__all__ = ["EXPERIMENTS", "Cell", "Experiment", "Outcome", "Record", "Setting", "Track", "run_experiment"]
+__all__ = [
+    "EXPERIMENTS",
+    "Cell",
+    "Check",
+    "Estimate",
+    "Experiment",
+    "Outcome",
+    "Record",
+    "Setting",
+    "Track",
+    "run_experiment",
+]

@@ -1,10 +1,14 @@
-"""What an experiment is: a measurement with a table, a figure and a criterion fixed before it is run."""
+"""What an experiment is: a measurement with a table, a figure and checks fixed before it is run."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
+
+from dpconvex.errors import InvalidParameterError
+from dpconvex.reproduce.checks import ALARM, Check
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -59,8 +63,9 @@ class Outcome:
         The table, a cell for each column.
     criterion : str
         What was asked for, as one sentence.
-    passed : bool
-        Whether it was met.
+    checks : tuple of Check
+        The numbers that must lie between limits for it to be met; together they raise a false alarm with probability
+        `ALARM` at most.
     draw : callable
         Draws the figure into the empty figure that it is given.
     notes : tuple of str
@@ -70,9 +75,24 @@ class Outcome:
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     criterion: str
-    passed: bool
+    checks: tuple[Check, ...]
     draw: Callable[[Figure], None]
     notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.checks or not self.alarm <= ALARM * (1 + 1e-9):
+            requirement = f"at least one check, and false alarms with probability {ALARM:g} at most together"
+            raise InvalidParameterError("checks", f"{len(self.checks)} checks", requirement, "Leave some out")
+
+    @property
+    def passed(self) -> bool:
+        """Whether every check's number lies between its limits."""
+        return all(check.passed for check in self.checks)
+
+    @property
+    def alarm(self) -> float:
+        """Bound on the probability that some check fails although every claim is true: the checks' sum."""
+        return math.fsum(check.alarm for check in self.checks)
 
 
 @dataclass(frozen=True)

@@ -70,6 +70,8 @@ class Record:
             "source": experiment.source,
             "criterion": outcome.criterion,
             "passed": bool(outcome.passed),
+            "false_alarm": outcome.alarm,
+            "checks": [{k: _plain(v) for k, v in check.to_dict().items()} for check in outcome.checks],
             "notes": list(outcome.notes),
             "quick": setting.quick,
             "seed": setting.seed,

@@ -15,6 +15,7 @@ from dpconvex.geometry import L2Norm
 from dpconvex.mechanisms import GaussianMechanism
 from dpconvex.reproduce import EXPERIMENTS, Experiment, Outcome, Setting, run_experiment
 from dpconvex.reproduce.base import untracked
+from dpconvex.reproduce.checks import ALARM, Estimate, exact, mean
 
 OURS = [name for name in EXPERIMENTS if name.startswith("output-perturbation/")]
 QUICK = Setting(quick=True)
@@ -28,7 +29,29 @@ def test_quick_runs_pass_and_are_well_formed(name) -> None:
     assert outcome.rows
     assert all(len(row) == len(outcome.columns) for row in outcome.rows)
     assert outcome.criterion
+    assert two_sided(outcome), outcome.checks
     assert sum(map(len, outcome.columns)) + 2 * len(outcome.columns) <= 80  # headers do not wrap
+
+
+def two_sided(outcome: Outcome) -> bool:
+    """Whether false alarms are rare and some check can fail on both sides."""
+    return outcome.alarm <= ALARM * (1 + 1e-9) and any(-math.inf < c.low <= c.high < math.inf for c in outcome.checks)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_twenty_seeds_pass(name) -> None:
+    """At most 1e-3 a seed is the false alarm: 84 % of correct libraries would pass all of them at that bound."""
+    if name.endswith("table-1"):
+        pytest.skip("times depend on what else runs")
+    outcomes = {seed: EXPERIMENTS[name].measure(Setting(quick=True, seed=seed)) for seed in range(20)}
+    failed = {
+        seed: [check for check in outcome.checks if not check.passed]
+        for seed, outcome in outcomes.items()
+        if not outcome.passed
+    }
+    assert not failed
+    assert two_sided(outcomes[0])
 
 
 def test_names_are_unique_and_in_families() -> None:
@@ -96,7 +119,8 @@ def fake(passed=True):
             figure.subplots().plot([1, 2], [3, setting.seed])
 
         rows = (("a", values[0], None), ("b, c", values[1], np.True_))
-        return Outcome(("word", "number", "flag"), rows, "it holds", passed, draw, ("a note",))
+        checks = (exact("passed", passed, 1, math.inf), mean("number", Estimate(1.0, 0.1, 9), 0.5, 1.5, "plan"))
+        return Outcome(("word", "number", "flag"), rows, "it holds", checks, draw, ("a note",))
 
     return Experiment("fakes/one", "Is it so?", "Nobody", measure)
 
@@ -115,6 +139,12 @@ def test_records_are_written_whole(tmp_path) -> None:
     assert (content["seed"], content["quick"], content["passed"]) == (7, True, True)
     assert content["versions"].keys() >= {"python", "dpconvex", "numpy", "opendp"}
     assert content["notes"] == ["a note"]
+    assert content["false_alarm"] == 1e-5
+    first, second = content["checks"]
+    assert (first["name"], first["value"], first["high"], first["test"]) == ("passed", 1.0, None, "exact")
+    assert second.keys() >= {"error", "runs", "low", "high", "basis", "test", "alarm", "passed"}
+    assert second["low"] < 0.5
+    assert second["high"] > 1.5
     assert not [path for path in tmp_path.rglob("*") if path.name.startswith(".")]
 
 

@@ -87,6 +87,17 @@ def test_more_noise_fails_the_accuracy_targets(monkeypatch: pytest.MonkeyPatch) 
     assert not EXPERIMENTS["geometric-median/records"].measure(QUICK).passed
 
 
+@pytest.mark.parametrize("factor", [0.01, 3.0])
+def test_another_noise_fails_figure_2(factor: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    more_noise(monkeypatch, factor)
+    assert not EXPERIMENTS["geometric-median/figure-2"].measure(QUICK).passed
+
+
+def test_fewer_inliers_fail_figure_2(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(boosting, "INSIDE", 0.6)
+    assert not EXPERIMENTS["geometric-median/figure-2"].measure(QUICK).passed
+
+
 def test_exchanged_methods_fail_figures_2_and_4(monkeypatch: pytest.MonkeyPatch) -> None:
     exchanged = dict(boosting.METHODS)
     a, b = "StableDPSGD", "FixedOrderDPSGD"

@@ -14,8 +14,9 @@ from dpconvex.geometry import L2Norm
 from dpconvex.problems import Records
 from dpconvex.problems.truncated import TruncatedRisk, Truncation
 from dpconvex.reproduce import EXPERIMENTS, Setting
+from dpconvex.reproduce.checks import Anchors
 from dpconvex.reproduce.heavy_tails import audit, constants, lower_bound, methods, rates, stages
-from dpconvex.reproduce.heavy_tails._common import DIAMETER, LinearLoss, sphere, streams, wide_problem
+from dpconvex.reproduce.heavy_tails._common import DIAMETER, LinearLoss, rate, sphere, streams, wide_problem
 
 OURS = [name for name in EXPERIMENTS if name.startswith("heavy-tails/")]
 QUICK = Setting(quick=True)
@@ -44,16 +45,31 @@ def test_a_seed_gives_the_same_numbers_and_another_gives_others() -> None:
 # Mutants
 
 
-def louder(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sixteen times the noise that privacy needs."""
+def with_noise(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
+    """Multiply the noise that privacy needs."""
     transform = L2Norm.transform
-    monkeypatch.setattr(L2Norm, "transform", lambda norm, u: [16 * z for z in transform(norm, u)])
+    monkeypatch.setattr(L2Norm, "transform", lambda norm, u: [factor * z for z in transform(norm, u)])
 
 
-@pytest.mark.parametrize("name", [pytest.param("rates", marks=pytest.mark.slow), "lower-bound"])
-def test_more_noise_fails(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    louder(monkeypatch)
+@pytest.mark.slow
+@pytest.mark.parametrize("factor", [0.1, 3.0, 16.0])
+@pytest.mark.parametrize("name", ["rates", "lower-bound", "stages"])
+def test_another_noise_fails(name: str, factor: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_noise(monkeypatch, factor)
     assert not EXPERIMENTS[f"heavy-tails/{name}"].measure(QUICK).passed
+
+
+@pytest.mark.parametrize(("factor", "passed"), [(1.0, True), (0.1, False)])
+def test_another_noise_fails_single_points(factor: float, passed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The quick sibling: one point of each experiment, with the runs of its quick form, against its anchor."""
+    with_noise(monkeypatch, factor)
+    point = rates.Point(2.0, 8_000, 12, 0.25)
+    _, _, strong = rates.worst_excess(point, 3, 0)
+    ratio = {"of rate at r = 0.9, k = 2, n = 8000, d = 12, epsilon = 0.25": strong.times(1 / point.unit)}
+    packing = lower_bound.packing_excess(4.0, 4_000, 4.0, 12, 0).times(1 / rate(4.0, 10, 4_000, 1.0))
+    other = {"of rate, k = 4, n = 4000, 4 d/(n epsilon)": packing}
+    near = Anchors("heavy-tails/rates", True).near(ratio) + Anchors("heavy-tails/lower-bound", True).near(other)
+    assert [check.passed for check in near] == [passed] * 2, near
 
 
 def test_exchanged_methods_fail(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from dpconvex import reproduce
 from dpconvex.cli.main import app
 from dpconvex.reproduce import EXPERIMENTS, Experiment, Outcome
+from dpconvex.reproduce.checks import exact
 
 
 @pytest.fixture
@@ -28,7 +29,9 @@ def fakes(monkeypatch):
         def measure(setting):
             seen.append((name, setting.quick, setting.seed))
             rows = tuple((k, 0.123456, True, None) for k in setting.track(range(2), "Counting"))
-            return Outcome(("k", "x", "yes", "nothing"), rows, "always", passed, lambda figure: None)
+            return Outcome(
+                ("k", "x", "yes", "nothing"), rows, "always", (exact("passed", passed, 1, 1),), lambda figure: None
+            )
 
         return Experiment(name, f"Title of {name}", "A theorem", measure)
 
@@ -67,7 +70,15 @@ def test_one_experiment(run, fakes, tmp_path) -> None:
     assert result.exit_code == 0, result.output
     assert fakes == [("good/one", True, 5)]
     assert {path.name for path in (tmp_path / "here" / "good").iterdir()} == {"one.csv", "one.svg", "one.json"}
-    for text in ("good/one: Title of good/one", "0.1235", "yes", "ok: always", "A theorem", "one.svg"):
+    for text in (
+        "good/one: Title of good/one",
+        "0.1235",
+        "yes",
+        "ok: always",
+        "false alarm has probability 0",
+        "A theorem",
+        "one.svg",
+    ):
         assert text in result.stdout
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from dpconvex.algorithms.user_level import guards
+from dpconvex.mechanisms import guarded_mean
 from dpconvex.reproduce import EXPERIMENTS, Setting
+from dpconvex.reproduce.checks import Anchors
 from dpconvex.reproduce.user_level import crossover, gradients, robustness
 from dpconvex.reproduce.user_level.rates import Point, worst_excess
 
@@ -31,6 +33,30 @@ def test_a_seed_gives_the_same_numbers_and_another_gives_others() -> None:
     first, again, other = (worst_excess(Point(300, 4, 5, 8.0), 1, seed) for seed in (1, 1, 2))
     assert first == again
     assert first[0] != other[0]
+
+
+def with_noise(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
+    """Multiply the noise of guarded means."""
+    add = guarded_mean.add_gaussian
+    monkeypatch.setattr(guarded_mean, "add_gaussian", lambda value, sigma, *rest: add(value, factor * sigma, *rest))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("factor", [0.2, 3.0])
+def test_another_noise_fails(factor: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_noise(monkeypatch, factor)
+    assert not EXPERIMENTS["user-level/rates"].measure(QUICK).passed
+
+
+@pytest.mark.parametrize(("factor", "passed"), [(1.0, True), (0.2, False), (3.0, False)])
+def test_another_noise_fails_a_single_point(factor: float, passed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The quick sibling: one point, with the runs of the quick form, against its anchor."""
+    with_noise(monkeypatch, factor)
+    _, strong, _ = worst_excess(Point(2000, 4, 20, 8.0), 2, 0)
+    (check,) = Anchors("user-level/rates", True).near(
+        {"excess at r = 0.3, n = 2000, m = 4, d = 20, epsilon = 8": strong}
+    )
+    assert check.passed is passed, check
 
 
 def test_counts_with_another_power_fail(monkeypatch: pytest.MonkeyPatch) -> None:

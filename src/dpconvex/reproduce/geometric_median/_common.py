@@ -11,6 +11,7 @@ import numpy as np
 from dpconvex._types import FloatArray
 from dpconvex.problems.points import mean_distance
 from dpconvex.randomness import SeededSource
+from dpconvex.reproduce.checks import Estimate
 from dpconvex.solvers.weiszfeld import geometric_median
 
 if TYPE_CHECKING:
@@ -39,6 +40,11 @@ class Summary:
         """Summarise at least one value."""
         found = np.fromiter(values, dtype=np.float64)
         return cls(float(found.mean()), float(found.std(ddof=1)) if len(found) > 1 else 0.0, len(found))
+
+    @property
+    def estimate(self) -> Estimate:
+        """The mean with its standard error."""
+        return Estimate(self.mean, self.deviation / self.trials**0.5, self.trials)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from dpconvex.algorithms import heavy_tailed
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems.moments import Moments
 from dpconvex.reproduce.base import Experiment, Outcome, Setting
+from dpconvex.reproduce.checks import Anchors, Estimate, exponent
 from dpconvex.reproduce.heavy_tails._common import (
     DIAMETER,
     PAPER,
@@ -24,7 +25,7 @@ from dpconvex.reproduce.heavy_tails._common import (
     streams,
     wide_problem,
 )
-from dpconvex.reproduce.output_perturbation._common import lines, panels, slope
+from dpconvex.reproduce.output_perturbation._common import lines, panels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -105,7 +106,7 @@ def sampling_lower_bound(n: int) -> tuple[float, float]:
     return max((loss(rho), rho) for rho in np.minimum(np.linspace(0.3, 2.0, 18) / math.sqrt(n), 1.0))
 
 
-def packing_excess(k: float, n: int, kappa: float, runs: int, seed: int) -> float:
+def packing_excess(k: float, n: int, kappa: float, runs: int, seed: int) -> Estimate:
     """Return the mean excess risk on packing instances with ``p = kappa d/(n epsilon)`` and random directions."""
     p = min(kappa * DIM / (n * EPSILON), 1.0)
     plan = _plan(n, Packing(k, p, np.eye(DIM)[0]).moments)
@@ -114,10 +115,10 @@ def packing_excess(k: float, n: int, kappa: float, runs: int, seed: int) -> floa
         rng, source = streams(seed, run, int(k), n, int(kappa))
         instance = Packing(k, p, sphere(rng, 1, DIM)[0])
         found.append(instance.excess(plan.run(instance.draw(n, rng), np.zeros(n), source).point))
-    return float(np.mean(found))
+    return Estimate.of(found)
 
 
-def two_point_excess(k: float, n: int, rho: float, runs: int, seed: int) -> float:
+def two_point_excess(k: float, n: int, rho: float, runs: int, seed: int) -> Estimate:
     """Return the mean excess risk on both laws on ``+-e_1`` with means ``+-rho``, each in half of the runs."""
     plan = _plan(n, Moments(k, 1.0))
     found = []
@@ -127,7 +128,7 @@ def two_point_excess(k: float, n: int, rho: float, runs: int, seed: int) -> floa
         X = np.zeros((n, DIM))
         X[:, 0] = np.where(rng.random(n) < (1 + sign * rho) / 2, 1.0, -1.0)
         found.append(rho * (RADIUS + sign * plan.run(X, np.zeros(n), source).point[0]))
-    return float(np.mean(found))
+    return Estimate.of(found)
 
 
 def _plan(n: int, moments: Moments) -> heavy_tailed.HeavyTailedPlan:
@@ -138,31 +139,50 @@ def measure(setting: Setting) -> Outcome:
     """Measure on all instances, for growing n."""
     sizes = (4_000, 16_000) if setting.quick else (4_000, 16_000, 64_000, 256_000)
     runs = 12 if setting.quick else 24
-    rows = []
+    rows: list[tuple[float, ...]] = []
+    worsts: dict[tuple[float, int], Estimate] = {}
+    near: dict[str, Estimate] = {}
+    above: dict[str, tuple[Estimate, float]] = {}
     for k, n in setting.track([(k, n) for k in ORDERS for n in sizes], "Measuring"):
         measured = [packing_excess(k, n, kappa, runs, setting.seed) for kappa in KAPPAS]
         private, (sampling, rho) = private_lower_bound(k, n, DIM, EPSILON), sampling_lower_bound(n)
-        ratios = [m / rate(k, DIM, n, EPSILON) for m in measured]
+        ratios = [m.times(1 / rate(k, DIM, n, EPSILON)) for m in measured]
+        worsts[k, n] = max(measured)
         two = two_point_excess(k, n, rho, 2 * runs, setting.seed)
-        rows.append((k, n, *ratios, max(measured), private, two, sampling))
-    slopes = {k: slope(sizes, [row[6] for row in rows if row[0] == k]) for k in ORDERS}
+        rows.append((k, n, *(r.value for r in ratios), *max(measured)[:2], private, *two[:2], sampling))
+        near |= {f"of rate, k = {k:g}, n = {n}, {x:g} d/(n epsilon)": r for x, r in zip(KAPPAS, ratios, strict=True)}
+        near[f"two points, k = {k:g}, n = {n}"] = two
+        above[f"packing, k = {k:g}, n = {n}"] = worsts[k, n], private
+        above[f"two points, k = {k:g}, n = {n}"] = two, sampling
+    slopes = {k: exponent(sizes, [worsts[k, n] for n in sizes]) for k in ORDERS}
 
     def draw(figure: Figure) -> None:
         for axes, k in zip(panels(figure, 2), ORDERS, strict=True):
-            worst, private, two, sampling = zip(*(row[6:] for row in rows if row[0] == k), strict=True)
+            worst, _, private, two, _, sampling = zip(*(row[6:] for row in rows if row[0] == k), strict=True)
             curves = {"packing, measured": worst, "two points, measured": two}
             lower = {"no private method below": private, "no method below": sampling}
             lines(axes, sizes, curves, ("records", f"excess risk, k = {k:g}"), dashed=lower)
 
     off = 0.15
-    exponents = ", ".join(f"{s:.3f} (k = {k:g})" for k, s in slopes.items())
+    exponents = ", ".join(f"{s.value:.3f} +- {s.error:.3f} (k = {k:g})" for k, s in slopes.items())
+    anchors = Anchors("heavy-tails/lower-bound", setting.quick)
     return Outcome(
-        ("k", "n", *(f"k.{kappa:g}" for kappa in KAPPAS), "packing", "private", "two", "any"),
+        ("k", "n", *(f"k.{kappa:g}" for kappa in KAPPAS), "packing", "s.e.", "private", "two", "s.e. 2", "any"),
         tuple(rows),
         f"the worst measured excess on packings has the exponent -(1 - 1/k) within {off} and is at most 1.5 D G_k "
-        "(d/(n epsilon))^(1-1/k); no measured risk is below its lower bound",
-        all(abs(s + 1 - 1 / k) <= off for k, s in slopes.items())
-        and all(max(row[2:6]) <= 1.5 and row[6] >= row[7] and row[8] >= row[9] for row in rows),
+        "(d/(n epsilon))^(1-1/k); no measured risk is below its lower bound; all are near their anchors",
+        (
+            *(
+                anchors.within(f"exponent, k = {k:g}", s, 1 / k - 1 - off, 1 / k - 1 + off, linear=True)
+                for k, s in slopes.items()
+            ),
+            *(
+                anchors.within(f"worst of rate, k = {k:g}, n = {n}", w.times(1 / rate(k, DIM, n, EPSILON)), 0.0, 1.5)
+                for (k, n), w in worsts.items()
+            ),
+            *(anchors.within(name, found, least, math.inf) for name, (found, least) in above.items()),
+            *anchors.near(near),
+        ),
         draw,
         (
             f"d = {DIM}, epsilon = {EPSILON:g}, linear loss over the unit ball. k.x: mean excess of {runs} random "

@@ -12,9 +12,10 @@ from dpconvex.privacy import PrivacyParams
 from dpconvex.problems.moments import Moments
 from dpconvex.problems.truncated import Truncation
 from dpconvex.reproduce.base import Experiment, Outcome, Setting
+from dpconvex.reproduce.checks import Anchors, Estimate, exponent
 from dpconvex.reproduce.heavy_tails._common import PAPER, LinearLoss, streams, wide_problem
 from dpconvex.reproduce.heavy_tails.rates import ORDERS, pareto_noise
-from dpconvex.reproduce.output_perturbation._common import lines, panels, slope
+from dpconvex.reproduce.output_perturbation._common import lines, panels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -40,14 +41,14 @@ def planned(k: float, m: int, stages: int) -> HeavyTailedPlan:
     return HeavyTailedPlan(problem, PrivacyParams(EPSILON), moments, Schedule((phase,), np.inf))
 
 
-def errors(k: float, m: int, stages: int, runs: int, seed: int) -> float:
+def errors(k: float, m: int, stages: int, runs: int, seed: int) -> Estimate:
     """Return the quantile of ``lambda |w - w_lambda|`` over runs, w_lambda being the exact minimiser, not truncated."""
     plan, found = planned(k, m, stages), []
     for run in range(runs):
         rng, source = streams(seed, run, int(k), m, stages)
         X = pareto_noise(rng, k, m, DIM)
         found.append(np.linalg.norm(L2 * plan.run(X, np.zeros(m), source).point + X.mean(axis=0)))
-    return float(np.quantile(found, QUANTILE))
+    return Estimate.quantile(found, QUANTILE)
 
 
 def measure(setting: Setting) -> Outcome:
@@ -56,16 +57,20 @@ def measure(setting: Setting) -> Outcome:
     runs = 15 if setting.quick else 40
     jobs = [(k, m, stages) for k in ORDERS for m in sizes for stages in (1, 2)]
     found = {job: errors(*job, runs, setting.seed) for job in setting.track(jobs, "Measuring")}
-    slopes = {(k, s): slope(sizes, [found[k, m, s] for m in sizes]) for k in ORDERS for s in (1, 2)}
+    slopes = {(k, s): exponent(sizes, [found[k, m, s] for m in sizes]) for k in ORDERS for s in (1, 2)}
+    ratios = {(k, m): found[k, m, 2].over(found[k, m, 1]) for k in ORDERS for m in sizes}
     rows = tuple(
-        (k, m, found[k, m, 1], found[k, m, 2], found[k, m, 2] / found[k, m, 1], slopes[k, 1], slopes[k, 2], 1 / k - 1)
-        for k in ORDERS
-        for m in sizes
+        (k, m, *found[k, m, 1][:2], *found[k, m, 2][:2], ratio.value, slopes[k, 1].value, slopes[k, 2].value, 1 / k - 1)
+        for (k, m), ratio in ratios.items()
     )
+    anchors = Anchors("heavy-tails/stages", setting.quick)
+    words = {1: "one stage", 2: "two stages"}
 
     def draw(figure: Figure) -> None:
         for axes, k in zip(panels(figure, len(ORDERS)), ORDERS, strict=True):
-            curves = {name: [found[k, m, s] for m in sizes] for s, name in ((1, "one stage"), (2, "two, as printed"))}
+            curves = {
+                name: [found[k, m, s].value for m in sizes] for s, name in ((1, "one stage"), (2, "two, as printed"))
+            }
             theory = {"rate": [(DIM / (m * EPSILON)) ** (1 - 1 / k) for m in sizes]}
             lines(
                 axes, sizes, curves, ("records", f"lambda error / G_k, k = {k:g}"), dashed=theory, legend="lower left"
@@ -73,10 +78,18 @@ def measure(setting: Setting) -> Outcome:
 
     off = 0.15 if setting.quick else 0.1
     return Outcome(
-        ("k", "m", "single", "double", "ratio", "slope", "slope 2", "theory"),
+        ("k", "m", "single", "s.e.", "double", "s.e. 2", "ratio", "slope", "slope 2", "theory"),
         rows,
-        f"both slopes are within {off} of the theory's, and one stage has less than a third of the error of two",
-        all(abs(value + 1 - 1 / k) <= off for (k, _), value in slopes.items()) and all(row[4] > 3 for row in rows),
+        f"both slopes are within {off} of the theory's, one stage has less than a third of the error of two, "
+        "and all errors are near their anchors",
+        (
+            *(
+                anchors.within(f"exponent, k = {k:g}, {words[s]}", a, 1 / k - 1 - off, 1 / k - 1 + off, linear=True)
+                for (k, s), a in slopes.items()
+            ),
+            *(anchors.within(f"two over one, k = {k:g}, m = {m}", r, 3.0, np.inf) for (k, m), r in ratios.items()),
+            *anchors.near({f"{words[s]}, k = {k:g}, m = {m}": e for (k, m, s), e in found.items()}),
+        ),
         draw,
         (
             f"Linear loss, Pareto(k + 0.2) gradients with G_k = 1, d = {DIM}, epsilon = {EPSILON:g}, level "

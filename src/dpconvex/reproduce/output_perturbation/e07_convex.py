@@ -14,6 +14,7 @@ from dpconvex.problems import DataDomain
 from dpconvex.problems.linear_model import LinearModelProblem
 from dpconvex.randomness import SeededSource
 from dpconvex.reproduce.base import Experiment, Outcome, Setting
+from dpconvex.reproduce.checks import Anchors, Check, Estimate, exact, exponent
 from dpconvex.reproduce.output_perturbation._common import Risk, balanced, lines, panels, slope
 
 if TYPE_CHECKING:
@@ -30,15 +31,25 @@ def measure(setting: Setting) -> Outcome:
     sizes = (1_000, 4_000, 16_000) if setting.quick else (1_000, 3_000, 10_000, 30_000, 100_000)
     runs, source = 40 if setting.quick else 200, SeededSource(setting.seed)
     jobs = [(loss, constants, n) for loss in LOSSES for constants in CONSTANTS for n in sizes]
-    found: dict[tuple[str, str], list[tuple[float, float, float]]] = {}
+    found: dict[tuple[str, str], list[tuple[Estimate, float, float]]] = {}
     for loss, constants, n in setting.track(jobs, "Running"):
         found.setdefault((loss, constants), []).append(_measured(LOSSES[loss], n, constants, runs, source))
-    rows = []
+    rows, checks = [], list[Check]()
+    anchors = Anchors("output-perturbation/e7-convex", setting.quick)
+    near: dict[str, Estimate] = {}
     for (loss, constants), triples in found.items():
-        risks, bounds, printed = map(list, zip(*triples, strict=True))
-        share, claim = max(map(_ratio, risks, bounds)), max(map(_ratio, risks, printed))
-        exponents = (slope(sizes, risks), slope(sizes, bounds), RATES[loss])
-        rows.append((f"{loss}, {CONSTANTS[constants]}", *exponents, share, claim))
+        name, theory = f"{loss}, {CONSTANTS[constants]}", RATES[loss]
+        risks = [risk for risk, _, _ in triples]
+        bounds = [bound for _, bound, _ in triples]
+        of_bound = [risk.times(1 / bound) for risk, bound, _ in triples]
+        of_printed = [risk.times(1 / printed) for risk, _, printed in triples]
+        measured, planned = exponent(sizes, risks), slope(sizes, bounds)
+        rows.append((name, *measured[:2], planned, theory, max(of_bound).value, max(of_printed).value))
+        checks.append(exact(f"exponent of the bound, {name}", planned, theory - 0.05, theory + 0.05, "plan"))
+        checks.append(anchors.within(f"exponent of the risk, {name}", measured, -1.1, theory + 0.1, linear=True))
+        checks.append(anchors.within(f"largest of the bound, {name}", max(of_bound), 0.0, 1.0, "plan"))
+        checks.append(anchors.within(f"largest of the printed bound, {name}", max(of_printed), 0.0, 1.0))
+        near |= {f"risk, {name}, n = {n}": risk for n, risk in zip(sizes, risks, strict=True)}
 
     def draw(figure: Figure) -> None:
         for axes, loss in zip(panels(figure, 2), LOSSES, strict=True):
@@ -46,33 +57,29 @@ def measure(setting: Setting) -> Outcome:
             lines(
                 axes,
                 sizes,
-                {f"risk, {name}": values[0] for name, values in kinds},
+                {f"risk, {name}": [risk.value for risk in values[0]] for name, values in kinds},
                 ("records", f"excess risk, {loss} loss"),
                 dashed={f"bound, {name}": values[1] for name, values in kinds},
             )
 
     return Outcome(
-        ("loss, schedule", "measured", "bound", "theory", "of bound", "of printed"),
+        ("loss, schedule", "measured", "s.e.", "bound", "theory", "of bound", "of printed"),
         tuple(rows),
         "bounds fall with exponents -1/2 and -2/3 (within 0.05), measured risk at least as fast (within 0.1), and it "
-        "stays below the bound of the plan and the printed one",
-        all(abs(r[2] - r[3]) < 0.05 and r[1] < r[3] + 0.1 and r[4] < 1 and r[5] < 1 for r in rows),
+        "stays below the bound of the plan and the printed one, and near its anchor",
+        (*checks, *anchors.near(near)),
         draw,
         (
-            f"d = {DIM}, R = {RADIUS:g}, epsilon = {EPSILON:g}, delta = 0, {runs} runs at each n. First three columns: "
-            "exponents in n of the measured risk, of the plan's bound, of the theorem. Last two: largest measured risk "
+            f"d = {DIM}, R = {RADIUS:g}, epsilon = {EPSILON:g}, delta = 0, {runs} runs at each n. Exponents "
+            "in n of the measured risk, of the plan's bound, of the theorem. Last two: largest measured risk "
             "over the plan's bound and over the printed one.",
         ),
     )
 
 
-def _ratio(part: float, whole: float) -> float:
-    return part / whole
-
-
 def _measured(
     loss: LinearModelLoss, n: int, constants: str, runs: int, source: SeededSource
-) -> tuple[float, float, float]:
+) -> tuple[Estimate, float, float]:
     """Return mean excess risk, the plan's bound and the printed one."""
     problem = LinearModelProblem(loss, DataDomain.l2_ball(DIM, 1.0), n, RADIUS)
     plan = output_perturbation.plan(problem, PrivacyParams(EPSILON), constants=constants)[0]
@@ -80,7 +87,7 @@ def _measured(
     risk = Risk(loss, X, y)
     excess = [risk(plan.run(X, y, source).point) - risk(np.zeros(DIM)) for _ in range(runs)]
     printed = plan.predicted_error.printed
-    return float(np.mean(excess)), plan.predicted_error.bound, np.inf if printed is None else printed
+    return Estimate.of(excess), plan.predicted_error.bound, np.inf if printed is None else printed
 
 
 E7 = Experiment(

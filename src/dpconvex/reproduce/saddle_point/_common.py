@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -64,16 +64,6 @@ class Game:
         """Gap of the uniform strategies."""
         uniform = np.full(len(self.rows), 1 / len(self.rows))
         return self.gap(uniform, uniform)
-
-
-def mean(values: Iterable[float]) -> float:
-    """Return the mean of at least one number."""
-    return float(np.mean(list(values)))
-
-
-def slope(x: Sequence[float], y: Sequence[float]) -> float:
-    """Return the least-squares slope of ``log y`` against ``log x``."""
-    return float(np.polyfit(np.log(x), np.log(y), 1)[0])
 
 
 def curves(

@@ -11,7 +11,8 @@ from dpconvex.algorithms.saddle_selection import plan_saddle
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems.matrix_games import RankOneGame
 from dpconvex.reproduce.base import Experiment, Outcome, Setting
-from dpconvex.reproduce.saddle_point._common import DELTA, PAPER, Game, curves, mean, noise, slope
+from dpconvex.reproduce.checks import Anchors, Estimate, exponent
+from dpconvex.reproduce.saddle_point._common import DELTA, PAPER, Game, curves, noise
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -48,14 +49,21 @@ def measure_dimension(setting: Setting) -> Outcome:
     methods = {name: METHODS[name] for name in (("vertices", "DP-SGDA") if setting.quick else METHODS)}
     runs = 3 if setting.quick else 5
     rows: list[tuple[Any, ...]] = []
+    every: dict[int, dict[str, Estimate]] = {}
+    shares: dict[int, Estimate] = {}
     for d in setting.track(dims, "Games"):
         found = {
             name: [gap(method, d, n, 1.0, (setting.seed, d, t)) for t in range(runs)]
             for name, method in methods.items()
         }
-        gaps = [mean(one[0] for one in found[name]) for name in methods]
-        rows.append((d, mean(one[2] for one in found["vertices"]), found["vertices"][0][1], *gaps))
-    last, first = rows[-1], rows[0]
+        gaps = {name: Estimate.of(one[0] for one in found[name]) for name in methods}
+        trivial = Estimate.of(one[2] for one in found["vertices"]).value
+        rows.append((d, trivial, found["vertices"][0][1], *(g.value for g in gaps.values()), gaps["vertices"].error))
+        every[d] = gaps
+        shares[d] = Estimate.of(one[0] / one[2] for one in found["vertices"])
+    first, last = dims[0], dims[-1]
+    anchors = Anchors("saddle-point/dimension", setting.quick)
+    near = {f"gap, {name}, d = {d}": gap for d, gaps in every.items() for name, gap in gaps.items()}
 
     def draw(figure: Figure) -> None:
         lines = {name: [row[3 + k] for row in rows] for k, name in enumerate(methods)}
@@ -63,13 +71,23 @@ def measure_dimension(setting: Setting) -> Outcome:
         curves(figure.subplots(), dims, lines, ("rows and columns d", f"duality gap, n = {n:,}, epsilon 1"))
 
     return Outcome(
-        ("d", "uniform", "bound", *methods),
+        ("d", "uniform", "bound", *methods, "s.e. vertices"),
         tuple(rows),
         "at the largest d the gap of vertex sampling is below half of the uniform strategies' and below all others'; "
-        "as a share of the uniform strategies' it grows from the smallest d to the largest by less than d^(1/4)",
-        last[3] < 0.5 * last[1]
-        and all(last[3] < other for other in last[4:])
-        and last[3] / last[1] < first[3] / first[1] * (last[0] / first[0]) ** 0.25,
+        "as a share of the uniform strategies' it grows from the smallest d to the largest by less than d^(1/4), and "
+        "falls by less; all gaps are near their anchors",
+        (
+            anchors.within(f"share of uniform, d = {last}", shares[last], 0.0, 0.5),
+            *(
+                anchors.within(f"vertices over {name}, d = {last}", every[last]["vertices"].over(gap), 0.0, 1.0)
+                for name, gap in every[last].items()
+                if name != "vertices"
+            ),
+            anchors.within(
+                "exponent of d", exponent((first, last), (shares[first], shares[last])), -0.25, 0.25, linear=True
+            ),
+            *anchors.near(near),
+        ),
         draw,
         (
             f"Random rank-one games with {INFORMATIVE} informative rows and columns, the exact gap on the population, "
@@ -87,13 +105,17 @@ def measure_rates(setting: Setting) -> Outcome:
     epsilons = (0.5, 8.0) if setting.quick else (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
     runs = 4 if setting.quick else 10
     cells = [(n, 1.0) for n in sizes] + [(10_000 if not setting.quick else 3_000, e) for e in epsilons]
-    rows: list[tuple[int, float, float, float, float]] = []
+    rows: list[tuple[int, float, float, float, float, float]] = []
+    gaps: list[Estimate] = []
     for n, epsilon in setting.track(cells, "Games"):
         key = (setting.seed, n, int(100 * epsilon))
         found = [gap(VERTEX, d, n, epsilon, (*key, t)) for t in range(runs)]
-        rows.append((n, epsilon, mean(f[2] for f in found), found[0][1], mean(f[0] for f in found)))
+        gaps.append(Estimate.of(f[0] for f in found))
+        rows.append((n, epsilon, Estimate.of(f[2] for f in found).value, found[0][1], *gaps[-1][:2]))
     by_n, by_epsilon = rows[: len(sizes)], rows[len(sizes) :]
-    slopes = (slope(sizes, [row[4] for row in by_n]), slope(epsilons, [row[4] for row in by_epsilon]))
+    in_n, in_epsilon = exponent(sizes, gaps[: len(sizes)]), exponent(epsilons, gaps[len(sizes) :])
+    anchors = Anchors("saddle-point/rates", setting.quick)
+    named = {f"n = {row[0]}, epsilon = {row[1]:g}": (gap, row) for gap, row in zip(gaps, rows, strict=True)}
 
     def draw(figure: Figure) -> None:
         left, right = figure.subplots(1, 2, sharey=True)
@@ -102,19 +124,29 @@ def measure_rates(setting: Setting) -> Outcome:
             curves(axes, x, lines, (label, "duality gap"))
 
     return Outcome(
-        ("n", "epsilon", "uniform", "bound", "gap"),
+        ("n", "epsilon", "uniform", "bound", "gap", "s.e."),
         tuple(rows),
-        "the slope of the logarithm of the gap is at most -0.3 in log n and negative in log epsilon, the gap is "
-        "within the bound, and from n = 10,000 on below half of the uniform strategies'",
-        slopes[0] <= -0.3
-        and slopes[1] < 0
-        and all(row[4] <= row[3] for row in rows)
-        and all(row[4] < row[2] / 2 for row in rows if row[0] >= 10_000 and row[1] >= 1),
+        "the gap falls with an exponent of -0.3 to -1.2 in n and of 0 to -1.2 in epsilon, is within the bound, from "
+        "n = 10,000 on below half of the uniform strategies', and near its anchor",
+        (
+            anchors.within("exponent of n", in_n, -1.2, -0.3, linear=True),
+            anchors.within("exponent of epsilon", in_epsilon, -1.2, 0.0, linear=True),
+            *(
+                anchors.within(f"of bound, {name}", g.times(1 / row[3]), 0.0, 1.0, "plan")
+                for name, (g, row) in named.items()
+            ),
+            *(
+                anchors.within(f"of uniform, {name}", g.times(1 / row[2]), 0.0, 0.5)
+                for name, (g, row) in named.items()
+                if row[0] >= 10_000 and row[1] >= 1
+            ),
+            *anchors.near({f"gap, {name}": gap for name, (gap, _) in named.items()}),
+        ),
         draw,
         (
-            f"d = {d}, {runs} random games each. Theorem 3.1 (7) has slope -1/2. Slopes: {slopes[0]:.2f} in n, "
-            f"{slopes[1]:.2f} in epsilon. Bound: proved for equal weights; what is run weights the path by a window, "
-            "because mirror descent cycles on such games.",
+            f"d = {d}, {runs} random games each. Theorem 3.1 (7) has slope -1/2. Slopes: {in_n.value:.2f} in n, "
+            f"{in_epsilon.value:.2f} in epsilon. Bound: proved for equal weights; what is run weights the path by a "
+            "window, because mirror descent cycles on such games.",
         ),
     )
 
