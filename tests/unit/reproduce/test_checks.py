@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from dpconvex.errors import InvalidParameterError
-from dpconvex.reproduce import Check, Estimate, Outcome
-from dpconvex.reproduce import checks as module
+from dpconvex.reproduce import Check, Estimate, Outcome, checks as module
 from dpconvex.reproduce.checks import ALARM, SINGLE, Anchor, Anchors, exact, exponent, largest_t, mean, p_value, share
 
 
