@@ -10,12 +10,13 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, TypeVar, final
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Generic, TypeVar, cast, final
 
 import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
+from dpconvex.algorithms.recipes import Recipe
 from dpconvex.errors import AccuracyError, HopelessPlanWarning, InvalidDataError, InvalidParameterError, warn
 from dpconvex.privacy import (
     Assumption,
@@ -41,6 +42,7 @@ the error of plans that learn nothing approaches that of the constant from eithe
 LOOSE = 10.0
 """Factor by which a bound may exceed a constant's loss where no error is expected (docs, Which algorithm)."""
 
+Plans = TypeVar("Plans", bound="Plan")
 P = TypeVar("P", bound=Problem, covariant=True)
 """The kind of problem that a plan is for."""
 
@@ -149,6 +151,8 @@ class Plan(ABC):
     constants: str
     noise_name: str
     privacy: PrivacyParams
+    recipe: Recipe | None = None
+    """How it was planned; set by the planner (`recipes.recorded`)."""
 
     @property
     @abstractmethod
@@ -193,14 +197,18 @@ class Plan(ABC):
     def adaptive(self) -> bool:
         """Whether releases are planned anew from earlier ones: what `releases` costs then need not be what a run costs.
 
-        Only the promise covers all that a run may do.
+        Only the promise covers all that a run may do, so a certificate states the promise itself as spent.
         """
         return False
 
     @property
-    def spends_promise(self) -> bool:
-        """Whether a certificate states the promise itself as spent: what other runs of the plan cost may be that."""
-        return False
+    def course(self) -> tuple[Any, ...]:
+        """What a run released and planned from: public facts for `resumed`; empty before, and where nothing is."""
+        return ()
+
+    def resumed(self, *course: Any) -> Plan:
+        """Return the plan that a run goes on with once `course` is released."""
+        raise InvalidParameterError("course", course, "must be empty: this plan does not go on from what it releases")
 
     @property
     @abstractmethod
@@ -237,14 +245,43 @@ class Plan(ABC):
             theorem=self.theorem,
             target=self.privacy,
             releases=self.releases,
-            whole=self.spends_promise,
+            whole=self.adaptive,
             assumptions=(
                 *(DATA_ASSUMPTIONS if self.privacy.unit == Unit.RECORD else USER_ASSUMPTIONS),
                 *self.assumptions,
             ),
             noise_source=NoiseSource(source.name, source.private, exact, note),
             public=self.public,
+            planner=stored_recipe(self),
         )
+
+
+def continued(plan: Plans, **changes: Any) -> Plans:
+    """Return a plan with what a run has fixed since, and the recipe it had.
+
+    Parameters
+    ----------
+    plan : Plan
+        A dataclass.
+    **changes
+        Fields.
+    """
+    after = replace(cast(Any, plan), **changes)
+    object.__setattr__(after, "recipe", plan.recipe)
+    return after
+
+
+def stored_recipe(plan: Any) -> dict[str, Any] | None:
+    """Return how a plan was made and what it released since, for a certificate; None if that cannot be stored.
+
+    Parameters
+    ----------
+    plan : Plan or MomentPlan
+    """
+    try:
+        return None if plan.recipe is None else replace(plan.recipe, course=plan.course).to_dict()
+    except TypeError:  # a caller's own function or class
+        return None
 
 
 class ConvexPlan(Plan, Generic[P]):

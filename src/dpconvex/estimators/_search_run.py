@@ -95,7 +95,7 @@ def fit(candidate: Candidate, data: Part, source: BitSource) -> PrivateLinearMod
     data : Part
     source : BitSource
     """
-    model = cast(PrivateLinearModel, clone(candidate.model))
+    model = cast(PrivateLinearModel, clone(cast(PrivateLinearModel, candidate.model)))
     model.set_params(random_state=source)  # not before: a clone would copy a seeded stream
     model._ready = candidate.plan
     model.fit(data.X, data.y, groups=data.labels)

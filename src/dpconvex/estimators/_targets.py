@@ -11,6 +11,7 @@ from sklearn.utils.validation import column_or_1d
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
+from dpconvex.algorithms.recipes import stored
 from dpconvex.data.frames import object_codes, object_texts, type_name
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._features import elements, numbers_of, refuse_name
@@ -166,6 +167,7 @@ def number_array(y: Any) -> AnyArray:
 
 
 @final
+@stored
 @dataclass(frozen=True)
 class TargetRange:
     """The public range of a numeric target, in its own unit.
