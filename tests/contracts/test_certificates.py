@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import copy
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -372,6 +374,24 @@ def test_a_forgery_is_a_failed_check_of_verify() -> None:
         failed = [check.name for check in result.checks if not check.passed]
         assert failed
         assert all(name.startswith("planned again") for name in failed), failed
+
+
+@pytest.mark.slow
+def test_a_fresh_process_knows_every_planner() -> None:
+    """Whoever verifies has imported nothing else: planners and problems must be registered by that alone."""
+    code = """
+import json, sys
+from dpconvex.privacy import PrivacyCertificate, consistency
+from dpconvex.verification import planned_again
+for name, fields in json.load(sys.stdin).items():
+    checks = consistency.plan_checks(PrivacyCertificate.from_dict(fields), planned_again)
+    assert all(check.passed for check in checks), (name, checks)
+"""
+    made = {name: genuine(name)[0] for name in PLANS}
+    ran = subprocess.run(
+        [sys.executable, "-c", code], input=json.dumps(made), text=True, capture_output=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
 
 
 def test_a_plan_of_another_version_is_not_compared_and_says_so() -> None:
