@@ -290,13 +290,6 @@ class SearchPlan(Plan):
         ]
         return facts | {"candidates": each}
 
-    def __post_init__(self) -> None:
-        count = self.n if self.method == "none" else self.n - self.held_out
-        for candidate, records in (*((c, count) for c in self.candidates), *((c, self.n) for c in self.whole)):
-            promise = candidate.plan.privacy
-            if candidate.plan.problem.n != records or promise.unit != self.privacy.unit:
-                raise InvalidParameterError("candidates", candidate.settings, f"must be planned for n={records}")
-
     def exact_bits(self, source: BitSource) -> bool:
         """Whether all noise is exact, also that of fits that are not released."""
         own: list[Planned | None] = [self.selection, self.noise]
@@ -359,6 +352,9 @@ def assembled(
 
     Whether the promise covers it is not checked here. Parameters are those of `SearchPlan`.
     """
+    for candidate, records in (*((c, n - held_out) for c in candidates), *((c, n) for c in whole)):
+        if candidate.plan.problem.n != records or candidate.plan.privacy.unit != privacy.unit:
+            raise InvalidParameterError("candidates", candidate.settings, f"must be planned for n={records}")
     if not candidates:
         return SearchPlan("none", privacy, n, held_out, score, whole[:1], whole)
     sensitivity = score.sensitivity(held_out, privacy.unit)
