@@ -10,13 +10,13 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Generic, TypeVar, cast, final
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, TypeVar, final
 
 import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.recipes import Recipe
+from dpconvex.algorithms.recipes import Recipe, stored_recipe
 from dpconvex.errors import AccuracyError, HopelessPlanWarning, InvalidDataError, InvalidParameterError, warn
 from dpconvex.privacy import (
     Assumption,
@@ -42,7 +42,6 @@ the error of plans that learn nothing approaches that of the constant from eithe
 LOOSE = 10.0
 """Factor by which a bound may exceed a constant's loss where no error is expected (docs, Which algorithm)."""
 
-Plans = TypeVar("Plans", bound="Plan")
 P = TypeVar("P", bound=Problem, covariant=True)
 """The kind of problem that a plan is for."""
 
@@ -254,34 +253,6 @@ class Plan(ABC):
             public=self.public,
             planner=stored_recipe(self),
         )
-
-
-def continued(plan: Plans, **changes: Any) -> Plans:
-    """Return a plan with what a run has fixed since, and the recipe it had.
-
-    Parameters
-    ----------
-    plan : Plan
-        A dataclass.
-    **changes
-        Fields.
-    """
-    after = replace(cast(Any, plan), **changes)
-    object.__setattr__(after, "recipe", plan.recipe)
-    return after
-
-
-def stored_recipe(plan: Any) -> dict[str, Any] | None:
-    """Return how a plan was made and what it released since, for a certificate; None if that cannot be stored.
-
-    Parameters
-    ----------
-    plan : Plan or MomentPlan
-    """
-    try:
-        return None if plan.recipe is None else replace(plan.recipe, course=plan.course).to_dict()
-    except TypeError:  # a caller's own function or class
-        return None
 
 
 class ConvexPlan(Plan, Generic[P]):

@@ -6,7 +6,8 @@ from abc import abstractmethod
 from typing import Any, Self, cast
 
 from dpconvex._types import FloatArray
-from dpconvex.algorithms.base import LinearModelPlan, continued
+from dpconvex.algorithms.base import LinearModelPlan
+from dpconvex.algorithms.recipes import continued
 from dpconvex.privacy import PrivacyParams
 from dpconvex.solvers import Solver
 

@@ -40,11 +40,10 @@ from dpconvex.algorithms.base import (
     PredictedError,
     PrivateResult,
     check_relation,
-    continued,
     require_average,
 )
 from dpconvex.algorithms.delegating import DelegatingPlan
-from dpconvex.algorithms.recipes import recorded
+from dpconvex.algorithms.recipes import continued, recorded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import GroupedNorm
 from dpconvex.mechanisms import NormNoiseMechanism, ReportNoisyMax

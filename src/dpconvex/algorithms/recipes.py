@@ -11,9 +11,9 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar, final
+from typing import Any, ParamSpec, TypeVar, cast, final
 
 import numpy as np
 
@@ -134,6 +134,34 @@ def stored(kind: type[T]) -> type[T]:
     """Mark a dataclass of public facts that recipes may hold."""
     CLASSES[kind.__name__] = kind
     return kind
+
+
+def continued(plan: T, **changes: Any) -> T:
+    """Return a plan with what a run has fixed since, and the recipe it had.
+
+    Parameters
+    ----------
+    plan : Plan
+        A dataclass.
+    **changes
+        Fields.
+    """
+    after = replace(cast(Any, plan), **changes)
+    object.__setattr__(after, "recipe", cast(Any, plan).recipe)
+    return after
+
+
+def stored_recipe(plan: Any) -> dict[str, Any] | None:
+    """Return how a plan was made and what it released since, for a certificate; None if that cannot be stored.
+
+    Parameters
+    ----------
+    plan : Plan or MomentPlan
+    """
+    try:
+        return None if plan.recipe is None else replace(plan.recipe, course=plan.course).to_dict()
+    except TypeError:  # a caller's own function or class
+        return None
 
 
 def again(recipe: Mapping[str, Any]) -> Any:

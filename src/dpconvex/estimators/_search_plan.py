@@ -29,7 +29,7 @@ from dpconvex import _rounding
 from dpconvex.algorithms.base import LinearModelPlan, Plan, PredictedError
 from dpconvex.algorithms.recipes import recorded, stored
 from dpconvex.errors import InvalidParameterError, UnsupportedEventError
-from dpconvex.estimators._search_scores import Repeats, Score, plain
+from dpconvex.estimators._search_scores import Repeats, Score, fit_label, plain
 from dpconvex.estimators.base import PrivateLinearModel
 from dpconvex.mechanisms import BestOfRepeats, GaussianMechanism, LaplaceMechanism, ReportNoisyMax
 from dpconvex.mechanisms.base import Planned
@@ -299,11 +299,6 @@ class SearchPlan(Plan):
 
 BEST = "the best of the runs"
 CHOICE = "which candidate has the smallest held-out loss"
-
-
-def fit_label(k: int, count: int) -> str:
-    """Return the ledger's name of the fit of candidate k, counted from 0."""
-    return f"fit of candidate {k + 1} of {count}"
 
 
 def _loss(candidate: Candidate) -> float:

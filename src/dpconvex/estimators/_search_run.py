@@ -10,7 +10,8 @@ import numpy as np
 from sklearn.base import clone
 
 from dpconvex._types import AnyArray
-from dpconvex.estimators._search_plan import BEST, CHOICE, HELD_OUT, Candidate, SearchPlan, fit_label
+from dpconvex.estimators._search_plan import BEST, CHOICE, HELD_OUT, Candidate, SearchPlan
+from dpconvex.estimators._search_scores import fit_label
 from dpconvex.estimators.base import PrivateLinearModel
 from dpconvex.mechanisms import BestOfRepeats, ReportNoisyMax
 from dpconvex.privacy import Ledger

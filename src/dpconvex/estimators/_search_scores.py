@@ -112,6 +112,11 @@ class Score:
         return self.range.scale(base._numbers(X, y))
 
 
+def fit_label(k: int, count: int) -> str:
+    """Return the ledger's name of the fit of candidate k, counted from 0."""
+    return f"fit of candidate {k + 1} of {count}"
+
+
 def plain(value: Any) -> Any:
     """Return a parameter's value as JSON has it; what JSON has not, as text."""
     if isinstance(value, list | tuple):

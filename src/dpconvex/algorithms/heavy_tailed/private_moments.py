@@ -21,8 +21,8 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import DATA_ASSUMPTIONS, check_relation, require_arrays, require_average, stored_recipe
-from dpconvex.algorithms.recipes import Recipe, recorded
+from dpconvex.algorithms.base import DATA_ASSUMPTIONS, check_relation, require_arrays, require_average
+from dpconvex.algorithms.recipes import Recipe, recorded, stored_recipe
 from dpconvex.errors import InvalidDataError
 from dpconvex.mechanisms import LaplaceMechanism
 from dpconvex.privacy import Ledger, NoiseSource, PrivacyCertificate, PrivacyParams, Release, Sensitivity, certify
