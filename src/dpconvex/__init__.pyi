@@ -27,7 +27,6 @@ from .estimators import (
 from .estimators.persistence import (
     load_model as load_model,
     save_model as save_model,
-    verify as verify,
 )
 from .games import (
     private_game as private_game,
@@ -52,6 +51,9 @@ from .problems import (
     WholeObjective as WholeObjective,
     attack_constants as attack_constants,
     jax_loss as jax_loss,
+)
+from .verification import (
+    verify as verify,
 )
 
 __version__: str

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Generic, TypeVar, final
 import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
+from dpconvex.algorithms.recipes import Recipe, stored_recipe
 from dpconvex.errors import AccuracyError, HopelessPlanWarning, InvalidDataError, InvalidParameterError, warn
 from dpconvex.privacy import (
     Assumption,
@@ -149,6 +150,8 @@ class Plan(ABC):
     constants: str
     noise_name: str
     privacy: PrivacyParams
+    recipe: Recipe | None = None
+    """How it was planned; set by the planner (`recipes.recorded`)."""
 
     @property
     @abstractmethod
@@ -193,14 +196,18 @@ class Plan(ABC):
     def adaptive(self) -> bool:
         """Whether releases are planned anew from earlier ones: what `releases` costs then need not be what a run costs.
 
-        Only the promise covers all that a run may do.
+        Only the promise covers all that a run may do, so a certificate states the promise itself as spent.
         """
         return False
 
     @property
-    def spends_promise(self) -> bool:
-        """Whether a certificate states the promise itself as spent: what other runs of the plan cost may be that."""
-        return False
+    def course(self) -> tuple[Any, ...]:
+        """What a run released and planned from: public facts for `resumed`; empty before, and where nothing is."""
+        return ()
+
+    def resumed(self, *course: Any) -> Plan:
+        """Return the plan that a run goes on with once `course` is released."""
+        raise InvalidParameterError("course", course, "must be empty: this plan does not go on from what it releases")
 
     @property
     @abstractmethod
@@ -237,13 +244,14 @@ class Plan(ABC):
             theorem=self.theorem,
             target=self.privacy,
             releases=self.releases,
-            whole=self.spends_promise,
+            whole=self.adaptive,
             assumptions=(
                 *(DATA_ASSUMPTIONS if self.privacy.unit == Unit.RECORD else USER_ASSUMPTIONS),
                 *self.assumptions,
             ),
             noise_source=NoiseSource(source.name, source.private, exact, note),
             public=self.public,
+            planner=stored_recipe(self),
         )
 
 

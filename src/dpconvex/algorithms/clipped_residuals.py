@@ -26,6 +26,7 @@ from typing import Any, ClassVar, cast, final
 from dpconvex._types import AnyArray
 from dpconvex.algorithms.base import LinearModelPlan, PredictedError, PrivateResult, check_relation, require_average
 from dpconvex.algorithms.delegating import DelegatingPlan
+from dpconvex.algorithms.recipes import recorded
 from dpconvex.algorithms.selection import LARGEST, SMALLEST, Options, plans
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import Assumption, PrivacyParams, Release
@@ -123,10 +124,11 @@ class ClippedResidualsPlan(DelegatingPlan):
 
     def _listing(self, X: AnyArray, y: AnyArray, source: BitSource) -> PrivateResult:
         result = self.then.run(X, y, source)
-        ran = replace(self, then=cast(LinearModelPlan, result.plan))
+        ran = self.after(cast(LinearModelPlan, result.plan))
         return ran.finish(result.point, source, result.status)
 
 
+@recorded("clipped_residuals")
 def plan(
     problem: LinearModelProblem, privacy: PrivacyParams, moments: Moments, *, constants: str = "calibrated"
 ) -> ClippedResidualsPlan:

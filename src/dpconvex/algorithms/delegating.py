@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import Any, Self, cast
 
 from dpconvex._types import FloatArray
 from dpconvex.algorithms.base import LinearModelPlan
+from dpconvex.algorithms.recipes import continued
 from dpconvex.privacy import PrivacyParams
 from dpconvex.solvers import Solver
 
@@ -41,9 +43,17 @@ class DelegatingPlan(LinearModelPlan):
         return self.then.adaptive
 
     @property
-    def spends_promise(self) -> bool:
-        """As `then`."""
-        return self.then.spends_promise
+    def course(self) -> tuple[Any, ...]:
+        """That of `then`."""
+        return self.then.course
+
+    def resumed(self, *course: Any) -> LinearModelPlan:
+        """Return the plan with `then` resumed."""
+        return self.after(cast(LinearModelPlan, self.then.resumed(*course)))
+
+    def after(self, then: LinearModelPlan) -> Self:
+        """Return this plan with what `then` became in a run."""
+        return continued(self, then=then)
 
     @property
     def solver_radius(self) -> float:

@@ -9,17 +9,21 @@ Lemma
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import final
+from typing import Any, final
 
 import numpy as np
 
 from dpconvex import _rounding, _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import DATA_ASSUMPTIONS, Plan
+from dpconvex.algorithms.base import Plan, PredictedError
+from dpconvex.algorithms.recipes import recorded, stored
+from dpconvex.algorithms.saddle_base import SaddlePlan
+from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import LaplaceMechanism
-from dpconvex.privacy import Ledger, PrivacyCertificate, PrivacyParams, Release, Sensitivity, certify
+from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release, Sensitivity
 from dpconvex.randomness import BitSource
 
 BUDGET = 0.05
@@ -29,6 +33,7 @@ LEMMA = "a replaced record moves at most two counts of groups, by one each"
 
 
 @final
+@stored
 @dataclass(frozen=True)
 class GroupShares:
     """Plan of a private release of the share of every group.
@@ -80,18 +85,104 @@ class GroupShares:
         noisy = self.mechanism.release(counts, self.planned.label, source, ledger)
         return raised(noisy / self.n, self.smallest)
 
-    def certificate(self, second: Plan, certificate: PrivacyCertificate, shares: FloatArray) -> PrivacyCertificate:
-        """Return the certificate of both steps; the arguments are of the second."""
-        return certify(
-            algorithm=second.algorithm,
-            constants=second.constants,
-            theorem=f"Shares of the groups: Laplace mechanism. Then: {second.theorem}",
-            target=self.privacy,
-            releases=(self.planned, *second.releases),
-            assumptions=(*DATA_ASSUMPTIONS, *second.assumptions),
-            noise_source=certificate.noise_source,
-            public={**second.public, "released_shares": [float(share) for share in shares]},
-        )
+
+@final
+@dataclass(frozen=True)
+class SharesThenPlan(Plan):
+    """Shares of the groups from the data, then a method for these shares: one promise for both.
+
+    Parameters
+    ----------
+    first : GroupShares
+        What is released first, and the promise.
+    then : SaddlePlan
+        The method at the rest of the budget, for the released shares.
+    shares : tuple of float
+        Released.
+    """
+
+    first: GroupShares
+    then: SaddlePlan
+    shares: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        factors = tuple(1 / share for share in self.shares)
+        if self.then.privacy != self.first.rest or self.then.problem.n != self.first.n:
+            raise InvalidParameterError(
+                "then", self.then.algorithm, "must be planned for the same records and the rest"
+            )
+        if getattr(self.then.problem, "factors", None) != factors or len(factors) != self.first.n_groups:
+            raise InvalidParameterError("shares", self.shares, "must be those of the problem, one a group")
+        Ledger(self.privacy, self.releases)  # refuses, from public facts, what the promise does not cover
+
+    @property
+    def algorithm(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The method's."""
+        return self.then.algorithm
+
+    @property
+    def constants(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The method's."""
+        return self.then.constants
+
+    @property
+    def noise_name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The method's."""
+        return self.then.noise_name
+
+    @property
+    def privacy(self) -> PrivacyParams:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """For both steps."""
+        return self.first.privacy
+
+    @property
+    def predicted_error(self) -> PredictedError:
+        """The method's."""
+        return self.then.predicted_error
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        """The shares, and all of the method."""
+        return (self.first.planned, *self.then.releases)
+
+    @property
+    def adaptive(self) -> bool:
+        """Always: other shares have other noise, even another method."""
+        return True
+
+    @property
+    def theorem(self) -> str:
+        """Composition of both."""
+        return f"Shares of the groups: Laplace mechanism. Then: {self.then.theorem}"
+
+    @property
+    def assumptions(self) -> tuple[Assumption, ...]:
+        """The method's."""
+        return self.then.assumptions
+
+    @property
+    def public(self) -> Mapping[str, Any]:
+        """The method's facts, and the shares."""
+        return {**self.then.public, "released_shares": list(self.shares)}
+
+    def exact_bits(self, source: BitSource) -> bool:
+        """Whether the noise of both is."""
+        return self.first.mechanism.exact_bits(source) and self.then.exact_bits(source)
+
+
+@recorded("group_shares")
+def after_shares(first: GroupShares, then: SaddlePlan, shares: tuple[float, ...]) -> SharesThenPlan:
+    """Return the plan of both steps, once the shares are released.
+
+    Parameters
+    ----------
+    first : GroupShares
+    then : SaddlePlan
+        Planned for these shares with ``first.rest``.
+    shares : tuple of float
+        As ``first.run`` returned them.
+    """
+    return SharesThenPlan(first, then, shares)
 
 
 def raised(shares: FloatArray, smallest: float) -> FloatArray:

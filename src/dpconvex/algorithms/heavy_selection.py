@@ -26,6 +26,7 @@ from dpconvex.algorithms.base import LinearModelPlan, PredictedError, PrivateRes
 from dpconvex.algorithms.baselines import clipped_gradient
 from dpconvex.algorithms.delegating import DelegatingPlan
 from dpconvex.algorithms.heavy_tailed import MomentPlan, Moments
+from dpconvex.algorithms.recipes import NAMED, continued, recorded
 from dpconvex.algorithms.selection import LARGEST, SMALLEST, Options
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release
@@ -101,6 +102,7 @@ METHODS: Mapping[str, Method] = {
     "clipped_gradient": Method(_descent),
 }
 """By the name used in estimators and on the command line; ``"auto"`` is one of the first two, by `chosen`."""
+NAMED.update({f"heavy-tailed method {name}": method for name, method in METHODS.items()})
 
 
 def chosen(problem: LinearModelProblem, privacy: PrivacyParams, constants: str = "calibrated") -> str:
@@ -173,9 +175,15 @@ class TunedPlan(DelegatingPlan):
         return True
 
     @property
-    def spends_promise(self) -> bool:
-        """Where the estimate decides which ordinary method runs."""
-        return self.method.slopes or self.then.spends_promise
+    def course(self) -> tuple[Any, ...]:
+        """The estimated moments, and what the method released since."""
+        return (self.moments, *self.then.course) if self.known else ()
+
+    def resumed(self, *course: Any) -> TunedPlan:
+        """Return the plan for estimated moments; what the method released since goes to it."""
+        moments, *later = course
+        plan = self.informed(moments)
+        return plan.after(cast(LinearModelPlan, plan.then.resumed(*later))) if later else plan
 
     @property
     def theorem(self) -> str:
@@ -213,7 +221,7 @@ class TunedPlan(DelegatingPlan):
     def informed(self, moments: Moments) -> TunedPlan:
         """Return the plan for estimated moments, with the same budgets."""
         then = self.method(self.problem, self.then.privacy, moments, self.then.constants)
-        return replace(self, then=then, moments=moments, known=True)
+        return continued(self, then=then, moments=moments, known=True)
 
     def at(self, privacy: PrivacyParams) -> TunedPlan:
         """Return the plan of another promise for the same moments."""
@@ -223,9 +231,10 @@ class TunedPlan(DelegatingPlan):
         moments, _ = self.first.run(X, y, source)
         plan = self.informed(moments)
         result = plan.then.run(X, y, source)
-        return replace(plan, then=cast(LinearModelPlan, result.plan)).finish(result.point, source, result.status)
+        return plan.after(cast(LinearModelPlan, result.plan)).finish(result.point, source, result.status)
 
 
+@recorded("tuned")
 def tuned(
     problem: LinearModelProblem, privacy: PrivacyParams, k: float, method: Method, constants: str = "calibrated"
 ) -> TunedPlan:

@@ -37,6 +37,7 @@ from numpy.typing import NDArray
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.base import LinearModelPlan, PredictedError, PrivateResult, check_relation, require_average
 from dpconvex.algorithms.delegating import DelegatingPlan
+from dpconvex.algorithms.recipes import recorded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import Assumption, PrivacyParams, Release
 from dpconvex.problems.domain import Block, DataDomain
@@ -143,7 +144,7 @@ class ProjectedPlan(DelegatingPlan):
     def _listing(self, X: AnyArray, y: AnyArray, source: BitSource) -> PrivateResult:
         P = projection(len(self.wide), self.columns, source)  # line 1: independent of data and noise
         result = self.then.run(self._projected(X, P), y, source)  # line 2: the method, which clips again
-        ran = replace(self, then=cast(LinearModelPlan, result.plan))
+        ran = self.after(cast(LinearModelPlan, result.plan))
         weights = result.point.reshape(self.problem.loss.n_outputs, -1)
         out = np.empty((len(weights), self.problem.domain.dim))
         out[:, self.wide] = weights[:, : self.columns] @ P  # line 3: back to the columns as they were
@@ -166,6 +167,7 @@ class ProjectedPlan(DelegatingPlan):
         return tuple(i for i, block in enumerate(self.problem.domain.blocks) if _is_wide(block))
 
 
+@recorded("random_projection")
 def plan(problem: LinearModelProblem, privacy: PrivacyParams, planner: Planner) -> tuple[ProjectedPlan, ...]:
     """Return the plan with the number of columns of the smallest expected error.
 

@@ -28,7 +28,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, cast, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +43,8 @@ from dpconvex.algorithms.base import (
     require_average,
 )
 from dpconvex.algorithms.delegating import DelegatingPlan
+from dpconvex.algorithms.recipes import continued, recorded
+from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import GroupedNorm
 from dpconvex.mechanisms import NormNoiseMechanism, ReportNoisyMax
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release, Sensitivity
@@ -166,9 +168,24 @@ class RecentredPlan(DelegatingPlan):
         return True
 
     @property
-    def spends_promise(self) -> bool:
-        """Always: another length may have another method, with another kind of noise."""
-        return True
+    def course(self) -> tuple[Any, ...]:
+        """The released centre and length, and what the method released since."""
+        return () if self.centre is None else (self.centre, self.length, *self.then.course)
+
+    def resumed(self, *course: Any) -> RecentredPlan:
+        """Return the plan for a released centre and length; what the method released since goes to it.
+
+        Raises
+        ------
+        InvalidParameterError
+            If they are none that can be released.
+        """
+        centre, length, *later = course
+        inside = len(centre) == len(self.numeric) and bool((np.abs(centre) <= self.half_widths).all())
+        if not inside or length not in self.lengths:
+            raise InvalidParameterError("recentred", course, "must hold a centre of the domain and a listed length")
+        plan = self.informed(np.asarray(centre), length)
+        return plan.after(cast(LinearModelPlan, plan.then.resumed(*later))) if later else plan
 
     @property
     def theorem(self) -> str:
@@ -220,7 +237,7 @@ class RecentredPlan(DelegatingPlan):
         moved = length <= WORTH * float(np.linalg.norm(self.half_widths))
         problem = recentred(self.problem, length) if moved else self.problem
         then = self.planner(problem, self.then.privacy)[0]
-        return replace(self, then=then, centre=tuple(centre.tolist()), length=length, moved=moved)
+        return continued(self, then=then, centre=tuple(centre.tolist()), length=length, moved=moved)
 
     def _listing(self, X: AnyArray, y: AnyArray, source: BitSource) -> PrivateResult:
         ledger = Ledger(self.privacy, self.releases)
@@ -239,6 +256,7 @@ class RecentredPlan(DelegatingPlan):
         length = float(self.lengths[self.second.release(scores, LENGTH, source, ledger)])  # line 3: the length
         plan = self.informed(centre, length)
         result = plan.then.run(moved if plan.moved else inside, y, source)  # line 4: the method, which clips again
+        plan = plan.after(cast(LinearModelPlan, result.plan))
         k, dim = self.problem.loss.n_outputs, plan.then.problem.domain.dim
         return plan.finish(plan._restored(result.point.reshape(k, dim), centre), source, result.status)
 
@@ -254,6 +272,7 @@ class RecentredPlan(DelegatingPlan):
         return out.ravel()
 
 
+@recorded("recentring")
 def plan(problem: LinearModelProblem, privacy: PrivacyParams, planner: Planner) -> tuple[RecentredPlan, ...]:
     """Return the plan, or nothing where the method does not apply: no numeric columns, no constant, too few records.
 

@@ -17,6 +17,7 @@ from dpconvex.algorithms.baselines import (
     objective_perturbation,
     sufficient_statistics,
 )
+from dpconvex.algorithms.recipes import stored
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import PrivacyParams, Unit
 from dpconvex.problems.linear_model import LinearModelProblem
@@ -48,6 +49,7 @@ SMALLEST, LARGEST = 1e-100, 1e100
 """Sizes of public parameters whose squares and ratios are floats."""
 
 
+@stored
 @dataclass(frozen=True)
 class Options:
     """What a user may fix instead of leaving it to the plan.
@@ -143,7 +145,7 @@ def _recentring(problem: LinearModelProblem, privacy: PrivacyParams, options: Op
     if options.constants != "calibrated" or options.l2 is not None or problem.grouped:
         return ()
 
-    return recentring.plan(problem, privacy, _Methods(options, RECENTRED))
+    return recentring.plan(problem, privacy, Methods(options, RECENTRED))
 
 
 def _projection(problem: LinearModelProblem, privacy: PrivacyParams, options: Options) -> tuple[LinearModelPlan, ...]:
@@ -151,12 +153,13 @@ def _projection(problem: LinearModelProblem, privacy: PrivacyParams, options: Op
     if options.constants != "calibrated" or problem.grouped:
         return ()
     noise = "grouped" if options.noise == "auto" else options.noise
-    return random_projection.plan(problem, privacy, _Methods(replace(options, noise=noise), PROJECTED))
+    return random_projection.plan(problem, privacy, Methods(replace(options, noise=noise), PROJECTED))
 
 
 @final
+@stored
 @dataclass(frozen=True)
-class _Methods:
+class Methods:
     """Plans some algorithms for another problem and promise, the one to run first in front.
 
     Parameters
@@ -168,6 +171,10 @@ class _Methods:
 
     options: Options
     names: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if not set(self.names) <= set(ALGORITHMS) or len(set(self.names)) < len(self.names):
+            raise InvalidParameterError("names", self.names, "must be different algorithms")
 
     def __call__(self, problem: LinearModelProblem, privacy: PrivacyParams) -> tuple[LinearModelPlan, ...]:
         """Return the plans, or raise the most telling refusal."""

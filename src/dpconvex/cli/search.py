@@ -141,7 +141,7 @@ def _value(text: str) -> Any:
 
 def settings(values: dict[str, Any]) -> dict[str, Any]:
     """Return settings as JSON has them."""
-    from dpconvex.estimators._search_plan import plain
+    from dpconvex.estimators._search_scores import plain
 
     return {name: plain(value) for name, value in values.items()}
 

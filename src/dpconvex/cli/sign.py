@@ -34,7 +34,7 @@ def sign(
         return
     assert certificate is not None
     assert key is not None
-    from dpconvex.estimators.persistence import verify
+    from dpconvex.verification import verify
 
     failed = [check for check in verify(certificate).checks if not check.passed]
     if failed:

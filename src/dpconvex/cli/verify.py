@@ -24,11 +24,12 @@ def verify(
     ] = None,
     as_json: _options.Json = False,
 ) -> None:
-    """Recompute the privacy cost from the certificate alone; in a folder, compare it with the model as well.
+    """Recompute the privacy cost, plan again, and compare all of the certificate; in a folder, with the model as well.
 
     Exit code 1 if a check fails.
     """
     from dpconvex.privacy.verify import NOT_CHECKED
+    from dpconvex.verification import verify as check
 
     path = certificate / CERTIFICATE if certificate.is_dir() else certificate
     try:
@@ -38,10 +39,6 @@ def verify(
         raise InvalidParameterError("certificate", str(path), what, "Name certificate.json or its folder") from None
     except UnicodeDecodeError:
         pass
-    if certificate.is_dir():
-        from dpconvex.estimators.persistence import verify as check
-    else:
-        from dpconvex.privacy import verify as check
     result = check(certificate, public_key=public_key)
     if as_json:
         print_json(

@@ -27,8 +27,9 @@ from typing import Any, ClassVar, final
 
 from dpconvex import _rounding
 from dpconvex.algorithms.base import LinearModelPlan, Plan, PredictedError
+from dpconvex.algorithms.recipes import recorded, stored
 from dpconvex.errors import InvalidParameterError, UnsupportedEventError
-from dpconvex.estimators._search_scores import Score
+from dpconvex.estimators._search_scores import Repeats, Score, fit_label, plain
 from dpconvex.estimators.base import PrivateLinearModel
 from dpconvex.mechanisms import BestOfRepeats, GaussianMechanism, LaplaceMechanism, ReportNoisyMax
 from dpconvex.mechanisms.base import Planned
@@ -41,7 +42,6 @@ from dpconvex.privacy import (
     PureMechanism,
     Release,
     RepeatedSelection,
-    Sensitivity,
     WholeRun,
 )
 from dpconvex.privacy.ledger import fits
@@ -69,6 +69,7 @@ METHODS = ("composition", "repeats", "none")
 
 
 @final
+@stored
 @dataclass(frozen=True)
 class Candidate:
     """One setting of the parameters, at its budget.
@@ -77,15 +78,19 @@ class Candidate:
     ----------
     settings : mapping
         Parameters and values.
-    model : PrivateLinearModel
-        Not fitted.
     plan : LinearModelPlan
         What fitting it does.
+    model : PrivateLinearModel or None
+        Not fitted; None where a search is planned again from its certificate.
     """
 
     settings: Mapping[str, Any]
-    model: PrivateLinearModel
     plan: LinearModelPlan
+    model: PrivateLinearModel | None = None
+
+    def declared(self) -> Candidate:
+        """Return what a certificate holds: no model, and settings as JSON has them."""
+        return Candidate({name: plain(value) for name, value in self.settings.items()}, self.plan)
 
     @property
     def event(self) -> WholeRun:
@@ -296,18 +301,6 @@ BEST = "the best of the runs"
 CHOICE = "which candidate has the smallest held-out loss"
 
 
-def fit_label(k: int, count: int) -> str:
-    """Return the ledger's name of the fit of candidate k, counted from 0."""
-    return f"fit of candidate {k + 1} of {count}"
-
-
-def plain(value: Any) -> Any:
-    """Return a parameter's value as JSON has it; what JSON has not, as text."""
-    if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
-    return value if value is None or isinstance(value, bool | int | float | str) else repr(value)
-
-
 def _loss(candidate: Candidate) -> float:
     """Predicted error, at most ten times that of the zero vector: beyond, it says nothing."""
     error = candidate.plan.predicted_error
@@ -327,12 +320,11 @@ def plan_search(
         If no candidate can be fitted, or none as the method asks for.
     """
     whole = make(privacy, n, ANY)
-    base = SearchPlan("none", privacy, n, held_out, score, whole[:1], whole)
+    base = assembled(privacy, n, held_out, score, whole)
     if method == "none" or (method == "auto" and len(whole) == 1):
         return (base,)
-    sensitivity = score.sensitivity(held_out, privacy.unit)
     builders: dict[str, Callable[..., Iterator[SearchPlan]]] = {"composition": _composed, "repeats": _repeated}
-    chosen = [build(make, base, sensitivity) for name, build in builders.items() if method in ("auto", name)]
+    chosen = [build(make, base) for name, build in builders.items() if method in ("auto", name)]
     found = sorted(itertools.chain.from_iterable(chosen), key=lambda plan: plan.stake)
     if not found and method != "auto":
         raise InvalidParameterError("method", method, "cannot be priced for these candidates", "Use method='auto'")
@@ -341,15 +333,43 @@ def plan_search(
     return (*found, base) if found and found[0].stake <= AFFORDABLE else (base, *found)
 
 
-def _composed(make: Maker, base: SearchPlan, sensitivity: Sensitivity) -> Iterator[SearchPlan]:
+@recorded("private_search")
+def assembled(
+    privacy: PrivacyParams,
+    n: int,
+    held_out: int,
+    score: Score,
+    whole: tuple[Candidate, ...],
+    candidates: tuple[Candidate, ...] = (),
+    repeats: Repeats | None = None,
+) -> SearchPlan:
+    """Return the plan of a search over planned candidates: all of them once, or `repeats`; neither: the default alone.
+
+    Whether the promise covers it is not checked here. Parameters are those of `SearchPlan`.
+    """
+    for candidate, records in (*((c, n - held_out) for c in candidates), *((c, n) for c in whole)):
+        if candidate.plan.problem.n != records or candidate.plan.privacy.unit != privacy.unit:
+            raise InvalidParameterError("candidates", candidate.settings, f"must be planned for n={records}")
+    if not candidates:
+        return SearchPlan("none", privacy, n, held_out, score, whole[:1], whole)
+    sensitivity = score.sensitivity(held_out, privacy.unit)
+    if repeats is None:
+        choice = ReportNoisyMax(dataclasses.replace(sensitivity, norm="linf"), privacy.epsilon)
+        return SearchPlan("composition", privacy, n, held_out, score, candidates, whole, choice)
+    noise = repeats.noise(sensitivity)
+    scored = (HELD_OUT, 1, noise.event)
+    runs = tuple(WholeRun(((TRAINING, 1, candidate.event), scored)) for candidate in candidates)
+    most = RUNS_A_CANDIDATE * len(whole)
+    best = BestOfRepeats(sensitivity, RepeatedSelection(runs, repeats.shape, repeats.gamma, most))
+    return SearchPlan("repeats", privacy, n, held_out, score, candidates, whole, best, noise)
+
+
+def _composed(make: Maker, base: SearchPlan) -> Iterator[SearchPlan]:
     """All candidates at equal shares, pure or Gaussian."""
     privacy, count, n = base.privacy, len(base.whole), base.n - base.held_out
-    moved = dataclasses.replace(sensitivity, norm="linf")
-    choice = ReportNoisyMax(moved, privacy.epsilon)
 
     def plan(each: PrivacyParams, kind: str) -> SearchPlan | None:
-        found = dataclasses.replace(base, method="composition", candidates=make(each, n, kind), selection=choice)
-        return found if _payable(found) else None
+        return _payable(assembled(privacy, base.n, base.held_out, base.score, base.whole, make(each, n, kind)))
 
     each = dataclasses.replace(privacy, epsilon=_rounding.ratio_down(privacy.epsilon, count), delta=0.0)
     yield from _present([_attempt(lambda: plan(each, PURE))])
@@ -358,30 +378,25 @@ def _composed(make: Maker, base: SearchPlan, sensitivity: Sensitivity) -> Iterat
         yield from _present([_shrunk(privacy, mu, privacy.delta / count, lambda each, _: plan(each, GAUSSIAN))])
 
 
-def _repeated(make: Maker, base: SearchPlan, sensitivity: Sensitivity) -> Iterator[SearchPlan]:
+def _repeated(make: Maker, base: SearchPlan) -> Iterator[SearchPlan]:
     """Random repeats, for every law of their number, pure or Gaussian."""
     privacy, n = base.privacy, base.n - base.held_out
     most = RUNS_A_CANDIDATE * len(base.whole)
 
-    def plan(each: PrivacyParams, noise: Any, shape: float, gamma: float, kind: str) -> SearchPlan | None:
+    def plan(each: PrivacyParams, repeats: Repeats, kind: str) -> SearchPlan | None:
         candidates = make(each, n, kind)
-        scored = (HELD_OUT, 1, noise.event)
-        runs = tuple(WholeRun(((TRAINING, 1, candidate.event), scored)) for candidate in candidates)
-        choice = BestOfRepeats(sensitivity, RepeatedSelection(runs, shape, gamma, most))
-        found = dataclasses.replace(base, method="repeats", candidates=candidates, selection=choice, noise=noise)
-        return found if _payable(found) else None
+        return _payable(assembled(privacy, base.n, base.held_out, base.score, base.whole, candidates, repeats))
 
     def pure(shape: float, gamma: float) -> SearchPlan | None:
         epsilon = _rounding.difference_down(privacy.epsilon, float(LAW_SLACK))
         each = dataclasses.replace(privacy, epsilon=_rounding.ratio_down(epsilon, 2 + shape), delta=0.0)
-        noise = LaplaceMechanism.calibrate(sensitivity, each.epsilon, 1)
-        return plan(each, noise, shape, gamma, PURE)
+        return plan(each, Repeats(shape, gamma, epsilon=each.epsilon), PURE)
 
     def gaussian(shape: float, gamma: float) -> SearchPlan | None:
         mu, delta = _largest_run(privacy, shape, gamma, most)
 
         def at(each: PrivacyParams, mu: float) -> SearchPlan | None:
-            return plan(each, GaussianMechanism.of_mu(sensitivity, mu, 1), shape, gamma, GAUSSIAN)
+            return plan(each, Repeats(shape, gamma, mu=mu), GAUSSIAN)
 
         return _shrunk(privacy, mu, delta, at)
 
@@ -419,8 +434,8 @@ def _epsilon(mu: float, delta: float) -> float:
     return epsilon_of(lambda epsilon: gaussian_delta(epsilon, mu), delta)
 
 
-def _payable(plan: SearchPlan) -> bool:
-    return fits(plan.releases, plan.privacy)
+def _payable(plan: SearchPlan) -> SearchPlan | None:
+    return plan if fits(plan.releases, plan.privacy) else None
 
 
 def _attempt(plan: Callable[[], SearchPlan | None]) -> SearchPlan | None:

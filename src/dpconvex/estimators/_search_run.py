@@ -10,7 +10,8 @@ import numpy as np
 from sklearn.base import clone
 
 from dpconvex._types import AnyArray
-from dpconvex.estimators._search_plan import BEST, CHOICE, HELD_OUT, Candidate, SearchPlan, fit_label
+from dpconvex.estimators._search_plan import BEST, CHOICE, HELD_OUT, Candidate, SearchPlan
+from dpconvex.estimators._search_scores import fit_label
 from dpconvex.estimators.base import PrivateLinearModel
 from dpconvex.mechanisms import BestOfRepeats, ReportNoisyMax
 from dpconvex.privacy import Ledger
@@ -95,7 +96,7 @@ def fit(candidate: Candidate, data: Part, source: BitSource) -> PrivateLinearMod
     data : Part
     source : BitSource
     """
-    model = cast(PrivateLinearModel, clone(candidate.model))
+    model = cast(PrivateLinearModel, clone(cast(PrivateLinearModel, candidate.model)))
     model.set_params(random_state=source)  # not before: a clone would copy a seeded stream
     model._ready = candidate.plan
     model.fit(data.X, data.y, groups=data.labels)

@@ -9,10 +9,12 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import FloatArray
+from dpconvex.algorithms.recipes import stored
 from dpconvex.estimators._targets import TargetRange
 from dpconvex.estimators.base import PrivateLinearModel
 from dpconvex.estimators.classifier import PrivateLinearClassifier, ProbabilisticClassifier
 from dpconvex.estimators.regressor import PrivateLinearRegressor
+from dpconvex.mechanisms import GaussianMechanism, LaplaceMechanism
 from dpconvex.privacy import Sensitivity, Unit
 from dpconvex.problems.users import UserGroups
 
@@ -27,6 +29,7 @@ OWN = {"linear": "squared_error", "huber": "absolute_error", "quantile": "pinbal
 
 
 @final
+@stored
 @dataclass(frozen=True)
 class Score:
     """A held-out loss.
@@ -107,6 +110,45 @@ class Score:
         assert isinstance(base, PrivateLinearRegressor)
         assert self.range is not None
         return self.range.scale(base._numbers(X, y))
+
+
+def fit_label(k: int, count: int) -> str:
+    """Return the ledger's name of the fit of candidate k, counted from 0."""
+    return f"fit of candidate {k + 1} of {count}"
+
+
+def plain(value: Any) -> Any:
+    """Return a parameter's value as JSON has it; what JSON has not, as text."""
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    return value if value is None or isinstance(value, bool | int | float | str) else repr(value)
+
+
+@final
+@stored
+@dataclass(frozen=True)
+class Repeats:
+    """Law of the number of runs, and noise of their scores.
+
+    Parameters
+    ----------
+    shape, gamma : float
+        Of the law.
+    epsilon, mu : float or None
+        Of the noise on each score: Laplace noise of that epsilon, or Gaussian noise of that mu.
+    """
+
+    shape: float
+    gamma: float
+    epsilon: float | None = None
+    mu: float | None = None
+
+    def noise(self, sensitivity: Sensitivity) -> LaplaceMechanism | GaussianMechanism:
+        """Return the noise for scores of that sensitivity."""
+        if self.mu is not None:
+            return GaussianMechanism.of_mu(sensitivity, self.mu, 1)
+        assert self.epsilon is not None
+        return LaplaceMechanism.calibrate(sensitivity, self.epsilon, 1)
 
 
 def score_for(model: PrivateLinearModel, scoring: str, bound: float | None) -> Score:

@@ -10,6 +10,7 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
+from dpconvex.algorithms.recipes import stored
 from dpconvex.data.frames import codes, distinct_values, kind_of, numbers, texts_series, type_name
 from dpconvex.errors import InvalidDataError, InvalidParameterError, SchemaError
 from dpconvex.estimators._features import column_of, dtype_name, elements, numbers_of
@@ -161,6 +162,7 @@ def number_array(y: Any) -> AnyArray:
 
 
 @final
+@stored
 @dataclass(frozen=True)
 class TargetRange:
     """The public range of a numeric target, in its own unit.

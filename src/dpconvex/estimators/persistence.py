@@ -15,7 +15,6 @@ import math
 import os
 import stat
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +31,7 @@ from dpconvex.estimators.classifier import PrivateLinearClassifier
 from dpconvex.estimators.lasso import PrivateSparseClassifier
 from dpconvex.estimators.logistic import PrivateLogisticRegression
 from dpconvex.estimators.sparse import PrivateSparseModel
-from dpconvex.privacy import Check, PrivacyCertificate, Verification, verify as checked
+from dpconvex.privacy import PrivacyCertificate
 from dpconvex.problems import Block, DataDomain
 
 SavedModel = PrivateLinearModel | PrivateSparseModel
@@ -137,37 +136,6 @@ def load_model(path: str | Path) -> SavedModel:
         told = isinstance(error, (InvalidDataError, InvalidParameterError, CertificateError))
         detail = str(error) if told else type(error).__name__
         raise InvalidDataError(f"model file {str(path)!r} is not a dpconvex model: {detail}") from None
-
-
-def verify(certificate: PrivacyCertificate | str | Path, *, public_key: str | Path | None = None) -> Verification:
-    """Recompute what a certificate claims from its releases alone, and compare it with the model beside it.
-
-    Parameters
-    ----------
-    certificate : PrivacyCertificate, str or Path
-        The object, its JSON text, the path of its file, or of a folder that holds ``certificate.json``. If the folder
-        holds ``model.skops`` too, the certificate must name that model.
-    public_key : str or Path, optional
-        File of an Ed25519 public key: the signature beside the certificate's file must be of its private half
-        (`dpconvex sign`).
-
-    Returns
-    -------
-    Verification
-        With one `Check` a claim; whatever is malformed is a failed check, not an exception.
-    """
-    is_text = isinstance(certificate, PrivacyCertificate) or str(certificate).lstrip().startswith("{")
-    if is_text or not os.path.isdir(str(certificate)):
-        return checked(certificate, public_key=public_key)
-    folder = Path(str(certificate))
-    beside, file = folder / MODEL, folder / CERTIFICATE
-    if not os.path.lexists(beside):
-        return checked(file, public_key=public_key)
-    try:
-        return checked(file, model=model_digest(load_model(beside)), public_key=public_key)
-    except InvalidDataError as error:
-        found = checked(file, public_key=public_key)
-        return replace(found, checks=(*found.checks, Check("model", False, str(error))))
 
 
 def _plain_values(content: bytes) -> dict[str, Any]:

@@ -290,7 +290,7 @@ def _candidate(
             pins[PURE if pure else GAUSSIAN] = (
                 {"algorithm": plan.algorithm, "noise": plan.noise_name} if usual else {"algorithm": plan.algorithm}
             )
-    return Candidate(settings, model, plans[0])
+    return Candidate(settings, plans[0], model)
 
 
 def _shape(values: Any) -> tuple[int, ...]:

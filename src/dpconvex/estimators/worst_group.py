@@ -9,7 +9,7 @@ import numpy as np
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.base import begin
-from dpconvex.algorithms.group_shares import GroupShares, raised
+from dpconvex.algorithms.group_shares import GroupShares, after_shares, raised
 from dpconvex.algorithms.saddle_base import SaddlePlan
 from dpconvex.algorithms.saddle_selection import plan_saddle
 from dpconvex.data import Schema
@@ -179,7 +179,7 @@ class PrivateWorstGroupClassifier(PrivateSparseClassifier):
         self._store(features, weights_of(self.plan_, result.x))
         self.certificate_ = result.certificate
         if chosen is not None:
-            self.certificate_ = chosen.certificate(self.plan_, result.certificate, shares)
+            self.certificate_ = after_shares(chosen, self.plan_, tuple(shares.tolist())).certificate(source)
         self.group_weights_, self.group_shares_ = result.y, shares
         self.groups_, self.classes_ = labels, classes
         name_model(self)

@@ -106,6 +106,8 @@ class PrivacyCertificate:
     model : str, optional
         Digest of the released model, so that no other model can be shown with this certificate; None where a plan or a
         release of another kind is certified.
+    planner : mapping or None
+        Which planner fixed all of this and what it was given, so that it can be planned again; None: that is not known.
     """
 
     algorithm: str
@@ -121,6 +123,7 @@ class PrivacyCertificate:
     public: Mapping[str, Any]
     versions: Mapping[str, str] = field(default_factory=lambda: current_versions())
     model: str | None = None
+    planner: Mapping[str, Any] | None = None
 
     @property
     def private(self) -> bool:
@@ -149,6 +152,8 @@ class PrivacyCertificate:
         }
         if self.model is not None:
             fields["model"] = self.model
+        if self.planner is not None:
+            fields["planner"] = dict(self.planner)
         return fields | {"digest": digest(fields)}
 
     def to_json(self) -> str:
@@ -184,6 +189,7 @@ class PrivacyCertificate:
                 public=_of(dict, fields, "public"),
                 versions=_of(dict, fields, "versions"),
                 model=_of(str, fields, "model") if "model" in fields else None,
+                planner=_of(dict, fields, "planner") if "planner" in fields else None,
             )
         except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError, DpconvexError) as error:
             raise CertificateError(
@@ -247,6 +253,7 @@ def certify(
     noise_source: NoiseSource,
     public: Mapping[str, Any],
     whole: bool = False,
+    planner: Mapping[str, Any] | None = None,
 ) -> PrivacyCertificate:
     """Price the releases and put everything into a certificate.
 
@@ -273,6 +280,7 @@ def certify(
         assumptions=assumptions,
         noise_source=noise_source,
         public=public,
+        planner=planner,
     )
 
 

@@ -1,13 +1,14 @@
-"""Checks of a certificate's numbers against one another: cost, noise against sensitivity, public facts against noise.
+"""Checks of a certificate: of its numbers against one another, and of all it says against a plan made again.
 
 All are pure functions of the certificate, so it can be asked of every number whether a change of it would be found
-(`unconfirmed`).
+(`unconfirmed`). No algorithm is known here by name; planning again is the caller's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,11 +19,9 @@ from dpconvex.privacy import accounting, ledger as _ledger
 from dpconvex.privacy.certificate import COURSE, PrivacyCertificate, current_versions
 from dpconvex.privacy.events import GaussianNoise
 from dpconvex.privacy.ledger import Release
-from dpconvex.privacy.objective_events import GaussianObjectivePerturbation, PureObjectivePerturbation
-from dpconvex.privacy.params import Unit
+from dpconvex.privacy.objective_events import PureObjectivePerturbation
 from dpconvex.privacy.profiles import charge, limited
 from dpconvex.privacy.sampled_steps import PoissonSteps
-from dpconvex.privacy.selection_events import RepeatedSelection, WholeRun
 
 
 @dataclass(frozen=True)
@@ -56,28 +55,11 @@ SECOND = 1e-3
 GRID = 1e-4
 """Largest step of the second accountant's grid of losses; it rounds every pure loss up to it, and the Gaussian one."""
 
-COPIES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
-    "clipped_gradient": {"steps": ("times",)},
-    "clipped_mean": {"sigma": ("event.sigma",)},
-    "coordinate_median": {"dim": ("times",), "epsilon_of_a_coordinate": ("event.epsilon",)},
-    "frank_wolfe": {"steps": ("event.draws",)},
-    "gaussian_mirror_descent": {"sigma": ("event.sigma",), "iterations": ("times",)},
-    "geometric_median": {"radius_epsilon": ("event.epsilon",), "steps": ("times",)},
-    "heavy_tailed": {"phases.*.noise_scale.*": ("event.scale", "event.sigma")},
-    "multiplicative_weights": {"sigma": ("event.sigma",), "rounds": ("event.draws",)},
-    "mwem": {"sigma": ("event.sigma",), "rounds": ("event.draws",)},
-    "noisy_gradient": {"steps": ("all.times", "event.steps"), "rate": ("event.rate",)},
-    "origin_descent": {"steps": ("times",)},
-    "query_noise": {"sigma": ("event.sigma",)},
-    "sgda": {"sigma": ("event.sigma",)},
-    "sufficient_statistics": {"rounds.*": ("times",)},
-}
-"""Public constants that a plan copies out of its releases, by algorithm: each must be such a number of some release.
+PLANNED = "planned again"
+"""Name of what `plan_checks` compares."""
 
-A single ``sigma`` must be that of every release that has one; ``all.times`` are those of all releases
-together. Constants that releases hold only rescaled (deviations inside a guarded mean) are not listed: they are named
-as unconfirmed.
-"""
+ABSENT = "nothing"
+"""Stands for a field that one side lacks, in words."""
 
 UNREADABLE = (DpconvexError, LookupError, TypeError, ValueError, ArithmeticError, AttributeError)
 """What reading a certificate's fields may raise: each may be anything."""
@@ -125,12 +107,12 @@ def number_checks(read: PrivacyCertificate, pricing: Pricing) -> list[Check]:
             epsilon, delta = recompute(read, pricing)
     except (DpconvexError, ArithmeticError) as error:
         return [Check("cost", False, f"the releases cannot be priced: {error}")]
-    return [*_cost_checks(read, epsilon, delta), *_release_checks(read), *public_checks(read)]
+    return [*_cost_checks(read, epsilon, delta), *_release_checks(read), *price_checks(read)]
 
 
 def _cost_checks(read: PrivacyCertificate, epsilon: float, delta: float) -> list[Check]:
     target, stated, stated_delta, whole = read.target, read.spent_epsilon, read.spent_delta, []
-    if {COURSE, "recentred"} & read.public.keys():  # other courses of the run may cost more than this one
+    if COURSE in read.public:  # other courses of the run may cost more than this one
         holds = (stated, stated_delta) == (target.epsilon, target.delta)
         whole = [Check("all of the promise is spent", holds, f"stated {stated:.9g}, promised {target.epsilon:.9g}")]
         stated, stated_delta = (float(read.public[COURSE][name]) for name in ("epsilon", "delta"))
@@ -175,59 +157,13 @@ def _release_checks(read: PrivacyCertificate) -> list[Check]:
     return checks
 
 
-def public_checks(read: PrivacyCertificate) -> list[Check]:
-    """Compare the public facts with the releases, as far as these follow from them."""
-    checks = _unit(read)
-    for release in read.releases:
-        if isinstance(release.event, PureObjectivePerturbation | GaussianObjectivePerturbation):
-            checks.append(_curvature(release, read))
-        if isinstance(release.event, PureObjectivePerturbation) and release.event.rule == "logistic":
-            checks.append(_maximised(release.label, release.event))
-    if read.algorithm == "output_perturbation" and len(read.releases) == 1 and not read.public.get("tilt"):
-        checks += _minimiser(read.releases[0], read.public)
-    if read.algorithm == "private_search":
-        checks += _candidates(read)
-    copied = COPIES.get(read.algorithm, {})
-    values = {field for fields in copied.values() for field in fields}
-    found: dict[str, set[Any]] = {name: {_at(release.to_dict(), name) for release in read.releases} for name in values}
-    found["all.times"] = {sum(release.times for release in read.releases)}
-    for path, value in numbers(dict(read.public)) if copied else ():
-        pattern = ".".join("*" if isinstance(key, int) else key for key in path)
-        if pattern in copied:
-            one_sigma = copied[pattern] == ("event.sigma",) and "*" not in pattern
-            holds = any(value in found[name] for name in copied[pattern])
-            holds = holds and (not one_sigma or found["event.sigma"] <= {value, None})
-            detail = f"{value!r} {'is' if holds else 'is not'} a {' or '.join(copied[pattern])} of a release"
-            checks.append(Check(f"public {dotted(path)}", holds, detail))
-    return checks
-
-
-def _unit(read: PrivacyCertificate) -> list[Check]:
-    """Compare the unit with the public facts of a linear model: those of a plan for users count them."""
-    public, user = read.public, read.target.unit == Unit.USER
-    if "loss" not in public or "n" not in public:
-        return []
-    holds = user == ("users" in public) and public.get("users", public["n"]) == public["n"]
-    return [Check("unit", holds, f"{read.target.unit}, n={public['n']}, users={public.get('users', 'not counted')}")]
-
-
-def _curvature(release: Release, read: PrivacyCertificate) -> Check:
-    """Compare an objective-perturbation event with the sizes and the regularisation the certificate states."""
-    event: Any = release.event
-    public, name = read.public, f"curvature of {release.label!r}"
-    try:
-        least = float(public["feature_l2"]) ** 2 / (float(public["n"]) * float(public["l2"]))
-        law, dim = str(public.get("curvature_law", public["loss"])), int(public["outputs"]) * int(public["dim"])
-        cap = float(public.get("slope_cap", 1.0))
-    except (KeyError, TypeError, ValueError, ArithmeticError):
-        return Check(name, False, "the certificate lacks n, l2, feature_l2, outputs, dim or curvature_law")
-    # A cap leaves curvature at the largest slope, so no other rule knows what it costs.
-    rule_fits = law == "logistic" and event.curvature == cap if event.rule == "logistic" else cap == 1
-    if read.target.unit == Unit.USER:  # a user's Hessian may have any rank, and there is no union over its vertices
-        rule_fits = event.rule == "free" or (isinstance(event, PureObjectivePerturbation) and event.rank >= dim)
-    sizes = min(public["feature_l2"], public["n"], public["l2"]) > 0
-    holds = sizes and least * (1 - SAME) <= event.tau <= least * (1 + SAME) and rule_fits
-    return Check(name, holds, f"tau {event.tau:.9g} for {least:.9g}; rule {event.rule}, curvature law {law}")
+def price_checks(read: PrivacyCertificate) -> list[Check]:
+    """Compare closed forms of prices with what they are the closed forms of."""
+    return [
+        _maximised(release.label, release.event)
+        for release in read.releases
+        if isinstance(release.event, PureObjectivePerturbation) and release.event.rule == "logistic"
+    ]
 
 
 def _maximised(label: str, event: PureObjectivePerturbation) -> Check:
@@ -240,50 +176,65 @@ def _maximised(label: str, event: PureObjectivePerturbation) -> Check:
     return Check(f"price of {label!r}", holds, f"{_rounding.float_up(priced):.9g}, largest found {largest:.9g}")
 
 
-def _candidates(read: PrivacyCertificate) -> list[Check]:
-    """Compare the candidates of a search with their fits: budgets, and constants as in a certificate of one fit."""
-    fits: list[Any] = [release.event for release in read.releases if isinstance(release.event, WholeRun)]
-    for release in read.releases:
-        if isinstance(release.event, RepeatedSelection):
-            fits += [event for run in release.event.runs if isinstance(run, WholeRun) for _, _, event in run.uses[:1]]
-    stated = read.public.get("candidates")
-    if not isinstance(stated, list | tuple) or len(stated) != len(fits):
-        return [Check("candidates", False, f"{len(fits)} fits, and not a list of as many candidates")]
+def plan_checks(read: PrivacyCertificate, again: Callable[[PrivacyCertificate], PrivacyCertificate]) -> list[Check]:
+    """Compare everything but the inputs of the planner with the certificate of the plan, made again from them.
+
+    Parameters
+    ----------
+    read : PrivacyCertificate
+    again : callable
+        Returns that certificate; may raise anything.
+    """
+    here, made = current_versions(), read.versions.get("dpconvex")
+    if made != here["dpconvex"]:
+        detail = f"not compared: made by dpconvex {made}, this is {here['dpconvex']}"
+        return [Check(PLANNED, True, detail)]
+    if read.planner is None:
+        return [Check(PLANNED, False, "the certificate lacks the planner's inputs, or they cannot be stored")]
     try:
-        each, moved = (
-            float(read.public["score_bound"]) / int(read.public["held_out"]),
-            read.releases[-1].sensitivity.value,
+        planned = again(read)
+    except Exception as error:  # whatever a planner makes of a forger's inputs, it is a failed check
+        return [Check(PLANNED, False, f"there is no such plan: {type(error).__name__}: {str(error)[:200]}")]
+    others = sorted(name for name, version in here.items() if read.versions.get(name) != version)
+    slack = SECOND if others else SAME
+    stated, expected = (json.loads(json.dumps(each.to_dict())) for each in (read, planned))
+    for each in (stated, expected):
+        each["method"] = {name: each[name] for name in ("algorithm", "constants", "theorem")}
+        each["assumptions"] = [text for text in each["assumptions"] if text in expected["assumptions"]]
+    # Of a source that is not known here, nothing follows.
+    known = ("noise_source",) if planned.noise_source.name == read.noise_source.name else ()
+    checks = []
+    for name in ("target", "spent", "releases", "public", "method", "assumptions", *known):
+        found = next(_differences(stated[name], expected[name], (name,), slack), None)
+        detail = (
+            "as planned" if found is None else f"{dotted(found[0])} is {_brief(found[1])}, planned {_brief(found[2])}"
         )
-        holds = each <= moved <= each * (1 + ROUNDING_SHARE)
-        checks = [
-            Check("sensitivity of scores", holds, f"one of {read.public['held_out']} moves a mean by {moved:.9g}")
-        ]
-    except (KeyError, TypeError, ValueError, ArithmeticError):
-        return [Check("sensitivity of scores", False, "the certificate lacks score_bound or held_out")]
-    for k, (candidate, fit) in enumerate(zip(stated, fits, strict=True), 1):
-        try:
-            epsilon, delta = float(candidate["epsilon"]), float(candidate["delta"])
-            spent = fit.delta(epsilon * (1 + SAME))
-            holds = spent <= delta and (delta > 0 or float(fit.pure_epsilon) >= epsilon * (1 - ROUNDING_SHARE))
-            checks.append(Check(f"budget of candidate {k}", holds, f"epsilon {epsilon:.9g}, delta {delta:.3g}"))
-            own: dict[Any, Any] = {event: event.claimed_sensitivity or 1.0 for _, _, event in fit.uses}
-            needed = {event: replace(read.releases[0].sensitivity, value=value) for event, value in own.items()}
-            alone = tuple(Release(f"candidate {k}", "", event, needed[event]) for event in own)
-            checks += public_checks(replace(read, algorithm="", public=candidate["constants"], releases=alone))
-        except (DpconvexError, KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
-            return [*checks, Check(f"candidate {k}", False, f"cannot be read: {type(error).__name__}")]
+        if found is not None and others:
+            detail += f". Made with other versions of {', '.join(others)}"
+        checks.append(Check(f"{PLANNED}: {name.replace('_', ' ')}", found is None, detail))
     return checks
 
 
-def _minimiser(release: Release, public: Mapping[str, Any]) -> list[Check]:
-    """Compare the sensitivity of output perturbation with that of the minimiser and twice the solver's radius."""
-    try:
-        needed = float(public["minimiser_sensitivity"]) + 2 * float(public["solver_radius"])
-    except (KeyError, TypeError, ValueError):
-        return [Check("solver's radius", False, "the certificate lacks minimiser_sensitivity or solver_radius")]
-    value = release.sensitivity.value
-    holds = needed * (1 - SAME) <= value <= needed * (1 + ROUNDING_SHARE)
-    return [Check("solver's radius", holds, f"sensitivity {value:.9g} for {needed:.9g}")]
+def _brief(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 100 else f"{text[:100]}..."
+
+
+def _differences(stated: Any, planned: Any, path: Path, slack: float) -> Iterator[tuple[Path, Any, Any]]:
+    """Yield where two JSON values differ: floats by more than `slack`, relative, all else at all."""
+    if isinstance(stated, dict) and isinstance(planned, dict):
+        for key in {**planned, **stated}:
+            yield from _differences(stated.get(key, ABSENT), planned.get(key, ABSENT), (*path, key), slack)
+    elif isinstance(stated, list) and isinstance(planned, list) and len(stated) == len(planned):
+        for k, (a, b) in enumerate(zip(stated, planned, strict=True)):
+            yield from _differences(a, b, (*path, k), slack)
+    elif isinstance(stated, list) and isinstance(planned, list):
+        yield path, f"{len(stated)} entries", f"{len(planned)} entries"
+    elif type(stated) is float and type(planned) is float:
+        if not abs(stated - planned) <= slack * abs(planned):
+            yield path, stated, planned
+    elif type(stated) is not type(planned) or stated != planned:
+        yield path, stated, planned
 
 
 def numbers(value: Any, path: Path = ()) -> Iterator[tuple[Path, float]]:
@@ -301,13 +252,6 @@ def numbers(value: Any, path: Path = ()) -> Iterator[tuple[Path, float]]:
 def dotted(path: Path) -> str:
     """Return a path as text, ``releases[0].event.scale``."""
     return "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in path).lstrip(".")
-
-
-def _at(value: Any, name: str) -> Any:
-    """Return the entry of nested mappings at a dotted name, None if there is none."""
-    for key in name.split("."):
-        value = value.get(key) if isinstance(value, Mapping) else None
-    return value
 
 
 def unconfirmed(fields: Mapping[str, Any], pricing: Pricing) -> tuple[str, ...]:
@@ -334,15 +278,14 @@ def _found(read: PrivacyCertificate, fields: Mapping[str, Any], path: Path, valu
     moved: tuple[float, ...] = (value + 1, value - 1) if isinstance(value, int) else (value * 1.001, value * 0.999)
     if value == 0:
         moved = (1, -1) if isinstance(value, int) else (1e-3, -1e-3)
-    return all(_refused(read, fields, path, other, pricing) for other in moved)
+    if path[0] == "public" and path[1] != COURSE:
+        return False  # no check reads it
+    return all(_refused(fields, path, other, pricing) for other in moved)
 
 
-def _refused(read: PrivacyCertificate, fields: Mapping[str, Any], path: Path, new: float, pricing: Pricing) -> bool:
+def _refused(fields: Mapping[str, Any], path: Path, new: float, pricing: Pricing) -> bool:
     try:
-        if path[0] == "public" and path[1] != COURSE:
-            checks = public_checks(replace(read, public=_with(read.public, path[1:], new)))
-        else:
-            checks = number_checks(PrivacyCertificate.from_dict(_with(fields, path, new)), pricing)
+        checks = number_checks(PrivacyCertificate.from_dict(_with(fields, path, new)), pricing)
     except UNREADABLE:
         return True
     return not all(check.passed for check in checks)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -31,6 +31,8 @@ class Verification:
         Fields that this version does not know. They do not enter any check.
     fields : mapping
         What was verified; empty if it could not be read.
+    planned : bool
+        Whether all of it was compared with a plan made again.
     """
 
     checks: tuple[Check, ...]
@@ -38,6 +40,7 @@ class Verification:
     delta: float
     unknown: tuple[str, ...] = ()
     fields: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    planned: bool = False
 
     @property
     def passed(self) -> bool:
@@ -48,37 +51,46 @@ class Verification:
     def unconfirmed(self) -> tuple[str, ...]:
         """Numbers that nothing else in the certificate confirms, as ``public.radius``: a change would not be found.
 
-        Found by trying. Every number of target, cost, releases and public facts that is not named here was made a
-        thousandth larger and smaller, and each time a check failed.
+        Of target, cost, releases and public facts: none if a plan made again has all of them. Otherwise found by
+        trying: every number that is not named was made a thousandth larger and smaller, and each time a check failed.
         """
-        return consistency.unconfirmed(self.fields, Pricing()) if self.fields else ()
+        return () if self.planned or not self.fields else consistency.unconfirmed(self.fields, Pricing())
 
 
 MOST_PRICING = 6e6
 """Computing, about microseconds, that goes into the prices of one certificate."""
 
 NOT_CHECKED = (
-    "that the program that ran is the one named in the certificate",
-    "that no other release was made from the same data; a budget file keeps account of several",
+    "what the planner was given: sizes, bounds, losses, options, constants that a caller declared, values released "
+    "between two steps. They are taken as stated; all else is compared with the plan that follows from them",
+    "that the program that ran is the one named in the certificate, and that random bits came from the named source",
     "that releases on separate blocks of records really read disjoint records",
+    "that no other release was made from the same data; a budget file keeps account of several",
     "that the declared bounds and classes were chosen without looking at the data",
-    "that sensitivities and failure probabilities follow from the plan's inputs as their lemmas say",
-    "what is said in words: algorithm, theorem, lemmas, assumptions, versions, whether the noise's bits are exact",
+    "that lemmas hold and failure probabilities are what they say: proved in the documentation, attacked by the tests",
+    "a certificate of another version of dpconvex, beyond its numbers: plans differ between versions",
 )
 """What no certificate can show, or this verifier does not recompute; printed by the command line beside the result."""
 
 
 def verify(
-    certificate: PrivacyCertificate | str | Path, *, model: str | None = None, public_key: str | Path | None = None
+    certificate: PrivacyCertificate | str | Path,
+    again: Callable[[PrivacyCertificate], PrivacyCertificate] | None = None,
+    *,
+    model: str | None = None,
+    public_key: str | Path | None = None,
 ) -> Verification:
-    """Recompute what a certificate claims from its releases alone.
+    """Recompute what a certificate claims from its releases, and compare it with the plan if that can be made again.
 
     Every list of releases that add up is priced twice, by this package and by ``dp_accounting``, where both can.
+    ``dpconvex.verify`` is this with the planners of this package.
 
     Parameters
     ----------
     certificate : PrivacyCertificate, str or Path
         The object, its JSON text, or the path of its file.
+    again : callable, optional
+        Returns the certificate of the plan that a certificate names. None: numbers are compared with one another only.
     model : str, optional
         Digest of the model that the certificate is shown with; it must be the one that the certificate names.
     public_key : str or Path, optional
@@ -111,7 +123,9 @@ def verify(
                 numbers += consistency.second_opinions(read, delta)
     except consistency.UNREADABLE as error:
         numbers = [Check("numbers", False, f"some are not what their names say ({type(error).__name__})")]
-    return Verification((*checks, *numbers), epsilon, delta, _unknown(fields, read), fields)
+    plan = [] if again is None else consistency.plan_checks(read, again)
+    planned = len(plan) > 1 and all(check.passed for check in plan)
+    return Verification((*checks, *numbers, *plan), epsilon, delta, _unknown(fields, read), fields, planned)
 
 
 def _text(certificate: str | Path) -> str:

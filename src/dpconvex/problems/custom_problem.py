@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any, final
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn, final
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import AnyArray
+from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.problems.custom import ConvexFunction
+from dpconvex.problems.domain import Block, DataDomain
 from dpconvex.problems.objective import Bounds, Objective
 from dpconvex.problems.problem import Aggregation, Problem
 from dpconvex.problems.records import Records
+from dpconvex.problems.saddle import SaddleLoss
 from dpconvex.problems.users import UserGroups
 
 
@@ -134,6 +136,10 @@ class CustomProblem(Problem):
             raise InvalidDataError("groups are not known to custom functions. Average a user's records in the function")
         return self.function.objective(Records.clipped(X, self.function.domain), l2, self.radius)
 
+    def declared(self) -> CustomProblem:
+        """Return the problem of what is declared of the function, without the function: it has the same plans."""
+        return replace(self, function=_declared(self.function, self.radius))
+
     def describe(self) -> dict[str, Any]:
         """JSON-ready public facts."""
         blocks = self.function.domain.blocks
@@ -150,3 +156,119 @@ class CustomProblem(Problem):
             "trusted": self.trusted,
             "blocks": [{"name": b.name, "size": b.size, "norm": b.norm, "bound": b.bound} for b in blocks],
         }
+
+
+class _Declared(ConvexFunction):
+    """What the caller declared of a function in a ball, all that a plan reads; it has no values."""
+
+    radius: float
+    slope: float
+    difference: float
+
+    def lipschitz(self, radius: float) -> float:
+        """Return the declared constant, which is known for one radius."""
+        return self._at(radius, self.slope)
+
+    def contrast(self, radius: float) -> float:
+        """Return the declared constant, which is known for one radius."""
+        return self._at(radius, self.difference)
+
+    def _at(self, radius: float, value: float) -> float:
+        if radius != self.radius:
+            raise InvalidParameterError("radius", radius, f"must be {self.radius!r}, for which constants are declared")
+        return value
+
+    def _none(self, *_: Any) -> NoReturn:
+        raise AssertionError("declared constants have no function")
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class DeclaredFunction(_Declared):
+    """Constants of a `ConvexFunction` in the ball of one radius, by the names of its members.
+
+    Parameters
+    ----------
+    name, domain, dim, smoothness, value_at_zero, aggregation
+        The function's.
+    radius : float
+        Of the ball.
+    slope, difference : float
+        Its `lipschitz` and `contrast` there.
+    said : tuple of str
+        Its `claims` there.
+    """
+
+    name: str
+    domain: DataDomain
+    dim: int
+    smoothness: float
+    value_at_zero: float
+    aggregation: Aggregation  # pyright: ignore[reportIncompatibleVariableOverride]
+    radius: float
+    slope: float
+    difference: float
+    said: tuple[str, ...]
+
+    def claims(self, radius: float) -> tuple[str, ...]:
+        """Return the declared ones."""
+        return self.said
+
+    def total(self, w: FloatArray, records: Records) -> NoReturn:
+        """Raise: there is no function."""
+        self._none()
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class DeclaredPayoff(_Declared, SaddleLoss):
+    """Constants of a `SaddleLoss` in the ball of one radius, by the names of its members.
+
+    Parameters
+    ----------
+    name, domain, dim, value_at_zero
+        The payoff's.
+    radius : float
+        Of the ball.
+    slope, difference, attack_slope : float
+        Its `lipschitz`, `contrast` and `attack_lipschitz` there.
+    attack, parameter_smoothness, attack_smoothness, cross_smoothness, attack_concavity
+        The payoff's.
+    """
+
+    name: str
+    domain: DataDomain
+    dim: int
+    value_at_zero: float
+    radius: float
+    slope: float
+    difference: float
+    attack_slope: float
+    attack: Block
+    parameter_smoothness: float
+    attack_smoothness: float
+    cross_smoothness: float
+    attack_concavity: float
+
+    def attack_lipschitz(self, radius: float) -> float:
+        """Return the declared constant."""
+        return self._at(radius, self.attack_slope)
+
+    value = gradient = attack_gradient = _Declared._none  # pyright: ignore[reportAssignmentType]
+
+
+def _declared(function: ConvexFunction, radius: float) -> _Declared:
+    common: dict[str, Any] = {name: getattr(function, name) for name in ("name", "domain", "dim", "value_at_zero")}
+    common |= {"radius": radius, "slope": function.lipschitz(radius), "difference": function.contrast(radius)}
+    if isinstance(function, SaddleLoss):
+        names = ("attack", "parameter_smoothness", "attack_smoothness", "cross_smoothness", "attack_concavity")
+        constants = {name: getattr(function, name) for name in names}
+        return DeclaredPayoff(**common, **constants, attack_slope=function.attack_lipschitz(radius))
+    if type(function).certifiable_radius is not ConvexFunction.certifiable_radius:
+        raise TypeError("the function has an accuracy rule of its own, which no certificate can hold")
+    return DeclaredFunction(
+        **common,
+        smoothness=function.smoothness,
+        aggregation=function.aggregation,
+        said=function.claims(radius),
+    )

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, NoReturn, final
 
 import numpy as np
 
@@ -138,6 +138,11 @@ class PolytopeSaddle(SimplexSaddle):
         """As declared."""
         return self.value_bounds
 
+    def declared(self) -> PolytopeSaddle:
+        """Return the problem without its functions and with as many vertices: plans read no more of it."""
+        V, W = (np.zeros((1, each.shape[1])) for each in (self.V, self.W))
+        return replace(self, gradients=no_function, values=no_function, V=V, W=W)
+
     def describe(self) -> dict[str, Any]:
         """Sizes, constants and the title."""
         return {**super().describe(), "title": self.title, "bounds": list(self.bounds)}
@@ -162,6 +167,11 @@ class PolytopeSaddle(SimplexSaddle):
 
     def _values(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> FloatArray:
         return np.asarray(self.values(x.combine(self.V), y.combine(self.W), records[rows]), dtype=np.float64)
+
+
+def no_function(*_: Any) -> NoReturn:
+    """Stand for a function where only constants are known."""
+    raise AssertionError("declared constants have no function")
 
 
 def l1_ball_vertices(dim: int, radius: float) -> FloatArray:

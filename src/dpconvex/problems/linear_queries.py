@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 from typing import Any, final
@@ -179,6 +179,10 @@ class DenseQueries(LinearQueries):
     def combine(self, values: FloatArray) -> FloatArray:
         """Return `values` times the matrix."""
         return values @ self.matrix
+
+    def declared(self) -> DenseQueries:
+        """Return queries of the same sizes and range: plans read no more of the matrix."""
+        return replace(self, matrix=np.broadcast_to(np.float64(self.low), self.matrix.shape))
 
     def describe(self) -> Mapping[str, Any]:
         """Sizes and range."""

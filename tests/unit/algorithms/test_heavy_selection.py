@@ -60,9 +60,8 @@ def test_one_certificate_covers_both_releases(loss: Any, method: str, privacy: P
     assert certificate.target == privacy
     assert certificate.spent_epsilon <= privacy.epsilon
     assert certificate.spent_delta <= privacy.delta
-    if privacy.pure or method == "heavy_tailed":
-        assert certificate.spent_epsilon == pytest.approx(privacy.epsilon)
-        assert certificate.spent_delta == 0
+    if isinstance(result.plan, TunedPlan):  # other moments may be followed by a dearer run
+        assert (certificate.spent_epsilon, certificate.spent_delta) == (privacy.epsilon, privacy.delta)
     failed = [check.name for check in verify(certificate).checks if not check.passed]
     assert failed == ["noise is not seeded"]
 

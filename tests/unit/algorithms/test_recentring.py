@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from dpconvex import PrivateLinearRegression, PrivateLogisticRegression
+from dpconvex import PrivateLinearRegression, PrivateLogisticRegression, verify
 from dpconvex.algorithms import recentring
 from dpconvex.algorithms.recentring import RecentredPlan, numeric_columns, recentred
 from dpconvex.algorithms.selection import plans
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import HuberLoss, LogisticLoss, SoftmaxLoss
 from dpconvex.mechanisms import NormNoiseMechanism
-from dpconvex.privacy import PrivacyCertificate, PrivacyParams, verify
+from dpconvex.privacy import PrivacyCertificate, PrivacyParams
 from dpconvex.privacy.certificate import COURSE
 from dpconvex.problems import DataDomain
 from dpconvex.problems.domain import Block

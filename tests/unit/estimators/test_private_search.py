@@ -449,7 +449,7 @@ def test_a_candidate_that_plans_anew_is_charged_its_whole_promise(delta) -> None
     plan = model.plan(30_000, 20)[0]
     assert isinstance(plan, RecentredPlan)
     assert plan.adaptive
-    event = Candidate({}, model, plan).event
+    event = Candidate({}, plan, model).event
     assert event.pure_epsilon == (Fraction(2.0) if delta == 0 else None)
     assert event.delta(2.0) == delta
     assert event.delta(2.0 * (1 - 1e-3)) > delta
@@ -457,7 +457,7 @@ def test_a_candidate_that_plans_anew_is_charged_its_whole_promise(delta) -> None
         ran = dataclasses.replace(plan, then=plan.informed(np.zeros(20), float(length)).then)
         uses = tuple((r.block, r.times, r.event) for r in ran.releases)
         assert WholeRun(uses).delta(2.0) <= event.delta(2.0)
-        assert Candidate({}, model, ran).event == event
+        assert Candidate({}, ran, model).event == event
 
 
 @pytest.mark.parametrize("method", ["composition", "repeats"])

@@ -12,19 +12,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from dpconvex import plan_minimize
 from dpconvex.cli.main import app
 from dpconvex.errors import DpconvexError, InvalidParameterError
-from dpconvex.privacy import (
-    Assumption,
-    GaussianNoise,
-    NoiseSource,
-    PrivacyParams,
-    Sensitivity,
-    certify,
-    signing,
-    verify,
-)
-from dpconvex.privacy.ledger import Release
+from dpconvex.privacy import signing, verify
+from dpconvex.problems import DataDomain, LocationLoss
+from dpconvex.randomness import SystemSource
 
 pytest.importorskip("cryptography")
 
@@ -32,16 +25,8 @@ pytest.importorskip("cryptography")
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A fresh working folder with a certificate and a pair of keys."""
-    certificate = certify(
-        algorithm="test",
-        constants="calibrated",
-        theorem="none",
-        target=PrivacyParams(2.0, 1e-6),
-        releases=(Release("sum", "gaussian", GaussianNoise(1.0, 5.0), Sensitivity(1.0, "l2", "lemma")),),
-        assumptions=(Assumption("none", "declared"),),
-        noise_source=NoiseSource("operating system", True, True),
-        public={"n": 100},
-    )
+    loss = LocationLoss(DataDomain.l2_ball(2, 1.0))
+    certificate = plan_minimize(loss, 400, epsilon=1.0, radius=1.0).certificate(SystemSource())
     (tmp_path / "certificate.json").write_text(certificate.to_json())
     monkeypatch.chdir(tmp_path)
     assert run("sign", "--new-key", "key.pem") == 0

@@ -28,6 +28,7 @@ import numpy as np
 from dpconvex import _rounding, _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.base import LinearModelPlan, PredictedError, PrivateResult, check_relation, check_unit
+from dpconvex.algorithms.recipes import recorded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import Assumption, PrivacyParams, Release, Unit
 from dpconvex.privacy.group_events import GroupPrivacy
@@ -158,6 +159,7 @@ def filled_rows(groups: UserGroups, cap: int, coins: np.random.Generator) -> Pos
     return places.ravel() if groups.order is None else groups.order[places.ravel()]
 
 
+@recorded("group_privacy")
 def plan(
     problem: LinearModelProblem, privacy: PrivacyParams, planner: Planner, *, cap: int | None = None
 ) -> GroupPrivacyPlan:

@@ -37,6 +37,7 @@ from dpconvex.algorithms.geometric_median.centre import CentreFinder, plan_centr
 from dpconvex.algorithms.geometric_median.descent import plan_descent
 from dpconvex.algorithms.geometric_median.radius import RadiusFinder, plan_grouped
 from dpconvex.algorithms.geometric_median.stable_sgd import plan_printed, plan_stable_sgd
+from dpconvex.algorithms.recipes import recorded, stored
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.privacy import Assumption, Neighboring, PrivacyCertificate, PrivacyParams, Release
 from dpconvex.privacy.profiles import largest_mu
@@ -66,6 +67,7 @@ class MedianStatus(StrEnum):
     CENTER_FAILED = "center_failed"
 
 
+@stored
 @dataclass(frozen=True)
 class Shares:
     """How the budget is split.
@@ -246,6 +248,7 @@ class GeometricMedianPlan(Plan):
             return run(self, X, source)
 
 
+@recorded("geometric_median")
 def plan(
     domain: PointDomain,
     n: int,

@@ -35,6 +35,7 @@ from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.base import LinearModelPlan, PredictedError, PrivateResult, check_relation, require_average
 from dpconvex.algorithms.heavy_tailed.printed import paper
 from dpconvex.algorithms.heavy_tailed.schedule import Phase, Schedule, Stage, calibrated
+from dpconvex.algorithms.recipes import recorded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import L2Norm
 from dpconvex.mechanisms import NormNoiseMechanism
@@ -203,6 +204,7 @@ class HeavyTailedPlan(LinearModelPlan):
         return run(self, X, y, source)
 
 
+@recorded("heavy_tailed")
 def plan(
     problem: LinearModelProblem,
     privacy: PrivacyParams,

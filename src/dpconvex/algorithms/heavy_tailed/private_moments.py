@@ -15,12 +15,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.base import DATA_ASSUMPTIONS, check_relation, require_arrays, require_average
+from dpconvex.algorithms.recipes import Recipe, recorded, stored_recipe
 from dpconvex.errors import InvalidDataError
 from dpconvex.mechanisms import LaplaceMechanism
 from dpconvex.privacy import Ledger, NoiseSource, PrivacyCertificate, PrivacyParams, Release, Sensitivity, certify
@@ -58,6 +60,8 @@ class MomentPlan:
     privacy: PrivacyParams
     k: float
     slopes: bool = False
+    recipe: ClassVar[Recipe | None] = None
+    course: ClassVar[tuple[Any, ...]] = ()
 
     @property
     def label(self) -> str:
@@ -108,7 +112,7 @@ class MomentPlan:
             norms = np.sqrt(Records.clipped(X, self.problem.domain).squared_norms())
             bounds = self._bounds(norms, self.problem.loss.clip_targets(y))
             counts = self.mechanism.release(self.histogram(bounds), self.label, source, ledger)
-        return self.moments(counts), self._certificate(source)
+        return self.moments(counts), self.certificate(source)
 
     def _bounds(self, norms: FloatArray, targets: FloatArray) -> FloatArray:
         if self.slopes:
@@ -132,7 +136,8 @@ class MomentPlan:
         second = min(second, kth)
         return Moments(self.k, kth, second, min(first, second))
 
-    def _certificate(self, source: BitSource) -> PrivacyCertificate:
+    def certificate(self, source: BitSource) -> PrivacyCertificate:
+        """Return the certificate of a run."""
         exact = self.mechanism.exact_bits(source)
         return certify(
             algorithm="private_moments",
@@ -142,10 +147,12 @@ class MomentPlan:
             releases=self.releases,
             assumptions=DATA_ASSUMPTIONS,
             noise_source=NoiseSource(source.name, source.private, exact, "Discrete Laplace noise on a public grid."),
-            public={**self.problem.describe(), "moment_order": self.k, "bins": BINS},
+            public={**self.problem.describe(), "moment_order": self.k, "bins": BINS, "slopes": self.slopes},
+            planner=stored_recipe(self),
         )
 
 
+@recorded("private_moments")
 def plan_moments(
     problem: LinearModelProblem, privacy: PrivacyParams, k: float = 2.0, *, slopes: bool = False
 ) -> MomentPlan:

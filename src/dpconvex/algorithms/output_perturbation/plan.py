@@ -51,6 +51,7 @@ from dpconvex.algorithms.base import (
 )
 from dpconvex.algorithms.output_perturbation import schedules, statements
 from dpconvex.algorithms.output_perturbation.printed import printed_bound
+from dpconvex.algorithms.recipes import recorded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import L2Norm
 from dpconvex.mechanisms import GaussianMechanism, NormNoiseMechanism
@@ -229,6 +230,7 @@ class OutputPerturbationPlan(ConvexPlan[P]):
         return run(self, X, y, source, groups)
 
 
+@recorded("output_perturbation")
 def plan(
     problem: P,
     privacy: PrivacyParams,

@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 from dpconvex import _validate
 from dpconvex.algorithms.base import PredictedError, check_relation, within_floats
+from dpconvex.algorithms.recipes import recorded
 from dpconvex.algorithms.saddle_base import SaddlePlan, SaddleResult, affordable, batch_sizes, batch_slices
 from dpconvex.algorithms.saddle_point.anytime_schedule import Shape, calibrated, explicit_bound, printed
 from dpconvex.errors import InvalidParameterError
@@ -191,6 +192,7 @@ def _sizes(n: int, shape: Shape, constants: str, picks: Mapping[int, NDArray[np.
     return batch_sizes(n, np.sqrt(np.maximum(exposures(shape.T, picks), 1.0)))
 
 
+@recorded("anytime_mirror_descent")
 def plan(
     problem: SimplexSaddle,
     privacy: PrivacyParams,

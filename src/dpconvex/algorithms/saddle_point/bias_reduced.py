@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from dpconvex import _rounding, _validate
 from dpconvex.algorithms.base import PredictedError, check_relation, within_floats
+from dpconvex.algorithms.recipes import recorded
 from dpconvex.algorithms.saddle_base import SaddlePlan, SaddleResult, affordable, batch_sizes
 from dpconvex.algorithms.saddle_point.bias_reduced_schedule import (
     Budget,
@@ -177,6 +178,7 @@ def kappas(levels: NDArray[np.int64], M: int, antithetic: bool) -> NDArray[np.fl
     return np.array([kappa(int(N), M, antithetic) for N in levels[:-1]])
 
 
+@recorded("bias_reduced_mirror_descent")
 def plan(
     problem: SimplexSaddle,
     privacy: PrivacyParams,

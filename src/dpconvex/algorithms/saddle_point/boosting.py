@@ -30,6 +30,7 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex.algorithms.base import PredictedError, check_relation, within_floats
+from dpconvex.algorithms.recipes import recorded
 from dpconvex.algorithms.saddle_base import SaddlePlan, SaddleResult
 from dpconvex.algorithms.saddle_point import anytime, bias_reduced
 from dpconvex.algorithms.saddle_point.plan import plan as plan_vertex_descent
@@ -196,6 +197,7 @@ def _on(plan: SaddlePlan, section: SaddleSection) -> SaddlePlan:
     return replace(cast(Any, plan), problem=section)
 
 
+@recorded("boosted_mirror_descent")
 def plan(
     problem: SimplexSaddle,
     privacy: PrivacyParams,

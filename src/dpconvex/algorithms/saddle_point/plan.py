@@ -30,6 +30,7 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex.algorithms.base import PredictedError, beyond_floats, check_relation, within_floats
+from dpconvex.algorithms.recipes import recorded
 from dpconvex.algorithms.saddle_base import SaddlePlan, SaddleResult
 from dpconvex.algorithms.saddle_point.run import run
 from dpconvex.algorithms.saddle_point.schedule import Schedule, calibrated, printed
@@ -138,6 +139,7 @@ class VertexDescentPlan(SaddlePlan):
         return run(self, records, source)
 
 
+@recorded("vertex_mirror_descent")
 def plan(
     problem: SimplexSaddle,
     privacy: PrivacyParams,

@@ -33,6 +33,7 @@ from dpconvex import _rounding, _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.base import PredictedError
 from dpconvex.algorithms.query_release import QueryReleasePlan, check, rounding
+from dpconvex.algorithms.recipes import recorded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT, VertexSampling, VertexSession
 from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity
@@ -207,6 +208,7 @@ def _tuned(
     return scale * math.sqrt(ell_x / steps), min(cap, scale * min(math.sqrt(ell_y / steps), printed))
 
 
+@recorded("saddle_point_synthetic")
 def plan(
     queries: LinearQueries,
     n: int,

@@ -37,6 +37,7 @@ from dpconvex.algorithms.base import (
     check_unit,
     require_average,
 )
+from dpconvex.algorithms.recipes import recorded
 from dpconvex.algorithms.user_level import guards
 from dpconvex.algorithms.user_level.accelerated_printed import refusal
 from dpconvex.algorithms.user_level.accelerated_schedule import (
@@ -199,6 +200,7 @@ class AcceleratedPlan(LinearModelPlan):
         return run(self, X, y, groups, source)
 
 
+@recorded("accelerated_user")
 def plan_accelerated(
     problem: LinearModelProblem,
     privacy: PrivacyParams,

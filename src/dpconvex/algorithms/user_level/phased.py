@@ -32,6 +32,7 @@ import numpy as np
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.base import LinearModelPlan, PredictedError, PrivateResult, check_relation, require_average
+from dpconvex.algorithms.recipes import recorded
 from dpconvex.algorithms.user_level.phased_printed import paper
 from dpconvex.algorithms.user_level.phased_schedule import Facts, Phase, Schedule, calibrated
 from dpconvex.errors import InvalidParameterError
@@ -165,6 +166,7 @@ def block_of(phase: int) -> str:
     return f"users of phase {phase}"
 
 
+@recorded("phased_sgd")
 def plan_phased(
     problem: LinearModelProblem,
     privacy: PrivacyParams,

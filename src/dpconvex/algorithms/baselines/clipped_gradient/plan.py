@@ -28,6 +28,7 @@ import numpy as np
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.base import LinearModelPlan, PredictedError, PrivateResult, check_relation, require_average
+from dpconvex.algorithms.recipes import recorded
 from dpconvex.geometry import L2Norm
 from dpconvex.mechanisms import GaussianMechanism, NormNoiseMechanism
 from dpconvex.privacy import Assumption, PrivacyParams, Release, Sensitivity
@@ -144,6 +145,7 @@ class ClippedGradientPlan(LinearModelPlan):
         return run(self, X, y, source)
 
 
+@recorded("clipped_gradient")
 def plan(
     problem: LinearModelProblem,
     privacy: PrivacyParams,

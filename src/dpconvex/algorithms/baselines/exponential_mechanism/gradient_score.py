@@ -36,6 +36,7 @@ import numpy as np
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.base import LinearModelPlan, PredictedError, PrivateResult, check_relation, require_average
 from dpconvex.algorithms.baselines.exponential_mechanism.grid import MAX_DIM, ball_grid, largest_side
+from dpconvex.algorithms.recipes import recorded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses.base import PiecewiseLinearLoss
 from dpconvex.mechanisms import ReportNoisyMax
@@ -162,6 +163,7 @@ class GradientScorePlan(LinearModelPlan):
         return run_gradient_score(self, X, y, source)
 
 
+@recorded("gradient_score")
 def plan_gradient_score(problem: LinearModelProblem, privacy: PrivacyParams, moments: Moments) -> GradientScorePlan:
     """Return the plan; its free constants minimise the bound over public candidates.
 

@@ -53,6 +53,7 @@ from dpconvex.algorithms.baselines.exponential_mechanism.grid import (
     score_sensitivity,
     typical_deviation,
 )
+from dpconvex.algorithms.recipes import recorded
 from dpconvex.geometry import L2Norm
 from dpconvex.mechanisms import NormNoiseMechanism, ReportNoisyMax
 from dpconvex.privacy import Assumption, PrivacyParams, Release, Sensitivity
@@ -199,6 +200,7 @@ class LocalisedMechanismPlan(LinearModelPlan):
         return run_localised(self, X, y, source, groups)
 
 
+@recorded("exponential_mechanism_localised")
 def plan_localised(
     problem: LinearModelProblem, privacy: PrivacyParams, l2: float | None = None
 ) -> tuple[LocalisedMechanismPlan, ...]:

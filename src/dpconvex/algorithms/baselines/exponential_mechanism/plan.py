@@ -43,6 +43,7 @@ from dpconvex.algorithms.baselines.exponential_mechanism.grid import (
     score_sensitivity,
     typical_deviation,
 )
+from dpconvex.algorithms.recipes import recorded
 from dpconvex.mechanisms import ReportNoisyMax
 from dpconvex.privacy import Assumption, PrivacyParams, Release, Sensitivity
 from dpconvex.problems.linear_model import LinearModelProblem
@@ -147,6 +148,7 @@ class ExponentialMechanismPlan(LinearModelPlan):
         return run(self, X, y, source, groups)
 
 
+@recorded("exponential_mechanism")
 def plan(problem: LinearModelProblem, privacy: PrivacyParams) -> tuple[ExponentialMechanismPlan, ...]:
     """Return the plan, or nothing where the mechanism does not apply.
 

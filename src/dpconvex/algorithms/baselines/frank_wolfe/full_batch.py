@@ -26,6 +26,7 @@ import numpy as np
 
 from dpconvex import _rounding, _validate
 from dpconvex.algorithms.base import PredictedError, check_relation, within_floats
+from dpconvex.algorithms.recipes import recorded
 from dpconvex.algorithms.saddle_base import SaddlePlan, SaddleResult
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT, VertexSampling
@@ -149,6 +150,7 @@ def require_single(problem: SimplexSaddle, smooth: bool = True) -> None:
         raise InvalidParameterError("problem", problem.name, "must be smooth for Frank-Wolfe", "Use mirror descent")
 
 
+@recorded("frank_wolfe")
 def plan(problem: SimplexSaddle, privacy: PrivacyParams, *, steps: int | None = None) -> FrankWolfePlan:
     """Plan private Frank-Wolfe.
 

@@ -37,6 +37,7 @@ from dpconvex import _validate
 from dpconvex._types import FloatArray
 from dpconvex.algorithms.base import PredictedError, check_relation, within_floats
 from dpconvex.algorithms.baselines.frank_wolfe.full_batch import require_single, rounded_spread
+from dpconvex.algorithms.recipes import recorded
 from dpconvex.algorithms.saddle_base import SaddlePlan, SaddleResult, batch_sizes, batch_slices
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT, VertexSampling
@@ -197,6 +198,7 @@ def _sizes(n: int, phases: int, pure: bool) -> NDArray[np.int64]:
     return batch_sizes(n, np.array([node.kappa * node.leaves**power for node, _ in walk(phases)]))
 
 
+@recorded("variance_reduced_frank_wolfe")
 def plan_variance_reduced(
     problem: SimplexSaddle, privacy: PrivacyParams, *, phases: int | None = None
 ) -> VarianceReducedPlan:

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, final
 from dpconvex import _rounding
 from dpconvex._types import FloatArray
 from dpconvex.algorithms.baselines.median.base import LocationPlan, check
+from dpconvex.algorithms.recipes import recorded
 from dpconvex.mechanisms import GaussianMechanism
 from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity
 from dpconvex.problems.points import PointDomain
@@ -67,6 +68,7 @@ class ClippedMeanPlan(LocationPlan):
         return self.mechanism.release(points.mean(axis=0), LABEL, source, ledger)
 
 
+@recorded("clipped_mean")
 def plan_clipped_mean(domain: PointDomain, n: int, privacy: PrivacyParams) -> ClippedMeanPlan:
     """Plan a noisy mean.
 

@@ -20,6 +20,7 @@ import numpy as np
 from dpconvex import _rounding
 from dpconvex._types import FloatArray
 from dpconvex.algorithms.baselines.median.base import LocationPlan, check
+from dpconvex.algorithms.recipes import recorded
 from dpconvex.mechanisms import MedianMechanism
 from dpconvex.privacy import Ledger, PrivacyParams, Release
 from dpconvex.privacy.gaussian_cover import covered_range
@@ -75,6 +76,7 @@ class CoordinateMedianPlan(LocationPlan):
         return np.array([self.mechanism.release(column, LABEL, source, ledger) for column in columns])
 
 
+@recorded("coordinate_median")
 def plan_coordinate_median(domain: PointDomain, n: int, privacy: PrivacyParams) -> CoordinateMedianPlan:
     """Plan a median for each coordinate.
 

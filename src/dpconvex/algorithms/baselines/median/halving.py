@@ -28,6 +28,7 @@ from dpconvex._types import FloatArray
 from dpconvex.algorithms.baselines.median.base import LocationPlan, check
 from dpconvex.algorithms.baselines.median.radius_finder import RadiusFinder, plan_radius_finder
 from dpconvex.algorithms.noisy_descent import NoisyGradients
+from dpconvex.algorithms.recipes import recorded
 from dpconvex.privacy import Ledger, PrivacyParams, Release
 from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems.points import PointDomain
@@ -100,6 +101,7 @@ class HalvingPlan(LocationPlan):
         return self.fine.descend(points, z, 25 * radius, step, source, ledger)
 
 
+@recorded("halving")
 def plan_halving(domain: PointDomain, n: int, privacy: PrivacyParams) -> HalvingPlan:
     """Plan the earlier pipeline.
 

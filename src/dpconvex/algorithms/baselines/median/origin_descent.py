@@ -19,6 +19,7 @@ import numpy as np
 from dpconvex._types import FloatArray
 from dpconvex.algorithms.baselines.median.base import LocationPlan, check
 from dpconvex.algorithms.noisy_descent import NoisyGradients
+from dpconvex.algorithms.recipes import recorded
 from dpconvex.privacy import Ledger, PrivacyParams, Release
 from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems.points import PointDomain
@@ -74,6 +75,7 @@ class OriginDescentPlan(LocationPlan):
         return self.gradients.descend(points, origin, ball, self.step, source, ledger)
 
 
+@recorded("origin_descent")
 def plan_origin_descent(domain: PointDomain, n: int, privacy: PrivacyParams) -> OriginDescentPlan:
     """Plan a descent from the origin.
 

@@ -29,6 +29,7 @@ from dpconvex import _rounding, _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.base import PredictedError
 from dpconvex.algorithms.query_release import QueryReleasePlan, check, mean_sensitivity, rounding
+from dpconvex.algorithms.recipes import recorded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import GaussianMechanism
 from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT, VertexSampling
@@ -175,6 +176,7 @@ def default_rounds(queries: LinearQueries, n: int, rho: float) -> int:
     return max(1, min(len(queries.blocks), 60, round(signal / 4)))
 
 
+@recorded("mwem")
 def plan(
     queries: LinearQueries,
     n: int,

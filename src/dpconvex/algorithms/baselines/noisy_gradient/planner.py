@@ -18,6 +18,7 @@ from dpconvex.algorithms.baselines.noisy_gradient.typical_steps import (
     slope_unit,
     typical_levels,
 )
+from dpconvex.algorithms.recipes import recorded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import gaussian_block_weights
 from dpconvex.mechanisms import GaussianMechanism
@@ -49,6 +50,7 @@ LOUD = 0.05
 """Length of the noise of one gradient with the whole budget, in units of C, from which `WALK` is spent in full."""
 
 
+@recorded("noisy_gradient")
 def plan(
     problem: LinearModelProblem,
     privacy: PrivacyParams,

@@ -12,6 +12,7 @@ from dpconvex.algorithms.base import check_relation, check_unit, in_units, requi
 from dpconvex.algorithms.baselines.objective_perturbation import calibration
 from dpconvex.algorithms.baselines.objective_perturbation.output import JointGaussianOutput, SeparateOutput
 from dpconvex.algorithms.baselines.objective_perturbation.plan import ObjectivePerturbationPlan, gradient_tolerance
+from dpconvex.algorithms.recipes import recorded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import GroupedNorm, L2Norm, NoiseNorm, gaussian_block_weights
 from dpconvex.losses import CurvatureLaw
@@ -40,6 +41,7 @@ NORMS: dict[str, Callable[[DataDomain], NoiseNorm]] = {
 GAUSSIANS = ("gaussian", "weighted_gaussian")
 
 
+@recorded("objective_perturbation")
 def plan(
     problem: LinearModelProblem, privacy: PrivacyParams, *, l2: float | None = None, noise: str = "auto"
 ) -> tuple[ObjectivePerturbationPlan, ...]:

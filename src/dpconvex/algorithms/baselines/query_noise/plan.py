@@ -26,6 +26,7 @@ from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.base import PredictedError
 from dpconvex.algorithms.query_release import QueryReleasePlan, check, fit_histogram, mean_sensitivity
+from dpconvex.algorithms.recipes import recorded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import GaussianMechanism
 from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity
@@ -104,6 +105,7 @@ def _sensitivity(queries: LinearQueries, n: int) -> Sensitivity:
     return mean_sensitivity(queries, n, len(queries.blocks), queries.count)
 
 
+@recorded("query_noise")
 def plan(queries: LinearQueries, n: int, privacy: PrivacyParams, *, fit_steps: int = 200) -> QueryNoisePlan:
     """Plan the noisy answers.
 

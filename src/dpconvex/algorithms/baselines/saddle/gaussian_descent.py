@@ -36,6 +36,7 @@ import numpy as np
 from dpconvex import _rounding, _validate
 from dpconvex._types import FloatArray
 from dpconvex.algorithms.base import PredictedError, check_relation, within_floats
+from dpconvex.algorithms.recipes import recorded
 from dpconvex.algorithms.saddle_base import SaddlePlan, SaddleResult
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import GaussianMechanism
@@ -253,6 +254,7 @@ def _plan(
         return GaussianDescentPlan(problem, privacy, geometry, one_pass, T, chosen, mu, bound, smooth)
 
 
+@recorded("gaussian_mirror_descent")
 def plan_mirror_descent(
     problem: SimplexSaddle,
     privacy: PrivacyParams,
@@ -278,6 +280,7 @@ def plan_mirror_descent(
     return _plan(problem, privacy, "entropic", one_pass, iterations, steps)
 
 
+@recorded("sgda")
 def plan_sgda(
     problem: SimplexSaddle,
     privacy: PrivacyParams,

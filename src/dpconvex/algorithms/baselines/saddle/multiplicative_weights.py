@@ -27,6 +27,7 @@ import numpy as np
 
 from dpconvex import _rounding, _validate
 from dpconvex.algorithms.base import PredictedError, check_relation, within_floats
+from dpconvex.algorithms.recipes import recorded
 from dpconvex.algorithms.saddle_base import SaddlePlan, SaddleResult
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import GaussianMechanism
@@ -167,6 +168,7 @@ def _move(problem: SimplexSaddle, block: int) -> float:
     return _rounding.widen_up(math.sqrt(d) * problem.spread[block] / (2 * problem.n) * (1 + problem.sum_rounding))
 
 
+@recorded("multiplicative_weights")
 def plan_multiplicative_weights(
     problem: SimplexSaddle, privacy: PrivacyParams, *, rounds: int | None = None, learner: str | None = None
 ) -> MultiplicativeWeightsPlan:

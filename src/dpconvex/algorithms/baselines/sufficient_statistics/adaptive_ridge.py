@@ -40,6 +40,7 @@ from dpconvex.algorithms.baselines.sufficient_statistics.plan import (
     sensitivity_of_mean,
 )
 from dpconvex.algorithms.baselines.sufficient_statistics.statistics import Statistics, packed, unpacked
+from dpconvex.algorithms.recipes import recorded
 from dpconvex.losses import SquaredLoss
 from dpconvex.mechanisms import GaussianMechanism
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release, Sensitivity
@@ -162,6 +163,7 @@ class AdaptiveRidgePlan(LinearModelPlan):
         return self.finish(basis @ (basis.T @ products / np.maximum(values + ridge, floor)), source)
 
 
+@recorded("adaptive_ridge")
 def plan_adaptive_ridge(problem: LinearModelProblem, privacy: PrivacyParams) -> AdaptiveRidgePlan:
     """Return the plan of AdaSSP.
 

@@ -54,6 +54,7 @@ from dpconvex.algorithms.base import (
     check_unit,
     require_average,
 )
+from dpconvex.algorithms.recipes import recorded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry.norms import gaussian_block_weights
 from dpconvex.losses import SquaredLoss
@@ -320,6 +321,7 @@ class SufficientStatisticsPlan(LinearModelPlan):
         return run(self, X, y, groups, source)
 
 
+@recorded("sufficient_statistics")
 def plan(problem: LinearModelProblem, privacy: PrivacyParams, *, l2: float = 0.0) -> SufficientStatisticsPlan:
     """Return the plan.
 

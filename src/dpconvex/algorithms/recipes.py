@@ -1,0 +1,287 @@
+"""How a plan came about: its planner and what it was given, as JSON, so that anybody can plan again without the data.
+
+`recorded` marks the functions that make plans; each plan they return carries its `Recipe`. A recipe holds public facts
+only: sizes, domain, loss, options, the promise, and for plans that go on from something released, what that was. It is
+stored in the certificate. `again` reads it and plans. What a file may name are registered planners, and classes that
+hold public facts: nothing else is built, and no code is stored.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar, cast, final
+
+import numpy as np
+
+from dpconvex.errors import CertificateError
+from dpconvex.losses import LinearModelLoss
+from dpconvex.privacy import PrivacyParams
+from dpconvex.problems.custom_problem import CustomProblem, DeclaredFunction, DeclaredPayoff
+from dpconvex.problems.domain import Block, DataDomain
+from dpconvex.problems.lifted import no_function
+from dpconvex.problems.linear_model import LinearModelProblem
+from dpconvex.problems.linear_queries import LinearQueries
+from dpconvex.problems.moments import Moments
+from dpconvex.problems.points import PointDomain
+from dpconvex.problems.simplex_saddle import SimplexSaddle
+
+KIND = "type"
+"""Key under which a stored object names its class."""
+
+LARGEST = 1_200_000
+"""Sum of all sizes in a recipe that is read: more columns or steps would keep a reader busy for minutes."""
+UNLIMITED = ("n", "coins", "held_out", "max_steps")
+"""Names of integers that cost a planner no time."""
+DEEPEST, MOST, PLANS, CELLS = 40, 100_000, 500, 10**8
+"""Levels, values and plans of a recipe, and entries of an array, that are read."""
+
+CLASSES: dict[str, type] = {
+    kind.__name__: kind
+    for kind in (
+        *(Block, DataDomain, LinearModelProblem, Moments, PointDomain, PrivacyParams),
+        *(CustomProblem, DeclaredFunction, DeclaredPayoff),
+    )
+}
+"""What a recipe may hold beside subclasses of `OPEN`; `stored` adds others."""
+OPEN: tuple[type, ...] = (LinearModelLoss, SimplexSaddle, LinearQueries)
+"""Whose subclasses, all that are loaded, are held as well: a loss of one's own is known where it is imported."""
+PLANNERS: dict[str, Callable[..., Any]] = {}
+NAMED: dict[str, Any] = {"no function": no_function}
+"""Objects that recipes hold by name."""
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@final
+@dataclass(frozen=True)
+class Recipe:
+    """How to make one plan.
+
+    Parameters
+    ----------
+    name : str
+        Of a planner.
+    inputs : mapping
+        Its arguments by name, those left at their defaults omitted.
+    position : int
+        Of the plan among those that the planner returns.
+    course : tuple
+        What was released and planned from, where the plan is one of a run: arguments of its `resumed`.
+    """
+
+    name: str
+    inputs: Mapping[str, Any]
+    position: int = 0
+    course: tuple[Any, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready fields.
+
+        Raises
+        ------
+        TypeError
+            If an input is nothing that can be stored.
+        """
+        written: dict[str, Any] = {
+            "name": self.name,
+            "inputs": {name: _written(value) for name, value in self.inputs.items()},
+        }
+        if self.position:
+            written["position"] = self.position
+        if self.course:
+            written["course"] = [_written(value) for value in self.course]
+        return written
+
+
+def recorded(name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Mark a function whose plans, one or a tuple of them, can be made again; plans keep the innermost recipe.
+
+    Parameters
+    ----------
+    name : str
+        For certificates; unique.
+    """
+
+    def marked(function: Callable[P, T]) -> Callable[P, T]:
+        signature = inspect.signature(function)
+
+        @wraps(function)
+        def plan(*arguments: P.args, **options: P.kwargs) -> T:
+            found = function(*arguments, **options)
+            bound = signature.bind(*arguments, **options).arguments
+            given = {key: value for key, value in bound.items() if not _default(signature.parameters[key], value)}
+            plans: tuple[Any, ...] = found if isinstance(found, tuple) else (found,)
+            for position, each in enumerate(plans):
+                if each.recipe is None:
+                    object.__setattr__(each, "recipe", Recipe(name, given, position))
+            return found
+
+        if name in PLANNERS:
+            raise ValueError(f"there is another planner {name!r}")
+        PLANNERS[name] = plan
+        NAMED[name] = plan
+        return plan
+
+    return marked
+
+
+def stored(kind: type[T]) -> type[T]:
+    """Mark a dataclass of public facts that recipes may hold."""
+    CLASSES[kind.__name__] = kind
+    return kind
+
+
+def continued(plan: T, **changes: Any) -> T:
+    """Return a plan with what a run has fixed since, and the recipe it had.
+
+    Parameters
+    ----------
+    plan : Plan
+        A dataclass.
+    **changes
+        Fields.
+    """
+    after = replace(cast(Any, plan), **changes)
+    object.__setattr__(after, "recipe", cast(Any, plan).recipe)
+    return after
+
+
+def stored_recipe(plan: Any) -> dict[str, Any] | None:
+    """Return how a plan was made and what it released since, for a certificate; None if that cannot be stored.
+
+    Parameters
+    ----------
+    plan : Plan or MomentPlan
+    """
+    try:
+        return None if plan.recipe is None else replace(plan.recipe, course=plan.course).to_dict()
+    except TypeError:  # a caller's own function or class
+        return None
+
+
+def again(recipe: Mapping[str, Any]) -> Any:
+    """Return the plan of a stored recipe.
+
+    Raises
+    ------
+    CertificateError
+        If it names what is not known here, or asks for more than a reader's time.
+    Exception
+        Whatever the planner raises.
+    """
+    _check_size(recipe)
+    return _plan(recipe)
+
+
+def _plan(recipe: Mapping[str, Any]) -> Any:
+    name = recipe["name"]
+    if name not in PLANNERS:
+        raise CertificateError(f"there is no planner {name!r}")
+    found = PLANNERS[name](**{key: _read(value) for key, value in recipe["inputs"].items()})
+    plan = found[recipe.get("position", 0)] if isinstance(found, tuple) else found
+    course = tuple(_read(value) for value in recipe.get("course", ()))
+    return plan.resumed(*course) if course else plan
+
+
+def _default(parameter: inspect.Parameter, value: Any) -> bool:
+    given = parameter.default
+    return given is value or (type(given) is type(value) and not is_dataclass(given) and given == value)
+
+
+def _written(value: Any) -> Any:
+    """Return a public fact as JSON has it."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, int | np.integer):
+        return int(value)
+    if isinstance(value, float | np.floating):
+        return float(value) if math.isfinite(value) else {KIND: "float", "value": repr(float(value))}
+    if isinstance(value, tuple | list):
+        return [_written(each) for each in value]
+    if isinstance(value, Mapping) and KIND not in value:
+        return {str(key): _written(each) for key, each in value.items()}
+    recipe = getattr(value, "recipe", None)
+    if isinstance(recipe, Recipe):
+        return {KIND: "plan", **recipe.to_dict()}
+    for name, known in NAMED.items():
+        if known is value:
+            return {KIND: "name", "value": name}
+    declare = getattr(value, "declared", None)
+    declared: Any = value if declare is None else declare()
+    kind = type(declared)
+    if is_dataclass(kind) and _class(kind.__name__) is kind:
+        return {KIND: kind.__name__, **dict(_fields(declared))}
+    if isinstance(declared, np.ndarray) and declared.size and (declared == declared.flat[0]).all():
+        return {KIND: "array", "shape": list(declared.shape), "value": float(declared.flat[0])}
+    raise TypeError(f"{kind.__name__} cannot be stored in a certificate")
+
+
+def _fields(value: Any) -> Iterator[tuple[str, Any]]:
+    for part in fields(value):
+        each = getattr(value, part.name)
+        if part.init and (part.default is MISSING or each is not part.default):
+            yield part.name, _written(each)
+
+
+def _read(value: Any) -> Any:
+    """Return what `_written` wrote; arrays in JSON are tuples here."""
+    if isinstance(value, list):
+        return tuple(_read(each) for each in value)
+    if not isinstance(value, dict):
+        return value
+    if KIND not in value:
+        return {key: _read(each) for key, each in value.items()}
+    kind, inner = value[KIND], {key: each for key, each in value.items() if key != KIND}
+    if kind == "plan":
+        return _plan(inner)
+    if kind == "float":
+        return {"inf": math.inf, "-inf": -math.inf}[inner["value"]]
+    if kind == "name":
+        return NAMED[inner["value"]]
+    if kind == "array":
+        return np.broadcast_to(np.float64(inner["value"]), tuple(inner["shape"]))
+    found = _class(kind)
+    if found is None:
+        raise CertificateError(f"there is no {kind!r} here. If it is a class of your own, import it before verifying")
+    return found(**{key: _read(each) for key, each in inner.items()})
+
+
+def _class(name: Any) -> type | None:
+    """Return the class of that name that recipes may hold."""
+    if name in CLASSES:
+        return CLASSES[name]
+    waiting = list(OPEN)
+    for kind in waiting:
+        if kind.__name__ == name and is_dataclass(kind):
+            return kind
+        waiting += kind.__subclasses__()
+    return None
+
+
+def _check_size(recipe: Any) -> None:
+    """Raise `CertificateError` for a recipe whose plan would take a reader's time or memory: by its numbers alone."""
+    total, plans = 0, 0
+    waiting: list[tuple[str, Any, int]] = [("", recipe, 0)]
+    for count, (name, value, depth) in enumerate(waiting):
+        if depth > DEEPEST or count > MOST:
+            raise CertificateError("the planner's inputs are too many or too deep to be read")
+        if isinstance(value, dict):
+            plans += value.get(KIND) == "plan"
+            if value.get(KIND) == "array" and not 0 < math.prod(value["shape"]) <= CELLS:
+                raise CertificateError("an array of the planner's inputs is too large to be read")
+            waiting += [(key, each, depth + 1) for key, each in value.items()]
+        elif isinstance(value, Sequence) and not isinstance(value, str):
+            waiting += [(name, each, depth + 1) for each in value]
+        elif isinstance(value, int) and name not in UNLIMITED:
+            total += abs(value)
+        elif isinstance(value, int) and not 0 <= value <= 2**60:
+            raise CertificateError(f"{name} of the planner's inputs is out of range")
+        if total > LARGEST or plans > PLANS:
+            raise CertificateError("the planner's inputs ask for more columns or steps than are planned here")

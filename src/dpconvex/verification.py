@@ -1,0 +1,98 @@
+"""Verify a certificate as a whole: its numbers against one another, and all of it against the plan, made again.
+
+`privacy.verify` does the first from the releases alone. Here the planner that the certificate names is given the public
+facts that it states, and what comes out is compared with what it says: every release with its mechanism, event,
+sensitivity and lemma, blocks, relation and unit, cost, public facts, assumptions and theorem.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dpconvex import estimators
+from dpconvex.algorithms import recipes
+from dpconvex.algorithms.baselines import exponential_mechanism, group_privacy, median
+from dpconvex.errors import InvalidDataError
+from dpconvex.estimators._digest import model_digest
+from dpconvex.estimators.persistence import CERTIFICATE, MODEL, load_model
+from dpconvex.privacy import Check, PrivacyCertificate, Verification
+from dpconvex.privacy.verify import verify as verify_numbers
+from dpconvex.randomness import BitSource, SeededSource, SystemSource
+
+REGISTERED = (estimators, exponential_mechanism, group_privacy, median)
+"""Importing these registers every planner."""
+
+
+class UnknownSource(BitSource):
+    """A source of another name: nothing is known of it."""
+
+    name: ClassVar[str] = "unknown"
+    private: ClassVar[bool] = False
+    exact: ClassVar[bool] = False
+
+    def generator(self) -> np.random.Generator:
+        """Raise: plans draw nothing."""
+        raise AssertionError("plans draw nothing")
+
+
+SOURCES = {source.name: source for source in (SystemSource, SeededSource)}
+
+
+def verify(certificate: PrivacyCertificate | str | Path, *, public_key: str | Path | None = None) -> Verification:
+    """Recompute what a certificate claims, and compare it with its plan, made again, and with the model beside it.
+
+    Its cost is composed from its releases, priced twice, by this package and by ``dp_accounting``, where both can. Then
+    the run is planned again from the public facts it states, and every number and word compared.
+
+    Parameters
+    ----------
+    certificate : PrivacyCertificate, str or Path
+        The object, its JSON text, the path of its file, or of a folder that holds ``certificate.json``. If the folder
+        holds ``model.skops`` too, the certificate must name that model.
+    public_key : str or Path, optional
+        File of an Ed25519 public key: the signature beside the certificate's file must be of its private half
+        (`dpconvex sign`).
+
+    Returns
+    -------
+    Verification
+        With one `Check` a claim; whatever is malformed is a failed check, not an exception.
+    """
+    is_text = isinstance(certificate, PrivacyCertificate) or str(certificate).lstrip().startswith("{")
+    if is_text or not os.path.isdir(str(certificate)):
+        return verify_numbers(certificate, planned_again, public_key=public_key)
+    folder = Path(str(certificate))
+    beside, file = folder / MODEL, folder / CERTIFICATE
+    if not os.path.lexists(beside):
+        return verify_numbers(file, planned_again, public_key=public_key)
+    try:
+        return verify_numbers(file, planned_again, model=model_digest(load_model(beside)), public_key=public_key)
+    except InvalidDataError as error:
+        found = verify_numbers(file, planned_again, public_key=public_key)
+        return replace(found, checks=(*found.checks, Check("model", False, str(error))))
+
+
+def planned_again(read: PrivacyCertificate) -> PrivacyCertificate:
+    """Return the certificate of the plan that this one names, made again.
+
+    Raises
+    ------
+    Exception
+        Of any kind, if its inputs make no plan.
+    """
+    with np.errstate(all="ignore"):
+        return _planned(json.dumps(read.planner, sort_keys=True), read.noise_source.name)
+
+
+@functools.lru_cache(maxsize=256)
+def _planned(recipe: str, source: str) -> PrivacyCertificate:
+    plan: Any = recipes.again(json.loads(recipe))
+    kind = SOURCES.get(source, UnknownSource)
+    return plan.certificate(kind(0) if kind is SeededSource else kind())

@@ -1,0 +1,595 @@
+"""Certificates of every algorithm: genuine ones pass, forged ones are found, and what they state is public.
+
+``pytest tests/contracts/test_certificates.py -k forgery -s`` prints the table of forgeries.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from sklearn.base import clone
+
+from dpconvex import (
+    NumericColumn,
+    PrivateGeometricMedian,
+    PrivateHuberRegressor,
+    PrivateLasso,
+    PrivateLinearRegression,
+    PrivateLinearSVC,
+    PrivateLogisticRegression,
+    PrivateQuantileRegressor,
+    PrivateSearchCV,
+    PrivateSparseLogisticRegression,
+    PrivateSyntheticData,
+    PrivateWorstGroupClassifier,
+    Schema,
+    plan_minimize,
+    verify,
+)
+from dpconvex.algorithms import recentring, recipes
+from dpconvex.algorithms.baselines import group_privacy, noisy_gradient
+from dpconvex.algorithms.baselines.exponential_mechanism import plan_gradient_score
+from dpconvex.algorithms.baselines.median import MEDIAN_BASELINES
+from dpconvex.algorithms.geometric_median import BOOSTS, plan as plan_median
+from dpconvex.algorithms.group_shares import GroupShares, after_shares
+from dpconvex.algorithms.heavy_selection import METHODS, heavy_plans
+from dpconvex.algorithms.heavy_tailed import Moments, plan_moments
+from dpconvex.algorithms.query_selection import QUERY_METHODS, plan_queries
+from dpconvex.algorithms.saddle_selection import SADDLE_METHODS, plan_saddle
+from dpconvex.algorithms.selection import ALGORITHMS, Methods, Options, plans
+from dpconvex.algorithms.sparse_selection import SPARSE_METHODS, plan_sparse
+from dpconvex.errors import CertificateError, DpconvexError
+from dpconvex.losses import HuberLoss, LogisticLoss, SoftmaxLoss, SquaredLoss
+from dpconvex.privacy import (
+    PrivacyCertificate,
+    PrivacyParams,
+    Verification,
+    accounting,
+    consistency,
+    objective_events,
+)
+from dpconvex.privacy.certificate import COURSE, digest
+from dpconvex.privacy.verify import verify as verify_numbers
+from dpconvex.problems import Block, DataDomain, LocationLoss, MaxRisk, PointDomain
+from dpconvex.problems.lifted import PolytopeSaddle
+from dpconvex.problems.linear_model import LinearModelProblem
+from dpconvex.problems.linear_queries import DenseQueries, Marginals
+from dpconvex.problems.matrix_games import MatrixGame, PlayLog, QuadraticGame, RankOneGame
+from dpconvex.problems.saddle import ShiftedMeanLoss
+from dpconvex.problems.worst_loss import WorstGroupLoss, l1_ball_loss
+from dpconvex.randomness import SystemSource
+from dpconvex.verification import planned_again
+
+PURE, MIXED = PrivacyParams(1.0), PrivacyParams(1.0, 1e-6)
+FOR_USERS = PrivacyParams(1.0, 1e-6, unit="user")  # pyright: ignore[reportArgumentType]
+GAUSSIAN, PAPER = Options(noise="gaussian"), Options("paper")
+DOMAIN = DataDomain((Block(3, "l1", 1.0), Block(2, "linf", 0.5)), intercept=1.0)
+
+
+def linear(loss: Any = None, n: int = 400, users: bool = False, domain: DataDomain = DOMAIN, **more: Any):
+    return LinearModelProblem(loss or LogisticLoss(), domain, n, 2.0, records_per_user=5 if users else None, **more)
+
+
+def lasso() -> Any:
+    return l1_ball_loss(SquaredLoss(1.0, prediction_bound=1.0), 400, 6, 1.0, third_derivative=0.0)
+
+
+def grouped() -> Any:
+    return group_privacy.plan(linear(n=50, users=True), FOR_USERS, Methods(Options(), ("noisy_gradient",)), cap=4)
+
+
+def worst(shares: tuple[float, ...]) -> WorstGroupLoss:
+    return WorstGroupLoss(LogisticLoss(), 4000, 3, 1.0, factors=tuple(1 / share for share in shares))
+
+
+def shared() -> Any:
+    first = GroupShares(4000, 2, PrivacyParams(4.0, 1e-6), 0.05)
+    return after_shares(first, plan_saddle(worst((0.7, 0.4)), first.rest)[0], (0.7, 0.4))
+
+
+def polytope() -> PolytopeSaddle:
+    eye = np.eye(3)
+    return PolytopeSaddle(400, lambda u, v, A: (A @ v, A @ u), lambda u, v, A: A @ v @ u, eye, eye, (1.0, 2.0), (-1, 1))
+
+
+def found_centre() -> Any:
+    before: Any = plans(linear(n=4_000), MIXED, "recentring")[0]
+    return before.resumed((0.1, -0.2), float(before.lengths[5]))
+
+
+def found_moments(name: str, moments: Moments) -> Any:
+    steep = linear(SquaredLoss(1e3), domain=DataDomain.box(2, 0.5).with_intercept(0.5))
+    return heavy_plans(steep, MIXED, 2.0, None, name)[0].resumed(moments)  # type: ignore[attr-defined]
+
+
+def found_both() -> Any:
+    """Moments, then a centre and a length of the ordinary method."""
+    steep = linear(SquaredLoss(1e3), n=20_000, domain=DataDomain.box(8, 0.5).with_intercept(0.5))
+    then: Any = heavy_plans(steep, PURE, 2.0, None, "clipped_residuals")[0].resumed(Moments(2.0, 1.0))
+    method = then.then.then
+    assert isinstance(method, recentring.RecentredPlan)
+    return then.after(then.then.resumed((0.1,) * 8, float(method.lengths[9])))
+
+
+@cache
+def searched(method: str, delta: float) -> Any:
+    base = PrivateLogisticRegression(delta=delta, feature_bounds=(-1, 1), classes=[0, 1])
+    return PrivateSearchCV(base, {"coefficient_norm": [4.0, 16.0]}, method=method).plan(20_000, 2)[0]
+
+
+def huber(dim: int = 3) -> LinearModelProblem:
+    return LinearModelProblem(HuberLoss(0.2, 1e6), DataDomain.box(dim - 1, 0.5).with_intercept(0.5), 400, 1.0)
+
+
+PLANS: dict[str, Callable[[], Any]] = {
+    "objective pure": lambda: plans(linear(), PURE, "objective_perturbation")[0],
+    "objective gaussian": lambda: plans(linear(SoftmaxLoss(3)), MIXED, "objective_perturbation", GAUSSIAN)[0],
+    "objective capped": lambda: plans(linear(LogisticLoss(0.7)), PURE, "objective_perturbation")[0],
+    "objective capped gaussian": lambda: plans(linear(LogisticLoss(0.7)), MIXED, "objective_perturbation", GAUSSIAN)[0],
+    "objective users": lambda: plans(linear(users=True), FOR_USERS, "objective_perturbation")[0],
+    "output pure": lambda: plans(linear(), PURE, "output_perturbation")[0],
+    "output paper": lambda: plans(linear(), MIXED, "output_perturbation", Options("paper"))[0],
+    "output tilted": lambda: plans(linear(tilt=2.0), PURE, "output_perturbation")[0],
+    "output attacked": lambda: plans(linear(attack_radius=0.1), MIXED, "output_perturbation")[0],
+    "output custom": lambda: plan_minimize(LocationLoss(DataDomain.l2_ball(2, 1.0)), 400, epsilon=1.0, radius=1.0),
+    "exponential": lambda: plans(linear(domain=DataDomain.box(1, 1.0)), PURE, "exponential_mechanism")[-1],
+    "exponential grid": lambda: plans(linear(domain=DataDomain.box(1, 1.0)), PURE, "exponential_mechanism")[0],
+    "noisy gradient": lambda: plans(linear(), MIXED, "noisy_gradient")[0],
+    "noisy gradient samples": lambda: noisy_gradient.plan(linear(), MIXED, rate=0.1, steps=64),
+    "statistics": lambda: plans(linear(SquaredLoss(1.0, 1.0)), MIXED, "sufficient_statistics")[0],
+    "statistics paper": lambda: plans(linear(SquaredLoss(1.0, 1.0)), MIXED, "sufficient_statistics", PAPER)[0],
+    "random projection": lambda: plans(linear(domain=DataDomain.l2_ball(8, 1.0)), PURE, "random_projection")[0],
+    "recentring": lambda: plans(linear(n=4_000), MIXED, "recentring")[0],
+    "phased": lambda: plans(linear(n=30_000, users=True), FOR_USERS, "phased_sgd")[0],
+    "accelerated": lambda: plans(linear(n=3_000, users=True), FOR_USERS, "accelerated_user")[0],
+    "group privacy": grouped,
+    **{f"heavy {name}": lambda name=name: heavy_plans(huber(), PURE, 2.0, 6.5, name)[0] for name in METHODS},
+    "heavy tuned": lambda: heavy_plans(huber(), MIXED, 2.0, None, "clipped_gradient")[0],
+    **{
+        f"median {boost}": lambda boost=boost: plan_median(PointDomain(3, 100.0, 1e-2), 400, MIXED, boost=boost)
+        for boost in BOOSTS
+    },
+    "median users": lambda: plan_median(PointDomain(3, 100.0, 1e-2), 30_000, FOR_USERS),
+    "median paper": lambda: plan_median(PointDomain(3, 100.0, 1e-2), 400, MIXED, constants="paper", boost="none"),
+    **{
+        f"median {name}": lambda name=name: MEDIAN_BASELINES[name](PointDomain(3, 10.0, 1e-2), 400, MIXED)
+        for name in MEDIAN_BASELINES
+    },
+    **{
+        f"queries {name}": lambda name=name: plan_queries(Marginals.of_order((3, 2, 4), 2), 400, MIXED, name)[0]
+        for name in QUERY_METHODS
+    },
+    **{
+        f"saddle {name}": lambda name=name: plan_saddle(RankOneGame(400, 6, 6), MIXED, name)[0]
+        for name in SADDLE_METHODS
+    },
+    **{f"sparse {name}": lambda name=name: plan_sparse(lasso(), MIXED, name)[0] for name in SPARSE_METHODS},
+    "output untrusted": lambda: plan_minimize(
+        LocationLoss(DataDomain.l2_ball(2, 1.0)), 400, epsilon=1.0, radius=1.0, trusted=False
+    ),
+    "output whole": lambda: plan_minimize(
+        MaxRisk(LocationLoss(DataDomain.l2_ball(2, 1.0))), 400, epsilon=1.0, delta=1e-6, radius=1.0
+    ),
+    "output saddle": lambda: plan_minimize(ShiftedMeanLoss.examples()[0], 400, epsilon=1.0, radius=1.0),
+    "gradient score": lambda: plan_gradient_score(huber(2), PURE, Moments(2.0, 6.5)),
+    "private moments": lambda: plan_moments(huber(), PURE, 2.0),
+    "recentring after": found_centre,
+    **{f"heavy {name} after": lambda name=name: found_moments(name, Moments(2.0, 2.0)) for name in METHODS},
+    "heavy recentred after": found_both,
+    "worst group": lambda: plan_saddle(worst((0.5, 0.5)), MIXED)[0],
+    "worst group after": shared,
+    "queries dense": lambda: plan_queries(DenseQueries(np.eye(4)), 400, MIXED, "mwem")[0],
+    "saddle matrices": lambda: plan_saddle(MatrixGame(400, 3, 4), MIXED)[0],
+    "saddle plays": lambda: plan_saddle(PlayLog(400, 3, 4), MIXED)[0],
+    "saddle quadratic": lambda: plan_saddle(QuadraticGame(4000, 3, 4), MIXED)[0],
+    "saddle polytope": lambda: plan_saddle(polytope(), MIXED)[0],
+    "search composition": lambda: searched("composition", 0.0),
+    "search repeats": lambda: searched("repeats", 0.0),
+    "search gaussian": lambda: searched("repeats", 1e-6),
+}
+
+
+@cache
+def genuine(name: str) -> tuple[dict[str, Any], Verification]:
+    certificate = json.loads(PLANS[name]().certificate(SystemSource()).to_json())
+    return certificate, verify(json.dumps(certificate))
+
+
+def changed(fields: dict[str, Any], path: consistency.Path, value: Any) -> str:
+    """The text of a certificate with one entry changed and the digest computed anew, as a forger would."""
+    fields = copy.deepcopy(fields)
+    inner: Any = fields
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = value
+    fields["digest"] = digest(fields)
+    return json.dumps(fields)
+
+
+def compared(fields: dict[str, Any]) -> list[consistency.Check]:
+    """The comparison with the plan made again: what `verify` adds to the checks of numbers."""
+    try:
+        read = PrivacyCertificate.from_dict(fields)
+    except CertificateError as error:
+        return [consistency.Check("well formed", False, str(error))]
+    return consistency.plan_checks(read, planned_again)
+
+
+def passes(fields: dict[str, Any]) -> bool:
+    return all(check.passed for check in compared(fields))
+
+
+def test_every_algorithm_is_here() -> None:
+    made = {genuine(name)[0]["algorithm"] for name in PLANS}
+    assert made >= {*ALGORITHMS, *METHODS, *SADDLE_METHODS, *SPARSE_METHODS, "geometric_median", "group_privacy"}
+    planners = {genuine(name)[0]["planner"]["name"] for name in PLANS}
+    assert planners == set(recipes.PLANNERS)
+
+
+def test_genuine_certificates_pass_and_every_number_is_confirmed() -> None:
+    for name in PLANS:
+        _, result = genuine(name)
+        assert result.passed, (name, [check for check in result.checks if not check.passed])
+        assert result.planned
+        assert result.unknown == result.unconfirmed == (), name
+
+
+def test_any_changed_number_is_found() -> None:
+    for name in PLANS:
+        fields, _ = genuine(name)
+        stated = {key: fields[key] for key in ("target", "spent", "releases", "public")}
+        for path, value in consistency.numbers(stated):
+            for other in (value + 1 if isinstance(value, int) else value * (1 + 1e-8) + 1e-300, 2 * value + 5):
+                forged = consistency._with(fields, path, other)
+                assert not passes(forged), (name, consistency.dotted(path), value, other)
+
+
+def test_a_changed_promise_among_the_inputs_is_found() -> None:
+    """The plan is then another one, and everything else in the certificate is compared with it."""
+    for name in PLANS:
+        fields, _ = genuine(name)
+        for path, value in consistency.numbers({"planner": fields["planner"]}):
+            if path[-1] == "epsilon" and path[-2] == "privacy" and len(path) == 4:
+                assert not passes(consistency._with(fields, path, value / 2)), name
+
+
+def divided(event: Any, factor: float, names: tuple[str, ...]) -> Any:
+    """An event with every number of these names divided, wherever it stands."""
+    if isinstance(event, dict):
+        return {
+            key: each / factor if key in names and isinstance(each, float) else divided(each, factor, names)
+            for key, each in event.items()
+        }
+    return [divided(each, factor, names) for each in event] if isinstance(event, list) else event
+
+
+def releases_with(fields: dict[str, Any], change: Callable[[int, dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
+    return {**fields, "releases": [change(k, release) for k, release in enumerate(fields["releases"])]}
+
+
+def relabelled(fields: dict[str, Any], name: str, value: str) -> dict[str, Any]:
+    """Target and sensitivities for another relation or unit; inputs of the planner stay."""
+    moved = releases_with(fields, lambda _, r: {**r, "sensitivity": {**r["sensitivity"], name: value}})
+    return {**moved, "target": {**moved["target"], name: value}}
+
+
+def swapped(fields: dict[str, Any]) -> dict[str, Any]:
+    user = fields["target"]["unit"] == "user"
+    public = {key: value for key, value in fields["public"].items() if key not in ("users", "records_per_user")}
+    more = {} if user or "n" not in public else {"users": public["n"]}
+    return {**relabelled(fields, "unit", "record" if user else "user"), "public": {**public, **more}}
+
+
+def quartered(fields: dict[str, Any]) -> dict[str, Any]:
+    names = ("sensitivity", "value", "slope", "range")
+    return releases_with(fields, lambda _, release: divided(release, 4, names))
+
+
+def noisier(fields: dict[str, Any]) -> dict[str, Any]:
+    forged = releases_with(fields, lambda _, release: divided(release, 1 / 4, ("sigma", "scale", "noise_epsilon")))
+    return {**forged, "public": divided(forged["public"], 1 / 4, ("sigma", "noise_scale"))}
+
+
+def repriced(fields: dict[str, Any]) -> dict[str, Any]:
+    """The cost stated anew, as it follows from the forged releases; as it was if these have no price."""
+    try:
+        with np.errstate(all="ignore"):
+            cost = consistency.recompute(PrivacyCertificate.from_dict(fields), consistency.Pricing())
+    except (DpconvexError, ArithmeticError):
+        return fields
+    stated = dict(zip(("epsilon", "delta"), cost, strict=True))
+    if COURSE in fields["public"]:
+        return {**fields, "public": {**fields["public"], COURSE: stated}}
+    return {**fields, "spent": {**fields["spent"], **stated}}
+
+
+FORGERIES: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
+    "sensitivities / 4": (": releases", quartered),
+    "noise x 4": (": releases", noisier),
+    "last release only": (": releases", lambda fields: {**fields, "releases": fields["releases"][-1:]}),
+    "a block each": (": releases", lambda fields: releases_with(fields, lambda k, r: {**r, "block": f"part {k}"})),
+    "add or remove": (": target", lambda fields: relabelled(fields, "neighboring", "add_or_remove_one")),
+    "record for user": (": target", swapped),
+    "no inputs": ("", lambda fields: {key: value for key, value in fields.items() if key != "planner"}),
+    "inputs of another plan": (": public", lambda fields: {**fields, "planner": genuine("median none")[0]["planner"]}),
+    "spent / 2": (": spent", lambda fields: {**fields, "spent": divided(fields["spent"], 2, ("epsilon",))}),
+    "exact bits": (
+        ": noise source",
+        lambda fields: {
+            **fields,
+            "noise_source": {**fields["noise_source"], "exact_bits": not fields["noise_source"]["exact_bits"]},
+        },
+    ),
+    "assumptions left out": (": assumptions", lambda fields: {**fields, "assumptions": fields["assumptions"][:1]}),
+}
+"""Changes of several entries that agree with one another, and which part of the comparison must find each."""
+
+
+def forged_plans(title: str) -> list[tuple[str, dict[str, Any]]]:
+    """The forged certificates of all plans that it changes."""
+    pairs = [(name, genuine(name)[0], FORGERIES[title][1](genuine(name)[0])) for name in PLANS]
+    return [(name, forged) for name, fields, forged in pairs if forged != fields]
+
+
+@pytest.mark.parametrize("title", FORGERIES)
+def test_every_consistent_forgery_of_every_plan_is_found(title: str) -> None:
+    forged = forged_plans(title)
+    assert len(forged) >= 25
+    for name, fields in forged:
+        failed = {check.name for check in compared(fields) if not check.passed}
+        assert {f"planned again{FORGERIES[title][0]}", "well formed"} & failed, name
+
+
+@pytest.mark.slow
+def test_table_of_forgeries() -> None:
+    """Printed with ``-s``: how many plans a forgery changes, in how many it is found, in how many by numbers alone.
+
+    The cost is stated as it follows from the forged releases, so that numbers agree with one another.
+    """
+    table = ["forgery                  plans  found  by numbers alone"]
+    for title in FORGERIES:
+        forged = [fields if title == "spent / 2" else repriced(fields) for _, fields in forged_plans(title)]
+        texts = [json.dumps({**fields, "digest": digest(fields)}) for fields in forged]
+        found, alone = (sum(not check(text).passed for text in texts) for check in (verify, verify_numbers))
+        table.append(f"{title:24} {len(forged):5}  {found:5}  {alone:5}")
+        assert found == len(forged)
+    print("\n".join(table))
+
+
+def test_a_forgery_is_a_failed_check_of_verify() -> None:
+    for title in ("a block each", "add or remove"):
+        forged = FORGERIES[title][1](genuine("output pure")[0])
+        forged["digest"] = digest(forged)
+        result = verify(json.dumps(forged))
+        assert not result.planned
+        failed = [check.name for check in result.checks if not check.passed]
+        assert failed
+        assert all(name.startswith("planned again") for name in failed), failed
+
+
+@pytest.mark.slow
+def test_a_fresh_process_knows_every_planner() -> None:
+    """Whoever verifies has imported nothing else: planners and problems must be registered by that alone."""
+    code = """
+import json, sys
+from dpconvex.privacy import PrivacyCertificate, consistency
+from dpconvex.verification import planned_again
+for name, fields in json.load(sys.stdin).items():
+    checks = consistency.plan_checks(PrivacyCertificate.from_dict(fields), planned_again)
+    assert all(check.passed for check in checks), (name, checks)
+"""
+    made = {name: genuine(name)[0] for name in PLANS}
+    ran = subprocess.run(
+        [sys.executable, "-c", code], input=json.dumps(made), text=True, capture_output=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+
+
+def test_a_plan_of_another_version_is_not_compared_and_says_so() -> None:
+    fields = copy.deepcopy(genuine("output pure")[0])
+    fields["versions"]["dpconvex"] = "0.0.1"
+    (check,) = compared(fields)
+    assert check.passed
+    assert "not compared: made by dpconvex 0.0.1" in check.detail
+    del fields["planner"]
+    assert passes(fields)
+    result = verify(changed(fields, ("releases", 0, "times"), 1))
+    assert result.passed
+    assert not result.planned
+    assert "public.radius" in result.unconfirmed
+
+
+@pytest.mark.parametrize(
+    "planner",
+    [
+        {},
+        {"name": "os.system", "inputs": {"command": "true"}},
+        {"name": "output_perturbation", "inputs": []},
+        {"name": "output_perturbation", "inputs": {"problem": {"type": "Path", "path": "/"}}},
+        {"name": "output_perturbation", "inputs": {"problem": {"type": ["a"]}}},
+        {"name": "output_perturbation", "inputs": {"problem": {"type": "name", "value": "recentring"}}},
+        {"name": "query_noise", "inputs": {"queries": {"type": "array", "shape": [10**6, 10**6], "value": 0.0}}},
+        {"name": "query_noise", "inputs": {"queries": {"type": "array", "shape": "ab", "value": 0.0}}},
+        {"name": "noisy_gradient", "inputs": {"steps": 10**12}},
+        {"name": "geometric_median", "inputs": {"n": 10**30}},
+        {"name": "geometric_median", "inputs": {"n": -5}},
+        {"name": "output_perturbation", "inputs": {"problem": [[[[[[0] * 10**5] * 3]]]]}},
+    ],
+    ids=lambda value: json.dumps(value)[:60],
+)
+def test_hostile_inputs_are_a_failed_check(planner: Any) -> None:
+    (check,) = compared({**genuine("output pure")[0], "planner": planner})
+    assert not check.passed
+
+
+@pytest.mark.parametrize("name", ["noisy gradient", "saddle sgda", "output pure", "median descent"])
+def test_large_sizes_are_planned_or_refused(name: str) -> None:
+    """Each integer of a planner's inputs near the largest that is read, and beyond: no exception, and no long wait."""
+    fields, _ = genuine(name)
+    for path, value in consistency.numbers({"planner": fields["planner"]}):
+        if isinstance(value, int):
+            for large in (2**19, 2**40, 2**70):
+                assert not passes(consistency._with(fields, path, large)), path
+
+
+def test_the_cap_of_a_loss_is_compared() -> None:
+    for name in ("objective capped", "objective capped gaussian"):
+        fields, _ = genuine(name)
+        assert fields["public"]["slope_cap"] == fields["releases"][0]["event"]["curvature"] == 0.7
+        assert not passes(consistency._with(fields, ("public", "curvature_law"), "bounded"))
+        forged = copy.deepcopy(fields)
+        del forged["public"]["slope_cap"]
+        assert not passes(forged)
+
+
+def test_a_wrong_closed_form_of_the_logistic_rule_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mutant prices without the curvature at the cap, in making the certificate as in checking it."""
+    plan = PLANS["objective capped"]()
+    monkeypatch.setattr(objective_events, "logistic_epsilon", lambda noise, tau, cap, rank: noise)
+    failed = {check.name for check in verify_numbers(plan.certificate(SystemSource())).checks if not check.passed}
+    assert failed == {"price of 'minimiser of the perturbed objective'"}
+
+
+TWO = {
+    "output pure",
+    "output paper",
+    "noisy gradient",
+    "noisy gradient samples",
+    "queries mwem",
+    "median descent",
+    "sparse frank_wolfe",
+}
+
+
+@pytest.mark.parametrize("name", sorted(TWO))
+def test_two_accountants_price_it(name: str) -> None:
+    checks = {check.name: check for check in genuine(name)[1].checks}
+    assert "two accountants agree" in checks or "second accountant" in checks
+    assert "one accountant" not in checks
+
+
+def test_one_accountant_is_said_where_there_is_no_other() -> None:
+    assert any(check.name == "one accountant" for check in genuine("objective gaussian")[1].checks)
+
+
+HALVED = [*sorted(TWO - {"sparse frank_wolfe"}), "heavy clipped_gradient"]
+
+
+@pytest.mark.parametrize("name", HALVED)
+def test_an_accountant_that_prices_too_low_is_found_by_the_other(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mutant states half of every cost, in making the certificate as in checking it."""
+    plan, real = PLANS[name](), accounting.spent_epsilon
+    monkeypatch.setattr(accounting, "spent_epsilon", lambda events, delta: real(events, delta) / 2)
+    failed = {check.name for check in verify_numbers(plan.certificate(SystemSource())).checks if not check.passed}
+    assert "two accountants agree" in failed
+
+
+def test_fields_of_a_later_version_are_named_and_left_out() -> None:
+    fields = copy.deepcopy(genuine("output pure")[0])
+    fields["novelty"] = 1
+    fields["releases"][0]["colour"] = "blue"
+    fields["releases"][0]["sensitivity"]["shape"] = [1]
+    fields["noise_source"]["origin"] = "here"
+    fields["digest"] = digest(fields)
+    result = verify(json.dumps(fields))
+    assert result.passed
+    added = ("novelty", "releases[0].colour", "releases[0].sensitivity.shape", "noise_source.origin")
+    assert sorted(result.unknown) == sorted(added)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "says"),
+    [
+        (("schema_version",), 2, "schema_version=2"),
+        (("schema_version",), True, "schema_version=True"),
+        (("releases", 0, "event", "kind"), "magic", "magic"),
+        (("releases", 0, "event", "discount"), 0.5, "discount"),
+    ],
+)
+def test_what_a_later_version_means_is_never_guessed(path: consistency.Path, value: Any, says: str) -> None:
+    result = verify(changed(genuine("output pure")[0], path, value))
+    assert not result.passed
+    assert len(result.checks) == 1
+    assert says in result.checks[0].detail
+
+
+def test_another_version_may_have_priced_it_higher() -> None:
+    """A later accountant may find less than an honest certificate states, and never more."""
+    fields = copy.deepcopy(genuine("noisy gradient")[0])
+    fields["versions"]["dp-accounting"] = "0.0.1"
+    for factor in (1.0, 0.999, 0.5):
+        other = copy.deepcopy(fields)
+        other["releases"][0]["event"]["sensitivity"] *= factor
+        other["releases"][0]["sensitivity"]["value"] *= factor
+        other["digest"] = digest(other)
+        assert verify_numbers(json.dumps(other)).passed
+        assert passes(other) == (factor > 0.99)  # plans agree to a thousandth
+    fields["spent"]["epsilon"] *= 0.99
+    fields["digest"] = digest(fields)
+    assert not verify_numbers(json.dumps(fields)).passed
+
+
+@pytest.mark.parametrize("text", ['{"a": 1, "a": 2}', '{"a": NaN}', '{"a": Infinity}', '{"a":' * 100_000])
+def test_ambiguous_json_is_no_certificate(text: str) -> None:
+    assert not verify(text).passed
+
+
+N = 600
+SIDES = np.random.default_rng(0).uniform(-1, 1, (N, 2))
+UNLIKE = ((SIDES, SIDES[:, 0] > 0), (np.zeros((N, 2)) + 0.9, np.arange(N) % 10 == 0))
+"""Two data sets of one shape."""
+BOUNDED = {"epsilon": 8.0, "delta": 1e-6, "random_state": 0}
+BOXED = {**BOUNDED, "feature_bounds": (-1, 1)}
+NUMBER = {**BOXED, "target_bounds": (-1, 1)}
+CUBE = {**BOUNDED, "feature_bound": 1.0}
+TABLE = Schema((NumericColumn("a", -1.0, 1.0), NumericColumn("b", -1.0, 1.0)))
+FITTED: dict[str, Any] = {
+    "logistic": PrivateLogisticRegression(**BOXED, classes=[0, 1]),
+    "recentred": PrivateLogisticRegression(**BOXED, classes=[0, 1], algorithm="recentring"),
+    "svc": PrivateLinearSVC(**BOXED, classes=[0, 1]),
+    "linear": PrivateLinearRegression(**NUMBER),
+    "huber": PrivateHuberRegressor(**NUMBER),
+    "quantile": PrivateQuantileRegressor(**NUMBER),
+    **{
+        f"moments, {name}": PrivateHuberRegressor(**NUMBER, algorithm=name, heavy_tailed=2.0, width=1.0)
+        for name in METHODS
+    },
+    "lasso": PrivateLasso(**CUBE, target_bounds=(-1, 1)),
+    "sparse": PrivateSparseLogisticRegression(**CUBE, classes=[0, 1]),
+    "worst group": PrivateWorstGroupClassifier(**CUBE, classes=[0, 1], groups=[0, 1]),
+    "median": PrivateGeometricMedian(**BOUNDED, radius_bound=2.0, min_radius=0.01, boost="none"),
+    "synthetic": PrivateSyntheticData(**BOUNDED, schema=TABLE),
+    **{
+        f"search, {method}": PrivateSearchCV(
+            PrivateLogisticRegression(**BOXED, classes=[0, 1]), {"coefficient_norm": [4.0, 16.0]}, method=method
+        )
+        for method in ("composition", "repeats")
+    },
+}
+
+
+@pytest.mark.parametrize("name", FITTED)
+def test_what_was_spent_is_a_function_of_public_inputs(name: str) -> None:
+    """Fits on unlike data of one shape state the same cost, and their certificates pass."""
+    costs = set()
+    for X, y in UNLIKE:
+        model = clone(FITTED[name])
+        if name == "synthetic":
+            model.fit(pl.DataFrame({"a": X[:, 0], "b": X[:, 1]}))
+        elif name == "worst group":
+            model.fit(X, y.astype(int), groups=y.astype(int))
+        else:
+            model.fit(X, y.astype(int))
+        found = model.certificate_
+        costs.add((found.spent_epsilon, found.spent_delta))
+        assert passes(json.loads(found.to_json()))
+    assert len(costs) == 1, costs
