@@ -228,42 +228,14 @@ def projection(seeds: int) -> Iterator[Row]:
 
     least = json.loads(OPTIMA.read_text(encoding="utf-8"))["fashion"]["optimum"]
     yield "columns", *(f"epsilon={epsilon:g}" for epsilon in epsilons)
-    for columns in (98, 49, 12, None):
+    for columns in (98, 49, 12):
         cells = []
         for epsilon in epsilons:
             privacy, planner = PrivacyParams(epsilon), partial(objective_perturbation.plan, noise="grouped")
-            plan = planner(problem, privacy)[0]
-            if columns is not None:
-                then = planner(random_projection.projected(problem, columns), privacy)[0]
-                plan = random_projection.ProjectedPlan(problem, privacy, then, columns, planner)
+            then = planner(random_projection.projected(problem, columns), privacy)[0]
+            plan = random_projection.ProjectedPlan(problem, privacy, then, columns, planner)
             cells.append(spread(risk(plan.run(X, y, SeededSource(seed)).point) - least for seed in range(seeds)))
-        yield columns or "all", *cells
-
-
-def rates(seeds: int) -> Iterator[Row]:
-    """Hopeless plans: excess log-loss without and with public rates, 14 % positive, 2,000 records, 10 columns."""
-    from sklearn.linear_model import LogisticRegression
-
-    loss = LogisticLoss()
-    yield "deviation of coefficients", "epsilon", "best constant", "without: expected", "measured", "with", "measured"
-    for deviation in (0.3, 0.9):
-        rng = np.random.default_rng(1)
-        X = rng.uniform(-1, 1, (2000, 10))
-        w = rng.normal(size=10) * deviation
-        y = (rng.random(2000) < 1 / (1 + np.exp(2.1 - X @ w))).astype(int)
-
-        def risk(model: Any, X: np.ndarray = X, y: np.ndarray = y) -> float:
-            return float(loss.value(model.decision_function(X), 2.0 * y - 1).mean())
-
-        least = risk(LogisticRegression(C=1e6).fit(X, y))
-        constant = -sum(p * math.log(p) for p in (y.mean(), 1 - y.mean())) - least
-        for epsilon in (0.1, 0.3, 1.0):
-            cells = []
-            for given in (None, [0.86, 0.14]):
-                options: Any = {"feature_bounds": (-1, 1), "classes": [0, 1], "rates": given}
-                fits = [PrivateLogisticRegression(epsilon, random_state=k, **options).fit(X, y) for k in range(seeds)]
-                cells += [f"{fits[0].plan_.predicted_error.expected:.2g}", spread(risk(fit) - least for fit in fits)]
-            yield deviation, epsilon, f"{constant:.3f}", *cells
+        yield columns, *cells
 
 
 TABLES: dict[str, Callable[[int], Iterator[Row]]] = {

@@ -6,7 +6,6 @@ listing. Only ``PrivateResult.point`` and ``status`` depend on the data.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from typing import Any, ClassVar, Generic, TypeVar, final
 import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
+from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import Recipe, stored_recipe
 from dpconvex.errors import AccuracyError, HopelessPlanWarning, InvalidDataError, InvalidParameterError, warn
 from dpconvex.privacy import (
@@ -45,11 +45,6 @@ LOOSE = 10.0
 P = TypeVar("P", bound=Problem, covariant=True)
 """The kind of problem that a plan is for."""
 
-REACHED = 0.95
-"""Level of `ConvexPlan.noise_reach`."""
-SIMULATION = (0x6E6F6973, 0x65207265)
-"""Seed of its stream; any would do."""
-
 DATA_ASSUMPTIONS = (
     Assumption(
         "every record lies in the declared domain", "each record is clipped into it before anything is computed"
@@ -71,46 +66,6 @@ USER_LOSS = Assumption(
     "it is a weighted sum of them; the weights add up to at most 1 and depend on the user's own number of records and "
     "a public number only",
 )
-
-
-@dataclass(frozen=True)
-class PredictedError:
-    """What the plan expects to lose, from public facts alone.
-
-    Parameters
-    ----------
-    bound : float
-        Bound on the expected excess mean loss against every parameter vector of norm at most the problem's radius
-        (tilted problems: excess tilted loss). Exact for the planned constants.
-    trivial : float
-        What predicting with the zero vector loses at most.
-    source : str
-        The statement that gives the bound.
-    printed : float or None
-        What the paper's theorem claims for the same class of problems with the paper's constants; None where it has
-        none or its conditions fail. For comparison: some of these claims are loose, some false (see Errata).
-    expected : float or None
-        The excess that ordinary data would have (`typical`): a guess, no bound. None where there is no model of it.
-    proved : bool
-        Whether `bound` is one, under what `source` states. Otherwise it is an estimate that stands in its place.
-    """
-
-    bound: float
-    trivial: float
-    source: str
-    printed: float | None = None
-    expected: float | None = None
-    proved: bool = True
-
-    @property
-    def vacuous(self) -> bool:
-        """Whether the bound says less than predicting with the zero vector: the fit may be worse than a constant."""
-        return not self.bound < self.trivial
-
-    @property
-    def rank(self) -> float:
-        """What plans are compared by: the expected error, or the bound where there is no expectation."""
-        return self.bound if self.expected is None else self.expected
 
 
 @dataclass(frozen=True)
@@ -366,17 +321,6 @@ class ConvexPlan(Plan, Generic[P]):
 
 LinearModelPlan = ConvexPlan[LinearModelProblem]
 """Public constants of one algorithm that releases the parameters of a linear model."""
-
-
-def simulations(dim: int) -> tuple[int, np.random.Generator]:
-    """Return how many noise vectors to simulate for `noise_reach`, and a public stream apart from any run's noise."""
-    return int(np.clip(2_000_000 // dim, 200, 2000)), np.random.default_rng(SIMULATION)
-
-
-def reach_quantile(moved: FloatArray) -> FloatArray:
-    """Return the 95 % quantiles of simulated distances (size, dim), not below the true ones but for 1 % of chances."""
-    sure = REACHED + 2.33 * math.sqrt(REACHED * (1 - REACHED) / len(moved))
-    return np.quantile(moved, min(sure, 1.0), axis=0, method="higher")
 
 
 def warn_if_hopeless(plan: Plan, promise: PrivacyParams | None = None) -> None:

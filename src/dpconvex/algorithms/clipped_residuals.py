@@ -24,8 +24,9 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, cast, final
 
 from dpconvex._types import AnyArray
-from dpconvex.algorithms.base import LinearModelPlan, PredictedError, PrivateResult, check_relation, require_average
+from dpconvex.algorithms.base import LinearModelPlan, PrivateResult, check_relation, require_average
 from dpconvex.algorithms.delegating import DelegatingPlan
+from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import recorded
 from dpconvex.algorithms.selection import LARGEST, SMALLEST, Options, plans
 from dpconvex.errors import InvalidParameterError

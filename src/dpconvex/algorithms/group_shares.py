@@ -18,7 +18,8 @@ import numpy as np
 
 from dpconvex import _rounding, _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import Plan, PredictedError
+from dpconvex.algorithms.base import Plan
+from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import recorded, stored
 from dpconvex.algorithms.saddle_base import SaddlePlan
 from dpconvex.errors import InvalidParameterError

@@ -22,10 +22,11 @@ from typing import Any, cast, final
 from dpconvex import _rounding, _validate
 from dpconvex._types import AnyArray
 from dpconvex.algorithms import clipped_residuals, heavy_tailed
-from dpconvex.algorithms.base import LinearModelPlan, PredictedError, PrivateResult, within_floats
+from dpconvex.algorithms.base import LinearModelPlan, PrivateResult, within_floats
 from dpconvex.algorithms.baselines import clipped_gradient
 from dpconvex.algorithms.delegating import DelegatingPlan
 from dpconvex.algorithms.heavy_tailed import MomentPlan, Moments
+from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import NAMED, continued, recorded
 from dpconvex.algorithms.selection import LARGEST, SMALLEST, Options
 from dpconvex.errors import InvalidParameterError

@@ -35,8 +35,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import LinearModelPlan, PredictedError, PrivateResult, check_relation, require_average
+from dpconvex.algorithms.base import LinearModelPlan, PrivateResult, check_relation, require_average
 from dpconvex.algorithms.delegating import DelegatingPlan
+from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import recorded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import Assumption, PrivacyParams, Release

@@ -35,14 +35,9 @@ from numpy.typing import NDArray
 
 from dpconvex import _rounding
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import (
-    LinearModelPlan,
-    PredictedError,
-    PrivateResult,
-    check_relation,
-    require_average,
-)
+from dpconvex.algorithms.base import LinearModelPlan, PrivateResult, check_relation, require_average
 from dpconvex.algorithms.delegating import DelegatingPlan
+from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import continued, recorded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import GroupedNorm

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from dpconvex.algorithms.base import PredictedError
+    from dpconvex.algorithms.predicted_error import PredictedError
 
 INK, MUTED, RULE, ACCENT, SECOND, WASH = "#010101", "#020202", "#030303", "#040404", "#050505", "#060606"
 _VARIABLES = {

@@ -18,7 +18,7 @@ from dpconvex.cli.fit import measure, read_test, with_target, write_outputs
 from dpconvex.errors import InvalidParameterError
 
 if TYPE_CHECKING:
-    from dpconvex.algorithms.base import PredictedError
+    from dpconvex.algorithms.predicted_error import PredictedError
     from dpconvex.data import Schema
     from dpconvex.estimators import PrivateSearchCV
     from dpconvex.estimators._search_plan import SearchPlan

@@ -26,7 +26,8 @@ from functools import cached_property
 from typing import Any, ClassVar, final
 
 from dpconvex import _rounding
-from dpconvex.algorithms.base import LinearModelPlan, Plan, PredictedError
+from dpconvex.algorithms.base import LinearModelPlan, Plan
+from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import recorded, stored
 from dpconvex.errors import InvalidParameterError, UnsupportedEventError
 from dpconvex.estimators._search_scores import Repeats, Score, fit_label, plain

@@ -186,15 +186,18 @@ def plan_checks(read: PrivacyCertificate, again: Callable[[PrivacyCertificate], 
         Returns that certificate; may raise anything.
     """
     here, made = current_versions(), read.versions.get("dpconvex")
-    if made != here["dpconvex"]:
-        detail = f"not compared: made by dpconvex {made}, this is {here['dpconvex']}"
-        return [Check(PLANNED, True, detail)]
+    # Whoever forges a certificate may also forge its version, so another version is a reason and no excuse.
+    other = (
+        ""
+        if made == here["dpconvex"]
+        else f". Made by dpconvex {made}, whose plans may differ: verify with that version"
+    )
     if read.planner is None:
-        return [Check(PLANNED, False, "the certificate lacks the planner's inputs, or they cannot be stored")]
+        return [Check(PLANNED, False, f"the certificate lacks the planner's inputs, or they cannot be stored{other}")]
     try:
         planned = again(read)
     except Exception as error:  # whatever a planner makes of a forger's inputs, it is a failed check
-        return [Check(PLANNED, False, f"there is no such plan: {type(error).__name__}: {str(error)[:200]}")]
+        return [Check(PLANNED, False, f"there is no such plan: {type(error).__name__}: {str(error)[:200]}{other}")]
     others = sorted(name for name, version in here.items() if read.versions.get(name) != version)
     slack = SECOND if others else SAME
     stated, expected = (json.loads(json.dumps(each.to_dict())) for each in (read, planned))
@@ -210,7 +213,7 @@ def plan_checks(read: PrivacyCertificate, again: Callable[[PrivacyCertificate], 
             "as planned" if found is None else f"{dotted(found[0])} is {_brief(found[1])}, planned {_brief(found[2])}"
         )
         if found is not None and others:
-            detail += f". Made with other versions of {', '.join(others)}"
+            detail += other or f". Made with other versions of {', '.join(others)}"
         checks.append(Check(f"{PLANNED}: {name.replace('_', ' ')}", found is None, detail))
     return checks
 

@@ -68,7 +68,6 @@ NOT_CHECKED = (
     "that no other release was made from the same data; a budget file keeps account of several",
     "that the declared bounds and classes were chosen without looking at the data",
     "that lemmas hold and failure probabilities are what they say: proved in the documentation, attacked by the tests",
-    "a certificate of another version of dpconvex, beyond its numbers: plans differ between versions",
 )
 """What no certificate can show, or this verifier does not recompute; printed by the command line beside the result."""
 

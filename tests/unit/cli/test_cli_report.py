@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from dpconvex import PrivateLogisticRegression, load_model, verify
-from dpconvex.algorithms.base import PredictedError
+from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.cli import figures
 from dpconvex.cli._console import number
 from dpconvex.cli.budget import Paid

@@ -30,13 +30,14 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import Plan, PredictedError
+from dpconvex.algorithms.base import Plan
 from dpconvex.algorithms.geometric_median import printed
 from dpconvex.algorithms.geometric_median.booster import Booster, WarmStart
 from dpconvex.algorithms.geometric_median.centre import CentreFinder, plan_centre
 from dpconvex.algorithms.geometric_median.descent import plan_descent
 from dpconvex.algorithms.geometric_median.radius import RadiusFinder, plan_grouped
 from dpconvex.algorithms.geometric_median.stable_sgd import plan_printed, plan_stable_sgd
+from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import recorded, stored
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.privacy import Assumption, Neighboring, PrivacyCertificate, PrivacyParams, Release

@@ -32,9 +32,10 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import LinearModelPlan, PredictedError, PrivateResult, check_relation, require_average
+from dpconvex.algorithms.base import LinearModelPlan, PrivateResult, check_relation, require_average
 from dpconvex.algorithms.heavy_tailed.printed import paper
 from dpconvex.algorithms.heavy_tailed.schedule import Phase, Schedule, Stage, calibrated
+from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import recorded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import L2Norm

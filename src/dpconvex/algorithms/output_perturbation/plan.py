@@ -40,17 +40,15 @@ from dpconvex.algorithms.base import (
     USER_LOSS,
     ConvexPlan,
     P,
-    PredictedError,
     PrivateResult,
     check_relation,
     check_unit,
     in_units,
-    reach_quantile,
-    simulations,
     within_floats,
 )
 from dpconvex.algorithms.output_perturbation import schedules, statements
 from dpconvex.algorithms.output_perturbation.printed import printed_bound
+from dpconvex.algorithms.predicted_error import PredictedError, reach_quantile, simulations
 from dpconvex.algorithms.recipes import recorded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import L2Norm

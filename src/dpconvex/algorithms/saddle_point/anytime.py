@@ -29,7 +29,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex import _validate
-from dpconvex.algorithms.base import PredictedError, check_relation, within_floats
+from dpconvex.algorithms.base import check_relation, within_floats
+from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import recorded
 from dpconvex.algorithms.saddle_base import SaddlePlan, SaddleResult, affordable, batch_sizes, batch_slices
 from dpconvex.algorithms.saddle_point.anytime_schedule import Shape, calibrated, explicit_bound, printed

@@ -28,7 +28,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex import _rounding, _validate
-from dpconvex.algorithms.base import PredictedError, check_relation, within_floats
+from dpconvex.algorithms.base import check_relation, within_floats
+from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import recorded
 from dpconvex.algorithms.saddle_base import SaddlePlan, SaddleResult, affordable, batch_sizes
 from dpconvex.algorithms.saddle_point.bias_reduced_schedule import (

@@ -29,7 +29,8 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex.algorithms.base import PredictedError, beyond_floats, check_relation, within_floats
+from dpconvex.algorithms.base import beyond_floats, check_relation, within_floats
+from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import recorded
 from dpconvex.algorithms.saddle_base import SaddlePlan, SaddleResult
 from dpconvex.algorithms.saddle_point.run import run

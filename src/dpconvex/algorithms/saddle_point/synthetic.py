@@ -31,7 +31,7 @@ import numpy as np
 
 from dpconvex import _rounding, _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import PredictedError
+from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.query_release import QueryReleasePlan, check, rounding
 from dpconvex.algorithms.recipes import recorded
 from dpconvex.errors import InvalidParameterError

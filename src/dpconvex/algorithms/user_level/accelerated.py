@@ -31,12 +31,12 @@ from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.base import (
     LinearModelPlan,
-    PredictedError,
     PrivateResult,
     check_relation,
     check_unit,
     require_average,
 )
+from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import recorded
 from dpconvex.algorithms.user_level import guards
 from dpconvex.algorithms.user_level.accelerated_printed import refusal

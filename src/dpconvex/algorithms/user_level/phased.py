@@ -31,7 +31,8 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import LinearModelPlan, PredictedError, PrivateResult, check_relation, require_average
+from dpconvex.algorithms.base import LinearModelPlan, PrivateResult, check_relation, require_average
+from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import recorded
 from dpconvex.algorithms.user_level.phased_printed import paper
 from dpconvex.algorithms.user_level.phased_schedule import Facts, Phase, Schedule, calibrated

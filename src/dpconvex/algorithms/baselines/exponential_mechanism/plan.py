@@ -29,7 +29,6 @@ from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.base import (
     USER_LOSS,
     LinearModelPlan,
-    PredictedError,
     PrivateResult,
     check_relation,
     check_unit,
@@ -43,6 +42,7 @@ from dpconvex.algorithms.baselines.exponential_mechanism.grid import (
     score_sensitivity,
     typical_deviation,
 )
+from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import recorded
 from dpconvex.mechanisms import ReportNoisyMax
 from dpconvex.privacy import Assumption, PrivacyParams, Release, Sensitivity

@@ -35,8 +35,9 @@ from numpy.typing import NDArray
 
 from dpconvex import _validate
 from dpconvex._types import FloatArray
-from dpconvex.algorithms.base import PredictedError, check_relation, within_floats
+from dpconvex.algorithms.base import check_relation, within_floats
 from dpconvex.algorithms.baselines.frank_wolfe.full_batch import require_single, rounded_spread
+from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import recorded
 from dpconvex.algorithms.saddle_base import SaddlePlan, SaddleResult, batch_sizes, batch_slices
 from dpconvex.errors import InvalidParameterError

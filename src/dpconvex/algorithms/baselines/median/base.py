@@ -11,7 +11,8 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import Plan, PredictedError, check_relation
+from dpconvex.algorithms.base import Plan, check_relation
+from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.privacy import Assumption, Ledger, PrivacyCertificate, PrivacyParams
 from dpconvex.problems.points import PointDomain, clip_points

@@ -27,7 +27,7 @@ from typing import Any, ClassVar, final
 
 from dpconvex import _rounding, _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import PredictedError
+from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.query_release import QueryReleasePlan, check, mean_sensitivity, rounding
 from dpconvex.algorithms.recipes import recorded
 from dpconvex.errors import InvalidParameterError

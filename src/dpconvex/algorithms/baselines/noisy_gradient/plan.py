@@ -52,13 +52,10 @@ import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.acsa import Descent, Stage
-from dpconvex.algorithms.base import (
-    LinearModelPlan,
-    PredictedError,
-    PrivateResult,
-)
+from dpconvex.algorithms.base import LinearModelPlan, PrivateResult
 from dpconvex.algorithms.baselines.noisy_gradient.gradients import LABEL
 from dpconvex.algorithms.baselines.noisy_gradient.typical_steps import Steps
+from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.mechanisms import GaussianMechanism, SampledGaussian
 from dpconvex.privacy import Assumption, PrivacyParams, Release
 from dpconvex.problems.linear_model import LinearModelProblem

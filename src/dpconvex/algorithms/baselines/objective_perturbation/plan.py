@@ -44,16 +44,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import (
-    USER_LOSS,
-    LinearModelPlan,
-    PredictedError,
-    PrivateResult,
-    reach_quantile,
-    simulations,
-)
+from dpconvex.algorithms.base import USER_LOSS, LinearModelPlan, PrivateResult
 from dpconvex.algorithms.baselines.objective_perturbation.calibration import LONGEST, output_part
 from dpconvex.algorithms.baselines.objective_perturbation.output import MINIMISER, OutputNoise
+from dpconvex.algorithms.predicted_error import PredictedError, reach_quantile, simulations
 from dpconvex.mechanisms import ObjectiveNoise
 from dpconvex.privacy import Assumption, PrivacyParams, Release
 from dpconvex.problems.linear_model import LinearModelProblem

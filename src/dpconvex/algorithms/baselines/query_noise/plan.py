@@ -24,7 +24,7 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import PredictedError
+from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.query_release import QueryReleasePlan, check, fit_histogram, mean_sensitivity
 from dpconvex.algorithms.recipes import recorded
 from dpconvex.errors import InvalidParameterError

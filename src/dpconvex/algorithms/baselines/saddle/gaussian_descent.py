@@ -35,7 +35,8 @@ import numpy as np
 
 from dpconvex import _rounding, _validate
 from dpconvex._types import FloatArray
-from dpconvex.algorithms.base import PredictedError, check_relation, within_floats
+from dpconvex.algorithms.base import check_relation, within_floats
+from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import recorded
 from dpconvex.algorithms.saddle_base import SaddlePlan, SaddleResult
 from dpconvex.errors import InvalidParameterError

@@ -32,7 +32,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import LinearModelPlan, PredictedError, PrivateResult
+from dpconvex.algorithms.base import LinearModelPlan, PrivateResult
 from dpconvex.algorithms.baselines.sufficient_statistics.plan import (
     MOMENTS,
     MOMENTS_LEMMA,
@@ -40,6 +40,7 @@ from dpconvex.algorithms.baselines.sufficient_statistics.plan import (
     sensitivity_of_mean,
 )
 from dpconvex.algorithms.baselines.sufficient_statistics.statistics import Statistics, packed, unpacked
+from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import recorded
 from dpconvex.losses import SquaredLoss
 from dpconvex.mechanisms import GaussianMechanism

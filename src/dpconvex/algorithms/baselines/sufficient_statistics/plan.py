@@ -48,12 +48,12 @@ from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.base import (
     LinearModelPlan,
-    PredictedError,
     PrivateResult,
     check_relation,
     check_unit,
     require_average,
 )
+from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import recorded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry.norms import gaussian_block_weights
