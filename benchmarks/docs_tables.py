@@ -238,6 +238,32 @@ def projection(seeds: int) -> Iterator[Row]:
         yield columns, *cells
 
 
+def rates(seeds: int) -> Iterator[Row]:
+    """Hopeless plans: excess log-loss without and with public rates, 14 % positive, 2,000 records, 10 columns."""
+    from sklearn.linear_model import LogisticRegression
+
+    loss = LogisticLoss()
+    yield "deviation of coefficients", "epsilon", "best constant", "without: expected", "measured", "with", "measured"
+    for deviation in (0.3, 0.9):
+        rng = np.random.default_rng(1)
+        X = rng.uniform(-1, 1, (2000, 10))
+        w = rng.normal(size=10) * deviation
+        y = (rng.random(2000) < 1 / (1 + np.exp(2.1 - X @ w))).astype(int)
+
+        def risk(model: Any, X: np.ndarray = X, y: np.ndarray = y) -> float:
+            return float(loss.value(model.decision_function(X), 2.0 * y - 1).mean())
+
+        least = risk(LogisticRegression(C=1e6).fit(X, y))
+        constant = -sum(p * math.log(p) for p in (y.mean(), 1 - y.mean())) - least
+        for epsilon in (0.1, 0.3, 1.0):
+            cells = []
+            for given in (None, [0.86, 0.14]):
+                options: Any = {"feature_bounds": (-1, 1), "classes": [0, 1], "rates": given}
+                fits = [PrivateLogisticRegression(epsilon, random_state=k, **options).fit(X, y) for k in range(seeds)]
+                cells += [f"{fits[0].plan_.predicted_error.expected:.2g}", spread(risk(fit) - least for fit in fits)]
+            yield deviation, epsilon, f"{constant:.3f}", *cells
+
+
 TABLES: dict[str, Callable[[int], Iterator[Row]]] = {
     make.__name__: make for make in (localised, phased, users, lengths, wide, median, game, projection, rates)
 }
