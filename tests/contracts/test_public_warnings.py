@@ -249,8 +249,8 @@ def test_composed_estimators_of_scikit_learn_are_paid_fit_by_fit() -> None:
             MODEL.fit(X, y)
     assert not _counts
     with budget_context(epsilon=2):
-        inside = clone(MODEL).fit(X, y).certificate_.to_dict()
-    outside = clone(MODEL).fit(X, y).certificate_.to_dict()
+        inside = clone(MODEL).fit(X, y).certificate_.public_fields()
+    outside = clone(MODEL).fit(X, y).certificate_.public_fields()
     assert inside == outside
 
 

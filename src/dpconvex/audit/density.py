@@ -48,7 +48,8 @@ def minimiser_epsilon(plan: ObjectivePerturbationPlan, first: tuple[Any, ...], s
     laws = [_log_density(plan, data, points, lambda b: -((b / sigma) ** 2) / 2 - constant) for data in (first, second)]
 
     def delta_at(epsilon: float) -> float:
-        needed = [np.maximum(np.exp(a) - np.exp(b + epsilon), 0.0) for a, b in (laws, laws[::-1])]
+        with np.errstate(over="ignore"):  # infinity is never reached from below, which is what it should say
+            needed = [np.maximum(np.exp(a) - np.exp(b + epsilon), 0.0) for a, b in (laws, laws[::-1])]
         return max(float(np.trapezoid(part, points)) for part in needed) * (1 - _QUADRATURE)
 
     return epsilon_of(delta_at, plan.privacy.delta)

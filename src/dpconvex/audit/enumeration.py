@@ -58,8 +58,9 @@ class EnumeratedPair:
         epsilon : float
         """
         p, q = np.exp(self.first), np.exp(self.second)
-        factor = math.exp(epsilon)
-        return float(max(np.maximum(a - factor * b, 0).sum() for a, b in ((p, q), (q, p))))
+        with np.errstate(over="ignore", invalid="ignore"):  # beyond e^700 only outcomes that one law excludes count
+            factor = np.exp(epsilon)
+            return float(max(np.where(b > 0, np.maximum(a - factor * b, 0), a).sum() for a, b in ((p, q), (q, p))))
 
     def epsilon(self, delta: float) -> float:
         """Return the least epsilon at a delta, rounded down.

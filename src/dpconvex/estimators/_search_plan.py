@@ -11,8 +11,7 @@ scored on the second, so that a record is in one of them only, and costs are tho
     the best run is released: `privacy.selection_events`. A fit may spend far more than its share of a composition, but
     candidates are missed by chance.
 
-`SearchPlan.price`, `cost` and `stake` compare both, from public facts, with fits of the same settings to all records
-with the whole budget.
+`SearchPlan.price`, `cost` and `stake` compare both, from public facts, with fits to all records and the whole budget.
 """
 
 from __future__ import annotations

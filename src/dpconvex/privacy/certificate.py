@@ -156,6 +156,10 @@ class PrivacyCertificate:
             fields["planner"] = dict(self.planner)
         return fields | {"digest": digest(fields)}
 
+    def public_fields(self) -> dict[str, Any]:
+        """Fields that public facts alone decide: all but the digests of the model and of the whole."""
+        return {name: value for name, value in self.to_dict().items() if name not in ("model", "digest")}
+
     def to_json(self) -> str:
         """Text of `to_dict`."""
         return json.dumps(self.to_dict(), indent=2, allow_nan=False) + "\n"

@@ -28,7 +28,7 @@ def claims(tmp_path: Path) -> tuple[Path, Path]:
 
 
 def test_plans_say_where_the_moment_bound_comes_from(run: Any) -> None:
-    for algorithm, risk in (("heavy_tailed", "risk population"), ("clipped_residuals", "expected mean")):
+    for algorithm, risk in (("heavy_tailed", "risk population"), ("clipped_residuals", "mean squared loss")):
         words = (*PLAN, "--model", "linear", "--algorithm", algorithm, "--heavy-tailed")
         shown = " ".join(run(*words, 2).stdout.split())
         for expected in (algorithm, "moment of order 2, to be estimated", risk, "not known yet", "0.1", "for G = 1"):

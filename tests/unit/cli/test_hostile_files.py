@@ -81,9 +81,9 @@ def outcome(command: str, file: str) -> tuple[Any, ...]:
         assert result.stdout == ""
         assert not os.path.exists(out)
         return 2, result.stderr
-    assert result.stderr == ""
+    assert all("is hopeless" in line for line in result.stderr.splitlines())  # public facts decide that
     spoken = result.stdout if command in PRIVATE and command != "median" and command != "median users" else ""
-    return 0, spoken.replace(out, "out").split("Status:")[0], os.path.exists(out)
+    return 0, spoken.replace(out, "out").split("Status:")[0] + result.stderr, os.path.exists(out)
 
 
 def csv_file(cells: bytes, name: str = "t.csv") -> str:

@@ -65,7 +65,13 @@ def test_large_epsilon_recovers_the_robust_optimum(norm: str) -> None:
 @pytest.mark.parametrize("estimator", [PrivateLogisticRegression, PrivateLinearSVC], ids=lambda e: e.__name__)
 def test_training_against_attacks_survives_them(estimator: Any, norm: str) -> None:
     X, y = data(6000)
-    options = {"epsilon": 20.0, "feature_bounds": (-0.5, 0.5), "coefficient_norm": 5.0, "random_state": 0}
+    options = {
+        "epsilon": 20.0,
+        "feature_bounds": (-0.5, 0.5),
+        "coefficient_norm": 5.0,
+        "random_state": 0,
+        "classes": [0, 1],
+    }
     plain = estimator(**options, algorithm="output_perturbation", l2=1e-3).fit(X, y)
     robust = estimator(**options, adversarial_radius=0.2, adversarial_norm=norm).fit(X, y)
     shares = [np.mean(worst_margins(model, X, y, 0.2, norm) > 0) for model in (plain, robust)]

@@ -81,7 +81,7 @@ METHODS: Mapping[str, Planner] = {
 
 def measure(setting: Setting) -> Outcome:
     """Run every method on every crowd."""
-    runs = 1 if setting.quick else 10
+    runs = 3 if setting.quick else 10
     crowds = {name: crowd for name, crowd in CROWDS.items() if not setting.quick or name in QUICK}
     rng, _ = streams(setting.seed, 0)
     risk = Risk(LOSS, *records(rng, 100_000))
@@ -138,9 +138,9 @@ def _checks(quick: bool, runs: int, found: Mapping[tuple[str, str], tuple[int, E
     tested = ("robust", "threshold")
     anchors = Anchors("user-level/robustness", quick)
     hostile = found["5 % hostile", "clip L"][1]
-    # In quick mode a single run of each is too few to count by itself: methods and crowds are counted together.
+    # Few runs are too few to count by themselves: crowds, or methods, are counted together.
     groups = {
-        "tests, up to 5 % hostile": ([(c, m) for c in ("alike", "5 % hostile") for m in tested], 0.0, 0.1),
+        **{f"{m}, up to 5 % hostile": ([(c, m) for c in ("alike", "5 % hostile")], 0.0, 0.1) for m in tested},
         "tests, 20 % hostile": ([("20 % hostile", m) for m in tested], 0.9, 1.0),
         "no tests": (
             [(c, m) for c in dict.fromkeys(crowd for crowd, _ in found) for m in ("clip L", "clip")],
