@@ -75,6 +75,11 @@ class QueryReleasePlan(Plan):
     n: int
 
     @property
+    def expectation(self) -> float | None:
+        """The largest error that is likely, where `predicted_error` is near it; None where that is a loose bound."""
+        return None
+
+    @property
     def assumptions(self) -> tuple[Assumption, ...]:
         """None beyond the domain."""
         return (Assumption("a query's values lie in its public range", "the queries are public and fixed"),)

@@ -127,6 +127,7 @@ def _content(estimator: PrivateLinearModel, origin: Origin, measured: Measured |
         "origin": _origin(estimator, origin),
         "bounds": [] if estimator.schema is None else _bounds(estimator.schema),
         "error": plan.predicted_error,
+        "hopeless": plan.outlook if plan.hopeless else "",
         "number": number,
         "releases": [_release_row(release) for release in certificate.releases],
         "coefficients": coefficients,

@@ -74,6 +74,11 @@ class QueryNoisePlan(QueryReleasePlan):
         return PredictedError(bound, self.queries.high - self.queries.low, "largest of normal variables")
 
     @property
+    def expectation(self) -> float:
+        """The bound: the largest of many normal variables is nearly always close to it."""
+        return self.predicted_error.bound
+
+    @property
     def releases(self) -> tuple[Release, ...]:
         """All answers at once."""
         return (self.mechanism.planned(LABEL),)
