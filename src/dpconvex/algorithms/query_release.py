@@ -75,9 +75,9 @@ class QueryReleasePlan(Plan):
     n: int
 
     @property
-    def expectation(self) -> float | None:
-        """The largest error that is likely, where `predicted_error` is near it; None where that is a loose bound."""
-        return None
+    @abstractmethod
+    def expectation(self) -> float:
+        """The largest error of a histogram that is typical: a guess (docs, Synthetic data), no bound."""
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:

@@ -209,7 +209,13 @@ def caution(certificate: PrivacyCertificate) -> str:
 
 
 def _factor(epsilon: float) -> str:
-    return number(math.exp(epsilon), 3) if epsilon < 7 else f"e^{epsilon:g}"
+    """Return e^epsilon rounded up, for it is a limit: three digits, or, where it is near 1, of what it exceeds 1 by."""
+    if epsilon >= 7:
+        return f"e^{epsilon:g}"
+    factor = math.exp(epsilon)
+    counted = factor if epsilon >= 0.1 else math.expm1(epsilon)
+    places = min(2 - math.floor(math.log10(counted)), 12)
+    return f"{math.ceil(factor * 10**places) / 10**places:.{max(places, 0)}f}"
 
 
 def _facts(estimator: PrivateLinearModel) -> list[tuple[str, str]]:

@@ -123,6 +123,7 @@ def facts(plan: QueryReleasePlan) -> dict[str, Any]:
     return {
         "algorithm": plan.algorithm,
         "constants": plan.constants,
+        "expected_largest_error": plan.expectation,
         "largest_error_bound": error.bound,
         "bound_is_proved": error.proved,
         "source": error.source,
@@ -141,20 +142,20 @@ def _show(plans: Sequence[QueryReleasePlan], as_json: bool) -> None:
         print_json({"rows": first.n, "epsilon": privacy.epsilon, "delta": privacy.delta, "plans": rows})
         return
     cells = [
-        ("" if k else "*", plan.algorithm, number(plan.predicted_error.bound), note(plan))
+        ("" if k else "*", plan.algorithm, number(plan.expectation), number(plan.predicted_error.bound), note(plan))
         for k, plan in enumerate(plans)
     ]
     print_table(
         f"Plans for {first.n:,} records, {first.queries.count:,} marginal cells over {first.queries.cells:,} "
         f"combinations, {budget_words(privacy)}",
-        ("", "algorithm", "largest error", "note"),
+        ("", "algorithm", "expected", "bound", "note"),
         cells,
-        right=(2,),
+        right=(2, 3),
         marked=0,
     )
     print_text(
-        "* chosen. largest error: of any share in any marginal table, on average over the noise; a bound, but where "
-        "the note says estimate."
+        "* chosen. expected: the largest error of any share in any marginal table, on typical data, a guess. bound: on "
+        "the same, but where the note says estimate."
     )
 
 

@@ -19,7 +19,7 @@ from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.cli import figures
 from dpconvex.cli._console import number
 from dpconvex.cli.budget import Paid
-from dpconvex.cli.report import Measured, Origin, _coefficients, promise, write_report
+from dpconvex.cli.report import Measured, Origin, _coefficients, _factor, promise, write_report
 from dpconvex.errors import HopelessPlanWarning
 from dpconvex.privacy import PrivacyParams
 
@@ -120,6 +120,12 @@ def test_only_methods_with_guaranteed_bands_are_compared_with_them(tmp_path: Pat
     text = written(model, tmp_path)
     assert "no band is guaranteed" in text
     assert "none is larger" not in text
+
+
+def test_the_stated_factor_is_never_below_the_promised_one() -> None:
+    for epsilon in (1e-13, 1e-6, 1e-4, 0.01, 0.05, 0.1, 0.3, 1.0, 2.0, 5.0, 6.9):
+        stated = float(_factor(epsilon))
+        assert np.exp(epsilon) <= stated <= 1 + 1.1 * np.expm1(epsilon) + 1e-12, epsilon
 
 
 def test_names_and_labels_are_escaped_everywhere(tmp_path: Path) -> None:

@@ -75,8 +75,8 @@ class QueryNoisePlan(QueryReleasePlan):
 
     @property
     def expectation(self) -> float:
-        """The bound: the largest of many normal variables is nearly always close to it."""
-        return self.predicted_error.bound
+        """What is left after the fit, which removes most of the noise."""
+        return expected_error(self.queries, self.n, self.privacy)
 
     @property
     def releases(self) -> tuple[Release, ...]:
