@@ -10,7 +10,7 @@ which group is private.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from dpconvex import PrivateSparseLogisticRegression, PrivateWorstGroupClassifier
+from dpconvex import PrivateSparseLogisticRegression, PrivateWorstGroupClassifier, budget_context
 
 rng = np.random.default_rng(0)
 n = 40_000
@@ -29,11 +29,15 @@ def accuracies(model):
 # %%
 # Average or worst group
 # ----------------------
+# Two fits on the same people cost both their epsilons: one budget pays for both.
 
-average = PrivateSparseLogisticRegression(epsilon=2.0, feature_bound=1.0, classes=[0, 1]).fit(X[train], y[train])
+average = PrivateSparseLogisticRegression(epsilon=2.0, feature_bound=1.0, classes=[0, 1])
 worst = PrivateWorstGroupClassifier(
     epsilon=2.0, feature_bound=1.0, groups=[0, 1], algorithm="vertex_mirror_descent", classes=[0, 1]
-).fit(X[train], y[train], groups=group[train])
+)
+with budget_context(epsilon=4.0, delta=2e-6):
+    average.fit(X[train], y[train])
+    worst.fit(X[train], y[train], groups=group[train])
 
 print("released shares of the groups:", worst.group_shares_.round(3))
 print("weights of the opponent:", worst.group_weights_.round(2))

@@ -142,10 +142,11 @@ class Plan(ABC):
     @property
     def outlook(self) -> str:
         """What `hopeless` compares, in words."""
-        constant = f"a constant answer loses about {self.yardstick:.3g}"
+        worse = f"{self.yardstick:.3g} worse than the best"
         if self.expectation is None:
-            return f"{constant}, and nothing is known of this fit but a bound of {self.predicted_error.bound:.3g}"
-        return f"{constant}, and this fit is expected to lose {self.expectation:.3g}"
+            bound = self.predicted_error.bound
+            return f"a constant answer is at most {worse}, and nothing is known of this fit but a bound of {bound:.3g}"
+        return f"a constant answer is about {worse}, and this fit is expected to be {self.expectation:.3g} worse"
 
     @property
     def adaptive(self) -> bool:

@@ -75,6 +75,11 @@ class QueryReleasePlan(Plan):
     n: int
 
     @property
+    @abstractmethod
+    def expectation(self) -> float:
+        """The largest error of a histogram that is typical: a guess (docs, Synthetic data), no bound."""
+
+    @property
     def assumptions(self) -> tuple[Assumption, ...]:
         """None beyond the domain."""
         return (Assumption("a query's values lie in its public range", "the queries are public and fixed"),)

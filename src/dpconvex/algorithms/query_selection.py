@@ -52,12 +52,7 @@ def expected_error(plan: QueryReleasePlan) -> float:
     ----------
     plan : QueryReleasePlan
     """
-    trivial = plan.predicted_error.trivial
-    if plan.algorithm == query_noise.QueryNoisePlan.algorithm:
-        return min(trivial, query_noise.expected_error(plan.queries, plan.n, plan.privacy))
-    if plan.algorithm == mwem.MwemPlan.algorithm:
-        return min(trivial, plan.predicted_error.bound)
-    return min(trivial, plan.predicted_error.bound / 3)
+    return min(plan.predicted_error.trivial, plan.expectation)
 
 
 def plan_queries(

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpconvex.cli import _options
-from dpconvex.cli._console import one_line_errors, print_json, print_text
+from dpconvex.cli._console import number, one_line_errors, print_json, print_text
 from dpconvex.cli._folder import CERTIFICATE, MODEL, REPORT, model_folder
 from dpconvex.cli._users import with_user
 from dpconvex.cli.budget import pay
 from dpconvex.cli.plan import plan_rows, print_plans
+from dpconvex.cli.schema import print_labels
 from dpconvex.errors import InvalidDataError, SchemaError
 
 if TYPE_CHECKING:
@@ -93,7 +94,8 @@ def fit(
         estimator.fit(records)
         metrics = None if held_out is None else measure(estimator, held_out)
         write_outputs(estimator, folder, Origin(table.name, purpose, paid))
-    plans = (estimator.plan_, *estimator.plan(estimator.plan_.problem.n)[1:])  # first what ran
+    planned = estimator.plan(estimator.plan_.problem.n)
+    plans = (estimator.plan_, *planned[1:])  # first what ran
     if as_json:
         certificate = estimator.certificate_.to_dict()
         files = [str(out / name) for name in (MODEL, CERTIFICATE, REPORT)]
@@ -102,6 +104,13 @@ def fit(
         print_json({"files": files, **facts, "test": measured})
         return
     print_plans(plans)
+    before = planned[0].predicted_error.expected
+    if before is not None and before != estimator.plan_.predicted_error.expected:
+        print_text(
+            f"The chosen plan is shown as it went on from what it released first; before the run it "
+            f"expected {number(before)}, and was chosen by that."
+        )
+    print_labels(declared)
     print_text()
     print_text(estimator.certificate_.explain())
     print_text()

@@ -14,6 +14,7 @@ from dpconvex.cli._folder import CERTIFICATE, MODEL, model_folder
 from dpconvex.cli.budget import pay
 from dpconvex.cli.fit import read_test
 from dpconvex.cli.plan import note
+from dpconvex.cli.schema import print_labels
 from dpconvex.errors import InvalidParameterError
 
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ def fit_sparse(
         print_json({"files": files, "plan": facts(estimator.plan_), "certificate": certificate, "test": measured})
         return
     _show((estimator.plan_,), promise, False)
+    print_labels(declared)
     print_text()
     print_text(estimator.certificate_.explain())
     if metrics is not None:

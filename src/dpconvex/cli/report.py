@@ -127,6 +127,7 @@ def _content(estimator: PrivateLinearModel, origin: Origin, measured: Measured |
         "origin": _origin(estimator, origin),
         "bounds": [] if estimator.schema is None else _bounds(estimator.schema),
         "error": plan.predicted_error,
+        "hopeless": plan.outlook if plan.hopeless else "",
         "number": number,
         "releases": [_release_row(release) for release in certificate.releases],
         "coefficients": coefficients,
@@ -208,7 +209,13 @@ def caution(certificate: PrivacyCertificate) -> str:
 
 
 def _factor(epsilon: float) -> str:
-    return number(math.exp(epsilon), 3) if epsilon < 7 else f"e^{epsilon:g}"
+    """Return e^epsilon rounded up, for it is a limit: three digits, or, where it is near 1, of what it exceeds 1 by."""
+    if epsilon >= 7:
+        return f"e^{epsilon:g}"
+    factor = math.exp(epsilon)
+    counted = factor if epsilon >= 0.1 else math.expm1(epsilon)
+    places = min(2 - math.floor(math.log10(counted)), 12)
+    return f"{math.ceil(factor * 10**places) / 10**places:.{max(places, 0)}f}"
 
 
 def _facts(estimator: PrivateLinearModel) -> list[tuple[str, str]]:

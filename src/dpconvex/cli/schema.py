@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dpconvex.cli._console import number, one_line_errors, print_table, print_text
+
+if TYPE_CHECKING:
+    from dpconvex.data import Schema
 
 app = typer.Typer(help="Draft and show schema files: the public facts about a table.", no_args_is_help=True)
 
@@ -64,9 +67,16 @@ def public_range(fields: dict[str, object]) -> str:
     listed = fields.get("categories", fields.get("classes"))
     if isinstance(listed, list):
         shown = ", ".join(listed[:4]) + (f", ... ({len(listed)})" if len(listed) > 4 else "")
-        return shown + (", or other" if fields.get("other") else "")
+        rest = f"; any other label counts as {listed[0]}" if "classes" in fields else ""
+        return shown + (", or other" if fields.get("other") else rest)
     lower, upper = fields["lower"], fields["upper"]
     transform = fields.get("transform")
     assert isinstance(lower, float)
     assert isinstance(upper, float)
     return f"{number(lower, 9)} to {number(upper, 9)}" + (f", {transform}" if transform else "")
+
+
+def print_labels(schema: Schema) -> None:
+    """Say which labels count and as what the others do: public, and said whether or not there are any others."""
+    if schema.target is not None and not schema.target.numeric:
+        print_text(f"Classes: {public_range(schema.target.to_dict())}, so check the spelling.")

@@ -15,6 +15,7 @@ from dpconvex.cli._folder import CERTIFICATE, MODEL, REPORT, model_folder
 from dpconvex.cli._users import with_user
 from dpconvex.cli.budget import pay
 from dpconvex.cli.fit import measure, read_test, with_target, write_outputs
+from dpconvex.cli.schema import print_labels
 from dpconvex.errors import InvalidParameterError
 
 if TYPE_CHECKING:
@@ -98,6 +99,7 @@ def search(
         return
     _show((found.plan_,), False)
     print_text(f"\nChosen: {_words(found.best_params_)}\n")
+    print_labels(declared)
     print_text(found.certificate_.explain())
     if metrics is not None:
         print_text(f"\nTest file, NOT PRIVATE: {metrics.text()}.")

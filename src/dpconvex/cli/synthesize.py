@@ -11,6 +11,7 @@ from dpconvex.cli import _options
 from dpconvex.cli._console import budget_words, number, one_line_errors, print_json, print_table, print_text, working
 from dpconvex.cli._folder import CERTIFICATE, SYNTHETIC, model_folder
 from dpconvex.cli.budget import pay
+from dpconvex.cli.plan import note
 from dpconvex.errors import InvalidParameterError
 
 if TYPE_CHECKING:
@@ -122,7 +123,9 @@ def facts(plan: QueryReleasePlan) -> dict[str, Any]:
     return {
         "algorithm": plan.algorithm,
         "constants": plan.constants,
-        "predicted_error": error.bound,
+        "expected_largest_error": plan.expectation,
+        "largest_error_bound": error.bound,
+        "bound_is_proved": error.proved,
         "source": error.source,
         "yardstick": plan.yardstick,
         "hopeless": plan.hopeless,
@@ -138,16 +141,22 @@ def _show(plans: Sequence[QueryReleasePlan], as_json: bool) -> None:
         rows = [{"chosen": k == 0, **facts(plan)} for k, plan in enumerate(plans)]
         print_json({"rows": first.n, "epsilon": privacy.epsilon, "delta": privacy.delta, "plans": rows})
         return
-    cells = [("" if k else "*", plan.algorithm, number(plan.predicted_error.bound)) for k, plan in enumerate(plans)]
+    cells = [
+        ("" if k else "*", plan.algorithm, number(plan.expectation), number(plan.predicted_error.bound), note(plan))
+        for k, plan in enumerate(plans)
+    ]
     print_table(
         f"Plans for {first.n:,} records, {first.queries.count:,} marginal cells over {first.queries.cells:,} "
         f"combinations, {budget_words(privacy)}",
-        ("", "algorithm", "largest error"),
+        ("", "algorithm", "expected", "bound", "note"),
         cells,
-        right=(2,),
+        right=(2, 3),
         marked=0,
     )
-    print_text("* chosen. largest error: predicted, of any share in any marginal table.")
+    print_text(
+        "* chosen. expected: the largest error of any share in any marginal table, on typical data, a guess. bound: on "
+        "the same, but where the note says estimate."
+    )
 
 
 def _csv(table: Any) -> bytes:

@@ -61,10 +61,9 @@ SHRINKING = (1.0, 0.85, 0.7, 0.55, 0.4, 0.25)
 MISSED = 0.02
 """What it is taken to cost not to try the best candidate, as a share of the loss of predicting nothing (ours)."""
 AFFORDABLE = 0.03
-"""Stake up to which ``"auto"`` searches: it is then small beside what a better setting may gain.
+"""Stake up to which ``"auto"`` searches: small beside what a better setting may gain.
 
-Ours (``benchmarks/private_search.py``): where no setting was better, searches with a larger stake lost most.
-"""
+Ours (``benchmarks/private_search.py``): where no setting was better, searches with a larger stake lost most."""
 METHODS = ("composition", "repeats", "none")
 
 

@@ -96,7 +96,8 @@ def checked_classes(classes: Any) -> AnyArray:
     names = {str(label).strip() for label in listed.ravel().tolist()}
     values = set(listed.ravel().astype(np.float64).tolist()) if listed.dtype.kind in "fiub" else names
     if listed.ndim != 1 or not 2 <= len(listed) == len(names) == len(values):
-        raise InvalidParameterError("classes", classes, "must list at least two different labels")
+        what = "must list at least two different labels"
+        raise InvalidParameterError("classes", classes, what, "List them, negative class first, as in classes=[0, 1]")
     return listed
 
 

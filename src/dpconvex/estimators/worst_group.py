@@ -210,7 +210,8 @@ class PrivateWorstGroupClassifier(PrivateSparseClassifier):
         if self.groups is not None:
             labels = np.asarray(self.groups)
             if labels.ndim != 1 or len(labels) < 2 or len(np.unique(labels)) < len(labels):
-                raise InvalidParameterError("groups", self.groups, "must list at least two different labels")
+                what = "must list at least two different labels"
+                raise InvalidParameterError("groups", self.groups, what, "List all that may occur, as in groups=[0, 1]")
             return labels
         labels = () if self.group_column is None or self.schema is None else self._cells().labels
         if len(labels) < 2:

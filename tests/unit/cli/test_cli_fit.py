@@ -57,6 +57,7 @@ def test_fit_explains_itself_within_80_columns(run: Any, public_files: Path) -> 
     assert result.exit_code == 0, result.output
     assert "Promise: replacing one row" in result.stdout
     assert "NOT PRIVATE: accuracy" in result.stdout
+    assert "Classes: <=50K, >50K; any other label counts as <=50K" in result.stdout  # said for every table
     assert max(map(len, result.stdout.splitlines())) <= 80
     assert result.stderr == ""
 

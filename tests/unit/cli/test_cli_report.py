@@ -19,7 +19,8 @@ from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.cli import figures
 from dpconvex.cli._console import number
 from dpconvex.cli.budget import Paid
-from dpconvex.cli.report import Measured, Origin, _coefficients, promise, write_report
+from dpconvex.cli.report import Measured, Origin, _coefficients, _factor, promise, write_report
+from dpconvex.errors import HopelessPlanWarning
 from dpconvex.privacy import PrivacyParams
 
 VOID = {"meta", "br", "path", "use"}
@@ -91,7 +92,7 @@ def test_report_says_what_the_certificate_says(fitted_folder: Path) -> None:
     assert promise(certificate) in text
     assert "factor of 7.39" in text  # e^2
     assert certificate.to_dict()["digest"] in text
-    assert "dpconvex verify certificate.json" in text
+    assert "dpconvex verify FOLDER" in text
     for assumption in certificate.assumptions:
         assert assumption.statement in text
     for release in certificate.releases:
@@ -104,6 +105,27 @@ def test_figures_use_the_colours_and_fonts_of_the_page(fitted_folder: Path) -> N
     assert set(re.findall(r"(?:fill|stroke): ?(#\w+)", drawing)) <= {"#ffffff"}
     assert "var(--ink)" in drawing
     assert "DejaVu" not in drawing
+
+
+def test_a_hopeless_fit_is_called_so(tmp_path: Path) -> None:
+    with pytest.warns(HopelessPlanWarning):
+        text = written(fitted(epsilon=1e-6), tmp_path)
+    assert "This fit was hopeless by its plan" in text
+    assert "hopeless" not in written(fitted(epsilon=20.0), tmp_path)
+
+
+def test_only_methods_with_guaranteed_bands_are_compared_with_them(tmp_path: Path) -> None:
+    model = fitted(epsilon=20.0, algorithm="recentring")
+    assert model.plan_.noise_reach() is None
+    text = written(model, tmp_path)
+    assert "no band is guaranteed" in text
+    assert "none is larger" not in text
+
+
+def test_the_stated_factor_is_never_below_the_promised_one() -> None:
+    for epsilon in (1e-13, 1e-6, 1e-4, 0.01, 0.05, 0.1, 0.3, 1.0, 2.0, 5.0, 6.9):
+        stated = float(_factor(epsilon))
+        assert np.exp(epsilon) <= stated <= 1 + 1.1 * np.expm1(epsilon) + 1e-12, epsilon
 
 
 def test_names_and_labels_are_escaped_everywhere(tmp_path: Path) -> None:

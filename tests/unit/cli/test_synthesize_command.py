@@ -50,7 +50,29 @@ def test_a_plan_reads_no_data(run: Any, public_files: Path) -> None:
     assert {one["algorithm"] for one in listed["plans"]} >= {"query_noise", "mwem"}
     shown = run(*plan)
     assert shown.exit_code == 0
-    assert "largest error" in shown.stdout
+    assert "the largest error" in shown.stdout
+    assert {one["algorithm"]: one["bound_is_proved"] for one in listed["plans"]}["mwem"] is False
+    assert all(one["largest_error_bound"] > 0 for one in listed["plans"])
+    assert "estimate" in shown.stdout
+
+
+def test_an_error_of_the_whole_range_is_hopeless(run: Any, public_files: Path) -> None:
+    plan = ("synthesize", "--schema", public_files / "adult.toml", "--epsilon", 1e-5, *CHOSEN, "--rows", 500)
+    assert run(*plan).stderr.startswith("warning: epsilon=1e-05: is hopeless")
+    chosen = json.loads(run(*plan, "--json").stdout)["plans"][0]
+    assert chosen["hopeless"]
+    assert chosen["expected_largest_error"] > 0.9 * chosen["yardstick"]
+
+
+def test_plans_stand_in_the_order_of_what_they_expect(run: Any, public_files: Path) -> None:
+    plan = ("synthesize", "--schema", public_files / "adult.toml", "--epsilon", 1, *CHOSEN, "--rows", 5000)
+    expected = [one["expected_largest_error"] for one in json.loads(run(*plan, "--json").stdout)["plans"]]
+    assert expected == sorted(expected)
+
+
+def test_a_good_synthetic_plan_warns_of_nothing(run: Any, public_files: Path) -> None:
+    plan = ("synthesize", "--schema", public_files / "adult.toml", "--epsilon", 1, *CHOSEN, "--rows", 5000)
+    assert run(*plan).stderr == ""
     assert not Path("synthetic").exists()
 
 

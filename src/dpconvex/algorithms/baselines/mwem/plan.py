@@ -118,6 +118,11 @@ class MwemPlan(QueryReleasePlan):
         )
 
     @property
+    def expectation(self) -> float:
+        """What is typical."""
+        return self.predicted_error.bound
+
+    @property
     def releases(self) -> tuple[Release, ...]:
         """All selections in one entry, all measurements in one."""
         measured = next(iter(self.measurements.values())).planned(MEASURED)

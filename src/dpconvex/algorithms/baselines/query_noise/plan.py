@@ -74,6 +74,11 @@ class QueryNoisePlan(QueryReleasePlan):
         return PredictedError(bound, self.queries.high - self.queries.low, "largest of normal variables")
 
     @property
+    def expectation(self) -> float:
+        """What is left after the fit, which removes most of the noise."""
+        return expected_error(self.queries, self.n, self.privacy)
+
+    @property
     def releases(self) -> tuple[Release, ...]:
         """All answers at once."""
         return (self.mechanism.planned(LABEL),)
