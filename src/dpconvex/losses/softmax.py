@@ -107,6 +107,11 @@ class SoftmaxLoss(SmoothLoss):
         """Logarithm of the number of classes; with rates, of one over the smallest."""
         return _rounding.widen_up(-math.log(1 / self.n_classes if self.rates is None else min(self.rates)))
 
+    @property
+    def trivial(self) -> float:
+        """The entropy of the rates, without a matrix of all classes."""
+        return self.value_at_zero if self.rates is None else -math.fsum(rate * math.log(rate) for rate in self.rates)
+
     @quiet
     def value(self, z: FloatArray, y: FloatArray) -> FloatArray:
         """Return the loss of every record, of shape (n,)."""
