@@ -33,9 +33,9 @@ from dpconvex import (
     PrivateWorstGroupClassifier,
     Schema,
     plan_minimize,
+    verification,
     verify,
 )
-from dpconvex import verification
 from dpconvex.algorithms import recentring, recipes
 from dpconvex.algorithms.baselines import group_privacy, noisy_gradient
 from dpconvex.algorithms.baselines.exponential_mechanism import plan_gradient_score
@@ -48,7 +48,7 @@ from dpconvex.algorithms.query_selection import QUERY_METHODS, plan_queries
 from dpconvex.algorithms.saddle_selection import SADDLE_METHODS, plan_saddle
 from dpconvex.algorithms.selection import ALGORITHMS, Methods, Options, plans
 from dpconvex.algorithms.sparse_selection import SPARSE_METHODS, plan_sparse
-from dpconvex.errors import CertificateError, DpconvexError
+from dpconvex.errors import CertificateError, DpconvexError, InvalidParameterError
 from dpconvex.losses import HuberLoss, LinearModelLoss, LogisticLoss, SoftmaxLoss, SquaredLoss
 from dpconvex.privacy import (
     PrivacyCertificate,
@@ -446,6 +446,14 @@ def test_large_sizes_are_planned_or_refused(name: str) -> None:
         if isinstance(value, int):
             for large in (2**19, 2**40, 2**70):
                 assert not passes(consistency._with(fields, path, large)), path
+
+
+@pytest.mark.parametrize("changes", [{"k": 3.0}, {"bound": 1e-30}, {"bound": 1e30}], ids=str)
+def test_moments_that_no_histogram_tells_of_make_no_plan(changes: dict[str, float]) -> None:
+    plan: Any = heavy_plans(huber(), PURE, 2.0, None, "clipped_gradient")[0]
+    assert plan.resumed(Moments(2.0, 0.1)).known
+    with pytest.raises(InvalidParameterError, match="inside its bins"):
+        plan.resumed(Moments(**{"k": 2.0, "bound": 0.1, **changes}))
 
 
 def too_much(name: str, change: Callable[[dict[str, Any]], Any]) -> bool:

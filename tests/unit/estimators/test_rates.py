@@ -121,3 +121,11 @@ def test_a_saved_model_with_rates_is_read_again(k: int, tmp_path: Path) -> None:
         assert (read.predict_proba(data) == fitted.predict_proba(data)).all()
         assert read.predict(data).tolist() == fitted.predict(data).tolist()
         assert read.plan(400, 2)[0].problem.loss.rates == fitted.plan_.problem.loss.rates is not None
+
+
+def test_the_largest_loss_of_parameters_0_holds_for_rates_that_nearly_add_up() -> None:
+    """Such sums are taken as they are: the largest loss then is larger by the logarithm of the sum."""
+    rates = (0.25, 0.75 + 9e-13)
+    loss = SoftmaxLoss(2, rates)
+    assert loss.rates == rates
+    assert loss.value_at_zero >= float(np.log(1 + 9e-13) - np.log(0.25))
