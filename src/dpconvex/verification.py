@@ -19,15 +19,21 @@ import numpy as np
 from dpconvex import estimators
 from dpconvex.algorithms import recipes
 from dpconvex.algorithms.baselines import exponential_mechanism, group_privacy, median
-from dpconvex.errors import InvalidDataError
+from dpconvex.algorithms.selection import plans
+from dpconvex.errors import CertificateError, InvalidDataError
 from dpconvex.estimators._digest import model_digest
 from dpconvex.estimators.persistence import CERTIFICATE, MODEL, load_model
 from dpconvex.privacy import Check, PrivacyCertificate, Verification
+from dpconvex.privacy.profiles import limited
 from dpconvex.privacy.verify import verify as verify_numbers
 from dpconvex.randomness import BitSource, SeededSource, SystemSource
 
 REGISTERED = (estimators, exponential_mechanism, group_privacy, median)
 """Importing these registers every planner."""
+
+
+MOST_PLANNING = 12e6
+"""Computing, about microseconds, that goes into one plan."""
 
 
 class UnknownSource(BitSource):
@@ -93,6 +99,12 @@ def planned_again(read: PrivacyCertificate) -> PrivacyCertificate:
 
 @functools.lru_cache(maxsize=256)
 def _planned(recipe: str, source: str) -> PrivacyCertificate:
-    plan: Any = recipes.again(json.loads(recipe))
     kind = SOURCES.get(source, UnknownSource)
-    return plan.certificate(kind(0) if kind is SeededSource else kind())
+    with limited(MOST_PLANNING) as work:
+        try:
+            plan: Any = recipes.again(json.loads(recipe))
+            return plan.certificate(kind(0) if kind is SeededSource else kind())
+        finally:
+            if work.left < 0:  # some planners take another way where a price is refused: nobody else may meet it
+                plans.cache_clear()
+                raise CertificateError("its inputs would take more computing than a check may")

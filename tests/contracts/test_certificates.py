@@ -33,6 +33,7 @@ from dpconvex import (
     PrivateWorstGroupClassifier,
     Schema,
     plan_minimize,
+    verification,
     verify,
 )
 from dpconvex.algorithms import recentring, recipes
@@ -47,8 +48,8 @@ from dpconvex.algorithms.query_selection import QUERY_METHODS, plan_queries
 from dpconvex.algorithms.saddle_selection import SADDLE_METHODS, plan_saddle
 from dpconvex.algorithms.selection import ALGORITHMS, Methods, Options, plans
 from dpconvex.algorithms.sparse_selection import SPARSE_METHODS, plan_sparse
-from dpconvex.errors import CertificateError, DpconvexError
-from dpconvex.losses import HuberLoss, LogisticLoss, SoftmaxLoss, SquaredLoss
+from dpconvex.errors import CertificateError, DpconvexError, InvalidParameterError
+from dpconvex.losses import HuberLoss, LinearModelLoss, LogisticLoss, SoftmaxLoss, SquaredLoss
 from dpconvex.privacy import (
     PrivacyCertificate,
     PrivacyParams,
@@ -410,6 +411,9 @@ def test_another_version_is_no_way_around_the_plan() -> None:
     assert "verify with that version" in check.detail
 
 
+ZEROS = {"type": "DenseQueries", "matrix": {"type": "array", "shape": [8_000, 8_000], "value": 0.0}}
+
+
 @pytest.mark.parametrize(
     "planner",
     [
@@ -425,6 +429,7 @@ def test_another_version_is_no_way_around_the_plan() -> None:
         {"name": "geometric_median", "inputs": {"n": 10**30}},
         {"name": "geometric_median", "inputs": {"n": -5}},
         {"name": "output_perturbation", "inputs": {"problem": [[[[[[0] * 10**5] * 3]]]]}},
+        {"name": "mwem", "inputs": {"queries": [ZEROS] * 3, "n": 400}},
     ],
     ids=lambda value: json.dumps(value)[:60],
 )
@@ -441,6 +446,52 @@ def test_large_sizes_are_planned_or_refused(name: str) -> None:
         if isinstance(value, int):
             for large in (2**19, 2**40, 2**70):
                 assert not passes(consistency._with(fields, path, large)), path
+
+
+@pytest.mark.parametrize("changes", [{"k": 3.0}, {"bound": 1e-30}, {"bound": 1e30}], ids=str)
+def test_moments_that_no_histogram_tells_of_make_no_plan(changes: dict[str, float]) -> None:
+    plan: Any = heavy_plans(huber(), PURE, 2.0, None, "clipped_gradient")[0]
+    assert plan.resumed(Moments(2.0, 0.1)).known
+    with pytest.raises(InvalidParameterError, match="inside its bins"):
+        plan.resumed(Moments(**{"k": 2.0, "bound": 0.1, **changes}))
+
+
+def too_much(name: str, change: Callable[[dict[str, Any]], Any]) -> bool:
+    fields = copy.deepcopy(genuine(name)[0])
+    change(fields["planner"]["inputs"])
+    (check,) = compared(fields)
+    return not check.passed and "more computing than a check may" in check.detail
+
+
+def test_planning_takes_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plans within plans, and numbers of steps and draws that the sizes alone would allow."""
+    one = genuine("search composition")[0]["planner"]["inputs"]["candidates"][0]
+
+    def numerous(inputs: dict[str, Any]) -> None:
+        many = [copy.deepcopy(one) for _ in range(400)]
+        for k, each in enumerate(many):
+            each["plan"]["inputs"]["privacy"]["epsilon"] = 1 + k / 1000
+        inputs["candidates"] = many
+
+    def drawn(inputs: dict[str, Any]) -> None:
+        inputs["problem"]["n"] = 2**40
+        inputs.update(iterations=300_000, samples=300_000, period=1)
+
+    def pieces(inputs: dict[str, Any]) -> None:
+        inputs["problem"]["n"] = 2**40
+        inputs["candidates"] = 300_000
+
+    assert too_much("sparse anytime_mirror_descent", drawn)
+    assert too_much("saddle boosted_mirror_descent", pieces)
+    monkeypatch.setattr(verification, "MOST_PLANNING", 2e5)  # the first dozens of the candidates
+    assert too_much("search composition", numerous)
+
+
+def test_many_classes_with_rates_take_no_square_of_them() -> None:
+    loss = SoftmaxLoss(20_000, (1 / 20_000,) * 20_000)
+    assert loss.trivial == pytest.approx(np.log(20_000))
+    uneven = SoftmaxLoss(3, (0.7, 0.2, 0.1))
+    assert uneven.trivial == pytest.approx(LinearModelLoss.trivial.fget(uneven))  # type: ignore[attr-defined]
 
 
 def test_the_cap_of_a_loss_is_compared() -> None:

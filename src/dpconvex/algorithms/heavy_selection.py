@@ -181,8 +181,17 @@ class TunedPlan(DelegatingPlan):
         return (self.moments, *self.then.course) if self.known else ()
 
     def resumed(self, *course: Any) -> TunedPlan:
-        """Return the plan for estimated moments; what the method released since goes to it."""
+        """Return the plan for estimated moments; what the method released since goes to it.
+
+        Raises
+        ------
+        InvalidParameterError
+            If they are none that the histogram can tell of.
+        """
         moments, *later = course
+        largest, smallest = (float(edge) for edge in self.first.edges[[0, -1]])
+        if moments.k != self.first.k or not smallest * (1 - 1e-9) <= moments.bound <= largest * (1 + 1e-9):
+            raise InvalidParameterError("moments", moments, "must be of the histogram's order and inside its bins")
         plan = self.informed(moments)
         return plan.after(cast(LinearModelPlan, plan.then.resumed(*later))) if later else plan
 

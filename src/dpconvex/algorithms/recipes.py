@@ -20,6 +20,7 @@ import numpy as np
 from dpconvex.errors import CertificateError
 from dpconvex.losses import LinearModelLoss
 from dpconvex.privacy import PrivacyParams
+from dpconvex.privacy.profiles import charge
 from dpconvex.problems.custom_problem import CustomProblem, DeclaredFunction, DeclaredPayoff
 from dpconvex.problems.domain import Block, DataDomain
 from dpconvex.problems.lifted import no_function
@@ -37,7 +38,13 @@ LARGEST = 1_200_000
 UNLIMITED = ("n", "coins", "held_out", "max_steps")
 """Names of integers that cost a planner no time."""
 DEEPEST, MOST, PLANS, CELLS = 40, 100_000, 500, 10**8
-"""Levels, values and plans of a recipe, and entries of an array, that are read."""
+"""Levels, values and plans of a recipe, and entries of all its arrays, that are read."""
+
+PLANNING = 4_000
+"""Computing, about microseconds, that a call of a planner counts as, where it is limited; a microsecond a column more.
+
+It is what searches take whose candidates are of two columns; what else takes long counts by itself.
+"""
 
 CLASSES: dict[str, type] = {
     kind.__name__: kind
@@ -112,8 +119,9 @@ def recorded(name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
 
         @wraps(function)
         def plan(*arguments: P.args, **options: P.kwargs) -> T:
-            found = function(*arguments, **options)
             bound = signature.bind(*arguments, **options).arguments
+            charge(PLANNING + getattr(bound.get("problem"), "dim", 0))
+            found = function(*arguments, **options)
             given = {key: value for key, value in bound.items() if not _default(signature.parameters[key], value)}
             plans: tuple[Any, ...] = found if isinstance(found, tuple) else (found,)
             for position, each in enumerate(plans):
@@ -267,15 +275,16 @@ def _class(name: Any) -> type | None:
 
 def _check_size(recipe: Any) -> None:
     """Raise `CertificateError` for a recipe whose plan would take a reader's time or memory: by its numbers alone."""
-    total, plans = 0, 0
+    total, plans, cells = 0, 0, 0
     waiting: list[tuple[str, Any, int]] = [("", recipe, 0)]
     for count, (name, value, depth) in enumerate(waiting):
         if depth > DEEPEST or count > MOST:
             raise CertificateError("the planner's inputs are too many or too deep to be read")
         if isinstance(value, dict):
             plans += value.get(KIND) == "plan"
-            if value.get(KIND) == "array" and not 0 < math.prod(value["shape"]) <= CELLS:
-                raise CertificateError("an array of the planner's inputs is too large to be read")
+            cells += math.prod(map(abs, value["shape"])) if value.get(KIND) == "array" else 0
+            if cells > CELLS:
+                raise CertificateError("arrays of the planner's inputs are too large to be read")
             waiting += [(key, each, depth + 1) for key, each in value.items()]
         elif isinstance(value, Sequence) and not isinstance(value, str):
             waiting += [(name, each, depth + 1) for each in value]

@@ -49,6 +49,7 @@ def model_digest(model: Any) -> str:
         **{name: None if given.get(name) is None else float(given[name]) for name in _ENCODING},
         "classes": None if classes is None else np.asarray(classes).tolist(),
         "slope_cap": vars(model).get("slope_cap_"),
+        "probabilities": given.get("probabilities"),
         "columns": int(model.n_features_in_),
         "names": None if names is None else [str(name) for name in names],
     }

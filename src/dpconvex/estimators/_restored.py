@@ -106,6 +106,8 @@ def _outputs(model: PrivateLinearModel | PrivateSparseModel, classes: AnyArray |
         if model.slope_cap not in (None, cap) or (len(classes) > 2 and cap != 1):
             raise InvalidDataError(f"its slope cap, {cap:g}, is not that of its parameters and classes")
     if isinstance(model, PrivateLinearClassifier):
+        if not (declared := model._schema_classes()) or tuple(classes.tolist()) != declared:
+            model.classes = classes  # rates are in their order
         model._loss(len(classes))
     elif len(classes) > 2:
         raise InvalidDataError("a sparse classifier has two classes")

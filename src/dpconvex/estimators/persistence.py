@@ -239,7 +239,9 @@ def _restored(state: Mapping[str, Any]) -> SavedModel:
     names = state["feature_names_in"]
     check_restored(model, names, classes)
     if isinstance(model, CLASSIFIERS) and classes is not None:
-        model.classes = model.classes_ = classes
+        model.classes_ = classes
+        if isinstance(model, PrivateSparseClassifier):
+            model.classes = classes
     if names is not None:
         vars(model)["feature_names_in_"] = np.asarray(names, dtype=object)
     model.certificate_ = PrivacyCertificate.from_json(state["certificate"])

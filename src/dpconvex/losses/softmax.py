@@ -105,7 +105,13 @@ class SoftmaxLoss(SmoothLoss):
     @property
     def value_at_zero(self) -> float:
         """Logarithm of the number of classes; with rates, of one over the smallest."""
-        return _rounding.widen_up(-math.log(1 / self.n_classes if self.rates is None else min(self.rates)))
+        rates = self.rates or (1 / self.n_classes,)
+        return _rounding.widen_up(math.log(max(1.0, math.fsum(rates)) / min(rates)))
+
+    @property
+    def trivial(self) -> float:
+        """The entropy of the rates, without a matrix of all classes."""
+        return self.value_at_zero if self.rates is None else -math.fsum(rate * math.log(rate) for rate in self.rates)
 
     @quiet
     def value(self, z: FloatArray, y: FloatArray) -> FloatArray:

@@ -38,7 +38,7 @@ from dpconvex.mechanisms.gaussian import GaussianMechanism, add_gaussian
 from dpconvex.mechanisms.guarded_mean import GuardedMean, counts_within, ramp
 from dpconvex.privacy.guarded_events import TAIL_SLACK, GuardedGaussianNoise
 from dpconvex.privacy.params import Unit
-from dpconvex.privacy.profiles import largest_mu
+from dpconvex.privacy.profiles import charge, largest_mu
 from dpconvex.privacy.sensitivity import Sensitivity
 from dpconvex.randomness.source import BitSource
 
@@ -253,6 +253,7 @@ def robust_mean_of(
     _validate.real("outliers", outliers, at_least=0.0, below=0.5)
     _validate.choice("score", score, SCORES)
     splits = tuple(SPLITS) if split is None else (_validate.real("split", split, above=0.0, below=1.0),)
+    charge(60)
     best = _search(count, mu, test, failure, outliers, score, splits)
     return None if best is None else RobustMean(count, dim, *best, score, unit)
 

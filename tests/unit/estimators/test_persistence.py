@@ -292,6 +292,7 @@ def test_the_digest_covers_all_that_predictions_depend_on() -> None:
         "classes_": model.classes_[::-1],
         "feature_bounds": (-2, 2.5),
         "n_features_in_": 4,
+        "probabilities": "sigmoid",
     }
     for name, value in changes.items():
         kept = getattr(model, name)

@@ -104,3 +104,28 @@ def test_shares_are_checked() -> None:
             model(classes=classes).plan(100, 2)
     rounded = SoftmaxLoss(3, (0.33, 0.33, 0.33)).rates  # as publications round them
     assert rounded == pytest.approx((1 / 3, 1 / 3, 1 / 3))
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_a_saved_model_with_rates_is_read_again(k: int, tmp_path: Path) -> None:
+    y, rates = LISTS[k]
+    classes = tuple("abc"[:k])
+    columns = tuple(NumericColumn(name, -1, 1) for name in ("u", "v"))
+    schema = Schema(columns, ClassTarget("y", classes, rates=tuple(rates)))
+    table = pd.DataFrame({"u": X[:, 0], "v": X[:, 1], "y": np.array(classes)[y]})
+    listed = model(k).set_params(random_state=None).fit(X, y)
+    stated = PrivateLogisticRegression(schema=schema).fit(table)
+    for number, (fitted, data) in enumerate(((listed, X), (stated, table))):
+        save_model(fitted, tmp_path / f"{number}.skops")
+        read: Any = load_model(tmp_path / f"{number}.skops")
+        assert (read.predict_proba(data) == fitted.predict_proba(data)).all()
+        assert read.predict(data).tolist() == fitted.predict(data).tolist()
+        assert read.plan(400, 2)[0].problem.loss.rates == fitted.plan_.problem.loss.rates is not None
+
+
+def test_the_largest_loss_of_parameters_0_holds_for_rates_that_nearly_add_up() -> None:
+    """Such sums are taken as they are: the largest loss then is larger by the logarithm of the sum."""
+    rates = (0.25, 0.75 + 9e-13)
+    loss = SoftmaxLoss(2, rates)
+    assert loss.rates == rates
+    assert loss.value_at_zero >= float(np.log(1 + 9e-13) - np.log(0.25))

@@ -37,6 +37,7 @@ from dpconvex.algorithms.saddle_point.anytime_schedule import Shape, calibrated,
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT, VertexSampling
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release, Sensitivity
+from dpconvex.privacy.profiles import charge
 from dpconvex.privacy.zcdp import largest_rho
 from dpconvex.problems.simplex_saddle import SimplexPoint, SimplexSaddle
 from dpconvex.randomness import BitSource
@@ -167,6 +168,7 @@ def _picks(shape: Shape, coins: int) -> dict[int, NDArray[np.int64]]:
     generator = np.random.default_rng(coins)  # public: the picks are no secret
     wanted = {t: shape.K for t in range(1, shape.T) if t <= shape.q or t % shape.q == 0}
     wanted[shape.T] = shape.output
+    charge(10 * len(wanted) + sum(wanted.values()) / 4)
     return {t: generator.integers(1, t + 1, size=count) for t, count in wanted.items()}
 
 
@@ -180,9 +182,7 @@ def exposures(T: int, picks: Mapping[int, NDArray[np.int64]]) -> NDArray[np.int6
     picks : mapping from int to array
         As `AnytimePlan.picks`.
     """
-    counts = np.zeros(T + 2, dtype=np.int64)
-    for iterates in picks.values():
-        counts += np.bincount(iterates, minlength=T + 2)
+    counts = np.bincount(np.concatenate(list(picks.values())), minlength=T + 2)
     after = counts.sum() - np.cumsum(counts)  # draws from iterates above each index
     return after[1:T]
 

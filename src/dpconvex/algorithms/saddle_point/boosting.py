@@ -38,6 +38,7 @@ from dpconvex.algorithms.saddle_point.plan import plan as plan_vertex_descent
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT, VertexSampling
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release, Sensitivity
+from dpconvex.privacy.profiles import charge
 from dpconvex.problems.saddle_section import SaddleSection
 from dpconvex.problems.simplex_saddle import SimplexPoint, SimplexSaddle
 from dpconvex.randomness import BitSource
@@ -250,6 +251,7 @@ def plan(
         raise InvalidParameterError(
             "n", problem.n, f"must be at least {32 * count * replies} for I={count}, J={replies}", "Use Algorithm 1"
         )
+    charge(40 * count * replies)
     default = _paper_base if paper else plan_vertex_descent
     found = BoostedPlan(problem, privacy, constants, count, replies, failure, base or default, responder or _respond)
     with within_floats(problem.name):
