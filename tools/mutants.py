@@ -72,7 +72,7 @@ MUTANTS = (
         "_rounding.ratio_up(self.sensitivity.value, self.epsilon)",
         "_rounding.ratio_up(self.sensitivity.value, 2 * self.epsilon)",
         "output_perturbation",
-        (CONTRACT,),
+        ("tests/unit/mechanisms/test_additive_noise.py", "-k", "cost_epsilon"),
     ),
     Mutant(
         "sensitivity without its factor 2",
@@ -88,7 +88,7 @@ MUTANTS = (
         "_rounding.ratio_up(_rounding.product_up(self.domain.l2, self.domain.l2), ",
         "_rounding.ratio_up(self.domain.l2, ",
         "objective_perturbation/curved",
-        ("tests/contracts/test_algorithms.py", "-k", "verify_unless"),
+        ("tests/unit/algorithms/test_objective_planner.py", "-k", "squared_bound"),
         bound=100.0,
     ),
     Mutant(

@@ -318,3 +318,11 @@ def test_messages(arguments, name, says) -> None:
 def test_extreme_budgets_have_plans(loss, epsilon) -> None:
     for noise in ("grouped", "l2"):
         assert plan_of(SMALL, noise, loss, n=50, epsilon=epsilon).bound > 0
+
+
+def test_one_record_bends_by_the_squared_bound() -> None:
+    """``tau = X_2^2 / (n l2)``: with another power of the bound the price is of another problem."""
+    problem = LinearModelProblem(PseudoHuberLoss(1.0), DataDomain((Block(2, "l2", 100.0),)), 50, 1.0)
+    assert problem.tau(3.0) == pytest.approx(100.0**2 / 150, rel=1e-12)
+    (found,) = objective_perturbation.plan(problem, PrivacyParams(1.0), noise="l2")
+    assert found.noise.event.tau == pytest.approx(100.0**2 / (50 * found.l2), rel=1e-12)
