@@ -91,7 +91,8 @@ class PrivateLogisticRegression(ProbabilisticClassifier):
         How `predict_proba` reads a score z when the fitted loss has a slope cap ``A < 1``. ``"calibrated"``: the
         log-odds at which z has the smallest expected capped loss: z itself for ``|z| <= log(A/(1 - A))``, then
         ``z -+ log(1/A)``. ``"sigmoid"``: z, which understates small classes but for what noise adds. Labels and the
-        order of records are the same, so it may be changed on a fitted model; without a cap both are one.
+        order of records are the same, so it may be changed on a fitted model, but not saved with it; without a cap
+        both are one.
     rates : list of float, optional
         Public shares of the classes, in their order, adding up to 1; never counted in the private data. The model then
         starts from them: coefficients 0 predict them. They also set the yardstick of `HopelessPlanWarning`, and the
