@@ -203,7 +203,7 @@ def of_regressor(kind: Any) -> dict[str, Thunk]:
     """Heavy tails, with an order of moments alone and with a bound (clipped gradients with delta plan slowly)."""
     return {
         f"{name} {of} {title}": linear(
-            kind, BOUNDS, 400, y=HEAVY, algorithm=name, delta=delta, heavy_tailed=tails, constants=constants, **BOX
+            kind, BOUNDS, 400, y=HEAVY, algorithm=name, delta=delta, heavy_tailed=tails, constants=constants, **NORM
         )
         for name in HEAVY_METHODS
         for of, delta in DELTAS.items()
@@ -641,7 +641,7 @@ COMMAND_LINES: dict[str, str] = {
         f"plan {model}": f"plan --epsilon 1 --delta 1e-6 --rows 500 --features 3 --model {model} --json"
         for model in ("logistic", "svc", "linear", "huber", "quantile")
     },
-    "plan users": "plan --epsilon 1 --delta 1e-6 --users 500 --features 3 --model svc --json",
+    "plan users": "plan --epsilon 1 --users 500 --features 3 --model svc --json",
     "plan by schema": "plan --epsilon 1 --rows 500 --schema s.toml --json",
     "budget made": "budget create b.json --epsilon 1",
     "budget there": "budget create b.json --epsilon 1",
@@ -651,7 +651,7 @@ COMMAND_LINES: dict[str, str] = {
     "fit": "fit t.csv --schema s.toml --epsilon 1 --model svc --out fit",
     "fit options": "fit t.csv --schema s.toml --epsilon 1 --delta 1e-6 --algorithm output_perturbation "
     "--noise gaussian --l2 0.1 --coefficient-norm 2 --out fitted-with-options",
-    "fit users": "fit t.csv --schema users.toml --epsilon 1 --delta 1e-6 --records-per-user 4 --model svc "
+    "fit users": "fit t.csv --schema users.toml --epsilon 1 --records-per-user 4 --model svc "
     "--algorithm output_perturbation --out users",
     "fit there": "fit t.csv --schema s.toml --epsilon 1 --out fit",
     "fit-sparse": "fit-sparse t.csv --schema s.toml --epsilon 1 --delta 1e-6 --out sparse",
