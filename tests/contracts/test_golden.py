@@ -137,6 +137,15 @@ GAME_METHODS = (
     "bias_reduced_mirror_descent",
     "boosted_mirror_descent",
 )
+PRINTED = (
+    "gaussian_mirror_descent",
+    "anytime_mirror_descent",
+    "vertex_mirror_descent",
+    "bias_reduced_mirror_descent",
+    "boosted_mirror_descent",
+    "saddle_point",
+)
+"""Methods with the constants that their paper prints, and one without."""
 QUERY_METHODS = ("auto", "query_noise", "mwem", "saddle_point")
 DELTAS = {"pure": 0.0, "delta": 1e-6}
 
@@ -179,9 +188,9 @@ def of_linear(kind: Any, known: dict[str, Any]) -> dict[str, Thunk]:
             if name in ("output_perturbation", "accelerated_user"):
                 found[f"{name} population {'users' if users else 'records'}"] = fit(risk="population", **shared)
     options: dict[str, dict[str, Any]] = {
-        "output_perturbation noise l2": {"algorithm": "output_perturbation", "noise": "l2", "delta": 1e-6},
-        "output_perturbation noise gaussian": {"algorithm": "output_perturbation", "noise": "gaussian", "delta": 1e-6},
-        "output_perturbation noise grouped": {"algorithm": "output_perturbation", "noise": "grouped"},
+        "noise l2": {"noise": "l2", "delta": 1e-6},
+        "noise gaussian": {"noise": "gaussian", "delta": 1e-6},
+        "noise grouped": {"noise": "grouped"},
         "paper pure": {"constants": "paper"},
         "population pure": {"risk": "population"},
         "l2": {"l2": 0.1},
@@ -196,7 +205,8 @@ def of_linear(kind: Any, known: dict[str, Any]) -> dict[str, Thunk]:
         "adversarial linf": {"adversarial_radius": 0.1, "adversarial_norm": "linf"},
         "adversarial users": {"adversarial_radius": 0.1, "users": True, "delta": 1e-6},
     }
-    return found | {title: fit(**more) for title, more in options.items()}
+    # By a method that accepts all of them and plans quickly.
+    return found | {title: fit(**{"algorithm": "output_perturbation", **more}) for title, more in options.items()}
 
 
 def of_regressor(kind: Any) -> dict[str, Thunk]:
@@ -267,14 +277,14 @@ def of_sparse() -> dict[str, Thunk]:
     for of, delta in DELTAS.items():
         for constants in ("calibrated", "paper"):
             shared = {"delta": delta, "constants": constants}
-            for name in SPARSE_METHODS:
+            for name in SPARSE_METHODS if constants == "calibrated" else PRINTED[:3]:
                 given = {**shared, "algorithm": name, **bound}
                 title = f"{name} {of} {constants}"
                 found[f"lasso {title}"] = lambda g=given: PrivateLasso(**BOUNDS, **g).fit(x, numbers)
                 found[f"logistic {title}"] = lambda g=given: PrivateSparseLogisticRegression(**CLASSES, **g).fit(
                     x, labels
                 )
-            for name in GAME_METHODS:
+            for name in GAME_METHODS if constants == "calibrated" else PRINTED[2:5]:
                 given = {**shared, "algorithm": name, **bound, **groups, "group_shares": (0.5, 0.5)}
                 found[f"worst group {name} {of} {constants}"] = lambda g=given: PrivateWorstGroupClassifier(
                     **CLASSES, **g
@@ -326,12 +336,16 @@ def of_rest() -> dict[str, Thunk]:
     for of, delta in DELTAS.items():
         for name in QUERY_METHODS:
             for constants in ("calibrated", "paper"):
+                if constants == "paper" and name not in PRINTED:
+                    continue
                 given: dict[str, Any] = {"algorithm": name, "delta": delta, "constants": constants}
                 found[f"synthetic {name} {of} {constants}"] = lambda g=given: PrivateSyntheticData(
                     schema=SCHEMA, bins=4, random_state=0, **g
                 ).fit(TABLE)
         for name in GAME_METHODS:
             for constants in ("calibrated", "paper"):
+                if constants == "paper" and name not in PRINTED:
+                    continue
                 given = {"algorithm": name, "delta": delta, "constants": constants, "epsilon": 1.0, "random_state": 0}
                 found[f"game {name} {of} {constants}"] = lambda g=given: private_game(games, **g)
         both: dict[str, Any] = {"delta": delta, "epsilon": 1.0, "random_state": 0}
@@ -648,11 +662,8 @@ COMMAND_LINES: dict[str, str] = {
     "budget shown": "budget show b.json --json",
     "budget too small": "fit t.csv --schema s.toml --epsilon 2 --model svc --budget b.json",
     "version": "--version",
-    "fit": "fit t.csv --schema s.toml --epsilon 1 --model svc --out fit",
-    "fit options": "fit t.csv --schema s.toml --epsilon 1 --delta 1e-6 --algorithm output_perturbation "
-    "--noise gaussian --l2 0.1 --coefficient-norm 2 --out fitted-with-options",
-    "fit users": "fit t.csv --schema users.toml --epsilon 1 --records-per-user 4 --model svc "
-    "--algorithm output_perturbation --out users",
+    "fit": "fit t.csv --schema s.toml --epsilon 1 --delta 1e-6 --algorithm output_perturbation "
+    "--noise gaussian --l2 0.1 --coefficient-norm 2 --out fit",
     "fit there": "fit t.csv --schema s.toml --epsilon 1 --out fit",
     "fit-sparse": "fit-sparse t.csv --schema s.toml --epsilon 1 --delta 1e-6 --out sparse",
     "search": "search t.csv --schema s.toml --epsilon 1 --model svc --over coefficient_norm=1,4 --out search",
@@ -720,23 +731,22 @@ def test_names_options_and_refusals_are_as_before(part: str) -> None:
 
 
 def pretty(value: Any, indent: str = "") -> str:
-    """JSON with a line for each leaf, and for all that is short."""
+    """JSON with a line for each leaf, and one for all numbers or hashes of a run."""
     short = json.dumps(value, ensure_ascii=False)
-    nested = isinstance(value, dict) and any(isinstance(each, dict) for each in value.values())
-    if not isinstance(value, dict | list) or (len(short) + len(indent) <= 120 and not nested):
+    inner = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
+    numbers = all(isinstance(each, float) or (isinstance(each, str) and len(each) == HASH) for each in inner)
+    lists = all(isinstance(each, list) and all(isinstance(number, float) for number in each) for each in inner)
+    texts = isinstance(value, list) and len(short) + len(indent) <= 120
+    if numbers or lists or texts:
         return short
-    if all(
-        isinstance(each, float) or str(each).isalnum()
-        for each in (value.values() if isinstance(value, dict) else value)
-    ):
-        return short
-    if isinstance(value, list):
-        lines = [f"{indent} {pretty(each, indent + ' ')}" for each in value]
-        return "[\n" + ",\n".join(lines) + f"\n{indent}]"
-    lines = [
-        f"{indent} {json.dumps(name, ensure_ascii=False)}: {pretty(each, indent + ' ')}" for name, each in value.items()
-    ]
-    return "{\n" + ",\n".join(lines) + f"\n{indent}}}"
+    names = (
+        [f"{json.dumps(name, ensure_ascii=False)}: " for name in value]
+        if isinstance(value, dict)
+        else [""] * len(inner)
+    )
+    lines = [f"{indent} {name}{pretty(each, indent + ' ')}" for name, each in zip(names, inner, strict=True)]
+    opening, closing = "{}" if isinstance(value, dict) else "[]"
+    return f"{opening}\n" + ",\n".join(lines) + f"\n{indent}{closing}"
 
 
 def main() -> None:
