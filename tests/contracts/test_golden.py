@@ -419,12 +419,16 @@ RELEASED = (
 )
 
 
+def short_event(release: dict[str, Any]) -> str:
+    return json.dumps(digits(release["event"], 6)).replace('"', "")
+
+
 def certified(fields: dict[str, Any]) -> dict[str, Any]:
     """A line that people can read, and a hash of every other field, so that a failure says which one changed."""
     spent, releases = fields["spent"], fields["releases"]
     stated = f"{fields['algorithm']} ({fields['constants']}), epsilon {spent['epsilon']:.{DIGITS}g}, "
     stated += f"delta {spent['delta']:.{DIGITS}g} by {spent['accountant']}, {len(releases)} releases"
-    stated += f", first {json.dumps(digits(releases[0]['event'], 6))}" if releases else ""
+    stated += f", first {short_event(releases[0])}" if releases else ""
     stated += f"; version {fields['schema_version']}, {'' if fields['private'] else 'not '}private"
     hashes = {name: short_hash(value) for name, value in sorted(fields.items()) if name not in STATED}
     return {"states": stated, "hashes": hashes}
