@@ -702,7 +702,9 @@ def command_lines() -> dict[str, Any]:
             if "--json" in words and result.exit_code == 0:
                 content = json.loads(result.output)
                 listed = content.pop("plans", []) if isinstance(content, dict) else []
-                text = [f"{each['algorithm']} {each['noise']} {short_hash(each)}" for each in listed]
+                for each in listed:  # plans of equal error come in an order that rounding decides
+                    each.pop("chosen")
+                text = sorted(f"{each['algorithm']} {each['noise']} {short_hash(each)}" for each in listed)
                 text.append(short_hash(content))
             elif len(text) > 12 and title not in NAMED:
                 text = [short_hash(text)]
