@@ -255,15 +255,20 @@ def _valid(
 def expected_of_first(found: tuple[LinearModelPlan, ...]) -> float:
     """Sort key of lists of plans, the best one first: what it expects to lose, in the usual loss."""
     expected = found[0].predicted_error.expected
-    return math.inf if expected is None else expected
+    return math.inf if expected is None else _rounded(expected)
+
+
+def _rounded(error: float) -> float:
+    """Return an error to nine digits: between equal plans the order of noises decides, not how a processor rounds."""
+    return float(f"{error:.9g}")
 
 
 def _promise(plan: LinearModelPlan) -> tuple[bool, float]:
     """Sort key: the expected error; for users the bound, `CAUTIOUS` before all plans whose bound is not convincing."""
     error = plan.predicted_error
     if plan.privacy.unit != Unit.USER:
-        return False, error.rank
-    return plan.algorithm != CAUTIOUS and error.bound > CONVINCING * error.trivial, error.bound
+        return False, _rounded(error.rank)
+    return plan.algorithm != CAUTIOUS and error.bound > CONVINCING * error.trivial, _rounded(error.bound)
 
 
 def _most_telling(refusals: dict[str, InvalidParameterError]) -> InvalidParameterError:
