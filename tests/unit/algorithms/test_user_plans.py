@@ -119,9 +119,11 @@ def test_where_no_bound_is_convincing_users_get_the_cautious_steps() -> None:
     assert few[0].algorithm == some[0].algorithm == CAUTIOUS
     assert not all(plan.predicted_error.vacuous for plan in some[1:])
     assert some[0].predicted_error.bound > some[1].predicted_error.bound
-    assert [p.predicted_error.bound for p in few[1:]] == sorted(p.predicted_error.bound for p in few[1:])
+    bounds = np.array([plan.predicted_error.bound for plan in few[1:]])
+    assert (bounds[1:] >= bounds[:-1] * (1 - 1e-8)).all()  # equal ones stand in the order of noises
     assert many[0].predicted_error.bound < 0.05 * many[0].predicted_error.trivial
-    assert [p.predicted_error.bound for p in many] == sorted(p.predicted_error.bound for p in many)
+    bounds = np.array([plan.predicted_error.bound for plan in many])
+    assert (bounds[1:] >= bounds[:-1] * (1 - 1e-8)).all()
     by_record = plans(task(n=40, records_per_user=None, radius=9.0), PrivacyParams(1.0, 1e-6))
     assert [p.predicted_error.rank for p in by_record] == sorted(p.predicted_error.rank for p in by_record)
 
