@@ -84,7 +84,8 @@ def public_part(certificate):
 def test_a_plan_costs_no_more_than_its_target(loss, delta, constants) -> None:
     """Recomputed from the releases as a certificate stores them."""
     found = offered(loss, delta, constants)
-    assert [plan.predicted_error.rank for plan in found] == sorted(plan.predicted_error.rank for plan in found)
+    ranks = np.array([plan.predicted_error.rank for plan in found])
+    assert (ranks[1:] >= ranks[:-1] * (1 - 1e-8)).all()  # equal ones stand in the order of noises
     for plan in found:
         releases = [Release.from_dict(json.loads(json.dumps(release.to_dict()))) for release in plan.releases]
         pure = total_epsilon(releases, 0.0)

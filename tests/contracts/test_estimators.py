@@ -98,7 +98,8 @@ def test_content_never_speaks(model: Any, n: int) -> None:
 @pytest.mark.parametrize("model", BY_BOUNDS, ids=lambda model: type(model).__name__)
 def test_plans_need_no_data_and_are_what_fit_uses(model: Any) -> None:
     planned = model.plan(300, 3)
-    assert [plan.predicted_error.rank for plan in planned] == sorted(plan.predicted_error.rank for plan in planned)
+    ranks = np.array([plan.predicted_error.rank for plan in planned])
+    assert (ranks[1:] >= ranks[:-1] * (1 - 1e-8)).all()  # equal ones stand in the order of noises
     X = np.random.default_rng(0).uniform(-1, 1, (300, 3))
     model.fit(X, (X[:, 0] > 0).astype(float))
     assert (model.plan_.l2, model.plan_.noise_name) == (planned[0].l2, planned[0].noise_name)

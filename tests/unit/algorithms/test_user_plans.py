@@ -125,7 +125,8 @@ def test_where_no_bound_is_convincing_users_get_the_cautious_steps() -> None:
     bounds = np.array([plan.predicted_error.bound for plan in many])
     assert (bounds[1:] >= bounds[:-1] * (1 - 1e-8)).all()
     by_record = plans(task(n=40, records_per_user=None, radius=9.0), PrivacyParams(1.0, 1e-6))
-    assert [p.predicted_error.rank for p in by_record] == sorted(p.predicted_error.rank for p in by_record)
+    ranks = np.array([plan.predicted_error.rank for plan in by_record])
+    assert (ranks[1:] >= ranks[:-1] * (1 - 1e-8)).all()  # equal ones stand in the order of noises
 
 
 def test_gaussian_objective_perturbation_is_refused_for_users() -> None:
