@@ -29,9 +29,9 @@ from dpconvex.privacy import (
     certify,
     charge,
 )
-from dpconvex.problems.linear_model import LinearModelProblem
-from dpconvex.problems.problem import Problem
-from dpconvex.problems.users import UserGroups
+from dpconvex.problems.base import Problem
+from dpconvex.problems.data.users import UserGroups
+from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.randomness import BitSource
 from dpconvex.solvers import Solver, SolverResult
 
