@@ -121,7 +121,7 @@ class Plan(ABC):
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        """Everything that may leave the data: one use of each mechanism, on all records, unless a plan says otherwise."""
+        """Everything that may leave the data; one use of each mechanism on all records, unless a plan says more."""
         return tuple(mechanism.planned(label) for label, mechanism in self.mechanisms.items())
 
     @property
