@@ -127,11 +127,9 @@ class L2Norm(NoiseNorm):
         _validate.integer("dim", self.dim, at_least=1)
 
     def __call__(self, v: FloatArray) -> FloatArray:
-        """Euclidean length; shape (...)."""
         return np.linalg.norm(v, axis=-1)
 
     def record_bound(self, domain: DataDomain) -> float:
-        """The domain's l2 bound."""
         _same_dim(self.dim, domain)
         return domain.l2
 
@@ -159,7 +157,6 @@ class L2Norm(NoiseNorm):
 
     @classmethod
     def examples(cls) -> tuple[L2Norm, ...]:
-        """Dimensions 1 and 5."""
         return cls(1), cls(5)
 
 
@@ -263,11 +260,9 @@ class GroupedNorm(NoiseNorm):
 
     @cached_property
     def dim(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Columns of all blocks together."""
         return int(self.sizes.sum())
 
     def __call__(self, v: FloatArray) -> FloatArray:
-        """Norm of vectors of shape (..., dim); shape (...)."""
         blocks = self._block_sums(np.abs(v))
         if self.euclidean.any():
             blocks = np.where(self.euclidean, np.sqrt(self._block_sums(np.square(v))), blocks)
@@ -330,7 +325,6 @@ class GroupedNorm(NoiseNorm):
 
     @classmethod
     def examples(cls) -> tuple[GroupedNorm, ...]:
-        """Two groups, interleaved; independent Laplace coordinates; one cube."""
         return (
             cls(np.array([1, 3, 2]), np.array([0.5, 1.0, 2.0]), np.array([0, 1, 0]), np.array([2.0, 1.5])),
             cls(np.array([4]), np.array([1.0]), np.array([0]), np.array([1.0]), "l1"),

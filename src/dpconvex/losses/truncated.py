@@ -8,6 +8,7 @@ function, so whatever is proved of minimisers of convex C-Lipschitz losses holds
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import final
 
@@ -62,20 +63,17 @@ class TruncatedSmoothLosses(TruncatedLosses):
 
     @quiet
     def value(self, z: FloatArray, rows: slice) -> FloatArray:
-        """Return the losses, shape (m,)."""
         inside, y = np.clip(z, self.lower[rows], self.upper[rows]), self.targets[rows]
         level = self.level[rows]
         return self.loss.value(inside, y) + np.clip(self.loss.derivative(inside, y), -level, level) * (z - inside)
 
     @quiet
     def slope(self, z: FloatArray, rows: slice) -> FloatArray:
-        """Return the derivatives in `z`, shape (m,)."""
         inside = np.clip(z, self.lower[rows], self.upper[rows])
         return np.clip(self.loss.derivative(inside, self.targets[rows]), -self.level[rows], self.level[rows])
 
     @quiet
     def curvature(self, z: FloatArray, rows: slice) -> FloatArray:
-        """Return the second derivatives in `z`, shape (m,); 0 on the tangents."""
         inside = (z > self.lower[rows]) & (z < self.upper[rows])
         return np.where(inside, self.loss.hessian_weights(z, self.targets[rows]), 0.0)
 
@@ -98,18 +96,15 @@ class TruncatedPiecewiseLinearLosses(TruncatedLosses):
 
     @quiet
     def value(self, z: FloatArray, rows: slice) -> FloatArray:
-        """Return the losses, shape (m,)."""
         u = self.slope(z, rows)
         return u * (z - self.targets[rows] - 0.5 * self.width[rows] * u)
 
     @quiet
     def slope(self, z: FloatArray, rows: slice) -> FloatArray:
-        """Return the derivatives in `z`, shape (m,)."""
         return np.clip((z - self.targets[rows]) / self.width[rows], self.lower[rows], self.upper[rows])
 
     @quiet
     def curvature(self, z: FloatArray, rows: slice) -> FloatArray:
-        """Return the second derivatives in `z`, shape (m,)."""
         width = self.width[rows]
         u = (z - self.targets[rows]) / width
         return np.where((u > self.lower[rows]) & (u < self.upper[rows]), 1.0 / width, 0.0)
@@ -146,31 +141,22 @@ def truncate(
         return TruncatedPiecewiseLinearLosses(targets, np.maximum(lower, -levels), np.minimum(upper, levels), width)
     assert isinstance(loss, SmoothLoss)  # callers check; tells the type checker
     reach = radius * norms
-    upper = _crossing(loss, targets, levels, reach)
-    lower = -_crossing(_Mirrored(loss), targets, levels, reach)
+    upper = _crossing(loss.derivative, targets, levels, reach)
+    lower = -_crossing(lambda z, y: -loss.derivative(-z, y), targets, levels, reach)
     return TruncatedSmoothLosses(loss, targets, levels, lower, upper)
 
 
-@final
-@dataclass(frozen=True)
-class _Mirrored:
-    """The derivative of ``phi(-z)``."""
-
-    loss: SmoothLoss
-
-    def derivative(self, z: FloatArray, y: FloatArray) -> FloatArray:
-        return -self.loss.derivative(-z, y)
-
-
-def _crossing(loss: SmoothLoss | _Mirrored, targets: FloatArray, levels: FloatArray, reach: FloatArray) -> FloatArray:
+def _crossing(
+    slope: Callable[[FloatArray, FloatArray], FloatArray], targets: FloatArray, levels: FloatArray, reach: FloatArray
+) -> FloatArray:
     """Return the largest prediction in ``[-reach, reach]`` with a slope of at most the level; -reach if none has."""
     upper = reach.copy()
-    steep = np.flatnonzero(loss.derivative(upper, targets) > levels)
+    steep = np.flatnonzero(slope(upper, targets) > levels)
     y, c = targets[steep], levels[steep]
     low, high = -reach[steep], reach[steep]
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
-        flat = loss.derivative(middle, y) <= c
+        flat = slope(middle, y) <= c
         low, high = np.where(flat, middle, low), np.where(flat, high, middle)
     upper[steep] = low
     return upper

@@ -10,9 +10,8 @@ from dpconvex._types import AnyArray, FloatArray
 from dpconvex.problems.data.users import UserGroups
 from dpconvex.problems.linear.expected_risk import TypicalData
 from dpconvex.problems.objective import Bounds, Objective
-from dpconvex.sets.ball_l2 import L2Ball
-from dpconvex.sets.base import ConvexSet
-from dpconvex.sets.whole_space import WholeSpace
+from dpconvex.sets.balls import L2Ball
+from dpconvex.sets.base import ConvexSet, WholeSpace
 
 Aggregation = Literal["average", "tilted", "whole"]
 

@@ -1,8 +1,10 @@
-"""What a constraint set is: membership, Euclidean projection, size and linear minimiser."""
+"""What a constraint set is: membership, Euclidean projection, size and linear minimizer; the set of all vectors."""
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
 from typing import Self, final
 
 import numpy as np
@@ -69,3 +71,37 @@ def check_dim(dim: int | None) -> None:
     """Raise `InvalidParameterError` unless `dim` is None or at least 1."""
     if dim is not None:
         _validate.integer("dim", dim, at_least=1)
+
+
+@final
+@dataclass(frozen=True)
+class WholeSpace(ConvexSet):
+    """All vectors.
+
+    Parameters
+    ----------
+    dim : int, optional
+        Length of the vectors; any length if None.
+    """
+
+    dim: int | None = None
+    radius: float = field(default=math.inf, init=False, repr=False)
+    diameter: float = field(default=math.inf, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        check_dim(self.dim)
+
+    def contains(self, w: FloatArray, tolerance: float = 1e-9) -> bool:
+        self._check_shape("w", w)
+        return bool(np.all(np.isfinite(w)))
+
+    def project(self, w: FloatArray) -> FloatArray:
+        return self._finite("w", w)
+
+    def linear_minimizer(self, g: FloatArray) -> FloatArray:
+        remedy = "Use a bounded set such as L2Ball(radius)"
+        raise InvalidParameterError("constraint", self, "must be bounded to have a linear minimiser", remedy)
+
+    @classmethod
+    def examples(cls) -> tuple[Self, ...]:
+        return (cls(), cls(3))

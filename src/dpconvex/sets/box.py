@@ -55,14 +55,12 @@ class Box(ConvexSet):
 
     @quiet
     def contains(self, w: FloatArray, tolerance: float = 1e-9) -> bool:
-        """Whether no entry leaves its interval by more than ``tolerance * radius``."""
         self._check_shape("w", w)
         slack = tolerance * self.radius
         lower, upper = self._bounds
         return bool(np.all((w >= lower - slack) & (w <= upper + slack)))
 
     def project(self, w: FloatArray) -> FloatArray:
-        """Return `w` clipped entry by entry."""
         return np.clip(self._finite("w", w), *self._bounds)
 
     def project_rows(self, points: FloatArray) -> FloatArray:
@@ -70,12 +68,10 @@ class Box(ConvexSet):
         return np.clip(points, *self._bounds)
 
     def linear_minimizer(self, g: FloatArray) -> FloatArray:
-        """Return the lower bound where ``g > 0`` and the upper bound elsewhere."""
         return np.where(self._finite("g", g) > 0, *self._bounds)
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:
-        """Return small instances for the contract tests."""
         return (cls(-1.0, 2.0, dim=3), cls([0.0, -1.0], [0.0, 1.0]), cls([5.0, 6.0, 7.0], 8.0))
 
     @cached_property

@@ -70,14 +70,12 @@ class Polytope(ConvexSet):
 
     @quiet
     def contains(self, w: FloatArray, tolerance: float = 1e-9) -> bool:
-        """Whether no inequality, scaled to a normal of length 1, is violated by more than ``tolerance * radius``."""
         self._check_shape("w", w)
         normals, bounds = self._scaled
         return bool(np.all(normals @ w - bounds <= tolerance * self.radius))
 
     @quiet
     def project(self, w: FloatArray) -> FloatArray:
-        """Return the nearest member."""
         return self.project_rows(self._finite("w", w)[None])[0]
 
     @quiet
@@ -95,13 +93,11 @@ class Polytope(ConvexSet):
         return points
 
     def linear_minimizer(self, g: FloatArray) -> FloatArray:
-        """Return the best vertex, the first if there are several."""
         g = self._finite("g", g)
         return self._corners[np.argmin(self._corners @ (g / max(float(np.abs(g).max()), 1e-300)))].copy()
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:
-        """Return small instances for the contract tests: ordered numbers in [0, 1], a square with a corner cut off."""
         ordered = [[-1, 0, 0], [1, -1, 0], [0, 1, -1], [0, 0, 1]]
         return cls(ordered, [0, 0, 0, 1]), cls([[1, 0], [0, 1], [-1, 0], [0, -1], [3, -3]], [1, 1, 1, 1, 3])
 

@@ -16,7 +16,7 @@ from dpconvex._types import FloatArray
 from dpconvex.problems.minimax.adversarial import SaddleObjective
 from dpconvex.problems.objective import Objective
 from dpconvex.sets.base import ConvexSet
-from dpconvex.solvers.result import Accuracy
+from dpconvex.solvers.base import Accuracy
 
 _UP = 1 + 1e-10
 

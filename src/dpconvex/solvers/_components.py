@@ -15,11 +15,8 @@ import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.losses.base import LinearModelLoss, PiecewiseLinearLoss
-from dpconvex.losses.hinge import SmoothedHingeLoss
-from dpconvex.losses.huber import ResidualSplineLoss
-from dpconvex.losses.logistic import LogisticLoss
-from dpconvex.losses.smooth_residual import LogCoshLoss, PseudoHuberLoss
-from dpconvex.losses.squared import SquaredLoss
+from dpconvex.losses.classification import LogisticLoss, SmoothedHingeLoss
+from dpconvex.losses.regression import LogCoshLoss, PseudoHuberLoss, ResidualSplineLoss, SquaredLoss
 from dpconvex.problems.data.records import Records
 
 CLIP, TANH, RATIONAL = 0, 1, 2

@@ -59,19 +59,19 @@ def unit_vector_sums(X: FloatArray, anchor: FloatArray, offset: FloatArray) -> U
         Finite, contiguous float64; norms below 1e150.
     anchor, offset : array of shape (d,)
     """
-    from dpconvex.solvers import _unit_vector_loops
+    from dpconvex.solvers import _loops
 
     direction = np.zeros(X.shape[1])
-    distance, weight, coincident, nearest, square = _unit_vector_loops.sums(X, anchor, offset, direction)
+    distance, weight, coincident, nearest, square = _loops.sums(X, anchor, offset, direction)
     return UnitVectorSums(direction, distance, weight, coincident, nearest, float(np.sqrt(square)))
 
 
 def distances(X: FloatArray, anchor: FloatArray, offset: FloatArray) -> FloatArray:
     """Return the distance of every point from ``anchor + offset``, shape (n,). Arguments as above."""
-    from dpconvex.solvers import _unit_vector_loops
+    from dpconvex.solvers import _loops
 
     out = np.empty(len(X))
-    _unit_vector_loops.lengths(X, anchor, offset, out)
+    _loops.lengths(X, anchor, offset, out)
     return out
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Self, final
+from typing import final
 
 import numpy as np
 
@@ -12,8 +12,7 @@ from dpconvex._types import FloatArray, Status
 from dpconvex.problems.objective import Bounds, Objective
 from dpconvex.sets.base import ConvexSet
 from dpconvex.solvers import _certificates as certificates
-from dpconvex.solvers.base import Solver
-from dpconvex.solvers.result import Accuracy, SolverResult
+from dpconvex.solvers.base import Accuracy, Solver, SolverResult
 
 
 @final
@@ -41,12 +40,11 @@ class AcceleratedGradient(Solver):
     Theorem 10.42); docs, Solver certificates.
     """
 
-    treats_tilt: ClassVar[bool] = True
+    treats_tilt = True
 
     max_steps: int | None = None
 
     def refusal(self, loss: Bounds, constraint: ConvexSet, dim: int) -> str | None:
-        """Smooth losses, any set."""
         return None if math.isfinite(loss.curvature_bound) else "needs a smooth loss"
 
     @staticmethod
@@ -94,11 +92,6 @@ class AcceleratedGradient(Solver):
             return SolverResult(y, accuracy, Status.STALLED, limit, calls)
         proven = Accuracy("distance", radius, "a priori", "V-FISTA step count (Beck 2017, theorem 10.42)")
         return SolverResult(y, proven, Status.CERTIFIED, limit, calls)
-
-    @classmethod
-    def examples(cls) -> tuple[Self, ...]:
-        """Return instances for the contract tests."""
-        return (cls(),)
 
 
 def _begin(objective: Objective, constraint: ConvexSet, start: FloatArray | None) -> tuple[FloatArray, float, int]:

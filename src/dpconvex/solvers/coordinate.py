@@ -6,19 +6,18 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Self, final
+from typing import final
 
 import numpy as np
 
 from dpconvex._types import FloatArray, Status
 from dpconvex.losses.base import PiecewiseLinearLoss
-from dpconvex.problems.linear.regularized_risk import RegularizedRisk
+from dpconvex.problems.linear.objective import RegularizedRisk
 from dpconvex.problems.objective import Bounds, Objective
 from dpconvex.sets.base import ConvexSet
-from dpconvex.sets.second_order import SecondOrderCones
+from dpconvex.sets.sections import SecondOrderCones
 from dpconvex.solvers import _certificates as certificates
-from dpconvex.solvers.base import Solver, needs_whole_space
-from dpconvex.solvers.result import Accuracy, SolverResult
+from dpconvex.solvers.base import Accuracy, Solver, SolverResult, needs_whole_space
 
 
 @final
@@ -46,7 +45,6 @@ class DualCoordinateAscent(Solver):
     max_steps: int = 20_000
 
     def refusal(self, loss: Bounds, constraint: ConvexSet, dim: int) -> str | None:
-        """Piecewise linear losses without a constraint or over cones."""
         if not isinstance(loss, PiecewiseLinearLoss):
             return "needs a piecewise linear loss of a linear model"
         if isinstance(constraint, SecondOrderCones) and math.isinf(constraint.radius):
@@ -80,11 +78,6 @@ class DualCoordinateAscent(Solver):
             check = max(1, epochs // 10)  # certificates cost a tenth of the time
         status = Status.CERTIFIED if accuracy.bound <= radius else Status.STEP_LIMIT
         return SolverResult(w, accuracy, status, epochs, calls)
-
-    @classmethod
-    def examples(cls) -> tuple[Self, ...]:
-        """Return instances for the contract tests."""
-        return (cls(),)
 
 
 def _scale(objective: RegularizedRisk) -> FloatArray | float:
@@ -134,6 +127,6 @@ def _epoch(
 @cache
 def _kernel() -> Callable[..., None]:
     """Import the compiled loop, which loads numba."""
-    from dpconvex.solvers._coordinate_loops import ascend
+    from dpconvex.solvers._loops import ascend
 
     return ascend

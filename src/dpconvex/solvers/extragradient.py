@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Self, final
+from typing import final
 
 import numpy as np
 
 from dpconvex._types import FloatArray, Status
 from dpconvex.problems.minimax.adversarial import SaddleBounds, SaddleObjective, saddle_constants, saddle_steps
 from dpconvex.problems.objective import Bounds, Objective
-from dpconvex.sets.ball_l2 import L2Ball
+from dpconvex.sets.balls import L2Ball
 from dpconvex.sets.base import ConvexSet
 from dpconvex.solvers import _certificates as certificates
-from dpconvex.solvers.base import Solver
-from dpconvex.solvers.result import Accuracy, SolverResult
+from dpconvex.solvers.base import Accuracy, Solver, SolverResult
 
 
 @final
@@ -41,12 +40,11 @@ class ExtraGradient(Solver):
     is not in the paper). Proof of the count: docs, Saddle problems.
     """
 
-    treats_tilt: ClassVar[bool] = True
+    treats_tilt = True
 
     max_steps: int | None = None
 
     def refusal(self, loss: Bounds, constraint: ConvexSet, dim: int) -> str | None:
-        """Saddle objectives, in a ball."""
         if not isinstance(loss, SaddleBounds):
             return "needs a saddle objective"
         return None if isinstance(constraint, L2Ball) else "needs an l2 ball as constraint"
@@ -83,8 +81,3 @@ class ExtraGradient(Solver):
             w = constraint.project(w - step_w * g)
             v = objective.project_attacks(v + step_v * (a - sigma * ahead_v))
         return SolverResult(best, accuracy, Status.STEP_LIMIT if limit < enough else Status.STALLED, limit, calls)
-
-    @classmethod
-    def examples(cls) -> tuple[Self, ...]:
-        """Return instances for the contract tests."""
-        return (cls(),)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self, final
+from typing import final
 
 from dpconvex._types import FloatArray, Status
 from dpconvex.losses.base import PiecewiseLinearLoss
@@ -12,9 +12,8 @@ from dpconvex.problems.linear.objective import LinearModelObjective
 from dpconvex.problems.objective import Bounds, Objective
 from dpconvex.sets.base import ConvexSet
 from dpconvex.solvers.accelerated import AcceleratedGradient
-from dpconvex.solvers.base import Solver, needs_whole_space
+from dpconvex.solvers.base import Accuracy, Solver, SolverResult, needs_whole_space
 from dpconvex.solvers.newton import NewtonCholesky
-from dpconvex.solvers.result import Accuracy, SolverResult
 
 _SHARE = 0.25  # of the radius, for the solver; the rest is the cost of smoothing
 
@@ -33,12 +32,11 @@ class SmoothedAcceleratedGradient(Solver):
         None: as many as `steps_for` says, so that success is guaranteed.
     """
 
-    treats_tilt: ClassVar[bool] = True
+    treats_tilt = True
 
     max_steps: int | None = None
 
     def refusal(self, loss: Bounds, constraint: ConvexSet, dim: int) -> str | None:
-        """Piecewise linear losses, any set."""
         return None if isinstance(loss, PiecewiseLinearLoss) else "needs a piecewise linear loss of a linear model"
 
     @staticmethod
@@ -78,11 +76,6 @@ class SmoothedAcceleratedGradient(Solver):
         accuracy = Accuracy("distance", bound, inner.accuracy.basis, inner.accuracy.lemma + " of the smoothed loss")
         return SolverResult(inner.point, accuracy, inner.status, inner.steps, inner.gradient_calls)
 
-    @classmethod
-    def examples(cls) -> tuple[Self, ...]:
-        """Return instances for the contract tests."""
-        return (cls(),)
-
 
 @final
 @dataclass(frozen=True)
@@ -102,12 +95,11 @@ class SmoothedNewton(Solver):
     guaranteed; `Guaranteed` adds that.
     """
 
-    treats_tilt: ClassVar[bool] = True
+    treats_tilt = True
 
     max_steps: int = 60
 
     def refusal(self, loss: Bounds, constraint: ConvexSet, dim: int) -> str | None:
-        """Piecewise linear losses without a constraint."""
         if not isinstance(loss, PiecewiseLinearLoss):
             return "needs a piecewise linear loss of a linear model"
         return needs_whole_space(constraint)
@@ -133,8 +125,3 @@ class SmoothedNewton(Solver):
         accuracy = Accuracy("distance", bound, inner.accuracy.basis, inner.accuracy.lemma + " of the smoothed loss")
         status = Status.CERTIFIED if bound <= radius else inner.status
         return SolverResult(inner.point, accuracy, status, steps, calls)
-
-    @classmethod
-    def examples(cls) -> tuple[Self, ...]:
-        """Return instances for the contract tests."""
-        return (cls(),)

@@ -150,22 +150,18 @@ class CustomObjective(Objective):
 
     @property
     def bounds(self) -> CustomBounds:
-        """The function's curvature."""
         return CustomBounds(self.function.smoothness)
 
     @property
     def dim(self) -> int:
-        """Length of a parameter vector."""
         return self.function.dim
 
     @property
     def strong_convexity(self) -> float:
-        """The ridge weight."""
         return self.l2
 
     @property
     def smoothness(self) -> float:
-        """The function's and the ridge's."""
         return (self.function.smoothness + self.l2) * _UP
 
     @property
@@ -175,24 +171,19 @@ class CustomObjective(Objective):
 
     @property
     def initial_gap(self) -> float:
-        """The smaller of ``L R`` and ``L^2 / (2 l2)``."""
         L = self._lipschitz
         return min(L * self.radius, L**2 / (2 * self.l2)) * _UP
 
     def lipschitz_within(self, radius: float) -> float:
-        """Return the function's constant and the ridge's."""
         return (self.function.lipschitz(radius) + self.l2 * radius) * _UP
 
     def value(self, w: FloatArray) -> float:
-        """Return ``J(w)``."""
         return self.value_and_gradient(w)[0]
 
     def gradient(self, w: FloatArray) -> FloatArray:
-        """Return a (sub)gradient, shape (dim,)."""
         return self.value_and_gradient(w)[1]
 
     def value_and_gradient(self, w: FloatArray) -> tuple[float, FloatArray]:
-        """Return ``J(w)`` and a (sub)gradient."""
         fixed = w.view()
         fixed.flags.writeable = False
         value, gradient = self.function.total(fixed, self.records)
@@ -206,7 +197,6 @@ class CustomObjective(Objective):
         return ROUNDING * (self._lipschitz + growth * float(np.linalg.norm(w)))
 
     def value_rounding(self, value: float, w: FloatArray) -> float:
-        """Return `ROUNDING` times the size of what is summed."""
         norm = float(np.linalg.norm(w))
         return ROUNDING * (abs(value) + (self._lipschitz + self.l2 * norm) * (self.radius + norm))
 

@@ -69,12 +69,10 @@ class CustomProblem(Problem):
 
     @property
     def name(self) -> str:
-        """The function's."""
         return self.function.name
 
     @property
     def aggregation(self) -> Aggregation:
-        """The function's."""
         return self.function.aggregation
 
     @property
@@ -84,22 +82,18 @@ class CustomProblem(Problem):
 
     @property
     def claims(self) -> tuple[str, ...]:
-        """The function's."""
         return self.function.claims(self.radius)
 
     @property
     def dim(self) -> int:
-        """Length of a parameter vector."""
         return self.function.dim
 
     @property
     def bounds(self) -> Bounds:
-        """The function's."""
         return self.function.bounds
 
     @property
     def lipschitz(self) -> float:
-        """Claimed in the ball."""
         return self.function.lipschitz(self.radius)
 
     @property
@@ -109,7 +103,6 @@ class CustomProblem(Problem):
 
     @property
     def smoothness(self) -> float:
-        """Claimed everywhere."""
         return self.function.smoothness
 
     @property
@@ -118,16 +111,13 @@ class CustomProblem(Problem):
         return min(self.function.value_at_zero, _rounding.product_up(self.lipschitz, self.radius))
 
     def log_weight_ratio(self, radius: float) -> float:
-        """Return 0 for an average, infinity for anything else."""
         return 0.0 if self.aggregation == "average" else math.inf
 
     def minimiser_norm(self, l2: float) -> float:
-        """Return the smallest of R, ``L / l2`` and ``sqrt(2 v / l2)``."""
         free = min(self.lipschitz / l2, math.sqrt(2 * self.value_at_zero / l2))
         return min(self.radius, _rounding.widen_up(free))
 
     def certifiable_radius(self, l2: float) -> float:
-        """Return the function's answer for `max_steps` steps."""
         return self.function.certifiable_radius(l2, self.radius, self.max_steps)
 
     def objective(self, X: AnyArray, y: AnyArray, l2: float, groups: UserGroups | None = None) -> Objective:
@@ -141,7 +131,6 @@ class CustomProblem(Problem):
         return replace(self, function=_declared(self.function, self.radius))
 
     def describe(self) -> dict[str, Any]:
-        """JSON-ready public facts."""
         blocks = self.function.domain.blocks
         facts = {"smoothness": self.smoothness, "value_at_zero": self.value_at_zero}
         return {
@@ -166,11 +155,9 @@ class _Declared(ConvexFunction):
     difference: float
 
     def lipschitz(self, radius: float) -> float:
-        """Return the declared constant, which is known for one radius."""
         return self._at(radius, self.slope)
 
     def contrast(self, radius: float) -> float:
-        """Return the declared constant, which is known for one radius."""
         return self._at(radius, self.difference)
 
     def _at(self, radius: float, value: float) -> float:
@@ -211,11 +198,9 @@ class DeclaredFunction(_Declared):
     said: tuple[str, ...]
 
     def claims(self, radius: float) -> tuple[str, ...]:
-        """Return the declared ones."""
         return self.said
 
     def total(self, w: FloatArray, records: Records) -> NoReturn:
-        """Raise: there is no function."""
         self._none()
 
 
@@ -251,7 +236,6 @@ class DeclaredPayoff(_Declared, SaddleLoss):
     attack_concavity: float
 
     def attack_lipschitz(self, radius: float) -> float:
-        """Return the declared constant."""
         return self._at(radius, self.attack_slope)
 
     value = gradient = attack_gradient = _Declared._none  # pyright: ignore[reportAssignmentType]

@@ -38,7 +38,7 @@ from dpconvex._types import FloatArray
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses.base import LinearModelLoss, PiecewiseLinearLoss, SmoothLoss
 from dpconvex.problems.data.domain import Block, DataDomain
-from dpconvex.sets.second_order import SecondOrderCones
+from dpconvex.sets.sections import SecondOrderCones
 
 AttackNorm = Literal["l2", "linf"]
 ATTACK_NORMS: tuple[AttackNorm, ...] = ("l2", "linf")

@@ -1,13 +1,4 @@
-r"""Lipschitz extensions over a compact set: ``f_C(w) = min over y in W of f(y) + C |w - y|``, to a stated accuracy.
-
-For records with ``f(y) = max of t v over t in [lo, hi]``, ``v = <a, y> + b`` (affine, hinge, absolute, pinball losses).
-Bisection on the step s of the proximal point ``y(s) = argmin of f(y) + |w - y|^2 / (2 s)`` (docs, Heavy tails): the
-slope ``p = (w - y)/s`` is a subgradient of f plus the normal cone at y, ``|p|`` falls with s, and while ``|p| <= C``
-
-    f_C(u) >= t v(y) + <p, u - y> for all u in W,    f_C(w) <= min(f(w), f(y) + C |w - y|).
-
-Rounding of y by e turns p by e/s, which over the whole set amounts to ``e diam(W) / s``: planes are lowered by that.
-"""
+"""@@"""
 
 from __future__ import annotations
 
@@ -25,9 +16,13 @@ from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses.base import PiecewiseLinearLoss, quiet
 from dpconvex.problems.data.records import Records
 from dpconvex.problems.objective import ROUNDING, Objective
+from dpconvex.sets.base import ConvexSet
+from dpconvex.sets.simplex import project_onto_simplex
 
 _SLOPE_HALVINGS = 100  # slopes may have to be small beside their range
 _ROUNDING = 2e-15  # of sums, inner products and projections, relative
+_PLANE_ROUNDING = 1e-14  # of a plane with weights, relative
+_ASCENT = 5000  # steps on the weights for one proximal point of a maximum of affine functions
 
 
 class RowProjector(Protocol):
@@ -272,36 +267,29 @@ class ExtensionRisk(Objective):
 
     @property
     def bounds(self) -> ExtensionBounds:
-        """The level; not smooth."""
         return ExtensionBounds(self.level)
 
     @property
     def dim(self) -> int:
-        """Length of a parameter vector."""
         return self.records.dim
 
     @property
     def strong_convexity(self) -> float:
-        """The ridge weight."""
         return self.l2
 
     @property
     def smoothness(self) -> float:
-        """Infinite."""
         return math.inf
 
     @property
     def minimiser_norm(self) -> float:
-        """``|centre| + C / l2``."""
         return (self._centre_norm + self.level / self.l2) * (1 + 1e-12)
 
     @property
     def initial_gap(self) -> float:
-        """``(C + l2 |centre|)^2 / (2 l2)``."""
         return (self.level + self.l2 * self._centre_norm) ** 2 / (2 * self.l2) * (1 + 1e-12)
 
     def lipschitz_within(self, radius: float) -> float:
-        """``C + l2 (radius + |centre|)``."""
         return (self.level + self.l2 * (radius + self._centre_norm)) * (1 + 1e-12)
 
     def value(self, w: FloatArray) -> float:
@@ -309,18 +297,15 @@ class ExtensionRisk(Objective):
         return self.value_and_gradient(w)[0]
 
     def gradient(self, w: FloatArray) -> FloatArray:
-        """Return the slope of a lower plane at `w`, shape (dim,)."""
         return self.value_and_gradient(w)[1]
 
     def value_and_gradient(self, w: FloatArray) -> tuple[float, FloatArray]:
-        """Return a lower bound of ``J(w)`` and the slope of its plane."""
         found = self._extension(w)
         away = w if self.centre is None else w - self.centre
         value = float(found.lower.mean()) + self.l2 / 2 * float(away @ away)
         return value, found.slopes.mean(0) + self.l2 * away
 
     def gradient_rounding(self, w: FloatArray) -> float:
-        """Return the slack charged for rounding in a computed gradient at `w` (l2 norm)."""
         return ROUNDING * self.lipschitz_within(float(np.linalg.norm(w)))
 
     def value_rounding(self, value: float, w: FloatArray) -> float:
@@ -346,3 +331,127 @@ class ExtensionRisk(Objective):
             self._last.clear()
             self._last[key] = lipschitz_extension(self.pieces, w, self.level, self.domain, self.tolerance)
         return self._last[key]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class MaxAffine:
+    """The function ``max over j of <a_j, y> + b_j``.
+
+    Parameters
+    ----------
+    slopes : array of shape (M, dim)
+        The vectors a; finite.
+    offsets : array of shape (M,)
+        The numbers b; finite.
+    """
+
+    slopes: FloatArray
+    offsets: FloatArray
+
+    def __post_init__(self) -> None:
+        if self.slopes.ndim != 2 or self.slopes.size == 0 or self.offsets.shape != self.slopes.shape[:1]:
+            shapes = f"slopes {self.slopes.shape} and offsets {self.offsets.shape}"
+            raise InvalidDataError(f"{shapes}: one offset for each row of slopes is needed, at least one")
+
+    def value(self, y: FloatArray) -> float:
+        """Return the function at `y` (dim,)."""
+        return float((self.slopes @ y + self.offsets).max())
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Plane:
+    """A lower plane of an extension at a point w, and an upper bound there.
+
+    Parameters
+    ----------
+    lower, upper : float
+        ``lower <= f_C(w) <= upper``.
+    slope : array of shape (dim,)
+        ``f_C(u) >= lower + <slope, u - w>`` for all u in the set, of length at most C: a B-subgradient with
+        ``B = upper - lower``.
+    """
+
+    lower: float
+    upper: float
+    slope: FloatArray
+
+
+@quiet
+def max_affine_extension(f: MaxAffine, w: FloatArray, level: float, domain: ConvexSet, tolerance: float) -> Plane:
+    """Return a plane and a bracket of ``f_C(w) = min over y in W of f(y) + C |w - y|``.
+
+    Parameters
+    ----------
+    f : MaxAffine
+    w : array of shape (dim,)
+        Projected onto the set first.
+    level : float
+        The Lipschitz constant C, positive.
+    domain : ConvexSet
+        The set W; bounded.
+    tolerance : float
+        Wanted ``upper - lower``, positive; reached unless rounding or slow convergence of the weights forbid it. The
+        bracket that is returned holds in any case.
+
+    References
+    ----------
+    Lowy 2026, Definition D.3, Proposition D.6, Corollary D.7; specification 2.11 for the bisection on the step.
+    """
+    _validate.real("level", level, above=0.0)
+    _validate.real("tolerance", tolerance, above=0.0)
+    w, reach = domain.project(w), _validate.real("diameter", domain.diameter, above=0.0, remedy="Give a bounded set")
+    best = Plane(-math.inf, f.value(w), np.zeros_like(w))
+    short, long, weights = 0.0, reach / level, np.full(len(f.offsets), 1 / len(f.offsets))
+    step = long
+    for _ in range(max(1, math.ceil(2 * math.log2(max(2.0, level * reach / tolerance)))) + 1):
+        y, weights = _affine_proximal(f, w, step, domain, weights, tolerance / 8)
+        p = (w - y) / step
+        length = float(np.linalg.norm(p))
+        upper = min(best.upper, f.value(y) + level * float(np.linalg.norm(w - y)))
+        slope = p * min(1.0, level / length * (1 - 1e-15)) if length > 0 else p
+        lower = _plane_value(f, w, weights, slope, domain)
+        best = Plane(lower, upper, slope) if lower > best.lower else Plane(best.lower, upper, best.slope)
+        if best.upper - best.lower <= tolerance:
+            break
+        short, long = (step, long) if length > level else (short, step)
+        step = 0.5 * (short + long)
+    return Plane(min(best.lower, best.upper), best.upper, best.slope)
+
+
+def _plane_value(f: MaxAffine, w: FloatArray, weights: FloatArray, slope: FloatArray, domain: ConvexSet) -> float:
+    """Value at w of the plane of these weights and this slope, rounded down."""
+    tilt = weights @ f.slopes - slope
+    y = domain.linear_minimizer(tilt)
+    size = float(np.linalg.norm(tilt)) * domain.radius + float(np.linalg.norm(slope)) * domain.radius
+    size += float(weights @ (np.linalg.norm(f.slopes, axis=1) * domain.radius + np.abs(f.offsets)))
+    return float(slope @ w) + float(weights @ f.offsets) + float(tilt @ y) - _PLANE_ROUNDING * size
+
+
+def _affine_proximal(
+    f: MaxAffine, w: FloatArray, step: float, domain: ConvexSet, weights: FloatArray, tolerance: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return ``argmin over W of f(y) + |w - y|^2 / (2 step)`` and the weights of its pieces.
+
+    Accelerated projected ascent on the weights: the dual is concave, of curvature ``step |A|^2``; it stops when the
+    pieces in use are the largest ones, up to the tolerance.
+    """
+    rate = 1 / (step * max(float(np.linalg.norm(f.slopes, 2)) ** 2, 1e-300))
+    x, momentum, t, least = weights, weights, 1.0, math.inf
+    best, nearest = weights, w
+    for _ in range(_ASCENT):
+        y = domain.project(w - step * (momentum @ f.slopes))
+        values = f.slopes @ y + f.offsets
+        gap = float(values.max() - momentum @ values)
+        if gap < least:
+            best, nearest, least = momentum, y, gap
+        if gap <= tolerance:
+            break
+        new = project_onto_simplex(momentum + rate * (values - values.mean()), 1.0)
+        if float((momentum - new) @ (new - x)) > 0:  # restart: the momentum points downhill
+            t = 1.0
+        t_new = 0.5 + math.sqrt(0.25 + t * t)
+        momentum = project_onto_simplex(new + (t - 1) / t_new * (new - x), 1.0)
+        x, t = new, t_new
+    return nearest, best

@@ -1,4 +1,4 @@
-"""Objectives of linear models: aggregated losses, ridge, linear term."""
+"""@@"""
 
 from __future__ import annotations
 
@@ -75,19 +75,16 @@ class LinearModelObjective(Objective):
     @final
     @property
     def bounds(self) -> LinearModelLoss:
-        """The loss."""
         return self.loss
 
     @final
     @property
     def dim(self) -> int:
-        """Length of a parameter vector, all outputs together."""
         return self.loss.n_outputs * self.records.dim
 
     @final
     @property
     def strong_convexity(self) -> float:
-        """Strong convexity constant in the l2 norm: the ridge weight."""
         return self.l2
 
     @final
@@ -104,7 +101,6 @@ class LinearModelObjective(Objective):
 
     @final
     def lipschitz_within(self, radius: float) -> float:
-        """Lipschitz constant (l2) of the objective over parameters of norm at most `radius`."""
         slope = self._slope_at(radius) * self.records.domain.l2
         return (slope + self.linear_norm + self.l2 * radius) * _UP
 
@@ -137,7 +133,6 @@ class LinearModelObjective(Objective):
 
     @final
     def gradient(self, w: FloatArray) -> FloatArray:
-        """Return a (sub)gradient at `w`, shape (dim,)."""
         return self._gradient(self._slope(w, *self._weights(w)), w)
 
     @final
@@ -159,7 +154,6 @@ class LinearModelObjective(Objective):
 
     @final
     def hessian_product(self, w: FloatArray, v: FloatArray) -> FloatArray:
-        """Return the Hessian at `w` times `v`, shape (dim,); the loss must be smooth."""
         W, V, (weights, total) = self._matrix(w), self._matrix(v), self._weights(w)
         curvature = self._curvature(weights)
         step = self.records.n if self.loss.n_outputs == 1 else 4096  # (m, k, k) weights stay small
@@ -198,7 +192,6 @@ class LinearModelObjective(Objective):
 
     @final
     def value_rounding(self, value: float, w: FloatArray) -> float:
-        """Return the slack charged for rounding in a computed value at `w`."""
         norm = float(np.linalg.norm(w))
         slope = self._slope_at(norm) * self.records.domain.l2
         largest = self.loss.value_at_zero if self.tilt else 0.0  # the aggregate may lie far below the largest loss
@@ -278,3 +271,68 @@ def _weighted_gram(panel: FloatArray, weights: FloatArray) -> FloatArray:
             out[a, :, b] = (panel * weights[:, a, b, None]).T @ panel
             out[b, :, a] = out[a, :, b].T
     return out.reshape(k * d, k * d)
+
+
+__all__ = ["ROUNDING", "RegularizedRisk"]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class RegularizedRisk(LinearModelObjective):
+    r"""``J(w) = sum_i v_i loss(W x_i, y_i) + l2/2 |w|^2 + <linear, w>``, the mean loss unless weights are given.
+
+    Parameters
+    ----------
+    loss, records, targets, l2, linear
+        As in `LinearModelObjective`.
+    weights : array of shape (n,), optional
+        At least 0, of sum at most 1; None: ``1/n`` each. So every bound of an average of losses holds.
+    """
+
+    weights: FloatArray | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.weights is not None and self.weights.shape != (self.records.n,):
+            raise InvalidDataError(f"weights have shape {self.weights.shape}; the records need ({self.records.n},)")
+
+    @property
+    def weighted(self) -> bool:
+        return self.weights is not None
+
+    @property
+    def tilt(self) -> float:
+        return 0.0
+
+    def value(self, w: FloatArray) -> float:
+        W = self._matrix(w)
+
+        def work(block: RowBlock) -> FloatArray:
+            losses = self.loss.value(block.predict(W), self.targets[block.rows])
+            return np.array([times(self.weights, block.rows, losses).sum()])
+
+        return self._value(float(self._total(work)[0]) / self._divisor, w)
+
+    def value_and_gradient(self, w: FloatArray) -> tuple[float, FloatArray]:
+        W = self._matrix(w)
+
+        def work(block: RowBlock) -> FloatArray:
+            z, y = block.predict(W), self.targets[block.rows]
+            slopes, losses = (times(self.weights, block.rows, f(z, y)) for f in (self.loss.derivative, self.loss.value))
+            return np.append(block.adjoint(slopes), losses.sum())
+
+        total = self._total(work) / self._divisor
+        return self._value(float(total[-1]), w), self._gradient(total[:-1], w)
+
+    def subset(self, stride: int) -> RegularizedRisk:
+        """Return the objective of every `stride`-th record; their weights grow by that factor."""
+        weights = None if self.weights is None else self.weights[::stride] * stride
+        records, targets = self.records.subset(stride), self.targets[::stride]
+        return replace(self, records=records, targets=targets, weights=weights)
+
+    def _weights(self, w: FloatArray) -> tuple[FloatArray | None, float]:
+        return self.weights, self._divisor
+
+    @property
+    def _divisor(self) -> float:
+        return float(self.records.n) if self.weights is None else 1.0

@@ -19,8 +19,7 @@ from dpconvex.problems.data.records import Records
 from dpconvex.problems.data.users import UserGroups, record_weights
 from dpconvex.problems.linear.adversarial import ATTACK_NORMS, Attack, AttackNorm, Lift
 from dpconvex.problems.linear.expected_risk import TypicalData, squared_reach
-from dpconvex.problems.linear.objective import LinearModelObjective
-from dpconvex.problems.linear.regularized_risk import RegularizedRisk
+from dpconvex.problems.linear.objective import LinearModelObjective, RegularizedRisk
 from dpconvex.problems.linear.tilted import NO_TILT, TiltedRisk
 from dpconvex.problems.objective import ROUNDING, inner_product_rounding
 from dpconvex.sets.base import ConvexSet
@@ -147,10 +146,6 @@ class LinearModelProblem(Problem):
         return record_weights(groups, _rounding.ratio_down(1.0, self.n))
 
     def objective(self, X: AnyArray, y: AnyArray, l2: float, groups: UserGroups | None = None) -> LinearModelObjective:
-        """Return the objective on features (n, n_features) and targets (n,), clipped here; lifted under attack.
-
-        `groups` as in `on`.
-        """
         records, targets = Records.clipped(X, self.domain), self.loss.clip_targets(y)
         if self.lift is None:
             return self.on(records, targets, l2, groups)
@@ -159,11 +154,9 @@ class LinearModelProblem(Problem):
         return replace(objective, linear=self.lift.linear(self.loss))
 
     def constraint(self, radius: float) -> ConvexSet:
-        """Everything or a ball; under attack cones."""
         return super().constraint(radius) if self.lift is None else self.lift.constraint(radius)
 
     def parameters(self, point: FloatArray) -> FloatArray:
-        """The point itself; under attack its image under the lift."""
         return point if self.lift is None else self.lift.parameters(point)
 
     @cached_property
@@ -194,32 +187,26 @@ class LinearModelProblem(Problem):
 
     @property
     def grouped(self) -> bool:
-        """Whether `records_per_user` is given."""
         return self.records_per_user is not None
 
     @property
     def name(self) -> str:
-        """The loss's name."""
         return self.loss.name
 
     @property
     def aggregation(self) -> Aggregation:
-        """Average or tilted."""
         return "tilted" if self.tilt else "average"
 
     @property
     def bounds(self) -> LinearModelLoss:
-        """The loss."""
         return self.loss
 
     @property
     def value_at_zero(self) -> float:
-        """Largest loss of the prediction 0 (losses are at least 0)."""
         return self.loss.value_at_zero
 
     @property
     def trivial(self) -> float:
-        """The loss's."""
         return self.loss.trivial
 
     def log_weight_ratio(self, radius: float) -> float:
@@ -229,12 +216,10 @@ class LinearModelProblem(Problem):
 
     @property
     def dim(self) -> int:
-        """Length of the flat parameter vector, all outputs together."""
         return self.loss.n_outputs * self.domain.dim
 
     @cached_property
     def lipschitz(self) -> float:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Largest l2 norm of one record's gradient, rounded up; infinite if the slope is unbounded."""
         slope = self.loss.slope_bound
         return slope if math.isinf(slope) else _rounding.product_up(slope, self.feature_l2)
 
@@ -338,7 +323,6 @@ class LinearModelProblem(Problem):
         return 3 * (ROUNDING * (self.lipschitz + linear + tilting) + moved) / l2
 
     def describe(self) -> dict[str, Any]:
-        """JSON-ready public facts."""
         return {
             "loss": self.loss.name,
             **self.loss.facts,

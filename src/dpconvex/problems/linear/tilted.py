@@ -54,11 +54,9 @@ class TiltedRisk(LinearModelObjective):
             raise InvalidParameterError("loss", self.loss, "must have bounded targets", "Give it a target_bound")
 
     def value(self, w: FloatArray) -> float:
-        """Return ``J(w)``."""
         return self._value(self._aggregate(self._losses(w)), w)
 
     def value_and_gradient(self, w: FloatArray) -> tuple[float, FloatArray]:
-        """Return ``J(w)`` and a (sub)gradient."""
         losses = self._losses(w)
         weights = self._exponentials(losses)
         slope = self._slope(w, weights, float(weights.sum()))

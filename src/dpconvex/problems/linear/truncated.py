@@ -127,48 +127,38 @@ class TruncatedRisk(Objective):
 
     @property
     def bounds(self) -> TruncatedBounds:
-        """Level and curvature."""
         return TruncatedBounds(self.truncation.level, self._curvature)
 
     @property
     def dim(self) -> int:
-        """Length of a parameter vector."""
         return self.records.dim
 
     @property
     def strong_convexity(self) -> float:
-        """The ridge weight."""
         return self.l2
 
     @property
     def smoothness(self) -> float:
-        """Curvature of the losses and of the ridge."""
         return (self._curvature + self.l2) * _UP
 
     @property
     def minimiser_norm(self) -> float:
-        """``|centre| + C / l2``: where the gradient can vanish."""
         return (self._centre_norm + self.truncation.level / self.l2) * _UP
 
     @property
     def initial_gap(self) -> float:
-        """``|grad J(0)|^2 / (2 l2)`` at its largest."""
         return (self.truncation.level + self.l2 * self._centre_norm) ** 2 / (2 * self.l2) * _UP
 
     def lipschitz_within(self, radius: float) -> float:
-        """``C + l2 (radius + |centre|)``."""
         return (self.truncation.level + self.l2 * (radius + self._centre_norm)) * _UP
 
     def value(self, w: FloatArray) -> float:
-        """Return ``J(w)``."""
-
         def work(block: RowBlock) -> FloatArray:
             return np.array([self.losses.value(block.predict(w), block.rows).sum()])
 
         return float(self._mean(work)[0]) + self._ridge(w)
 
     def gradient(self, w: FloatArray) -> FloatArray:
-        """Return the gradient at `w`, shape (dim,)."""
         return self.mean_slope(w) + self.l2 * (w - self._centre)
 
     def mean_slope(self, w: FloatArray) -> FloatArray:
@@ -176,8 +166,6 @@ class TruncatedRisk(Objective):
         return self._mean(lambda block: block.adjoint(self.losses.slope(block.predict(w), block.rows)))
 
     def value_and_gradient(self, w: FloatArray) -> tuple[float, FloatArray]:
-        """Return ``J(w)`` and the gradient, reading the data once."""
-
         def work(block: RowBlock) -> FloatArray:
             z = block.predict(w)
             return np.append(block.adjoint(self.losses.slope(z, block.rows)), self.losses.value(z, block.rows).sum())
@@ -195,20 +183,16 @@ class TruncatedRisk(Objective):
         return hessian
 
     def hessian_product(self, w: FloatArray, v: FloatArray) -> FloatArray:
-        """Return the Hessian at `w` times `v`, shape (dim,)."""
-
         def work(block: RowBlock) -> FloatArray:
             return block.adjoint(self.losses.curvature(block.predict(w), block.rows) * block.predict(v))
 
         return self._mean(work) + self.l2 * v
 
     def gradient_rounding(self, w: FloatArray) -> float:
-        """Return the slack charged for rounding in a computed gradient at `w` (l2 norm)."""
         norm = float(np.linalg.norm(w))
         return ROUNDING * (self.truncation.level + self.smoothness * norm + self.l2 * self._centre_norm)
 
     def value_rounding(self, value: float, w: FloatArray) -> float:
-        """Return the slack charged for rounding in a computed value at `w`."""
         reach = float(np.linalg.norm(w)) + self._centre_norm
         return ROUNDING * (abs(value) + (self.truncation.level + self.l2 * reach) * reach)
 

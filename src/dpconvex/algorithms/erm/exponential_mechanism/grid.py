@@ -9,8 +9,8 @@ import numpy as np
 from dpconvex import _rounding
 from dpconvex._types import FloatArray
 from dpconvex.mechanisms import ReportNoisyMax
+from dpconvex.problems.linear.objective import ROUNDING
 from dpconvex.problems.linear.problem import LinearModelProblem
-from dpconvex.problems.linear.regularized_risk import ROUNDING
 
 MAX_DIM = 2
 MAX_POINTS = 2**14

@@ -58,8 +58,8 @@ from dpconvex.geometry import L2Norm
 from dpconvex.mechanisms import NormNoiseMechanism, ReportNoisyMax
 from dpconvex.privacy import Assumption, PrivacyParams, Release, Sensitivity
 from dpconvex.problems.data.users import UserGroups
+from dpconvex.problems.linear.objective import ROUNDING
 from dpconvex.problems.linear.problem import LinearModelProblem
-from dpconvex.problems.linear.regularized_risk import ROUNDING
 from dpconvex.randomness import BitSource
 from dpconvex.sets import WholeSpace
 from dpconvex.solvers import Solver, default_solver
