@@ -29,23 +29,14 @@ quiet = np.errstate(over="ignore", invalid="ignore")
 
 @dataclass(frozen=True)
 class LossConstants:
-    """Constants of ``w -> phi(<w, x>, y)`` over all records of a domain.
-
-    Parameters
-    ----------
-    lipschitz : float
-        Largest (sub)gradient: in the l2 norm when `norm` is ``"l2"``, in the maximum norm when it is
-        ``"l1"``; infinite if unbounded.
-    smoothness : float
-        Largest change of the gradient, in that same norm, per unit of parameter change in `norm`; infinite if
-        the loss is not smooth.
-    norm : {"l2", "l1"}
-        The norm of the parameters.
-    """
+    """Constants of ``w -> phi(<w, x>, y)`` over all records of a domain."""
 
     lipschitz: float
+    """Largest (sub)gradient: in the l2 norm when `norm` is ``"l2"``, in the maximum norm when it is ``"l1"``."""
     smoothness: float
+    """Largest change of the gradient, in that same norm, per unit of parameter change in `norm`; may be infinite."""
     norm: Geometry
+    """The norm of the parameters."""
 
 
 class CurvatureLaw(StrEnum):
@@ -180,18 +171,9 @@ class LinearModelLoss(ABC):
     def constants(self, feature_l2: float, feature_linf: float, norm: Geometry = "l2") -> LossConstants:
         """Return the constants of ``w -> phi(<w, x>, y)`` over all features of the stated bounds, rounded up.
 
-        Parameters
-        ----------
-        feature_l2, feature_linf : float
-            Largest l2 norm and largest absolute entry of a feature vector, the intercept included.
-        norm : {"l2", "l1"}
-            Norm of the parameters; gradients are measured in its dual, l2 or maximum norm.
-
-        Returns
-        -------
-        LossConstants
-            ``A * bound`` and ``c * bound ** 2``. Several outputs: Frobenius norm, or entrywise l1 and maximum
-            norms, for which the constants are upper bounds that need not be attained.
+        They are ``A * bound`` and ``c * bound ** 2`` with the largest l2 norm, or absolute entry, of a feature vector,
+        the intercept included. Several outputs: Frobenius norm, or entrywise l1 and maximum norms, for which the
+        constants are upper bounds that need not be attained.
         """
         _validate.real("feature_l2", feature_l2, at_least=0.0)
         _validate.real("feature_linf", feature_linf, at_least=0.0)

@@ -45,14 +45,9 @@ class TruncatedLosses(ABC):
 @final
 @dataclass(frozen=True, eq=False)
 class TruncatedSmoothLosses(TruncatedLosses):
-    """A smooth loss on an interval of predictions, and its tangents beyond.
+    """A smooth loss on an interval of predictions, and its tangents beyond; arrays of shape (n,).
 
-    Parameters
-    ----------
-    loss : SmoothLoss
-        Of one prediction.
-    targets, level, lower, upper : arrays of shape (n,)
-        ``|phi'| <= level`` on ``[lower, upper]``, up to rounding.
+    ``|phi'| <= level`` on ``[lower, upper]``, up to rounding.
     """
 
     loss: SmoothLoss
@@ -81,12 +76,9 @@ class TruncatedSmoothLosses(TruncatedLosses):
 @final
 @dataclass(frozen=True, eq=False)
 class TruncatedPiecewiseLinearLosses(TruncatedLosses):
-    """``max of u r - width u^2 / 2 over u in [lower, upper]`` with the residual ``r = z - y``.
+    """``max of u r - width u^2 / 2 over u in [lower, upper]`` with the residual ``r = z - y``; arrays of shape (n,).
 
-    Parameters
-    ----------
-    targets, lower, upper, width : arrays of shape (n,)
-        ``-level <= lower <= 0 <= upper <= level``, ``width > 0``.
+    ``-level <= lower <= 0 <= upper <= level``, ``width > 0``.
     """
 
     targets: FloatArray
@@ -120,19 +112,16 @@ def truncate(
     ----------
     loss : LinearModelLoss
         Smooth or piecewise linear, of one prediction, with slopes of both signs or slopes that vanish.
-    targets : array of shape (n,)
-        As `LinearModelLoss.clip_targets` returns them.
-    norms : array of shape (n,)
-        Feature norms ``|x|``; one record's surrogate depends on that record only.
+    targets, norms : arrays of shape (n,)
+        Targets as `LinearModelLoss.clip_targets` returns them, and feature norms ``|x|``.
     level : float
         Largest gradient norm C, positive: the slope is cut at ``C / |x|``.
     radius : float
-        Smooth losses: predictions beyond ``radius |x|`` continue the tangent, so that the gradient never exceeds
-        its largest norm over the ball either.
+        Smooth losses: predictions beyond ``radius |x|`` continue the tangent, so that the gradient never exceeds its
+        largest norm over the ball either.
     smoothing : float
-        Piecewise linear losses: the Moreau envelope, in w, with this parameter: the loss falls by at most
-        ``smoothing C^2 / 2``, and its gradient in w changes by at most ``1 / smoothing`` per unit of w, however long
-        the features are.
+        Piecewise linear losses: the Moreau envelope, in w, with this parameter: the loss falls by at most ``smoothing
+        C^2 / 2``, and its gradient in w changes by at most ``1 / smoothing`` per unit of w, however long features are.
     """
     levels = level / np.maximum(norms, _SHORTEST)
     if isinstance(loss, PiecewiseLinearLoss):

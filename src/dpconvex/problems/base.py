@@ -25,10 +25,28 @@ class Problem(ABC):
         Number of records, or of users; public under replace-one neighbours.
     radius : float
         l2 norm R of the parameters that one competes with.
+    grouped : bool
+        Whether `n` counts users, each with any number of records.
+    local : bool
+        Whether Lipschitz constants hold in the ball of norm `radius` only, where the minimization then stays.
+    claims : tuple of str
+        What the caller declared about the objective and nobody enforces; privacy rests on it if not empty.
+    trusted : bool
+        Whether a plan may rely on the `claims` for privacy.
+    kink : float
+        Lipschitz constant (l2, on average over directions) of what is not smooth; 0 where `smoothness` says all.
+    typical : TypicalData or None
+        What to expect of ordinary data; None where there is no model of them. Ranks plans, protects nothing.
     """
 
     n: int
     radius: float
+    grouped: bool = False
+    local: bool = False
+    claims: tuple[str, ...] = ()
+    trusted: bool = True
+    kink: float = 0.0
+    typical: TypicalData | None = None
 
     @property
     @abstractmethod
@@ -39,26 +57,6 @@ class Problem(ABC):
     @abstractmethod
     def aggregation(self) -> Aggregation:
         """How records enter: by the average of their losses, by a log-sum-exp, or as a whole, in any way."""
-
-    @property
-    def grouped(self) -> bool:
-        """Whether `n` counts users, each with any number of records."""
-        return False
-
-    @property
-    def local(self) -> bool:
-        """Whether Lipschitz constants hold in the ball of norm `radius` only, where the minimisation then stays."""
-        return False
-
-    @property
-    def claims(self) -> tuple[str, ...]:
-        """What the caller declared about the objective and nobody enforces; privacy rests on it if not empty."""
-        return ()
-
-    @property
-    def trusted(self) -> bool:
-        """Whether a plan may rely on the `claims` for privacy."""
-        return True
 
     @property
     @abstractmethod
@@ -88,16 +86,6 @@ class Problem(ABC):
         objective without its ridge.
         """
         return self.smoothness
-
-    @property
-    def kink(self) -> float:
-        """Lipschitz constant (l2, on average over directions) of what is not smooth; 0 where `smoothness` says all."""
-        return 0.0
-
-    @property
-    def typical(self) -> TypicalData | None:
-        """What to expect of ordinary data; None where there is no model of them. Ranks plans, protects nothing."""
-        return None
 
     @property
     @abstractmethod

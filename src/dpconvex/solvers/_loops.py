@@ -6,7 +6,6 @@ import numpy as np
 from numba import njit
 
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.solvers._unit_vectors import COINCIDENT, PORTION
 
 
 @njit(cache=True)
@@ -86,21 +85,25 @@ def difference(x: float, anchor: float, offset: float) -> float:
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
 def sums(
-    X: FloatArray, anchor: FloatArray, offset: FloatArray, direction: FloatArray
+    X: FloatArray, anchor: FloatArray, offset: FloatArray, portion: int, coincident_square: float, direction: FloatArray
 ) -> tuple[float, float, int, int, float]:
-    """Add the unit vectors to `direction`; return the other sums of `UnitVectorSums`, the nearest squared."""
+    """Add the unit vectors to `direction`; return the other sums of `UnitVectorSums`, the nearest squared.
+
+    Sums within a row may be reordered (so that they vectorize); differences may not, hence `difference` is compiled
+    without that license.
+    """
     n, d = X.shape
     row, part = np.empty(d), np.empty(d)
     distance, weight, coincident, nearest, least = 0.0, 0.0, 0, -1, np.inf
-    for first in range(0, n, PORTION):
+    for first in range(0, n, portion):
         part[:] = 0.0
         part_distance, part_weight = 0.0, 0.0
-        for i in range(first, min(first + PORTION, n)):
+        for i in range(first, min(first + portion, n)):
             square = 0.0
             for j in range(d):
                 row[j] = difference(X[i, j], anchor[j], offset[j])
                 square += row[j] * row[j]
-            if square < COINCIDENT:
+            if square < coincident_square:
                 coincident += 1
                 continue
             if square < least:

@@ -49,18 +49,9 @@ class AcceleratedGradient(Solver):
 
     @staticmethod
     def steps_for(smoothness: float, strong_convexity: float, initial_gap: float, radius: float) -> int:
-        """Steps that bring the point within `radius` of the minimiser, for every data set.
+        """Return how many steps bring the point within `radius` of the minimizer, for every data set.
 
-        Parameters
-        ----------
-        smoothness, strong_convexity : float
-            Of the whole objective, ``smoothness >= strong_convexity > 0``.
-        initial_gap : float
-            Bound on ``J(start) - min J``.
-        radius : float
-
-        Notes
-        -----
+        The constants are those of the whole objective, the gap bounds ``J(start) - min J``.
         ``J(y_T) - J* <= (1 - kappa^-1/2)^T (gap + mu/2 |start - w*|^2) <= (1 - kappa^-1/2)^T 2 gap``, and
         ``J(y_T) - J* <= mu/2 radius^2`` suffices.
         """

@@ -41,24 +41,14 @@ class SmoothedAcceleratedGradient(Solver):
 
     @staticmethod
     def width_for(slope_bound: float, strong_convexity: float, radius: float) -> float:
-        """Width of smoothing for that radius."""
+        """Return the width of smoothing for that radius."""
         return strong_convexity * ((1 - _SHARE) * radius / slope_bound) ** 2 * (1 - 1e-11)
 
     @staticmethod
     def steps_for(
         slope_bound: float, feature_l2: float, strong_convexity: float, initial_gap: float, radius: float
     ) -> int:
-        """Steps that bring the point within `radius` of the minimiser, for every data set.
-
-        Parameters
-        ----------
-        slope_bound : float
-            Of the loss, in the prediction.
-        feature_l2 : float
-            Largest l2 norm of a record.
-        strong_convexity, initial_gap, radius : float
-            As in `AcceleratedGradient.steps_for`.
-        """
+        """Return how many steps suffice for every data set, as `AcceleratedGradient.steps_for` does."""
         width = SmoothedAcceleratedGradient.width_for(slope_bound, strong_convexity, radius)
         smoothness = feature_l2**2 / width + strong_convexity
         return AcceleratedGradient.steps_for(smoothness, strong_convexity, initial_gap, _SHARE * radius)

@@ -60,17 +60,10 @@ class StochasticSubgradient(Solver):
 
     @staticmethod
     def steps_for(lipschitz: float, strong_convexity: float, radius: float) -> int:
-        """Component steps whose mean is expected within `radius` of the minimiser (a forecast, not a guarantee).
+        """Return how many component steps bring their mean within `radius`: a forecast, not a guarantee.
 
-        Parameters
-        ----------
-        lipschitz : float
-            Of the whole objective on the ball, ridge and linear term included.
-        strong_convexity, radius : float
-
-        Notes
-        -----
-        The expected gap is at most ``2 L^2 / (mu (T + 1))``; ``mu/2 radius^2`` is wanted.
+        L is that of the whole objective on the ball, ridge and linear term included. The expected gap is at most
+        ``2 L^2 / (mu (T + 1))``; ``mu/2 radius^2`` is wanted.
         """
         return max(1, math.ceil(4 * (lipschitz / (strong_convexity * radius)) ** 2 * (1 + 1e-12)) - 1)
 
@@ -215,23 +208,11 @@ class Katyusha(Solver):
 
     @staticmethod
     def steps_for(smoothness: float, strong_convexity: float, n: int, initial_gap: float, radius: float) -> int:
-        """Epochs that bring the certified distance to `radius` in expectation (a forecast, not a guarantee).
+        """Return how many epochs bring the certified distance to `radius` in expectation: a forecast, not a guarantee.
 
-        Parameters
-        ----------
-        smoothness, strong_convexity : float
-            Of the objective.
-        n : int
-            Number of records.
-        initial_gap : float
-            Bound on ``J(start) - min J``.
-        radius : float
-
-        Notes
-        -----
-        With m = 2n the expected gap falls by ``(1 + sqrt(mu / (3 beta m)))^m`` an epoch, or by 1.5 where ``m mu >
-        3/4 beta`` (Theorem 2.1, its unstated constant taken as 1), and the certificate fires at a gap of
-        ``(mu radius)^2 / (2 beta)``.
+        The constants are the objective's, the gap bounds ``J(start) - min J``. With m = 2n the expected gap falls by
+        ``(1 + sqrt(mu / (3 beta m)))^m`` an epoch, or by 1.5 where ``m mu > 3/4 beta`` (Theorem 2.1, its unstated
+        constant taken as 1), and the certificate fires at a gap of ``(mu radius)^2 / (2 beta)``.
         """
         m = 2 * n
         wanted = 2 * (math.log(strong_convexity) + math.log(radius)) - math.log(2 * smoothness)  # logs: no overflow

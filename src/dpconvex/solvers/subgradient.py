@@ -60,17 +60,10 @@ class Subgradient(Solver):
 
     @staticmethod
     def steps_for(lipschitz: float, strong_convexity: float, radius: float) -> int:
-        """Steps whose best iterate and average are within `radius` of the minimiser, for every data set.
+        """Return how many steps bring best iterate and average within `radius` of the minimizer, for every data set.
 
-        Parameters
-        ----------
-        lipschitz : float
-            Of the whole objective on the constraint, ridge and linear term included.
-        strong_convexity, radius : float
-
-        Notes
-        -----
-        Both gaps are at most ``2 L^2 / (mu (T + 1))``; ``mu/2 radius^2`` suffices.
+        L is that of the whole objective on the constraint, ridge and linear term included. Both gaps are at most
+        ``2 L^2 / (mu (T + 1))``; ``mu/2 radius^2`` suffices.
         """
         return max(1, math.ceil(4 * (lipschitz / (strong_convexity * radius)) ** 2 * (1 + 1e-12)) - 1)
 
@@ -153,19 +146,12 @@ class CuttingPlane(Solver):
 
     @staticmethod
     def steps_for(lipschitz: float, strong_convexity: float, radius: float) -> int:
-        """Steps that bring the best point within `radius` of the minimiser, for every data set.
+        """Return how many steps bring the best point within `radius` of the minimizer, for every data set.
 
-        Parameters
-        ----------
-        lipschitz : float
-            Largest slope of a plane: of the objective on the constraint, less its strong convexity.
-        strong_convexity, radius : float
-
-        Notes
-        -----
-        Along the segment from theta to the new plane D is concave with slope at least the gap e at its start and
-        curvature at most ``4 L^2 / mu``, so D grows by at least ``min(e / 2, e^2 mu / (8 L^2))``. A gap below
-        ``8 L^2 / mu`` after t steps is then at most ``8 L^2 / (mu t)``; ``mu/2 radius^2`` suffices.
+        L is the largest slope of a plane: of the objective on the constraint, less its strong convexity. Along the
+        segment from theta to the new plane D is concave with slope at least the gap e at its start and curvature at
+        most ``4 L^2 / mu``, so D grows by at least ``min(e / 2, e^2 mu / (8 L^2))``. A gap below ``8 L^2 / mu`` after t
+        steps is then at most ``8 L^2 / (mu t)``; ``mu/2 radius^2`` suffices.
         """
         return math.ceil(16 * (lipschitz / (strong_convexity * radius)) ** 2 * (1 + 1e-12)) + 64
 

@@ -19,11 +19,10 @@ from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems.base import Aggregation
 from dpconvex.problems.data.domain import DataDomain
-from dpconvex.problems.data.records import Records, RowBlock
-from dpconvex.problems.objective import ROUNDING, Bounds, Objective
+from dpconvex.problems.data.records import Records
+from dpconvex.problems.objective import ROUNDING, UP, Bounds, Objective
 
 _HUGE = 1e100  # in place of what is not finite
-_UP = 1 + 1e-12  # covers the few roundings of a formula for a public constant
 _BLOCK = 2**20  # floats of the gradients of some records (8 MB)
 
 
@@ -112,15 +111,7 @@ class ConvexFunction(ABC):
 @final
 @dataclass(frozen=True)
 class CustomBounds:
-    """What solvers may ask: the slope is bounded in a ball only.
-
-    Parameters
-    ----------
-    curvature_bound : float
-        Of the function, everywhere.
-    slope_bound : float
-        Infinite.
-    """
+    """What solvers may ask: the curvature everywhere; the slope is bounded in a ball only."""
 
     curvature_bound: float
     slope_bound: float = math.inf
@@ -129,15 +120,7 @@ class CustomBounds:
 @final
 @dataclass(frozen=True, eq=False)
 class CustomObjective(Objective):
-    """``J(w) = F(w, X) + l2/2 |w|^2`` over parameters of norm at most `radius`.
-
-    Parameters
-    ----------
-    function : ConvexFunction
-    records : Records
-    l2, radius : float
-        Positive.
-    """
+    """``J(w) = F(w, X) + l2/2 |w|^2`` over parameters of norm at most `radius`; both numbers positive."""
 
     function: ConvexFunction
     records: Records
@@ -162,20 +145,19 @@ class CustomObjective(Objective):
 
     @property
     def smoothness(self) -> float:
-        return (self.function.smoothness + self.l2) * _UP
+        return (self.function.smoothness + self.l2) * UP
 
     @property
     def minimiser_norm(self) -> float:
-        """Infinite: nothing is known outside the ball."""
-        return math.inf
+        return math.inf  # nothing is known outside the ball
 
     @property
     def initial_gap(self) -> float:
         L = self._lipschitz
-        return min(L * self.radius, L**2 / (2 * self.l2)) * _UP
+        return min(L * self.radius, L**2 / (2 * self.l2)) * UP
 
     def lipschitz_within(self, radius: float) -> float:
-        return (self.function.lipschitz(radius) + self.l2 * radius) * _UP
+        return (self.function.lipschitz(radius) + self.l2 * radius) * UP
 
     def value(self, w: FloatArray) -> float:
         return self.value_and_gradient(w)[0]
@@ -239,7 +221,7 @@ def row_blocks(records: Records, width: int = 1) -> Iterator[FloatArray]:
     """Yield the records as read-only arrays (m, n_features), a few at a time where results have `width` columns."""
     most = max(1, _BLOCK // width)
     for block in records.blocks():
-        rows = _features(block).view()
+        rows = (block.features if block.factor is None else block.dense()).view()
         rows.flags.writeable = False
         for first in range(0, len(rows), most):
             yield rows[first : first + most]
@@ -250,7 +232,3 @@ def of_shape(name: str, array: AnyArray, shape: tuple[int, ...]) -> FloatArray:
     if np.shape(array) != shape:
         raise InvalidParameterError(f"{name}(...).shape", np.shape(array), f"must be {shape}")
     return np.asarray(array, dtype=np.float64)
-
-
-def _features(block: RowBlock) -> FloatArray:
-    return block.features if block.factor is None else block.dense()

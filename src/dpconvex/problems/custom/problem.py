@@ -46,8 +46,9 @@ class CustomProblem(Problem):
     function: ConvexFunction
     n: int
     radius: float
-    trusted: bool = True  # pyright: ignore[reportIncompatibleMethodOverride]
+    trusted: bool = True
     max_steps: int = 100_000
+    local = True  # Lipschitz constants are claimed in the ball only
 
     def __post_init__(self) -> None:
         _validate.records("n", self.n)
@@ -76,12 +77,7 @@ class CustomProblem(Problem):
         return self.function.aggregation
 
     @property
-    def local(self) -> bool:
-        """True: Lipschitz constants are claimed in the ball only."""
-        return True
-
-    @property
-    def claims(self) -> tuple[str, ...]:
+    def claims(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.function.claims(self.radius)
 
     @property

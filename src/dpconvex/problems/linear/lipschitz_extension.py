@@ -1,4 +1,19 @@
-"""@@"""
+r"""Lipschitz extensions over a compact set: ``f_C(w) = min over y in W of f(y) + C |w - y|``, to a stated accuracy.
+
+For records with ``f(y) = max of t v over t in [lo, hi]``, ``v = <a, y> + b`` (affine, hinge, absolute, pinball losses).
+Bisection on the step s of the proximal point ``y(s) = argmin of f(y) + |w - y|^2 / (2 s)`` (docs, Heavy tails): the
+slope ``p = (w - y)/s`` is a subgradient of f plus the normal cone at y, ``|p|`` falls with s, and while ``|p| <= C``
+
+    f_C(u) >= t v(y) + <p, u - y> for all u in W,    f_C(w) <= min(f(w), f(y) + C |w - y|).
+
+Rounding of y by e turns p by e/s, which over the whole set amounts to ``e diam(W) / s``: planes are lowered by that.
+
+For a maximum of affine functions (Proposition D.6) the paper's oracle is a second-order cone program and takes its
+answer from the dual. Here any weights theta of the pieces, ``theta >= 0`` with sum 1, and any p of length at most C
+give a plane that needs a linear minimizer of W only, and is valid however theta and p were found:
+
+    f_C(u) >= <p, u> + <theta, b> + min over y in W of <A^T theta - p, y>    for all u in W.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +30,8 @@ from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses.base import PiecewiseLinearLoss, quiet
 from dpconvex.problems.data.records import Records
-from dpconvex.problems.objective import ROUNDING, Objective
+from dpconvex.problems.linear.truncated import CenteredRisk
+from dpconvex.problems.objective import ROUNDING
 from dpconvex.sets.base import ConvexSet
 from dpconvex.sets.simplex import project_onto_simplex
 
@@ -29,13 +45,9 @@ class RowProjector(Protocol):
     """A compact set that projects many points at once: `L2Ball`, `Box`, `Ellipsoid`, `Polytope`."""
 
     @property
-    def diameter(self) -> float:
-        """Largest l2 distance of two members."""
-        ...
+    def diameter(self) -> float: ...
 
-    def project(self, w: FloatArray) -> FloatArray:
-        """Return the nearest member."""
-        ...
+    def project(self, w: FloatArray) -> FloatArray: ...
 
     def project_rows(self, points: FloatArray) -> FloatArray:
         """Return the projections of finite points of shape (n, dim)."""
@@ -47,14 +59,8 @@ class RowProjector(Protocol):
 class Pieces:
     """Functions ``max of t (<a, y> + b) over t in [lower, upper]``, one for each of n records.
 
-    Parameters
-    ----------
-    slopes : array of shape (n, dim)
-        The vectors a; finite.
-    offsets : array of shape (n,)
-        The numbers b.
-    lower, upper : arrays of shape (n,)
-        ``lower <= upper``: (1, 1) affine, (0, 1) hinge, (-1, 1) absolute.
+    ``slopes`` are the vectors a (n, dim), ``offsets`` the numbers b (n,), all finite; the ends of t (n,) are (1, 1) for
+    an affine function, (0, 1) for a hinge, (-1, 1) for an absolute value.
     """
 
     slopes: FloatArray
@@ -64,7 +70,7 @@ class Pieces:
 
     @classmethod
     def of(cls, loss: PiecewiseLinearLoss, features: FloatArray, targets: FloatArray) -> Pieces:
-        """Return the losses of records: features (n, dim), targets (n,) as `clip_targets` returns them."""
+        """Return the losses of records; targets as `clip_targets` returns them."""
         return cls(features, -targets, *loss.slope_interval(targets))
 
     @property
@@ -87,12 +93,8 @@ class Pieces:
 class Extension:
     """Values and planes of the Lipschitz extensions of n functions at one point.
 
-    Parameters
-    ----------
-    lower, upper : arrays of shape (n,)
-        ``lower <= f_C(w) <= upper``.
-    slopes : array of shape (n, dim)
-        ``f_C(u) >= lower + <slope, u - w>`` for all u in the set, of norm at most C.
+    ``lower <= f_C(w) <= upper``, (n,), and ``f_C(u) >= lower + <slope, u - w>`` for all u in the set, with slopes (n,
+    dim) of norm at most C.
     """
 
     lower: FloatArray
@@ -104,23 +106,9 @@ class Extension:
 def lipschitz_extension(
     pieces: Pieces, w: FloatArray, level: float, domain: RowProjector, tolerance: float
 ) -> Extension:
-    """Return values and planes of the extensions at a member `w` of the set.
+    """Return values and planes of the extensions of Lipschitz constant `level` at `w`, projected onto the set first.
 
-    Parameters
-    ----------
-    pieces : Pieces
-    w : array of shape (dim,)
-        Projected onto the set first.
-    level : float
-        The Lipschitz constant C, positive.
-    domain : RowProjector
-        The compact set W.
-    tolerance : float
-        Wanted ``upper - lower``, positive; reached unless rounding forbids it.
-
-    References
-    ----------
-    Lowy 2026, Lemma 2.2 and Proposition D.6; specification 2.11 for the bisection.
+    ``upper - lower`` is at most the tolerance unless rounding forbids it (Lowy 2026, Lemma 2.2 and Proposition D.6).
     """
     _validate.real("level", level, above=0.0)
     _validate.real("tolerance", tolerance, above=0.0)
@@ -148,11 +136,9 @@ def lipschitz_extension(
 @final
 @dataclass(frozen=True, eq=False)
 class _Proximal:
-    """Proximal points ``y = project(w - s t a)`` (n, dim), slopes t (n,), and ``w - s t a - y`` (n, dim)."""
-
-    y: FloatArray
-    t: FloatArray
-    beyond: FloatArray
+    y: FloatArray  # proximal points project(w - s t a), (n, dim)
+    t: FloatArray  # slopes, (n,)
+    beyond: FloatArray  # w - s t a - y, (n, dim)
 
 
 def _bracket(
@@ -203,13 +189,7 @@ def _inner(a: FloatArray, b: FloatArray) -> FloatArray:
 @final
 @dataclass(frozen=True)
 class ExtensionBounds:
-    """Constants of an average of Lipschitz extensions.
-
-    Parameters
-    ----------
-    slope_bound : float
-        The level C.
-    """
+    """Constants of an average of Lipschitz extensions: the level C, and no smoothness."""
 
     slope_bound: float
     curvature_bound: float = math.inf
@@ -217,30 +197,15 @@ class ExtensionBounds:
 
 @final
 @dataclass(frozen=True, eq=False)
-class ExtensionRisk(Objective):
+class ExtensionRisk(CenteredRisk):
     r"""``J(w) = mean_i f_{C,i}(w) + l2/2 |w - centre|^2`` over a compact set, evaluated to a stated accuracy.
 
     Its computed values are lower bounds, off by about `tolerance`, as `value_rounding` says; its gradients are exact
-    slopes of lower planes. So every certificate for objectives holds for it. Defined on the set only.
-
-    Parameters
-    ----------
-    loss : PiecewiseLinearLoss
-    records : Records
-    targets : array of shape (n,)
-    l2 : float
-        Positive.
-    level : float
-        The Lipschitz constant C.
-    domain : RowProjector
-        The set W; solve with it as the constraint.
-    tolerance : float
-        Wanted accuracy of values, positive.
-    centre : array of shape (dim,), optional
-        Of the ridge; 0 if None.
+    slopes of lower planes. So every certificate for objectives holds for it. Defined on the set `domain` only, which
+    has to be the constraint; `level` is the C.
     """
 
-    loss: PiecewiseLinearLoss
+    loss: PiecewiseLinearLoss  # pyright: ignore[reportIncompatibleVariableOverride]
     records: Records
     targets: AnyArray
     l2: float
@@ -250,15 +215,11 @@ class ExtensionRisk(Objective):
     centre: FloatArray | None = None
 
     def __post_init__(self) -> None:
-        _validate.real("l2", self.l2, above=0.0)
         _validate.real("level", self.level, above=0.0)
         _validate.real("tolerance", self.tolerance, above=0.0)
         if self.loss.n_outputs > 1:
             raise InvalidParameterError("loss", self.loss.name, "must have one prediction per record")
-        if np.shape(self.targets) != (self.records.n,):
-            shape = np.shape(self.targets)
-            raise InvalidDataError(f"targets have shape {shape}; the records need ({self.records.n},)")
-        object.__setattr__(self, "targets", self.loss.clip_targets(np.asarray(self.targets)))
+        super().__post_init__()
 
     @cached_property
     def pieces(self) -> Pieces:
@@ -270,27 +231,8 @@ class ExtensionRisk(Objective):
         return ExtensionBounds(self.level)
 
     @property
-    def dim(self) -> int:
-        return self.records.dim
-
-    @property
-    def strong_convexity(self) -> float:
-        return self.l2
-
-    @property
     def smoothness(self) -> float:
         return math.inf
-
-    @property
-    def minimiser_norm(self) -> float:
-        return (self._centre_norm + self.level / self.l2) * (1 + 1e-12)
-
-    @property
-    def initial_gap(self) -> float:
-        return (self.level + self.l2 * self._centre_norm) ** 2 / (2 * self.l2) * (1 + 1e-12)
-
-    def lipschitz_within(self, radius: float) -> float:
-        return (self.level + self.l2 * (radius + self._centre_norm)) * (1 + 1e-12)
 
     def value(self, w: FloatArray) -> float:
         """Return a lower bound of ``J(w)``, below it by at most `value_rounding`."""
@@ -301,24 +243,15 @@ class ExtensionRisk(Objective):
 
     def value_and_gradient(self, w: FloatArray) -> tuple[float, FloatArray]:
         found = self._extension(w)
-        away = w if self.centre is None else w - self.centre
-        value = float(found.lower.mean()) + self.l2 / 2 * float(away @ away)
-        return value, found.slopes.mean(0) + self.l2 * away
+        return float(found.lower.mean()) + self._ridge(w), found.slopes.mean(0) + self.l2 * (w - self._centre)
 
     def gradient_rounding(self, w: FloatArray) -> float:
         return ROUNDING * self.lipschitz_within(float(np.linalg.norm(w)))
 
     def value_rounding(self, value: float, w: FloatArray) -> float:
         """Return how far the bounds of the extensions are apart at `w`, and the slack charged for rounding."""
-        reach = float(np.linalg.norm(w)) + self._centre_norm
         found = self._extension(w)
-        return float((found.upper - found.lower).mean()) + ROUNDING * (
-            abs(value) + (self.level + self.l2 * reach) * reach
-        )
-
-    @property
-    def _centre_norm(self) -> float:
-        return 0.0 if self.centre is None else float(np.linalg.norm(self.centre))
+        return float((found.upper - found.lower).mean()) + super().value_rounding(value, w)
 
     @cached_property
     def _last(self) -> dict[bytes, Extension]:
@@ -336,15 +269,7 @@ class ExtensionRisk(Objective):
 @final
 @dataclass(frozen=True, eq=False)
 class MaxAffine:
-    """The function ``max over j of <a_j, y> + b_j``.
-
-    Parameters
-    ----------
-    slopes : array of shape (M, dim)
-        The vectors a; finite.
-    offsets : array of shape (M,)
-        The numbers b; finite.
-    """
+    """The function ``max over j of <a_j, y> + b_j``: finite slopes a (M, dim) and offsets b (M,)."""
 
     slopes: FloatArray
     offsets: FloatArray
@@ -362,15 +287,10 @@ class MaxAffine:
 @final
 @dataclass(frozen=True, eq=False)
 class Plane:
-    """A lower plane of an extension at a point w, and an upper bound there.
+    """A lower plane of an extension at a point w, and an upper bound there: ``lower <= f_C(w) <= upper``.
 
-    Parameters
-    ----------
-    lower, upper : float
-        ``lower <= f_C(w) <= upper``.
-    slope : array of shape (dim,)
-        ``f_C(u) >= lower + <slope, u - w>`` for all u in the set, of length at most C: a B-subgradient with
-        ``B = upper - lower``.
+    ``f_C(u) >= lower + <slope, u - w>`` for all u in the set; the slope (dim,) is at most C long: a B-subgradient with
+    ``B = upper - lower``.
     """
 
     lower: float
@@ -380,24 +300,10 @@ class Plane:
 
 @quiet
 def max_affine_extension(f: MaxAffine, w: FloatArray, level: float, domain: ConvexSet, tolerance: float) -> Plane:
-    """Return a plane and a bracket of ``f_C(w) = min over y in W of f(y) + C |w - y|``.
+    """Return a plane and a bracket of ``f_C(w) = min over y in W of f(y) + C |w - y|``, `w` projected onto W first.
 
-    Parameters
-    ----------
-    f : MaxAffine
-    w : array of shape (dim,)
-        Projected onto the set first.
-    level : float
-        The Lipschitz constant C, positive.
-    domain : ConvexSet
-        The set W; bounded.
-    tolerance : float
-        Wanted ``upper - lower``, positive; reached unless rounding or slow convergence of the weights forbid it. The
-        bracket that is returned holds in any case.
-
-    References
-    ----------
-    Lowy 2026, Definition D.3, Proposition D.6, Corollary D.7; specification 2.11 for the bisection on the step.
+    ``upper - lower`` is at most the tolerance unless rounding or slow convergence of the weights forbid it; the bracket
+    holds in any case (Lowy 2026, Definition D.3, Proposition D.6, Corollary D.7).
     """
     _validate.real("level", level, above=0.0)
     _validate.real("tolerance", tolerance, above=0.0)

@@ -1,4 +1,4 @@
-"""@@"""
+"""Objectives of linear models: an aggregate of the losses, a ridge, a linear term; here the average."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses.base import LinearModelLoss, SmoothLoss
 from dpconvex.problems.data import _threads
 from dpconvex.problems.data.records import Records, RowBlock
-from dpconvex.problems.objective import ROUNDING, Objective, inner_product_rounding
-
-_UP = 1 + 1e-12  # covers the few roundings of a formula for a public constant
+from dpconvex.problems.objective import ROUNDING, UP, Objective, inner_product_rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +89,7 @@ class LinearModelObjective(Objective):
     @property
     def lipschitz(self) -> float:
         """Lipschitz constant (l2) of the data part, for every data set of the domain; may be infinite."""
-        return self.loss.slope_bound * self.records.domain.l2 * _UP
+        return self.loss.slope_bound * self.records.domain.l2 * UP
 
     @final
     @property
@@ -102,34 +100,28 @@ class LinearModelObjective(Objective):
     @final
     def lipschitz_within(self, radius: float) -> float:
         slope = self._slope_at(radius) * self.records.domain.l2
-        return (slope + self.linear_norm + self.l2 * radius) * _UP
+        return (slope + self.linear_norm + self.l2 * radius) * UP
 
     @final
     @property
     def smoothness(self) -> float:
-        """Smoothness constant (l2) of the objective, for every data set of the domain; may be infinite.
-
-        Weights that move with `w` add ``tilt L^2``, the largest covariance of gradients times the tilt.
-        """
+        # Weights that move with w add tilt L^2, the largest covariance of gradients times the tilt.
         tilting = self.tilt * self.lipschitz**2 if self.tilt else 0.0
-        return (self.loss.curvature_bound * self.records.domain.l2**2 + tilting + self.l2) * _UP
+        return (self.loss.curvature_bound * self.records.domain.l2**2 + tilting + self.l2) * UP
 
     @final
     @property
     def initial_gap(self) -> float:
-        """Bound on ``J(0) - min J`` for every data set of the domain; may be infinite.
-
-        The smaller of ``sup loss(0) + |linear|^2 / (2 l2)`` (losses are at least 0) and ``|grad J(0)|^2 / (2 l2)``.
-        """
+        # The smaller of sup loss(0) + |linear|^2 / (2 l2) (losses are at least 0) and |grad J(0)|^2 / (2 l2).
         linear = self.linear_norm
         slope = self._slope_at(0.0) * self.records.domain.l2 + linear
-        return min(self.loss.value_at_zero + linear**2 / (2 * self.l2), slope**2 / (2 * self.l2)) * _UP
+        return min(self.loss.value_at_zero + linear**2 / (2 * self.l2), slope**2 / (2 * self.l2)) * UP
 
     @final
     @property
     def linear_norm(self) -> float:
         """The l2 norm of the linear term."""
-        return 0.0 if self.linear is None else float(np.linalg.norm(self.linear)) * _UP
+        return 0.0 if self.linear is None else float(np.linalg.norm(self.linear)) * UP
 
     @final
     def gradient(self, w: FloatArray) -> FloatArray:
@@ -178,10 +170,7 @@ class LinearModelObjective(Objective):
 
     @final
     def gradient_rounding(self, w: FloatArray) -> float:
-        """Return the slack charged for rounding in a computed gradient at `w` (l2 norm).
-
-        The sum of n terms no longer than the slope allows, and what the error of a prediction moves one of them by.
-        """
+        # The sum of n terms no longer than the slope allows, and what the error of a prediction moves one of them by.
         norm = float(np.linalg.norm(w))
         slope = self._slope_at(norm) * self.records.domain.l2
         growth = self.l2 if math.isinf(self.loss.curvature_bound) else self.smoothness
@@ -273,9 +262,6 @@ def _weighted_gram(panel: FloatArray, weights: FloatArray) -> FloatArray:
     return out.reshape(k * d, k * d)
 
 
-__all__ = ["ROUNDING", "RegularizedRisk"]
-
-
 @final
 @dataclass(frozen=True, eq=False)
 class RegularizedRisk(LinearModelObjective):
@@ -297,12 +283,8 @@ class RegularizedRisk(LinearModelObjective):
             raise InvalidDataError(f"weights have shape {self.weights.shape}; the records need ({self.records.n},)")
 
     @property
-    def weighted(self) -> bool:
+    def weighted(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.weights is not None
-
-    @property
-    def tilt(self) -> float:
-        return 0.0
 
     def value(self, w: FloatArray) -> float:
         W = self._matrix(w)

@@ -181,12 +181,12 @@ class LinearModelProblem(Problem):
         return self.domain.l2 if self.attack is None else self.attack.reach(self.domain)
 
     @cached_property
-    def typical(self) -> TypicalData | None:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def typical(self) -> TypicalData | None:  # pyright: ignore[reportIncompatibleVariableOverride]
         """By the domain, the loss and the comparator norm; None with a tilt or an attack."""
         return None if self.tilt or self.attack_radius else TypicalData.of(self.domain, self.loss, self.radius)
 
     @property
-    def grouped(self) -> bool:
+    def grouped(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.records_per_user is not None
 
     @property
@@ -243,7 +243,7 @@ class LinearModelProblem(Problem):
         return self.curvature if self.attack is None else math.inf
 
     @property
-    def kink(self) -> float:
+    def kink(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
         """What centred noise adds by bending the dual norm: ``A s E|z|_{p*} / E|z|``; 0 without an attack."""
         if self.attack is None or math.isinf(self.loss.curvature_bound):
             return 0.0

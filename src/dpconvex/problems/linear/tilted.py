@@ -45,7 +45,7 @@ class TiltedRisk(LinearModelObjective):
     Section 5 (docs, Output perturbation).
     """
 
-    tilt: float = 1.0  # pyright: ignore[reportIncompatibleMethodOverride]
+    tilt: float = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()

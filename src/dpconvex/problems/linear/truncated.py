@@ -1,4 +1,4 @@
-r"""Average of truncated losses, and a ridge around any centre: what heavy-tailed methods minimise."""
+r"""Averages of losses that are made Lipschitz, and a ridge around any centre: what heavy-tailed methods minimize."""
 
 from __future__ import annotations
 
@@ -17,30 +17,20 @@ from dpconvex.losses.base import LinearModelLoss, PiecewiseLinearLoss
 from dpconvex.losses.truncated import TruncatedLosses, truncate
 from dpconvex.problems.data import _threads
 from dpconvex.problems.data.records import Records, RowBlock
-from dpconvex.problems.objective import ROUNDING, Objective
-
-_UP = 1 + 1e-12  # covers the few roundings of a formula for a public constant
+from dpconvex.problems.objective import ROUNDING, UP, Objective
 
 
 @final
 @dataclass(frozen=True)
 class Truncation:
-    """How the losses of a linear model are made convex and Lipschitz without a bound on the data. Public.
-
-    Parameters
-    ----------
-    level : float
-        Largest gradient norm C of one record.
-    radius : float
-        Parameters of interest have at most this norm (l2); the loss is continued along its tangents beyond.
-    smoothing : float
-        Piecewise linear losses only: parameter of their Moreau envelope in w; losses fall by at most
-        ``smoothing C^2 / 2``.
-    """
+    """How the losses of a linear model are made convex and Lipschitz without a bound on the data. Public."""
 
     level: float
+    """Largest gradient norm C of one record."""
     radius: float
+    """Parameters of interest have at most this norm (l2); the loss is continued along its tangents beyond."""
     smoothing: float
+    """Of piecewise linear losses: parameter of their Moreau envelope in w; losses fall by at most ``smoothing C^2/2``."""
 
     def __post_init__(self) -> None:
         for name in ("level", "radius", "smoothing"):
@@ -49,67 +39,34 @@ class Truncation:
     def curvature(self, loss: LinearModelLoss, feature_l2: float) -> float:
         """Largest curvature in w of one record's surrogate, rounded up."""
         if isinstance(loss, PiecewiseLinearLoss):
-            return _UP / self.smoothing
-        return loss.curvature_bound * feature_l2**2 * _UP
+            return UP / self.smoothing
+        return loss.curvature_bound * feature_l2**2 * UP
 
 
 @final
 @dataclass(frozen=True)
 class TruncatedBounds:
-    """Constants of an average of truncated losses, in w.
-
-    Parameters
-    ----------
-    slope_bound : float
-        The level C.
-    curvature_bound : float
-        Largest curvature.
-    """
+    """Constants of an average of truncated losses, in w: the level C and the largest curvature."""
 
     slope_bound: float
     curvature_bound: float
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class TruncatedRisk(Objective):
-    r"""``J(w) = mean_i f_i(w) + l2/2 |w - centre|^2`` with convex ``f_i`` of gradient norm at most C everywhere.
+class CenteredRisk(Objective):
+    r"""``J(w) = mean_i f_i(w) + l2/2 |w - centre|^2`` with convex ``f_i`` of slope at most `level`.
 
-    ``grad f_i = clip_C(grad loss_i)`` on the ball of the truncation's radius, but for the smoothing of kinks.
-
-    Parameters
-    ----------
-    loss : LinearModelLoss
-        Smooth or piecewise linear, of one prediction.
-    records : Records
-    targets : array of shape (n,)
-        Moved into the loss's declared targets.
-    l2 : float
-        Positive: the strong convexity constant.
-    truncation : Truncation
-    centre : array of shape (dim,), optional
-        Of the ridge; 0 if None.
-
-    Notes
-    -----
-    Constants are those of the level C, not of the features: the sensitivity of the minimiser is ``2C/(l2 n)``.
-
-    References
-    ----------
-    Lowy 2026, "Optimal rates for pure epsilon-DP stochastic convex optimization with heavy tails", with truncation in
-    the place of the Lipschitz extension (docs, Heavy tails).
+    A subclass is a dataclass with these fields; a centre of None becomes 0.
     """
 
     loss: LinearModelLoss
     records: Records
     targets: AnyArray
     l2: float
-    truncation: Truncation
-    centre: FloatArray | None = None
+    level: float
+    centre: FloatArray | None
 
     def __post_init__(self) -> None:
         _validate.real("l2", self.l2, above=0.0)
-        check_loss(self.loss)
         if np.shape(self.targets) != (self.records.n,):
             shape = np.shape(self.targets)
             raise InvalidDataError(f"targets have shape {shape}; the records need ({self.records.n},)")
@@ -117,17 +74,6 @@ class TruncatedRisk(Objective):
         object.__setattr__(self, "centre", np.zeros(self.dim) if self.centre is None else self.centre)
         if self._centre.shape != (self.dim,):
             raise InvalidDataError(f"centre has shape {self._centre.shape}; the parameters need ({self.dim},)")
-
-    @cached_property
-    def losses(self) -> TruncatedLosses:
-        """The records' surrogates."""
-        norms = np.sqrt(self.records.squared_norms())
-        t = self.truncation
-        return truncate(self.loss, self.targets, norms, t.level, t.radius, t.smoothing)
-
-    @property
-    def bounds(self) -> TruncatedBounds:
-        return TruncatedBounds(self.truncation.level, self._curvature)
 
     @property
     def dim(self) -> int:
@@ -138,19 +84,75 @@ class TruncatedRisk(Objective):
         return self.l2
 
     @property
-    def smoothness(self) -> float:
-        return (self._curvature + self.l2) * _UP
-
-    @property
     def minimiser_norm(self) -> float:
-        return (self._centre_norm + self.truncation.level / self.l2) * _UP
+        return (self._centre_norm + self.level / self.l2) * UP
 
     @property
     def initial_gap(self) -> float:
-        return (self.truncation.level + self.l2 * self._centre_norm) ** 2 / (2 * self.l2) * _UP
+        return (self.level + self.l2 * self._centre_norm) ** 2 / (2 * self.l2) * UP
 
     def lipschitz_within(self, radius: float) -> float:
-        return (self.truncation.level + self.l2 * (radius + self._centre_norm)) * _UP
+        return (self.level + self.l2 * (radius + self._centre_norm)) * UP
+
+    def value_rounding(self, value: float, w: FloatArray) -> float:
+        reach = float(np.linalg.norm(w)) + self._centre_norm
+        return ROUNDING * (abs(value) + (self.level + self.l2 * reach) * reach)
+
+    @property
+    def _centre(self) -> FloatArray:
+        assert self.centre is not None  # set on creation; tells the type checker
+        return self.centre
+
+    @property
+    def _centre_norm(self) -> float:
+        return float(np.linalg.norm(self._centre)) * UP
+
+    def _ridge(self, w: FloatArray) -> float:
+        away = w - self._centre
+        return self.l2 / 2 * float(away @ away)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class TruncatedRisk(CenteredRisk):
+    r"""``J(w) = mean_i f_i(w) + l2/2 |w - centre|^2`` with convex ``f_i`` of gradient norm at most C everywhere.
+
+    ``grad f_i = clip_C(grad loss_i)`` on the ball of the truncation's radius, but for the smoothing of kinks. Constants
+    are those of the level C, not of the features: the sensitivity of the minimizer is ``2C/(l2 n)``.
+
+    Source: Lowy 2026, "Optimal rates for pure epsilon-DP stochastic convex optimization with heavy tails", with
+    truncation in the place of the Lipschitz extension (docs, Heavy tails).
+    """
+
+    loss: LinearModelLoss
+    records: Records
+    targets: AnyArray
+    l2: float
+    truncation: Truncation
+    centre: FloatArray | None = None
+
+    def __post_init__(self) -> None:
+        check_loss(self.loss)
+        super().__post_init__()
+
+    @property
+    def level(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.truncation.level
+
+    @cached_property
+    def losses(self) -> TruncatedLosses:
+        """The records' surrogates."""
+        norms = np.sqrt(self.records.squared_norms())
+        t = self.truncation
+        return truncate(self.loss, self.targets, norms, t.level, t.radius, t.smoothing)
+
+    @property
+    def bounds(self) -> TruncatedBounds:
+        return TruncatedBounds(self.level, self._curvature)
+
+    @property
+    def smoothness(self) -> float:
+        return (self._curvature + self.l2) * UP
 
     def value(self, w: FloatArray) -> float:
         def work(block: RowBlock) -> FloatArray:
@@ -190,28 +192,11 @@ class TruncatedRisk(Objective):
 
     def gradient_rounding(self, w: FloatArray) -> float:
         norm = float(np.linalg.norm(w))
-        return ROUNDING * (self.truncation.level + self.smoothness * norm + self.l2 * self._centre_norm)
-
-    def value_rounding(self, value: float, w: FloatArray) -> float:
-        reach = float(np.linalg.norm(w)) + self._centre_norm
-        return ROUNDING * (abs(value) + (self.truncation.level + self.l2 * reach) * reach)
-
-    @property
-    def _centre(self) -> FloatArray:
-        assert self.centre is not None  # set on creation; tells the type checker
-        return self.centre
-
-    @property
-    def _centre_norm(self) -> float:
-        return float(np.linalg.norm(self._centre)) * _UP
+        return ROUNDING * (self.level + self.smoothness * norm + self.l2 * self._centre_norm)
 
     @property
     def _curvature(self) -> float:
         return self.truncation.curvature(self.loss, self.records.domain.l2)
-
-    def _ridge(self, w: FloatArray) -> float:
-        away = w - self._centre
-        return self.l2 / 2 * float(away @ away)
 
     def _mean(self, work: Callable[[RowBlock], FloatArray]) -> FloatArray:
         """Average over the records of what `work` sums over the records of a block."""
