@@ -97,18 +97,9 @@ class Attack:
     def worst_losses(
         self, loss: LinearModelLoss, z: FloatArray, y: FloatArray, w: FloatArray, domain: DataDomain
     ) -> FloatArray:
-        """Return every record's largest loss under the attack, shape (n,).
+        """Return every record's largest loss under the attack, shape (n,), for a loss of one prediction.
 
-        Parameters
-        ----------
-        loss : LinearModelLoss
-            Of one prediction.
-        z, y : array of shape (n,)
-            Predictions of the parameters without the attack, and targets.
-        w : array of shape (domain.dim,)
-            The parameters.
-        domain : DataDomain
-            Says which of them belong to features.
+        `z` are the predictions (n,) of the parameters `w` without the attack, `y` the targets (n,).
         """
         rho = self.radius * self.dual_norm(w, domain)
         return np.maximum(loss.value(z - rho, y), loss.value(z + rho, y))

@@ -84,9 +84,8 @@ class LinearModelProblem(Problem):
         for name, number in numbers.items():
             object.__setattr__(self, name, number)  # Python's own: numpy's scalars fit neither fractions nor JSON
         if self.tilt and math.isinf(self.loss.value_at_zero):
-            raise InvalidParameterError(
-                "loss", self.loss.name, "must have bounded targets to be tilted", "Give it a target_bound"
-            )
+            what = "must have bounded targets to be tilted"
+            raise InvalidParameterError("loss", self.loss.name, what, "Give it a target_bound")
         if self.loss.n_outputs * self.domain.dim > MOST_COEFFICIENTS:
             found = self.loss.n_outputs * self.domain.dim
             what = f"must leave at most {MOST_COEFFICIENTS} coefficients, and there would be {found}"
@@ -109,34 +108,16 @@ class LinearModelProblem(Problem):
         groups: UserGroups | None = None,
         linear: FloatArray | None = None,
     ) -> LinearModelObjective:
-        """Return the objective on data.
+        """Return the objective on records of the domain, without an attack.
 
-        Parameters
-        ----------
-        records : Records
-            Of the domain.
-        targets : array of shape (records.n,)
-        l2 : float
-            Regularisation.
-        groups : UserGroups, optional
-            Whose record it is; needed if and only if `n` counts users.
-        linear : array of shape (dim,), optional
-            Of a linear term.
+        `groups` says whose record it is, if and only if `n` counts users; `linear` (dim,) is a linear term.
         """
         if self.tilt:
             return TiltedRisk(self.loss, records, targets, l2, linear, tilt=self.tilt)
         return RegularizedRisk(self.loss, records, targets, l2, linear, self.weights(groups))
 
     def weights(self, groups: UserGroups | None) -> FloatArray | None:
-        """Return how much each record counts in the objective, (n_records,); None for ``1/n`` each.
-
-        A user's weights add up to at most ``1/n``.
-
-        Raises
-        ------
-        InvalidDataError
-            If groups are given for a problem over records, or not for one over users, or their number is not `n`.
-        """
+        """Return how much each record counts, (n_records,), a user's at most ``1/n`` together; None for ``1/n`` each."""
         if (groups is not None) != self.grouped:
             raise InvalidDataError("groups must be given where, and only where, the problem has records_per_user")
         if groups is None:
@@ -182,7 +163,6 @@ class LinearModelProblem(Problem):
 
     @cached_property
     def typical(self) -> TypicalData | None:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """By the domain, the loss and the comparator norm; None with a tilt or an attack."""
         return None if self.tilt or self.attack_radius else TypicalData.of(self.domain, self.loss, self.radius)
 
     @property
@@ -210,7 +190,6 @@ class LinearModelProblem(Problem):
         return self.loss.trivial
 
     def log_weight_ratio(self, radius: float) -> float:
-        """Tilt times the range of the loss over parameters of norm at most `radius`, rounded up."""
         span = self.loss_range(radius) if self.tilt else 0.0
         return math.inf if math.isinf(span) else _rounding.product_up(self.tilt, span)
 
@@ -235,11 +214,7 @@ class LinearModelProblem(Problem):
 
     @property
     def smoothness(self) -> float:
-        """Largest curvature of the objective without its ridge, rounded up; infinite if the loss is not smooth.
-
-        One record's curvature; with a tilt, that plus ``tilt L^2`` (Lowy and Razaviyayn, Lemma 5.3). Infinite under
-        attack: worst cases of smooth losses have kinks (erratum U10).
-        """
+        # Under attack worst cases of smooth losses have kinks (erratum U10).
         return self.curvature if self.attack is None else math.inf
 
     @property
@@ -251,7 +226,10 @@ class LinearModelProblem(Problem):
 
     @cached_property
     def curvature(self) -> float:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """As `smoothness`, the kinks of an attack left out (docs, Adversarial training, Theorem 3)."""
+        """One record's curvature; with a tilt, that plus ``tilt L^2`` (Lowy and Razaviyayn, Lemma 5.3).
+
+        The kinks of an attack are left out (docs, Adversarial training, Theorem 3).
+        """
         if math.isinf(self.loss.curvature_bound):
             return math.inf
         one = _rounding.product_up(self.loss.curvature_bound, self.feature_l2, self.feature_l2)
@@ -260,11 +238,7 @@ class LinearModelProblem(Problem):
         return _rounding.sum_up((one, _rounding.product_up(self.tilt, self.lipschitz, self.lipschitz)))
 
     def minimiser_norm(self, l2: float) -> float:
-        """Largest l2 norm of a minimiser with regularisation `l2`, whatever the data are, rounded up.
-
-        ``L / l2`` (a vanishing gradient) or ``sqrt(2 v / l2)`` (``J(w*) <= J(0)``, losses at least 0 and at most v at
-        zero); both hold for the average and for tilted losses.
-        """
+        # L / l2: the gradient vanishes. sqrt(2 v / l2): J(w*) <= J(0), losses are at least 0, at zero at most v.
         v = self.loss.value_at_zero
         return _rounding.widen_up(min(self.lipschitz / l2, math.sqrt(2 * v / l2)))
 
@@ -292,17 +266,9 @@ class LinearModelProblem(Problem):
         return _rounding.ratio_up(_rounding.product_up(self.domain.l2, self.domain.l2), self.n * l2 * (1 - 1e-15))
 
     def certifiable_radius(self, l2: float, linear: float = 0.0) -> float:
-        """Smallest distance to the minimiser that double precision certifies for *every* data set.
+        """Return three times the rounding slack of the certificates at the longest minimizer there can be.
 
-        Three times the rounding slack of the certificates at the longest minimiser there can be: ``J(w*) <= J(0)``
-        and a vanishing gradient bound its length whatever the data are.
-
-        Parameters
-        ----------
-        l2 : float
-            Regularisation.
-        linear : float
-            Length of the linear term of the objective.
+        `linear` is the length of the linear term of the objective.
         """
         if self.lift is not None:
             charge = self.lift.linear(self.loss)
@@ -333,13 +299,10 @@ class LinearModelProblem(Problem):
             "intercept": self.domain.intercept,
             "radius": self.radius,
             **({"tilt": self.tilt} if self.tilt else {}),
-            **(self._users() if self.grouped else {}),
+            **({"users": self.n, "records_per_user": self.records_per_user} if self.grouped else {}),
             **({"attack_radius": self.attack_radius, "attack_norm": self.attack_norm} if self.attack_radius else {}),
             "blocks": [{"name": b.name, "size": b.size, "norm": b.norm, "bound": b.bound} for b in self.domain.blocks],
         }
-
-    def _users(self) -> dict[str, Any]:
-        return {"users": self.n, "records_per_user": self.records_per_user}
 
 
 def default_radius(domain: DataDomain, n_outputs: int = 1) -> float:

@@ -30,7 +30,7 @@ class Truncation:
     radius: float
     """Parameters of interest have at most this norm (l2); the loss is continued along its tangents beyond."""
     smoothing: float
-    """Of piecewise linear losses: parameter of their Moreau envelope in w; losses fall by at most ``smoothing C^2/2``."""
+    """Of piecewise linear losses: parameter of the Moreau envelope in w; losses fall by at most ``smoothing C^2/2``."""
 
     def __post_init__(self) -> None:
         for name in ("level", "radius", "smoothing"):

@@ -44,7 +44,7 @@ from dpconvex.geometry import GroupedNorm
 from dpconvex.mechanisms import NormNoiseMechanism, ReportNoisyMax
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release, Sensitivity
 from dpconvex.problems.data.domain import Block, DataDomain
-from dpconvex.problems.linear.expected_risk import NUMERIC_VARIANCE, reach_share, squared_reach
+from dpconvex.problems.linear.expected_risk import TUNING, reach_share, squared_reach
 from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.randomness import BitSource
 
@@ -296,7 +296,7 @@ def plan(problem: LinearModelProblem, privacy: PrivacyParams, planner: Planner) 
     )
     spent = _rounding.sum_up((first.epsilon, second.epsilon))
     rest = replace(privacy, epsilon=_rounding.difference_down(privacy.epsilon, spent))
-    variance = NUMERIC_VARIANCE + first.scale**2 * float(norm.coordinate_variances[0])
+    variance = TUNING.numeric_variance + first.scale**2 * float(norm.coordinate_variances[0])
     length = min(LONG * math.sqrt(variance), 1.0) * float(np.linalg.norm(widths))
     return (
         RecentredPlan(problem, privacy, first, second, planner(recentred(problem, length), rest)[0], planner, length),
@@ -316,7 +316,7 @@ def recentred(problem: LinearModelProblem, length: float) -> LinearModelProblem:
     others = tuple(block for block in domain.blocks if block.norm != "linf")
     constant = domain.intercept if others else min(domain.intercept, length)
     share = reach_share(domain, "linf")
-    stretch = LONG * float(np.linalg.norm(numeric_half_widths(domain))) * math.sqrt(NUMERIC_VARIANCE) / length
+    stretch = LONG * float(np.linalg.norm(numeric_half_widths(domain))) * math.sqrt(TUNING.numeric_variance) / length
     needed = sum(map(squared_reach, domain.all_blocks))
     longer = 4 * (constant**-2 - domain.intercept**-2) / needed  # what a shorter constant needs
     radius = problem.radius * math.sqrt(1 - share + share * stretch**2 + longer)
