@@ -170,16 +170,7 @@ class _Declared(ConvexFunction):
 class DeclaredFunction(_Declared):
     """Constants of a `ConvexFunction` in the ball of one radius, by the names of its members.
 
-    Parameters
-    ----------
-    name, domain, dim, smoothness, value_at_zero, aggregation
-        The function's.
-    radius : float
-        Of the ball.
-    slope, difference : float
-        Its `lipschitz` and `contrast` there.
-    said : tuple of str
-        Its `claims` there.
+    `slope`, `difference` and `said` are its `lipschitz`, `contrast` and `claims` there.
     """
 
     name: str
@@ -205,16 +196,7 @@ class DeclaredFunction(_Declared):
 class DeclaredPayoff(_Declared, SaddleLoss):
     """Constants of a `SaddleLoss` in the ball of one radius, by the names of its members.
 
-    Parameters
-    ----------
-    name, domain, dim, value_at_zero
-        The payoff's.
-    radius : float
-        Of the ball.
-    slope, difference, attack_slope : float
-        Its `lipschitz`, `contrast` and `attack_lipschitz` there.
-    attack, parameter_smoothness, attack_smoothness, cross_smoothness, attack_concavity
-        The payoff's.
+    `slope`, `difference` and `attack_slope` are its `lipschitz`, `contrast` and `attack_lipschitz` there.
     """
 
     name: str

@@ -7,9 +7,9 @@ risk at its minimiser, for a data set that the schema makes one expect.
 Model
     Columns are independent but for the blocks; levels of a one-hot block are equally frequent, numeric columns on
     ``[-s, s]`` have variance ``s^2/9`` and a mean of ``s/3`` or ``-s/3``. Second moments of real data spread over
-    orders of magnitude (rare levels, correlated columns): every direction's moment stands for `Tuning.spectrum_quantiles` quantiles of
-    equal weight, evenly spaced in the logarithm over a factor of ``sqrt(e) d``, d the number of columns, mean kept. In
-    a ball, and among all numeric columns, moments fall with the power `Tuning.rank_power` of their rank instead. The risk's
+    orders of magnitude (rare levels, correlated columns): every direction's moment stands for quantiles of equal
+    weight, evenly spaced in the logarithm over a factor of ``sqrt(e) d``, d the number of columns, mean kept. In a
+    ball, and among all numeric columns, moments fall with a power of their rank instead (`Tuning`). The risk's
     curvature in a direction is its moment times the mean second derivative of the loss, `typical_curvature`. The
     minimiser has the comparator norm R, its square shared by blocks as they need it (`squared_reach`) and equally by
     the directions of a block.
@@ -74,10 +74,8 @@ def typical_curvature(loss: LinearModelLoss) -> float:
     """Guess of the loss's mean second derivative in the prediction at a fitted model, per output."""
     slope = loss.slope_bound
     if loss.task == "classification":
-        return min(
-            TUNING.decided_curvature * _even(loss) * loss.curvature_trace / loss.curvature_rank,
-            TUNING.kink_density * slope,
-        )
+        decided = TUNING.decided_curvature * _even(loss) * loss.curvature_trace / loss.curvature_rank
+        return min(decided, TUNING.kink_density * slope)
     return min(loss.curvature_bound, 2 * slope)  # targets have a range of about 2
 
 
@@ -90,7 +88,10 @@ def _even(loss: LinearModelLoss) -> float:
 
 @dataclass(frozen=True, eq=False)
 class TypicalData:
-    """Directions in which the risk of typical data curves; quadratic model of its excess.Entries of shape (g,) stand for directions, those of shape (m,) for the blocks of the domain."""
+    """Directions in which the risk of typical data curves; quadratic model of its excess.
+
+    Arrays of shape (g,) are about directions, those of shape (m,) about the blocks of the domain.
+    """
 
     count: FloatArray
     """How many directions stand behind each entry, all outputs together; fractions occur."""
@@ -120,21 +121,18 @@ class TypicalData:
         one_hot = np.array([block.norm == "l1" for block in blocks])  # the constant too: a block of one level
         boxed = np.array([block.norm == "linf" for block in blocks])
         columns = np.where(boxed, size, 1)  # each a block of its own, as the comparator norm counts them
-        moment = square * np.where(
-            boxed, TUNING.numeric_variance, np.where(one_hot, 1.0, TUNING.ball_squared_length) / size
-        )
+        of_others = np.where(one_hot, 1.0, TUNING.ball_squared_length) / size
+        moment = square * np.where(boxed, TUNING.numeric_variance, of_others)
         inside = np.where(one_hot, size - 1, size)
         needed = np.array([squared_reach(block) for block in blocks])
         share = radius**2 * needed / needed.sum() / size  # of one direction
         mu = square * np.where(one_hot, 1 / size, np.where(boxed, TUNING.numeric_squared_mean * size, 0.0))
         used = np.flatnonzero(one_hot & (inside > 0))
-        spread = np.exp(-np.linspace(0.0, 0.5 + math.log(domain.dim), TUNING.spectrum_quantiles))
-        spread *= TUNING.spectrum_quantiles / spread.sum()
-        count, block = (
-            np.repeat(inside[used] / TUNING.spectrum_quantiles, TUNING.spectrum_quantiles),
-            np.repeat(used, TUNING.spectrum_quantiles),
-        )
-        curvature, signal = np.outer(moment[used], spread).ravel(), np.repeat(share[used], TUNING.spectrum_quantiles)
+        quantiles = TUNING.spectrum_quantiles
+        spread = np.exp(-np.linspace(0.0, 0.5 + math.log(domain.dim), quantiles))
+        spread *= quantiles / spread.sum()
+        count, block = np.repeat(inside[used] / quantiles, quantiles), np.repeat(used, quantiles)
+        curvature, signal = np.outer(moment[used], spread).ravel(), np.repeat(share[used], quantiles)
         energy = size * moment
         numeric = np.where(boxed, energy, 0.0)
         together = [np.flatnonzero(boxed)] if boxed.any() else []
@@ -212,14 +210,12 @@ class TypicalData:
 
 
 def _power_law(size: int) -> tuple[FloatArray, FloatArray]:
-    """Ranks 1 to `size` in at most `Tuning.spectrum_quantiles` cells of equal length in the logarithm: how many, and their mean moment.
+    """Return ranks 1 to `size` in a few cells of equal length in the logarithm: how many, and their mean moment.
 
     Moments fall with the power `Tuning.rank_power` of the rank and have mean 1.
     """
-    ranks = np.arange(1, size + 1)
-    cells = np.minimum(
-        TUNING.spectrum_quantiles * np.log(ranks) / math.log(max(size, 2)), TUNING.spectrum_quantiles - 1
-    ).astype(int)
+    ranks, most = np.arange(1, size + 1), TUNING.spectrum_quantiles
+    cells = np.minimum(most * np.log(ranks) / math.log(max(size, 2)), most - 1).astype(int)
     count = np.bincount(cells, minlength=1)
     total = np.bincount(cells, ranks**-TUNING.rank_power)
     full = count > 0
@@ -257,10 +253,8 @@ def surrogate_excess(loss: LinearModelLoss, target: LinearModelLoss) -> float:
 
 
 def _shift_excess(loss: LinearModelLoss, target: LinearModelLoss) -> float:
-    """For residuals of mean 0 and deviation `Tuning.residual_deviation` times the targets' range, skewed."""
-    spread = (
-        TUNING.residual_deviation * 2 * math.sqrt(2 * target.value_at_zero)
-    )  # value_at_zero: half the squared target bound
+    """For skewed residuals of mean 0; `value_at_zero` of the target is half the squared target bound."""
+    spread = TUNING.residual_deviation * 2 * math.sqrt(2 * target.value_at_zero)
     residuals = spread * (-np.log1p(-(np.arange(2000) + 0.5) / 2000) - 1)
     residuals -= residuals.mean()
     zeros = np.zeros(len(residuals))

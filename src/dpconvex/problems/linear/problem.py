@@ -117,7 +117,7 @@ class LinearModelProblem(Problem):
         return RegularizedRisk(self.loss, records, targets, l2, linear, self.weights(groups))
 
     def weights(self, groups: UserGroups | None) -> FloatArray | None:
-        """Return how much each record counts, (n_records,), a user's at most ``1/n`` together; None for ``1/n`` each."""
+        """Return the records' weights (n_records,), a user's of sum at most ``1/n``; None for ``1/n`` each."""
         if (groups is not None) != self.grouped:
             raise InvalidDataError("groups must be given where, and only where, the problem has records_per_user")
         if groups is None:
