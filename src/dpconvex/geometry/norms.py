@@ -152,8 +152,8 @@ class GroupedNorm(NoiseNorm):
     all blocks share one Gamma(D_g + 1) radius, ``D_g`` the columns of the group, and each block is uniform in its
     cross-polytope or ball.
 
-    Source: docs, Objective perturbation, section 4: energies, optimal weights and sampler with proofs. K-norm mechanism:
-    Hardt and Talwar 2010, "On the geometry of differential privacy".
+    Docs, Objective perturbation, section 4: energies, optimal weights and sampler with proofs. K-norm mechanism: Hardt
+    and Talwar 2010, "On the geometry of differential privacy".
     """
 
     sizes: IntArray
@@ -195,7 +195,7 @@ class GroupedNorm(NoiseNorm):
     def for_domain(cls, domain: DataDomain) -> GroupedNorm:
         """Cheapest grouping of the domain's blocks, by dynamic programming over blocks sorted by size and width.
 
-        Equal blocks stay together. Above `MAX_RUNS` distinct kinds, neighbouring kinds are first joined into that
+        Equal blocks stay together. Above `MAX_RUNS` distinct kinds, neighboring kinds are first joined into that
         many chunks; the answer is then at least as good as one group per block.
         """
         sizes, widths, euclidean = _blocks(domain)

@@ -31,7 +31,6 @@ class _TwoClasses(LinearModelLoss):
     task = "classification"
     sides = 1
 
-    @final
     def clip_targets(self, y: AnyArray) -> FloatArray:
         return signs(y)
 
@@ -123,7 +122,7 @@ class LogisticLoss(_TwoClasses, SmoothLoss):
     def value(self, z: FloatArray, y: FloatArray) -> FloatArray:
         margin = self._shifted(z) * y
         curved = np.maximum(margin, self._kink)
-        # Not logaddexp: this form uses vectorised exp and log1p and is three times faster.
+        # Not logaddexp: this form uses vectorized exp and log1p and is three times faster.
         loss = np.maximum(-curved, 0.0) + np.log1p(np.exp(-np.abs(curved)))
         return loss if self.cap == 1 else loss + self.cap * (curved - margin)
 

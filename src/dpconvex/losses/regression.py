@@ -35,7 +35,6 @@ class _NumericLoss(LinearModelLoss):
     def __post_init__(self) -> None:
         check_bound(self.target_bound)
 
-    @final
     def clip_targets(self, y: AnyArray) -> FloatArray:
         return reals(y, self.target_bound)
 
@@ -49,7 +48,6 @@ class _WideLoss(_NumericLoss, SmoothLoss):
         check_width(self.width)
         super().__post_init__()
 
-    @final
     @property
     def value_at_zero(self) -> float:
         if self.target_bound == math.inf:
@@ -138,27 +136,22 @@ class ResidualSplineLoss(_WideLoss):
     def spline(self) -> Spline:
         """The slopes ``lower < 0 < upper`` and the ``width``."""
 
-    @final
     @property
     def slope_bound(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
         return max(-self.spline.lower, self.spline.upper)
 
-    @final
     @property
     def curvature_bound(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
         return _rounding.ratio_up(1.0, self.spline.width)
 
-    @final
     @quiet
     def value(self, z: FloatArray, y: FloatArray) -> FloatArray:
         return self.spline.value(z - y)
 
-    @final
     @quiet
     def derivative(self, z: FloatArray, y: FloatArray) -> FloatArray:
         return self.spline.slope(z - y)
 
-    @final
     @quiet
     def hessian_weights(self, z: FloatArray, y: FloatArray) -> FloatArray:
         return self.spline.curvature(z - y)
@@ -280,7 +273,6 @@ class _SaturatingLoss(_WideLoss):
 
     curvature_bound = 1.0
 
-    @final
     @property
     def slope_bound(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.width

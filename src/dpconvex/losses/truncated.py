@@ -2,7 +2,7 @@ r"""Losses of given records with every slope cut at a level of the record's own:
 
 For a loss ``phi(<x, w>, y)`` and a level ``c = C / |x|`` the surrogate has the derivative ``clip(phi', -c, c)`` in the
 prediction. Its gradient in w is the clipped gradient ``clip_C(grad loss)``, yet it is the gradient of a *convex*
-function, so whatever is proved of minimisers of convex C-Lipschitz losses holds for it (docs, Heavy tails).
+function, so whatever is proved of minimizers of convex C-Lipschitz losses holds for it (docs, Heavy tails).
 """
 
 from __future__ import annotations

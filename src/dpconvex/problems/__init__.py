@@ -1,4 +1,4 @@
-"""Public domains of data, clipped records, and the objectives that solvers minimise."""
+"""Public domains of data, clipped records, and the objectives that solvers minimize."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a plan may know about the function that is minimised: public facts, of linear models and all others."""
+"""What a plan may know about the function that is minimized: public facts, of linear models and all others."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Problem(ABC):
     Attributes
     ----------
     n : int
-        Number of records, or of users; public under replace-one neighbours.
+        Number of records, or of users; public under replace-one neighbors.
     radius : float
         l2 norm R of the parameters that one competes with.
     grouped : bool
@@ -51,7 +51,7 @@ class Problem(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """What is minimised, in a word or two."""
+        """What is minimized, in a word or two."""
 
     @property
     @abstractmethod
@@ -101,7 +101,7 @@ class Problem(ABC):
     def contrast(self) -> float:
         """Largest l2 distance between two records' (sub)gradients at the same parameters; by default ``2 L``.
 
-        "The same parameters" may be those that minimise one of two neighbouring objectives, and the subgradients a
+        "The same parameters" may be those that minimize one of two neighboring objectives, and the subgradients a
         choice that optimality there allows: the lemmas need no more.
         """
         return 2 * self.lipschitz
@@ -116,15 +116,15 @@ class Problem(ABC):
 
     @abstractmethod
     def minimiser_norm(self, l2: float) -> float:
-        """Return the largest l2 norm of a minimiser with regularisation `l2`, whatever the data are, rounded up."""
+        """Return the largest l2 norm of a minimizer with regularization `l2`, whatever the data are, rounded up."""
 
     @abstractmethod
     def certifiable_radius(self, l2: float) -> float:
-        """Return the smallest distance to the minimiser that can be certified for *every* data set at bearable cost."""
+        """Return the smallest distance to the minimizer that can be certified for *every* data set at bearable cost."""
 
     @abstractmethod
     def objective(self, X: AnyArray, y: AnyArray, l2: float, groups: UserGroups | None = None) -> Objective:
-        """Return the objective with that regularisation on data, which are clipped here; `y` may be ignored.
+        """Return the objective with that regularization on data, which are clipped here; `y` may be ignored.
 
         `groups` says whose record it is; it must be given if and only if the problem is `grouped`.
 
@@ -135,7 +135,7 @@ class Problem(ABC):
         """
 
     def constraint(self, radius: float) -> ConvexSet:
-        """Return where solvers look for the minimiser over parameters of norm at most `radius` (may be infinite)."""
+        """Return where solvers look for the minimizer over parameters of norm at most `radius` (may be infinite)."""
         return WholeSpace() if math.isinf(radius) else L2Ball(radius)
 
     def parameters(self, point: FloatArray) -> FloatArray:

@@ -37,7 +37,7 @@ class L2Ball(ConvexSet):
     def __post_init__(self) -> None:
         _validate.real("radius", self.radius, above=0.0)
         check_dim(self.dim)
-        object.__setattr__(self, "diameter", _rounding.widen_up(2.0 * self.radius))
+        self._set(diameter=_rounding.widen_up(2.0 * self.radius))
 
     @quiet
     def contains(self, w: FloatArray, tolerance: float = 1e-9) -> bool:
@@ -93,7 +93,7 @@ class L1Ball(ConvexSet):
     def __post_init__(self) -> None:
         _validate.real("radius", self.radius, above=0.0)
         check_dim(self.dim)
-        object.__setattr__(self, "diameter", _rounding.widen_up(2.0 * self.radius))
+        self._set(diameter=_rounding.widen_up(2.0 * self.radius))
 
     @quiet
     def contains(self, w: FloatArray, tolerance: float = 1e-9) -> bool:
@@ -149,12 +149,12 @@ class Ellipsoid(ConvexSet):
         centre = np.zeros(len(shape)) if self.centre is None else np.asarray(self.centre, dtype=np.float64)
         if centre.shape != (len(shape),) or not np.isfinite(centre).all():
             raise InvalidParameterError("centre", self.centre, f"must be finite, of shape ({len(shape)},)")
-        object.__setattr__(self, "shape", tuple(map(tuple, shape.tolist())))
-        object.__setattr__(self, "centre", tuple(centre.tolist()))
-        object.__setattr__(self, "dim", len(shape))
+        self._set(shape=tuple(map(tuple, shape.tolist())), centre=tuple(centre.tolist()), dim=len(shape))
         # The triangle inequality; exact where the centre is 0 or lies along the longest axis.
-        object.__setattr__(self, "radius", _rounding.widen_up(float(axes[0]) + math.hypot(*centre)))
-        object.__setattr__(self, "diameter", _rounding.widen_up(2 * float(axes[0])))
+        self._set(
+            radius=_rounding.widen_up(float(axes[0]) + math.hypot(*centre)),
+            diameter=_rounding.widen_up(2 * float(axes[0])),
+        )
 
     @quiet
     def contains(self, w: FloatArray, tolerance: float = 1e-9) -> bool:

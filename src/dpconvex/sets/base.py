@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Self, final
+from typing import Any, Self, final
 
 import numpy as np
 
@@ -41,7 +41,7 @@ class ConvexSet(ABC):
 
     @abstractmethod
     def linear_minimizer(self, g: FloatArray) -> FloatArray:
-        """Return a member that minimises ``<g, w>``; the same one every time.
+        """Return a member that minimizes ``<g, w>``; the same one every time.
 
         Raises
         ------
@@ -53,6 +53,12 @@ class ConvexSet(ABC):
     @abstractmethod
     def examples(cls) -> tuple[Self, ...]:
         """Return small instances for the contract tests."""
+
+    @final
+    def _set(self, **fields: Any) -> None:
+        """Set fields of a frozen set while it is being made."""
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
 
     @final
     def _finite(self, name: str, w: FloatArray) -> FloatArray:

@@ -47,11 +47,13 @@ class Box(ConvexSet):
         lower, upper = np.broadcast_to(lower, dim), np.broadcast_to(upper, dim)
         if np.any(lower > upper):
             raise InvalidParameterError("lower", self.lower, f"must be <= upper={self.upper!r} in every entry")
-        object.__setattr__(self, "lower", tuple(lower.tolist()))
-        object.__setattr__(self, "upper", tuple(upper.tolist()))
-        object.__setattr__(self, "dim", dim)
-        object.__setattr__(self, "radius", math.hypot(*np.maximum(-lower, upper)))
-        object.__setattr__(self, "diameter", _rounding.widen_up(math.hypot(*(upper - lower))))
+        self._set(
+            lower=tuple(lower.tolist()),
+            upper=tuple(upper.tolist()),
+            dim=dim,
+            radius=math.hypot(*np.maximum(-lower, upper)),
+            diameter=_rounding.widen_up(math.hypot(*(upper - lower))),
+        )
 
     @quiet
     def contains(self, w: FloatArray, tolerance: float = 1e-9) -> bool:

@@ -60,13 +60,12 @@ class Polytope(ConvexSet):
             raise InvalidParameterError("normals", self.normals, "must be finite, of shape (m, dim), no row zero")
         if bounds.shape != lengths.shape or not np.isfinite(bounds).all():
             raise InvalidParameterError("bounds", self.bounds, f"must be finite, of shape ({len(lengths)},)")
-        object.__setattr__(self, "normals", tuple(map(tuple, normals.tolist())))
-        object.__setattr__(self, "bounds", tuple(bounds.tolist()))
-        object.__setattr__(self, "dim", normals.shape[1])
+        self._set(normals=tuple(map(tuple, normals.tolist())), bounds=tuple(bounds.tolist()), dim=normals.shape[1])
         corners = self._corners
         apart = max(float(np.linalg.norm(corners - corner, axis=1).max()) for corner in corners)
-        object.__setattr__(self, "radius", _rounding.widen_up(float(np.linalg.norm(corners, axis=1).max())))
-        object.__setattr__(self, "diameter", _rounding.widen_up(apart))
+        self._set(
+            radius=_rounding.widen_up(float(np.linalg.norm(corners, axis=1).max())), diameter=_rounding.widen_up(apart)
+        )
 
     @quiet
     def contains(self, w: FloatArray, tolerance: float = 1e-9) -> bool:

@@ -46,10 +46,9 @@ class BallSection(ConvexSet):
         centre = np.asarray(self.centre, dtype=np.float64)
         if centre.ndim != 1 or len(centre) == 0 or not np.linalg.norm(centre) <= self.outer * (1 + 1e-9):
             raise InvalidParameterError("centre", self.centre, "must be a member of the outer ball, of shape (dim,)")
-        object.__setattr__(self, "centre", tuple(centre.tolist()))
-        object.__setattr__(self, "dim", len(centre))
+        self._set(centre=tuple(centre.tolist()), dim=len(centre))
         R, r, c = self.outer, self.inner, float(np.linalg.norm(centre))
-        object.__setattr__(self, "radius", min(R, _rounding.widen_up(c + r)))
+        self._set(radius=min(R, _rounding.widen_up(c + r)))
         if len(centre) == 1:
             widest = min(2 * R, 2 * r, R + r - c)
         elif r**2 + c**2 <= R**2:  # more than half of the inner ball
@@ -58,7 +57,7 @@ class BallSection(ConvexSet):
             widest = 2 * R
         else:
             widest = 2 * self._rim[2]
-        object.__setattr__(self, "diameter", _rounding.widen_up(widest))
+        self._set(diameter=_rounding.widen_up(widest))
 
     @quiet
     def contains(self, w: FloatArray, tolerance: float = 1e-9) -> bool:
@@ -175,8 +174,7 @@ class SecondOrderCones(ConvexSet):
             _validate.real("radius", self.radius, above=0.0)
         # Two unit members: opposite free entries, opposite rays of a cone, axes of two cones, or one and the apex.
         apart = 2.0 if self.free else max(2 / math.hypot(1, self.slope), math.sqrt(2) if self.count > 1 else 1.0)
-        object.__setattr__(self, "dim", self.count * (self.size + 1) + self.free)
-        object.__setattr__(self, "diameter", _rounding.widen_up(apart * self.radius))
+        self._set(dim=self.count * (self.size + 1) + self.free, diameter=_rounding.widen_up(apart * self.radius))
 
     def contains(self, w: FloatArray, tolerance: float = 1e-9) -> bool:
         """Whether no cone is further away than ``tolerance`` times the radius (the length of `w` if unbounded)."""

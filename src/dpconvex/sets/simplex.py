@@ -50,9 +50,7 @@ class Simplex(ConvexSet):
     def __post_init__(self) -> None:
         dim = _validate.integer("dim", self.dim, at_least=1)
         _validate.real("total", self.total, above=0.0)
-        object.__setattr__(self, "radius", self.total)
-        diameter = _rounding.widen_up(math.sqrt(2.0) * self.total) if dim > 1 else 0.0
-        object.__setattr__(self, "diameter", diameter)
+        self._set(radius=self.total, diameter=_rounding.widen_up(math.sqrt(2.0) * self.total) if dim > 1 else 0.0)
 
     @quiet
     def contains(self, w: FloatArray, tolerance: float = 1e-9) -> bool:

@@ -47,7 +47,7 @@ def ascend(
     v: FloatArray,
     w: FloatArray,
 ) -> None:
-    """Maximise the dual over each slope in turn; ``z = <w, x>``, ``v -= step * change * x``, w its projection."""
+    """Maximize the dual over each slope in turn; ``z = <w, x>``, ``v -= step * change * x``, w its projection."""
     p = features.shape[1]
     if count == 0:
         v = w

@@ -41,7 +41,7 @@ def adaptive_subgradient(
     target: float,
     max_steps: int | None = None,
 ) -> AdaptiveResult:
-    """Minimise a convex function over a convex set to a certified gap (Lowy 2026, Algorithm 3, Proposition 2.9).
+    """Minimize a convex function over a convex set to a certified gap (Lowy 2026, Algorithm 3, Proposition 2.9).
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def biased_subgradient(
     lipschitz: float,
     steps: int | None = None,
 ) -> FloatArray:
-    """Minimise a convex function over a convex set with a fixed number of constant steps (Lowy 2026, Lemma D.5).
+    """Minimize a convex function over a convex set with a fixed number of constant steps (Lowy 2026, Lemma D.5).
 
     Every data set takes the same number of steps, and the gap of the result is at most ``3/4 target + bias``.
 

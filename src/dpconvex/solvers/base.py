@@ -22,7 +22,7 @@ class Accuracy:
     Parameters
     ----------
     kind : {"distance", "gap"}
-        l2 distance to the minimiser, or value minus minimum.
+        l2 distance to the minimizer, or value minus minimum.
     bound : float
         The bound, rounded up. It depends on the data: not for release. Noise is calibrated to the radius that was
         asked for, never to this.
@@ -80,14 +80,14 @@ class Solver(ABC):
         constraint: ConvexSet | None = None,
         start: FloatArray | None = None,
     ) -> SolverResult:
-        """Look for a point within `radius` of the minimiser, and prove that it is.
+        """Look for a point within `radius` of the minimizer, and prove that it is.
 
         Parameters
         ----------
         objective : Objective
             With ``l2 > 0``.
         radius : float
-            Positive; l2 distance to the minimiser over the constraint.
+            Positive; l2 distance to the minimizer over the constraint.
         constraint : ConvexSet, optional
             None means the whole space.
         start : array of shape (dim,), optional
@@ -96,7 +96,7 @@ class Solver(ABC):
         Returns
         -------
         SolverResult
-            Status ``CERTIFIED`` if and only if the distance to the minimiser is proven to be at most `radius`.
+            Status ``CERTIFIED`` if and only if the distance to the minimizer is proven to be at most `radius`.
 
         Raises
         ------

@@ -33,7 +33,7 @@ class Guaranteed(Solver):
     So an unlucky data set costs time, never accuracy, and nothing about the release depends on which one finished.
 
     In an l2 ball that `fast` cannot treat, it runs without the constraint: where the ball of its certified radius lies
-    within the constraint, the free minimiser is the constrained one.
+    within the constraint, the free minimizer is the constrained one.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ class Guaranteed(Solver):
         return SolverResult(second.point, second.accuracy, second.status, steps, calls)
 
     def _free(self, loss: Bounds, constraint: ConvexSet, dim: int) -> ConvexSet:
-        """Return where `fast` looks for the minimiser."""
+        """Return where `fast` looks for the minimizer."""
         refused = self.fast.refusal(loss, constraint, dim) is not None
         return WholeSpace() if refused and isinstance(constraint, L2Ball) else constraint
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from typing import final
 
 import numpy as np
@@ -23,12 +21,12 @@ from dpconvex.solvers.base import Accuracy, Solver, SolverResult, needs_whole_sp
 @final
 @dataclass(frozen=True)
 class DualCoordinateAscent(Solver):
-    r"""Exact maximisation of the dual in one record's variable at a time, in a fixed shuffled order.
+    r"""Exact maximization of the dual in one record's variable at a time, in a fixed shuffled order.
 
     With ``loss = max of u (z - y) over u in [lo, hi]`` the dual variable of record i is its slope ``u_i``, and
     ``w = project(-(linear + 1/n sum_i u_i x_i) / mu)``. The duality gap is then
     ``1/n sum_i [loss(z_i, y_i) - u_i (z_i - y_i)]``: terms that are at least 0, with no cancellation. Over cones a step
-    maximises a lower bound of the dual (a projection does not expand), otherwise the dual itself. Weights of records
+    maximizes a lower bound of the dual (a projection does not expand), otherwise the dual itself. Weights of records
     widen their intervals.
 
     Parameters
@@ -110,7 +108,9 @@ def _epoch(
     order: np.random.Generator,
 ) -> None:
     """One pass over all records; changes `v`, `w` and `slopes` in place."""
-    kernel, step = _kernel(), 1 / (objective.l2 * objective.records.n)
+    from dpconvex.solvers._loops import ascend  # loads numba
+
+    step = 1 / (objective.l2 * objective.records.n)
     shape = (0, 0, 1.0) if cones is None else (cones.count, cones.size, cones.slope)
     for index in order.permutation(objective.records.n_blocks):
         block = objective.records.block(int(index))
@@ -118,15 +118,7 @@ def _epoch(
         features = np.ascontiguousarray(block.features)
         factor = np.ones(len(features)) if block.factor is None else block.factor
         extra = np.zeros(len(features)) if block.extra is None else block.extra
-        kernel(
+        ascend(
             features, factor, extra, block.intercept, objective.targets[rows], slopes[rows], lo[rows], hi[rows],
             curvature[rows], step, order.permutation(len(features)), *shape, v, w,
         )  # fmt: skip
-
-
-@cache
-def _kernel() -> Callable[..., None]:
-    """Import the compiled loop, which loads numba."""
-    from dpconvex.solvers._loops import ascend
-
-    return ascend

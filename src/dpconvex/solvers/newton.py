@@ -63,7 +63,7 @@ class NewtonCholesky(Solver):
         stride = objective.records.n // max(50 * objective.dim, objective.records.n // 16)
         if stride >= 4:
             sketch = objective.subset(stride)
-            # Rough: the subset's minimiser is itself off by its sampling error.
+            # Rough: the subset's minimizer is itself off by its sampling error.
             rough = 1e-4 * float(np.linalg.norm(sketch.gradient(w))) / objective.l2
             w = _descend(sketch, max(radius, rough), 20, w, None).point
             metric = _cholesky(sketch.hessian(w))
@@ -144,7 +144,7 @@ def _cholesky(hessian: FloatArray) -> FloatArray | None:
 @final
 @dataclass(frozen=True)
 class BallNewton(Solver):
-    r"""Each step minimises the second-order model over the whole ball, then searches towards that point.
+    r"""Each step minimizes the second-order model over the whole ball, then searches towards that point.
 
     Parameters
     ----------
@@ -198,7 +198,7 @@ class BallNewton(Solver):
     def _in_section(
         self, objective: Objective, radius: float, section: BallSection, start: FloatArray | None
     ) -> SolverResult:
-        """Solve in the outer ball: where the inner ball holds all points that near, the minimiser is the same."""
+        """Solve in the outer ball: where the inner ball holds all points that near, the minimizer is the same."""
         found = self._solve(objective, radius, L2Ball(section.outer), start)
         away = float(np.linalg.norm(found.point - np.asarray(section.centre)))
         if (away + found.accuracy.bound) * (1 + 1e-12) <= section.inner:
@@ -228,7 +228,7 @@ def normal_cone(objective: Objective, constraint: ConvexSet, w: FloatArray, g: F
 
 
 def _model_minimiser(hessian: FloatArray, g: FloatArray, w: FloatArray, radius: float) -> FloatArray:
-    """Minimise ``<g, u - w> + <u - w, H (u - w)> / 2`` over ``|u| <= radius``; H is positive definite."""
+    """Minimize ``<g, u - w> + <u - w, H (u - w)> / 2`` over ``|u| <= radius``; H is positive definite."""
     if not np.isfinite(hessian).all():
         return w
     eigenvalues, basis = np.linalg.eigh(hessian)

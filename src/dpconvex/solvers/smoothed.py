@@ -1,4 +1,4 @@
-"""Solvers for piecewise linear losses that minimise a smoothed one: a guaranteed and a fast method."""
+"""Solvers for piecewise linear losses that minimize a smoothed one: a guaranteed and a fast method."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SHARE = 0.25  # of the radius, for the solver; the rest is the cost of smoothin
 class SmoothedAcceleratedGradient(Solver):
     r"""`AcceleratedGradient` on ``loss.smoothed(width)``, the width chosen from public facts.
 
-    Smoothing lowers every loss, hence the objective, by between 0 and ``width A^2 / 2``, so its minimiser moves by at
+    Smoothing lowers every loss, hence the objective, by between 0 and ``width A^2 / 2``, so its minimizer moves by at
     most ``sqrt(width A^2 / mu)`` (strong convexity of both); the width makes that 3/4 of the radius.
 
     Parameters
@@ -70,7 +70,7 @@ class SmoothedAcceleratedGradient(Solver):
 @final
 @dataclass(frozen=True)
 class SmoothedNewton(Solver):
-    r"""Newton's method on ``loss.smoothed(width)`` for widths that fall tenfold, each from the last one's minimiser.
+    r"""Newton's method on ``loss.smoothed(width)`` for widths that fall tenfold, each from the last one's minimizer.
 
     The last width is `SmoothedAcceleratedGradient.width_for`. Its fast companion where dual methods do not apply.
 
@@ -81,7 +81,7 @@ class SmoothedNewton(Solver):
 
     Notes
     -----
-    Proof of accuracy: C1 for the smoothed loss and the distance that smoothing moves the minimiser. No step count is
+    Proof of accuracy: C1 for the smoothed loss and the distance that smoothing moves the minimizer. No step count is
     guaranteed; `Guaranteed` adds that.
     """
 

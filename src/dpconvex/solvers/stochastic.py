@@ -25,7 +25,7 @@ class StochasticSubgradient(Solver):
     r"""``w_t = project(w_{t-1} - eta_{t-1} g_t)`` with one record's subgradient, ``eta_t = 2 / (mu (t + 1))``.
 
     Returns the mean of the ``w_t`` with weights t. It works in the ball of radius ``(L + |linear|) / mu``, which holds
-    the minimiser. Its accuracy is proven in expectation only, which no privacy proof may rest on (measured elsewhere:
+    the minimizer. Its accuracy is proven in expectation only, which no privacy proof may rest on (measured elsewhere:
     the radius is missed with probability 2e-4 although the expected gap is a tenth of what it asks for). So it
     certifies the mean, gives up after a fixed number of stages, and belongs before a solver that cannot fail:
     ``Guaranteed(StochasticSubgradient(), SmoothedAcceleratedGradient())``. The records' order comes from a fixed

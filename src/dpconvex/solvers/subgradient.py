@@ -29,7 +29,7 @@ _SHARE = 0.05  # of the gap, left by the steps on the weights
 class Subgradient(Solver):
     r"""``w_t = project(w_{t-1} - eta_{t-1} g_{t-1})``, ``eta_t = 2 / (mu (t + 1))``; the best iterate or an average.
 
-    Without a constraint it works in the ball of radius ``(L + |linear|) / mu``, which holds the minimiser.
+    Without a constraint it works in the ball of radius ``(L + |linear|) / mu``, which holds the minimizer.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ class Subgradient(Solver):
 @final
 @dataclass(frozen=True)
 class CuttingPlane(Solver):
-    r"""Minimise ``mu/2 |u|^2 + max_j (<g_j, u> + h_j)``, add the plane at the minimiser, repeat.
+    r"""Minimize ``mu/2 |u|^2 + max_j (<g_j, u> + h_j)``, add the plane at the minimizer, repeat.
 
     Parameters
     ----------
@@ -197,7 +197,7 @@ class _Planes:
     weights: FloatArray = field(default_factory=lambda: np.empty(0))
 
     def add(self, w: FloatArray, value: float, g: FloatArray, best: float) -> FloatArray:
-        """Add the plane at `w`, improve the weights, and return the model's minimiser."""
+        """Add the plane at `w`, improve the weights, and return the model's minimizer."""
         mu = self.objective.strong_convexity
         plane, offset = g - mu * w, value - float(g @ w) + mu / 2 * float(w @ w)
         size = (float(np.linalg.norm(g)) + mu * float(np.linalg.norm(w))) * float(np.linalg.norm(w))
@@ -221,7 +221,7 @@ class _Planes:
         return best - self.lower <= self.slack + self.objective.value_rounding(best, point)
 
     def _dual(self, weights: FloatArray) -> tuple[float, FloatArray]:
-        """Return ``D(weights)`` and its minimiser."""
+        """Return ``D(weights)`` and its minimizer."""
         mu, slope = self.objective.strong_convexity, weights @ self.slopes
         u = self.constraint.project(-slope / mu)
         products = (float(np.linalg.norm(slope)) + mu * float(np.linalg.norm(u))) * float(np.linalg.norm(u))

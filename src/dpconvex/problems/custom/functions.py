@@ -60,7 +60,7 @@ class ConvexFunction(ABC):
     def contrast(self, radius: float) -> float:
         """Return the largest l2 distance of two gradients at the same w, of that norm at most, when a record changes.
 
-        Of two records' functions where the data enter by an average, else of F on neighbouring data sets. It sets the
+        Of two records' functions where the data enter by an average, else of F on neighboring data sets. It sets the
         noise. By default twice `lipschitz`; replace it where the gradients differ by less than they are long.
         """
         return 2 * self.lipschitz(radius)
@@ -79,7 +79,7 @@ class ConvexFunction(ABC):
         return CustomObjective(self, records, l2, radius)
 
     def certifiable_radius(self, l2: float, radius: float, max_steps: int) -> float:
-        """Return the smallest distance to the minimiser that is certified for every data set.
+        """Return the smallest distance to the minimizer that is certified for every data set.
 
         Three times the rounding slack of the certificates; not smooth: what `max_steps` subgradient steps reach.
         """

@@ -26,7 +26,7 @@ class LocationLoss(RecordLoss):
     r"""Smoothed distance to a record, ``f(w, x) = sqrt(|w - x|^2 + width^2) - width``: a robust centre of the records.
 
     Slope at most ``D / sqrt(D^2 + width^2) < 1`` at distances up to D, curvature at most ``1 / width``. As the width
-    goes to 0 the minimiser becomes the geometric median, as it grows the mean.
+    goes to 0 the minimizer becomes the geometric median, as it grows the mean.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ class LogLinearDensity(RecordLoss):
 class WholeObjective(ConvexFunction):
     """A convex function F(w, X) of the parameters and *all* records, in any way; one record may decide everything.
 
-    Its minimisers can be as far apart as the ball allows, however many records there are: the noise does not shrink
+    Its minimizers can be as far apart as the ball allows, however many records there are: the noise does not shrink
     with n. Bounds are vacuous (`PredictedError.vacuous`) unless epsilon is well above the number of parameters.
     """
 

@@ -1,4 +1,4 @@
-"""The problem of minimising a `ConvexFunction` over the data in a ball."""
+"""The problem of minimizing a `ConvexFunction` over the data in a ball."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from dpconvex.problems.objective import Bounds, Objective
 @final
 @dataclass(frozen=True)
 class CustomProblem(Problem):
-    """Minimise a `ConvexFunction` over parameters of norm at most `radius`. Holds no data.
+    """Minimize a `ConvexFunction` over parameters of norm at most `radius`. Holds no data.
 
     Parameters
     ----------
     function : ConvexFunction
     n : int
-        Number of records; public under replace-one neighbours.
+        Number of records; public under replace-one neighbors.
     radius : float
         l2 norm R of the ball, a public choice. It competes with every parameter vector of the ball.
     trusted : bool
@@ -35,7 +35,7 @@ class CustomProblem(Problem):
         of any function that returns is private.
     max_steps : int
         Steps that a subgradient method may take at most; it decides how accurately functions that are not smooth are
-        minimised, and so their noise.
+        minimized, and so their noise.
 
     Raises
     ------

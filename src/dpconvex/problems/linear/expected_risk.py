@@ -2,7 +2,7 @@ r"""What a plan may expect of ordinary data, from public facts: the guess that r
 
 A bound on the error holds for every data set, and is far from what happens on one: plans whose bounds have different
 proofs cannot be compared by them. So plans also state an *expected* error: the excess loss of a quadratic model of the
-risk at its minimiser, for a data set that the schema makes one expect.
+risk at its minimizer, for a data set that the schema makes one expect.
 
 Model
     Columns are independent but for the blocks; levels of a one-hot block are equally frequent, numeric columns on
@@ -11,7 +11,7 @@ Model
     weight, evenly spaced in the logarithm over a factor of ``sqrt(e) d``, d the number of columns, mean kept. In a
     ball, and among all numeric columns, moments fall with a power of their rank instead (`Tuning`). The risk's
     curvature in a direction is its moment times the mean second derivative of the loss, `typical_curvature`. The
-    minimiser has the comparator norm R, its square shared by blocks as they need it (`squared_reach`) and equally by
+    minimizer has the comparator norm R, its square shared by blocks as they need it (`squared_reach`) and equally by
     the directions of a block.
 Directions
     With one-hot blocks the constant and the means of blocks are collinear: of the span of them, only
@@ -181,7 +181,7 @@ class TypicalData:
         return self._excess(self.variances(deviations))
 
     def shrinkage(self, l2: float) -> float:
-        """Excess of the exact minimiser with ridge weight `l2`, in the usual loss."""
+        """Excess of the exact minimizer with ridge weight `l2`, in the usual loss."""
         return self.bias + self._excess(np.square(l2 / (self.curvature + l2)) * self.signal)
 
     def gradient_noise(self, l2: float, deviations: FloatArray) -> float:

@@ -70,46 +70,38 @@ class LinearModelObjective(Objective):
     def _weights(self, w: FloatArray) -> tuple[FloatArray | None, float]:
         """Return the records' weights at `w` (n,), None if all are 1, and their sum."""
 
-    @final
     @property
     def bounds(self) -> LinearModelLoss:
         return self.loss
 
-    @final
     @property
     def dim(self) -> int:
         return self.loss.n_outputs * self.records.dim
 
-    @final
     @property
     def strong_convexity(self) -> float:
         return self.l2
 
-    @final
     @property
     def lipschitz(self) -> float:
         """Lipschitz constant (l2) of the data part, for every data set of the domain; may be infinite."""
         return self.loss.slope_bound * self.records.domain.l2 * UP
 
-    @final
     @property
     def minimiser_norm(self) -> float:
         """``(L + |linear|) / l2``: where the gradient can vanish."""
         return (self.lipschitz + self.linear_norm) / self.l2
 
-    @final
     def lipschitz_within(self, radius: float) -> float:
         slope = self._slope_at(radius) * self.records.domain.l2
         return (slope + self.linear_norm + self.l2 * radius) * UP
 
-    @final
     @property
     def smoothness(self) -> float:
         # Weights that move with w add tilt L^2, the largest covariance of gradients times the tilt.
         tilting = self.tilt * self.lipschitz**2 if self.tilt else 0.0
         return (self.loss.curvature_bound * self.records.domain.l2**2 + tilting + self.l2) * UP
 
-    @final
     @property
     def initial_gap(self) -> float:
         # The smaller of sup loss(0) + |linear|^2 / (2 l2) (losses are at least 0) and |grad J(0)|^2 / (2 l2).
@@ -117,17 +109,14 @@ class LinearModelObjective(Objective):
         slope = self._slope_at(0.0) * self.records.domain.l2 + linear
         return min(self.loss.value_at_zero + linear**2 / (2 * self.l2), slope**2 / (2 * self.l2)) * UP
 
-    @final
     @property
     def linear_norm(self) -> float:
         """The l2 norm of the linear term."""
         return 0.0 if self.linear is None else float(np.linalg.norm(self.linear)) * UP
 
-    @final
     def gradient(self, w: FloatArray) -> FloatArray:
         return self._gradient(self._slope(w, *self._weights(w)), w)
 
-    @final
     def hessian(self, w: FloatArray) -> FloatArray:
         """Return the Hessian, shape (dim, dim); the loss must be smooth."""
         W, (weights, total) = self._matrix(w), self._weights(w)
@@ -144,7 +133,6 @@ class LinearModelObjective(Objective):
         hessian[np.diag_indices_from(hessian)] += self.l2
         return hessian
 
-    @final
     def hessian_product(self, w: FloatArray, v: FloatArray) -> FloatArray:
         W, V, (weights, total) = self._matrix(w), self._matrix(v), self._weights(w)
         curvature = self._curvature(weights)
@@ -168,7 +156,6 @@ class LinearModelObjective(Objective):
         """Return the objective of every `stride`-th record (a fixed choice: no data decide it)."""
         return replace(self, records=self.records.subset(stride), targets=self.targets[::stride])
 
-    @final
     def gradient_rounding(self, w: FloatArray) -> float:
         # The sum of n terms no longer than the slope allows, and what the error of a prediction moves one of them by.
         norm = float(np.linalg.norm(w))
@@ -179,7 +166,6 @@ class LinearModelObjective(Objective):
         moved = inner_product_rounding(self.records.dim) * growth * norm
         return ROUNDING * (slope + self.linear_norm + tilting) + moved
 
-    @final
     def value_rounding(self, value: float, w: FloatArray) -> float:
         norm = float(np.linalg.norm(w))
         slope = self._slope_at(norm) * self.records.domain.l2

@@ -39,9 +39,9 @@ class LinearModelProblem(Problem):
     domain : DataDomain
         Where every record is clipped to, the constant feature included.
     n : int
-        Number of records, or of users; public under replace-one neighbours.
+        Number of records, or of users; public under replace-one neighbors.
     radius : float
-        l2 norm R of the comparator: regularisation is chosen so that the model competes with every parameter vector
+        l2 norm R of the comparator: regularization is chosen so that the model competes with every parameter vector
         up to this norm. It never affects privacy.
     tilt : float
         0: the objective is the average loss. Positive, in the inverse unit of the loss: ``1/tilt log(mean exp(tilt
@@ -61,8 +61,8 @@ class LinearModelProblem(Problem):
 
     Notes
     -----
-    Under attack the objective that solvers see is a lifted one: same minimiser, other variables (`parameters`
-    translates), minimised over `constraint` (docs, Adversarial training).
+    Under attack the objective that solvers see is a lifted one: same minimizer, other variables (`parameters`
+    translates), minimized over `constraint` (docs, Adversarial training).
     """
 
     loss: LinearModelLoss
@@ -206,7 +206,7 @@ class LinearModelProblem(Problem):
     def contrast(self) -> float:
         """``2 A X_2`` with A the largest slope, also under attack (docs, Adversarial training, Lemma 2).
 
-        At the same parameters the attack moves all records the same way, and where some data set has its minimiser, by
+        At the same parameters the attack moves all records the same way, and where some data set has its minimizer, by
         no more than their own norm.
         """
         slope = self.loss.slope_bound
@@ -262,7 +262,7 @@ class LinearModelProblem(Problem):
         return top - max(0.0, float(values.min()) * (1 - _rounding.SLACK)) * (1 - 1e-15)
 
     def tau(self, l2: float) -> float:
-        """``X_2^2 / (n l2)``, rounded up: how far one record can bend the regularised objective."""
+        """``X_2^2 / (n l2)``, rounded up: how far one record can bend the regularized objective."""
         return _rounding.ratio_up(_rounding.product_up(self.domain.l2, self.domain.l2), self.n * l2 * (1 - 1e-15))
 
     def certifiable_radius(self, l2: float, linear: float = 0.0) -> float:
