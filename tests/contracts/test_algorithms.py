@@ -105,7 +105,13 @@ def test_a_plan_is_a_pure_function_of_public_facts(loss, delta, constants) -> No
             [plan.algorithm, plan.noise_name, plan.l2, plan.problem.describe(), dict(plan.describe())], allow_nan=False
         )
         releases = [release.to_dict() for release in plan.releases]
-        return text, releases, plan.predicted_error, plan.coefficient_deviation.tolist(), plan.solver_radius
+        return (
+            text,
+            releases,
+            plan.predicted_error,
+            plan.coefficient_deviation.tolist(),
+            getattr(plan, "solver_radius", None),
+        )
 
     again = plans(
         LinearModelProblem(loss, DOMAIN, N, 2.0), PrivacyParams(EPSILON, delta), "auto", Options(constants=constants)
