@@ -3,7 +3,7 @@
     python tools/house.py [ROOT]
 
 ROOT is a checkout (default: this one). Nothing in it is run: sources are read with `ast` and `tokenize`, and imports,
-those inside functions included and those under TYPE_CHECKING not, with grimp. `tests/test_layout.py` asserts the limits.
+those inside functions included and those under TYPE_CHECKING not, with grimp. tests/test_layout.py asserts the limits.
 """
 
 from __future__ import annotations
@@ -172,22 +172,20 @@ def report_package(root: Path, package: str) -> None:
     lines, total = count(files), sum(file.lines for file in files)
     functions = [function for file in files for function in file.functions]
     constants = [name for file in files for name in file.constants]
+    short = sum(len(name) <= 7 for name in constants)
+    median = statistics.median(file.lines for file in files)
     code = lines["code"] + lines["imports"]
     one_line = sum(map(has_one_line, functions))
     limits = f"at most {MAX_LINES[package]:,} lines" + (f", {MAX_FILES[package]} files" if package in MAX_FILES else "")
     print(f"\n{package} ({limits})")
     print(f"  lines         {total:,}: " + ", ".join(f"{kind} {lines[kind]:,}" for kind in KINDS))
-    print(
-        f"  files         {len(files)}, half of them up to {statistics.median(file.lines for file in files):.0f} lines"
-    )
+    print(f"  files         {len(files)}, half of them up to {median:.0f} lines")
     print(f"  imports       {share(lines['imports'], code)} of the code")
     print(f"  comments      one line of its own per {code / max(lines['comments'], 1):.0f} lines of code")
     print(f"  functions     {len(functions):,}, {share(one_line, len(functions))} with a body of one line")
-    print(
-        f"  constants     {len(constants)} in capitals, {sum(len(name) <= 7 for name in constants)} of at most 7 letters"
-    )
-    found = circles(root, package)
-    print(f"  circles       {len(found)} ({len(circles(root, package, typing=True))} with imports under TYPE_CHECKING)")
+    print(f"  constants     {len(constants)} in capitals, {short} of at most 7 letters")
+    found, typed = circles(root, package), circles(root, package, typing=True)
+    print(f"  circles       {len(found)} ({len(typed)} with imports under TYPE_CHECKING)")
     for circle in found:
         print(f"    {' <-> '.join(name.removeprefix(f'{package}.') for name in circle)}")
 
