@@ -21,13 +21,19 @@ def float_up(x: Fraction) -> float:
         y = float(x)
     except OverflowError:
         return math.inf if x > 0 else -sys.float_info.max
-    return y if Fraction(y) >= x else math.nextafter(y, math.inf)
+    return y if _at_most(x, y) else math.nextafter(y, math.inf)
 
 
 def float_down(x: Fraction) -> float:
     """Largest float at or below `x`."""
     y = float(x)
     return y if Fraction(y) <= x else math.nextafter(y, -math.inf)
+
+
+def _at_most(x: Fraction, y: float) -> bool:
+    """Return ``x <= y`` in whole numbers."""
+    top, bottom = y.as_integer_ratio()
+    return x.numerator * bottom <= top * x.denominator
 
 
 def _exact(x: float) -> Fraction:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import product
 from typing import final
 
 from dpconvex import _validate
@@ -144,8 +145,11 @@ def _recentring(problem: LinearModelProblem, privacy: PrivacyParams, options: Op
     _require_empirical(options)
     if options.constants != "calibrated" or options.l2 is not None or problem.grouped:
         return ()
-
-    return recentring.plan(problem, privacy, Methods(options, RECENTRED))
+    methods = Methods(options, RECENTRED)
+    found = recentring.plan(problem, privacy, methods)
+    for plan in found:  # refuse here, from public facts, what would be refused once the length is known
+        methods.check(recentring.recentred(problem, float(plan.lengths[-1])), privacy)
+    return found
 
 
 def _projection(problem: LinearModelProblem, privacy: PrivacyParams, options: Options) -> tuple[LinearModelPlan, ...]:
@@ -182,6 +186,14 @@ class Methods:
         if not found:
             raise _most_telling(refusals)
         return found
+
+    def check(self, problem: LinearModelProblem, privacy: PrivacyParams) -> None:
+        """Raise as a call would; the first plan of any method and noise is enough to know that it would not."""
+        noises = NOISES[1:] if self.options.noise == "auto" else (self.options.noise,)
+        for name, noise in product(self.names, noises):
+            if _valid(problem, privacy, replace(self.options, noise=noise), (name,))[0]:
+                return
+        self(problem, privacy)
 
 
 def _require_empirical(options: Options) -> None:

@@ -228,7 +228,7 @@ class TypicalData:
         return float(np.sum(count * h * self.signal[among] * k / (h + k))) / 2
 
     def _excess(self, squares: FloatArray) -> Any:
-        found = np.sum(self._weight * squares, axis=-1)
+        found = (self._weight * squares).sum(-1)
         return found / 2 if found.ndim else float(found) / 2
 
     @cached_property
