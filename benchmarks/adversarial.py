@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from dpconvex import PrivateLogisticRegression, adult_schema, load_adult
-from dpconvex.algorithms.output_perturbation import OutputPerturbationPlan
+from dpconvex.algorithms.erm.output_perturbation import OutputPerturbationPlan
 
 RADII = (0.0, 0.05, 0.1, 0.2)
 EPSILONS = (0.5, 1.0, 4.0)

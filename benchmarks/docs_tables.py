@@ -22,18 +22,21 @@ from typing import Any
 import numpy as np
 
 from dpconvex import PrivateHuberRegressor, PrivateLinearRegression, PrivateLogisticRegression, PrivateQuantileRegressor
-from dpconvex.algorithms import geometric_median, random_projection, saddle_point, selection, user_level
-from dpconvex.algorithms.baselines import exponential_mechanism, objective_perturbation
+from dpconvex.algorithms import select
+from dpconvex.algorithms.erm import exponential_mechanism, objective_perturbation, user_level
+from dpconvex.algorithms.erm.two_stage import projection as projecting
+from dpconvex.algorithms.location import geometric_median
+from dpconvex.algorithms.minimax import saddle_point
 from dpconvex.data.synthetic_points import gaussian_cluster
 from dpconvex.losses import AbsoluteLoss, HingeLoss, HuberLoss, LogisticLoss, SoftmaxLoss
 from dpconvex.privacy import PrivacyParams, Unit
 from dpconvex.problems import DataDomain, PointDomain
-from dpconvex.problems.linear_model import LinearModelProblem, default_radius
-from dpconvex.problems.matrix_games import RankOneGame
-from dpconvex.problems.points import clip_points, mean_distance
+from dpconvex.problems.data.points import clip_points, mean_distance
+from dpconvex.problems.linear.problem import LinearModelProblem, default_radius
+from dpconvex.problems.minimax.games import RankOneGame
 from dpconvex.randomness import SeededSource
-from dpconvex.reproduce.saddle_point._common import Game
 from dpconvex.solvers import geometric_median as solved_median
+from dpconvex_experiments.saddle_point._common import Game
 from heavy_tails import free_delays
 from side_by_side.prepare import fashion
 
@@ -52,7 +55,7 @@ def localised(seeds: int) -> Iterator[Row]:
     yield "loss", "n", "output perturbation", "localised"
     for loss, n in ((HingeLoss(), 10**3), (HingeLoss(), 10**4), (HingeLoss(), 10**5), (LogisticLoss(), 10**4)):
         problem = LinearModelProblem(loss, DataDomain.box(1, 1.0), n, 3.0)
-        plain = selection.plans(problem, PrivacyParams(1.0), "output_perturbation", selection.Options(l2=0.1))[0]
+        plain = select.plans(problem, PrivacyParams(1.0), "output_perturbation", select.Options(l2=0.1))[0]
         local = exponential_mechanism.plan_localised(problem, PrivacyParams(1.0), 0.1)[0]
         yield loss.name, f"{n:,}", *(f"{plan.predicted_error.bound:.2g}" for plan in (plain, local))
 
@@ -232,8 +235,8 @@ def projection(seeds: int) -> Iterator[Row]:
         cells = []
         for epsilon in epsilons:
             privacy, planner = PrivacyParams(epsilon), partial(objective_perturbation.plan, noise="grouped")
-            then = planner(random_projection.projected(problem, columns), privacy)[0]
-            plan = random_projection.ProjectedPlan(problem, privacy, then, columns, planner)
+            then = planner(projecting.projected(problem, columns), privacy)[0]
+            plan = projecting.ProjectedPlan(problem, privacy, then, columns, planner)
             cells.append(spread(risk(plan.run(X, y, SeededSource(seed)).point) - least for seed in range(seeds)))
         yield columns, *cells
 

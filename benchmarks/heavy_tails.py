@@ -32,7 +32,7 @@ from dpconvex import (
     Schema,
 )
 from dpconvex.estimators.regressor import REGRESSION_RADIUS
-from dpconvex.problems.linear_model import default_radius
+from dpconvex.problems.linear.problem import default_radius
 from tables import REGRESSION_TABLES
 
 EPSILONS = (0.3, 1.0, 3.0)

@@ -17,11 +17,11 @@ from collections.abc import Iterator
 import numpy as np
 
 import tables
-from dpconvex.algorithms.baselines import noisy_gradient
+from dpconvex.algorithms.erm import gradient_descent
 from dpconvex.losses import LogisticLoss
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import Block, DataDomain, Records, RegularizedRisk
-from dpconvex.problems.linear_model import LinearModelProblem, default_radius
+from dpconvex.problems.linear.problem import LinearModelProblem, default_radius
 from dpconvex.randomness import SeededSource, SystemSource
 from dpconvex.solvers import NewtonCholesky
 
@@ -71,7 +71,7 @@ def main() -> None:
                 for rate in given.rates if passes else (1.0, None):
                     steps = round(passes / rate) if rate and passes else None
                     began = time.process_time()
-                    plan = noisy_gradient.plan(problem, promise, rate=rate, steps=steps)
+                    plan = gradient_descent.plan(problem, promise, rate=rate, steps=steps)
                     planned = time.process_time() - began
                     found = [risk.value(plan.run(X, y, SeededSource(s)).point) - lowest for s in range(given.seeds)]
                     began = time.process_time()

@@ -19,12 +19,12 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from dpconvex.algorithms.output_perturbation import plan
+from dpconvex.algorithms.erm.output_perturbation import plan
 from dpconvex.losses import AbsoluteLoss, HingeLoss, LogisticLoss
 from dpconvex.losses.base import LinearModelLoss
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import DataDomain, Records, RegularizedRisk
-from dpconvex.problems.linear_model import LinearModelProblem, default_radius
+from dpconvex.problems.linear.problem import LinearModelProblem, default_radius
 from dpconvex.sets import WholeSpace
 from dpconvex.solvers import (
     LBFGS,

@@ -21,7 +21,7 @@ from rich.table import Table as RichTable
 from dpconvex import PrivateSyntheticData, adult_schema, load_adult
 from dpconvex.data import TableCells
 from dpconvex.privacy.profiles import gaussian_delta, smallest
-from dpconvex.problems.linear_queries import Marginals
+from dpconvex.problems.queries import Marginals
 
 COLUMNS = ("age", "workclass", "education", "marital-status", "race", "sex", "income")
 BINS = {"age": (17, 25, 35, 45, 55, 90)}

@@ -29,11 +29,11 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from dpconvex import PrivateLogisticRegression
-from dpconvex.algorithms.selection import ALGORITHMS
+from dpconvex.algorithms.select import ALGORITHMS
 from dpconvex.errors import DpconvexError
 from dpconvex.losses import LogisticLoss
 from dpconvex.problems import Records, RegularizedRisk
-from dpconvex.problems.users import UserGroups, record_weights
+from dpconvex.problems.data.users import UserGroups, record_weights
 from dpconvex.solvers import NewtonCholesky
 from user_tables import USER_TABLES, UserTable
 

@@ -12,12 +12,12 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from dpconvex import load_adult
-from dpconvex.algorithms import heavy_tailed, output_perturbation
-from dpconvex.algorithms.baselines import clipped_gradient
+from dpconvex.algorithms.erm import heavy_tailed, output_perturbation
+from dpconvex.algorithms.erm.heavy_tailed import clipped_gradient
 from dpconvex.losses import LogisticLoss
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import DataDomain
-from dpconvex.problems.linear_model import LinearModelProblem
+from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.randomness import SeededSource
 
 # %%

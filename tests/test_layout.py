@@ -20,7 +20,7 @@ import dpconvex
 from dpconvex.audit.catalogue import TARGETS
 
 ROOT = Path(__file__).resolve().parents[1]
-SOURCES = sorted((ROOT / "src" / "dpconvex").rglob("*.py"))
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
 PART_PACKAGES = ("losses", "sets", "solvers", "mechanisms", "geometry")
 
 MAX_FILE_LINES = 450
@@ -220,8 +220,10 @@ def test_every_erratum_has_an_id_of_its_own_its_code_and_its_test() -> None:
 
 
 def code_exists(name: str) -> bool:
-    """Whether a dotted name below the package is a module, or an attribute below the longest part of it that is one."""
-    path, module, rest = ROOT / "src" / "dpconvex", "dpconvex", name.split(".")
+    """Whether a dotted name, below the package or that of the experiments, is a module, or an attribute below the longest part of it that is one."""
+    first, *rest = name.removeprefix("dpconvex.").split(".")
+    module = first if first == "dpconvex_experiments" else "dpconvex"
+    path, rest = ROOT / "src" / module, rest if first == module else [first, *rest]
     while rest and ((path / rest[0]).is_dir() or (path / f"{rest[0]}.py").is_file()):
         path, module = path / rest[0], f"{module}.{rest.pop(0)}"
     found: object = importlib.import_module(module)

@@ -17,11 +17,11 @@ from importlib.resources import files
 
 import numpy as np
 
-from dpconvex.reproduce import EXPERIMENTS, Check, Setting
-from dpconvex.reproduce.checks import Anchors
+from dpconvex_experiments import EXPERIMENTS, Check, Setting
+from dpconvex_experiments.checks import Anchors
 
 FIRST, MANY = 1_000, 8
-PATH = files("dpconvex.reproduce") / "anchors.json"
+PATH = files("dpconvex_experiments") / "anchors.json"
 
 
 def main() -> None:
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def anchor(checks: list[Check]) -> list[float]:
-    """Return value, spread, degrees of freedom, seeds: see `dpconvex.reproduce.checks.Anchor`."""
+    """Return value, spread, degrees of freedom, seeds: see `dpconvex_experiments.checks.Anchor`."""
     values = np.array([check.value for check in checks])
     log = checks[0].scale == "log"
     if log:

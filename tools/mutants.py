@@ -50,17 +50,17 @@ class Mutant:
     bound: float = 1.0
 
 
-OUTPUT = "algorithms/output_perturbation"
-BOOSTING, SYNTHETIC = "algorithms/saddle_point/boosting.py", "algorithms/saddle_point/synthetic.py"
-AGGREGATES, GATHER = "algorithms/user_level/aggregates.py", "algorithms/user_level/gradient_source.py"
-GRADIENTS = "algorithms/baselines/noisy_gradient/gradients.py"
+OUTPUT = "algorithms/erm/output_perturbation"
+BOOSTING, SYNTHETIC = "algorithms/minimax/saddle_point/boosted.py", "algorithms/queries/synthetic.py"
+AGGREGATES, GATHER = "algorithms/erm/user_level/aggregates.py", "algorithms/erm/user_level/gradient_source.py"
+GRADIENTS = "algorithms/erm/gradient_descent/gradients.py"
 SAMPLES, DRAWN = "mechanisms/sampled_gaussian.py", "poisson_sample(self._units, self._mechanism.rate, self._coins)"
 SAMPLED = "tests/unit/mechanisms/test_sampled_gaussian.py"
 ROBUST = "tests/statistical/test_robust_mean_privacy.py"
 MUTANTS = (
     Mutant(
         "noise halved in the sampler",
-        "mechanisms/norm_noise.py",
+        "mechanisms/k_norm.py",
         "self.norm, self.scale, self.step, source)",
         "self.norm, self.scale / 2, self.step, source)",
         "output_perturbation",
@@ -68,7 +68,7 @@ MUTANTS = (
     ),
     Mutant(
         "noise halved in the calibration",
-        "mechanisms/norm_noise.py",
+        "mechanisms/k_norm.py",
         "_rounding.ratio_up(self.sensitivity.value, self.epsilon)",
         "_rounding.ratio_up(self.sensitivity.value, 2 * self.epsilon)",
         "output_perturbation",
@@ -84,36 +84,36 @@ MUTANTS = (
     ),
     Mutant(
         "feature bound not squared in the curvature",
-        "problems/linear_model.py",
+        "problems/linear/problem.py",
         "_rounding.ratio_up(_rounding.product_up(self.domain.l2, self.domain.l2), ",
         "_rounding.ratio_up(self.domain.l2, ",
         "objective_perturbation/curved",
-        ("tests/unit/algorithms/test_objective_planner.py", "-k", "squared_bound"),
+        ("tests/unit/algorithms/erm/test_objective_planner.py", "-k", "squared_bound"),
         bound=100.0,
     ),
     Mutant(
         "a phase released without noise",
-        "algorithms/heavy_tailed/run.py",
+        "algorithms/erm/heavy_tailed/run.py",
         "noisy = mechanism.release(solved, entry.label, source, ledger, entry.block)",
         "noisy = solved",
         "heavy_tailed",
-        ("tests/unit/algorithms/test_heavy_tailed.py",),
+        ("tests/unit/algorithms/erm/heavy_tailed/test_localization.py",),
     ),
     Mutant(
         "a phase left out of the list of releases",
-        "algorithms/baselines/exponential_mechanism/localised.py",
+        "algorithms/erm/exponential_mechanism/localised.py",
         "return (self.centre.planned(CENTRE), self.choice.planned(CHOICE))",
         "return (self.choice.planned(CHOICE),)",
         "exponential_mechanism/localised",
-        ("tests/unit/algorithms/test_exponential_localised.py",),
+        ("tests/unit/algorithms/erm/test_exponential_localized.py",),
     ),
     Mutant(
         "features not clipped",
-        "problems/records.py",
+        "problems/data/records.py",
         "clipped = domain.clip(part)",
         "clipped = np.asarray(part, dtype=np.float64)",
         "output_perturbation",
-        ("tests/unit/problems/test_records.py",),
+        ("tests/unit/problems/data/test_records.py",),
     ),
     Mutant(
         "regularisation from the data",
@@ -125,11 +125,11 @@ MUTANTS = (
     ),
     Mutant(
         "projection scaled by the data",
-        "algorithms/random_projection.py",
+        "algorithms/erm/two_stage/projection.py",
         "P = projection(len(self.wide), self.columns, source)",
         "P = projection(len(self.wide), self.columns, source) * np.std(self.problem.domain.clip(X)[:, self.wide], 0)",
         "random_projection",
-        ("tests/unit/algorithms/test_random_projection.py", "-k", "source_alone"),
+        ("tests/unit/algorithms/erm/two_stage/test_projection.py", "-k", "source_alone"),
     ),
     Mutant(
         "solver accuracy ignored",
@@ -137,7 +137,7 @@ MUTANTS = (
         "_rounding.sum_up((sensitivity, r, r))",
         "sensitivity",
         "output_perturbation/worst_solver",
-        ("tests/unit/algorithms/test_schedules.py",),
+        ("tests/unit/algorithms/erm/test_schedules.py",),
     ),
     Mutant(
         "misprint P2: sigma too small by the root of 2",
@@ -153,7 +153,7 @@ MUTANTS = (
         "_rounding.sum_up((sensitivity, r, r))",
         "_rounding.sum_up((sensitivity, r * r))",
         "output_perturbation/worst_solver_gaussian",
-        ("tests/unit/algorithms/test_schedules.py",),
+        ("tests/unit/algorithms/erm/test_schedules.py",),
     ),
     Mutant(
         "seeds reused",
@@ -229,7 +229,7 @@ MUTANTS = (
     ),
     Mutant(
         "ramp of all means behind a test one count low",
-        "mechanisms/guarded_mean.py",
+        "mechanisms/test_and_release.py",
         "(counts - low) / (high - low)",
         "(counts - low + 1) / (high - low)",
         "mechanism/robust_mean",
@@ -245,7 +245,7 @@ MUTANTS = (
     ),
     Mutant(
         "ramp of the threshold guard one count low",
-        "algorithms/user_level/guards.py",
+        "algorithms/erm/user_level/guards.py",
         "ramp(counts, self.low, self.passing - 1)",
         "ramp(counts, self.low - 1, self.passing - 1)",
         "",
@@ -317,7 +317,7 @@ MUTANTS = (
     ),
     Mutant(
         "heavy tails: all repetitions read the same records",
-        "algorithms/heavy_tailed/run.py",
+        "algorithms/erm/heavy_tailed/run.py",
         "start, step = phase.first + j * phase.step, ",
         "start, step = phase.first, ",
         "",
@@ -341,7 +341,7 @@ MUTANTS = (
     ),
     Mutant(
         "noisy gradient: one batch has the noise of all records",
-        "algorithms/baselines/noisy_gradient/planner.py",
+        "algorithms/erm/gradient_descent/planner.py",
         "return self.problem.n // self.batches",
         "return self.problem.n",
         "",
@@ -349,7 +349,7 @@ MUTANTS = (
     ),
     Mutant(
         "noisy gradient: every step has the same noise",
-        "algorithms/baselines/noisy_gradient/run.py",
+        "algorithms/erm/gradient_descent/run.py",
         "gradients[j](w), LABEL, source,",
         "gradients[j](w), LABEL, source.__class__(7),",
         "",
@@ -357,7 +357,7 @@ MUTANTS = (
     ),
     Mutant(
         "heavy tails: every phase has the same noise",
-        "algorithms/heavy_tailed/run.py",
+        "algorithms/erm/heavy_tailed/run.py",
         "release(solved, entry.label, source,",
         "release(solved, entry.label, source.__class__(7),",
         "",
@@ -373,7 +373,7 @@ MUTANTS = (
     ),
     Mutant(
         "accelerated: phases share users",
-        "algorithms/user_level/accelerated_run.py",
+        "algorithms/erm/user_level/accelerated_run.py",
         "order[batching.first : batching.first + batching.users]",
         "order[: batching.users]",
         "accelerated_user",
@@ -381,7 +381,7 @@ MUTANTS = (
     ),
     Mutant(
         "accelerated: clipped mean without its factor 2",
-        "algorithms/user_level/guards.py",
+        "algorithms/erm/user_level/guards.py",
         "Sensitivity((2 * clip / count",
         "Sensitivity((clip / count",
         "accelerated_user",
@@ -389,7 +389,7 @@ MUTANTS = (
     ),
     Mutant(
         "phased SGD: phases share users",
-        "algorithms/user_level/run.py",
+        "algorithms/erm/user_level/run.py",
         "order[phase.first : phase.first + phase.groups * phase.users]",
         "order[: phase.groups * phase.users]",
         "phased_sgd",
@@ -405,7 +405,7 @@ MUTANTS = (
     ),
     Mutant(
         "stable SGD: phases visit the same records",
-        "algorithms/geometric_median/stable_sgd.py",
+        "algorithms/location/geometric_median/stable_sgd.py",
         "order[np.arange(end - phase.steps, end) % self.n]",
         "order[np.arange(phase.steps) % self.n]",
         "",
@@ -421,7 +421,7 @@ MUTANTS = (
     ),
     Mutant(
         "descent ascent: every step reads the first batch",
-        "algorithms/baselines/saddle/gaussian_descent.py",
+        "algorithms/minimax/gaussian/gaussian_descent.py",
         "slice(t * B, (t + 1) * B) if self.one_pass",
         "slice(0, B) if self.one_pass",
         "sgda",
@@ -429,7 +429,7 @@ MUTANTS = (
     ),
     Mutant(
         "anytime: draws of the next iterate not counted",
-        "algorithms/saddle_point/anytime.py",
+        "algorithms/minimax/saddle_point/anytime.py",
         "after = counts.sum() - np.cumsum(counts)",
         "after = counts.sum() - np.cumsum(counts) - np.roll(counts, -1)",
         "anytime_mirror_descent",

@@ -8,12 +8,12 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex.algorithms.base import begin
-from dpconvex.algorithms.saddle_base import SaddleResult
-from dpconvex.algorithms.saddle_selection import plan_saddle
+from dpconvex.algorithms.minimax.base import SaddleResult
+from dpconvex.algorithms.minimax.registry import plan_saddle
 from dpconvex.errors import InvalidDataError
 from dpconvex.privacy import PrivacyParams
-from dpconvex.problems.matrix_games import MatrixGame, PlayLog, RankOneGame
-from dpconvex.problems.simplex_saddle import SimplexSaddle
+from dpconvex.problems.minimax.base import SimplexSaddle
+from dpconvex.problems.minimax.games import MatrixGame, PlayLog, RankOneGame
 from dpconvex.randomness import RandomState, source_from
 
 FORMS = ("matrices", "rank_one", "plays")

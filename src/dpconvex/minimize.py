@@ -6,11 +6,11 @@ import numpy as np
 
 from dpconvex._types import AnyArray
 from dpconvex.algorithms.base import PrivateResult, begin
-from dpconvex.algorithms.output_perturbation import OutputPerturbationPlan, plan
+from dpconvex.algorithms.erm.output_perturbation import OutputPerturbationPlan, plan
 from dpconvex.errors import InvalidDataError
 from dpconvex.privacy import PrivacyParams
-from dpconvex.problems.custom import ConvexFunction
-from dpconvex.problems.custom_problem import CustomProblem
+from dpconvex.problems.custom.functions import ConvexFunction
+from dpconvex.problems.custom.problem import CustomProblem
 from dpconvex.randomness import RandomState, source_from
 
 

@@ -18,19 +18,19 @@ import numpy as np
 
 from dpconvex import estimators
 from dpconvex.algorithms import recipes
-from dpconvex.algorithms.baselines import exponential_mechanism, group_privacy, median
-from dpconvex.algorithms.selection import plans
+from dpconvex.algorithms.erm import exponential_mechanism
+from dpconvex.algorithms.select import plans
 from dpconvex.errors import CertificateError, InvalidDataError
 from dpconvex.estimators._digest import model_digest
 from dpconvex.estimators.persistence import CERTIFICATE, MODEL, load_model
+from dpconvex.plugins import load
 from dpconvex.privacy import Check, PrivacyCertificate, Verification
 from dpconvex.privacy.profiles import limited
 from dpconvex.privacy.verify import verify as verify_numbers
 from dpconvex.randomness import BitSource, SeededSource, SystemSource
 
-REGISTERED = (estimators, exponential_mechanism, group_privacy, median)
-"""Importing these registers every planner."""
-
+REGISTERED = (estimators, exponential_mechanism)
+"""Importing these registers every planner of this package."""
 
 MOST_PLANNING = 12e6
 """Computing, about microseconds, that goes into one plan."""
@@ -100,6 +100,8 @@ def planned_again(read: PrivacyCertificate) -> PrivacyCertificate:
 @functools.lru_cache(maxsize=256)
 def _planned(recipe: str, source: str) -> PrivacyCertificate:
     kind = SOURCES.get(source, UnknownSource)
+    for group in ("algorithms", "reference"):  # planners of other packages
+        load(group)
     with limited(MOST_PLANNING) as work:
         try:
             plan: Any = recipes.again(json.loads(recipe))

@@ -10,7 +10,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from dpconvex.algorithms.selection import ALGORITHMS, CONSTANTS, Options, plans
+from dpconvex.algorithms.select import ALGORITHMS, CONSTANTS, Options, plans
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import (
     LOSSES,
@@ -24,7 +24,7 @@ from dpconvex.losses import (
 from dpconvex.privacy import Ledger, PrivacyParams, Release, verify
 from dpconvex.privacy.ledger import total_delta, total_epsilon
 from dpconvex.problems import Block, DataDomain, Records, RegularizedRisk
-from dpconvex.problems.linear_model import LinearModelProblem
+from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.randomness import BitSource, SeededSource, SystemSource
 from dpconvex.sets import L2Ball
 from dpconvex.solvers import default_solver

@@ -36,39 +36,35 @@ from dpconvex import (
     verification,
     verify,
 )
-from dpconvex.algorithms import recentring, recipes
-from dpconvex.algorithms.baselines import group_privacy, noisy_gradient
-from dpconvex.algorithms.baselines.exponential_mechanism import plan_gradient_score
-from dpconvex.algorithms.baselines.median import MEDIAN_BASELINES
-from dpconvex.algorithms.geometric_median import BOOSTS, plan as plan_median
-from dpconvex.algorithms.group_shares import GroupShares, after_shares
-from dpconvex.algorithms.heavy_selection import METHODS, heavy_plans
-from dpconvex.algorithms.heavy_tailed import Moments, plan_moments
-from dpconvex.algorithms.query_selection import QUERY_METHODS, plan_queries
-from dpconvex.algorithms.saddle_selection import SADDLE_METHODS, plan_saddle
-from dpconvex.algorithms.selection import ALGORITHMS, Methods, Options, plans
-from dpconvex.algorithms.sparse_selection import SPARSE_METHODS, plan_sparse
+from dpconvex.algorithms import recipes
+from dpconvex.algorithms.erm import gradient_descent
+from dpconvex.algorithms.erm.heavy_tailed import Moments, plan_moments
+from dpconvex.algorithms.erm.heavy_tailed.registry import METHODS, heavy_plans
+from dpconvex.algorithms.erm.two_stage import centering
+from dpconvex.algorithms.location.geometric_median import BOOSTS, plan as plan_median
+from dpconvex.algorithms.minimax.group_proportions import GroupShares, after_shares
+from dpconvex.algorithms.minimax.registry import SADDLE_METHODS, plan_saddle
+from dpconvex.algorithms.minimax.sparse_registry import SPARSE_METHODS, plan_sparse
+from dpconvex.algorithms.queries.registry import QUERY_METHODS, plan_queries
+from dpconvex.algorithms.select import ALGORITHMS, Methods, Options, plans
 from dpconvex.errors import CertificateError, DpconvexError, InvalidParameterError
 from dpconvex.losses import HuberLoss, LinearModelLoss, LogisticLoss, SoftmaxLoss, SquaredLoss
-from dpconvex.privacy import (
-    PrivacyCertificate,
-    PrivacyParams,
-    Verification,
-    accounting,
-    consistency,
-    objective_events,
-)
+from dpconvex.privacy import PrivacyCertificate, PrivacyParams, Verification, accounting, consistency
 from dpconvex.privacy.certificate import COURSE, digest
+from dpconvex.privacy.events import objective
 from dpconvex.privacy.verify import verify as verify_numbers
 from dpconvex.problems import Block, DataDomain, LocationLoss, MaxRisk, PointDomain
-from dpconvex.problems.lifted import PolytopeSaddle
-from dpconvex.problems.linear_model import LinearModelProblem
-from dpconvex.problems.linear_queries import DenseQueries, Marginals
-from dpconvex.problems.matrix_games import MatrixGame, PlayLog, QuadraticGame, RankOneGame
-from dpconvex.problems.saddle import ShiftedMeanLoss
-from dpconvex.problems.worst_loss import WorstGroupLoss, l1_ball_loss
+from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems.minimax.adversarial import ShiftedMeanLoss
+from dpconvex.problems.minimax.games import MatrixGame, PlayLog, QuadraticGame, RankOneGame
+from dpconvex.problems.minimax.group_loss import WorstGroupLoss, l1_ball_loss
+from dpconvex.problems.minimax.polytope import PolytopeSaddle
+from dpconvex.problems.queries import DenseQueries, Marginals
 from dpconvex.randomness import SystemSource
 from dpconvex.verification import planned_again
+from dpconvex_experiments.reference import group_privacy
+from dpconvex_experiments.reference.gradient_score import plan_gradient_score
+from dpconvex_experiments.reference.median import MEDIAN_BASELINES
 
 PURE, MIXED = PrivacyParams(1.0), PrivacyParams(1.0, 1e-6)
 FOR_USERS = PrivacyParams(1.0, 1e-6, unit="user")  # pyright: ignore[reportArgumentType]
@@ -117,7 +113,7 @@ def found_both() -> Any:
     steep = linear(SquaredLoss(1e3), n=20_000, domain=DataDomain.box(8, 0.5).with_intercept(0.5))
     then: Any = heavy_plans(steep, PURE, 2.0, None, "clipped_residuals")[0].resumed(Moments(2.0, 1.0))
     method = then.then.then
-    assert isinstance(method, recentring.RecentredPlan)
+    assert isinstance(method, centering.RecentredPlan)
     return then.after(then.then.resumed((0.1,) * 8, float(method.lengths[9])))
 
 
@@ -145,7 +141,7 @@ PLANS: dict[str, Callable[[], Any]] = {
     "exponential": lambda: plans(linear(domain=DataDomain.box(1, 1.0)), PURE, "exponential_mechanism")[-1],
     "exponential grid": lambda: plans(linear(domain=DataDomain.box(1, 1.0)), PURE, "exponential_mechanism")[0],
     "noisy gradient": lambda: plans(linear(), MIXED, "noisy_gradient")[0],
-    "noisy gradient samples": lambda: noisy_gradient.plan(linear(), MIXED, rate=0.1, steps=64),
+    "noisy gradient samples": lambda: gradient_descent.plan(linear(), MIXED, rate=0.1, steps=64),
     "statistics": lambda: plans(linear(SquaredLoss(1.0, 1.0)), MIXED, "sufficient_statistics")[0],
     "statistics paper": lambda: plans(linear(SquaredLoss(1.0, 1.0)), MIXED, "sufficient_statistics", PAPER)[0],
     "random projection": lambda: plans(linear(domain=DataDomain.l2_ball(8, 1.0)), PURE, "random_projection")[0],
@@ -507,7 +503,7 @@ def test_the_cap_of_a_loss_is_compared() -> None:
 def test_a_wrong_closed_form_of_the_logistic_rule_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The mutant prices without the curvature at the cap, in making the certificate as in checking it."""
     plan = PLANS["objective capped"]()
-    monkeypatch.setattr(objective_events, "logistic_epsilon", lambda noise, tau, cap, rank: noise)
+    monkeypatch.setattr(objective, "logistic_epsilon", lambda noise, tau, cap, rank: noise)
     failed = {check.name for check in verify_numbers(plan.certificate(SystemSource())).checks if not check.passed}
     assert failed == {"price of 'minimiser of the perturbed objective'"}
 

@@ -8,12 +8,12 @@ import warnings
 import numpy as np
 import pytest
 
-from dpconvex.algorithms.geometric_median import BOOSTS, GeometricMedianPlan, MedianStatus, Shares, plan
+from dpconvex.algorithms.location.geometric_median import BOOSTS, GeometricMedianPlan, MedianStatus, Shares, plan
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.privacy import Ledger, Neighboring, PrivacyCertificate, PrivacyParams, Unit, verify
 from dpconvex.privacy.ledger import fits, total_delta
 from dpconvex.problems import PointDomain
-from dpconvex.problems.points import clip_points, mean_distance
+from dpconvex.problems.data.points import clip_points, mean_distance
 from dpconvex.randomness import SeededSource, SystemSource
 from dpconvex.solvers.weiszfeld import geometric_median
 

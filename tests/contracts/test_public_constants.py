@@ -16,7 +16,7 @@ from dpconvex.audit.catalogue import TARGETS
 from dpconvex.audit.exact import run_of
 from dpconvex.audit.replay import coins, replayed
 from dpconvex.errors import UnsupportedEventError
-from dpconvex.problems.linear_model import LinearModelProblem
+from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.solvers import Solver
 
 NAMES = [name for name in TARGETS if not name.startswith("mechanism/")]

@@ -20,12 +20,11 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from dpconvex.algorithms import heavy_tailed, user_level
-from dpconvex.algorithms.baselines import noisy_gradient
-from dpconvex.algorithms.geometric_median.booster import WarmStart
-from dpconvex.algorithms.geometric_median.stable_sgd import plan_stable_sgd
-from dpconvex.algorithms.heavy_tailed import Moments
-from dpconvex.algorithms.saddle_point import synthetic
+from dpconvex.algorithms.erm import gradient_descent, heavy_tailed, user_level
+from dpconvex.algorithms.erm.heavy_tailed import Moments
+from dpconvex.algorithms.location.geometric_median.booster import WarmStart
+from dpconvex.algorithms.location.geometric_median.stable_sgd import plan_stable_sgd
+from dpconvex.algorithms.queries import synthetic
 from dpconvex.audit import targets_linear
 from dpconvex.audit.auditor import priced_once
 from dpconvex.audit.catalogue import TARGETS
@@ -52,11 +51,11 @@ from dpconvex.mechanisms import (
 )
 from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT, VertexSampling
 from dpconvex.privacy import Ledger, PrivacyParams, Unit
-from dpconvex.privacy.sampled_steps import PoissonSteps, SampledSteps
+from dpconvex.privacy.events.subsampled import PoissonSteps, SampledSteps
 from dpconvex.problems import Block, DataDomain
-from dpconvex.problems.linear_model import LinearModelProblem
-from dpconvex.problems.linear_queries import DenseQueries
-from dpconvex.problems.users import UserGroups
+from dpconvex.problems.data.users import UserGroups
+from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems.queries import DenseQueries
 from dpconvex.randomness import SeededSource
 
 Path = tuple[tuple[int, str | None], ...]
@@ -210,10 +209,10 @@ SPLIT: dict[str, Any] = {
         _coin_pairs(600),
     ),
     "noisy_gradient, batches": lambda: _subject(
-        noisy_gradient.plan(_linear(HingeLoss(), 12), RECORDS, steps=6, batches=3)
+        gradient_descent.plan(_linear(HingeLoss(), 12), RECORDS, steps=6, batches=3)
     ),
     "noisy_gradient, batches of users": lambda: _subject(
-        noisy_gradient.plan(_linear(HingeLoss(), 12, 2), USERS, steps=6, batches=3)
+        gradient_descent.plan(_linear(HingeLoss(), 12, 2), USERS, steps=6, batches=3)
     ),
     "phased_sgd, phases": lambda: _subject(
         user_level.plan_phased(_linear(AbsoluteLoss(), 60, 4), USERS, groups=8, phases=3, aggregate="plain")
@@ -418,7 +417,7 @@ def _taken(plan: Any, X: np.ndarray, y: np.ndarray, seed: int, *groups: UserGrou
 def test_records_take_part_at_the_priced_rate_in_fresh_samples(rate: float) -> None:
     """100,000 coins of one run and another: shares within 5 standard errors; a false alarm has probability 2e-6."""
     n, steps = 2_000, 50
-    plan = noisy_gradient.plan(_linear(HingeLoss(), n), RECORDS, steps=steps, rate=rate)
+    plan = gradient_descent.plan(_linear(HingeLoss(), n), RECORDS, steps=steps, rate=rate)
     event = plan.releases[0].event
     assert isinstance(event, PoissonSteps)
     runs = [_taken(plan, np.ones((n, 1)), np.ones(n), seed) for seed in (1, 2)]

@@ -178,7 +178,7 @@ def test_sums_are_sums_over_single_records(name, monkeypatch) -> None:
         singles = [one(problem, records, i, x, y) for i in range(3, 20)]
         for block in (0, 1):
             np.testing.assert_allclose(whole[block], sum(s[block] for s in singles), rtol=1e-12, atol=1e-12)
-        monkeypatch.setattr("dpconvex.problems.simplex_saddle._MOST_ROWS", 5)
+        monkeypatch.setattr("dpconvex.problems.minimax.base._MOST_ROWS", 5)
         chunked = problem.gradient_sums(records, slice(3, 20), x, y)
         np.testing.assert_allclose(chunked[0], whole[0], rtol=1e-12, atol=1e-12)
         monkeypatch.undo()

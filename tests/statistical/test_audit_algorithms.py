@@ -18,12 +18,12 @@ import numpy as np
 import pytest
 
 from dpconvex.algorithms import base
-from dpconvex.algorithms.selection import Options, plans
+from dpconvex.algorithms.select import Options, plans
 from dpconvex.audit import prove
 from dpconvex.losses import HingeLoss, LogisticLoss, SmoothedHingeLoss, SoftmaxLoss
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import Block, DataDomain
-from dpconvex.problems.linear_model import LinearModelProblem
+from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.randomness import SeededSource, exact, real
 from dpconvex.solvers import Solver
 

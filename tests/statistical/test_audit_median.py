@@ -13,15 +13,15 @@ import pytest
 from scipy.special import log_ndtr
 from scipy.stats import norm
 
-from dpconvex.algorithms.geometric_median import GeometricMedianPlan, plan
-from dpconvex.algorithms.geometric_median.centre import LEVEL, GroupedCentre
-from dpconvex.algorithms.geometric_median.radius import SENSITIVITY, GroupedRadius
+from dpconvex.algorithms.location.geometric_median import GeometricMedianPlan, plan
+from dpconvex.algorithms.location.geometric_median.center import LEVEL, GroupedCentre
+from dpconvex.algorithms.location.geometric_median.radius import SENSITIVITY, GroupedRadius
 from dpconvex.audit.laws import halting_law
 from dpconvex.mechanisms import AboveThreshold, GaussianMechanism
 from dpconvex.privacy import Ledger, PrivacyParams
 from dpconvex.privacy.profiles import gaussian_delta, mixed_delta
 from dpconvex.problems import PointDomain
-from dpconvex.problems.neighbours import Groups, covered_shares
+from dpconvex.problems.data.near_points import Groups, covered_shares
 from dpconvex.randomness import SeededSource
 
 

@@ -11,15 +11,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpconvex.algorithms.baselines.median import plan_clipped_mean, plan_coordinate_median
-from dpconvex.algorithms.geometric_median.booster import WarmStart
-from dpconvex.algorithms.geometric_median.stable_sgd import plan_stable_sgd
-from dpconvex.algorithms.noisy_descent import NoisyGradients
+from dpconvex.algorithms.location.geometric_median.booster import WarmStart
+from dpconvex.algorithms.location.geometric_median.stable_sgd import plan_stable_sgd
+from dpconvex.algorithms.location.noisy_descent import NoisyGradients
 from dpconvex.audit import prove
 from dpconvex.privacy import Ledger, PrivacyParams
 from dpconvex.privacy.profiles import largest_mu
-from dpconvex.problems.points import PointDomain
+from dpconvex.problems.data.points import PointDomain
 from dpconvex.randomness import SeededSource, exact
+from dpconvex_experiments.reference.median import plan_clipped_mean, plan_coordinate_median
 
 ERROR = 1e-3
 RUNS = 6000

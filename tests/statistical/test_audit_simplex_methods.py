@@ -13,13 +13,14 @@ import numpy as np
 import pytest
 
 from dpconvex.algorithms.base import Plan
-from dpconvex.algorithms.baselines import frank_wolfe, query_noise
-from dpconvex.algorithms.saddle_point import anytime, bias_reduced, boosting, synthetic
+from dpconvex.algorithms.minimax import frank_wolfe
+from dpconvex.algorithms.minimax.saddle_point import anytime, bias_reduced, boosted
+from dpconvex.algorithms.queries import noisy_answers, synthetic
 from dpconvex.audit import enumerated_pair
 from dpconvex.mechanisms.vertex_sampling import VertexSession
 from dpconvex.privacy import PrivacyParams
-from dpconvex.problems.lifted import PolytopeSaddle
-from dpconvex.problems.linear_queries import DenseQueries
+from dpconvex.problems.minimax.polytope import PolytopeSaddle
+from dpconvex.problems.queries import DenseQueries
 from dpconvex.randomness import SeededSource
 
 PRIVACY = PrivacyParams(1.0, 0.05)
@@ -169,7 +170,7 @@ def test_the_private_selection_of_boosting() -> None:
     """Candidates are fixed by hand, so that the law of the last draw alone is compared: pure epsilon on part four."""
     n = 400
     problem = table_problem(n, 0)
-    plan = boosting.plan(problem, PRIVACY, candidates=2, answers=1)
+    plan = boosted.plan(problem, PRIVACY, candidates=2, answers=1)
     rng = np.random.default_rng(0)
     first = np.column_stack([rng.uniform(size=n), np.ones(n)])
     losses = []
@@ -197,7 +198,7 @@ def test_the_private_selection_of_boosting() -> None:
 def test_noisy_answers_move_within_their_sensitivity() -> None:
     rng = np.random.default_rng(1)
     queries = DenseQueries(rng.choice([-1.0, 1.0], (20, 5)), -1.0, 1.0)
-    plan = query_noise.plan(queries, 30, PRIVACY)
+    plan = noisy_answers.plan(queries, 30, PRIVACY)
     records = rng.integers(0, 5, 30)
     other = records.copy()
     distances = []

@@ -11,14 +11,15 @@ import numpy as np
 import pytest
 
 from dpconvex.algorithms import base
-from dpconvex.algorithms.selection import Options, plans
+from dpconvex.algorithms.select import Options, plans
 from dpconvex.audit import prove
 from dpconvex.geometry import L2Norm
 from dpconvex.losses import SmoothedHingeLoss
 from dpconvex.privacy import PrivacyParams
-from dpconvex.problems import Block, DataDomain, linear_model
-from dpconvex.problems.linear_model import LinearModelProblem
-from dpconvex.problems.users import UserGroups
+from dpconvex.problems import Block, DataDomain
+from dpconvex.problems.data.users import UserGroups
+from dpconvex.problems.linear import problem
+from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.randomness import SeededSource
 
 ERROR, RUNS, EPSILON, N = 1e-2, 800, 2.0, 3
@@ -63,7 +64,7 @@ def test_whole_users_are_protected(algorithm: str, mutant: str, monkeypatch) -> 
     """Each verdict is wrong with probability at most `ERROR`."""
     plan, source = plan_for(algorithm), SeededSource(4)
     if mutant == "weights":
-        monkeypatch.setattr(linear_model, "record_weights", lambda groups, share: np.full(groups.n_records, share))
+        monkeypatch.setattr(problem, "record_weights", lambda groups, share: np.full(groups.n_records, share))
     if mutant == "noise":
         transform = L2Norm.transform
         monkeypatch.setattr(L2Norm, "transform", lambda *a: [x / 2 for x in transform(*a)])

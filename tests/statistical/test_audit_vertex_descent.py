@@ -14,14 +14,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpconvex.algorithms import saddle_point
-from dpconvex.algorithms.saddle_point.plan import VertexDescentPlan
-from dpconvex.algorithms.saddle_point.schedule import Layout, Schedule
+from dpconvex.algorithms.minimax import saddle_point
+from dpconvex.algorithms.minimax.saddle_point.plan import VertexDescentPlan
+from dpconvex.algorithms.minimax.saddle_point.schedule import Layout, Schedule
 from dpconvex.audit import EnumeratedPair, enumerated_pair
 from dpconvex.audit.auditor import priced_once
 from dpconvex.privacy import PrivacyParams
 from dpconvex.privacy.zcdp import ORDERS, zcdp_delta
-from dpconvex.problems.simplex_saddle import SimplexSaddle
+from dpconvex.problems.minimax.base import SimplexSaddle
 
 PROMISE = PrivacyParams(100.0, 0.4)  # so lax that every step passes: the charge itself is what is tested
 EPSILONS = (0.1, 0.5, 1.0, 2.0)

@@ -16,12 +16,12 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from dpconvex.algorithms.baselines.objective_perturbation import calibration
+from dpconvex.algorithms.erm.objective_perturbation import calibration
 from dpconvex.losses import LogisticLoss, SmoothedHingeLoss
 from dpconvex.losses.base import SmoothLoss
 from dpconvex.privacy import GaussianObjectivePerturbation, PureObjectivePerturbation
-from dpconvex.problems.domain import Block, DataDomain
-from dpconvex.problems.linear_model import LinearModelProblem
+from dpconvex.problems.data.domain import Block, DataDomain
+from dpconvex.problems.linear.problem import LinearModelProblem
 
 N = 3
 BOUNDS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)

@@ -7,14 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpconvex.algorithms.user_level import PhasedPlan, plan_phased
-from dpconvex.algorithms.user_level.aggregates import Plain
+from dpconvex.algorithms.erm.user_level import PhasedPlan, plan_phased
+from dpconvex.algorithms.erm.user_level.aggregates import Plain
 from dpconvex.losses import AbsoluteLoss
 from dpconvex.mechanisms.robust_mean import budget
 from dpconvex.privacy import Ledger, PrivacyParams, Unit
-from dpconvex.problems.domain import DataDomain
-from dpconvex.problems.linear_model import LinearModelProblem
-from dpconvex.problems.users import UserGroups
+from dpconvex.problems.data.domain import DataDomain
+from dpconvex.problems.data.users import UserGroups
+from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.randomness import SeededSource
 
 USERS, RECORDS, RUNS = 20, 100, 60

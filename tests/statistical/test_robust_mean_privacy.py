@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, norm
 
-from dpconvex.algorithms.user_level import aggregates, guards
+from dpconvex.algorithms.erm.user_level import aggregates, guards
 from dpconvex.audit.replay import replayed
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import AboveThreshold, OutlierRemoval, RobustMean, plan_outlier_removal, plan_robust_mean

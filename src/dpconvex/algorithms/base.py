@@ -18,6 +18,7 @@ from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import Recipe, stored_recipe
 from dpconvex.errors import AccuracyError, HopelessPlanWarning, InvalidDataError, InvalidParameterError, warn
+from dpconvex.mechanisms.base import Planned
 from dpconvex.privacy import (
     Assumption,
     Neighboring,
@@ -29,9 +30,9 @@ from dpconvex.privacy import (
     certify,
     charge,
 )
-from dpconvex.problems.linear_model import LinearModelProblem
-from dpconvex.problems.problem import Problem
-from dpconvex.problems.users import UserGroups
+from dpconvex.problems.base import Problem
+from dpconvex.problems.data.users import UserGroups
+from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.randomness import BitSource
 from dpconvex.solvers import Solver, SolverResult
 
@@ -114,9 +115,14 @@ class Plan(ABC):
         """What the fit is expected to lose."""
 
     @property
-    @abstractmethod
+    def mechanisms(self) -> Mapping[str, Planned]:
+        """All that may release anything, by what is released, in the order of the run."""
+        raise NotImplementedError(f"{type(self).__name__} names neither its mechanisms nor its releases")
+
+    @property
     def releases(self) -> tuple[Release, ...]:
-        """Everything that may leave the data."""
+        """Everything that may leave the data; one use of each mechanism on all records, unless a plan says more."""
+        return tuple(mechanism.planned(label) for label, mechanism in self.mechanisms.items())
 
     @property
     def yardstick(self) -> float:
@@ -180,9 +186,9 @@ class Plan(ABC):
     def public(self) -> Mapping[str, Any]:
         """JSON-ready public facts and constants."""
 
-    @abstractmethod
     def exact_bits(self, source: BitSource) -> bool:
         """Whether all noise of released values comes from an exact sampler."""
+        return all(mechanism.exact_bits(source) for mechanism in self.mechanisms.values())
 
     @final
     def certificate(self, source: BitSource) -> PrivacyCertificate:
@@ -263,9 +269,13 @@ class ConvexPlan(Plan, Generic[P]):
     def describe(self) -> Mapping[str, Any]:
         """JSON-ready public constants beyond the problem's."""
 
-    @abstractmethod
+    def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> PrivateResult:
+        """Run the paper's listing on data of the planned shape; `groups` for plans that protect users only."""
+        return self._listing(X, y, source) if groups is None else self._user_listing(X, y, source, groups)
+
     def _listing(self, X: AnyArray, y: AnyArray, source: BitSource) -> PrivateResult:
         """The family's `run.py`."""
+        raise NotImplementedError
 
     def _user_listing(self, X: AnyArray, y: AnyArray, source: BitSource, groups: UserGroups) -> PrivateResult:
         """The same for plans that protect users; families that have such plans override it."""
@@ -312,7 +322,7 @@ class ConvexPlan(Plan, Generic[P]):
                 f"X has {len(X)} records and y {len(y)}, but the plan is for n={n}: the noise depends on n. Plan again"
             )
         with np.errstate(all="ignore"):  # what floating point meets depends on the data, so it never speaks up
-            return self._listing(X, y, source) if groups is None else self._user_listing(X, y, source, groups)
+            return self._run(X, y, groups, source)
 
     @final
     def finish(self, point: FloatArray, source: BitSource, status: str = "ok") -> PrivateResult:

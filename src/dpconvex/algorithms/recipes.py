@@ -21,14 +21,14 @@ from dpconvex.errors import CertificateError
 from dpconvex.losses import LinearModelLoss
 from dpconvex.privacy import PrivacyParams
 from dpconvex.privacy.profiles import charge
-from dpconvex.problems.custom_problem import CustomProblem, DeclaredFunction, DeclaredPayoff
-from dpconvex.problems.domain import Block, DataDomain
-from dpconvex.problems.lifted import no_function
-from dpconvex.problems.linear_model import LinearModelProblem
-from dpconvex.problems.linear_queries import LinearQueries
-from dpconvex.problems.moments import Moments
-from dpconvex.problems.points import PointDomain
-from dpconvex.problems.simplex_saddle import SimplexSaddle
+from dpconvex.problems.custom.problem import CustomProblem, DeclaredFunction, DeclaredPayoff
+from dpconvex.problems.data.domain import Block, DataDomain
+from dpconvex.problems.data.moments import Moments
+from dpconvex.problems.data.points import PointDomain
+from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems.minimax.base import SimplexSaddle
+from dpconvex.problems.minimax.polytope import no_function
+from dpconvex.problems.queries import LinearQueries
 
 KIND = "type"
 """Key under which a stored object names its class."""

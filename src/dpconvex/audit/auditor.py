@@ -32,7 +32,7 @@ from dpconvex.audit.progress import Track, untracked
 from dpconvex.audit.report import AuditReport, Finding
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import PrivacyParams, ledger
-from dpconvex.problems.linear_model import LinearModelProblem
+from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.randomness import BitSource, SystemSource
 
 ERROR = 1e-3

@@ -10,6 +10,7 @@ from dpconvex.audit.targets_mechanisms import MECHANISMS
 from dpconvex.audit.targets_points import POINTS
 from dpconvex.audit.targets_search import SEARCHES
 from dpconvex.audit.targets_vertices import VERTICES
+from dpconvex.plugins import load
 from dpconvex.privacy import Unit
 
 
@@ -24,6 +25,7 @@ TARGETS: dict[str, Target] = {
     **_targets(VERTICES, Unit.RECORD),
     **_targets(SEARCHES, Unit.RECORD),
     **{name: Target(name, kind == "pure", unit, builder) for name, (kind, unit, builder) in MECHANISMS.items()},
+    **{target.name: target for targets in load("audit") for target in targets},
 }
 """Targets by name: ``algorithm``, ``algorithm/variant`` or ``mechanism/name``."""
 

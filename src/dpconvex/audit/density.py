@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from dpconvex._types import FloatArray
-from dpconvex.algorithms.baselines.objective_perturbation import ObjectivePerturbationPlan
+from dpconvex.algorithms.erm.objective_perturbation import ObjectivePerturbationPlan
 from dpconvex.losses.base import SmoothLoss
 from dpconvex.mechanisms import GaussianObjectiveNoise, NormObjectiveNoise
 from dpconvex.privacy.profiles import epsilon_of
 from dpconvex.problems import Records
-from dpconvex.problems.users import UserGroups
+from dpconvex.problems.data.users import UserGroups
 
 _OFFSETS = np.array([-1e-6, -1e-9, 0.0, 1e-9, 1e-6])
 _QUADRATURE = 1e-3

@@ -7,8 +7,8 @@ from functools import partial, singledispatch
 from typing import Any
 
 from dpconvex.algorithms.base import ConvexPlan
-from dpconvex.algorithms.baselines.objective_perturbation import ObjectivePerturbationPlan
-from dpconvex.algorithms.clipped_residuals import ClippedResidualsPlan
+from dpconvex.algorithms.erm.heavy_tailed.clipped_residuals import ClippedResidualsPlan
+from dpconvex.algorithms.erm.objective_perturbation import ObjectivePerturbationPlan
 from dpconvex.audit import replay
 from dpconvex.audit.bounds import Losses, epsilon_of_losses
 from dpconvex.audit.density import minimiser_epsilon

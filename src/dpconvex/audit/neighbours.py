@@ -14,9 +14,9 @@ from typing import Any, final
 import numpy as np
 
 from dpconvex._types import FloatArray
-from dpconvex.problems.linear_model import LinearModelProblem
-from dpconvex.problems.points import PointDomain
-from dpconvex.problems.users import UserGroups
+from dpconvex.problems.data.points import PointDomain
+from dpconvex.problems.data.users import UserGroups
+from dpconvex.problems.linear.problem import LinearModelProblem
 
 FAR = 8.0
 """How many times as large as the domain's bound built features are: enough to refute what does not clip them."""

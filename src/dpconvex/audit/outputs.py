@@ -9,10 +9,10 @@ import numpy as np
 
 from dpconvex._types import FloatArray
 from dpconvex.algorithms.base import PrivateResult
-from dpconvex.algorithms.baselines.median import LocationResult
-from dpconvex.algorithms.geometric_median import GeometricMedianResult
-from dpconvex.algorithms.query_release import QueryResult
-from dpconvex.algorithms.saddle_base import SaddleResult
+from dpconvex.algorithms.location.base import LocationResult
+from dpconvex.algorithms.location.geometric_median import GeometricMedianResult
+from dpconvex.algorithms.minimax.base import SaddleResult
+from dpconvex.algorithms.queries.base import QueryResult
 
 
 @singledispatch

@@ -41,8 +41,8 @@ from dpconvex.mechanisms import (
     ThresholdSession,
     VertexSession,
 )
-from dpconvex.mechanisms.guarded_mean import GuardedMean
-from dpconvex.problems.points import PointDomain, clip_points, weighted_mean
+from dpconvex.mechanisms.test_and_release import GuardedMean
+from dpconvex.problems.data.points import PointDomain, clip_points, weighted_mean
 from dpconvex.randomness import BitSource, SeededSource
 
 Run = Callable[..., Any]

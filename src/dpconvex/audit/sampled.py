@@ -38,8 +38,8 @@ from dpconvex.errors import UnsupportedEventError
 from dpconvex.mechanisms import SampledSession
 from dpconvex.mechanisms.sampled_gaussian import Sample
 from dpconvex.privacy import Release
+from dpconvex.privacy.events.subsampled import PoissonSteps, SampledSteps
 from dpconvex.privacy.profiles import epsilon_of
-from dpconvex.privacy.sampled_steps import PoissonSteps, SampledSteps
 from dpconvex.randomness import BitSource
 
 

@@ -7,24 +7,18 @@ from dataclasses import replace
 
 import numpy as np
 
-from dpconvex.algorithms import (
-    heavy_selection,
+from dpconvex.algorithms.base import LinearModelPlan
+from dpconvex.algorithms.erm import (
+    exponential_mechanism,
+    gradient_descent,
     heavy_tailed,
     output_perturbation,
-    random_projection,
-    recentring,
+    sufficient_statistics,
     user_level,
 )
-from dpconvex.algorithms.base import LinearModelPlan
-from dpconvex.algorithms.baselines import (
-    clipped_gradient,
-    exponential_mechanism,
-    group_privacy,
-    noisy_gradient,
-    sufficient_statistics,
-)
-from dpconvex.algorithms.heavy_tailed import MomentPlan, Moments
-from dpconvex.algorithms.selection import Options, plans
+from dpconvex.algorithms.erm.heavy_tailed import MomentPlan, Moments, clipped_gradient, registry
+from dpconvex.algorithms.erm.two_stage import centering, projection
+from dpconvex.algorithms.select import Options, plans
 from dpconvex.audit.neighbours import record_pairs, user_pairs
 from dpconvex.audit.target import Builder, Subject
 from dpconvex.audit.worst_solver import WorstSolver
@@ -32,92 +26,91 @@ from dpconvex.losses import AbsoluteLoss, HingeLoss, HuberLoss, LogisticLoss, Sm
 from dpconvex.losses.base import LinearModelLoss
 from dpconvex.privacy import PrivacyParams, Unit
 from dpconvex.problems import Block, DataDomain
-from dpconvex.problems.linear_model import LinearModelProblem
+from dpconvex.problems.linear.problem import LinearModelProblem
 
 N = 3
 """Records: few, so that one of them moves the result far."""
 CAP = 1 / (1 + math.e)
 """Largest slope of a capped logistic loss: below 1/2, so that opposite records attain it at once; kink at margin 1."""
-_RIDGE = 4.0
+RIDGE = 4.0
 """Weight of the ridge over the square of the features' bound: margins stay in the linear part of the hinge."""
 
 
-def _problem(loss: LinearModelLoss, bound: float, n: int = N, records: int | None = None) -> LinearModelProblem:
+def linear_problem(loss: LinearModelLoss, bound: float, n: int = N, records: int | None = None) -> LinearModelProblem:
+    """Return a problem with one column in an interval."""
     domain = DataDomain((Block(1, "linf", bound),))
     return LinearModelProblem(loss, domain, n, 1.0 / bound, records_per_user=records)
 
 
-def _subject(plan: LinearModelPlan) -> Subject:
+def linear_subject(plan: LinearModelPlan) -> Subject:
+    """Return a plan with the worst neighbors of its unit."""
     problem = plan.problem
     return Subject(plan, user_pairs(problem) if problem.grouped else record_pairs(problem))
 
 
-def _output(noise: str, loss: LinearModelLoss, ridge: float | None = _RIDGE) -> Builder:
+def _output(noise: str, loss: LinearModelLoss, ridge: float | None = RIDGE) -> Builder:
     def build(privacy: PrivacyParams, bound: float) -> Subject:
         l2 = None if ridge is None else ridge * bound**2
-        problem = _problem(loss, bound, records=2 if privacy.unit == Unit.USER else None)
-        return _subject(plans(problem, privacy, "output_perturbation", Options(l2=l2, noise=noise))[0])
+        problem = linear_problem(loss, bound, records=2 if privacy.unit == Unit.USER else None)
+        return linear_subject(plans(problem, privacy, "output_perturbation", Options(l2=l2, noise=noise))[0])
 
     return build
 
 
 def _worst_solver(noise: str, constants: str = "calibrated") -> Builder:
     def build(privacy: PrivacyParams, bound: float) -> Subject:
-        problem, l2 = _problem(HingeLoss(), bound), _RIDGE * bound**2
+        problem, l2 = linear_problem(HingeLoss(), bound), RIDGE * bound**2
         plan = output_perturbation.plan(problem, privacy, constants=constants, l2=l2, noise=noise)[0]
-        return _subject(replace(plan, solver=WorstSolver(plan.solver)))
+        return linear_subject(replace(plan, solver=WorstSolver(plan.solver)))
 
     return build
 
 
 def _objective(noise: str, loss: LinearModelLoss, ridge: float = 100.0) -> Builder:
     def build(privacy: PrivacyParams, bound: float) -> Subject:
-        problem = _problem(loss, bound, records=2 if privacy.unit == Unit.USER else None)
+        problem = linear_problem(loss, bound, records=2 if privacy.unit == Unit.USER else None)
         l2 = ridge * loss.curvature_bound * bound**2 / (N * privacy.epsilon)
-        return _subject(plans(problem, privacy, "objective_perturbation", Options(l2=l2, noise=noise))[0])
+        return linear_subject(plans(problem, privacy, "objective_perturbation", Options(l2=l2, noise=noise))[0])
 
     return build
 
 
 def _grid(privacy: PrivacyParams, bound: float) -> Subject:
-    return _subject(exponential_mechanism.plan(_problem(HingeLoss(), bound), privacy)[0])
+    return linear_subject(exponential_mechanism.plan(linear_problem(HingeLoss(), bound), privacy)[0])
 
 
 def _localised(privacy: PrivacyParams, bound: float) -> Subject:
-    problem = _problem(SmoothedHingeLoss(0.5), bound)
-    return _subject(exponential_mechanism.plan_localised(problem, privacy, _RIDGE * bound**2)[0])
-
-
-def _gradient_score(privacy: PrivacyParams, bound: float) -> Subject:
-    problem = _problem(HuberLoss(), bound, n=20)
-    return _subject(exponential_mechanism.plan_gradient_score(problem, privacy, Moments(2.0, bound)))
+    problem = linear_problem(SmoothedHingeLoss(0.5), bound)
+    return linear_subject(exponential_mechanism.plan_localised(problem, privacy, RIDGE * bound**2)[0])
 
 
 def _noisy(privacy: PrivacyParams, bound: float) -> Subject:
     """Four steps, all of which see a full gradient of either sign."""
     grouped = privacy.unit == Unit.USER
-    problem = _problem(HingeLoss(), bound, records=2 if grouped else None)
-    return _subject(noisy_gradient.plan(problem, privacy, steps=4, clip=problem.lipschitz, proved=True))
+    problem = linear_problem(HingeLoss(), bound, records=2 if grouped else None)
+    return linear_subject(gradient_descent.plan(problem, privacy, steps=4, clip=problem.lipschitz, proved=True))
 
 
 def _noisy_blocks(privacy: PrivacyParams, bound: float) -> Subject:
     """Columns of unequal ranges: each has a scale of its own in the clipping and in the noise."""
     domain = DataDomain((Block(1, "linf", bound), Block(1, "linf", bound / 16)), bound / 4)
-    return _subject(noisy_gradient.plan(LinearModelProblem(LogisticLoss(), domain, N, 1.0 / bound), privacy, steps=4))
+    return linear_subject(
+        gradient_descent.plan(LinearModelProblem(LogisticLoss(), domain, N, 1.0 / bound), privacy, steps=4)
+    )
 
 
 def _noisy_samples(privacy: PrivacyParams, bound: float) -> Subject:
     """Records that take part in about half of the steps; nothing but the sample hides whether they do."""
-    problem = _problem(HingeLoss(), bound)
-    return _subject(noisy_gradient.plan(problem, privacy, steps=8, clip=problem.lipschitz, rate=0.4))
+    problem = linear_problem(HingeLoss(), bound)
+    return linear_subject(gradient_descent.plan(problem, privacy, steps=8, clip=problem.lipschitz, rate=0.4))
 
 
 def _statistics(privacy: PrivacyParams, bound: float) -> Subject:
-    return _subject(sufficient_statistics.plan(_squares(privacy, bound), privacy))
+    return linear_subject(sufficient_statistics.plan(_squares(privacy, bound), privacy))
 
 
 def _adaptive_ridge(privacy: PrivacyParams, bound: float) -> Subject:
-    return _subject(sufficient_statistics.plan_adaptive_ridge(_squares(privacy, bound), privacy))
+    return linear_subject(sufficient_statistics.plan_adaptive_ridge(_squares(privacy, bound), privacy))
 
 
 def _squares(privacy: PrivacyParams, bound: float) -> LinearModelProblem:
@@ -131,79 +124,70 @@ def _recentred(privacy: PrivacyParams, bound: float) -> Subject:
     """So many records that the length is counted well enough; a method whose release has a known law."""
 
     def planner(problem: LinearModelProblem, rest: PrivacyParams) -> tuple[LinearModelPlan, ...]:
-        return plans(problem, rest, "output_perturbation", Options(l2=_RIDGE * bound**2))
+        return plans(problem, rest, "output_perturbation", Options(l2=RIDGE * bound**2))
 
-    n = math.ceil(1.01 * recentring.MISCOUNT / (max(recentring.LENGTH_SHARES) * privacy.epsilon))
+    n = math.ceil(1.01 * centering.MISCOUNT / (max(centering.LENGTH_SHARES) * privacy.epsilon))
     domain = DataDomain((Block(1, "linf", bound),), bound)
     problem = LinearModelProblem(HingeLoss(), domain, n, 1.0 / bound)
-    return _subject(recentring.plan(problem, privacy, planner)[0])
+    return linear_subject(centering.plan(problem, privacy, planner)[0])
 
 
 def _projected(privacy: PrivacyParams, bound: float) -> Subject:
     """Eight columns to four, then a method whose release has a known law."""
 
     def planner(problem: LinearModelProblem, promise: PrivacyParams) -> tuple[LinearModelPlan, ...]:
-        return plans(problem, promise, "output_perturbation", Options(l2=_RIDGE * bound**2, noise="l2"))
+        return plans(problem, promise, "output_perturbation", Options(l2=RIDGE * bound**2, noise="l2"))
 
     problem = LinearModelProblem(HingeLoss(), DataDomain.l2_ball(8, bound), N, 1.0 / bound)
-    return _subject(random_projection.plan(problem, privacy, planner)[0])
+    return linear_subject(projection.plan(problem, privacy, planner)[0])
 
 
 def _heavy(privacy: PrivacyParams, bound: float) -> Subject:
-    return _subject(heavy_tailed.plan(_problem(HuberLoss(), bound), privacy, Moments(2.0, bound)))
+    return linear_subject(heavy_tailed.plan(linear_problem(HuberLoss(), bound), privacy, Moments(2.0, bound)))
 
 
 def _heavy_phases(privacy: PrivacyParams, bound: float) -> Subject:
-    plan = heavy_tailed.plan(_problem(AbsoluteLoss(1e9), bound, n=64), privacy, Moments(2.0, bound))
-    return _subject(plan)
+    plan = heavy_tailed.plan(linear_problem(AbsoluteLoss(1e9), bound, n=64), privacy, Moments(2.0, bound))
+    return linear_subject(plan)
 
 
 def _clipped(privacy: PrivacyParams, bound: float) -> Subject:
-    problem, moments = _problem(HuberLoss(), bound), Moments(2.0, bound)
-    return _subject(clipped_gradient.plan(problem, privacy, moments, steps=3, level=bound))
+    problem, moments = linear_problem(HuberLoss(), bound), Moments(2.0, bound)
+    return linear_subject(clipped_gradient.plan(problem, privacy, moments, steps=3, level=bound))
 
 
 def _selected(algorithm: str, known: bool) -> Builder:
     """Methods for heavy tails, with a moment bound that is given or found by the run."""
 
     def build(privacy: PrivacyParams, bound: float) -> Subject:
-        problem = _problem(HuberLoss(1.0, 2.0), bound, n=20)
-        return _subject(heavy_selection.heavy_plans(problem, privacy, 2.0, bound if known else None, algorithm)[0])
+        problem = linear_problem(HuberLoss(1.0, 2.0), bound, n=20)
+        return linear_subject(registry.heavy_plans(problem, privacy, 2.0, bound if known else None, algorithm)[0])
 
     return build
 
 
 def _moments(privacy: PrivacyParams, bound: float) -> Subject:
-    plan: MomentPlan = heavy_tailed.plan_moments(_problem(HuberLoss(1.0, 2.0), bound, n=20), privacy)
+    plan: MomentPlan = heavy_tailed.plan_moments(linear_problem(HuberLoss(1.0, 2.0), bound, n=20), privacy)
     pairs = record_pairs(plan.problem)
     return Subject(plan, pairs, lambda found: np.array([found[0].bound, found[0].second or 0.0, found[0].first or 0.0]))
 
 
 def _phased(aggregate: str, users: int = 20) -> Builder:
     def build(privacy: PrivacyParams, bound: float) -> Subject:
-        problem = _problem(AbsoluteLoss(), bound, n=users, records=4)
+        problem = linear_problem(AbsoluteLoss(), bound, n=users, records=4)
         plan = user_level.plan_phased(problem, privacy, groups=users, phases=1, aggregate=aggregate)
         phases = tuple(replace(phase, step_size=10 / bound**2) for phase in plan.phases)  # accuracy only
-        return _subject(replace(plan, schedule=replace(plan.schedule, phases=phases)))
+        return linear_subject(replace(plan, schedule=replace(plan.schedule, phases=phases)))
 
     return build
 
 
 def _accelerated(test: str, sample: int | None = None) -> Builder:
     def build(privacy: PrivacyParams, bound: float) -> Subject:
-        problem = _problem(LogisticLoss(), bound, n=200, records=4)
-        return _subject(user_level.plan_accelerated(problem, privacy, test=test, sample=sample))
+        problem = linear_problem(LogisticLoss(), bound, n=200, records=4)
+        return linear_subject(user_level.plan_accelerated(problem, privacy, test=test, sample=sample))
 
     return build
-
-
-def _grouped(privacy: PrivacyParams, bound: float) -> Subject:
-    def planner(rows: LinearModelProblem, record: PrivacyParams) -> tuple[LinearModelPlan, ...]:
-        options = Options(l2=_RIDGE * bound**2)
-        return plans(rows, record, "output_perturbation", options)
-
-    problem = _problem(HingeLoss(), bound, records=2)
-    return _subject(group_privacy.plan(problem, privacy, planner))
 
 
 RECORDS: dict[str, tuple[str, Builder]] = {
@@ -221,7 +205,6 @@ RECORDS: dict[str, tuple[str, Builder]] = {
     "objective_perturbation/gaussian": ("approximate", _objective("gaussian", SmoothedHingeLoss(0.5))),
     "exponential_mechanism": ("pure", _grid),
     "exponential_mechanism/localised": ("pure", _localised),
-    "gradient_score": ("pure", _gradient_score),
     "noisy_gradient": ("approximate", _noisy),
     "noisy_gradient/blocks": ("approximate", _noisy_blocks),
     "noisy_gradient/samples": ("approximate", _noisy_samples),
@@ -245,6 +228,5 @@ USERS: dict[str, tuple[str, Builder]] = {
     "accelerated_user": ("approximate", _accelerated("clipped")),
     "accelerated_user/tested": ("approximate", _accelerated("tested")),
     "accelerated_user/sampled": ("approximate", _accelerated("tested", 60)),
-    "group_privacy": ("pure", _grouped),
 }
 """By name: the kind of promise, and how the subject is built."""

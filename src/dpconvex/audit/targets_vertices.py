@@ -9,19 +9,19 @@ from typing import final
 import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.baselines import frank_wolfe
-from dpconvex.algorithms.baselines.saddle import plan_mirror_descent
-from dpconvex.algorithms.query_selection import QUERY_METHODS
-from dpconvex.algorithms.saddle_base import SaddlePlan
-from dpconvex.algorithms.saddle_point import anytime, bias_reduced
-from dpconvex.algorithms.saddle_selection import SADDLE_METHODS
-from dpconvex.algorithms.sparse_selection import SPARSE_METHODS
+from dpconvex.algorithms.minimax import frank_wolfe
+from dpconvex.algorithms.minimax.base import SaddlePlan
+from dpconvex.algorithms.minimax.gaussian import plan_mirror_descent
+from dpconvex.algorithms.minimax.registry import SADDLE_METHODS
+from dpconvex.algorithms.minimax.saddle_point import anytime, bias_reduced
+from dpconvex.algorithms.minimax.sparse_registry import SPARSE_METHODS
+from dpconvex.algorithms.queries.registry import QUERY_METHODS
 from dpconvex.audit.neighbours import FAR, Pair, array_pairs
 from dpconvex.audit.target import Builder, Subject
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import MatrixGame, PolytopeSaddle
-from dpconvex.problems.linear_queries import DenseQueries
+from dpconvex.problems.queries import DenseQueries
 
 _SIZES = (8, 24, 72, 216, 648)
 """Numbers of records that are tried, the first for which a method has a plan is taken."""

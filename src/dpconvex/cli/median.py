@@ -16,7 +16,7 @@ from dpconvex.cli.budget import pay
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 
 if TYPE_CHECKING:
-    from dpconvex.algorithms.geometric_median import GeometricMedianPlan
+    from dpconvex.algorithms.location.geometric_median import GeometricMedianPlan
     from dpconvex.data import Schema
     from dpconvex.estimators.median import PrivateGeometricMedian
 

@@ -17,7 +17,7 @@ from dpconvex.errors import InvalidParameterError
 
 if TYPE_CHECKING:
     from dpconvex.algorithms.base import LinearModelPlan, Plan
-    from dpconvex.algorithms.heavy_selection import TunedPlan
+    from dpconvex.algorithms.erm.heavy_tailed.registry import TunedPlan
     from dpconvex.estimators import PrivateLinearModel
 
 
@@ -173,7 +173,7 @@ def _moment(public: Mapping[str, Any]) -> str:
 
 def _print_moment(plan: TunedPlan) -> None:
     """Say that the moment bound is not known yet, and what the error is for which."""
-    from dpconvex.algorithms.heavy_tailed import Moments
+    from dpconvex.algorithms.erm.heavy_tailed import Moments
 
     one = plan.informed(Moments(plan.first.k, 1.0)).predicted_error.bound
     print_text(

@@ -15,7 +15,7 @@ from dpconvex.cli import _options
 from dpconvex.cli._console import console, number, one_line_errors, print_json, print_table, print_text, track
 
 if TYPE_CHECKING:
-    from dpconvex.reproduce import Cell, Experiment, Record
+    from dpconvex_experiments import Cell, Experiment, Record
 
 
 @one_line_errors
@@ -32,7 +32,7 @@ def reproduce(
     as_json: _options.Json = False,
 ) -> None:
     """Repeat experiments, and say whether each met its criterion. Exit code 1 if one did not."""
-    from dpconvex.reproduce import EXPERIMENTS, Setting, run_experiment
+    from dpconvex_experiments import EXPERIMENTS, Setting, run_experiment
 
     if listed:
         _list(tuple(EXPERIMENTS.values()), as_json)

@@ -17,7 +17,7 @@ from dpconvex.errors import InvalidParameterError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dpconvex.algorithms.query_release import QueryReleasePlan
+    from dpconvex.algorithms.queries.base import QueryReleasePlan
 
 
 @one_line_errors

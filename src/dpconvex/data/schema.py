@@ -14,7 +14,7 @@ from dpconvex.data.frames import duplicates, label_codes, open_table, require_co
 from dpconvex.data.schema_toml import format_schema, parse_schema, read_schema_text
 from dpconvex.data.targets import AbstractTarget
 from dpconvex.errors import InvalidParameterError, SchemaError
-from dpconvex.problems.domain import DataDomain
+from dpconvex.problems.data.domain import DataDomain
 
 if TYPE_CHECKING:
     from narwhals.typing import IntoDataFrame

@@ -17,7 +17,7 @@ from dpconvex.data.frames import open_table, require_columns
 from dpconvex.data.schema import Schema
 from dpconvex.data.targets import AbstractTarget
 from dpconvex.errors import InvalidParameterError
-from dpconvex.problems.linear_queries import LARGEST
+from dpconvex.problems.queries import LARGEST
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,7 +8,7 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.selection import SMALLEST
+from dpconvex.algorithms.select import SMALLEST
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._features import FeatureMap
 from dpconvex.estimators.base import PrivateLinearModel

@@ -8,8 +8,8 @@ scored on the second, so that a record is in one of them only, and costs are tho
     held-out losses spends it on the held-out part. The chosen fit is released.
 ``repeats``
     A secret random number of runs, each a candidate drawn uniformly, its fit, and its held-out loss with noise. Only
-    the best run is released: `privacy.selection_events`. A fit may spend far more than its share of a composition, but
-    candidates are missed by chance.
+    the best run is released: `privacy.events.private_selection`. A fit may spend far more than its share of
+    a composition, but candidates are missed by chance.
 
 `SearchPlan.price`, `cost` and `stake` compare both, from public facts, with fits to all records and the whole budget.
 """
@@ -44,9 +44,9 @@ from dpconvex.privacy import (
     RepeatedSelection,
     WholeRun,
 )
+from dpconvex.privacy.events.private_selection import LAW_SLACK
 from dpconvex.privacy.ledger import fits
 from dpconvex.privacy.profiles import epsilon_of, gaussian_delta, largest_mu, smallest
-from dpconvex.privacy.selection_events import LAW_SLACK
 from dpconvex.randomness import BitSource
 
 TRAINING, HELD_OUT = "training part", "held-out part"

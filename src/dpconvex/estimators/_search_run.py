@@ -15,7 +15,7 @@ from dpconvex.estimators._search_scores import fit_label
 from dpconvex.estimators.base import PrivateLinearModel
 from dpconvex.mechanisms import BestOfRepeats, ReportNoisyMax
 from dpconvex.privacy import Ledger
-from dpconvex.problems.users import UserGroups
+from dpconvex.problems.data.users import UserGroups
 from dpconvex.randomness import BitSource
 
 

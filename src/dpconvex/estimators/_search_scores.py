@@ -16,7 +16,7 @@ from dpconvex.estimators.classifier import PrivateLinearClassifier, Probabilisti
 from dpconvex.estimators.regressor import PrivateLinearRegressor
 from dpconvex.mechanisms import GaussianMechanism, LaplaceMechanism
 from dpconvex.privacy import Sensitivity, Unit
-from dpconvex.problems.users import UserGroups
+from dpconvex.problems.data.users import UserGroups
 
 BOUNDS = {"error_rate": 1.0, "log_loss": 2.0, "squared_error": 1.0, "absolute_error": 1.0, "pinball": 1.0}
 """Scores, and where their losses are clipped unless the caller says otherwise.

@@ -13,15 +13,15 @@ from sklearn.utils.validation import check_is_fitted
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.base import LinearModelPlan, begin, beyond_floats
-from dpconvex.algorithms.selection import LARGEST, SMALLEST, Options, expected_of_first, plans
+from dpconvex.algorithms.select import LARGEST, SMALLEST, Options, expected_of_first, plans
 from dpconvex.data import Schema
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._features import FeatureMap, feature_map, fitted_columns, learned_matrix, user_labels
 from dpconvex.losses import LinearModelLoss
 from dpconvex.privacy import CarriesBudgets, PrivacyCertificate, PrivacyParams, Unit
 from dpconvex.problems import DataDomain
-from dpconvex.problems.linear_model import LinearModelProblem
-from dpconvex.problems.users import UserGroups
+from dpconvex.problems.data.users import UserGroups
+from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.randomness import BitSource
 
 CALLED = {"attack_radius": "adversarial_radius", "attack_norm": "adversarial_norm", "target": "risk"}

@@ -25,7 +25,7 @@ from dpconvex.estimators.base import PrivateLinearModel
 from dpconvex.losses import LinearModelLoss
 from dpconvex.privacy import Assumption
 from dpconvex.problems import DataDomain
-from dpconvex.problems.linear_model import default_radius
+from dpconvex.problems.linear.problem import default_radius
 from dpconvex.randomness import BitSource, source_from
 
 

@@ -11,8 +11,8 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.base import begin
-from dpconvex.algorithms.saddle_base import SaddlePlan
-from dpconvex.algorithms.sparse_selection import plan_sparse
+from dpconvex.algorithms.minimax.base import SaddlePlan
+from dpconvex.algorithms.minimax.sparse_registry import plan_sparse
 from dpconvex.data import NumericTarget, Schema
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators._digest import name_model
@@ -27,7 +27,7 @@ from dpconvex.estimators._targets import (
 )
 from dpconvex.estimators.sparse import PrivateSparseModel, same_length, shuffled
 from dpconvex.losses import LogisticLoss, SquaredLoss
-from dpconvex.problems.worst_loss import WorstGroupLoss, l1_ball_loss, single_group
+from dpconvex.problems.minimax.group_loss import WorstGroupLoss, l1_ball_loss, single_group
 from dpconvex.randomness import BitSource, source_from
 
 LOGISTIC_THIRD = 1 / (6 * math.sqrt(3))

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any, ClassVar, final
 
 from dpconvex import _validate
-from dpconvex.algorithms.selection import LARGEST
+from dpconvex.algorithms.select import LARGEST
 from dpconvex.data import Schema
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators.regressor import PrivateLinearRegressor
 from dpconvex.losses import HuberLoss, LinearModelLoss, SquaredLoss
 from dpconvex.problems import DataDomain
-from dpconvex.problems.linear_model import LinearModelProblem
+from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.randomness import BitSource
 
 CAPS = (0.5, 0.25, 0.125, 0.0625)

@@ -9,13 +9,13 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import FloatArray
-from dpconvex.algorithms.selection import SMALLEST
+from dpconvex.algorithms.select import SMALLEST
 from dpconvex.data import Schema
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators.classifier import ProbabilisticClassifier
 from dpconvex.losses import LinearModelLoss, LogisticLoss, SoftmaxLoss
 from dpconvex.problems import DataDomain
-from dpconvex.problems.linear_model import LinearModelProblem
+from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.randomness import BitSource
 
 CAPS = (0.9, 0.8, 0.7, 0.6, 0.5)

@@ -9,11 +9,11 @@ from sklearn.base import BaseEstimator
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.base import begin
-from dpconvex.algorithms.geometric_median import GeometricMedianPlan, plan
+from dpconvex.algorithms.location.geometric_median import GeometricMedianPlan, plan
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._features import fitted_columns, learned_matrix, user_labels
 from dpconvex.privacy import CarriesBudgets, PrivacyCertificate, PrivacyParams, Unit
-from dpconvex.problems.points import PointDomain, user_points
+from dpconvex.problems.data.points import PointDomain, user_points
 from dpconvex.randomness import BitSource, source_from
 
 FINEST = 1e-6

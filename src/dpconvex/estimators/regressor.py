@@ -12,9 +12,9 @@ from sklearn.base import RegressorMixin
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.base import LinearModelPlan
-from dpconvex.algorithms.delegating import DelegatingPlan
-from dpconvex.algorithms.heavy_selection import METHODS, heavy_plans
-from dpconvex.algorithms.selection import Options
+from dpconvex.algorithms.erm.heavy_tailed.registry import METHODS, heavy_plans
+from dpconvex.algorithms.erm.two_stage.base import DelegatingPlan
+from dpconvex.algorithms.select import Options
 from dpconvex.data import NumericTarget, Schema
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators._digest import name_model
@@ -23,7 +23,7 @@ from dpconvex.estimators.base import PrivateLinearModel
 from dpconvex.losses import LinearModelLoss
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import DataDomain
-from dpconvex.problems.linear_model import LinearModelProblem, default_radius
+from dpconvex.problems.linear.problem import LinearModelProblem, default_radius
 from dpconvex.randomness import BitSource, source_from
 
 REGRESSION_RADIUS = 1 / 6

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.base import begin
-from dpconvex.algorithms.selection import ALGORITHMS, NOISES
+from dpconvex.algorithms.select import ALGORITHMS, NOISES
 from dpconvex.data.frames import typed
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._digest import name_model

@@ -18,7 +18,7 @@ from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._features import FeatureMap, feature_map, learned_matrix, records_only
 from dpconvex.privacy import CarriesBudgets, PrivacyCertificate, PrivacyParams
 from dpconvex.problems import DataDomain
-from dpconvex.problems.simplex_saddle import clamped
+from dpconvex.problems.minimax.base import clamped
 from dpconvex.randomness import BitSource
 
 

@@ -12,15 +12,15 @@ from sklearn.utils.validation import check_is_fitted
 from dpconvex import _validate
 from dpconvex._types import FloatArray
 from dpconvex.algorithms.base import begin
-from dpconvex.algorithms.query_release import QueryReleasePlan, QueryResult, largest_error
-from dpconvex.algorithms.query_selection import plan_queries
+from dpconvex.algorithms.queries.base import QueryReleasePlan, QueryResult, largest_error
+from dpconvex.algorithms.queries.registry import plan_queries
 from dpconvex.data import Schema
 from dpconvex.data.frames import open_table
 from dpconvex.data.table_cells import DEFAULT_BINS, Bins, TableCells
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._features import records_only
 from dpconvex.privacy import CarriesBudgets, PrivacyCertificate, PrivacyParams
-from dpconvex.problems.linear_queries import Marginals
+from dpconvex.problems.queries import Marginals
 from dpconvex.randomness import BitSource, source_from
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ import numpy as np
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.base import begin
-from dpconvex.algorithms.group_shares import GroupShares, after_shares, raised
-from dpconvex.algorithms.saddle_base import SaddlePlan
-from dpconvex.algorithms.saddle_selection import plan_saddle
+from dpconvex.algorithms.minimax.base import SaddlePlan
+from dpconvex.algorithms.minimax.group_proportions import GroupShares, after_shares, raised
+from dpconvex.algorithms.minimax.registry import plan_saddle
 from dpconvex.data import Schema
 from dpconvex.data.frames import open_table, require_columns
 from dpconvex.errors import InvalidDataError, InvalidParameterError

@@ -13,7 +13,7 @@ from dpconvex import _rounding, _validate
 from dpconvex._types import FloatArray
 from dpconvex.mechanisms import _grid
 from dpconvex.mechanisms.base import Mechanism, check_norm, check_shape
-from dpconvex.privacy.failure_events import BoundedLaplaceNoise
+from dpconvex.privacy.events.failure import BoundedLaplaceNoise
 from dpconvex.privacy.sensitivity import Sensitivity
 from dpconvex.randomness import exact
 from dpconvex.randomness.source import BitSource

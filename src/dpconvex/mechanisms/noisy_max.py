@@ -11,7 +11,7 @@ from dpconvex._types import FloatArray
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import _grid
 from dpconvex.mechanisms.base import Mechanism, check_norm
-from dpconvex.privacy.events import PureMechanism
+from dpconvex.privacy.events.basic import PureMechanism
 from dpconvex.privacy.sensitivity import Sensitivity
 from dpconvex.randomness import exact
 from dpconvex.randomness.source import BitSource

@@ -30,10 +30,10 @@ from dpconvex import _rounding, _validate
 from dpconvex._types import FloatArray
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import _grid
-from dpconvex.mechanisms.guarded_mean import GuardedMean, counts_within
 from dpconvex.mechanisms.laplace import LaplaceMechanism
 from dpconvex.mechanisms.robust_mean import score_sensitivity
-from dpconvex.privacy.guarded_events import GuardedGaussianNoise
+from dpconvex.mechanisms.test_and_release import GuardedMean, counts_within
+from dpconvex.privacy.events.test_and_release import GuardedGaussianNoise
 from dpconvex.privacy.params import Unit
 from dpconvex.privacy.sensitivity import Sensitivity
 from dpconvex.randomness import exact

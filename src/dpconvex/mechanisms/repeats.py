@@ -10,8 +10,8 @@ import numpy as np
 
 from dpconvex.mechanisms import _categorical
 from dpconvex.mechanisms.base import Planned, check_norm
+from dpconvex.privacy.events.private_selection import RepeatedSelection
 from dpconvex.privacy.ledger import Ledger
-from dpconvex.privacy.selection_events import RepeatedSelection
 from dpconvex.privacy.sensitivity import Sensitivity
 from dpconvex.randomness.source import BitSource
 

@@ -35,8 +35,8 @@ from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import _grid
 from dpconvex.mechanisms.gaussian import GaussianMechanism, add_gaussian
-from dpconvex.mechanisms.guarded_mean import GuardedMean, counts_within, ramp
-from dpconvex.privacy.guarded_events import TAIL_SLACK, GuardedGaussianNoise
+from dpconvex.mechanisms.test_and_release import GuardedMean, counts_within, ramp
+from dpconvex.privacy.events.test_and_release import TAIL_SLACK, GuardedGaussianNoise
 from dpconvex.privacy.params import Unit
 from dpconvex.privacy.profiles import charge, largest_mu
 from dpconvex.privacy.sensitivity import Sensitivity

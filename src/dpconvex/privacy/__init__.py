@@ -3,17 +3,17 @@
 from dpconvex.privacy.budget import Budget
 from dpconvex.privacy.certificate import Assumption, NoiseSource, PrivacyCertificate, certify
 from dpconvex.privacy.context import CarriesBudgets, budget_context, charge
-from dpconvex.privacy.events import Event, GaussianNoise, NormExponentialNoise, PureMechanism
-from dpconvex.privacy.failure_events import BoundedLaplaceNoise, FailureProbability
-from dpconvex.privacy.gaussian_cover import BoundedRange
-from dpconvex.privacy.guarded_events import GuardedGaussianNoise
+from dpconvex.privacy.events.basic import Event, GaussianNoise, NormExponentialNoise, PureMechanism
+from dpconvex.privacy.events.failure import BoundedLaplaceNoise, FailureProbability
+from dpconvex.privacy.events.gaussian_cover import BoundedRange
+from dpconvex.privacy.events.objective import GaussianObjectivePerturbation, PureObjectivePerturbation
+from dpconvex.privacy.events.private_selection import RepeatedSelection, WholeRun
+from dpconvex.privacy.events.test_and_release import GuardedGaussianNoise
+from dpconvex.privacy.events.vertex_sampling import VertexDraws
 from dpconvex.privacy.ledger import Ledger, Release
-from dpconvex.privacy.objective_events import GaussianObjectivePerturbation, PureObjectivePerturbation
 from dpconvex.privacy.params import Neighboring, PrivacyParams, Unit
-from dpconvex.privacy.selection_events import RepeatedSelection, WholeRun
 from dpconvex.privacy.sensitivity import Sensitivity
 from dpconvex.privacy.verify import Check, Verification, verify
-from dpconvex.privacy.vertex_events import VertexDraws
 
 __all__ = [
     "Assumption",

@@ -21,7 +21,7 @@ import numpy as np
 
 from dpconvex import _rounding
 from dpconvex.errors import UnsupportedEventError
-from dpconvex.privacy.events import Event, GaussianNoise, Parts
+from dpconvex.privacy.events.basic import Event, GaussianNoise, Parts
 from dpconvex.privacy.profiles import charge, epsilon_of, mixed_delta
 from dpconvex.privacy.zcdp import zcdp_delta
 

@@ -17,11 +17,11 @@ from dpconvex import _rounding
 from dpconvex.errors import DpconvexError, UnsupportedEventError
 from dpconvex.privacy import accounting, ledger as _ledger
 from dpconvex.privacy.certificate import COURSE, PrivacyCertificate, current_versions
-from dpconvex.privacy.events import GaussianNoise
+from dpconvex.privacy.events.basic import GaussianNoise
+from dpconvex.privacy.events.objective import PureObjectivePerturbation
+from dpconvex.privacy.events.subsampled import PoissonSteps
 from dpconvex.privacy.ledger import Release
-from dpconvex.privacy.objective_events import PureObjectivePerturbation
 from dpconvex.privacy.profiles import charge, limited
-from dpconvex.privacy.sampled_steps import PoissonSteps
 
 
 @dataclass(frozen=True)

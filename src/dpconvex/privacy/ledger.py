@@ -10,8 +10,8 @@ from typing import Any
 from dpconvex import _validate
 from dpconvex.errors import BudgetExceededError, InvalidParameterError, UnsupportedEventError
 from dpconvex.privacy import accounting
-from dpconvex.privacy.event_registry import event_from_dict
-from dpconvex.privacy.events import Event
+from dpconvex.privacy.events.basic import Event
+from dpconvex.privacy.events.registry import event_from_dict
 from dpconvex.privacy.params import PrivacyParams
 from dpconvex.privacy.sensitivity import Sensitivity
 

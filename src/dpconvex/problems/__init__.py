@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from dpconvex.problems.adversarial import Attack, Lift
-from dpconvex.problems.custom import ConvexFunction, RecordLoss
-from dpconvex.problems.custom_attack import ConstantsAttack, attack_constants
-from dpconvex.problems.custom_jax import jax_loss
-from dpconvex.problems.custom_losses import LocationLoss, LogLinearDensity
-from dpconvex.problems.custom_problem import CustomProblem
-from dpconvex.problems.domain import Block, DataDomain
-from dpconvex.problems.duality_gap import DualityGap, duality_gap
-from dpconvex.problems.erm import RegularizedRisk
-from dpconvex.problems.lifted import PolytopeSaddle, jax_saddle, l1_ball_vertices
-from dpconvex.problems.matrix_games import MatrixGame, PlayLog, QuadraticGame, RankOneGame
-from dpconvex.problems.nonerm import MaxRisk, WholeObjective
+from dpconvex.problems.custom.check_constants import ConstantsAttack, attack_constants
+from dpconvex.problems.custom.functions import ConvexFunction, RecordLoss
+from dpconvex.problems.custom.jax import jax_loss
+from dpconvex.problems.custom.losses import LocationLoss, LogLinearDensity
+from dpconvex.problems.custom.problem import CustomProblem
+from dpconvex.problems.custom.whole_objective import MaxRisk, WholeObjective
+from dpconvex.problems.data.domain import Block, DataDomain
+from dpconvex.problems.data.points import PointDomain
+from dpconvex.problems.data.records import Records
+from dpconvex.problems.linear.adversarial import Attack, Lift
+from dpconvex.problems.linear.regularized_risk import RegularizedRisk
+from dpconvex.problems.linear.tilted import TiltedRisk
+from dpconvex.problems.minimax.adversarial import SaddleLoss, ShiftedMeanLoss
+from dpconvex.problems.minimax.base import SimplexPoint, SimplexSaddle
+from dpconvex.problems.minimax.duality_gap import DualityGap, duality_gap
+from dpconvex.problems.minimax.games import MatrixGame, PlayLog, QuadraticGame, RankOneGame
+from dpconvex.problems.minimax.group_loss import WorstGroupLoss, l1_ball_loss, single_group
+from dpconvex.problems.minimax.polytope import PolytopeSaddle, jax_saddle, l1_ball_vertices
 from dpconvex.problems.objective import Objective
-from dpconvex.problems.points import PointDomain
-from dpconvex.problems.records import Records
-from dpconvex.problems.saddle import SaddleLoss, ShiftedMeanLoss
-from dpconvex.problems.simplex_saddle import SimplexPoint, SimplexSaddle
-from dpconvex.problems.tilted import TiltedRisk
-from dpconvex.problems.worst_loss import WorstGroupLoss, l1_ball_loss, single_group
 
 CONVEX_FUNCTIONS: tuple[type[ConvexFunction], ...] = (LocationLoss, LogLinearDensity, MaxRisk, ShiftedMeanLoss)
 """Every ready-made convex function that is no loss of a linear model."""

@@ -13,8 +13,8 @@ from typing import final
 import numpy as np
 
 from dpconvex._types import FloatArray
+from dpconvex.problems.minimax.adversarial import SaddleObjective
 from dpconvex.problems.objective import Objective
-from dpconvex.problems.saddle import SaddleObjective
 from dpconvex.sets.base import ConvexSet
 from dpconvex.solvers.result import Accuracy
 

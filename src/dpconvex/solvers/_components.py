@@ -20,7 +20,7 @@ from dpconvex.losses.huber import ResidualSplineLoss
 from dpconvex.losses.logistic import LogisticLoss
 from dpconvex.losses.smooth_residual import LogCoshLoss, PseudoHuberLoss
 from dpconvex.losses.squared import SquaredLoss
-from dpconvex.problems.records import Records
+from dpconvex.problems.data.records import Records
 
 CLIP, TANH, RATIONAL = 0, 1, 2
 _TINY = 1e-300  # a scale at which `CLIP` is a step

@@ -10,9 +10,9 @@ import numpy as np
 
 from dpconvex._types import FloatArray, Status
 from dpconvex.losses.base import SmoothLoss
-from dpconvex.problems.linear_objective import LinearModelObjective
+from dpconvex.problems.linear.objective import LinearModelObjective
+from dpconvex.problems.linear.truncated import TruncatedBounds, TruncatedRisk
 from dpconvex.problems.objective import Bounds, Objective
-from dpconvex.problems.truncated import TruncatedBounds, TruncatedRisk
 from dpconvex.sets.ball_l2 import L2Ball
 from dpconvex.sets.ball_section import BallSection
 from dpconvex.sets.base import ConvexSet

@@ -8,7 +8,7 @@ from typing import ClassVar, Self, final
 from dpconvex import _validate
 from dpconvex._types import FloatArray
 from dpconvex.errors import InvalidDataError, InvalidParameterError
-from dpconvex.problems._threads import one_blas_thread
+from dpconvex.problems.data._threads import one_blas_thread
 from dpconvex.problems.objective import Bounds, Objective
 from dpconvex.sets.base import ConvexSet
 from dpconvex.sets.whole_space import WholeSpace

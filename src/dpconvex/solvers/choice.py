@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from dpconvex.losses.base import PiecewiseLinearLoss, SmoothLoss
+from dpconvex.problems.minimax.adversarial import SaddleBounds
 from dpconvex.problems.objective import Bounds
-from dpconvex.problems.saddle import SaddleBounds
 from dpconvex.sets.ball_l2 import L2Ball
 from dpconvex.sets.base import ConvexSet
 from dpconvex.sets.whole_space import WholeSpace

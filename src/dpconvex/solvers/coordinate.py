@@ -12,7 +12,7 @@ import numpy as np
 
 from dpconvex._types import FloatArray, Status
 from dpconvex.losses.base import PiecewiseLinearLoss
-from dpconvex.problems.erm import RegularizedRisk
+from dpconvex.problems.linear.regularized_risk import RegularizedRisk
 from dpconvex.problems.objective import Bounds, Objective
 from dpconvex.sets.base import ConvexSet
 from dpconvex.sets.second_order import SecondOrderCones

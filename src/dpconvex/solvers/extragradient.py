@@ -8,8 +8,8 @@ from typing import ClassVar, Self, final
 import numpy as np
 
 from dpconvex._types import FloatArray, Status
+from dpconvex.problems.minimax.adversarial import SaddleBounds, SaddleObjective, saddle_constants, saddle_steps
 from dpconvex.problems.objective import Bounds, Objective
-from dpconvex.problems.saddle import SaddleBounds, SaddleObjective, saddle_constants, saddle_steps
 from dpconvex.sets.ball_l2 import L2Ball
 from dpconvex.sets.base import ConvexSet
 from dpconvex.solvers import _certificates as certificates

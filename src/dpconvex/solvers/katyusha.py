@@ -10,7 +10,7 @@ import numpy as np
 
 from dpconvex._types import FloatArray, Status
 from dpconvex.losses.base import SmoothLoss
-from dpconvex.problems.linear_objective import LinearModelObjective
+from dpconvex.problems.linear.objective import LinearModelObjective
 from dpconvex.problems.objective import Bounds, Objective
 from dpconvex.sets.base import ConvexSet
 from dpconvex.solvers import _certificates as certificates, _components as components

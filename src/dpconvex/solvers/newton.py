@@ -11,7 +11,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from dpconvex._types import FloatArray, Status
 from dpconvex.losses.base import SmoothLoss
-from dpconvex.problems.linear_objective import LinearModelObjective
+from dpconvex.problems.linear.objective import LinearModelObjective
 from dpconvex.problems.objective import Bounds, Objective
 from dpconvex.sets.base import ConvexSet
 from dpconvex.solvers import _certificates as certificates

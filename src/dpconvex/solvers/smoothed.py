@@ -8,7 +8,7 @@ from typing import ClassVar, Self, final
 
 from dpconvex._types import FloatArray, Status
 from dpconvex.losses.base import PiecewiseLinearLoss
-from dpconvex.problems.linear_objective import LinearModelObjective
+from dpconvex.problems.linear.objective import LinearModelObjective
 from dpconvex.problems.objective import Bounds, Objective
 from dpconvex.sets.base import ConvexSet
 from dpconvex.solvers.accelerated import AcceleratedGradient

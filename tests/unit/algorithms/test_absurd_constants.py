@@ -7,21 +7,21 @@ from typing import Any
 
 import pytest
 
-from dpconvex.algorithms import saddle_point
 from dpconvex.algorithms.base import within_floats
-from dpconvex.algorithms.baselines.frank_wolfe import full_batch, variance_reduced
-from dpconvex.algorithms.baselines.saddle import gaussian_descent, multiplicative_weights
-from dpconvex.algorithms.saddle_point import anytime, bias_reduced, boosting
+from dpconvex.algorithms.minimax import saddle_point
+from dpconvex.algorithms.minimax.frank_wolfe import full_batch, variance_reduced
+from dpconvex.algorithms.minimax.gaussian import gaussian_descent, multiplicative_weights
+from dpconvex.algorithms.minimax.saddle_point import anytime, bias_reduced, boosted
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import SquaredLoss
 from dpconvex.privacy import PrivacyParams
-from dpconvex.problems.matrix_games import MatrixGame
-from dpconvex.problems.worst_loss import l1_ball_loss
+from dpconvex.problems.minimax.games import MatrixGame
+from dpconvex.problems.minimax.group_loss import l1_ball_loss
 
 GAMES: dict[str, Callable[..., Any]] = {
     "vertex descent": saddle_point.plan,
     "bias reduced": bias_reduced.plan,
-    "boosted": boosting.plan,
+    "boosted": boosted.plan,
     "mirror descent": gaussian_descent.plan_mirror_descent,
     "sgda": gaussian_descent.plan_sgda,
     "multiplicative weights": multiplicative_weights.plan_multiplicative_weights,

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from dpconvex.algorithms.heavy_selection import METHODS
-from dpconvex.algorithms.query_selection import QUERY_METHODS
-from dpconvex.algorithms.saddle_selection import SADDLE_METHODS
-from dpconvex.algorithms.selection import ALGORITHMS
-from dpconvex.algorithms.sparse_selection import SPARSE_METHODS
+from dpconvex.algorithms.erm.heavy_tailed.registry import METHODS
+from dpconvex.algorithms.minimax.registry import SADDLE_METHODS
+from dpconvex.algorithms.minimax.sparse_registry import SPARSE_METHODS
+from dpconvex.algorithms.queries.registry import QUERY_METHODS
+from dpconvex.algorithms.select import ALGORITHMS
 from dpconvex.audit import Pair, audit, log_law, privacy_losses, prove, proved_epsilon
 from dpconvex.audit.catalogue import TARGETS, chosen
 from dpconvex.audit.laws import halting_law, selection_law

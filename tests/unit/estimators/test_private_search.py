@@ -29,7 +29,7 @@ from dpconvex import (
     save_model,
     verify,
 )
-from dpconvex.algorithms.recentring import RecentredPlan
+from dpconvex.algorithms.erm.two_stage.centering import RecentredPlan
 from dpconvex.data import ClassTarget
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators import ESTIMATORS, _search_run
@@ -38,7 +38,7 @@ from dpconvex.estimators._search_scores import Score, score_for
 from dpconvex.mechanisms import BestOfRepeats, GaussianMechanism
 from dpconvex.privacy import PureMechanism, Unit, WholeRun
 from dpconvex.privacy.certificate import digest
-from dpconvex.problems.users import UserGroups
+from dpconvex.problems.data.users import UserGroups
 from dpconvex.randomness import SeededSource
 
 RNG = np.random.default_rng(0)

@@ -8,8 +8,8 @@ import pytest
 from dpconvex.errors import BudgetExceededError, InvalidParameterError
 from dpconvex.geometry import GroupedNorm, L2Norm
 from dpconvex.mechanisms import GaussianObjectiveNoise, NormObjectiveNoise
+from dpconvex.privacy.events.objective import GaussianObjectivePerturbation, PureObjectivePerturbation
 from dpconvex.privacy.ledger import Ledger
-from dpconvex.privacy.objective_events import GaussianObjectivePerturbation, PureObjectivePerturbation
 from dpconvex.privacy.params import PrivacyParams
 from dpconvex.privacy.sensitivity import Sensitivity
 from dpconvex.randomness import SeededSource, SystemSource, real

@@ -11,11 +11,11 @@ import pytest
 
 from dpconvex.errors import BudgetExceededError, InvalidDataError, InvalidParameterError
 from dpconvex.mechanisms import GuardedMean, OutlierRemoval, RobustMean, plan_outlier_removal, plan_robust_mean
-from dpconvex.mechanisms.guarded_mean import counts_within
 from dpconvex.mechanisms.printed_mean import flips, least_count
 from dpconvex.mechanisms.robust_mean import budget, h_index, kappa, robust_mean_of
+from dpconvex.mechanisms.test_and_release import counts_within
 from dpconvex.privacy import Ledger, PrivacyParams, Unit
-from dpconvex.problems.points import PointDomain, clip_points
+from dpconvex.problems.data.points import PointDomain, clip_points
 from dpconvex.randomness import SeededSource, SystemSource
 
 # User-level specification, section 8: C, epsilon, delta, sigma_H, s0, theta, A, B, kappa, sigma / rho.

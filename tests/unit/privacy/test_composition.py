@@ -24,9 +24,9 @@ from dpconvex.privacy import (
     Sensitivity,
     accounting,
 )
-from dpconvex.privacy.event_registry import event_from_dict
-from dpconvex.privacy.events import pure_delta
-from dpconvex.privacy.objective_events import GaussianObjectivePerturbation
+from dpconvex.privacy.events.basic import pure_delta
+from dpconvex.privacy.events.objective import GaussianObjectivePerturbation
+from dpconvex.privacy.events.registry import event_from_dict
 from dpconvex.privacy.profiles import gaussian_delta, largest_mu, mixed_delta
 from dpconvex.randomness import SeededSource, SystemSource
 

@@ -18,9 +18,9 @@ from dpconvex.privacy import (
     PureObjectivePerturbation,
     accounting,
 )
-from dpconvex.privacy.event_registry import event_from_dict
-from dpconvex.privacy.events import pure_delta
-from dpconvex.privacy.objective_events import GAUSSIAN_RULES, logistic_epsilon, logistic_line
+from dpconvex.privacy.events.basic import pure_delta
+from dpconvex.privacy.events.objective import GAUSSIAN_RULES, logistic_epsilon, logistic_line
+from dpconvex.privacy.events.registry import event_from_dict
 
 CAPS = st.sampled_from([0.5, 0.7, 1 - 1e-12, 1.0])
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 from dpconvex._types import Status
 from dpconvex.losses import AbsoluteLoss, HingeLoss, LogisticLoss
 from dpconvex.problems import DataDomain, Records, RegularizedRisk
-from dpconvex.problems.truncated import TruncatedRisk, Truncation
+from dpconvex.problems.linear.truncated import TruncatedRisk, Truncation
 from dpconvex.sets import Box, L2Ball
 from dpconvex.solvers import BallNewton
 from dpconvex.solvers.adaptive_subgradient import (

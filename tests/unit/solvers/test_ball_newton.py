@@ -11,7 +11,7 @@ from dpconvex._types import Status
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import AbsoluteLoss, HuberLoss, LogisticLoss, SquaredLoss
 from dpconvex.problems import DataDomain, Records, RegularizedRisk
-from dpconvex.problems.truncated import TruncatedRisk, Truncation
+from dpconvex.problems.linear.truncated import TruncatedRisk, Truncation
 from dpconvex.sets import BallSection, Box, L2Ball
 from dpconvex.solvers import AcceleratedGradient, Guaranteed
 from dpconvex.solvers.ball_newton import BallNewton, normal_cone

@@ -18,8 +18,8 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms.gaussian import zwb_constant
 from dpconvex.privacy.profiles import gaussian_delta
 from dpconvex.problems import CustomProblem, LocationLoss, Records, SaddleLoss, ShiftedMeanLoss
-from dpconvex.problems.domain import Block
-from dpconvex.problems.saddle import saddle_constants, saddle_steps
+from dpconvex.problems.data.domain import Block
+from dpconvex.problems.minimax.adversarial import saddle_constants, saddle_steps
 from dpconvex.randomness import SeededSource
 from dpconvex.sets import L2Ball, WholeSpace
 from dpconvex.solvers import (

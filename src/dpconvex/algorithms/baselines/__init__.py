@@ -1,1 +1,0 @@
-"""Methods that users know from elsewhere, proved and calibrated here."""

@@ -1,0 +1,1 @@
+"""Private minimizers of sums of losses over records: linear models and convex functions of any form."""

@@ -1,0 +1,260 @@
+r"""Plan of noisy projected gradient descent with gradients clipped per unit: a record, or everything of one user.
+
+Guarantee
+    (epsilon, delta)-DP, neighbours replace one record, or one user with all records (the unit of the promise).
+Lemma
+    The mean over K units of vectors of length at most C moves by at most ``2C/K`` in l2 when one unit is replaced, at
+    every point, whatever the point depends on. A unit is in one batch, which is read ``steps / batches`` times;
+    Gaussian noise composes adaptively (mu by the root of the sum of squares), batches are disjoint, steps and averages
+    are post-processing.
+Sensitivity
+    ``2C/K`` in l2 and the rounding of sums, K the least number of units in a batch; samples: see there.
+Samples (records, rate q < 1)
+    In every step each record takes part with probability q, by coins of its own that are drawn afresh and never
+    released (`SampledGaussian`). The sum over those that do, divided by the public ``q n``, never by their number,
+    moves by at most ``C/(q n)`` in l2 with a record's taking part, and a replaced record changes no other's coin. So T
+    steps cost what `PoissonSteps` says: the T-fold product of ``(1-q) N(0, s^2) + q N(C/(q n), s^2)`` against
+    ``(1-q) N(0, s^2) + q N(-C/(q n), s^2)``.
+Assumptions
+    The number of units is public; C, steps and step size are functions of public numbers. Records are put into batches
+    by position, users by a uniform permutation (coins of their own): its law does not change when a user's label does.
+Typical steps (records, no batches, no step size given)
+    Momentum and all other constants are what does best on typical data (`typical_steps`). Gradients are measured in
+    coordinates divided by D, `gaussian_block_weights`: a record's vector ``D^-1 g``, cut to C, gets noise of deviation
+    sigma in every coordinate, so g gets noise of deviation ``sigma D``. The lemma is about ``D^-1 g``. Points stay in a
+    ball of `FAR` times the comparator's norm. The bound is an estimate: for quadratic risks of at most half the largest
+    curvature it holds but for what clipping costs.
+Bound (all others)
+    Smooth losses take accelerated steps, with the bound of `acsa` for ``V^2 = d sigma^2``, for batches ``+ L^2/K``.
+    Plain steps (losses with kinks, or on request), ``eta <= 1/(2 beta)``: the average of the last half of the points
+    has expected excess at most ``R^2/(eta T) + 2 eta V^2`` (kinks: ``+ eta (L^2 + V^2)``), R the comparator's norm.
+    Bounds are on the data for one batch, else on the population.
+    Levels C < L: for every data set plus ``2 R (L - C)``.
+Users of smooth losses
+    For users with M records each, alike and with symmetric gradient errors of length ``t = L/sqrt(M)``, clipping scales
+    a gradient g by about ``min(1, C/(|g| + t))`` at most, and ``|g|^2 <= 2 beta`` times the excess e. So with B the
+    bound above, ``e min(1, C / (sqrt(2 beta e) + t)) <= B``, which is solved for e: an estimate, in which a short C
+    cancels, for B is proportional to it. Short levels (``t/6``) are taken, which real users, who are not alike, ask
+    for, and step sizes that let noise cost, ``beta |noise|^2 / (2 d)``, no more than 0.02 of the zero vector's largest
+    loss: where noise is large, the run does not leave the neighbourhood of 0. Where it is small, half as much: what
+    longer ways gain shrinks with the noise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.algorithms.base import LinearModelPlan, PrivateResult
+from dpconvex.algorithms.erm.accelerated_sgd import Descent, Stage
+from dpconvex.algorithms.erm.gradient_descent.gradients import LABEL
+from dpconvex.algorithms.erm.gradient_descent.typical_steps import Steps
+from dpconvex.algorithms.predicted_error import PredictedError
+from dpconvex.mechanisms import GaussianMechanism, SampledGaussian
+from dpconvex.privacy import Assumption, PrivacyParams, Release
+from dpconvex.problems.data.users import UserGroups
+from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.randomness import BitSource
+from dpconvex.sets import L2Ball
+
+TAIL = 0.5
+"""Share of the iterates, from the last backwards, that are averaged."""
+DRIFT = 0.15
+"""Deviation of accelerated steps' last point, in units of ``sigma T^1.5 / Gamma``, without curvature."""
+FAR = 30.0
+"""Radius of the ball for typical steps, in units of the comparator's norm: it only keeps numbers finite."""
+
+
+@dataclass(frozen=True)
+class NoisyGradientPlan(LinearModelPlan):
+    """Constants of one run of noisy gradient descent.
+
+    Parameters
+    ----------
+    problem : LinearModelProblem
+        What is minimised, over the ball of its radius.
+    privacy : PrivacyParams
+        The promise; its unit is what is clipped.
+    clip : float
+        Length C to which a unit's gradient is cut.
+    batches : int
+        Disjoint batches of units, taken in turn; 1: all units in every step.
+    steps : int
+        T, a multiple of `batches`.
+    step_size : float
+        eta of plain steps.
+    gamma : float or None
+        Gamma of accelerated steps (`acsa`); None: plain steps.
+    mechanism : GaussianMechanism
+        Noise of one gradient. Its sensitivity is to a replaced unit; with samples, to a record's taking part.
+    bound, trivial : float
+        Expected excess mean loss, and what the zero vector loses at most.
+    rests_on : str
+        What the bound is proved for.
+    l2 : float
+        Ridge weight; its gradient needs no noise.
+    typical : Steps or None
+        Steps with momentum; None: those whose bound is proved.
+    deviations : array of shape (dim,) or None
+        D of one output: gradients are divided by it before they are cut; None: not.
+    expected : float or None
+        Excess on typical data.
+    rate : float
+        Probability with which a record takes part in a step; 1: all units, or those of the batch.
+    """
+
+    problem: LinearModelProblem
+    privacy: PrivacyParams
+    clip: float
+    batches: int
+    steps: int
+    step_size: float
+    gamma: float | None
+    mechanism: GaussianMechanism
+    bound: float
+    trivial: float
+    rests_on: str
+    l2: float = 0.0
+    typical: Steps | None = None
+    deviations: FloatArray | None = None
+    expected: float | None = None
+    rate: float = 1.0
+    noise_name: str = "gaussian"
+    constants: str = "calibrated"
+    algorithm: ClassVar[str] = "noisy_gradient"
+
+    @property
+    def ball(self) -> L2Ball:
+        """Where all parameters lie."""
+        return L2Ball(self.problem.radius * (1.0 if self.typical is None else FAR))
+
+    @property
+    def cuts(self) -> bool:
+        """Whether a gradient can be longer than the level at all."""
+        return self.deviations is not None or self.clip < self.problem.lipschitz
+
+    @cached_property
+    def scales(self) -> FloatArray:
+        """D for all parameters, of shape (n_parameters,)."""
+        each = np.ones(self.problem.domain.dim) if self.deviations is None else self.deviations
+        return np.tile(each, self.problem.loss.n_outputs)
+
+    @property
+    def descent(self) -> Descent | None:
+        """Accelerated steps; None for plain ones."""
+        return None if self.gamma is None else Descent((Stage(self.steps, self.gamma),), 0.0, self.bound)
+
+    @property
+    def averaged(self) -> int:
+        """How many of the last iterates are averaged."""
+        return math.ceil(TAIL * self.steps)
+
+    @property
+    def solver_radius(self) -> float:
+        """0: nothing is solved."""
+        return 0.0
+
+    @property
+    def predicted_error(self) -> PredictedError:
+        """Expected excess mean loss of the planned constants."""
+        source = f"noisy projected gradient descent; {self.rests_on}"
+        proved = not self.rests_on.startswith("an estimate")
+        return PredictedError(self.bound, self.trivial, source, expected=self.expected, proved=proved)
+
+    @property
+    def sampled(self) -> SampledGaussian | None:
+        """All steps on samples; None without."""
+        return SampledGaussian(self.mechanism, self.rate, self.steps) if self.rate < 1 else None
+
+    @cached_property
+    def releases(self) -> tuple[Release, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """All gradients, batch by batch; those of samples in one entry."""
+        if self.sampled is not None:
+            return (self.sampled.planned(LABEL),)
+        times = self.steps // self.batches
+        return tuple(replace(self.mechanism.planned(LABEL, block), times=times) for block in self.blocks)
+
+    @property
+    def blocks(self) -> tuple[str | None, ...]:
+        """Names of the disjoint batches; None for all units."""
+        return (None,) if self.batches == 1 else tuple(f"batch {j + 1}" for j in range(self.batches))
+
+    @property
+    def theorem(self) -> str:
+        """Composition of noisy mean gradients."""
+        unit = self.privacy.unit
+        if self.sampled is not None:
+            drawn = f"sums over samples that every {unit} joins with probability q"
+            return f"Noisy gradient descent: {drawn}, each gradient cut to length C, composed adaptively."
+        return f"Noisy gradient descent: mean gradients, each {unit}'s cut to length C, composed adaptively."
+
+    @property
+    def assumptions(self) -> tuple[Assumption, ...]:
+        """What the lemma needs."""
+        how = "its vector is scaled down to C" if self.cuts else "C is the Lipschitz constant over the domain"
+        where = "" if self.deviations is None else ", each block's part divided by its scale,"
+        sizes = Assumption("the number of steps and their size are public", "the plan fixes them; every step is taken")
+        drawn = Assumption("batches do not depend on the data", "by position, or by coins apart from data and noise")
+        if self.sampled is not None:
+            what = f"{self.privacy.unit}s take part independently with the stated rate, and who did stays secret"
+            drawn = Assumption(what, "coins of the session that adds the noise; sums are divided by rate times n")
+        return (
+            Assumption(f"every {self.privacy.unit}'s gradient{where} has length at most C", how),
+            sizes,
+            drawn,
+        )
+
+    @property
+    def coefficient_deviation(self) -> FloatArray:
+        """Of the released point, if nothing pulled back."""
+        if self.typical is not None:
+            walked = math.sqrt(float(self.typical.response(np.zeros(1))[1][0])) * self.mechanism.sigma
+            return np.minimum(walked * self.scales, self.problem.radius)
+        if self.gamma is None:
+            walked = self.step_size * self.mechanism.sigma * math.sqrt(2 * self.steps / 3)
+        else:
+            walked = DRIFT * self.mechanism.sigma * self.steps**1.5 / self.gamma
+        return np.full(self.problem.dim, min(walked, self.problem.radius))
+
+    def describe(self) -> Mapping[str, Any]:
+        """Constants for the certificate."""
+        return {
+            "noise": self.noise_name,
+            "level": self.clip,
+            "batches": self.batches,
+            **({"rate": self.rate} if self.rate < 1 else {}),
+            "steps": self.steps,
+            "step_size": self.step_size,
+            "gamma": self.gamma,
+            **self._typical_facts(),
+        }
+
+    def _typical_facts(self) -> dict[str, Any]:
+        if self.typical is None:
+            return {}
+        start = np.cumsum([0] + [block.size for block in self.problem.domain.all_blocks[:-1]])
+        return {
+            "momentum": self.typical.momentum,
+            "averaged": self.typical.averaged,
+            "block_scales": self.scales[start].tolist(),
+        }
+
+    def exact_bits(self, source: BitSource) -> bool:
+        """As the mechanism has it."""
+        return self.mechanism.exact_bits(source)
+
+    def _listing(self, X: AnyArray, y: AnyArray, source: BitSource) -> PrivateResult:
+        from dpconvex.algorithms.erm.gradient_descent.run import run
+
+        return run(self, X, y, None, source)
+
+    def _user_listing(self, X: AnyArray, y: AnyArray, source: BitSource, groups: UserGroups) -> PrivateResult:
+        from dpconvex.algorithms.erm.gradient_descent.run import run
+
+        return run(self, X, y, groups, source)

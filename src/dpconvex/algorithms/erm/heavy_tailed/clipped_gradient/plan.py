@@ -1,0 +1,224 @@
+r"""Plan of noisy projected gradient descent with clipped per-record gradients, for pure and approximate DP.
+
+Guarantee
+    Pure epsilon-DP (noise ``exp(-|b|_2 / beta)``) or (epsilon, delta)-DP (Gaussian), neighbours replace one record.
+Lemma
+    A mean of n gradients, each cut to length C, moves by at most ``2C/n`` in l2 when one record is replaced, at every
+    point, whatever the point depends on. T releases compose adaptively: pure epsilons add up, ``mu_t`` by the root of
+    the sum of squares; steps, projections and averages are post-processing.
+Assumptions
+    Level, steps and step size are public. Sums of n cut gradients round by less than the slack in the sensitivity.
+Bound
+    Cut gradients are those of convex losses (docs, Heavy tails), and the average of the T iterates has expected excess
+
+        R^2 / (2 eta T) + eta/2 (min(C, G_2)^2 + E|b|^2) + 2 R G_k^k / ((k-1) C^(k-1))
+
+    on the data, over records with these moments. Level and T minimise it over a public grid, eta exactly.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dpconvex import _validate
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.algorithms.base import LinearModelPlan, PrivateResult, check_relation, require_average
+from dpconvex.algorithms.predicted_error import PredictedError
+from dpconvex.algorithms.recipes import recorded
+from dpconvex.geometry import L2Norm
+from dpconvex.mechanisms import GaussianMechanism, NormNoiseMechanism
+from dpconvex.privacy import Assumption, PrivacyParams, Release, Sensitivity
+from dpconvex.privacy.profiles import largest_mu
+from dpconvex.problems.data.moments import Moments, check_moments, extreme
+from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems.linear.truncated import Truncation, check_loss
+from dpconvex.problems.objective import ROUNDING
+from dpconvex.randomness import BitSource
+from dpconvex.sets import L2Ball
+
+LABEL = "clipped gradient"
+LEMMA = "a mean of n vectors of length at most C changes by at most 2C/n when one is replaced, plus rounding"
+MOST_STEPS = 4096
+
+
+@dataclass(frozen=True)
+class ClippedGradientPlan(LinearModelPlan):
+    """Constants of one run of noisy gradient descent.
+
+    Parameters
+    ----------
+    problem : LinearModelProblem
+        What is minimised, over the ball of its radius.
+    privacy : PrivacyParams
+        The promise.
+    level : float
+        Length C to which gradients are cut.
+    steps : int
+        T, all of them taken.
+    step_size : float
+        eta.
+    mechanism : NormNoiseMechanism or GaussianMechanism
+        Noise of one gradient.
+    bound : float
+        On the expected excess mean loss.
+    trivial : float
+        What the zero vector loses at most.
+    """
+
+    problem: LinearModelProblem
+    privacy: PrivacyParams
+    level: float
+    steps: int
+    step_size: float
+    mechanism: NormNoiseMechanism | GaussianMechanism
+    bound: float
+    trivial: float
+    noise_name: str
+    constants: str = "calibrated"
+    l2: float = 0.0
+    algorithm: ClassVar[str] = "clipped_gradient"
+
+    @property
+    def truncation(self) -> Truncation:
+        """Level and ball; kinks are left as they are."""
+        return Truncation(self.level, self.problem.radius, 1e-100)
+
+    @property
+    def ball(self) -> L2Ball:
+        """Where all parameters lie."""
+        return L2Ball(self.problem.radius)
+
+    @property
+    def solver_radius(self) -> float:
+        """0: nothing is solved."""
+        return 0.0
+
+    @property
+    def predicted_error(self) -> PredictedError:
+        """Bound on the excess mean loss on the data."""
+        return PredictedError(self.bound, self.trivial, "projected stochastic subgradients, averaged; clipping bias")
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        """All gradients."""
+        return (replace(self.mechanism.planned(LABEL), times=self.steps),)
+
+    @property
+    def theorem(self) -> str:
+        """Composition of noisy mean gradients."""
+        return "Noisy gradient descent: mean gradients of records cut to length C, composed adaptively."
+
+    @property
+    def assumptions(self) -> tuple[Assumption, ...]:
+        """What the lemma needs."""
+        return (
+            Assumption("every record's gradient has length at most C", "its slope is cut at C over the record's norm"),
+            Assumption("the number of steps and their size are public", "the plan fixes them; every step is taken"),
+        )
+
+    @property
+    def coefficient_deviation(self) -> FloatArray:
+        """Of the average iterate, if nothing pulled back: the noise of all steps."""
+        per_step = self.step_size * _deviation(self.mechanism, self.problem.dim) / math.sqrt(self.problem.dim)
+        return np.full(self.problem.dim, min(per_step * math.sqrt(self.steps / 3), self.problem.radius))
+
+    def describe(self) -> Mapping[str, Any]:
+        """Constants for the certificate."""
+        return {
+            "noise": self.noise_name,
+            "level": self.level,
+            "steps": self.steps,
+            "step_size": self.step_size,
+        }
+
+    def exact_bits(self, source: BitSource) -> bool:
+        """As the mechanism has it."""
+        return self.mechanism.exact_bits(source)
+
+    def _listing(self, X: AnyArray, y: AnyArray, source: BitSource) -> PrivateResult:
+        from dpconvex.algorithms.erm.heavy_tailed.clipped_gradient.run import run
+
+        return run(self, X, y, source)
+
+
+@recorded("clipped_gradient")
+def plan(
+    problem: LinearModelProblem,
+    privacy: PrivacyParams,
+    moments: Moments,
+    *,
+    level: float | None = None,
+    steps: int | None = None,
+    step_size: float | None = None,
+) -> ClippedGradientPlan:
+    """Return the plan: Gaussian noise if ``delta > 0``, else noise of the l2 norm.
+
+    Parameters
+    ----------
+    problem : LinearModelProblem
+        Loss with one prediction, smooth or piecewise linear.
+    privacy : PrivacyParams
+        The promise.
+    moments : Moments
+        Of the gradients over the ball, for the bound and the defaults; privacy does not rest on them.
+    level, step_size : float, optional
+        C and eta, from public knowledge; default: what minimises the bound.
+    steps : int, optional
+        T, likewise.
+    """
+    check_moments(moments)
+    check_relation(privacy)
+    require_average(problem)
+    check_loss(problem.loss)
+    n, d, R, k = problem.n, problem.dim, problem.radius, moments.k
+    if level is not None:
+        _validate.real("level", level, above=0.0)
+    if steps is not None:
+        _validate.integer("steps", steps, at_least=1)
+    if step_size is not None:
+        _validate.real("step_size", step_size, above=0.0)
+    mu = 0.0 if privacy.pure else largest_mu(privacy.epsilon, privacy.delta)
+
+    def length(T: int) -> float:
+        """Root mean square length of the noise, for C = 1: to choose constants by."""
+        return 2 * T / (n * privacy.epsilon) * math.sqrt(d * (d + 1)) if privacy.pure else 2 / n * math.sqrt(T * d) / mu
+
+    def bound(C: float, T: int, eta: float | None) -> tuple[float, float]:
+        square = min(C, moments.g2) ** 2 + (C * length(T)) ** 2
+        chosen = R / math.sqrt(T * square) if eta is None else eta
+        cut = moments.excess(C) if problem.lipschitz > C else 0.0
+        return R**2 / (2 * chosen * T) + chosen / 2 * square + 2 * R * cut, chosen
+
+    reach = moments.bound * (n * privacy.epsilon / d + 1) ** (1 / k)
+    levels = [level] if level else [reach * 2.0 ** (-j / 2) for j in range(-2, 24)]
+    counts = [steps] if steps else [2**i for i in range(MOST_STEPS.bit_length())]
+    try:
+        found = ((*bound(C, T, step_size), C, T) for C in levels for T in counts)
+        value, eta, C, T = min(found, key=lambda one: one[0])
+        mechanism = _mechanism(C, T, problem, privacy, mu)
+    except (ArithmeticError, ValueError):  # constants that no float holds
+        raise extreme(problem.name, moments) from None
+    trivial = min(problem.loss.value_at_zero, moments.g1 * R)
+    noise = "l2" if privacy.pure else "gaussian"
+    return ClippedGradientPlan(problem, privacy, C, T, eta, mechanism, value, trivial, noise)
+
+
+def _mechanism(
+    level: float, steps: int, problem: LinearModelProblem, privacy: PrivacyParams, mu: float
+) -> NormNoiseMechanism | GaussianMechanism:
+    sensitivity = Sensitivity((2 * level / problem.n + 2 * ROUNDING * level) * (1 + 1e-12), "l2", LEMMA)
+    if privacy.pure:
+        return NormNoiseMechanism(L2Norm(problem.dim), sensitivity, privacy.epsilon / steps * (1 - 1e-12))
+    return GaussianMechanism.of_mu(sensitivity, mu / math.sqrt(steps) * (1 - 1e-12), problem.dim)
+
+
+def _deviation(mechanism: NormNoiseMechanism | GaussianMechanism, dim: int) -> float:
+    """Root mean square length of the noise."""
+    if isinstance(mechanism, GaussianMechanism):
+        return mechanism.sigma * math.sqrt(dim)
+    return mechanism.scale * math.sqrt(dim * (dim + 1))

@@ -1,0 +1,190 @@
+r"""Residuals cut at one public level, then an ordinary method: for heavy targets and features of honest bounds.
+
+Guarantee
+    That of the ordinary method, for neighbours that replace one record and every data set: no moment has to exist.
+Lemma
+    Let ``phi_W`` be the loss whose slope in the prediction is ``clip(phi', -W, W)`` (`LinearModelLoss.cut`): convex, of
+    slope at most W, whatever the target is. The ordinary method runs on it, with the sensitivity that it states there.
+    The level W is a function of public facts or of a released histogram. Losses of bounded slope stay as they are.
+Assumptions
+    Those of the ordinary method. Moments are for accuracy: privacy holds with any.
+Error
+    Let ``s = |phi'(0, y)|`` have the k-th moment M, and c bound the curvature. Over predictions in the range [-P, P]
+    the slopes of ``phi`` and ``phi_W`` differ by at most ``(s - T)_+``, ``T = W - c P``. So for two models whose
+    predictions lie in the range the difference of their mean losses changes in expectation by at most
+    ``2 P E(s - T)_+ <= 2 P M^k / ((k - 1) T^(k-1))`` (Markov, integrated). Added to the ordinary method's bound, it is
+    the bound stated here: on the data at hand, in expectation over them and the noise. The choice
+    ``T = a M (n epsilon / d)^(1/k)`` balances bias and noise as in `heavy_tailed`; a is 0.3, or 0.6 from k = 3 on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, cast, final
+
+from dpconvex._types import AnyArray
+from dpconvex.algorithms.base import LinearModelPlan, PrivateResult, check_relation, require_average
+from dpconvex.algorithms.erm.two_stage.base import DelegatingPlan
+from dpconvex.algorithms.predicted_error import PredictedError
+from dpconvex.algorithms.recipes import recorded
+from dpconvex.algorithms.select import LARGEST, SMALLEST, Options, plans
+from dpconvex.errors import InvalidParameterError
+from dpconvex.privacy import Assumption, PrivacyParams, Release
+from dpconvex.problems.data.moments import Moments, check_moments, extreme
+from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems.linear.truncated import check_loss
+from dpconvex.randomness import BitSource
+
+PREDICTIONS = 0.5
+"""P: estimators map the range of predictions to [-1/2, 1/2]. For accuracy only."""
+
+
+@final
+@dataclass(frozen=True)
+class ClippedResidualsPlan(DelegatingPlan):
+    """Constants of one ordinary run on a loss with its slope cut.
+
+    Parameters
+    ----------
+    problem : LinearModelProblem
+        With the loss that is meant.
+    privacy : PrivacyParams
+        The promise.
+    moments : Moments
+        Of the slopes s at the prediction 0.
+    then : LinearModelPlan
+        The ordinary method, on the loss with its slope cut.
+    """
+
+    problem: LinearModelProblem
+    privacy: PrivacyParams
+    moments: Moments
+    then: LinearModelPlan
+    algorithm: ClassVar[str] = "clipped_residuals"
+
+    @property
+    def level(self) -> float:
+        """W: largest slope."""
+        return self.then.problem.loss.slope_bound
+
+    @property
+    def bias(self) -> float:
+        """Bound on what cutting slopes adds to the excess loss; 0 where nothing is cut."""
+        if self.then.problem.loss == self.problem.loss:
+            return 0.0
+        return 2 * PREDICTIONS * self.moments.excess(self.level - PREDICTIONS * self.problem.loss.curvature_bound)
+
+    @property
+    def predicted_error(self) -> PredictedError:
+        """The ordinary method's bound and the bias, for predictions within the range."""
+        given = self.then.predicted_error
+        source = f"{given.source}, and the bias of residuals cut at {self.level:.4g} for predictions within the range"
+        trivial = min(self.problem.loss.value_at_zero, PREDICTIONS * self.moments.g1)  # convexity: slope at 0 times P
+        source = source if self.bias else given.source
+        return PredictedError(given.bound + self.bias, trivial, source, proved=given.proved)
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        """The ordinary method's."""
+        return self.then.releases
+
+    @property
+    def theorem(self) -> str:
+        """The ordinary method's, for the loss that is minimised."""
+        if not self.bias:
+            return self.then.theorem
+        return f"{self.then.theorem} The loss is {self.then.problem.loss.name}: its slope is at most {self.level:.6g}."
+
+    @property
+    def assumptions(self) -> tuple[Assumption, ...]:
+        """The ordinary method's."""
+        return self.then.assumptions
+
+    def describe(self) -> Mapping[str, Any]:
+        """Constants of the ordinary method, and where slopes are cut."""
+        method = {**self.then.describe(), "method": self.then.algorithm}
+        if not self.bias:
+            return method
+        return {
+            **method,
+            "loss": self.problem.loss.name,
+            "minimised_loss": self.then.problem.loss.name,
+            "slope_cut_at": self.level,
+            "moment_order": self.moments.k,
+            "moment_bounds": [self.moments.bound, self.moments.g2, self.moments.g1],
+        }
+
+    def exact_bits(self, source: BitSource) -> bool:
+        """As the ordinary method."""
+        return self.then.exact_bits(source)
+
+    def at(self, privacy: PrivacyParams) -> ClippedResidualsPlan:
+        """Return the plan of another promise for the same moments."""
+        return plan(self.problem, privacy, self.moments, constants=self.constants)
+
+    def _listing(self, X: AnyArray, y: AnyArray, source: BitSource) -> PrivateResult:
+        result = self.then.run(X, y, source)
+        ran = self.after(cast(LinearModelPlan, result.plan))
+        return ran.finish(result.point, source, result.status)
+
+
+@recorded("clipped_residuals")
+def plan(
+    problem: LinearModelProblem, privacy: PrivacyParams, moments: Moments, *, constants: str = "calibrated"
+) -> ClippedResidualsPlan:
+    """Return the plan: of all ordinary methods the one with the smallest bound.
+
+    Parameters
+    ----------
+    problem : LinearModelProblem
+        Public facts; noise is in proportion to its longest record. Loss of one prediction, smooth or piecewise linear.
+    privacy : PrivacyParams
+        The promise, with or without delta.
+    moments : Moments
+        Of the slope of a record's loss at the prediction 0. Not used if slopes are bounded.
+    constants : {"calibrated", "paper"}
+        Of the ordinary method.
+
+    Raises
+    ------
+    InvalidParameterError
+        If no ordinary method applies, or the moment bound is so extreme that floats cannot hold the constants.
+    """
+    check_moments(moments)
+    check_relation(privacy)
+    require_average(problem)
+    check_loss(problem.loss)
+    share = 0.3 if moments.k < 3 else 0.6  # as measured for localization
+    try:
+        beyond = share * moments.bound * (problem.n * privacy.epsilon / problem.dim) ** (1 / moments.k)
+    except OverflowError:
+        raise extreme(problem.name, moments) from None
+    if not SMALLEST <= beyond <= LARGEST:
+        raise extreme(problem.name, moments)
+    loss = problem.loss.cut(beyond + PREDICTIONS * problem.loss.curvature_bound)
+    cut = problem if loss is None else replace(problem, loss=loss)
+    found = plans(cut, privacy, options=Options(constants))
+    return ClippedResidualsPlan(problem, privacy, moments, found[0])
+
+
+def slope_moments(problem: LinearModelProblem, moments: Moments) -> Moments:
+    """Return moments of slopes from those of gradients: no record is shorter than the constant feature.
+
+    Parameters
+    ----------
+    problem : LinearModelProblem
+    moments : Moments
+        Of gradients.
+
+    Raises
+    ------
+    InvalidParameterError
+        Without a constant feature: slopes of short records are then unknown.
+    """
+    check_moments(moments)
+    unit = problem.domain.intercept
+    if unit == 0:
+        what = "must be positive for a bound on slopes to follow from one on gradients"
+        raise InvalidParameterError("intercept", unit, what, "Leave the bound out, or use algorithm='heavy_tailed'")
+    return Moments(moments.k, moments.bound / unit, moments.g2 / unit, moments.g1 / unit)

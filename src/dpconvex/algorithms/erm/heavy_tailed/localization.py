@@ -1,0 +1,260 @@
+r"""Plan of pure-DP stochastic convex optimization with heavy tails (Lowy 2026, Algorithms 1, 2 and 4).
+
+Guarantee
+    Pure epsilon-DP for neighbours that replace one record, for every data set: no moment has to exist for it.
+Lemma
+    Per-record surrogates are convex and C-Lipschitz (losses with their slopes cut, `dpconvex.losses.truncated`), so
+    the ridge risk of m records is lambda-strongly convex and two neighbours' exact minimisers over the ball differ by
+    at most ``2C/(lambda m)``; the certified point by at most ``2C/(lambda m) + 2 tau`` (docs, Heavy tails). Noise of
+    density ``exp(-|b| / beta)``, ``beta = (2C/(lambda m) + 2 tau)/epsilon``, makes each release epsilon-DP. Every
+    record is read by one release only, and later releases use earlier ones as public centres: parallel composition.
+Sensitivity
+    In l2, for one replaced record, n and the assignment of records to phases by their position being public.
+Assumptions
+    Levels, weights and sizes are functions of public numbers. Moments are declared; privacy does not use them.
+Utility
+    The bound of `schedule.py`, on the *population* risk; from a bounded k-th moment of the gradients, its rate is
+    ``G_k D (d/(n epsilon))^(1-1/k) + G_2 D / sqrt(n)``.
+Deviations
+    Truncation in the place of the Lipschitz extension, and records interleaved in phases by position. Calibrated: one
+    stage in the place of two (erratum E1: the second is not needed for the rate), free constants of the docs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dpconvex import _validate
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.algorithms.base import LinearModelPlan, PrivateResult, check_relation, require_average
+from dpconvex.algorithms.erm.heavy_tailed.printed import paper
+from dpconvex.algorithms.erm.heavy_tailed.schedule import Phase, Schedule, Stage, calibrated
+from dpconvex.algorithms.predicted_error import PredictedError
+from dpconvex.algorithms.recipes import recorded
+from dpconvex.errors import InvalidParameterError
+from dpconvex.geometry import L2Norm
+from dpconvex.mechanisms import NormNoiseMechanism
+from dpconvex.privacy import Assumption, PrivacyParams, Release, Sensitivity
+from dpconvex.problems.data.moments import Moments, check_moments, extreme
+from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems.linear.truncated import check_loss
+from dpconvex.randomness import BitSource
+from dpconvex.sets import BallSection, L2Ball
+from dpconvex.sets.base import ConvexSet
+from dpconvex.solvers import AcceleratedGradient, BallNewton, Guaranteed, Solver
+
+LEMMA = (
+    "strong convexity of a ridge risk of convex C-Lipschitz losses (Lowy 2026, Section 2, with truncated losses): "
+    "2C/(l2 m), plus 2 tau for the certified solver accuracy"
+)
+
+
+@dataclass(frozen=True)
+class HeavyTailedPlan(LinearModelPlan):
+    """Constants of one run of population localization.
+
+    Parameters
+    ----------
+    problem : LinearModelProblem
+        What is minimised, over the ball of its radius.
+    privacy : PrivacyParams
+        The promise; delta is not used.
+    moments : Moments
+        What is assumed of the tails.
+    schedule : Schedule
+        Phases and bound.
+    failure : float or None
+        Probability with which the bound may fail; None: it holds in expectation.
+    solver : Solver
+        Fast solver with the guaranteed one that takes over.
+    """
+
+    problem: LinearModelProblem
+    privacy: PrivacyParams
+    moments: Moments
+    schedule: Schedule
+    failure: float | None = None
+    solver: Solver = field(default_factory=lambda: Guaranteed(BallNewton(), AcceleratedGradient()))
+    constants: str = "calibrated"
+    noise_name: str = "l2"
+    algorithm: ClassVar[str] = "heavy_tailed"
+
+    def __post_init__(self) -> None:
+        self.schedule.check(self.problem.n)
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        """In the order in which they run."""
+        return self.schedule.phases
+
+    @property
+    def l2(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Ridge weight of the first phase, the one that shapes the model; later ones are around its release."""
+        return self.phases[0].l2
+
+    @property
+    def ball(self) -> L2Ball:
+        """Where all parameters lie."""
+        return L2Ball(self.problem.radius)
+
+    @cached_property
+    def mechanisms(self) -> tuple[tuple[NormNoiseMechanism, ...], ...]:
+        """Noise of each stage of each phase."""
+        norm, epsilon = L2Norm(self.problem.dim), self.privacy.epsilon
+        return tuple(
+            tuple(NormNoiseMechanism(norm, Sensitivity(s.reach, "l2", LEMMA), epsilon * s.share) for s in phase.stages)
+            for phase in self.phases
+        )
+
+    def near(self, point: FloatArray, stage: Stage) -> ConvexSet:
+        """Return where the stage after `stage`, which released `point`, minimises."""
+        return self.ball if math.isinf(stage.confine) else BallSection(self.problem.radius, stage.confine, point)
+
+    @property
+    def solver_radius(self) -> float:
+        """Certified distance in the last phase."""
+        return self.phases[-1].stages[-1].radius
+
+    @property
+    def predicted_error(self) -> PredictedError:
+        """Bound on the excess population risk."""
+        source = "population localization by output perturbation (docs, Heavy tails)"
+        trivial = min(self.problem.loss.value_at_zero, self.moments.g1 * self.problem.radius)
+        return PredictedError(self.schedule.bound, trivial, source)
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        """One for each stage of each part of each phase; every record is read by one part."""
+        return self._releases
+
+    @cached_property
+    def _releases(self) -> tuple[Release, ...]:
+        return tuple(
+            mechanism.planned(f"minimiser of phase {t}, part {j}, stage {i}", f"records of phase {t}, part {j}")
+            for t, (phase, mechanisms) in enumerate(zip(self.phases, self.mechanisms, strict=True), 1)
+            for j in range(1, phase.repetitions + 1)
+            for i, mechanism in enumerate(mechanisms, 1)
+        )
+
+    @property
+    def theorem(self) -> str:
+        """Localization by output perturbation of truncated risks."""
+        return (
+            "Localized output perturbation (Lowy 2026, Algorithm 1, with one output perturbation a part of a phase, or "
+            "two that share epsilon): the certified minimiser moves by at most 2C/(l2 m) + 2 tau between neighbours, C "
+            "being where every record's gradient is cut; parts read disjoint records."
+        )
+
+    @property
+    def assumptions(self) -> tuple[Assumption, ...]:
+        """What privacy rests on; the moments are not among it."""
+        return (
+            Assumption(
+                "every record's loss is convex and C-Lipschitz",
+                "its slope is cut at C over the record's norm, which leaves it convex",
+            ),
+            Assumption("the objective of each phase is l2-strongly convex", "the ridge is part of the objective"),
+            Assumption(
+                "the solver's point is within tau of the exact minimiser for every data set",
+                "a certificate is checked before anything is released; the guaranteed solver reaches it for all data",
+            ),
+            Assumption("records are assigned to phases by position", "fixed strides, whatever the records hold"),
+        )
+
+    @property
+    def coefficient_deviation(self) -> FloatArray:
+        """Standard deviation of the last phase's noise."""
+        scale = self.mechanisms[-1][-1].scale
+        return np.full(self.problem.dim, scale * math.sqrt(self.problem.dim + 1))
+
+    def describe(self) -> Mapping[str, Any]:
+        """Constants for the certificate."""
+        return {
+            "noise": self.noise_name,
+            "target": "population",
+            "moment_order": self.moments.k,
+            "moment_bounds": [self.moments.bound, self.moments.g2, self.moments.g1],
+            "failure_probability": self.failure,
+            "phases": [
+                {
+                    "records": phase.m,
+                    "repetitions": phase.repetitions,
+                    "l2": phase.l2,
+                    "level": phase.truncation.level,
+                    "smoothing": phase.truncation.smoothing,
+                    "solver_radius": [stage.radius for stage in phase.stages],
+                    "noise_scale": [mechanism.scale for mechanism in mechanisms],
+                }
+                for phase, mechanisms in zip(self.phases, self.mechanisms, strict=True)
+            ],
+        }
+
+    def exact_bits(self, source: BitSource) -> bool:
+        """Never: noise in floating point, guarded by two grids."""
+        return False
+
+    def _listing(self, X: AnyArray, y: AnyArray, source: BitSource) -> PrivateResult:
+        from dpconvex.algorithms.erm.heavy_tailed.run import run
+
+        return run(self, X, y, source)
+
+
+@recorded("heavy_tailed")
+def plan(
+    problem: LinearModelProblem,
+    privacy: PrivacyParams,
+    moments: Moments,
+    *,
+    constants: str = "calibrated",
+    failure: float | None = None,
+) -> HeavyTailedPlan:
+    """Return the plan.
+
+    Parameters
+    ----------
+    problem : LinearModelProblem
+        Public facts. Its domain should be wide (`record_cap`): no noise depends on it. The loss has one prediction and
+        is smooth or piecewise linear; its slope need not be bounded.
+    privacy : PrivacyParams
+        The promise. Pure epsilon is spent, whatever delta is.
+    moments : Moments
+        Of the gradients over the ball of the problem's radius.
+    constants : {"calibrated", "paper"}
+        ``"calibrated"``: one output perturbation a phase. ``"paper"``: the printed double output perturbation with its
+        repetitions, useful for n in the millions only; `failure` is 0.1 if not given.
+    failure : float, optional
+        In (0, 1/2): let the bound hold but for this probability, by repetitions in each phase, which cost records.
+        Default: in expectation.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the loss has several outputs, or the problem a tilt, or the moment bound is so extreme that floats cannot
+        hold the constants.
+    """
+    check_moments(moments)
+    check_relation(privacy)
+    require_average(problem)
+    check_loss(problem.loss)
+    if failure is not None:
+        _validate.real("failure", failure, above=0.0, below=0.5)
+    _validate.choice("constants", constants, ("calibrated", "paper"))
+    try:
+        if constants == "paper":
+            failure = 0.1 if failure is None else failure
+            schedule = paper(problem, privacy.epsilon, moments, failure)
+        else:
+            schedule = calibrated(problem, privacy.epsilon, moments, failure)
+        planned = HeavyTailedPlan(problem, privacy, moments, schedule, failure, constants=constants)
+        _ = [mechanism.event for stages in planned.mechanisms for mechanism in stages]  # noise scales, too, are floats
+        return planned
+    except (ArithmeticError, ValueError) as error:  # constants that no float holds
+        if isinstance(error, InvalidParameterError) and error.name == "n":
+            raise
+        raise extreme(problem.name, moments) from None

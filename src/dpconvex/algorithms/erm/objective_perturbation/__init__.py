@@ -1,0 +1,7 @@
+"""Objective perturbation with approximate minima, for linear models."""
+
+from dpconvex.algorithms.erm.objective_perturbation.plan import ObjectivePerturbationPlan
+from dpconvex.algorithms.erm.objective_perturbation.planner import NORMS, plan
+from dpconvex.algorithms.erm.objective_perturbation.run import run
+
+__all__ = ["NORMS", "ObjectivePerturbationPlan", "plan", "run"]

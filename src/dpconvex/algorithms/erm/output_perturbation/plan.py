@@ -1,0 +1,338 @@
+r"""Plan of black-box output perturbation (Lowy and Razaviyayn, Algorithms 1 and 6, repaired).
+
+Guarantee
+    Epsilon-DP (delta = 0) or (epsilon, delta)-DP for neighbours that replace one record, or one user.
+Lemma
+    The regularised empirical risk is ``l2``-strongly convex and two neighbours differ by ``(f(., x) - f(., x'))/n``,
+    which is ``2L/n``-Lipschitz, so exact minimisers differ by at most ``2L/(l2 n)`` in l2 (Proposition 2.2, with only
+    the data-dependent part of the loss counted). The solver's point is within ``r`` of the exact minimiser *for every
+    data set*, by a certificate, so it moves by at most ``2L/(l2 n) + 2r``. Tilted losses: ``1/n`` becomes the largest
+    weight of one record, ``C/(C + n - 1)``; objectives that are no average: 1. Points of a ball of radius R are at most
+    2R apart (`sensitivity.py`). Users: the same with n users and f a user's weighted sum of losses
+    (`problems.data.users`),
+    which is convex and L-Lipschitz; the proofs use no more.
+Noise
+    Density proportional to ``exp(-epsilon ||z||_2 / sensitivity)`` or Gaussian.
+Assumptions
+    ``L`` is the loss's slope bound times the largest feature norm of the domain; every record is clipped into the
+    domain. ``r`` and ``l2`` come from public facts.
+Symbols
+    lambda: `l2`; alpha, r: `solver_radius` (``r = sqrt(2 alpha / lambda)``); Delta: `sensitivity`.
+Deviations
+    ``constants="paper"``: repaired forms only (errata P1, P2, U1). The released vector is not projected: the losses
+    here are globally Lipschitz, and smooth globally where smoothness is used. Tilted problems are solved in a ball.
+    Problems whose constants hold in a ball only (`Problem.local`) are solved there, and projected to it wherever a
+    bound needs that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dpconvex import _validate
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.algorithms.base import (
+    USER_LOSS,
+    ConvexPlan,
+    P,
+    PrivateResult,
+    check_relation,
+    check_unit,
+    in_units,
+    within_floats,
+)
+from dpconvex.algorithms.erm.output_perturbation import schedules, statements
+from dpconvex.algorithms.erm.output_perturbation.printed import printed_bound
+from dpconvex.algorithms.predicted_error import PredictedError, reach_quantile, simulations
+from dpconvex.algorithms.recipes import recorded
+from dpconvex.errors import InvalidParameterError
+from dpconvex.geometry import L2Norm
+from dpconvex.mechanisms import GaussianMechanism, NormNoiseMechanism
+from dpconvex.privacy import Assumption, PrivacyParams, Release, Sensitivity
+from dpconvex.problems.base import Problem
+from dpconvex.problems.data.users import UserGroups
+from dpconvex.randomness import BitSource
+from dpconvex.sets import L2Ball, WholeSpace
+from dpconvex.sets.base import ConvexSet
+from dpconvex.solvers import Solver, default_solver
+
+LABEL = "regularised minimiser"
+TARGETS = ("empirical", "population")
+NOISES = ("auto", "l2", "gaussian")
+OTHER_NOISE = "Other kinds are objective perturbation's: smooth losses without tilt, attack or population risk"
+
+
+@dataclass(frozen=True)
+class OutputPerturbationPlan(ConvexPlan[P]):
+    """Constants of one run of output perturbation.
+
+    Parameters
+    ----------
+    problem : Problem
+        What is minimised.
+    privacy : PrivacyParams
+        The promise.
+    schedule : Schedule
+        Regularisation, sensitivity, solver radius, bound.
+    noise_name : {"l2", "gaussian"}
+        Kind of noise.
+    mechanism : NormNoiseMechanism or GaussianMechanism
+        The calibrated noise.
+    deviation : float
+        Standard deviation of the noise in every coordinate.
+    solver : Solver
+        Fast solver with the guaranteed one that takes over.
+    constants : {"calibrated", "paper"}
+        Which constant set.
+    target : {"empirical", "population"}
+        What the schedule minimises a bound on.
+    printed : float or None
+        The paper's bound for such problems.
+    """
+
+    problem: P  # pyright: ignore[reportGeneralTypeIssues]
+    privacy: PrivacyParams
+    schedule: schedules.Schedule
+    noise_name: str
+    mechanism: NormNoiseMechanism | GaussianMechanism
+    deviation: float
+    solver: Solver
+    constants: str
+    target: str = "empirical"
+    printed: float | None = None
+    algorithm: ClassVar[str] = "output_perturbation"
+
+    @property
+    def l2(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Regularisation."""
+        return self.schedule.l2
+
+    @property
+    def solver_radius(self) -> float:
+        """Distance that the solver certifies."""
+        return self.schedule.solver_radius
+
+    @property
+    def predicted_error(self) -> PredictedError:
+        """Bound of the schedule, and the paper's."""
+        trivial = self.problem.trivial
+        return PredictedError(self.schedule.bound, trivial, self.schedule.source, self.printed, self.expected)
+
+    @cached_property
+    def expected(self) -> float | None:
+        """Excess of a linear model on typical data; None for other problems, tilts, attacks and population risk."""
+        typical = self.problem.typical
+        if typical is None or self.target != "empirical":
+            return None
+        return typical.shrinkage(self.l2) + typical.released_noise(self.coefficient_deviation)
+
+    @property
+    def constraint(self) -> ConvexSet:
+        """Where the minimiser is sought: the ball where it might lie outside, else everything; cones under attack."""
+        return _constraint(self.problem, self.schedule)
+
+    @property
+    def ball(self) -> ConvexSet:
+        """Where the solver's point is projected to before the noise: the ball that holds the minimiser, or all.
+
+        A projection is non-expansive and leaves the minimiser where it is, so the point stays within the solver radius.
+        """
+        return WholeSpace() if math.isinf(self.schedule.ball) else L2Ball(self.schedule.ball)
+
+    @property
+    def output_set(self) -> ConvexSet:
+        """Where the noisy point is projected to: the ball, where the bound needs that; free, as post-processing is."""
+        return self.ball if self.schedule.projected else WholeSpace()
+
+    @property
+    def needs_accuracy(self) -> bool:
+        """Whether nothing may be released without the solver's certificate."""
+        return self.schedule.needs_accuracy
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        """One: the noisy minimiser."""
+        return (self.mechanism.planned(LABEL),)
+
+    @property
+    def theorem(self) -> str:
+        """Propositions 2.2 and 3.1, repaired; Lemma 5.2 for tilted losses; or the diameter of the ball."""
+        accurate = statements.THEOREMS[self.problem.aggregation]
+        return in_units(accurate if self.needs_accuracy else statements.DIAMETER_THEOREM, self.privacy)
+
+    @property
+    def assumptions(self) -> tuple[Assumption, ...]:
+        """Strong convexity, solver accuracy, what the caller declared; no claim where noise covers the whole ball."""
+        code = (statements.RETURNS,) if self.problem.claims else ()
+        if not self.needs_accuracy:
+            return (*statements.DIAMETER_ASSUMPTIONS, *code)
+        return (
+            *statements.ACCURACY_ASSUMPTIONS,
+            *((USER_LOSS,) if self.problem.grouped else ()),
+            *(statements.TILT_ASSUMPTIONS if self.problem.aggregation == "tilted" else ()),
+            *(Assumption(claim, statements.DECLARED) for claim in self.problem.claims),
+            *code,
+        )
+
+    @property
+    def coefficient_deviation(self) -> FloatArray:
+        """Exact standard deviation of the added noise."""
+        return np.full(self.problem.dim, self.deviation)
+
+    @property
+    def exact_deviation(self) -> bool:
+        """Wherever the noisy point stays where it is."""
+        return self.needs_accuracy and self.output_set == WholeSpace()
+
+    def noise_reach(self) -> FloatArray | None:
+        """Quantiles of the noise, plus the solver's radius; not known where the solver need not come near.
+
+        Projecting the sum to the ball can turn a coordinate by the noise's whole length, which then takes its place.
+        """
+        if not self.needs_accuracy:
+            return None
+        noise = self.mechanism.simulate(*simulations(self.problem.dim))
+        if self.output_set != WholeSpace():
+            noise = np.repeat(np.linalg.norm(noise, axis=1, keepdims=True), self.problem.dim, axis=1)
+        return reach_quantile(np.abs(noise) + self.solver_radius)
+
+    def describe(self) -> Mapping[str, Any]:
+        """Constants for the certificate."""
+        balls = {"ball": self.schedule.ball, "reach": self.schedule.reach}
+        sensitivity = self.schedule.sensitivity
+        return {
+            **({"minimiser_sensitivity": sensitivity} if math.isfinite(sensitivity) else {}),
+            "solver_radius": self.solver_radius,
+            "noise": self.noise_name,
+            **({"target": self.target} if self.target != "empirical" else {}),
+            **(balls if math.isfinite(self.schedule.ball) else {}),
+        }
+
+    def exact_bits(self, source: BitSource) -> bool:
+        """As the mechanism has it."""
+        return self.mechanism.exact_bits(source)
+
+    def _listing(self, X: AnyArray, y: AnyArray, source: BitSource) -> PrivateResult:
+        from dpconvex.algorithms.erm.output_perturbation.run import run
+
+        return run(self, X, y, source)
+
+    def _user_listing(self, X: AnyArray, y: AnyArray, source: BitSource, groups: UserGroups) -> PrivateResult:
+        from dpconvex.algorithms.erm.output_perturbation.run import run
+
+        return run(self, X, y, source, groups)
+
+
+@recorded("output_perturbation")
+def plan(
+    problem: P,
+    privacy: PrivacyParams,
+    *,
+    constants: str = "calibrated",
+    l2: float | None = None,
+    noise: str = "auto",
+    target: str = "empirical",
+) -> tuple[OutputPerturbationPlan[P], ...]:
+    """Return the valid plans, one for each kind of noise.
+
+    Parameters
+    ----------
+    problem : Problem
+        Public facts.
+    privacy : PrivacyParams
+        The promise.
+    constants : {"calibrated", "paper"}
+        ``"calibrated"``: sharp schedule and the exact Gaussian. ``"paper"``: repaired printed schedule, ZWB Gaussian.
+    l2 : float, optional
+        Regularisation, when the regularised objective itself is the target. Default: chosen from public facts.
+    noise : {"auto", "l2", "gaussian"}
+        Kinds of noise to consider; ``"gaussian"`` needs ``delta > 0``.
+    target : {"empirical", "population"}
+        Excess on the data, or on the distribution that records are drawn from independently. Changes regularisation and
+        bound; privacy holds either way.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the noise is another one, the loss has no slope bound, ``constants="paper"`` meets claims that may not be
+        used, constants overflow, or the theory has no such problem: a population target for what is no average, or a
+        tilted loss with ``constants="paper"`` and no `l2` (the paper treats strongly convex tilted losses).
+    """
+    check_relation(privacy, users=True)
+    check_unit(problem, privacy)
+    _validate.choice("target", target, TARGETS)
+    _validate.choice("constants", constants, ("calibrated", "paper"))
+    _validate.choice("noise", noise, NOISES, OTHER_NOISE)
+    if noise == "gaussian" and privacy.pure:
+        raise InvalidParameterError("noise", noise, "needs delta > 0", "Give delta, or use a pure noise")
+    if l2 is not None:
+        l2 = _validate.real("l2", l2, above=0.0)
+    if math.isinf(problem.lipschitz):
+        raise InvalidParameterError("loss", problem.name, "must have a bounded slope", "Give it a prediction_bound")
+    if problem.aggregation != "average" and target == "population":
+        what = "tilted loss" if problem.aggregation == "tilted" else "whole objective"
+        raise InvalidParameterError("target", target, f"must be 'empirical' for a {what}, which is no average")
+    if not problem.trusted and constants == "paper":
+        raise InvalidParameterError("constants", constants, "must be 'calibrated' where trusted=False: it uses claims")
+    if problem.aggregation == "tilted" and constants == "paper" and l2 is None:
+        remedy = "The paper treats strongly convex tilted losses only; use constants='calibrated' or give l2"
+        raise InvalidParameterError("l2", None, "must be given for a tilted loss with constants='paper'", remedy)
+    kinds = ([] if noise == "gaussian" else ["l2"]) + ([] if privacy.pure or noise == "l2" else ["gaussian"])
+    with within_floats(problem.name):
+        return tuple(_one(problem, privacy, constants, l2, kind, target) for kind in kinds)
+
+
+def _one(
+    problem: P, privacy: PrivacyParams, constants: str, l2: float | None, kind: str, target: str
+) -> OutputPerturbationPlan[P]:
+    delta = privacy.delta if kind == "gaussian" else 0.0
+    if constants == "paper":
+        schedule = schedules.paper(problem, l2, privacy.epsilon, delta, target)
+    else:
+        _, deviation = _noise(1.0, "unit", problem, privacy, kind, constants)
+        e2 = problem.dim * deviation**2
+        e1 = math.sqrt(e2) if kind == "gaussian" else problem.dim / privacy.epsilon
+        schedule = schedules.calibrated(problem, l2, e1, e2, target)
+    lemma = statements.LEMMAS[problem.aggregation] if schedule.needs_accuracy else statements.DIAMETER_LEMMA
+    mechanism, deviation = _noise(schedule.reach, lemma, problem, privacy, kind, constants)
+    return OutputPerturbationPlan(
+        problem=problem,
+        privacy=privacy,
+        schedule=schedule,
+        noise_name=kind,
+        mechanism=mechanism,
+        deviation=deviation,
+        solver=_solver(problem, schedule),
+        constants=constants,
+        target=target,
+        printed=printed_bound(problem, l2, privacy.epsilon, delta, target),
+    )
+
+
+def _solver(problem: Problem, schedule: schedules.Schedule) -> Solver:
+    constraint = _constraint(problem, schedule)
+    return default_solver(problem.bounds, constraint, problem.dim, tilted=problem.aggregation == "tilted")
+
+
+def _constraint(problem: Problem, schedule: schedules.Schedule) -> ConvexSet:
+    confined = problem.local or schedule.ball < problem.minimiser_norm(schedule.l2)
+    return problem.constraint(schedule.ball if confined else math.inf)
+
+
+def _noise(
+    reach: float, lemma: str, problem: Problem, privacy: PrivacyParams, kind: str, constants: str
+) -> tuple[NormNoiseMechanism | GaussianMechanism, float]:
+    """Return the mechanism for a minimiser that moves by at most `reach`, and its deviation a coordinate."""
+    sensitivity = Sensitivity(reach, "l2", in_units(lemma, privacy), unit=privacy.unit)
+    if kind == "l2":
+        pure = NormNoiseMechanism(L2Norm(problem.dim), sensitivity, privacy.epsilon)
+        return pure, pure.scale * math.sqrt(problem.dim + 1)
+    method = "zwb" if constants == "paper" else "analytic"
+    gaussian = GaussianMechanism.calibrate(sensitivity, privacy.epsilon, privacy.delta, problem.dim, method=method)
+    return gaussian, gaussian.sigma

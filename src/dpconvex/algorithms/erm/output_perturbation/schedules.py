@@ -1,0 +1,287 @@
+"""Regularisation and solver accuracy of output perturbation: the arithmetic of the theorems.
+
+Notation: D parameters, L Lipschitz constant of one record's loss, beta smoothness of the objective without its ridge, R
+comparator norm, n records. ``e1 = E||z|| / reach`` and ``e2 = E||z||^2 / reach^2`` describe the noise at unit reach.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpconvex import _rounding
+from dpconvex.algorithms.erm.output_perturbation.sensitivity import largest_weight, log_factor, minimiser_sensitivity
+from dpconvex.mechanisms.gaussian import zwb_constant
+from dpconvex.problems.base import Problem
+
+SMOOTH_SLACK, NONSMOOTH_SLACK = 0.01, 0.1
+"""Solver radius as a share eta of half the sensitivity; the noise grows by the factor 1 + eta (ours)."""
+DIAMETER_SLACK = 1e-3
+"""Solver radius as a share of the ball where noise covers the whole ball (ours)."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Regularisation, sensitivity of the exact minimiser, solver radius and bound.
+
+    Parameters
+    ----------
+    l2 : float
+        Regularisation of the objective that is minimised.
+    sensitivity : float
+        Of the exact minimiser, in l2; infinite where no class bound is used.
+    solver_radius : float
+        Distance to it that the solver certifies.
+    bound : float
+        On the expected excess of the objective (its mean over the distribution for a population target).
+    source : str
+        The statement.
+    ball : float
+        Norm that the solver's point never exceeds, by a constraint; infinite: no constraint.
+    projected : bool
+        Whether the bound is for the release projected to that ball, outside of which the constants may fail.
+    """
+
+    l2: float
+    sensitivity: float
+    solver_radius: float
+    bound: float
+    source: str
+    ball: float = math.inf
+    projected: bool = False
+
+    @property
+    def reach(self) -> float:
+        """How far the solver's point moves between neighbours: ``min(sensitivity + 2r, 2 ball)``, rounded up."""
+        return _reach(self.sensitivity, self.solver_radius, self.ball)
+
+    @property
+    def needs_accuracy(self) -> bool:
+        """Whether `reach` rests on the solver's accuracy; a diameter does not."""
+        return self.reach < _rounding.widen_up(2 * self.ball)
+
+
+def calibrated(problem: Problem, l2: float | None, e1: float, e2: float, target: str = "empirical") -> Schedule:
+    """Sharp schedule (ours): data-dependent part only in the sensitivity, exact noise moments.
+
+    Derivation: docs, Output perturbation, Choosing the regularisation.
+
+    Without `l2`, regularisation minimises ``l2 R^2/2`` plus the noise term, Lipschitz (class G) or smooth (class J),
+    whichever bound is smaller. With `l2` given (classes F and H) the bound is for the regularised objective.
+
+    A population target adds the stability term ``L reach``: replacing a record moves the release by at most `reach`,
+    and every record's loss is L-Lipschitz on the whole space (Lemmas 4.1 and 4.2, repaired).
+
+    Tilted losses: the sensitivity needs a ball that holds the minimisers. It is the one of
+    `Problem.minimiser_norm`, or the comparator's where that is smaller and `l2` is not given.
+
+    Problems whose Lipschitz constant is known in a ball only (`Problem.local`) are solved in it. Their release is
+    projected to it where the bound is the Lipschitz one; curvature is known everywhere, so the smooth bound is for the
+    release as it is. `_diameter` competes with both.
+    """
+    smooth = math.isfinite(problem.curvature)
+    kinds = [_lipschitz_bound]
+    if smooth and not (problem.local and target == "population"):  # losses are Lipschitz in the ball only
+        kinds.append(_smooth_bound)
+
+    def schedule(lam: float, kind: _Bound) -> Schedule:
+        ball = _ball(problem, lam, l2 is not None)
+        delta = minimiser_sensitivity(problem, lam, ball)
+        r = max(_slack(problem) / 2 * delta, problem.certifiable_radius(lam))
+        projected = problem.local and kind is _lipschitz_bound
+        reach = _reach(delta, r, ball)
+        bound = kind(_Setting(problem, lam, l2 is not None, r, reach * e1, reach**2 * e2, ball))
+        if target == "population":
+            bound += problem.lipschitz * reach
+        letters = "FH" if l2 else "GJ"
+        letter, words = (letters[1], "smooth") if kind is _smooth_bound else (letters[0], "Lipschitz")
+        words += " but for kinks" if kind is _smooth_bound and problem.kink else ""
+        suffix = {"average": "", "tilted": ", tilted", "whole": ", not an average"}[problem.aggregation]
+        return Schedule(lam, delta, r, bound, f"sharp schedule, class {letter} ({words} loss){suffix}", ball, projected)
+
+    def best(kind: _Bound) -> Schedule:
+        if l2:
+            return schedule(l2, kind)
+        start = _closed_form(problem, e1, e2, kind is _smooth_bound, target)
+        plain = problem.aggregation == "average" and not problem.local
+        if plain and not (kind is _smooth_bound and (target == "population" or problem.kink)):
+            return schedule(start, kind)
+        return schedule(_least(lambda lam: schedule(lam, kind).bound, start), kind)
+
+    options = [best(kind) for kind in kinds] if problem.trusted else []
+    if problem.local:
+        options.append(_diameter(problem, l2, e1, target))
+    return min(options, key=lambda option: option.bound)
+
+
+def _diameter(problem: Problem, l2: float | None, e1: float, target: str) -> Schedule:
+    """Noise that covers the whole ball of the comparator: the sensitivity 2R needs no assumption whatever.
+
+    The excess is at most ``L E||z||`` after a projection to the ball, the solver's error and the shrinkage. Minima of
+    objectives that are not smooth are certified by values, so the error of their value is at most ``l2 r^2 / 2``.
+    """
+    L, R = problem.lipschitz, problem.radius
+
+    def schedule(lam: float) -> Schedule:
+        r = max(DIAMETER_SLACK * R, problem.certifiable_radius(lam))
+        error = L * r if math.isfinite(problem.smoothness) else lam / 2 * r**2
+        reach = _reach(math.inf, r, R)
+        bound = (L + (lam * R if l2 else 0.0)) * reach * e1 + error + (0.0 if l2 else lam * R**2 / 2)
+        if target == "population":
+            bound += L * reach
+        return Schedule(lam, math.inf, r, bound, "diameter of the ball (2R), no claim needed for privacy", R, True)
+
+    if l2 or math.isfinite(problem.smoothness):
+        return schedule(l2 or L / R * DIAMETER_SLACK)
+    return schedule(_least(lambda lam: schedule(lam).bound, L / R * DIAMETER_SLACK))
+
+
+@dataclass(frozen=True)
+class _Setting:
+    """What a bound on the excess of ``w_T + z`` is made of: r, ``E||z||``, ``E||z||^2`` and the rest."""
+
+    problem: Problem
+    lam: float
+    regularised: bool
+    r: float
+    noise1: float
+    noise2: float
+    ball: float
+
+
+_Bound = Callable[[_Setting], float]
+
+
+def _lipschitz_bound(s: _Setting) -> float:
+    """``L (E||z|| + r)`` plus the shrinkage, or plus the ridge's own growth where it is part of the target.
+
+    The latter is ``l2/2 E||w_T + z||^2 - l2/2 ||w*||^2``: the cross term with the centred noise vanishes, the one with
+    ``w_T - w*`` is at most ``l2 ||w*|| r <= L r``.
+    """
+    L = s.problem.lipschitz
+    if s.regularised:
+        return s.lam / 2 * (s.noise2 + s.r**2) + L * (s.noise1 + 2 * s.r)
+    return s.lam * s.problem.radius**2 / 2 + L * (s.noise1 + s.r)
+
+
+def _smooth_bound(s: _Setting) -> float:
+    """``beta/2 E||z||^2`` of centred noise, the solver's gap, and the shrinkage or the ridge's share of the noise.
+
+    Kinks add their Lipschitz constant times ``E||z||``, and to the gap twice their largest one, at most ``pi/2 kink``,
+    times r (docs, Adversarial training, Theorem 3).
+    """
+    beta, lam, ball, kink = s.problem.curvature, s.lam, s.ball, s.problem.kink
+    gap = (beta + lam) / 2 * s.r**2 + math.pi * kink * s.r
+    if s.problem.local or ball < s.problem.minimiser_norm(lam):
+        gap += (s.problem.lipschitz + lam * ball) * s.r  # the constraint may be active, and the gradient there not 0
+    if s.regularised:
+        return kink * s.noise1 + (beta + lam) / 2 * s.noise2 + gap
+    return lam * s.problem.radius**2 / 2 + kink * s.noise1 + beta / 2 * s.noise2 + gap
+
+
+def _closed_form(problem: Problem, e1: float, e2: float, smooth: bool, target: str) -> float:
+    """Best regularisation for an average and small r; a starting point for tilted losses."""
+    R, n, K, eta = problem.radius, problem.n, problem.contrast, _slack(problem)
+    if smooth:
+        return (2 * problem.curvature * K**2 * e2 * (1 + eta) ** 2 / (n * R) ** 2) ** (1 / 3)
+    return math.sqrt(2 * problem.lipschitz * K * (e1 + (target == "population")) * (1 + eta) / n) / R
+
+
+def _slack(problem: Problem) -> float:
+    return SMOOTH_SLACK if math.isfinite(problem.curvature) else NONSMOOTH_SLACK
+
+
+def _least(function: Callable[[float], float], start: float) -> float:
+    """Minimiser over twelve decades around `start`, to four digits, of a function with few local minima."""
+    low, high = start * 1e-6, start * 1e6
+    if not 0 < low < high < math.inf:
+        raise FloatingPointError("a public constant is beyond floats")
+    for points in (61, 11, 11, 11, 11):
+        grid = np.geomspace(low, high, points)
+        best = float(min(grid, key=function))
+        step = float(grid[1] / grid[0])
+        low, high = best / step, best * step
+    return best
+
+
+def _ball(problem: Problem, lam: float, regularised: bool) -> float:
+    """Radius of the ball to which the minimisation is confined: none for an average of known losses."""
+    if problem.local:
+        return problem.radius
+    if problem.aggregation == "average":
+        return math.inf
+    holds = problem.minimiser_norm(lam)
+    return holds if regularised else min(holds, problem.radius)
+
+
+def _reach(sensitivity: float, r: float, ball: float) -> float:
+    class_bound = sensitivity if math.isinf(sensitivity) else _rounding.sum_up((sensitivity, r, r))
+    return min(class_bound, _rounding.widen_up(2 * ball))
+
+
+def privacy_ratio(d: int, epsilon: float, delta: float) -> float:
+    """``d / epsilon``, or ``sqrt(d) C / epsilon`` for delta > 0: n times the privacy ratio of the paper's bounds."""
+    return d / epsilon if delta == 0 else math.sqrt(d) * _big_c(epsilon, delta) / epsilon
+
+
+def _big_c(epsilon: float, delta: float) -> float:
+    return zwb_constant(delta) + math.sqrt(zwb_constant(delta) ** 2 + epsilon)
+
+
+def paper(problem: Problem, l2: float | None, epsilon: float, delta: float, target: str = "empirical") -> Schedule:
+    """Repaired printed schedule: Theorems 3.4 and 3.5 for classes G and J, Theorems 3.1.2 and 3.2.2 for F and H.
+
+    The Lipschitz constant includes the regulariser, ``L + l2 R``, as the paper has it. Tilted losses: Theorems 5.1 and
+    5.2 with Lemma 5.2's sensitivity; they need `l2`. Population targets: Propositions 4.1 to 4.4 with the stability
+    term ``(L + l2 R) reach`` in full.
+    """
+    L, beta, R, n, d = problem.lipschitz, problem.smoothness, problem.radius, problem.n, problem.dim
+    smooth, population = math.isfinite(beta), target == "population"
+    ratio = privacy_ratio(d, epsilon, delta)
+    tilted, unit = problem.aggregation == "tilted", 1.0 if problem.aggregation == "whole" else 1 / n
+    q, more, weight, ball = ratio * unit, population / math.sqrt(n), unit, R if problem.local else math.inf
+    if delta == 0:
+        moment1, moment2 = ratio, d * (d + 1) / epsilon**2
+    else:
+        moment1, moment2 = ratio / math.sqrt(2), ratio**2 / 2
+    if l2:
+        R = R if problem.local else min(L / l2, math.sqrt(2 * problem.value_at_zero / l2))
+        lam, total, theorem = l2, L + l2 * R, f"Theorem 3.{2 if smooth else 1}.2"
+        if tilted:
+            ball, theorem = problem.minimiser_norm(l2), f"Theorem 5.{2 if smooth else 1} (repaired)"
+            # min(1, C/n) of Lemma 5.2; never below the boxed bound, also in floating point
+            weight = max(largest_weight(problem, ball), min(1.0, _factor_over_n(problem, ball)))
+        if smooth:
+            alpha = total**2 / l2 * min((beta + l2) / l2 * q**2, weight**2)
+        else:
+            alpha = total**2 / l2 * weight * min(weight, ratio)
+        shrinkage, source = 0.0, theorem if tilted else f"{theorem}{'a' if delta == 0 else 'b'}"
+    elif smooth:
+        beta = max(beta, L / (2 * R))  # L <= 2 beta R may be assumed, by a larger beta
+        lam = (beta * L**2 / R**2) ** (1 / 3) * (q ** (2 / 3) + more)
+        scale = beta ** (1 / 3) * L ** (2 / 3) * R ** (4 / 3)
+        alpha = min(L ** (4 / 3) * R ** (2 / 3) / beta ** (1 / 3) * q ** (-2 / 3) * unit**2, scale * q ** (2 / 3))
+        total, shrinkage, source = L + lam * R, lam * R**2 / 2, "Theorem 3.5 (repaired)"
+    else:
+        lam = L / R * (math.sqrt(q) + more) if population else L / (R * math.sqrt(1 + 1 / q))
+        alpha = L * R * q**1.5 / (1 if problem.aggregation == "whole" else (1 + ratio) ** 2)
+        total, shrinkage, source = L + lam * R, lam * R**2 / 2, "Theorem 3.4 (repaired)"
+    sensitivity = 2 * total / lam * weight * (1 + 1e-14)
+    r = max(math.sqrt(2 * alpha / lam), problem.certifiable_radius(lam))
+    reach = _reach(sensitivity, r, ball)
+    bound = shrinkage + total * (r + moment1 * reach)
+    projected = problem.local
+    if smooth and not (projected and population):
+        curved = shrinkage + (beta + lam) / 2 * (moment2 * reach**2 + r**2)
+        curved += total * r if projected else 0.0  # the gradient at a minimiser on the sphere is not 0
+        bound, projected = min(bound, curved), projected and bound <= curved
+    if population:
+        bound, source = bound + total * reach, f"{source}, population (Lemma 4.1)"
+    return Schedule(lam, sensitivity, r, bound, source, ball, projected)
+
+
+def _factor_over_n(problem: Problem, radius: float) -> float:
+    return _rounding.widen_up(math.exp(min(0.0, log_factor(problem, radius) - math.log(problem.n))))

@@ -1,0 +1,386 @@
+r"""Plan of least squares from noisy second moments, refined by noisy gradients of cut residuals.
+
+Guarantee
+    (epsilon, delta)-DP, neighbours replace one record, or one user with all records (the unit of the promise).
+Lemma
+    For vectors z, z' of length at most Z, ``|z z^T - z' z'^T|_F^2 = |z|^4 + |z'|^4 - 2 <z, z'>^2 <= 2 Z^4``: the mean
+    of ``z z^T`` moves by at most ``sqrt(2) Z^2 / n`` in Frobenius length when one record is replaced. The mean of
+    ``x cut(r)``, r the residual over a level and cut to [-1, 1], moves by at most ``2 X / n`` in l2, at every point
+    and for every level, whatever they depend on. Shares of residuals by size move by at most ``sqrt(2) / n`` in l2.
+    A user's part of each mean is a weighted mean of such terms: they have the same lengths, and inner products of two
+    users' moments or shares are at least 0 like those of two records. Gaussian noise composes adaptively, mu by the
+    root of the sum of squares; all else is post-processing. Proofs: docs, Sufficient statistics.
+Sensitivity
+    As the lemma has it, and the rounding of sums. Features are divided by the units of `gaussian_block_weights`, X is
+    the length of a record in them, and targets by a unit in which their square is at most ``TARGET_SHARE X^2``;
+    ``Z^2 = (1 + TARGET_SHARE) X^2``.
+Assumptions
+    Records are clipped into the domain and targets into their bounds. The number of units, all noise and all numbers of
+    steps are functions of public numbers. The level of residuals, the ridge and the steps' preconditioner are functions
+    of what was released.
+Estimate
+    For residuals within the target bound B: ``R sqrt(d) sigma + R^2 s / (2 K)`` with sigma the deviation of the last
+    stage's gradients together at level B, s the curvature that noise in the moments hides, K the last stage's steps
+    and R the comparator's norm in the units of the noise. The first term is that of a ridge regression with such noise,
+    the second what K preconditioned steps leave. Smaller residuals are cut lower: then it is pessimistic. It is no
+    bound: residuals beyond the level are cut.
+
+====== ============================ ===============================================================
+Letter Name here                    Meaning
+====== ============================ ===============================================================
+X      ``record_length``            largest length of a record in `units`, the constant included
+s      ``Curvature.resolution``     curvature that noise in the moments hides
+K      ``Stage.rounds``             gradients of a stage
+====== ============================ ===============================================================
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, final
+
+import numpy as np
+
+from dpconvex import _validate
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.algorithms.base import (
+    LinearModelPlan,
+    PrivateResult,
+    check_relation,
+    check_unit,
+    require_average,
+)
+from dpconvex.algorithms.predicted_error import PredictedError
+from dpconvex.algorithms.recipes import recorded
+from dpconvex.errors import InvalidParameterError
+from dpconvex.geometry.norms import gaussian_block_weights
+from dpconvex.losses import SquaredLoss
+from dpconvex.mechanisms import GaussianMechanism
+from dpconvex.privacy import Assumption, PrivacyParams, Release, Sensitivity
+from dpconvex.privacy.profiles import largest_mu
+from dpconvex.problems.data.users import UserGroups
+from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems.objective import ROUNDING
+from dpconvex.randomness import BitSource
+
+MOMENTS = "second moments"
+MOMENTS_LEMMA = "the mean of z z^T moves by at most sqrt(2) Z^2 / n in Frobenius length, plus rounding"
+GRADIENT_LEMMA = "the mean of x cut(r) with |cut| <= 1 moves by at most 2 X / n, plus rounding"
+SHARES_LEMMA = "one share falls by at most 1/n and another grows by at most 1/n, plus rounding"
+MOMENTS_SHARE, RESIDUALS_SHARE = 0.15, 0.05
+"""Parts of ``mu^2`` for the moments and for both looks at residuals; gradients have the rest.
+
+These and the numbers below are ours, chosen on simulated tables (docs, Sufficient statistics).
+"""
+STAGES = ((6, 0.15), (20, 0.85))
+"""Gradients of each stage, and the stage's part of what gradients have."""
+TARGET_SHARE = 0.1
+RESOLUTION = 1.7
+"""Hidden curvature in units of ``sqrt(d)`` times the deviation of a moment; 2 is the length of such noise."""
+PULL = 0.3
+"""Ridge in units of the gradient's noise over the length of the parameters."""
+REACH = 0.05
+"""Part of X by which the mean of what is cut off moves a gradient; X at most, if all of it points one way."""
+LEVELS = 17
+"""Levels for residuals, each ``sqrt(2)`` times the one before, up to the largest residual."""
+TYPICAL_LEVEL = 0.5
+"""Level of residuals in units of the target bound that plans expect."""
+LAST_STEPS = 1.5
+"""Variance of what a stage yields in units of that of all its gradients together, as measured."""
+MOST_COLUMNS = 2000
+
+
+@final
+@dataclass(frozen=True)
+class Stage:
+    """One look at residuals and some gradients.
+
+    Parameters
+    ----------
+    number : int
+        From 1.
+    residuals, gradients : GaussianMechanism
+        Of the shares of residuals, and of each gradient at level 1.
+    rounds : int
+        How many gradients.
+    """
+
+    number: int
+    residuals: GaussianMechanism
+    gradients: GaussianMechanism
+    rounds: int
+
+    @property
+    def residuals_label(self) -> str:
+        """Of the first release."""
+        return f"shares of residuals, stage {self.number}"
+
+    @property
+    def gradients_label(self) -> str:
+        """Of the other releases."""
+        return f"mean gradient of cut residuals, stage {self.number}"
+
+    @property
+    def deviation(self) -> float:
+        """Of the mean of all gradients, per unit of the level."""
+        return self.gradients.sigma / math.sqrt(self.rounds)
+
+    @property
+    def noise(self) -> float:
+        """Length of the noise of that mean, per unit of the level."""
+        return math.sqrt(self.gradients.dim) * self.deviation
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        """In order."""
+        gradients = replace(self.gradients.planned(self.gradients_label), times=self.rounds)
+        return self.residuals.planned(self.residuals_label), gradients
+
+
+@final
+@dataclass(frozen=True)
+class SufficientStatisticsPlan(LinearModelPlan):
+    """Constants of one run.
+
+    Parameters
+    ----------
+    problem : LinearModelProblem
+        What is minimised: the mean squared loss of bounded targets.
+    privacy : PrivacyParams
+        The promise.
+    moments : GaussianMechanism
+        Of the joint second moments of features and targets.
+    stages : tuple of Stage
+        What follows.
+    l2 : float
+        Ridge weight asked for; its gradient needs no noise.
+    """
+
+    problem: LinearModelProblem
+    privacy: PrivacyParams
+    moments: GaussianMechanism
+    stages: tuple[Stage, ...]
+    l2: float = 0.0
+    noise_name: str = "gaussian"
+    constants: str = "calibrated"
+    algorithm: ClassVar[str] = "sufficient_statistics"
+    moments_label: ClassVar[str] = MOMENTS
+    pull: ClassVar[float] = PULL
+    resolution: ClassVar[float] = RESOLUTION
+
+    @property
+    def units(self) -> FloatArray:
+        """What features are divided by, shape (dim,)."""
+        return gaussian_block_weights(self.problem.domain)[0]
+
+    @property
+    def record_length(self) -> float:
+        """X."""
+        return gaussian_block_weights(self.problem.domain)[1]
+
+    @property
+    def target_unit(self) -> float:
+        """What targets are divided by among the moments."""
+        return _target_bound(self.problem) / (math.sqrt(TARGET_SHARE) * self.record_length)
+
+    @property
+    def moment_deviation(self) -> float:
+        """Of an entry of the noisy moments off the diagonal."""
+        return self.moments.sigma / math.sqrt(2)
+
+    @property
+    def reach(self) -> float:
+        """Length that the mean of what is cut off adds to a gradient, per unit."""
+        return REACH * self.record_length
+
+    @property
+    def own_ridge(self) -> FloatArray:
+        """Curvature of the ridge that was asked for, in the units of the noise, shape (dim,)."""
+        return self.l2 / self.units**2
+
+    @property
+    def comparator(self) -> float:
+        """The comparator's largest norm in the units of the noise."""
+        return self.problem.radius * float(self.units.max())
+
+    @property
+    def expected_energy(self) -> float:
+        """Squared length of typical parameters in the units of the noise, up to the comparator's norm."""
+        return (self.problem.radius * float(self.units.mean())) ** 2
+
+    @cached_property
+    def thresholds(self) -> FloatArray:
+        """Levels for residuals, ascending; the last is the largest residual there is."""
+        slope = self.problem.loss.slope_bound
+        largest = slope if math.isfinite(slope) else 2 * _target_bound(self.problem)
+        return largest * 2.0 ** (-np.arange(LEVELS)[::-1] / 2)
+
+    def with_public(self, moments: FloatArray) -> FloatArray:
+        """Return noisy moments, shape (dim, dim), with the square of the constant as it is and the ridge added.
+
+        Parameters
+        ----------
+        moments : array of shape (dim, dim)
+        """
+        known = moments.copy()
+        constant = self.problem.domain.intercept
+        if constant:
+            known[-1, -1] = (constant / self.units[-1]) ** 2
+        return known + np.diag(self.own_ridge)
+
+    @property
+    def solver_radius(self) -> float:
+        """0: nothing is solved."""
+        return 0.0
+
+    @property
+    def predicted_error(self) -> PredictedError:
+        """The estimate of the module's docstring."""
+        last, R = self.stages[-1], self.comparator
+        excess = R * last.noise * _target_bound(self.problem) + R**2 * self.hidden / (2 * last.rounds)
+        source = "refined second moments; an estimate for residuals within the target bound"
+        return PredictedError(excess, self.problem.value_at_zero, source, expected=self.expected, proved=False)
+
+    @property
+    def hidden(self) -> float:
+        """Curvature that noise in the moments may hide."""
+        return RESOLUTION * math.sqrt(self.problem.dim) * self.moment_deviation
+
+    @cached_property
+    def expected(self) -> float:
+        """Excess on typical data, residuals cut at `TYPICAL_LEVEL`: what the last stage's steps leave, and its noise.
+
+        K steps leave of a direction about what a ridge of ``s / K`` leaves.
+        """
+        typical, last = self.problem.typical, self.stages[-1]
+        assert typical is not None  # there is no tilt and no attack here
+        level = TYPICAL_LEVEL * _target_bound(self.problem)
+        ridge = self.hidden / last.rounds + PULL * last.noise * level / math.sqrt(self.expected_energy)
+        weight = self.l2 + ridge * float(np.mean(self.units**2))
+        return typical.shrinkage(weight) + LAST_STEPS * typical.gradient_noise(
+            weight, last.deviation * level * self.units
+        )
+
+    @cached_property
+    def releases(self) -> tuple[Release, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Moments, then stage by stage the shares of residuals and the gradients."""
+        later = (release for stage in self.stages for release in stage.releases)
+        return self.moments.planned(MOMENTS), *later
+
+    @property
+    def theorem(self) -> str:
+        """Composition of Gaussian mechanisms."""
+        return (
+            "Sufficient statistics, refined: noisy second moments, then noisy mean gradients with residuals cut at "
+            "levels from noisy shares of residuals, composed adaptively."
+        )
+
+    @property
+    def assumptions(self) -> tuple[Assumption, ...]:
+        """What the lemma needs."""
+        return (
+            Assumption("targets lie within their bound", "each is clipped before anything is computed"),
+            Assumption(
+                "a record's residual counts as at most the level", "it is cut, at every point and for every level"
+            ),
+            Assumption("noise and number of steps are public", "the plan fixes them; every step is taken"),
+        )
+
+    @property
+    def coefficient_deviation(self) -> FloatArray:
+        """A guess, for pictures: the last gradients' noise through the curvature of columns that are independent."""
+        shares = {"l1": lambda b: 1 / b.size, "l2": lambda b: 1 / b.size, "linf": lambda b: 1 / 3}
+        blocks = self.problem.domain.all_blocks
+        squares = np.concatenate([np.full(b.size, b.bound**2 * shares[b.norm](b)) for b in blocks]) / self.units**2
+        noise, hidden = self.stages[-1].deviation * _target_bound(self.problem), self.hidden / self.stages[-1].rounds
+        return np.minimum(noise / (squares + hidden + self.own_ridge) / self.units, self.problem.radius)
+
+    def describe(self) -> Mapping[str, Any]:
+        """Constants for the certificate."""
+        return {
+            "noise": self.noise_name,
+            "rounds": [stage.rounds for stage in self.stages],
+            "target_unit": self.target_unit,
+        }
+
+    def exact_bits(self, source: BitSource) -> bool:
+        """As the mechanisms have it."""
+        return self.moments.exact_bits(source)
+
+    def _listing(self, X: AnyArray, y: AnyArray, source: BitSource) -> PrivateResult:
+        from dpconvex.algorithms.erm.sufficient_statistics.run import run
+
+        return run(self, X, y, None, source)
+
+    def _user_listing(self, X: AnyArray, y: AnyArray, source: BitSource, groups: UserGroups) -> PrivateResult:
+        from dpconvex.algorithms.erm.sufficient_statistics.run import run
+
+        return run(self, X, y, groups, source)
+
+
+@recorded("sufficient_statistics")
+def plan(problem: LinearModelProblem, privacy: PrivacyParams, *, l2: float = 0.0) -> SufficientStatisticsPlan:
+    """Return the plan.
+
+    Parameters
+    ----------
+    problem : LinearModelProblem
+        With the squared loss and at most 2000 columns.
+    privacy : PrivacyParams
+        The promise, with delta positive; of records or, for a problem that counts users, of users.
+    l2 : float
+        Ridge weight; the excess is then that of the regularised loss.
+
+    Raises
+    ------
+    InvalidParameterError
+        For another loss, delta 0, a tilt, an attack, or more columns.
+    """
+    check_regression(problem, privacy)
+    _validate.real("l2", l2, at_least=0.0)
+    mu, d = largest_mu(privacy.epsilon, privacy.delta) * (1 - 1e-12), problem.dim  # accountants round up
+    length = gaussian_block_weights(problem.domain)[1]
+
+    def mechanism(size: float, lemma: str, share: float, dim: int) -> GaussianMechanism:
+        value = sensitivity_of_mean(size, problem.n)
+        return GaussianMechanism.of_mu(Sensitivity(value, "l2", lemma, unit=privacy.unit), mu * math.sqrt(share), dim)
+
+    moments = mechanism(
+        math.sqrt(2) * (1 + TARGET_SHARE) * length**2, MOMENTS_LEMMA, MOMENTS_SHARE, (d + 1) * (d + 2) // 2
+    )
+    residuals = mechanism(math.sqrt(2), SHARES_LEMMA, RESIDUALS_SHARE / len(STAGES), LEVELS + 1)
+    left = 1 - MOMENTS_SHARE - RESIDUALS_SHARE
+    stages = tuple(
+        Stage(number, residuals, mechanism(2 * length, GRADIENT_LEMMA, left * part / rounds, d), rounds)
+        for number, (rounds, part) in enumerate(STAGES, 1)
+    )
+    return SufficientStatisticsPlan(problem, privacy, moments, stages, l2)
+
+
+def check_regression(problem: LinearModelProblem, privacy: PrivacyParams) -> None:
+    """Raise `InvalidParameterError` unless second moments of this problem can be released under this promise."""
+    check_relation(privacy, users=True)
+    check_unit(problem, privacy)
+    require_average(problem)
+    if not isinstance(problem.loss, SquaredLoss):
+        remedy = "Use linear regression, or another algorithm"
+        raise InvalidParameterError("loss", problem.loss.name, "must be the squared loss", remedy)
+    if problem.dim > MOST_COLUMNS:
+        remedy = "Use algorithm='objective_perturbation'"
+        raise InvalidParameterError("features", problem.dim, f"must be at most {MOST_COLUMNS}", remedy)
+    if privacy.pure:
+        remedy = "Use a value far below 1/n, or algorithm='objective_perturbation'"
+        raise InvalidParameterError("delta", privacy.delta, "must be positive for sufficient statistics", remedy)
+
+
+def sensitivity_of_mean(size: float, n: int) -> float:
+    """Return ``size / n`` and the rounding of a mean of terms of that size."""
+    return size * (1 / n + 2 * ROUNDING) * (1 + 1e-12)
+
+
+def _target_bound(problem: LinearModelProblem) -> float:
+    assert isinstance(problem.loss, SquaredLoss)  # plans check
+    return problem.loss.target_bound

@@ -1,0 +1,332 @@
+r"""Plan of the accelerated user-level method with removal of outlying gradients (Lowy, Liu and Asi, Algorithms 2, 3).
+
+Guarantee
+    (epsilon, delta)-DP for neighbours that replace one user with all records; n, the number of users, is public.
+Lemma
+    A user's mean gradient is one vector, so one user moves one of C vectors: the sensitivity of their robust mean is
+    kappa times a public radius for a good pair (`guards`; docs, User-level privacy). Convexity, the Lipschitz constant,
+    the size of users and their being alike serve accuracy only.
+Composition
+    T steps on the same users compose as the guard says; phases, and batches in turn, read disjoint users (parallel
+    composition). Points between the steps are post-processing, whatever first-order method makes them.
+Assumptions
+    Slots are a uniform permutation of the users, by coins apart from data and noise. All constants are public.
+Deviations (errata of the paper in brackets)
+    Threshold noise once a phase (E3), deterministic weights (E4), subsets without replacement (E5), tests amplified
+    together with their release, or not at all (E6), K at most n_i (E8), the last point instead of 0 on failure (E16),
+    projections (E17), AC-SA in full (E18). A user counts the same whatever the number of records.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dpconvex import _validate
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.algorithms.base import (
+    LinearModelPlan,
+    PrivateResult,
+    check_relation,
+    check_unit,
+    require_average,
+)
+from dpconvex.algorithms.erm.user_level import guards
+from dpconvex.algorithms.erm.user_level.accelerated_printed import refusal
+from dpconvex.algorithms.erm.user_level.accelerated_schedule import (
+    FEW_LENGTHS,
+    LENGTHS,
+    Batching,
+    Facts,
+    GuardPlanner,
+    Phase,
+    Schedule,
+    empirical,
+    population,
+)
+from dpconvex.algorithms.erm.user_level.guards import Guard
+from dpconvex.algorithms.erm.user_level.smoothing import Smoothing, smoothings
+from dpconvex.algorithms.predicted_error import PredictedError
+from dpconvex.algorithms.recipes import recorded
+from dpconvex.errors import InvalidParameterError
+from dpconvex.privacy import Assumption, PrivacyParams, Release, Unit
+from dpconvex.problems.data.users import UserGroups
+from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.randomness import BitSource
+from dpconvex.sets import L2Ball
+
+TESTS = ("auto", "tested", "threshold", "clipped")
+MOST_UNITS = 2000
+"""Vectors that are compared with one another, at most; more users are bundled."""
+SPREAD = 2.5
+"""Default distance of two users' mean gradients, in units of ``L/sqrt(m)``."""
+OUTLIERS = 0.05
+ON_FAILURE = "the point reached before the step whose test failed"
+
+
+@dataclass(frozen=True)
+class AcceleratedPlan(LinearModelPlan):
+    """Constants of one run.
+
+    Parameters
+    ----------
+    problem : LinearModelProblem
+        Over `n` users.
+    privacy : PrivacyParams
+        The promise, with the unit user.
+    phases : tuple of Phase
+        In the order in which they run.
+    smoothing : Smoothing
+        What losses with kinks are replaced by.
+    bound : float
+        Expected excess.
+    target : str
+        Whether it is on the data or on the population.
+    l2 : float
+        Ridge weight.
+    """
+
+    problem: LinearModelProblem
+    privacy: PrivacyParams
+    phases: tuple[Phase, ...]
+    smoothing: Smoothing
+    bound: float
+    target: str = "empirical"
+    l2: float = 0.0
+    constants: str = "calibrated"
+    noise_name: str = "gaussian"
+    algorithm: ClassVar[str] = "accelerated_user"
+
+    @property
+    def ball(self) -> L2Ball:
+        """Where all parameters lie."""
+        return L2Ball(self.problem.radius)
+
+    @property
+    def solver_radius(self) -> float:
+        """0: nothing is solved."""
+        return 0.0
+
+    @property
+    def predicted_error(self) -> PredictedError:
+        """Expected excess mean loss of the planned constants."""
+        where = "on the data" if self.target == "empirical" else "on the population"
+        tested = any(phase.guard.name != "clipped" for phase in self.phases)
+        rests = "users alike: their mean gradients lie within the radius" if tested else "every data set"
+        trivial = min(self.problem.trivial, self.problem.lipschitz * self.problem.radius)
+        return PredictedError(self.bound, trivial, f"accelerated noisy gradients, {where}; for {rests}")
+
+    @cached_property
+    def releases(self) -> tuple[Release, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Of all phases and batches."""
+        return tuple(
+            release
+            for i, phase in enumerate(self.phases)
+            for j in range(phase.batching.batches)
+            for release in phase.guard.releases(self.block(i, j))
+        )
+
+    def block(self, phase: int, batch: int) -> str | None:
+        """Name of the users that only this batch reads; None where there is but one batch of all users."""
+        alone = len(self.phases) == 1 and self.phases[0].batching.batches == 1
+        return None if alone else f"users of phase {phase + 1}, batch {batch + 1}"
+
+    @property
+    def theorem(self) -> str:
+        """Where the guarantee comes from."""
+        names = ", ".join(sorted({phase.guard.name for phase in self.phases}))
+        return f"User-level means of gradients (Lowy, Liu and Asi 2024, Algorithms 2 and 3, repaired); guard: {names}."
+
+    @property
+    def assumptions(self) -> tuple[Assumption, ...]:
+        """Beyond the domain."""
+        return (
+            Assumption("a user's vector depends on this user's records alone", "mean gradient, then cut to length L"),
+            Assumption("phases, batches and bundles do not depend on the data", "slots by coins of their own"),
+            Assumption("steps, radii and thresholds are public", "the plan fixes them; a failed test ends the run"),
+        )
+
+    @property
+    def coefficient_deviation(self) -> FloatArray:
+        """Rough: the noise of the last phase, as far as strong convexity damps it."""
+        last = self.phases[-1]
+        walked = last.guard.deviation * last.descent.steps**1.5 / last.descent.stages[-1].gamma
+        return np.full(self.problem.dim, min(walked, self.problem.radius))
+
+    def describe(self) -> Mapping[str, Any]:
+        """Constants for the certificate."""
+        return {
+            "noise": self.noise_name,
+            "smoothing": [self.smoothing.name, self.smoothing.size()],
+            "on_failure": ON_FAILURE,
+            "planned_gradients": self.planned_gradients,
+            "phases": [
+                {
+                    "users": phase.batching.users,
+                    "batches": phase.batching.batches,
+                    "sample": phase.batching.sample,
+                    "units": phase.batching.units,
+                    "steps": [stage.steps for stage in phase.descent.stages],
+                    "l2": phase.l2,
+                    "guard": phase.guard.name,
+                    "radius": None if math.isinf(phase.guard.radius) else phase.guard.radius,
+                    "noise_scale": phase.guard.deviation,
+                }
+                for phase in self.phases
+            ],
+        }
+
+    @property
+    def planned_gradients(self) -> int:
+        """Gradients of single records, if every user has as many as the problem says."""
+        per_user = self.problem.records_per_user or 1
+        return sum(phase.descent.steps * phase.batching.read * per_user for phase in self.phases)
+
+    def exact_bits(self, source: BitSource) -> bool:
+        """All noise comes from discrete samplers."""
+        return source.exact
+
+    def _listing(self, X: AnyArray, y: AnyArray, source: BitSource) -> PrivateResult:
+        raise AssertionError("a user-level plan runs on groups")
+
+    def _user_listing(self, X: AnyArray, y: AnyArray, source: BitSource, groups: UserGroups) -> PrivateResult:
+        from dpconvex.algorithms.erm.user_level.accelerated_run import run
+
+        return run(self, X, y, groups, source)
+
+
+@recorded("accelerated_user")
+def plan_accelerated(
+    problem: LinearModelProblem,
+    privacy: PrivacyParams,
+    *,
+    constants: str = "calibrated",
+    target: str = "empirical",
+    test: str = "auto",
+    batches: int = 1,
+    sample: int | None = None,
+    spread: float = SPREAD,
+    outliers: float = OUTLIERS,
+    smoothing: str = "auto",
+    l2: float = 0.0,
+) -> AcceleratedPlan:
+    """Return the plan of the least predicted error.
+
+    Parameters
+    ----------
+    problem : LinearModelProblem
+        With `records_per_user`: how many records a user is assumed to have, for accuracy.
+    privacy : PrivacyParams
+        The promise, unit user, delta positive.
+    constants : {"calibrated", "paper"}
+        ``"paper"`` is always refused, with the reason: `accelerated_printed`.
+    target : {"empirical", "population"}
+        One phase with all users, or phases on disjoint users.
+    test : {"auto", "tested", "threshold", "clipped"}
+        How means are guarded (`guards`); ``auto``: tested or clipped, whichever has less noise.
+    batches : int
+        Disjoint batches of a phase's users, in turn.
+    sample : int, optional
+        Draw so many users afresh at each step; accuracy gains nothing, time does.
+    spread : float
+        Distance of two users' mean gradients, in units of ``L/sqrt(records_per_user)``, that is not surprising.
+    outliers : float
+        Share of users that may lie further away, in [0, 1/2).
+    smoothing : {"auto", "none", "envelope", "randomised"}
+        For losses with kinks.
+    l2 : float
+        Ridge weight, at least 0: the excess is then that of the regularised loss.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the promise is not for users, delta is 0, or too few users leave no test that could pass.
+    """
+    _check(problem, privacy)
+    _validate.choice("target", target, ("empirical", "population"))
+    _validate.choice("test", test, TESTS)
+    _validate.integer("batches", batches, at_least=1)
+    _validate.real("spread", spread, above=0.0)
+    _validate.real("outliers", outliers, at_least=0.0, below=0.5)
+    _validate.real("l2", l2, at_least=0.0)
+    if sample is not None:
+        _validate.integer("sample", sample, at_least=2)
+        if sample > min(problem.n, MOST_UNITS) or batches > 1 or test not in ("auto", "tested"):
+            what = f"must be at most {min(problem.n, MOST_UNITS)}, with batches=1 and test='tested'"
+            raise InvalidParameterError("sample", sample, what)
+    L, per_user = problem.lipschitz, problem.records_per_user or 1
+    if _validate.choice("constants", constants, ("calibrated", "paper")) == "paper":
+        raise refusal(problem.n, per_user, problem.dim, privacy.epsilon, privacy.delta, problem.smoothness)
+    guard = _guards(problem.dim, privacy, test, batches, sample, spread * L / math.sqrt(per_user), L, outliers)
+
+    def scheduled(error: float) -> tuple[Schedule, Smoothing]:
+        chosen = smoothings(problem, smoothing, error)
+        facts = Facts(
+            problem.n, per_user, problem.dim, problem.radius, L, chosen.smoothness(problem), l2,
+            chosen.excess(problem), guard, LENGTHS if sample is None else FEW_LENGTHS,
+        )  # fmt: skip
+        return (empirical if target == "empirical" else population)(facts), chosen
+
+    kinks = smoothing not in ("auto", "none") or math.isinf(problem.smoothness)
+    errors = (L * problem.radius * np.geomspace(1e-5, 0.3, 10)).tolist() if kinks else [1.0]
+    schedule, chosen = min(map(scheduled, errors), key=lambda option: option[0].bound)
+    return AcceleratedPlan(problem, privacy, schedule.phases, chosen, schedule.bound, target, l2)
+
+
+def _check(problem: LinearModelProblem, privacy: PrivacyParams) -> None:
+    check_relation(privacy, users=True)
+    check_unit(problem, privacy)
+    require_average(problem)
+    if privacy.unit != Unit.USER or problem.records_per_user is None:
+        remedy = "Use algorithm='noisy_gradient'"
+        raise InvalidParameterError("unit", str(privacy.unit), "must be 'user' for this algorithm", remedy)
+    if privacy.pure:
+        raise InvalidParameterError("delta", privacy.delta, "must be positive for this algorithm", "Use less than 1/n")
+    if math.isinf(problem.lipschitz):
+        raise InvalidParameterError("loss", problem.loss.name, "must have bounded slopes for this algorithm")
+
+
+def _guards(
+    dim: int,
+    privacy: PrivacyParams,
+    test: str,
+    batches: int,
+    sample: int | None,
+    radius: float,
+    clip: float,
+    outliers: float,
+) -> GuardPlanner:
+    """Return the planner of batching and guard for a phase of so many users and steps."""
+
+    @lru_cache(maxsize=4096)
+    def guard(users: int, steps: int) -> tuple[Batching, Guard]:
+        if sample is not None:
+            batching = Batching(0, users, 1, sample, sample)
+            if sample > users:
+                raise InvalidParameterError("sample", sample, f"must be at most the users of a phase, {users}")
+            return batching, guards.sampled(users, sample, dim, privacy, steps, radius, clip, outliers)
+        read, share = users // batches, -(-steps // batches)
+        if read < 2:
+            raise InvalidParameterError("batches", batches, f"must leave two users in each batch of {users}")
+        units = min(read, MOST_UNITS)
+        bundled = radius / math.sqrt(read // units)
+        options: list[tuple[Batching, Guard]] = []
+        if test in ("auto", "clipped"):
+            whole = guards.clipped(read, dim, privacy, share, clip)
+            options.append((Batching(0, users, batches, read), whole))
+        if test != "clipped":
+            plan = guards.threshold if test == "threshold" else guards.tested
+            try:
+                robust = plan(units, dim, privacy, share, bundled, clip, outliers)
+                options.append((Batching(0, users, batches, units), robust))
+            except InvalidParameterError:
+                if test != "auto":
+                    raise
+        return min(options, key=lambda option: option[1].deviation)
+
+    return guard

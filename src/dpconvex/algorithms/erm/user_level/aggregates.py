@@ -1,0 +1,319 @@
+r"""How the results of groups of users become one released point: three ways, each (epsilon, delta)-DP for its block.
+
+All take displacements from a point that is already released, one a group; one user moves one of them.
+
+`Guarded`
+    A mean that is released only if most displacements are close to one another (`mechanisms.RobustMean`, or the printed
+    `OutlierRemoval`). The radius is public and may be wrong: then the test fails.
+`Plain` ("sample and aggregate")
+    Displacements, or the points themselves, are cut to a public length c, so their mean moves by at most ``2 c / C``.
+    No test, no failure; better where the radius is not much smaller than c.
+`Searched` (private radius)
+    Above-threshold finds the first radius of a public grid at which the h-index is high, then the weighted mean is
+    released with noise for that radius; if none passes, the plain mean. Proof: call a grid point good for a pair if
+    both h-indices reach s0 there. A bad one passes with probability at most delta_t on either data set (union bound
+    over threshold's and queries' noise). The run that releases nothing at bad ones is a pure epsilon_1 index followed
+    by a Gaussian release of mu (the plain mean is good for every pair), and differs by probability delta_t.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+
+from dpconvex._types import FloatArray
+from dpconvex.mechanisms import AboveThreshold, FailureAllowance, GaussianMechanism, GuardedMean
+from dpconvex.mechanisms.robust_mean import best_ramp, h_index
+from dpconvex.mechanisms.test_and_release import counts_within, ramp
+from dpconvex.privacy import Ledger, Release, Sensitivity, Unit
+from dpconvex.privacy.profiles import largest_mu
+from dpconvex.problems.data.points import WEIGHTED_MEAN_ROUNDING, PointDomain, clip_points, weighted_mean
+from dpconvex.randomness import BitSource
+
+MEAN_LEMMA = "in units of 2 c / C (rounding included), a mean of C vectors of length at most c moves by at most 1"
+SEARCHED_LEMMA = (
+    "in units of kappa times the selected radius (or of 2 c / C), rounding included, the mean of a good pair moves by "
+    "at most 1"
+)
+
+
+class Aggregate(ABC):
+    """Public constants of one release."""
+
+    @property
+    @abstractmethod
+    def deviation(self) -> float:
+        """Standard deviation of each coordinate of the noise; where a radius is selected, at the largest one."""
+
+    @abstractmethod
+    def releases(self, label: str, block: str) -> tuple[Release, ...]:
+        """Everything that `release` may record."""
+
+    @abstractmethod
+    def release(
+        self, displacements: FloatArray, start: FloatArray, label: str, source: BitSource, ledger: Ledger, block: str
+    ) -> FloatArray | None:
+        """Return a private displacement (dim,) from those of the groups (C, dim); None if the test failed."""
+
+    @abstractmethod
+    def describe(self) -> Mapping[str, Any]:
+        """JSON-ready constants."""
+
+
+@final
+@dataclass(frozen=True)
+class Guarded(Aggregate):
+    """Test, then a weighted mean.
+
+    Parameters
+    ----------
+    mean : GuardedMean
+    radius : float
+        Within which displacements should be of one another.
+    clip : float
+        Largest length of a displacement.
+    """
+
+    mean: GuardedMean
+    radius: float
+    clip: float
+
+    @property
+    def deviation(self) -> float:
+        """Proportional to the radius."""
+        return self.mean.unit_length(self.radius, self.clip) * self.mean.sigma
+
+    def releases(self, label: str, block: str) -> tuple[Release, ...]:
+        """Test and mean are one."""
+        return (self.mean.planned(label, block),)
+
+    def release(
+        self, displacements: FloatArray, start: FloatArray, label: str, source: BitSource, ledger: Ledger, block: str
+    ) -> FloatArray | None:
+        """Test, then the mean."""
+        return self.mean.release(displacements, self.radius, self.clip, label, source, ledger, block)
+
+    def describe(self) -> Mapping[str, Any]:
+        """Kind, radius and what the mean moves by."""
+        return {
+            "aggregate": self.mean.name,
+            "radius": self.radius,
+            "clip": self.clip,
+            **self.mean.describe(),
+            "sensitivity": self.mean.unit_length(self.radius, self.clip),
+            "noise": self.deviation,
+        }
+
+
+@final
+@dataclass(frozen=True)
+class Plain(Aggregate):
+    """A mean of vectors cut to a public length.
+
+    Parameters
+    ----------
+    count : int
+        Number C of vectors.
+    clip : float
+        c.
+    about_origin : bool
+        Whether the points themselves are cut, or their displacements from the start.
+    noise : GaussianMechanism
+        In units of the mean's sensitivity; see `plain`.
+    """
+
+    count: int
+    clip: float
+    about_origin: bool
+    noise: GaussianMechanism
+
+    @property
+    def length(self) -> float:
+        """Sensitivity of the mean, rounding included."""
+        return plain_length(self.count, self.clip)
+
+    @property
+    def deviation(self) -> float:
+        """``2 c sigma / C``."""
+        return self.length * self.noise.sigma
+
+    def releases(self, label: str, block: str) -> tuple[Release, ...]:
+        """One Gaussian mean."""
+        return (self.noise.planned(label, block),)
+
+    def release(
+        self, displacements: FloatArray, start: FloatArray, label: str, source: BitSource, ledger: Ledger, block: str
+    ) -> FloatArray | None:
+        """Return the noisy mean; never None."""
+        anchor = start if self.about_origin else np.zeros_like(start)
+        mean = plain_mean(displacements + anchor, self.clip)
+        return self.length * self.noise.release(mean / self.length, label, source, ledger, block) - anchor
+
+    def describe(self) -> Mapping[str, Any]:
+        """Kind and length."""
+        return {
+            "aggregate": "sample and aggregate",
+            "clip": self.clip,
+            "about_origin": self.about_origin,
+            "sensitivity": self.length,
+            "noise": self.deviation,
+        }
+
+
+@final
+@dataclass(frozen=True)
+class Searched(Aggregate):
+    """Find a radius privately, then release the weighted mean at it.
+
+    Parameters
+    ----------
+    count : int
+        Number C of displacements.
+    grid : tuple of float
+        Radii, ascending.
+    clip : float
+        Largest length of a displacement.
+    passing, low, high : int
+        s0, A and B of `mechanisms.RobustMean`.
+    kappa : float
+        Sensitivity of the weighted mean in units of the radius.
+    test : AboveThreshold
+        On the h-indices.
+    misled : float
+        delta_t.
+    noise : GaussianMechanism
+        In units of the mean's sensitivity.
+    """
+
+    count: int
+    grid: tuple[float, ...]
+    clip: float
+    passing: int
+    low: int
+    high: int
+    kappa: float
+    test: AboveThreshold
+    misled: float
+    noise: GaussianMechanism
+
+    @property
+    def deviation(self) -> float:
+        """At the last radius of the grid, or of the plain mean if that is less."""
+        return min(self.length(self.grid[-1]), plain_length(self.count, self.clip)) * self.noise.sigma
+
+    @cached_property
+    def allowance(self) -> FailureAllowance:
+        """For radii that pass although they should not."""
+        lemma = "threshold's and queries' noise exceed the margin (union bound over the grid)"
+        return FailureAllowance(self.misled, lemma, self.noise.sensitivity.unit)
+
+    def length(self, radius: float) -> float:
+        """Sensitivity of the weighted mean at a selected radius, rounding included."""
+        rounding = 2 * (WEIGHTED_MEAN_ROUNDING + 2.0**-51) * self.clip
+        return (self.kappa * radius * (1 + 2 * (self.noise.dim + 8) * 2.0**-52) + rounding) * (1 + 1e-12)
+
+    def releases(self, label: str, block: str) -> tuple[Release, ...]:
+        """Radius, allowance, mean."""
+        return (
+            self.test.planned(f"radius of {label}", block),
+            self.allowance.planned(f"failing lemma of {label}", block),
+            self.noise.planned(label, block),
+        )
+
+    def release(
+        self, displacements: FloatArray, start: FloatArray, label: str, source: BitSource, ledger: Ledger, block: str
+    ) -> FloatArray | None:
+        """Search the radius, then release the mean; never None."""
+        points = clip_points(displacements, PointDomain(displacements.shape[1], self.clip, self.clip / 2))
+        ledger.record(self.allowance.planned(f"failing lemma of {label}", block))
+        session = self.test.start(f"radius of {label}", source, ledger, block)
+        length, mean = plain_length(self.count, self.clip), plain_mean(points, self.clip)
+        for radius in self.grid:
+            counts = counts_within(points, radius)
+            if session.query(h_index(counts)):
+                length = self.length(radius)
+                mean = weighted_mean(points, ramp(counts, self.low, self.high))
+                break
+        return length * self.noise.release(mean / length, label, source, ledger, block)
+
+    def describe(self) -> Mapping[str, Any]:
+        """Kind, grid and test."""
+        return {
+            "aggregate": "private radius",
+            "grid": [self.grid[0], self.grid[-1], len(self.grid)],
+            "clip": self.clip,
+            "passing": self.passing,
+            "ramp": [self.low, self.high],
+            "sensitivity_in_radii": self.kappa,
+            "noise_in_units": self.noise.sigma,
+        }
+
+
+def plain(count: int, dim: int, clip: float, about_origin: bool, mu: float, unit: Unit = Unit.USER) -> Plain:
+    """Return the plain mean that spends `mu`."""
+    noise = GaussianMechanism.of_mu(Sensitivity(1.0, "l2", MEAN_LEMMA, unit=unit), mu, dim)
+    return Plain(count, clip, about_origin, noise)
+
+
+def plain_length(count: int, clip: float) -> float:
+    """``2 c / C`` and rounding."""
+    return (2 * clip / count + 2 * (WEIGHTED_MEAN_ROUNDING + 2.0**-51) * clip) * (1 + 1e-12)
+
+
+def plain_mean(points: FloatArray, clip: float) -> FloatArray:
+    """Mean of vectors (C, dim), each cut to length `clip` (not a number counts as 0)."""
+    cut = clip_points(points, PointDomain(points.shape[1], clip, clip / 2))
+    return weighted_mean(cut, np.ones(len(cut)))
+
+
+def searched(
+    count: int,
+    dim: int,
+    epsilon: float,
+    delta: float,
+    grid: tuple[float, ...],
+    clip: float,
+    *,
+    failure: float = 1e-3,
+    unit: Unit = Unit.USER,
+) -> Searched | None:
+    """Return the private-radius release with the least noise at equal radius, or None if there are too few points.
+
+    Parameters
+    ----------
+    count, dim : int
+    epsilon, delta : float
+        Of everything.
+    grid : tuple of float
+        Public radii, ascending.
+    clip : float
+    failure : float
+        Probability that a radius at which all points are close is passed over.
+    unit : Unit
+    """
+    misled, best, least = delta / 10, None, math.inf
+    for share in (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8):
+        pure = share * epsilon
+        scales = AboveThreshold(Sensitivity(1.0, "absolute", "h-index", unit=unit), pure, 0.0)
+        margin = scales.threshold_scale * math.log(1 / misled) + scales.query_scale * math.log(len(grid) / misled)
+        missed = (scales.threshold_scale + scales.query_scale) * math.log(1 / failure)
+        margin = margin * (1 + 1e-5) + 1e-5 * (scales.threshold_scale + scales.query_scale)
+        passing = math.floor(count - margin - missed)
+        found = best_ramp(count, passing, "h_index")
+        if found is None:
+            continue
+        mu = largest_mu(epsilon, delta * 0.9 * (1 - 1e-9), pure) * (1 - 1e-9)
+        if found[0] / mu < least:
+            least = found[0] / mu
+            noise = GaussianMechanism.of_mu(Sensitivity(1.0, "l2", SEARCHED_LEMMA, unit=unit), mu, dim)
+            lemma = "one displacement changes every h-index by at most 1"
+            threshold = (passing + margin) * (1 + 1e-15)
+            test = AboveThreshold(Sensitivity(1.0, "absolute", lemma, unit=unit), pure, threshold)
+            best = Searched(count, grid, clip, passing, found[1], found[2], found[0], test, misled, noise)
+    return best

@@ -1,0 +1,1 @@
+"""Private centers of points in a ball."""

@@ -1,0 +1,162 @@
+"""What all private saddle-point algorithms share, whatever their family: the plan, the result, disjoint batches."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpconvex._types import FloatArray
+from dpconvex.algorithms.base import Plan
+from dpconvex.errors import InvalidParameterError
+from dpconvex.privacy import PrivacyCertificate
+from dpconvex.problems.minimax.base import SimplexSaddle
+from dpconvex.randomness import BitSource
+
+MOST_ITERATIONS = 2**22
+"""More would take hours, and their schedule gigabytes."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class SaddleResult:
+    """What a run hands out: the pair is released, nothing else depends on the data.
+
+    Parameters
+    ----------
+    x : array of shape (dx,)
+        Probability vector, an average of drawn vertices.
+    y : array of shape (dy,)
+        Probability vector; ``[1.0]`` for problems of minimisation.
+    certificate : PrivacyCertificate
+    plan : SaddlePlan
+    """
+
+    x: FloatArray
+    y: FloatArray
+    certificate: PrivacyCertificate
+    plan: SaddlePlan
+
+
+class SaddlePlan(Plan):
+    """Public constants of an algorithm that releases an approximate saddle point over two simplices.
+
+    Attributes
+    ----------
+    problem : SimplexSaddle
+        Sizes and constants.
+    """
+
+    problem: SimplexSaddle
+
+    @property
+    def expected_error(self) -> float:
+        """The gap or excess to expect, for comparisons between methods, from public facts; no bound unless it says so.
+
+        Bounds of different proofs are unequally loose, so methods scale theirs by what was measured on simulated games
+        and regressions (docs, Saddle points).
+        """
+        return self.predicted_error.bound
+
+    @property
+    def yardstick(self) -> float:
+        """What one fixed point loses: the range of values, or what the problem knows of a constant prediction."""
+        return min(self.predicted_error.trivial, self.problem.constant_excess)
+
+    @property
+    def expectation(self) -> float:
+        """As `expected_error`."""
+        return self.expected_error
+
+    @abstractmethod
+    def describe(self) -> Mapping[str, Any]:
+        """JSON-ready public constants beyond the problem's."""
+
+    @abstractmethod
+    def _listing(self, records: Any, source: BitSource) -> SaddleResult:
+        """The algorithm's listing."""
+
+    @final
+    @property
+    def public(self) -> Mapping[str, Any]:
+        """The problem's facts and the constants of the algorithm."""
+        return {**self.problem.describe(), **self.describe()}
+
+    @final
+    def run(self, records: Any, source: BitSource) -> SaddleResult:
+        """Run the planned algorithm.
+
+        Parameters
+        ----------
+        records : object
+            Of the problem's form (`SimplexSaddle.check`), exactly the planned number. Their order must not depend on
+            their content.
+        source : BitSource
+            Where the vertices are drawn from.
+
+        Raises
+        ------
+        InvalidDataError
+            If the form (shapes, dtypes) is not the plan's.
+        """
+        self.problem.check(records)
+        with np.errstate(all="ignore"):  # what floating point meets depends on the data, so it never speaks up
+            return self._listing(records, source)
+
+    @final
+    def finish(self, x: FloatArray, y: FloatArray, source: BitSource) -> SaddleResult:
+        """Attach the certificate to a released pair."""
+        return SaddleResult(x, y, self.certificate(source), self)
+
+
+def affordable(n: int, iterations: float) -> None:
+    """Raise `InvalidParameterError` if a schedule for n records has more iterations than are ever planned."""
+    if not iterations <= MOST_ITERATIONS:
+        what = f"asks for {iterations:.3g} iterations, and at most {MOST_ITERATIONS} are planned"
+        raise InvalidParameterError("n", n, what, "Use constants='calibrated', another algorithm, or a random subset")
+
+
+def batch_sizes(n: int, weights: FloatArray) -> NDArray[np.int64]:
+    """Return sizes of disjoint batches, nearly proportional to `weights`, whose ratios to them are as large as can be.
+
+    The smallest ratio ``size_r / weights_r`` decides about privacy, so sizes are ``ceil(level weights_r)`` for the
+    largest level that n records allow.
+
+    Parameters
+    ----------
+    n : int
+        Records.
+    weights : array of shape (T,)
+        Positive.
+
+    Returns
+    -------
+    array of shape (T,)
+        At least 1 each; their sum is at most n.
+
+    Raises
+    ------
+    InvalidParameterError
+        If there are more batches than records.
+    """
+    if len(weights) > n:
+        raise InvalidParameterError("iterations", len(weights), f"must be at most n={n}", "Use fewer iterations")
+    low, high = 0.0, n / float(weights.sum())
+    for _ in range(60):
+        middle = (low + high) / 2
+        fits = int(np.ceil(middle * weights).sum()) <= n
+        low, high = (middle, high) if fits else (low, middle)
+    sizes = np.maximum(np.ceil(low * weights), 1).astype(np.int64)
+    if int(sizes.sum()) > n:
+        raise InvalidParameterError("batches", int(sizes.sum()), f"must need at most n={n} records")
+    return sizes
+
+
+def batch_slices(sizes: NDArray[np.int64]) -> list[slice]:
+    """Return consecutive slices of these sizes."""
+    ends = np.cumsum(sizes).tolist()
+    return [slice(end - size, end) for end, size in zip(ends, sizes.tolist(), strict=True)]

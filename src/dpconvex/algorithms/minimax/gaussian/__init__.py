@@ -1,0 +1,29 @@
+"""Saddle-point methods known from elsewhere: noisy mirror descent, DP-SGDA, private multiplicative weights."""
+
+from dpconvex.algorithms.minimax.gaussian.gaussian_descent import (
+    GEOMETRIES,
+    GaussianDescentPlan,
+    plan_mirror_descent,
+    plan_sgda,
+)
+from dpconvex.algorithms.minimax.gaussian.multiplicative_weights import (
+    MultiplicativeWeightsPlan,
+    plan_multiplicative_weights,
+)
+
+SADDLE_BASELINES = {
+    "gaussian_mirror_descent": plan_mirror_descent,
+    "sgda": plan_sgda,
+    "multiplicative_weights": plan_multiplicative_weights,
+}
+"""Planner of each baseline: ``plan(problem, privacy) -> SaddlePlan``."""
+
+__all__ = [
+    "GEOMETRIES",
+    "SADDLE_BASELINES",
+    "GaussianDescentPlan",
+    "MultiplicativeWeightsPlan",
+    "plan_mirror_descent",
+    "plan_multiplicative_weights",
+    "plan_sgda",
+]

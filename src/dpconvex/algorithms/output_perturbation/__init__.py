@@ -1,6 +1,0 @@
-"""Output perturbation: solve to a certified accuracy, add noise."""
-
-from dpconvex.algorithms.output_perturbation.plan import TARGETS, OutputPerturbationPlan, plan
-from dpconvex.algorithms.output_perturbation.run import run
-
-__all__ = ["TARGETS", "OutputPerturbationPlan", "plan", "run"]

@@ -1,0 +1,1 @@
+"""Private answers to many linear queries, and synthetic tables that answer them."""

@@ -1,0 +1,214 @@
+r"""Private answers to many counting or averaging queries about one table: what all such methods share.
+
+A record is a cell of a public domain; the data are n cells; a query is the mean of a bounded public function over the
+records. Every method here returns a histogram over the domain, from which every query, and records, follow for free.
+
+Guarantee
+    Of the methods. What they share reads the records once, clips them into the domain, and releases nothing itself.
+Fit
+    `fit_histogram` turns released (noisy) answers into a histogram: post-processing.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+
+from dpconvex import _rounding, _validate
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.algorithms.base import Plan, check_relation
+from dpconvex.errors import InvalidDataError
+from dpconvex.privacy import Assumption, Ledger, PrivacyCertificate, PrivacyParams, Sensitivity
+from dpconvex.problems.queries import LinearQueries
+from dpconvex.randomness import BitSource
+
+LEMMA = (
+    "replacing one of n records moves the mean answers of a block of queries by at most block_l2/n in l2, "
+    "of several blocks by the root of their number times that; plus the rounding of the means"
+)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class QueryResult:
+    """What a run hands out.
+
+    Parameters
+    ----------
+    histogram : array of shape (cells,)
+        Non-negative weights that sum to 1.
+    answers : array of shape (count,)
+        Answers to the planned queries; those of the histogram unless the method says otherwise.
+    certificate : PrivacyCertificate
+    plan : QueryReleasePlan
+    """
+
+    histogram: FloatArray
+    answers: FloatArray
+    certificate: PrivacyCertificate
+    plan: QueryReleasePlan
+
+    def sample(self, size: int, generator: np.random.Generator) -> AnyArray:
+        """Return `size` independent records drawn from the histogram, int64 cells of shape (size,); post-processing.
+
+        The largest error grows by at most ``(high - low) sqrt(log(2 count) / (2 size))`` in expectation.
+        """
+        return generator.choice(len(self.histogram), size=_validate.integer("size", size, at_least=1), p=self.histogram)
+
+
+class QueryReleasePlan(Plan):
+    """Public constants of one way to answer queries.
+
+    Attributes
+    ----------
+    queries : LinearQueries
+    n : int
+        Number of records.
+    """
+
+    queries: LinearQueries
+    n: int
+
+    @property
+    @abstractmethod
+    def expectation(self) -> float:
+        """The largest error of a histogram that is typical: a guess (docs, Synthetic data), no bound."""
+
+    @property
+    def assumptions(self) -> tuple[Assumption, ...]:
+        """None beyond the domain."""
+        return (Assumption("a query's values lie in its public range", "the queries are public and fixed"),)
+
+    @final
+    @property
+    def public(self) -> Mapping[str, Any]:
+        """Sizes and constants."""
+        queries = self.queries
+        facts = {"cells": queries.cells, "queries": queries.count, "low": queries.low, "high": queries.high}
+        return {"n": self.n, **facts, **self.describe()}
+
+    @abstractmethod
+    def describe(self) -> Mapping[str, Any]:
+        """JSON-ready constants of the method."""
+
+    @abstractmethod
+    def _listing(self, records: AnyArray, source: BitSource, ledger: Ledger) -> tuple[FloatArray, FloatArray]:
+        """Return histogram and answers for cells (n,) inside the domain."""
+
+    @final
+    def run(self, records: AnyArray, source: BitSource) -> QueryResult:
+        """Run the planned method.
+
+        Parameters
+        ----------
+        records : integer array of shape (n,)
+            The cell of each record; those outside the domain count as cell 0.
+        source : BitSource
+            Where the noise comes from.
+
+        Raises
+        ------
+        InvalidDataError
+            If length or dtype are not those of the plan (public facts).
+        """
+        cells = np.asarray(records)
+        if cells.shape != (self.n,) or cells.dtype.kind not in "iu":
+            raise InvalidDataError(
+                f"records have shape {cells.shape} and dtype {cells.dtype}: integers of shape ({self.n},) are planned"
+            )
+        ledger = Ledger(self.privacy, self.releases)
+        with np.errstate(all="ignore"):  # what floating point meets depends on the data, so it never speaks up
+            histogram, answers = self._listing(self.queries.clip_records(cells), source, ledger)
+        return QueryResult(histogram, answers, self.certificate(source), self)
+
+
+def check(queries: LinearQueries, n: int, privacy: PrivacyParams) -> None:
+    """Raise `InvalidParameterError` unless queries can be answered about n records under this promise.
+
+    Parameters
+    ----------
+    queries : LinearQueries
+    n : int
+        At least 1.
+    privacy : PrivacyParams
+        For one replaced record.
+    """
+    check_relation(privacy)
+    _validate.records("n", n)
+    _validate.integer("queries.count", queries.count, at_least=1)
+
+
+def mean_sensitivity(queries: LinearQueries, n: int, blocks: int, count: int) -> Sensitivity:
+    """How far, in l2, one replaced record moves the mean answers of so many blocks, rounding included.
+
+    Parameters
+    ----------
+    queries : LinearQueries
+    n : int
+        Number of records.
+    blocks, count : int
+        How many blocks, and queries in them.
+    """
+    exact = _rounding.product_up(queries.block_l2 / n, math.sqrt(blocks), 1 + 1e-12)
+    return Sensitivity(_rounding.sum_up((exact, 2 * rounding(queries) * math.sqrt(count))), "l2", LEMMA)
+
+
+def rounding(queries: LinearQueries) -> float:
+    """Bound on the error of one computed mean answer: one rounding for each cell, in units of the largest value."""
+    return (queries.cells + 4) * 2.0**-53 * max(abs(queries.low), abs(queries.high)) * (1 + 1e-12)
+
+
+def largest_error(queries: LinearQueries, records: AnyArray, histogram: FloatArray) -> float:
+    """Return the largest error of a histogram (cells,) on the queries about records (n,). *Not private.*"""
+    truth = queries.record_sums(queries.clip_records(records)) / len(records)
+    return float(np.abs(truth - queries.answers(histogram)).max())
+
+
+def fit_histogram(
+    queries: LinearQueries, targets: Mapping[int, FloatArray], times: Mapping[int, int], start: FloatArray, steps: int
+) -> FloatArray:
+    r"""Return weights over the cells whose answers are near `targets`: least squares over the simplex.
+
+    Accelerated entropic mirror descent (Tseng 2008) on ``sum_b times_b ||q_b(x) - targets_b||^2 / 2`` from `start`,
+    which keeps the result as smooth as the answers allow. Along directions within the simplex the objective is
+    ``sum_b times_b block_l2^2/4``-smooth in the l1 norm. Post-processing of whatever was released.
+
+    Parameters
+    ----------
+    queries : LinearQueries
+    targets : mapping from int to array
+        Measured answers of each measured block.
+    times : mapping from int to int
+        How often each was measured: its weight.
+    start : array of shape (cells,)
+        Weights that sum to 1; the fit stays near them where the answers leave a choice.
+    steps : int
+        All of them are taken.
+    """
+    curvature = sum(times.values()) * queries.block_l2**2 / 4
+    everything = len(targets) == len(queries.blocks)
+    goal, weight = np.zeros(queries.count), np.zeros(queries.count)
+    for block, target in targets.items():
+        goal[queries.blocks[block]], weight[queries.blocks[block]] = target, times[block]
+    log_z = np.log(np.maximum(start, 1e-300))
+    x, z = start, start
+    for k in range(steps):
+        theta = 2 / (k + 2)
+        y = (1 - theta) * x + theta * z
+        if everything:
+            slope = queries.combine(weight * (queries.answers(y) - goal))
+        else:
+            slope = np.zeros(queries.cells)
+            for block, target in targets.items():
+                slope += queries.block_combine(block, times[block] * (queries.block_answers(block, y) - target))
+        log_z = log_z - slope / (theta * curvature)
+        log_z -= log_z.max()
+        z = np.exp(log_z)
+        z /= z.sum()
+        x = (1 - theta) * x + theta * z
+    return x / x.sum()

@@ -1,0 +1,275 @@
+r"""Synthetic data by a private saddle point: the variant of Algorithm 1 behind Theorem 1.1 (reconstructed).
+
+Game
+    ``f(x, y) = sum_j y_j (q_j(data) - <q_j, x>)`` over histograms x and weights y on the queries and their negations.
+    The gradient in x is ``-sum_j y_j q_j``: *no data in it*, so given the drawn query the x-player is public, and only
+    the y-player is sampled.
+Guarantee
+    (epsilon, delta), or pure epsilon, for neighbours that replace one record.
+Lemma
+    ``x^t`` is a function of the drawn queries, so it cancels between neighbours that share them. With all n records at
+    every step, the score of ``+-q_j`` at draw t is ``+-tau ((t-1) q_j(data) - sum_k <q_j, x^k>)``: one record moves it
+    by at most ``tau (t-1) R/n`` either way, ``R = high - low``: range ``2 tau R (t-1)/n``. With fresh batches of B
+    records it moves by a fixed vector of range ``2 tau R/B`` after the record's batch. Every draw is
+    ``eta^2/8``-zCDP (Cesar and Rogers 2021) and these add up (`VertexDraws`). Histogram, average and sampled records
+    are post-processing. Draw T would enter ``x^{T+1}`` only, so it is not made.
+Bound
+    ``E max_j |q_j(data) - <q_j, x>| <= log(Z)/(tau_x T) + tau_x R^2/8 + log(2m)/(tau_y T) + tau_y R^2/2`` for full
+    batches: the sum of the players' regrets (Hoeffding's lemma; the data themselves are a histogram that answers
+    everything, and draw t is made after x^t). Fresh batches: twice the y-part, and for the population.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, final
+
+import numpy as np
+
+from dpconvex import _rounding, _validate
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.algorithms.predicted_error import PredictedError
+from dpconvex.algorithms.queries.base import QueryReleasePlan, check, rounding
+from dpconvex.algorithms.recipes import recorded
+from dpconvex.errors import InvalidParameterError
+from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT, VertexSampling, VertexSession
+from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity
+from dpconvex.privacy.zcdp import largest_rho
+from dpconvex.problems.queries import LinearQueries
+from dpconvex.randomness import BitSource
+
+MODES = ("full", "fresh")
+LABEL = "worst answered queries"
+MOST_STEPS = 20_000
+MOST_WORK = 1e9
+"""Cells times steps that are taken by default: ten seconds or so. A public number."""
+LEMMA = (
+    "given the queries drawn before, a record moves the score of a query by at most tau (high - low) (t-1)/n either "
+    "way at draw t (all records at every step), or tau (high - low)/B after its batch of B records"
+)
+
+
+@final
+@dataclass(frozen=True)
+class SyntheticPlan(QueryReleasePlan):
+    """Constants of one run.
+
+    Parameters
+    ----------
+    queries : LinearQueries
+    n : int
+    privacy : PrivacyParams
+    mode : {"full", "fresh"}
+        All records at every step, or disjoint batches.
+    steps : int
+        T, histograms that are averaged; ``T - 1`` queries are drawn.
+    tau_x, tau_y : float
+        Step sizes of the histogram and of the queries' weights.
+    constants : str
+    """
+
+    queries: LinearQueries
+    n: int
+    privacy: PrivacyParams
+    mode: str
+    steps: int
+    tau_x: float
+    tau_y: float
+    constants: str = "calibrated"
+    noise_name: str = "vertex sampling"
+    algorithm: ClassVar[str] = "saddle_point_synthetic_data"
+
+    @property
+    def batch(self) -> int:
+        """Records that enter one step."""
+        return self.n if self.mode == "full" else self.n // max(1, self.steps - 2)
+
+    @cached_property
+    def sampling(self) -> VertexSampling:
+        """All draws; with two steps or fewer the only draw depends on no record, and one is charged all the same."""
+        unit = _unit_range(self.queries, self.batch) * self.tau_y
+        draws = max(1, self.steps - 2)
+        largest = unit * (draws if self.mode == "full" else 1) * (1 + 1e-12)
+        squares = _rounding.product_up(unit, unit, _exposure(self.steps, self.mode), 1 + 1e-12)
+        sensitivity = Sensitivity(largest, "range", LEMMA)
+        ranges = unit * _range_sum(self.steps, self.mode) * (1 + 1e-12) if self.privacy.pure else None
+        return VertexSampling(sensitivity, draws, squares, max(1, self.steps - 1), ranges)
+
+    @property
+    def predicted_error(self) -> PredictedError:
+        """Bound on the expected largest error."""
+        width = self.queries.high - self.queries.low
+        bound = _bound(self.queries, self.mode, self.steps, self.tau_x, self.tau_y)
+        return PredictedError(bound, width, "regrets of both players (Theorem 1.1, reconstructed)")
+
+    @property
+    def expectation(self) -> float:
+        """A third of the bound, which is 3 to 5 times what was measured."""
+        return self.predicted_error.bound / 3
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        """All drawn queries, in one entry."""
+        return (self.sampling.planned(LABEL),)
+
+    @property
+    def theorem(self) -> str:
+        """The reconstructed variant."""
+        return (
+            "Mirror descent with vertex sampling for synthetic data (González, Guzmán and Paquette, Theorem 1.1, "
+            "variant reconstructed): only the queries are drawn, by exponential mechanisms of bounded range."
+        )
+
+    def describe(self) -> Mapping[str, Any]:
+        """Steps and step sizes."""
+        return {"mode": self.mode, "steps": self.steps, "batch": self.batch, "tau_x": self.tau_x, "tau_y": self.tau_y}
+
+    def exact_bits(self, source: BitSource) -> bool:
+        """As the sampler."""
+        return self.sampling.exact_bits(source)
+
+    def _listing(self, records: AnyArray, source: BitSource, ledger: Ledger) -> tuple[FloatArray, FloatArray]:
+        session = self.sampling.start(LABEL, source, ledger)
+        if self.mode == "fresh":  # batches need an order that says nothing about the records
+            records = source.generator().permutation(records)
+        histogram = _run(self, records, session)
+        return histogram, self.queries.answers(histogram)
+
+
+def _run(plan: SyntheticPlan, records: AnyArray, session: VertexSession) -> FloatArray:
+    """Play the game; return the average histogram (public given the draws)."""
+    queries, n, B = plan.queries, plan.n, plan.batch
+    data = queries.record_sums(records) / n if plan.mode == "full" else np.zeros(0)
+    log_x, total = np.zeros(queries.cells), np.zeros(queries.cells)  # x^1 uniform
+    answered = np.zeros(queries.count)  # sum of <q_j, x^k>, public
+    score = np.zeros(queries.count)  # of +q_j; -q_j has its negative; y^1 uniform
+    for t in range(1, plan.steps + 1):
+        x = np.exp(log_x - log_x.max())
+        x /= x.sum()
+        total += x
+        if t == plan.steps:
+            break
+        drawn = int(session.draw(np.concatenate([score, -score]))[0])  # j_t ~ y^t
+        sign = 1.0 if drawn < queries.count else -1.0
+        log_x += plan.tau_x * sign * queries.query(drawn % queries.count)
+        if t == plan.steps - 1:
+            continue  # a gradient after the last draw would not be used
+        if plan.mode == "full":
+            answered += queries.answers(x)
+            score = plan.tau_y * (t * data - answered)  # not a running sum, which would add up roundings of the data
+        else:
+            means = queries.record_sums(records[(t - 1) * B : t * B]) / B
+            score += plan.sampling.on_grid(plan.tau_y * (means - queries.answers(x)))
+    return total / plan.steps
+
+
+def _unit_range(queries: LinearQueries, batch: int) -> float:
+    """Range of the scores' change for one step, per unit of tau_y: twice the change of a mean, and its rounding."""
+    return 2 * ((queries.high - queries.low) / batch + 4 * rounding(queries)) * (1 + 1e-6)
+
+
+def _exposure(steps: int, mode: str) -> float:
+    """Sum of the squared ranges of all draws in units of the first one's, for the record that is exposed most."""
+    k = max(1, steps - 2)
+    return k * (k + 1) * (2 * k + 1) / 6 if mode == "full" else float(k)
+
+
+def _range_sum(steps: int, mode: str) -> float:
+    """Sum of the ranges of all draws in units of the first one's, for the record that is exposed most."""
+    k = max(1, steps - 2)
+    return k * (k + 1) / 2 if mode == "full" else float(k)
+
+
+def _cap(queries: LinearQueries, n: int, privacy: PrivacyParams, steps: int, mode: str) -> float:
+    """Largest tau_y that the promise allows."""
+    k = max(1, steps - 2)
+    unit = _unit_range(queries, n if mode == "full" else n // k)
+    if privacy.pure:
+        return privacy.epsilon / (unit * _range_sum(steps, mode) * ENLARGEMENT**2) * (1 - 1e-9)
+    rho = largest_rho(privacy.epsilon, privacy.delta)
+    return math.sqrt(8 * rho / _exposure(steps, mode)) / (unit * ENLARGEMENT) * (1 - 1e-9)
+
+
+def _bound(queries: LinearQueries, mode: str, steps: int, tau_x: float, tau_y: float) -> float:
+    width = queries.high - queries.low
+    of_x = math.log(queries.cells + 1) / (tau_x * steps) + tau_x * width**2 / 8
+    of_y = math.log(2 * queries.count) / (tau_y * steps) + tau_y * width**2 / 2
+    return of_x + of_y * (1 if mode == "full" else 2)
+
+
+def _tuned(
+    queries: LinearQueries, n: int, privacy: PrivacyParams, mode: str, steps: int, paper: bool
+) -> tuple[float, float]:
+    """Step sizes for T: of least bound, or the printed ones for queries scaled to [-1, 1], below the printed cap."""
+    width, ell_x, ell_y = queries.high - queries.low, math.log(queries.cells + 1), math.log(2 * queries.count)
+    cap = _cap(queries, n, privacy, steps, mode)
+    if not paper:
+        return math.sqrt(8 * ell_x / steps) / width, min(cap, math.sqrt(2 * ell_y / steps) / width)
+    printed = n * privacy.epsilon / (8 * steps * math.sqrt(2 * steps * math.log(1 / privacy.delta)))
+    scale = 2 / width
+    return scale * math.sqrt(ell_x / steps), min(cap, scale * min(math.sqrt(ell_y / steps), printed))
+
+
+@recorded("saddle_point_synthetic")
+def plan(
+    queries: LinearQueries,
+    n: int,
+    privacy: PrivacyParams,
+    *,
+    constants: str = "calibrated",
+    mode: str | None = None,
+    steps: int | None = None,
+) -> SyntheticPlan:
+    """Plan synthetic data by a private saddle point.
+
+    Parameters
+    ----------
+    queries : LinearQueries
+        What the histogram should answer; closed under negation here.
+    n : int
+        Number of records.
+    privacy : PrivacyParams
+        Pure or approximate.
+    constants : {"calibrated", "paper"}
+        Steps of least bound with zCDP accounting of bounded ranges; or the printed orders with constant 1 and the
+        printed cap, which needs ``delta > 0``.
+    mode : {"full", "fresh"}, optional
+        All records at every step (the default, for the data's own answers) or disjoint batches, as printed
+        (``constants="paper"``).
+    steps : int, optional
+        T, at least 2; with fresh batches at most ``n + 2``. Default: from the
+        constants; calibrated, not more than is quick.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the paper's constants are asked for with delta 0.
+    """
+    check(queries, n, privacy)
+    _validate.choice("constants", constants, ("calibrated", "paper"))
+    paper = constants == "paper"
+    if paper and privacy.pure:
+        raise InvalidParameterError("delta", privacy.delta, "must be > 0 for constants='paper'", "Use 1e-6 or less")
+    mode = mode or ("fresh" if paper else "full")
+    _validate.choice("mode", mode, MODES)
+    most = MOST_STEPS if mode == "full" else min(MOST_STEPS, n + 2)
+    if steps is not None:
+        _validate.integer("steps", steps, at_least=2)
+        if mode == "fresh" and steps > n + 2:
+            raise InvalidParameterError("steps", steps, f"must be at most n + 2 = {n + 2}", "Use mode='full'")
+    elif paper:
+        wanted = n * privacy.epsilon * math.sqrt(math.log(queries.cells + 1))
+        steps = round(wanted / (math.log(2 * queries.count) * math.sqrt(math.log(1 / privacy.delta))))
+        steps = min(max(steps, 2), most)
+    else:
+        most = min(most, max(300, int(MOST_WORK / queries.cells)))
+        grid = {min(most, round(2 ** (i / 4))) for i in range(4, 4 * most.bit_length() + 1)}
+        steps = min(
+            sorted(grid),
+            key=lambda T: _bound(queries, mode, T, *_tuned(queries, n, privacy, mode, T, False)),
+        )
+    tau_x, tau_y = _tuned(queries, n, privacy, mode, steps, paper)
+    return SyntheticPlan(queries, n, privacy, mode, steps, tau_x, tau_y, constants)

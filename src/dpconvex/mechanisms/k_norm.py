@@ -1,0 +1,98 @@
+"""The norm-exponential ("K-norm") mechanism: noise of density proportional to ``exp(-||z|| / scale)``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, final
+
+import numpy as np
+
+from dpconvex import _rounding, _validate
+from dpconvex._types import FloatArray
+from dpconvex.errors import InvalidParameterError
+from dpconvex.geometry.norms import GroupedNorm, L2Norm, NoiseNorm
+from dpconvex.mechanisms import _grid
+from dpconvex.mechanisms.base import Mechanism, check_norm, check_shape
+from dpconvex.privacy.events.basic import NormExponentialNoise
+from dpconvex.privacy.sensitivity import Sensitivity
+from dpconvex.randomness import real
+from dpconvex.randomness.source import BitSource
+
+
+@final
+@dataclass(frozen=True)
+class NormNoiseMechanism(Mechanism[FloatArray]):
+    """Pure epsilon in any noise norm; the mechanism of output perturbation (in the l2 norm, "l2 Laplace").
+
+    The noise is that of real arithmetic: the release is the sum of the value and of a real noise vector, rounded once
+    to the public grid of `step`, however many random bits that takes (`dpconvex.randomness.real`). So the low-order
+    bits say nothing, and rounding costs nothing: it is post-processing.
+
+    Guarantees
+    ----------
+    Pure ``epsilon``, down to the last bit.
+
+    Parameters
+    ----------
+    norm : NoiseNorm
+        Of dimension d; values have shape (d,).
+    sensitivity : Sensitivity
+        In that norm: its ``norm`` is ``norm.name``.
+    epsilon : float
+        Positive.
+
+    References
+    ----------
+    Hardt and Talwar 2010, "On the geometry of differential privacy"; in the l2 norm Chaudhuri, Monteleoni and Sarwate
+    2011, "Differentially private empirical risk minimization", and Lowy and Razaviyayn, Lemma B.3 (moments).
+    """
+
+    norm: NoiseNorm
+    sensitivity: Sensitivity
+    epsilon: float
+    name: ClassVar[str] = "norm-exponential noise"
+
+    def __post_init__(self) -> None:
+        check_norm(self.sensitivity, self.norm.name)
+        _validate.real("epsilon", self.epsilon, above=0.0)
+        _ = self.step
+
+    @cached_property
+    def scale(self) -> float:
+        """Scale of the noise density: sensitivity over epsilon, rounded up."""
+        return _rounding.ratio_up(self.sensitivity.value, self.epsilon)
+
+    @cached_property
+    def step(self) -> float:
+        """Step of the grid of releases, about a millionth of the scale."""
+        step = _rounding.power_of_two_at_most(self.scale) * _grid.FINENESS
+        if not 1e-300 < step < 1e300:
+            raise InvalidParameterError(
+                "sensitivity", self.sensitivity.value, "must leave room for a finer grid of floats", "Rescale the value"
+            )
+        return step
+
+    @property
+    def event(self) -> NormExponentialNoise:
+        """Sensitivity over scale."""
+        return NormExponentialNoise(self.sensitivity.value, self.scale)
+
+    def exact_bits(self, source: BitSource) -> bool:
+        """Whether the source is the operating system."""
+        return source.exact
+
+    def simulate(self, size: int, generator: np.random.Generator) -> FloatArray:
+        """Return `size` noise vectors of the law, (size, d): for pictures, not for a run (`real.simulate`)."""
+        return self.scale * real.simulate(self.norm, size, generator)
+
+    def _sample(self, value: FloatArray, source: BitSource) -> FloatArray:
+        check_shape(value, self.norm.dim)
+        # NaN becomes 0, infinity the largest float: clipping coordinates never increases a distance.
+        return real.add_noise(np.nan_to_num(value), self.norm, self.scale, self.step, source)
+
+    @classmethod
+    def examples(cls) -> tuple[NormNoiseMechanism, ...]:
+        """One for every example of the norms."""
+        norms = (*L2Norm.examples(), *GroupedNorm.examples())
+        return tuple(cls(norm, Sensitivity(0.3, norm.name, "example"), 0.7) for norm in norms)

@@ -1,0 +1,184 @@
+r"""Means of points that are released only if a noisy test finds most points close together: what all of them share.
+
+The test makes the sensitivity of the mean proportional to a public radius instead of the diameter of the domain.
+Points are one for each unit (a user, or a group of users that holds one unit's records only).
+
+Rounding
+    Displacements are clipped to a public radius r, one by one: without it the rounding of sums could exceed the noise.
+    A squared distance is a function of its two points alone, and is compared once for both; it errs by a factor
+    ``1 +- (d + 8) 2^-52``. The mean errs by `WEIGHTED_MEAN_ROUNDING` times r on either data set. Both are in `unit`.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.errors import InvalidDataError
+from dpconvex.mechanisms.base import Planned
+from dpconvex.mechanisms.gaussian import GaussianMechanism, add_gaussian
+from dpconvex.privacy.events.basic import Event
+from dpconvex.privacy.ledger import Ledger
+from dpconvex.privacy.params import Unit
+from dpconvex.privacy.sensitivity import Sensitivity
+from dpconvex.problems.data.near_points import Groups, IntArray, near_counts
+from dpconvex.problems.data.points import WEIGHTED_MEAN_ROUNDING, PointDomain, clip_points, weighted_mean
+from dpconvex.randomness.source import BitSource
+
+UNIT_LEMMA = "in units of reach times radius (rounding included) the weighted mean of a good pair moves by at most 1: "
+
+
+class GuardedMean(Planned):
+    """Test, then release a weighted mean of `count` points with Gaussian noise.
+
+    Attributes
+    ----------
+    count : int
+        Number of points C, public and fixed.
+    dim : int
+        Their dimension.
+    threshold : float
+        What the noisy score must reach.
+    sigma : float
+        Standard deviation of the noise in units of the mean's sensitivity.
+    unit : Unit
+        What one point stands for in the promise.
+    lemma : str
+        Why the mean has the sensitivity `reach`.
+    """
+
+    count: int
+    dim: int
+    threshold: float
+    sigma: float
+    unit: Unit
+    lemma: str
+
+    @property
+    @abstractmethod
+    def event(self) -> Event:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """What one use costs."""
+
+    @property
+    @abstractmethod
+    def reach(self) -> float:
+        """Sensitivity of the mean in units of the radius, for a good pair, without rounding."""
+
+    @abstractmethod
+    def describe(self) -> Mapping[str, Any]:
+        """JSON-ready constants, from which a reader can check `reach` and the event again."""
+
+    @abstractmethod
+    def _examine(self, points: FloatArray, radius: float, source: BitSource) -> tuple[float, FloatArray]:
+        """Return the score, and the weights (count,) of the mean; `source` is for coins apart from all noise."""
+
+    @abstractmethod
+    def _noisy(self, score: float, source: BitSource) -> float:
+        """Return the score with its noise."""
+
+    @property
+    def sensitivity(self) -> Sensitivity:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """1, in units of `unit_length`."""
+        return Sensitivity(1.0, "l2", UNIT_LEMMA + self.lemma, unit=self.unit)
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of each coordinate of the noise in units of the radius, but for rounding."""
+        return self.reach * self.sigma
+
+    @cached_property
+    def noise(self) -> GaussianMechanism:
+        """The noise of the mean, in units of its sensitivity."""
+        return GaussianMechanism(self.sensitivity, self.sigma, self.dim)
+
+    @final
+    def unit_length(self, radius: float, clip: float) -> float:
+        """Absolute l2 sensitivity of the mean at this radius, rounding included.
+
+        Parameters
+        ----------
+        radius : float
+            Within which points count as close.
+        clip : float
+            Largest norm of a displacement.
+        """
+        distances = 1 + 2 * (self.dim + 8) * 2.0**-52
+        rounding = 2 * (WEIGHTED_MEAN_ROUNDING + 2.0**-51) * clip
+        return (self.reach * radius * distances + rounding) * (1 + 1e-12)
+
+    def exact_bits(self, source: BitSource) -> bool:
+        """Whether the source is the operating system."""
+        return source.exact
+
+    @final
+    def release(
+        self,
+        points: AnyArray,
+        radius: float,
+        clip: float,
+        label: str,
+        source: BitSource,
+        ledger: Ledger,
+        block: str | None = None,
+    ) -> FloatArray | None:
+        """Record the release, then test, then release the mean; None if the test failed.
+
+        Parameters
+        ----------
+        points : array of shape (count, dim)
+            Displacements from a public or released point. NaN counts as 0; longer ones than `clip` are shortened.
+        radius : float
+            Public or released, in [1e-100, 1e100]: pairs within it count as close.
+        clip : float
+            Public or released, in [1e-99, 1e100].
+        label, block : str
+            As in `planned`.
+        source : BitSource
+            Of noise and coins.
+        ledger : Ledger
+            It must list `planned(label, block)`.
+
+        Raises
+        ------
+        BudgetExceededError
+            If the ledger does not list this release (any more).
+        InvalidDataError
+            If the points have another shape (a public fact).
+        """
+        ledger.record(self.planned(label, block))
+        return self.draw(points, radius, clip, source)
+
+    @final
+    def draw(self, points: AnyArray, radius: float, clip: float, source: BitSource) -> FloatArray | None:
+        """As `release`, without an entry: for a caller that has entered an event that covers this use.
+
+        Parameters
+        ----------
+        points, radius, clip, source
+            As in `release`.
+        """
+        if np.shape(points) != (self.count, self.dim):
+            raise InvalidDataError(f"points have shape {np.shape(points)}, but the plan is for {self.count, self.dim}")
+        displacements = clip_points(points, PointDomain(self.dim, clip, clip / 2))
+        score, weights = self._examine(displacements, radius, source)
+        if self._noisy(score, source) < self.threshold:
+            return None
+        length = self.unit_length(radius, clip)
+        mean = weighted_mean(displacements, weights) / length
+        return length * add_gaussian(mean, self.noise.sigma, self.noise.step, source)
+
+
+def ramp(counts: AnyArray, low: float, high: float) -> FloatArray:
+    """Return the weights of points: 0 up to `low` near ones, 1 from `high` on, linear between."""
+    return np.clip((counts - low) / (high - low), 0.0, 1.0)
+
+
+def counts_within(points: FloatArray, radius: float) -> IntArray:
+    """Return how many points lie within the radius of each, itself included, shape (n,)."""
+    n = len(points)
+    return near_counts(points, Groups(np.arange(n), np.array([0, n])), radius)

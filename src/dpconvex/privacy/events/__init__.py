@@ -1,0 +1,1 @@
+"""Privacy events: what each release costs, and how it is priced."""

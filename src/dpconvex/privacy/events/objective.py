@@ -1,0 +1,239 @@
+r"""Cost of releasing the minimiser of a randomly perturbed objective (objective perturbation) of a linear model.
+
+Objective ``J(w) = (1/n) sum phi(<w,x_i>, y_i) + (l2/2)||w||^2 + <b,w>/n``; neighbours replace one record.
+Notation: ``tau = X_2^2/(n l2)`` with ``X_2`` the largest l2 norm of a feature vector (intercept included),
+``A`` the slope bound, ``c`` the curvature bound, ``q`` the constant of condition SC, formula (1.2):
+``phi'' <= (q/A)(A - |phi'|)``.
+
+Proof sketch (theorems, formula numbers and full proofs: docs, "Objective perturbation"). The map from ``b`` to the
+minimiser is a bijection, so the density of the minimiser is the density of ``b`` times a Jacobian. The noise part of
+the privacy loss is at most ``sensitivity / scale``. The Jacobian part is one factor of a determinant ratio, at most
+``r log(1 + t tau / r)`` for a loss whose Hessian in the predictions has rank at most ``r`` and trace at most ``t``
+(rule ``determinant``; one output: ``r = 1, t = c``; softmax with k classes: ``r = k - 1, t = 1 - 1/k``). For losses
+with SC the curvature is largest where the slope, hence the noise part, is smallest, and the sum is at most the noise
+part alone when ``q tau <= epsilon_1 / 2`` (rule ``free``; softmax with Frobenius noise: ``q = 4``). The logistic loss
+with slopes capped at A has the curvature ``a (1 - a)`` at every slope ``a < A``; the sum is maximised over a (rule
+``logistic``). The rules ``free`` and ``logistic`` need the full two-sided sensitivity ``2 A X_K`` in the noise scale.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import ClassVar
+
+from dpconvex import _rounding, _validate
+from dpconvex.errors import InvalidParameterError
+from dpconvex.privacy.events.basic import Event, pure_delta
+from dpconvex.privacy.profiles import gaussian_delta
+
+PURE_RULES = ("determinant", "free", "logistic")
+GAUSSIAN_RULES = ("one_sided", "two_sided", "one_sided_sc", "two_sided_sc", "logistic", "softmax")
+
+
+@dataclass(frozen=True)
+class PureObjectivePerturbation(Event):
+    """The minimiser under norm-exponential noise ``b`` of the given scale.
+
+    Parameters
+    ----------
+    sensitivity : float
+        Largest distance, in the noise's norm, between the gradients of two records (``2 A X_K``).
+    scale : float
+        Scale of the noise density ``exp(-||b|| / scale)``.
+    tau : float
+        ``X_2^2 / (n l2)``, rounded up.
+    rule : {"determinant", "free", "logistic"}
+        Which bound on the determinant applies (module docstring).
+    curvature : float
+        The trace bound ``t`` for ``determinant``, ``q`` for ``free``, the largest slope for ``logistic`` (1: no cap).
+    rank : int
+        The rank bound ``r`` for ``determinant`` and ``logistic``.
+    """
+
+    sensitivity: float
+    scale: float
+    tau: float
+    rule: str
+    curvature: float
+    rank: int = 1
+    kind: ClassVar[str] = "pure_objective_perturbation"
+
+    def __post_init__(self) -> None:
+        _validate.real("sensitivity", self.sensitivity, above=0.0)
+        _validate.real("scale", self.scale, above=0.0)
+        _validate.real("tau", self.tau, above=0.0)
+        _validate.real("curvature", self.curvature, above=0.0)
+        _validate.choice("rule", self.rule, PURE_RULES)
+        _check_cap(self.rule, self.curvature)
+        _validate.integer("rank", self.rank, at_least=1)
+        if self.rule == "free" and Fraction(self.curvature) * Fraction(self.tau) * 2 > self.noise_epsilon:
+            raise InvalidParameterError(
+                "tau",
+                self.tau,
+                "must satisfy q*tau <= epsilon_1/2 for rule='free'",
+                "Raise the regularisation",
+            )
+
+    @property
+    def noise_epsilon(self) -> Fraction:
+        """The noise part ``epsilon_1``: sensitivity over scale."""
+        return Fraction(self.sensitivity) / Fraction(self.scale)
+
+    @property
+    def claimed_sensitivity(self) -> float:
+        """The sensitivity field."""
+        return self.sensitivity
+
+    @property
+    def pure_epsilon(self) -> Fraction:
+        """Total pure epsilon of the exact minimiser, by the stated rule, rounded up."""
+        noise = self.noise_epsilon
+        if self.rule == "free":
+            return noise
+        if self.rule == "determinant":
+            return noise + Fraction(determinant_cost(self.curvature, self.rank, self.tau))
+        return logistic_epsilon(noise, self.tau, self.curvature, self.rank)
+
+    def delta(self, epsilon: float) -> float:
+        """Profile of the worst mechanism of this epsilon."""
+        return pure_delta(self.pure_epsilon, epsilon)
+
+
+def determinant_cost(trace: float, rank: int, tau: float) -> float:
+    """Largest log-ratio of determinants, ``r log(1 + t tau / r)``, rounded up."""
+    return _rounding.widen_up(rank * math.log1p(trace * tau / rank))
+
+
+def logistic_epsilon(noise: Fraction, tau: float, cap: float = 1.0, rank: int = 1) -> Fraction:
+    """Formula (1.4): ``e/2 + max of e a/(2 A) + r log(1 + tau a (1 - a)/r) over slopes a in [0, A]``, rounded up.
+
+    Logistic loss with slopes of at most A, at any `tau`. The bracket is concave in a. Where it still grows at ``a = A``
+    the cost is ``e + r log(1 + tau A (1 - A)/r)``. Else (then ``A > 1/2``) the maximum is at the root of
+    ``-(e tau/(2A)) a^2 + (e tau/(2A) - 2 tau) a + e/(2A) + tau = 0`` (``r = 1``). A relative slack covers the root's
+    rounding: the bracket is flat there, so an error of 1e-12 in the root costs far less than 1e-12 in the value.
+
+    Parameters
+    ----------
+    noise : Fraction
+        The noise part ``e``.
+    tau, cap, rank
+        ``tau``, ``A`` and ``r``.
+    """
+    if rank > 1:
+        return rank * logistic_epsilon(noise / rank, _rounding.ratio_up(tau, rank), cap)
+    rate = _rounding.float_up(noise) / (2 * cap)
+    at_cap = noise if cap == 1 else noise + Fraction(determinant_cost(cap * (1 - cap), 1, tau))
+    if rate * (1 + tau * cap * (1 - cap)) >= tau * (2 * cap - 1):
+        return at_cap
+    half = rate * tau
+    b, c = half - 2 * tau, rate + tau
+    root = math.sqrt(b * b + 4 * half * c)
+    a = (b + root) / (2 * half) if b > 0 else 2 * c / (root - b)
+    a = min(max(a, 0.0), cap)
+    value = rate * (cap + a) + math.log1p(tau * a * (1 - a))
+    return max(at_cap, Fraction(value * (1 + 1e-11)))
+
+
+def logistic_line(cap: float, tau: float) -> tuple[float, float]:
+    """Values at ``a = cap`` and at ``a = 0`` of the tangent of ``log(1 + tau a (1 - a))`` at `cap`, rounded up.
+
+    It lies above that function, which is concave.
+    """
+    top = 0.0 if cap == 1 else determinant_cost(cap * (1 - cap), 1, tau)
+    fall = cap * tau * (2 * cap - 1) / (1 + tau * cap * (1 - cap))
+    return top, _rounding.widen_up(top + fall) + _rounding.SLACK * abs(fall)  # they may cancel
+
+
+def _check_cap(rule: str, curvature: float) -> None:
+    if rule == "logistic":
+        _validate.real("curvature", curvature, above=0.0, at_most=1.0)
+
+
+@dataclass(frozen=True)
+class GaussianObjectivePerturbation(Event):
+    """The minimiser under Gaussian ``b``, released with Gaussian output noise that hides the solver's inaccuracy.
+
+    Parameters
+    ----------
+    gradient_bound : float
+        Largest length of one record's gradient in units where every coordinate of ``b`` has the same standard
+        deviation: ``A X_2`` (``X_2`` itself for softmax).
+    sigma : float
+        That standard deviation.
+    rho : float
+        Twice the certified solver radius over the output noise's standard deviation; 0 for an exact minimiser.
+    tau : float
+        ``X_2^2 / (n l2)``, rounded up.
+    rule : {"one_sided", "two_sided", "one_sided_sc", "two_sided_sc", "logistic", "softmax"}
+        Formula (3.1) for margin losses or two-sided losses, (3.2) for losses with condition SC, (3.4) for the logistic
+        loss with a cap, or softmax.
+    curvature : float
+        ``c``, or ``q`` for the ``_sc`` rules, or the largest slope for logistic, or the number of classes for softmax.
+    """
+
+    gradient_bound: float
+    sigma: float
+    rho: float
+    tau: float
+    rule: str
+    curvature: float
+    kind: ClassVar[str] = "gaussian_objective_perturbation"
+
+    def __post_init__(self) -> None:
+        _validate.real("gradient_bound", self.gradient_bound, above=0.0)
+        _validate.real("sigma", self.sigma, above=0.0)
+        _validate.real("rho", self.rho, at_least=0.0)
+        _validate.real("tau", self.tau, above=0.0)
+        _validate.real("curvature", self.curvature, above=0.0)
+        _validate.choice("rule", self.rule, GAUSSIAN_RULES)
+        _check_cap(self.rule, self.curvature)
+
+    @property
+    def pure_epsilon(self) -> None:
+        """No pure guarantee."""
+        return None
+
+    @property
+    def claimed_sensitivity(self) -> float:
+        """Distance between two records' gradients: twice the gradient bound (``sqrt(8) X_2`` for softmax)."""
+        factor = math.sqrt(8.0) if self.rule == "softmax" else 2.0
+        return _rounding.product_up(factor, self.gradient_bound)
+
+    def delta(self, epsilon: float) -> float:
+        """Formulas (3.1) to (3.4): a union bound over the vertices of the gradient-difference polytope."""
+        mu = _rounding.ratio_up(self.gradient_bound, self.sigma)
+        vertices = _vertices(self.rule, self.curvature, self.tau, epsilon)
+        return min(1.0, sum(count * self._profile(e, length * mu) for count, e, length in vertices))
+
+    def _profile(self, epsilon: float, mu: float) -> float:
+        return 1.0 if epsilon < 0 else gaussian_delta(epsilon, math.hypot(mu, self.rho) * (1 + 1e-15))
+
+
+@lru_cache(maxsize=256)  # a calibration asks for one place at many deviations
+def _vertices(rule: str, curvature: float, tau: float, epsilon: float) -> list[tuple[float, float, float]]:
+    """Multiplicity, remaining epsilon and length (in units of the gradient bound) of every kind of vertex."""
+    if rule == "softmax":
+        k = curvature
+        left = epsilon - determinant_cost(1 - 1 / k, round(k) - 1, tau)
+        kinds = [
+            (k - 1, math.sqrt(8)),
+            ((k - 1) * (k - 2), math.sqrt(6)),
+            (2 * (k - 1), math.sqrt(2)),
+            (1, 0.0),
+        ]
+        return [(count, left, length * (1 + 1e-15)) for count, length in kinds if count > 0]
+    if rule.endswith("_sc"):
+        left = epsilon - _rounding.widen_up(curvature * tau)
+        if rule == "one_sided_sc":
+            return [(1, epsilon, 2.0), (1, epsilon, 1.0), (1, left, 1.0), (1, left, 0.0)]
+        return [(2, epsilon, 2.0), (2, epsilon, math.sqrt(2)), (2, left, 1.0), (2, left, 0.0)]
+    if rule == "logistic":
+        at_cap, at_zero = (epsilon - cost for cost in logistic_line(curvature, tau))
+        return [(1, at_cap, 2.0), (1, at_cap, 1.0), (1, at_zero, 1.0), (1, at_zero, 0.0)]
+    left = epsilon - determinant_cost(curvature, 1, tau)
+    if rule == "one_sided":
+        return [(1, left, 2.0), (2, left, 1.0), (1, left, 0.0)]
+    return [(2, left, 2.0), (2, left, math.sqrt(2)), (1, left, 0.0)]

@@ -1,0 +1,345 @@
+r"""Steps on secret random samples of the units: subsets of a fixed size behind a test, and Poisson samples.
+
+Subsets (`SampledSteps`): test and release are amplified together. Each step draws K of n units without replacement,
+uniformly and afresh, and runs a whole mechanism on them: the test as well as the release, so that nothing is
+conditioned on having passed (the repair of erratum E6 of the user-level paper). If the mechanism on K units has, for
+every pair that differs in one unit, the profile ``t + (1 - t) delta_mu(epsilon)`` for ``epsilon >= 0``
+(`GuardedGaussianNoise`), then the step has, with ``g = K/n``,
+
+    h(e) = g [t + (1 - t) delta_mu(log(1 + (exp(e) - 1)/g))],    h(-e) = 1 - exp(-e) + exp(-e) h(e),    e >= 0
+
+(Balle, Barthe and Gaboardi 2018, Theorem 9 for replace-one and subsets; the second half is the symmetry of the
+relation). h is a privacy profile, so a dominating pair exists, and T adaptive steps are dominated by its T-fold
+product, which is computed on a pessimistic grid.
+
+Poisson samples (`PoissonSteps`): every unit takes part with probability q, independently, and the sum over those that
+do gets Gaussian noise. One replaced unit, present in both data sets: given the other units' coins, the outcomes are
+``P = (1-q) N(c) + q N(c+u)`` and ``Q = (1-q) N(c) + q N(c+v)`` with ``|u|, |v| <= r`` in standard deviations.
+
+**Lemma.** ``P* = (1-q) N(0, 1) + q N(r, 1)`` and ``Q* = (1-q) N(0, 1) + q N(-r, 1)`` dominate every such pair.
+
+Proof. For ``a >= 1`` and any event S, ``P(S) - a Q(S) = q p - (1-q)(a-1) N(c)(S) - q a N(c+v)(S)``, p the probability
+of S under ``N(c+u)``. By Neyman and Pearson a set of that probability has at least ``F(F^-1(p) - r)`` under ``N(c)``
+and ``F(F^-1(p) - 2r)`` under ``N(c+v)``, F the normal distribution function, as the centres are at most r and 2r away.
+Both are attained by one half-line under P* and Q*. For ``a < 1`` exchange P and Q, and mirror. The other units' coins
+have the same law on both data sets, so the hockey-stick divergence is an average of such pairs. QED. T adaptive steps
+are dominated by the T-fold product (Zhu, Dong and Wang 2022, "Optimal accounting of differential privacy via
+characteristic function", Theorem 10).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import cached_property, lru_cache
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.special import log_ndtr
+
+from dpconvex import _rounding, _validate
+from dpconvex.errors import InvalidParameterError
+from dpconvex.privacy.events.basic import Event, GaussianNoise
+from dpconvex.privacy.events.test_and_release import GuardedGaussianNoise
+from dpconvex.privacy.profiles import charge, largest_mu
+
+
+def fft_slack(steps: int) -> float:
+    """What is charged to delta: convolutions by FFT are not rounded upwards.
+
+    The transform errs by some 1e-16, its power by `steps` times as much. Measured against extended precision: up to
+    1e-13 for 2048 steps, 1.7e-11 for a million.
+    """
+    return max(1e-13, 2e-16 * steps)
+
+
+@dataclass(frozen=True)
+class SampledSteps(Event):
+    """`steps` uses of a guarded mean, each on a fresh secret uniform subset of `batch` of `population` units.
+
+    Parameters
+    ----------
+    population, batch, steps : int
+        n, K and T, positive, ``K <= n``.
+    step : GuardedGaussianNoise
+        One use on K units, with a Gaussian test; a mapping of its fields, as certificates have it, is accepted.
+    """
+
+    population: int
+    batch: int
+    steps: int
+    step: GuardedGaussianNoise
+    kind: ClassVar[str] = "sampled_steps"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.step, dict):
+            fields = {name: value for name, value in self.step.items() if name != "kind"}
+            object.__setattr__(self, "step", GuardedGaussianNoise(**fields))
+        _validate.integer("batch", self.batch, at_least=1)
+        if _validate.integer("steps", self.steps, at_least=1) > MOST_STEPS:
+            raise InvalidParameterError("steps", self.steps, f"must be at most {MOST_STEPS}")
+        if not self.batch <= _validate.integer("population", self.population, at_least=1):
+            raise InvalidParameterError("batch", self.batch, f"must be at most the population, {self.population}")
+        if self.step.score_noise != "gaussian" or self.step.coupling:
+            raise InvalidParameterError("step", self.step, "must have a Gaussian test and no coupling")
+
+    @property
+    def pure_epsilon(self) -> None:
+        """No pure guarantee."""
+        return None
+
+    @property
+    def parts(self) -> None:
+        """None: it is priced alone."""
+        return None
+
+    @property
+    def claimed_sensitivity(self) -> float:
+        """Of one release."""
+        return self.step.sensitivity
+
+    @property
+    def rate(self) -> float:
+        """Probability that a unit takes part in a step, rounded up."""
+        return _rounding.ratio_up(self.batch, self.population)
+
+    def delta(self, epsilon: float) -> float:
+        """Profile of the composition, on a pessimistic grid."""
+        charge(self._work / 40)  # of looking a value up
+        value = float(_composed(self.rate, self.step.mu, self.step.failure, self.steps).get_delta_for_epsilon(epsilon))
+        return min(1.0, _rounding.sum_up((value, fft_slack(self.steps))))
+
+    @cached_property
+    def _work(self) -> float:
+        """Computing that the composition takes, about; counted when it is first asked for."""
+        mu, rate = self.step.mu, self.rate
+        largest, width = _step_grid(rate, mu)
+        spread = self.steps * min(rate**2 * math.expm1(min(mu * mu, 50.0)), largest**2)  # variance of the losses
+        reach = min(2 * largest * self.steps, spread + 16 * math.sqrt(spread) + 40 * largest)
+        work = 4 * min(largest / width, MOST_POINTS) + 2 * reach / width
+        charge(work)
+        return work
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain fields, the step's as a mapping."""
+        return {"kind": self.kind} | asdict(self) | {"step": self.step.to_dict()}
+
+
+@dataclass(frozen=True)
+class PoissonSteps(Event):
+    """`steps` sums with Gaussian noise, each over a fresh secret sample that every unit joins with probability `rate`.
+
+    Parameters
+    ----------
+    rate : float
+        q, at least `LEAST_RATE` and below 1.
+    steps : int
+        T, positive, at most `MOST_STEPS`.
+    step : GaussianNoise
+        One release; its sensitivity is the largest length that one unit adds to the sum by taking part. A mapping of
+        its fields, as certificates have it, is accepted.
+    """
+
+    rate: float
+    steps: int
+    step: GaussianNoise
+    kind: ClassVar[str] = "poisson_steps"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.step, dict):
+            fields = {name: value for name, value in self.step.items() if name != "kind"}
+            object.__setattr__(self, "step", GaussianNoise(**fields))
+        _validate.real("rate", self.rate, at_least=LEAST_RATE, below=1.0)
+        if _validate.integer("steps", self.steps, at_least=1) > MOST_STEPS:
+            raise InvalidParameterError("steps", self.steps, f"must be at most {MOST_STEPS}")
+
+    @property
+    def pure_epsilon(self) -> None:
+        """No pure guarantee."""
+        return None
+
+    @property
+    def parts(self) -> None:
+        """None: it is priced alone, or beside pure events."""
+        return None
+
+    @property
+    def claimed_sensitivity(self) -> float:
+        """Of one release, to a unit's taking part."""
+        return self.step.sensitivity
+
+    def delta(self, epsilon: float) -> float:
+        """Profile of the composition, on a pessimistic grid."""
+        charge(self._work / 40)  # of looking a value up
+        return poisson_delta(epsilon, self.rate, self.step.mu, self.steps)
+
+    @cached_property
+    def _work(self) -> float:
+        """Computing that the composition takes; counted when it is first asked for."""
+        grid = _Grid.of(self.rate, self.step.mu, self.steps)
+        work = 0.1 * self.steps * 2 * grid.largest / grid.width
+        charge(work)
+        return work
+
+    def second_opinion(self, delta: float) -> tuple[str, float] | None:
+        """Epsilon by ``dp_accounting``'s own distribution of this pair."""
+        if not self.step.mu <= 1.25 * MOST_CONTRIBUTION:
+            return None
+        from dp_accounting.pld import privacy_loss_distribution
+        from dp_accounting.privacy_accountant import NeighboringRelation
+
+        one = privacy_loss_distribution.from_gaussian_mechanism(
+            1 / self.step.mu * (1 - 1e-15),
+            value_discretization_interval=_Grid.of(self.rate, self.step.mu, self.steps).width,
+            sampling_prob=self.rate,
+            neighboring_relation=NeighboringRelation.REPLACE_ONE,
+        )
+        return "PLD of dp-accounting", float(one.self_compose(self.steps).get_epsilon_for_delta(delta))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain fields, the step's as a mapping."""
+        return {"kind": self.kind} | asdict(self) | {"step": self.step.to_dict()}
+
+
+@lru_cache(maxsize=4096)  # certificates ask for the same values again
+def poisson_delta(epsilon: float, rate: float, contribution: float, steps: int) -> float:
+    """Return the profile of `PoissonSteps`, rounded up.
+
+    Parameters
+    ----------
+    epsilon : float
+        At least 0.
+    rate : float
+        In (0, 1). The sampler's coins are made of floats: `RATE_SLACK` covers that.
+    contribution : float
+        Length that one unit adds to a sum, in standard deviations of the noise; positive.
+    steps : int
+        Positive.
+    """
+    if not contribution <= 1.25 * MOST_CONTRIBUTION:
+        return 1.0
+    value = float(_poisson(min(1.0, rate * RATE_SLACK), contribution, steps).get_delta_for_epsilon(epsilon))
+    return min(1.0, _rounding.sum_up((value, fft_slack(steps))))
+
+
+@lru_cache(maxsize=256)
+def largest_contribution(rate: float, steps: int, epsilon: float, delta: float) -> float:
+    """Return the largest contribution, in standard deviations, whose `poisson_delta` is at most `delta`.
+
+    To `CLOSE` relative, from below; at most 1.25 times `MOST_CONTRIBUTION`.
+
+    Parameters
+    ----------
+    rate, steps
+        As in `poisson_delta`.
+    epsilon, delta : float
+        Positive; delta at least `LEAST_DELTA`.
+
+    Raises
+    ------
+    InvalidParameterError
+        If delta is smaller than what convolutions on a grid can tell from 0.
+    """
+    slack = fft_slack(steps)
+    if delta < max(LEAST_DELTA, 10 * slack):
+        what = f"must be at least {max(LEAST_DELTA, 10 * slack):.3g} for {steps} sampled steps"
+        raise InvalidParameterError("delta", delta, what, "Use all records in every step: rate=1")
+    aim = delta - 2 * slack  # evaluated anew at nearly the same noise, the profile may be larger by rounding
+    mu = largest_mu(epsilon, delta)
+    low = high = math.sqrt(math.asinh(mu**2 / (4 * rate**2 * steps)))  # by the variance of the losses
+    while poisson_delta(epsilon, rate, low, steps) > aim:
+        high, low = low, low * 0.8
+    while low == high < MOST_CONTRIBUTION:
+        higher = high * 1.25
+        low, high = (high, higher) if poisson_delta(epsilon, rate, higher, steps) > aim else (higher, higher)
+    while high > low * (1 + CLOSE):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if poisson_delta(epsilon, rate, middle, steps) <= aim else (low, middle)
+    return low
+
+
+RATE_SLACK = 1 + 1e-9
+LEAST_DELTA = 1e-11
+CLOSE = 1e-4
+MOST_CONTRIBUTION = 4.0
+"""With less noise than this a unit that takes part is as good as seen; what then protects it is not looked for."""
+LEAST_RATE, MOST_STEPS = 1e-6, 10**6
+ALL_POINTS = 2**20
+"""Of the grid, for the losses of all steps together: a certificate's numbers must not make its check take minutes."""
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """Largest loss of a step that does not count as infinite, and the step of the grid of losses."""
+
+    largest: float
+    width: float
+
+    @classmethod
+    def of(cls, rate: float, r: float, steps: int) -> _Grid:
+        """Ten points in a deviation of one step's loss, unless all steps together would need too many."""
+        loss = min(r * (r + 9.5), 50.0)  # of a step whose unit surely takes part
+        largest = math.log1p(rate * math.expm1(loss)) - math.log(1 - rate + rate * math.exp(-loss))
+        fine = min(1e-3, rate * math.sqrt(math.sinh(min(r * r, 20.0))) / 10)
+        return cls(largest, max(fine, steps * largest / ALL_POINTS))
+
+
+@lru_cache(maxsize=64)
+def _poisson(rate: float, r: float, steps: int):
+    grid = _Grid.of(rate, r, steps)
+    return _self_composed(lambda e: poisson_profile(e, rate, r), grid.largest, grid.width, steps)
+
+
+def poisson_profile(epsilon: np.ndarray, rate: float, r: float) -> np.ndarray:
+    """Return the profile of one step, P* against Q* of the module's docstring, for nonnegative values.
+
+    The likelihood ratio is ``e^epsilon`` at x with ``k y^2 - (1-q)(e^epsilon - 1) y - k e^epsilon = 0``,
+    ``y = e^(r x)``, ``k = q e^(-r^2/2)``.
+    """
+    k, apart = rate * math.exp(-r * r / 2), (1 - rate) * np.expm1(epsilon)
+    y = (apart + np.sqrt(np.square(apart) + 4 * k * k * np.exp(epsilon))) / (2 * k)
+    x = np.log(y) / r
+    with np.errstate(under="ignore"):
+        out, first = np.exp(log_ndtr(-x)), np.exp(log_ndtr(r - x))
+        second = np.exp(epsilon + log_ndtr(-r - x))
+        return np.maximum(rate * (first - second) - apart * out, 0.0) + 1e-13 * (rate * first + (1 + apart) * out)
+
+
+@lru_cache(maxsize=64)
+def _composed(rate: float, mu: float, failure: float, steps: int):
+    return _self_composed(lambda e: step_profile(e, rate, mu, failure), *_step_grid(rate, mu), steps)
+
+
+def _step_grid(rate: float, mu: float) -> tuple[float, float]:
+    """Largest loss of a step on a subset that does not count as infinite, and the step of the grid of losses."""
+    return math.log1p(rate * math.expm1(min(mu * mu / 2 + 9 * mu, 50.0))), min(1e-3, mu / 60)
+
+
+def _self_composed(profile: Callable[[np.ndarray], np.ndarray], largest: float, grid: float, steps: int):
+    """Steps of a symmetric profile that is known for nonnegative values, on a pessimistic grid up to `largest`."""
+    from dp_accounting.pld import pld_pmf, privacy_loss_distribution
+
+    k = min(math.ceil(largest / grid), MOST_POINTS)
+    indices = np.arange(-k, k + 1)
+    losses = indices * grid
+    above = profile(np.abs(losses))
+    with np.errstate(under="ignore"):
+        deltas = np.where(losses >= 0, above, -np.expm1(losses) + np.exp(losses) * above)
+    pmf = pld_pmf.create_pmf_pessimistic_connect_dots(grid, indices, np.clip(deltas, 0.0, 1.0))
+    one = privacy_loss_distribution.PrivacyLossDistribution(pmf)
+    return one.self_compose(steps) if steps > 1 else one
+
+
+MOST_POINTS = 2**18
+"""Of the grid of losses, on either side of 0; losses beyond count as infinite."""
+
+
+def step_profile(epsilon: np.ndarray, rate: float, mu: float, failure: float) -> np.ndarray:
+    """Return ``h(epsilon)`` of the module's docstring, for nonnegative values."""
+    inner = epsilon + np.log1p((rate - 1) * np.exp(-epsilon)) - math.log(rate)
+    with np.errstate(under="ignore"):
+        first = np.exp(log_ndtr(mu / 2 - inner / mu))
+        second = np.exp(inner + log_ndtr(-mu / 2 - inner / mu))
+    gaussian = np.maximum(first - second, 0.0) + 1e-13 * first  # against ourselves
+    return rate * (failure + (1 - failure) * gaussian)

@@ -1,0 +1,266 @@
+"""Convex functions of your own: what they must provide, and averages of one function of a record.
+
+Records are rows of numbers (features, targets, whatever the function reads), clipped into a `DataDomain` before the
+function sees them. The constants are the caller's claims. `attack_constants` tries to refute them.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, Self, final
+
+import numpy as np
+
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.errors import InvalidParameterError
+from dpconvex.problems.base import Aggregation
+from dpconvex.problems.data.domain import DataDomain
+from dpconvex.problems.data.records import Records, RowBlock
+from dpconvex.problems.objective import ROUNDING, Bounds, Objective
+
+_HUGE = 1e100  # in place of what is not finite
+_UP = 1 + 1e-12  # covers the few roundings of a formula for a public constant
+_BLOCK = 2**20  # floats of the gradients of some records (8 MB)
+
+
+class ConvexFunction(ABC):
+    """A function F(w, X), convex in parameters w (dim,), of a data set X (n, n_features), with claimed constants.
+
+    Attributes
+    ----------
+    domain : DataDomain
+        Where every record is clipped to, without an intercept (add a column of ones if the function wants one).
+    dim : int
+        Length of w.
+    smoothness : float
+        Largest change of the gradient per unit of w (l2), for all w and every data set; infinite if it jumps.
+    value_at_zero : float
+        Bound on ``F(0, X) - min F(., X)`` for every data set; infinite if unknown. Only what a plan says about
+        predicting with 0 rests on it.
+    """
+
+    name: str
+    """For plans and certificates."""
+    domain: DataDomain
+    dim: int
+    smoothness: float = math.inf
+    value_at_zero: float = math.inf
+    aggregation: ClassVar[Aggregation]
+
+    @abstractmethod
+    def lipschitz(self, radius: float) -> float:
+        """Return the largest l2 norm of a (sub)gradient at parameters of norm at most `radius`.
+
+        Of one record's function where the data enter by an average, else of F, for every data set. Rounded up.
+        """
+
+    def contrast(self, radius: float) -> float:
+        """Return the largest l2 distance of two gradients at the same w, of that norm at most, when a record changes.
+
+        Of two records' functions where the data enter by an average, else of F on neighbouring data sets. It sets the
+        noise. By default twice `lipschitz`; replace it where the gradients differ by less than they are long.
+        """
+        return 2 * self.lipschitz(radius)
+
+    @abstractmethod
+    def total(self, w: FloatArray, records: Records) -> tuple[float, FloatArray]:
+        """Return ``F(w, X)`` and a (sub)gradient (dim,), in float64, for any finite `w`."""
+
+    @property
+    def bounds(self) -> Bounds:
+        """What solvers are chosen by."""
+        return CustomBounds(self.smoothness)
+
+    def objective(self, records: Records, l2: float, radius: float) -> Objective:
+        """Return the objective with a ridge on clipped records, over parameters of norm at most `radius`."""
+        return CustomObjective(self, records, l2, radius)
+
+    def certifiable_radius(self, l2: float, radius: float, max_steps: int) -> float:
+        """Return the smallest distance to the minimiser that is certified for every data set.
+
+        Three times the rounding slack of the certificates; not smooth: what `max_steps` subgradient steps reach.
+        """
+        L, R, beta = self.lipschitz(radius), radius, self.smoothness
+        if math.isfinite(beta):  # accelerated steps look up to 3R far
+            return 3 * ROUNDING * (L + 2 * (beta + l2) * R) / l2
+        drowned = 3 * math.sqrt(2 * ROUNDING * 4 * (L + l2 * R) * R / l2)
+        return max(drowned, 2 * (L + l2 * R) / (l2 * math.sqrt(max_steps)))
+
+    def claims(self, radius: float) -> tuple[str, ...]:
+        """Return what privacy rests on, in words."""
+        average, smooth = self.aggregation == "average", math.isfinite(self.smoothness)
+        what = "the loss of every record" if average else "the objective of every data set"
+        where = "everywhere, and" if smooth else "and"  # accelerated steps look outside the ball
+        return (
+            f"{what} is convex {where} {self.lipschitz(radius):g}-Lipschitz in the ball of radius {radius:g}",
+            f"another record changes its gradient by at most {self.contrast(radius):g}",
+            *((f"its gradient changes by at most {self.smoothness:g} a unit of length, everywhere",) if smooth else ()),
+            *(("the loss of a record depends on that record and the parameters alone",) if average else ()),
+            "values and gradients are computed to 13 digits of the size of these constants",
+        )
+
+    @classmethod
+    def examples(cls) -> tuple[Self, ...]:
+        """Return small instances for the contract tests."""
+        return ()
+
+
+@final
+@dataclass(frozen=True)
+class CustomBounds:
+    """What solvers may ask: the slope is bounded in a ball only.
+
+    Parameters
+    ----------
+    curvature_bound : float
+        Of the function, everywhere.
+    slope_bound : float
+        Infinite.
+    """
+
+    curvature_bound: float
+    slope_bound: float = math.inf
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class CustomObjective(Objective):
+    """``J(w) = F(w, X) + l2/2 |w|^2`` over parameters of norm at most `radius`.
+
+    Parameters
+    ----------
+    function : ConvexFunction
+    records : Records
+    l2, radius : float
+        Positive.
+    """
+
+    function: ConvexFunction
+    records: Records
+    l2: float
+    radius: float
+
+    @cached_property
+    def _lipschitz(self) -> float:
+        return self.function.lipschitz(self.radius)
+
+    @property
+    def bounds(self) -> CustomBounds:
+        """The function's curvature."""
+        return CustomBounds(self.function.smoothness)
+
+    @property
+    def dim(self) -> int:
+        """Length of a parameter vector."""
+        return self.function.dim
+
+    @property
+    def strong_convexity(self) -> float:
+        """The ridge weight."""
+        return self.l2
+
+    @property
+    def smoothness(self) -> float:
+        """The function's and the ridge's."""
+        return (self.function.smoothness + self.l2) * _UP
+
+    @property
+    def minimiser_norm(self) -> float:
+        """Infinite: nothing is known outside the ball."""
+        return math.inf
+
+    @property
+    def initial_gap(self) -> float:
+        """The smaller of ``L R`` and ``L^2 / (2 l2)``."""
+        L = self._lipschitz
+        return min(L * self.radius, L**2 / (2 * self.l2)) * _UP
+
+    def lipschitz_within(self, radius: float) -> float:
+        """Return the function's constant and the ridge's."""
+        return (self.function.lipschitz(radius) + self.l2 * radius) * _UP
+
+    def value(self, w: FloatArray) -> float:
+        """Return ``J(w)``."""
+        return self.value_and_gradient(w)[0]
+
+    def gradient(self, w: FloatArray) -> FloatArray:
+        """Return a (sub)gradient, shape (dim,)."""
+        return self.value_and_gradient(w)[1]
+
+    def value_and_gradient(self, w: FloatArray) -> tuple[float, FloatArray]:
+        """Return ``J(w)`` and a (sub)gradient."""
+        fixed = w.view()
+        fixed.flags.writeable = False
+        value, gradient = self.function.total(fixed, self.records)
+        if not (math.isfinite(value) and np.all(np.isfinite(gradient))):  # a broken claim: carry on, certify nothing
+            value, gradient = _HUGE, np.where(np.isfinite(gradient), gradient, _HUGE)
+        return value + self.l2 / 2 * float(w @ w), gradient + self.l2 * w
+
+    def gradient_rounding(self, w: FloatArray) -> float:
+        """Return `ROUNDING` times the size of what is summed; one of the claims is that the function computes so."""
+        growth = self.l2 if math.isinf(self.function.smoothness) else self.smoothness
+        return ROUNDING * (self._lipschitz + growth * float(np.linalg.norm(w)))
+
+    def value_rounding(self, value: float, w: FloatArray) -> float:
+        """Return `ROUNDING` times the size of what is summed."""
+        norm = float(np.linalg.norm(w))
+        return ROUNDING * (abs(value) + (self._lipschitz + self.l2 * norm) * (self.radius + norm))
+
+
+class RecordLoss(ConvexFunction):
+    """``F(w, X) = mean_i f(w, x_i)`` for a function f of one record, convex in w.
+
+    Write `value` and `gradient`, for many records at once and without a loop over them. Replace `sums` where the sum of
+    gradients is cheaper than all of them. Records are read-only: they may be the caller's own array.
+    """
+
+    aggregation: ClassVar[Aggregation] = "average"
+
+    @abstractmethod
+    def value(self, w: FloatArray, records: FloatArray) -> FloatArray:
+        """Return f at `w` (dim,) for `records` (m, n_features), shape (m,)."""
+
+    @abstractmethod
+    def gradient(self, w: FloatArray, records: FloatArray) -> FloatArray:
+        """Return a (sub)gradient of f in w for each of `records` (m, n_features), shape (m, dim)."""
+
+    def sums(self, w: FloatArray, records: FloatArray) -> tuple[float, FloatArray]:
+        """Return the sum of the values of `records` (m, n_features), and of their gradients (dim,)."""
+        values = of_shape("value", self.value(w, records), (len(records),))
+        gradients = of_shape("gradient", self.gradient(w, records), (len(records), self.dim))
+        # Along contiguous memory NumPy sums in pairs: equal summands then round a thousand times less.
+        return float(np.sum(values)), np.sum(np.ascontiguousarray(gradients.T), axis=1)
+
+    @final
+    def total(self, w: FloatArray, records: Records) -> tuple[float, FloatArray]:
+        """Return the mean value and gradient, block by block in bounded memory."""
+        value, gradient = 0.0, np.zeros(self.dim)
+        for rows in row_blocks(records, self.dim):
+            v, g = self.sums(w, rows)
+            value, gradient = value + float(v), gradient + of_shape("sums", g, (self.dim,))
+        return value / records.n, gradient / records.n
+
+
+def row_blocks(records: Records, width: int = 1) -> Iterator[FloatArray]:
+    """Yield the records as read-only arrays (m, n_features), a few at a time where results have `width` columns."""
+    most = max(1, _BLOCK // width)
+    for block in records.blocks():
+        rows = _features(block).view()
+        rows.flags.writeable = False
+        for first in range(0, len(rows), most):
+            yield rows[first : first + most]
+
+
+def of_shape(name: str, array: AnyArray, shape: tuple[int, ...]) -> FloatArray:
+    """Return what a caller's method `name` returned, in float64; raise `InvalidParameterError` for another shape."""
+    if np.shape(array) != shape:
+        raise InvalidParameterError(f"{name}(...).shape", np.shape(array), f"must be {shape}")
+    return np.asarray(array, dtype=np.float64)
+
+
+def _features(block: RowBlock) -> FloatArray:
+    return block.features if block.factor is None else block.dense()

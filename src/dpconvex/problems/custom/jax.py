@@ -1,0 +1,133 @@
+"""A record loss from one JAX function: values and gradients by automatic differentiation, compiled."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+
+from dpconvex import _validate
+from dpconvex._types import FloatArray
+from dpconvex.errors import InvalidParameterError
+from dpconvex.problems.custom.functions import RecordLoss
+from dpconvex.problems.data.domain import DataDomain
+
+
+def jax_loss(
+    f: Callable[[Any, Any], Any],
+    *,
+    dim: int,
+    domain: DataDomain,
+    lipschitz: float | Callable[[float], float],
+    smoothness: float = math.inf,
+    value_at_zero: float = math.inf,
+    name: str = "jax loss",
+) -> RecordLoss:
+    """Return the loss of one record as a `RecordLoss`. Needs ``dpconvex[jax]``.
+
+    The function is mapped over records, differentiated and compiled; it runs in float64, whatever JAX does elsewhere.
+
+    Parameters
+    ----------
+    f : callable
+        ``f(w, record)`` of parameters (dim,) and one record (n_features,), a JAX scalar, convex in w. It must be
+        traceable, so no data can make it raise.
+    dim : int
+        Length of w.
+    domain : DataDomain
+        Where records are clipped to.
+    lipschitz : float or callable
+        Largest gradient norm (l2), or that as a function of the norm of w.
+    smoothness, value_at_zero : float
+        As in `ConvexFunction`.
+    name : str
+        For plans and certificates.
+
+    Raises
+    ------
+    ImportError
+        If JAX is not installed.
+
+    Examples
+    --------
+    A robust centre of points in the plane (see `LocationLoss`)::
+
+        import jax.numpy as jnp
+
+        loss = jax_loss(
+            lambda w, x: jnp.sqrt(1 + jnp.sum((w - x) ** 2)),
+            dim=2,
+            domain=DataDomain.l2_ball(2, 1.0),
+            lipschitz=1.0,
+            smoothness=1.0,
+        )
+    """
+    try:
+        import jax  # pyright: ignore[reportMissingImports]
+    except ImportError as error:
+        raise ImportError("jax_loss needs JAX. Install it with: pip install 'dpconvex[jax]'") from error
+    _validate.integer("dim", dim, at_least=1)
+    loss = JaxLoss(f, dim, domain, lipschitz, smoothness, value_at_zero, name)
+    shape = jax.eval_shape(f, np.zeros(dim), np.zeros(domain.n_features)).shape
+    if shape != ():
+        raise InvalidParameterError("f", name, f"must return a scalar, not an array of shape {shape}", "Sum it up")
+    return loss
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class JaxLoss(RecordLoss):
+    """What `jax_loss` returns; parameters as there."""
+
+    f: Callable[[Any, Any], Any]
+    dim: int
+    domain: DataDomain
+    slope: float | Callable[[float], float]
+    smoothness: float = math.inf
+    value_at_zero: float = math.inf
+    name: str = "jax loss"
+
+    def lipschitz(self, radius: float) -> float:
+        """Return the declared constant."""
+        return float(self.slope(radius) if callable(self.slope) else self.slope)
+
+    def value(self, w: FloatArray, records: FloatArray) -> FloatArray:
+        """Return the values, shape (m,)."""
+        return self._double(self._each, w, records)[0]
+
+    def gradient(self, w: FloatArray, records: FloatArray) -> FloatArray:
+        """Return the gradients, shape (m, dim)."""
+        return self._double(self._each, w, records)[1]
+
+    def sums(self, w: FloatArray, records: FloatArray) -> tuple[float, FloatArray]:
+        """Return both sums by one backward pass, without the gradients of single records."""
+        value, gradient = self._double(self._sum, w, records)
+        return float(value), gradient
+
+    @cached_property
+    def _each(self) -> Callable[..., Any]:
+        import jax  # pyright: ignore[reportMissingImports]
+
+        return jax.jit(jax.vmap(jax.value_and_grad(self.f), (None, 0)))
+
+    @cached_property
+    def _sum(self) -> Callable[..., Any]:
+        import jax  # pyright: ignore[reportMissingImports]
+
+        return jax.jit(jax.value_and_grad(lambda w, records: jax.vmap(self.f, (None, 0))(w, records).sum()))
+
+    @staticmethod
+    def _double(function: Callable[..., Any], w: FloatArray, records: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Call with 64-bit numbers, a setting that ends with the call."""
+        import jax  # pyright: ignore[reportMissingImports]
+
+        with jax.enable_x64(True), jax.debug_nans(False), jax.debug_infs(False):  # data must not raise
+            value, gradient = function(w, records)
+        if value.dtype != np.float64:
+            remedy = "Its results are certified to 13 digits; convert nothing to float32"
+            raise InvalidParameterError("f(...).dtype", str(value.dtype), "must be float64", remedy)
+        return np.asarray(value), np.asarray(gradient)

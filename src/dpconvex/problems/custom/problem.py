@@ -1,0 +1,274 @@
+"""The problem of minimising a `ConvexFunction` over the data in a ball."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn, final
+
+from dpconvex import _rounding, _validate
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.errors import InvalidDataError, InvalidParameterError
+from dpconvex.problems.base import Aggregation, Problem
+from dpconvex.problems.custom.functions import ConvexFunction
+from dpconvex.problems.data.domain import Block, DataDomain
+from dpconvex.problems.data.records import Records
+from dpconvex.problems.data.users import UserGroups
+from dpconvex.problems.minimax.adversarial import SaddleLoss
+from dpconvex.problems.objective import Bounds, Objective
+
+
+@final
+@dataclass(frozen=True)
+class CustomProblem(Problem):
+    """Minimise a `ConvexFunction` over parameters of norm at most `radius`. Holds no data.
+
+    Parameters
+    ----------
+    function : ConvexFunction
+    n : int
+        Number of records; public under replace-one neighbours.
+    radius : float
+        l2 norm R of the ball, a public choice. It competes with every parameter vector of the ball.
+    trusted : bool
+        Whether privacy may rest on the function's claims. False: noise covers the whole ball, ``2 R``, and the release
+        of any function that returns is private.
+    max_steps : int
+        Steps that a subgradient method may take at most; it decides how accurately functions that are not smooth are
+        minimised, and so their noise.
+
+    Raises
+    ------
+    InvalidParameterError
+        If a constant is negative or not a number, the domain has an intercept, or a number is out of range.
+    """
+
+    function: ConvexFunction
+    n: int
+    radius: float
+    trusted: bool = True  # pyright: ignore[reportIncompatibleMethodOverride]
+    max_steps: int = 100_000
+
+    def __post_init__(self) -> None:
+        _validate.records("n", self.n)
+        _validate.integer("max_steps", self.max_steps, at_least=1)
+        if not isinstance(self.trusted, bool):  # a string would pass for True, and privacy would rest on claims
+            raise InvalidParameterError("trusted", self.trusted, "must be True or False")
+        _validate.real("radius", self.radius, above=1e-150, below=1e150)  # squares are floats
+        _validate.integer("dim", self.function.dim, at_least=1)
+        _validate.real(
+            "lipschitz", self.function.lipschitz(self.radius), above=0.0, remedy="It has to hold in the ball"
+        )
+        _validate.real("contrast", self.function.contrast(self.radius), above=0.0)
+        for name in ("smoothness", "value_at_zero"):
+            if not getattr(self.function, name) >= 0:
+                raise InvalidParameterError(name, getattr(self.function, name), "must be at least 0, or infinite")
+        if self.function.domain.intercept:
+            remedy = "Let the function add what it needs"
+            raise InvalidParameterError("domain", self.function.domain, "must have no intercept", remedy)
+
+    @property
+    def name(self) -> str:
+        """The function's."""
+        return self.function.name
+
+    @property
+    def aggregation(self) -> Aggregation:
+        """The function's."""
+        return self.function.aggregation
+
+    @property
+    def local(self) -> bool:
+        """True: Lipschitz constants are claimed in the ball only."""
+        return True
+
+    @property
+    def claims(self) -> tuple[str, ...]:
+        """The function's."""
+        return self.function.claims(self.radius)
+
+    @property
+    def dim(self) -> int:
+        """Length of a parameter vector."""
+        return self.function.dim
+
+    @property
+    def bounds(self) -> Bounds:
+        """The function's."""
+        return self.function.bounds
+
+    @property
+    def lipschitz(self) -> float:
+        """Claimed in the ball."""
+        return self.function.lipschitz(self.radius)
+
+    @property
+    def contrast(self) -> float:
+        """Claimed in the ball; at most ``2 L``, which the other claim implies."""
+        return min(self.function.contrast(self.radius), 2 * self.lipschitz)
+
+    @property
+    def smoothness(self) -> float:
+        """Claimed everywhere."""
+        return self.function.smoothness
+
+    @property
+    def value_at_zero(self) -> float:
+        """The claimed bound, or ``L R`` if that is smaller."""
+        return min(self.function.value_at_zero, _rounding.product_up(self.lipschitz, self.radius))
+
+    def log_weight_ratio(self, radius: float) -> float:
+        """Return 0 for an average, infinity for anything else."""
+        return 0.0 if self.aggregation == "average" else math.inf
+
+    def minimiser_norm(self, l2: float) -> float:
+        """Return the smallest of R, ``L / l2`` and ``sqrt(2 v / l2)``."""
+        free = min(self.lipschitz / l2, math.sqrt(2 * self.value_at_zero / l2))
+        return min(self.radius, _rounding.widen_up(free))
+
+    def certifiable_radius(self, l2: float) -> float:
+        """Return the function's answer for `max_steps` steps."""
+        return self.function.certifiable_radius(l2, self.radius, self.max_steps)
+
+    def objective(self, X: AnyArray, y: AnyArray, l2: float, groups: UserGroups | None = None) -> Objective:
+        """Return the objective on records (n, n_features), clipped here; `y` is ignored, and users are not known."""
+        if groups is not None:
+            raise InvalidDataError("groups are not known to custom functions. Average a user's records in the function")
+        return self.function.objective(Records.clipped(X, self.function.domain), l2, self.radius)
+
+    def declared(self) -> CustomProblem:
+        """Return the problem of what is declared of the function, without the function: it has the same plans."""
+        return replace(self, function=_declared(self.function, self.radius))
+
+    def describe(self) -> dict[str, Any]:
+        """JSON-ready public facts."""
+        blocks = self.function.domain.blocks
+        facts = {"smoothness": self.smoothness, "value_at_zero": self.value_at_zero}
+        return {
+            "objective": self.name,
+            "aggregation": self.aggregation,
+            "n": self.n,
+            "dim": self.dim,
+            "radius": self.radius,
+            "lipschitz": self.lipschitz,
+            "contrast": self.contrast,
+            **{name: value for name, value in facts.items() if math.isfinite(value)},
+            "trusted": self.trusted,
+            "blocks": [{"name": b.name, "size": b.size, "norm": b.norm, "bound": b.bound} for b in blocks],
+        }
+
+
+class _Declared(ConvexFunction):
+    """What the caller declared of a function in a ball, all that a plan reads; it has no values."""
+
+    radius: float
+    slope: float
+    difference: float
+
+    def lipschitz(self, radius: float) -> float:
+        """Return the declared constant, which is known for one radius."""
+        return self._at(radius, self.slope)
+
+    def contrast(self, radius: float) -> float:
+        """Return the declared constant, which is known for one radius."""
+        return self._at(radius, self.difference)
+
+    def _at(self, radius: float, value: float) -> float:
+        if radius != self.radius:
+            raise InvalidParameterError("radius", radius, f"must be {self.radius!r}, for which constants are declared")
+        return value
+
+    def _none(self, *_: Any) -> NoReturn:
+        raise AssertionError("declared constants have no function")
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class DeclaredFunction(_Declared):
+    """Constants of a `ConvexFunction` in the ball of one radius, by the names of its members.
+
+    Parameters
+    ----------
+    name, domain, dim, smoothness, value_at_zero, aggregation
+        The function's.
+    radius : float
+        Of the ball.
+    slope, difference : float
+        Its `lipschitz` and `contrast` there.
+    said : tuple of str
+        Its `claims` there.
+    """
+
+    name: str
+    domain: DataDomain
+    dim: int
+    smoothness: float
+    value_at_zero: float
+    aggregation: Aggregation  # pyright: ignore[reportIncompatibleVariableOverride]
+    radius: float
+    slope: float
+    difference: float
+    said: tuple[str, ...]
+
+    def claims(self, radius: float) -> tuple[str, ...]:
+        """Return the declared ones."""
+        return self.said
+
+    def total(self, w: FloatArray, records: Records) -> NoReturn:
+        """Raise: there is no function."""
+        self._none()
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class DeclaredPayoff(_Declared, SaddleLoss):
+    """Constants of a `SaddleLoss` in the ball of one radius, by the names of its members.
+
+    Parameters
+    ----------
+    name, domain, dim, value_at_zero
+        The payoff's.
+    radius : float
+        Of the ball.
+    slope, difference, attack_slope : float
+        Its `lipschitz`, `contrast` and `attack_lipschitz` there.
+    attack, parameter_smoothness, attack_smoothness, cross_smoothness, attack_concavity
+        The payoff's.
+    """
+
+    name: str
+    domain: DataDomain
+    dim: int
+    value_at_zero: float
+    radius: float
+    slope: float
+    difference: float
+    attack_slope: float
+    attack: Block
+    parameter_smoothness: float
+    attack_smoothness: float
+    cross_smoothness: float
+    attack_concavity: float
+
+    def attack_lipschitz(self, radius: float) -> float:
+        """Return the declared constant."""
+        return self._at(radius, self.attack_slope)
+
+    value = gradient = attack_gradient = _Declared._none  # pyright: ignore[reportAssignmentType]
+
+
+def _declared(function: ConvexFunction, radius: float) -> _Declared:
+    common: dict[str, Any] = {name: getattr(function, name) for name in ("name", "domain", "dim", "value_at_zero")}
+    common |= {"radius": radius, "slope": function.lipschitz(radius), "difference": function.contrast(radius)}
+    if isinstance(function, SaddleLoss):
+        names = ("attack", "parameter_smoothness", "attack_smoothness", "cross_smoothness", "attack_concavity")
+        constants = {name: getattr(function, name) for name in names}
+        return DeclaredPayoff(**common, **constants, attack_slope=function.attack_lipschitz(radius))
+    if type(function).certifiable_radius is not ConvexFunction.certifiable_radius:
+        raise TypeError("the function has an accuracy rule of its own, which no certificate can hold")
+    return DeclaredFunction(
+        **common,
+        smoothness=function.smoothness,
+        aggregation=function.aggregation,
+        said=function.claims(radius),
+    )

@@ -1,0 +1,1 @@
+"""Public domains of records, points and users, and the sanitized data in them."""

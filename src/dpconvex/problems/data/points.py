@@ -1,0 +1,196 @@
+"""Points in a ball: the public domain of location problems, and the sanitising that makes any input a member of it.
+
+Sanitising works on one record at a time and never drops one, so replacing one record changes one sanitised record.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+
+from dpconvex import _validate
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.errors import InvalidDataError, InvalidParameterError
+from dpconvex.problems.data.domain import DataDomain, shorten
+from dpconvex.problems.data.users import UserGroups
+
+_CHUNK = 2**17  # floats worked on at a time: 1 MB
+_EXTREME = 1e100
+
+
+@final
+@dataclass(frozen=True)
+class PointDomain:
+    """All points within a public distance of the origin, and the finest resolution of interest.
+
+    Parameters
+    ----------
+    dim : int
+        Coordinates of a point, at least 1.
+    radius_bound : float
+        Largest distance R of a point from the origin, at most 1e100. A crude bound will do: it costs accuracy only
+        through the logarithm of its ratio to `min_radius`. Subtract a *public* origin from the data if there is one.
+    min_radius : float
+        Smallest radius r of a crowd of points that is to be told apart, at least 1e-100 and at most ``R / 2``.
+        Precision is lost where it is below ``1e-12 R``, for floats of size R are no finer.
+
+    Examples
+    --------
+    >>> PointDomain(dim=2, radius_bound=8.0, min_radius=1.0).grid.tolist()
+    [1.0, 2.0, 4.0, 8.0, 16.0]
+    """
+
+    dim: int
+    radius_bound: float
+    min_radius: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dim", _validate.integer("dim", self.dim, at_least=1))
+        bound = _validate.real("radius_bound", self.radius_bound, above=0.0, at_most=_EXTREME)
+        least = _validate.real("min_radius", self.min_radius, at_least=1 / _EXTREME)
+        if least > bound / 2:
+            raise InvalidParameterError(
+                "min_radius", self.min_radius, f"must be at most radius_bound / 2 = {bound / 2:g}", "Use a smaller one"
+            )
+        object.__setattr__(self, "radius_bound", bound)
+        object.__setattr__(self, "min_radius", least)
+
+    @cached_property
+    def grid(self) -> FloatArray:
+        """Candidate radii ``r 2^t``, shape (T,), ascending; only the last one reaches the diameter ``2 R``."""
+        ratio = math.log2(self.radius_bound) - math.log2(self.min_radius)
+        grid = np.ldexp(self.min_radius, np.arange(math.ceil(ratio) + 3))
+        return grid[: int(np.searchsorted(grid, 2 * self.radius_bound)) + 1]
+
+    def describe(self) -> Mapping[str, Any]:
+        """JSON-ready facts."""
+        return {"dim": self.dim, "radius_bound": self.radius_bound, "min_radius": self.min_radius}
+
+
+def clip_points(X: AnyArray, domain: PointDomain) -> FloatArray:
+    """Sanitise points record by record: the result lies in the domain whatever `X` holds.
+
+    NaN becomes 0, an infinity the largest float of its sign, and a point outside the ball is scaled down to its
+    boundary. No record is dropped or merged.
+
+    Parameters
+    ----------
+    X : array of shape (n, dim), n >= 1
+        Any real or integer dtype. Not changed.
+    domain : PointDomain
+
+    Returns
+    -------
+    array of shape (n, dim), float64, C-contiguous
+        `X` itself where it has that form and lies in the ball, else a copy.
+
+    Raises
+    ------
+    InvalidDataError
+        Wrong shape or dtype, or no rows (public facts).
+    """
+    DataDomain.l2_ball(domain.dim, domain.radius_bound).check_columns(X)
+    if len(X) == 0:
+        raise InvalidDataError(f"X has shape {X.shape}; at least one point is needed")
+    with np.errstate(all="ignore"):
+        out = np.require(X, np.float64, ["C", "A"])
+        # True where an entry is NaN or infinite, or its square overflows. No bit of a record depends on another's.
+        outside = [~(np.einsum("ij,ij->i", part, part) <= domain.radius_bound**2) for part in _chunks(out)]
+        if any(mask.any() for mask in outside):
+            out = out.copy() if np.may_share_memory(out, X) else out
+            for part, mask in zip(_chunks(out), outside, strict=True):
+                rows = np.nan_to_num(part[mask], nan=0.0)
+                shorten(rows, "l2", domain.radius_bound)
+                part[mask] = rows
+    return out
+
+
+def mean_distance(X: FloatArray, z: FloatArray) -> float:
+    """Return ``(1/n) sum_i ||x_i - z||``, the objective of the geometric median.
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+        Finite.
+    z : array of shape (d,)
+    """
+    total = 0.0
+    for part in _chunks(X):
+        difference = part - z
+        total += float(np.sqrt(np.einsum("ij,ij->i", difference, difference)).sum())
+    return total / len(X)
+
+
+WEIGHTED_MEAN_ROUNDING = 2.0**-51
+"""Largest l2 error of `weighted_mean`, relative to the largest norm of a point, for up to 2^26 points."""
+
+
+def weighted_mean(X: FloatArray, weights: FloatArray) -> FloatArray:
+    """Return ``sum_i w_i x_i / sum_i w_i``, as accurate as if summed in twice the precision; 0 for weights all 0.
+
+    The two sums err by ``2^-53`` of themselves and ``n^2 2^-106`` of the sum of magnitudes (Ogita, Rump and Oishi 2005,
+    "Accurate sum and dot product", Proposition 5.5), whose norms are at most ``R sum w``; then comes one division.
+    `WEIGHTED_MEAN_ROUNDING` is the total.
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+        Finite, C-contiguous.
+    weights : array of shape (n,)
+        In [0, 1].
+
+    Returns
+    -------
+    array of shape (d,)
+    """
+    from dpconvex.problems.data import _point_loops
+
+    high, low = np.zeros(X.shape[1]), np.zeros(X.shape[1])
+    total, rest = _point_loops.weighted_sums(X, weights, high, low)
+    return (high + low) / (total + rest) if total > 0 else high
+
+
+def user_points(X: AnyArray, users: AnyArray, domain: PointDomain) -> FloatArray:
+    """Replace the points of each user by their mean, so that one user is one record.
+
+    A user who contributes thousands of points then counts as much as one who contributes a single one; the number of
+    users must be public, who has how many points need not be.
+
+    Parameters
+    ----------
+    X : array of shape (n, dim), n >= 1
+        Sanitised here.
+    users : array of shape (n,)
+        Whose point it is; as `UserGroups.of` reads labels.
+    domain : PointDomain
+
+    Returns
+    -------
+    array of shape (number of users, dim)
+        In the order of the sorted user names.
+
+    Raises
+    ------
+    InvalidDataError
+        Wrong shapes or dtype.
+    """
+    points, groups = clip_points(X, domain), UserGroups.of(users)
+    if groups.n_records != len(points):
+        raise InvalidDataError(f"users has {groups.n_records} entries; one a point is needed, {len(points)}")
+    weighted = points * groups.spread(1 / groups.sizes)[:, None]
+    if groups.order is not None:
+        weighted = weighted[groups.order]
+    # Means of points of the ball; scaling first keeps every sum inside floats, clipping undoes rounding outwards.
+    means = np.add.reduceat(weighted, groups.starts[:-1], axis=0)
+    return clip_points(means, domain)
+
+
+def _chunks(X: FloatArray) -> list[FloatArray]:
+    # Longer rows one by one: NumPy sums a row beyond its buffer differently where it is alone.
+    step = max(1, _CHUNK // X.shape[1]) if X.shape[1] <= 8192 else 1
+    return [X[start : start + step] for start in range(0, len(X), step)]

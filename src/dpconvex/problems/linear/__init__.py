@@ -1,0 +1,1 @@
+"""Linear models: losses of scores, averaged, tilted, attacked or truncated."""

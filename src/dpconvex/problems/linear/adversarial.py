@@ -1,0 +1,231 @@
+r"""Training against an adversary who moves the features: closed form, and a smooth problem of the same minimiser.
+
+The adversary may add any v with ``|v|_p <= s`` to the features of every record, p = 2 or infinity, never to the
+constant feature. A convex loss of one prediction is largest at an end of the predictions that can be reached,
+
+    ``worst(w) = max(loss(z - rho, y), loss(z + rho, y))``,  ``z = <w, x>``,  ``rho = s |w_features|_{p*}``,
+
+with the dual norm: l2 for p = 2, l1 for p = infinity.
+
+Lift. For losses of the margin, which do not increase in ``y z``, the worst case is ``loss(z - y rho, y)``; for
+piecewise linear losses ``max of u r over u in [lo, hi]`` it is, with ``c = (hi + lo) / (hi - lo)``,
+
+    ``loss(z + c rho, y) + charge rho``,  ``charge = -2 hi lo / (hi - lo)``.
+
+Both are linear in rho before the loss and do not decrease in it. So put a variable in place of the norm: with cones
+``a |w_g| <= q_g`` (g: all features for p = 2, each feature for p = infinity), ``rho = s/a sum_g q_g`` at the smallest
+q, which is optimal. ``l2/2 |w|^2 = l2/(1 + a^2) / 2 (|w_features|^2 + |q|^2 + b^2)`` there, with
+``b = sqrt(1 + a^2) w_intercept``. What results is an ordinary linear model of records ``(x, c_i s/a, ..., c_i s/a)``
+whose ridge is l2/(1 + a^2), to be minimised over cones: as smooth as the loss, and strongly convex. A ball
+``|w| <= R`` becomes the ball of radius ``sqrt(1 + a^2) R``. The slope ``a^2 = s sqrt(k) / X``, k cones and features of
+l2 norm at most X, makes smoothness over strong convexity least: ``curvature (X + s sqrt k)^2 / l2``.
+
+Source: Lowy and Razaviyayn, Section 5.2, with the closed form in place of their saddle point (docs, Adversarial
+training).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, final
+
+import numpy as np
+
+from dpconvex import _rounding, _validate
+from dpconvex._types import FloatArray
+from dpconvex.errors import InvalidParameterError
+from dpconvex.losses.base import LinearModelLoss, PiecewiseLinearLoss, SmoothLoss
+from dpconvex.problems.data.domain import Block, DataDomain
+from dpconvex.sets.second_order import SecondOrderCones
+
+AttackNorm = Literal["l2", "linf"]
+ATTACK_NORMS: tuple[AttackNorm, ...] = ("l2", "linf")
+
+
+@final
+@dataclass(frozen=True)
+class Attack:
+    """All perturbations of a record's features of norm at most `radius`.
+
+    Parameters
+    ----------
+    radius : float
+        Positive, in the unit of the (encoded, scaled) features; at most 1e100.
+    norm : {"l2", "linf"}
+        In which it is measured.
+    """
+
+    radius: float
+    norm: AttackNorm = "l2"
+
+    def __post_init__(self) -> None:
+        _validate.real("attack_radius", self.radius, above=0.0, at_most=1e100)
+        _validate.choice("attack_norm", self.norm, ATTACK_NORMS)
+
+    def reach(self, domain: DataDomain) -> float:
+        """Largest l2 norm of a record of the domain after the attack, the constant included, rounded up.
+
+        It bounds what parameters do to losses, not what records do to the minimiser: that is `Problem.contrast`.
+
+        p = 2: ``|x + v|_2 <= X + s``. p = infinity: ``|x + v|^2 <= |x|^2 + 2 s |x|_1 + d s^2``. Both are attained.
+        """
+        s = self.radius
+        if self.norm == "l2":
+            return _rounding.widen_up(math.hypot(_plain(domain).l2 + s, domain.intercept))
+        plain = _plain(domain)
+        squared = math.fsum((domain.l2**2, 2 * s * plain.l1, domain.n_features * s * s))
+        return _rounding.widen_up(math.sqrt(squared))
+
+    def dual_norm(self, w: FloatArray, domain: DataDomain) -> float:
+        """Return what unit perturbations can do to a prediction: the dual norm of the features' coefficients."""
+        return float(np.linalg.norm(w[: domain.n_features], 2 if self.norm == "l2" else 1))
+
+    def mean_dual_norm(self, domain: DataDomain) -> float:
+        """Return a bound on ``E|z|_{p*} / E|z|_2`` over the features' coefficients, z isotropic of length domain.dim.
+
+        1 for p = 2. For p = infinity, ``n_features`` times the mean absolute coordinate of a uniform direction,
+        ``Gamma(d/2) / (sqrt(pi) Gamma((d+1)/2))``: about ``sqrt(2 d / pi)``.
+        """
+        if self.norm == "l2":
+            return 1.0
+        d = domain.dim
+        log_mean = math.lgamma(d / 2) - math.lgamma((d + 1) / 2) - math.log(math.pi) / 2
+        return domain.n_features * math.exp(log_mean) * (1 + 1e-9)
+
+    def worst_losses(
+        self, loss: LinearModelLoss, z: FloatArray, y: FloatArray, w: FloatArray, domain: DataDomain
+    ) -> FloatArray:
+        """Return every record's largest loss under the attack, shape (n,).
+
+        Parameters
+        ----------
+        loss : LinearModelLoss
+            Of one prediction.
+        z, y : array of shape (n,)
+            Predictions of the parameters without the attack, and targets.
+        w : array of shape (domain.dim,)
+            The parameters.
+        domain : DataDomain
+            Says which of them belong to features.
+        """
+        rho = self.radius * self.dual_norm(w, domain)
+        return np.maximum(loss.value(z - rho, y), loss.value(z + rho, y))
+
+    def check(self, loss: LinearModelLoss, tilt: float) -> None:
+        """Raise `InvalidParameterError` where there is no exact smooth form of the problem."""
+        if loss.n_outputs > 1:
+            raise InvalidParameterError(
+                "attack_radius",
+                self.radius,
+                "must be 0 for several outputs: the worst perturbation has no closed form there",
+                "Use two classes with a loss of one margin (logistic, hinge)",
+            )
+        if isinstance(loss, PiecewiseLinearLoss) and tilt:
+            reason = f"must be 0 for a tilted {loss.name} loss"
+            remedy = "Use tilt=0, or a smooth loss of the margin (logistic, smoothed hinge)"
+            raise InvalidParameterError("attack_radius", self.radius, reason, remedy)
+        if not isinstance(loss, PiecewiseLinearLoss) and not (isinstance(loss, SmoothLoss) and loss.sides == 1):
+            raise InvalidParameterError(
+                "attack_radius",
+                self.radius,
+                f"must be 0 for the {loss.name} loss: under attack it is neither smooth nor piecewise linear",
+                "Use a classifier of two classes, or quantile regression without smoothing",
+            )
+
+
+@final
+@dataclass(frozen=True)
+class Lift:
+    """The equivalent problem over cones (module docstring): what becomes of domain, ridge, records and parameters.
+
+    Parameters
+    ----------
+    attack : Attack
+    domain : DataDomain
+        Of the records before the attack.
+    """
+
+    attack: Attack
+    plain: DataDomain
+
+    @property
+    def cones(self) -> int:
+        """Number of cones and of further columns: 1 for p = 2, the number of features for p = infinity."""
+        return 1 if self.attack.norm == "l2" else self.plain.n_features
+
+    @cached_property
+    def radius(self) -> float:
+        """The attack's, or what cancels the features of every record if that is less: the minimiser is the same.
+
+        Such an adversary brings the loss of any coefficients at least to that of coefficients 0, which the ridge likes
+        best; a stronger one cannot do more to coefficients 0. The cap keeps the lifted problem well conditioned.
+        """
+        features = _plain(self.plain)
+        return min(self.attack.radius, features.l2 if self.attack.norm == "l2" else features.linf)
+
+    @cached_property
+    def slope(self) -> float:
+        """The a of ``a |w_g| <= q_g``; not below 1e-8, which would gain nothing."""
+        return max(1e-8, math.sqrt(self.radius * math.sqrt(self.cones) / _plain(self.plain).l2))
+
+    @property
+    def stretch(self) -> float:
+        """``sqrt(1 + a^2)``: length of the optimal lifted parameters per length of the parameters."""
+        return math.hypot(1.0, self.slope)
+
+    @cached_property
+    def domain(self) -> DataDomain:
+        """Domain of the lifted records."""
+        column = Block(self.cones, "linf", _rounding.widen_up(self.radius / self.slope), "attack")
+        return DataDomain((*self.plain.blocks, column), self.plain.intercept / self.stretch)
+
+    def ridge(self, l2: float) -> float:
+        """Regularisation of the lifted problem."""
+        return l2 / (1 + self.slope * self.slope)
+
+    def column(self, loss: LinearModelLoss, targets: FloatArray) -> FloatArray:
+        """Return the further feature of every record, shape (n,)."""
+        return self.radius / self.slope * _shift(loss, targets)
+
+    def linear(self, loss: LinearModelLoss) -> FloatArray | None:
+        """Return the coefficients of the linear term (lifted dim,); None where there is none."""
+        charge = _charge(loss)
+        if charge == 0:
+            return None
+        out = np.zeros(self.domain.dim)
+        out[self.plain.n_features : self.domain.n_features] = charge * self.radius / self.slope
+        return out
+
+    def constraint(self, radius: float) -> SecondOrderCones:
+        """Return the cones, for parameters of norm at most `radius` (may be infinite)."""
+        d, k = self.plain.n_features, self.cones
+        free = self.domain.dim - self.domain.n_features
+        return SecondOrderCones(d // k, k, self.slope, free, radius * self.stretch)
+
+    def parameters(self, point: FloatArray) -> FloatArray:
+        """Return the parameters (dim,) of lifted ones; distances do not grow."""
+        d = self.plain.n_features
+        return np.concatenate([point[:d], point[self.domain.n_features :] / self.stretch])
+
+
+def _plain(domain: DataDomain) -> DataDomain:
+    """The domain without the constant feature, which nobody can attack."""
+    return DataDomain(domain.blocks)
+
+
+def _shift(loss: LinearModelLoss, targets: FloatArray) -> FloatArray:
+    """The c of the module docstring, between -1 and 1."""
+    if not isinstance(loss, PiecewiseLinearLoss):
+        return -targets
+    lo, hi = loss.slope_interval(targets)
+    return (hi + lo) / (hi - lo)
+
+
+def _charge(loss: LinearModelLoss) -> float:
+    """The charge of the module docstring; the same for every target."""
+    if not isinstance(loss, PiecewiseLinearLoss):
+        return 0.0
+    lo, hi = (float(end[0]) for end in loss.slope_interval(loss.clip_targets(np.ones(1))))
+    return -2 * hi * lo / (hi - lo)

@@ -1,0 +1,280 @@
+"""Objectives of linear models: aggregated losses, ridge, linear term."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Self, final
+
+import numpy as np
+
+from dpconvex import _validate
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.errors import InvalidDataError, InvalidParameterError
+from dpconvex.losses.base import LinearModelLoss, SmoothLoss
+from dpconvex.problems.data import _threads
+from dpconvex.problems.data.records import Records, RowBlock
+from dpconvex.problems.objective import ROUNDING, Objective, inner_product_rounding
+
+_UP = 1 + 1e-12  # covers the few roundings of a formula for a public constant
+
+
+@dataclass(frozen=True, eq=False)
+class LinearModelObjective(Objective):
+    r"""``J(w) = A(w) + l2/2 |w|^2 + <linear, w>``, where A aggregates the losses of all records.
+
+    Every aggregation here has gradient ``sum_i v_i grad loss_i`` with weights ``v_i >= 0`` of sum at most 1. So it is
+    convex, keeps the Lipschitz constant of one record's loss, and stays below the largest loss.
+
+    Parameters
+    ----------
+    loss : LinearModelLoss
+    records : Records
+        n records of dimension ``records.dim``.
+    targets : array of shape (n,)
+        Moved into the loss's declared targets, whatever they hold.
+    l2 : float
+        Ridge weight, at least 0. It is the strong convexity constant.
+    linear : array of shape (dim,), optional
+        Coefficients of a linear term (objective perturbation); None for 0.
+
+    Notes
+    -----
+    Parameters are flat: `w` of length ``dim = loss.n_outputs * records.dim`` is `W` of shape
+    (n_outputs, records.dim), row after row. All sums are float64; the rounding slacks are those of the
+    docs, Solver certificates, Rounding. They cover rounding that behaves like independent errors, with a wide margin,
+    but not the worst case over all orders of summation.
+
+    Raises
+    ------
+    InvalidDataError
+        If targets or linear term have the wrong shape (public facts).
+    """
+
+    loss: LinearModelLoss
+    records: Records
+    targets: AnyArray
+    l2: float
+    linear: FloatArray | None = None
+
+    def __post_init__(self) -> None:
+        _validate.real("l2", self.l2, at_least=0.0)
+        if np.shape(self.targets) != (self.records.n,):
+            shape = np.shape(self.targets)
+            raise InvalidDataError(f"targets have shape {shape}; the records need ({self.records.n},)")
+        object.__setattr__(self, "targets", self.loss.clip_targets(np.asarray(self.targets)))
+        if self.linear is not None and self.linear.shape != (self.dim,):
+            raise InvalidDataError(f"linear has shape {self.linear.shape}; the parameters need ({self.dim},)")
+
+    @abstractmethod
+    def _weights(self, w: FloatArray) -> tuple[FloatArray | None, float]:
+        """Return the records' weights at `w` (n,), None if all are 1, and their sum."""
+
+    @final
+    @property
+    def bounds(self) -> LinearModelLoss:
+        """The loss."""
+        return self.loss
+
+    @final
+    @property
+    def dim(self) -> int:
+        """Length of a parameter vector, all outputs together."""
+        return self.loss.n_outputs * self.records.dim
+
+    @final
+    @property
+    def strong_convexity(self) -> float:
+        """Strong convexity constant in the l2 norm: the ridge weight."""
+        return self.l2
+
+    @final
+    @property
+    def lipschitz(self) -> float:
+        """Lipschitz constant (l2) of the data part, for every data set of the domain; may be infinite."""
+        return self.loss.slope_bound * self.records.domain.l2 * _UP
+
+    @final
+    @property
+    def minimiser_norm(self) -> float:
+        """``(L + |linear|) / l2``: where the gradient can vanish."""
+        return (self.lipschitz + self.linear_norm) / self.l2
+
+    @final
+    def lipschitz_within(self, radius: float) -> float:
+        """Lipschitz constant (l2) of the objective over parameters of norm at most `radius`."""
+        slope = self._slope_at(radius) * self.records.domain.l2
+        return (slope + self.linear_norm + self.l2 * radius) * _UP
+
+    @final
+    @property
+    def smoothness(self) -> float:
+        """Smoothness constant (l2) of the objective, for every data set of the domain; may be infinite.
+
+        Weights that move with `w` add ``tilt L^2``, the largest covariance of gradients times the tilt.
+        """
+        tilting = self.tilt * self.lipschitz**2 if self.tilt else 0.0
+        return (self.loss.curvature_bound * self.records.domain.l2**2 + tilting + self.l2) * _UP
+
+    @final
+    @property
+    def initial_gap(self) -> float:
+        """Bound on ``J(0) - min J`` for every data set of the domain; may be infinite.
+
+        The smaller of ``sup loss(0) + |linear|^2 / (2 l2)`` (losses are at least 0) and ``|grad J(0)|^2 / (2 l2)``.
+        """
+        linear = self.linear_norm
+        slope = self._slope_at(0.0) * self.records.domain.l2 + linear
+        return min(self.loss.value_at_zero + linear**2 / (2 * self.l2), slope**2 / (2 * self.l2)) * _UP
+
+    @final
+    @property
+    def linear_norm(self) -> float:
+        """The l2 norm of the linear term."""
+        return 0.0 if self.linear is None else float(np.linalg.norm(self.linear)) * _UP
+
+    @final
+    def gradient(self, w: FloatArray) -> FloatArray:
+        """Return a (sub)gradient at `w`, shape (dim,)."""
+        return self._gradient(self._slope(w, *self._weights(w)), w)
+
+    @final
+    def hessian(self, w: FloatArray) -> FloatArray:
+        """Return the Hessian, shape (dim, dim); the loss must be smooth."""
+        W, (weights, total) = self._matrix(w), self._weights(w)
+        curvature = self._curvature(weights)
+
+        def work(index: int) -> FloatArray:
+            rows, panel = self.records.panel(index)
+            return _weighted_gram(panel, curvature(panel @ W.T, rows))
+
+        hessian = _threads.total(self.records.n_panels, work) / total
+        if self.tilt:
+            slope = self._slope(w, weights, total)
+            hessian -= self.tilt * np.outer(slope, slope)
+        hessian[np.diag_indices_from(hessian)] += self.l2
+        return hessian
+
+    @final
+    def hessian_product(self, w: FloatArray, v: FloatArray) -> FloatArray:
+        """Return the Hessian at `w` times `v`, shape (dim,); the loss must be smooth."""
+        W, V, (weights, total) = self._matrix(w), self._matrix(v), self._weights(w)
+        curvature = self._curvature(weights)
+        step = self.records.n if self.loss.n_outputs == 1 else 4096  # (m, k, k) weights stay small
+
+        def work(block: RowBlock) -> FloatArray:
+            z, dz, first = block.predict(W), block.predict(V), block.rows.start
+            parts = [slice(i, min(i + step, len(z))) for i in range(0, len(z), step)]
+            weighted = [
+                _apply(curvature(z[part], slice(first + part.start, first + part.stop)), dz[part]) for part in parts
+            ]
+            return block.adjoint(np.concatenate(weighted)).ravel()
+
+        product = self._total(work) / total + self.l2 * v
+        if self.tilt:
+            slope = self._slope(w, weights, total)
+            product -= self.tilt * float(slope @ v) * slope
+        return product
+
+    def subset(self, stride: int) -> Self:
+        """Return the objective of every `stride`-th record (a fixed choice: no data decide it)."""
+        return replace(self, records=self.records.subset(stride), targets=self.targets[::stride])
+
+    @final
+    def gradient_rounding(self, w: FloatArray) -> float:
+        """Return the slack charged for rounding in a computed gradient at `w` (l2 norm).
+
+        The sum of n terms no longer than the slope allows, and what the error of a prediction moves one of them by.
+        """
+        norm = float(np.linalg.norm(w))
+        slope = self._slope_at(norm) * self.records.domain.l2
+        growth = self.l2 if math.isinf(self.loss.curvature_bound) else self.smoothness
+        # Weights exp(tilt loss): an error of the loss, at most ROUNDING times its size, times the tilt.
+        tilting = 2 * self.tilt * slope * (self.loss.value_at_zero + slope * norm) if self.tilt else 0.0
+        moved = inner_product_rounding(self.records.dim) * growth * norm
+        return ROUNDING * (slope + self.linear_norm + tilting) + moved
+
+    @final
+    def value_rounding(self, value: float, w: FloatArray) -> float:
+        """Return the slack charged for rounding in a computed value at `w`."""
+        norm = float(np.linalg.norm(w))
+        slope = self._slope_at(norm) * self.records.domain.l2
+        largest = self.loss.value_at_zero if self.tilt else 0.0  # the aggregate may lie far below the largest loss
+        return ROUNDING * (abs(value) + largest + (slope + 2 * self.linear_norm + self.l2 * norm) * norm)
+
+    def _slope_at(self, norm: float) -> float:
+        """Largest |slope| of the loss at predictions of parameters of that norm.
+
+        A nonnegative function of curvature c has slope at most ``sqrt(2 c value)``; from there it grows by c.
+        """
+        c, value = self.loss.curvature_bound, self.loss.value_at_zero
+        if math.isinf(c):
+            return self.loss.slope_bound
+        return min(self.loss.slope_bound, math.sqrt(2 * c * value) + c * self.records.domain.l2 * norm)
+
+    def _curvature(self, weights: FloatArray | None) -> Callable[[FloatArray, slice], FloatArray]:
+        """Return ``weight (phi'' + tilt phi' phi'^T)`` of some records, a function of their predictions and rows."""
+        loss = self.loss
+        if not isinstance(loss, SmoothLoss):
+            raise InvalidParameterError("loss", loss, "must be smooth to have a Hessian")
+
+        def curvature(z: FloatArray, rows: slice) -> FloatArray:
+            y = self.targets[rows]
+            out = loss.hessian_weights(z, y)
+            if self.tilt:
+                slope = loss.derivative(z, y)
+                out = out + self.tilt * (slope**2 if slope.ndim == 1 else slope[:, :, None] * slope[:, None, :])
+            return times(weights, rows, out)
+
+        return curvature
+
+    def _slope(self, w: FloatArray, weights: FloatArray | None, total: float) -> FloatArray:
+        """Gradient of the data part, shape (dim,)."""
+        W = self._matrix(w)
+
+        def work(block: RowBlock) -> FloatArray:
+            slopes = self.loss.derivative(block.predict(W), self.targets[block.rows])
+            return block.adjoint(times(weights, block.rows, slopes)).ravel()
+
+        return self._total(work) / total
+
+    def _total(self, work: Callable[[RowBlock], FloatArray]) -> FloatArray:
+        """Sum of `work` over the row blocks."""
+        return _threads.total(self.records.n_blocks, lambda index: work(self.records.block(index)))
+
+    def _matrix(self, w: FloatArray) -> FloatArray:
+        """`w` as the operand of `Records.predict`: (d,) for one output, else (k, d)."""
+        return w if self.loss.n_outputs == 1 else w.reshape(self.loss.n_outputs, self.records.dim)
+
+    def _value(self, aggregate: float, w: FloatArray) -> float:
+        linear = 0.0 if self.linear is None else float(self.linear @ w)
+        return aggregate + self.l2 / 2 * float(w @ w) + linear
+
+    def _gradient(self, slope: FloatArray, w: FloatArray) -> FloatArray:
+        g = slope + self.l2 * w
+        return g if self.linear is None else g + self.linear
+
+
+def times(weights: FloatArray | None, rows: slice, values: FloatArray) -> FloatArray:
+    """Return `values` (m, ...) of some records, each times the record's weight (None: 1)."""
+    return values if weights is None else weights[rows].reshape(-1, *[1] * (values.ndim - 1)) * values
+
+
+def _apply(weights: FloatArray, dz: FloatArray) -> FloatArray:
+    return weights * dz if dz.ndim == 1 else np.einsum("nab,nb->na", weights, dz)
+
+
+def _weighted_gram(panel: FloatArray, weights: FloatArray) -> FloatArray:
+    """Sum over records of weight (m,) or (m, k, k), Kronecker x x^T; changes `panel`."""
+    if weights.ndim == 1:
+        panel *= np.sqrt(weights)[:, None]
+        return panel.T @ panel
+    k, d = weights.shape[1], panel.shape[1]
+    out = np.empty((k, d, k, d))
+    for a in range(k):
+        for b in range(a + 1):
+            out[a, :, b] = (panel * weights[:, a, b, None]).T @ panel
+            out[b, :, a] = out[a, :, b].T
+    return out.reshape(k * d, k * d)

@@ -1,0 +1,376 @@
+"""The public statement of a linear-model problem: loss, domain, size and the coefficients one wants to compete with."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from dpconvex import _rounding, _validate
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.errors import InvalidDataError, InvalidParameterError
+from dpconvex.losses.base import LinearModelLoss
+from dpconvex.problems.base import Aggregation, Problem
+from dpconvex.problems.data.domain import DataDomain
+from dpconvex.problems.data.records import Records
+from dpconvex.problems.data.users import UserGroups, record_weights
+from dpconvex.problems.linear.adversarial import ATTACK_NORMS, Attack, AttackNorm, Lift
+from dpconvex.problems.linear.expected_risk import TypicalData, squared_reach
+from dpconvex.problems.linear.objective import LinearModelObjective
+from dpconvex.problems.linear.regularized_risk import RegularizedRisk
+from dpconvex.problems.linear.tilted import NO_TILT, TiltedRisk
+from dpconvex.problems.objective import ROUNDING, inner_product_rounding
+from dpconvex.sets.base import ConvexSet
+
+MOST_COEFFICIENTS = 2**27
+"""Of a model; a few vectors of so many take gigabytes."""
+
+
+@dataclass(frozen=True)
+class LinearModelProblem(Problem):
+    """Average or tilted loss of a linear model over `n` records of a domain. Holds no data.
+
+    Parameters
+    ----------
+    loss : LinearModelLoss
+        Convex loss of the predictions, with its proven constants.
+    domain : DataDomain
+        Where every record is clipped to, the constant feature included.
+    n : int
+        Number of records, or of users; public under replace-one neighbours.
+    radius : float
+        l2 norm R of the comparator: regularisation is chosen so that the model competes with every parameter vector
+        up to this norm. It never affects privacy.
+    tilt : float
+        0: the objective is the average loss. Positive, in the inverse unit of the loss: ``1/tilt log(mean exp(tilt
+        loss))``, which lets large losses outweigh small ones. Negative tilts are refused: the objective would not be
+        convex.
+    attack_radius : float
+        0: no adversary. Positive, in the unit of the (encoded, scaled) features: every record's loss is the largest one
+        over all perturbations of its features of norm at most this; the constant feature is never perturbed.
+        For losses of one margin and for the absolute and pinball losses (with a tilt: smooth losses of one margin).
+    attack_norm : {"l2", "linf"}
+        In which perturbations are measured.
+    records_per_user : int, optional
+        None: `n` counts records. A number: `n` counts users, a user's loss is the mean of its records' losses, and the
+        objective is the mean over users: all count the same. The number is what a typical user is known or guessed to
+        have, public: plans may assume it, one-pass methods draw at most so many records of a user; neither the
+        objective nor privacy rests on it. No tilt and no attack then.
+
+    Notes
+    -----
+    Under attack the objective that solvers see is a lifted one: same minimiser, other variables (`parameters`
+    translates), minimised over `constraint` (docs, Adversarial training).
+    """
+
+    loss: LinearModelLoss
+    domain: DataDomain
+    n: int
+    radius: float
+    tilt: float = 0.0
+    attack_radius: float = 0.0
+    attack_norm: AttackNorm = "l2"
+    records_per_user: int | None = None
+
+    def __post_init__(self) -> None:
+        numbers = {
+            "n": _validate.records("n", self.n),
+            "radius": _validate.real("radius", self.radius, above=0.0),
+            "tilt": _validate.real("tilt", self.tilt, at_least=0.0, remedy=NO_TILT),
+            "attack_radius": _validate.real("attack_radius", self.attack_radius, at_least=0.0),
+        }
+        for name, number in numbers.items():
+            object.__setattr__(self, name, number)  # Python's own: numpy's scalars fit neither fractions nor JSON
+        if self.tilt and math.isinf(self.loss.value_at_zero):
+            raise InvalidParameterError(
+                "loss", self.loss.name, "must have bounded targets to be tilted", "Give it a target_bound"
+            )
+        if self.loss.n_outputs * self.domain.dim > MOST_COEFFICIENTS:
+            found = self.loss.n_outputs * self.domain.dim
+            what = f"must leave at most {MOST_COEFFICIENTS} coefficients, and there would be {found}"
+            raise InvalidParameterError("n_features", self.domain.dim, what, "Use fewer features or classes")
+        _validate.choice("attack_norm", self.attack_norm, ATTACK_NORMS)
+        if self.attack is not None:
+            self.attack.check(self.loss, self.tilt)
+        if self.records_per_user is not None:
+            number = _validate.integer("records_per_user", self.records_per_user, at_least=1)
+            object.__setattr__(self, "records_per_user", number)
+            for name in ("tilt", "attack_radius"):
+                if numbers[name]:
+                    raise InvalidParameterError(name, numbers[name], "must be 0 where users are protected")
+
+    def on(
+        self,
+        records: Records,
+        targets: AnyArray,
+        l2: float,
+        groups: UserGroups | None = None,
+        linear: FloatArray | None = None,
+    ) -> LinearModelObjective:
+        """Return the objective on data.
+
+        Parameters
+        ----------
+        records : Records
+            Of the domain.
+        targets : array of shape (records.n,)
+        l2 : float
+            Regularisation.
+        groups : UserGroups, optional
+            Whose record it is; needed if and only if `n` counts users.
+        linear : array of shape (dim,), optional
+            Of a linear term.
+        """
+        if self.tilt:
+            return TiltedRisk(self.loss, records, targets, l2, linear, tilt=self.tilt)
+        return RegularizedRisk(self.loss, records, targets, l2, linear, self.weights(groups))
+
+    def weights(self, groups: UserGroups | None) -> FloatArray | None:
+        """Return how much each record counts in the objective, (n_records,); None for ``1/n`` each.
+
+        A user's weights add up to at most ``1/n``.
+
+        Raises
+        ------
+        InvalidDataError
+            If groups are given for a problem over records, or not for one over users, or their number is not `n`.
+        """
+        if (groups is not None) != self.grouped:
+            raise InvalidDataError("groups must be given where, and only where, the problem has records_per_user")
+        if groups is None:
+            return None
+        if groups.n_users != self.n:
+            raise InvalidDataError(f"groups has {groups.n_users} users, but the problem is for n={self.n}. Plan again")
+        return record_weights(groups, _rounding.ratio_down(1.0, self.n))
+
+    def objective(self, X: AnyArray, y: AnyArray, l2: float, groups: UserGroups | None = None) -> LinearModelObjective:
+        """Return the objective on features (n, n_features) and targets (n,), clipped here; lifted under attack.
+
+        `groups` as in `on`.
+        """
+        records, targets = Records.clipped(X, self.domain), self.loss.clip_targets(y)
+        if self.lift is None:
+            return self.on(records, targets, l2, groups)
+        lifted = records.lifted(self.lift.column(self.loss, targets), self.lift.domain)
+        objective = self._lifted.on(lifted, targets, self.lift.ridge(l2))
+        return replace(objective, linear=self.lift.linear(self.loss))
+
+    def constraint(self, radius: float) -> ConvexSet:
+        """Everything or a ball; under attack cones."""
+        return super().constraint(radius) if self.lift is None else self.lift.constraint(radius)
+
+    def parameters(self, point: FloatArray) -> FloatArray:
+        """The point itself; under attack its image under the lift."""
+        return point if self.lift is None else self.lift.parameters(point)
+
+    @cached_property
+    def attack(self) -> Attack | None:
+        """The adversary; None without one."""
+        return Attack(self.attack_radius, self.attack_norm) if self.attack_radius else None
+
+    @cached_property
+    def lift(self) -> Lift | None:
+        """How the problem under attack becomes an ordinary one over cones; None without an adversary."""
+        return None if self.attack is None else Lift(self.attack, self.domain)
+
+    @cached_property
+    def _lifted(self) -> LinearModelProblem:
+        """The ordinary problem."""
+        assert self.lift is not None
+        return LinearModelProblem(self.loss, self.lift.domain, self.n, self.radius * self.lift.stretch, self.tilt)
+
+    @cached_property
+    def feature_l2(self) -> float:
+        """Largest l2 norm of a record, after the attack if there is one, rounded up."""
+        return self.domain.l2 if self.attack is None else self.attack.reach(self.domain)
+
+    @cached_property
+    def typical(self) -> TypicalData | None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """By the domain, the loss and the comparator norm; None with a tilt or an attack."""
+        return None if self.tilt or self.attack_radius else TypicalData.of(self.domain, self.loss, self.radius)
+
+    @property
+    def grouped(self) -> bool:
+        """Whether `records_per_user` is given."""
+        return self.records_per_user is not None
+
+    @property
+    def name(self) -> str:
+        """The loss's name."""
+        return self.loss.name
+
+    @property
+    def aggregation(self) -> Aggregation:
+        """Average or tilted."""
+        return "tilted" if self.tilt else "average"
+
+    @property
+    def bounds(self) -> LinearModelLoss:
+        """The loss."""
+        return self.loss
+
+    @property
+    def value_at_zero(self) -> float:
+        """Largest loss of the prediction 0 (losses are at least 0)."""
+        return self.loss.value_at_zero
+
+    @property
+    def trivial(self) -> float:
+        """The loss's."""
+        return self.loss.trivial
+
+    def log_weight_ratio(self, radius: float) -> float:
+        """Tilt times the range of the loss over parameters of norm at most `radius`, rounded up."""
+        span = self.loss_range(radius) if self.tilt else 0.0
+        return math.inf if math.isinf(span) else _rounding.product_up(self.tilt, span)
+
+    @property
+    def dim(self) -> int:
+        """Length of the flat parameter vector, all outputs together."""
+        return self.loss.n_outputs * self.domain.dim
+
+    @cached_property
+    def lipschitz(self) -> float:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Largest l2 norm of one record's gradient, rounded up; infinite if the slope is unbounded."""
+        slope = self.loss.slope_bound
+        return slope if math.isinf(slope) else _rounding.product_up(slope, self.feature_l2)
+
+    @property
+    def contrast(self) -> float:
+        """``2 A X_2`` with A the largest slope, also under attack (docs, Adversarial training, Lemma 2).
+
+        At the same parameters the attack moves all records the same way, and where some data set has its minimiser, by
+        no more than their own norm.
+        """
+        slope = self.loss.slope_bound
+        return slope if math.isinf(slope) else _rounding.product_up(2.0, slope, self.domain.l2)
+
+    @property
+    def smoothness(self) -> float:
+        """Largest curvature of the objective without its ridge, rounded up; infinite if the loss is not smooth.
+
+        One record's curvature; with a tilt, that plus ``tilt L^2`` (Lowy and Razaviyayn, Lemma 5.3). Infinite under
+        attack: worst cases of smooth losses have kinks (erratum U10).
+        """
+        return self.curvature if self.attack is None else math.inf
+
+    @property
+    def kink(self) -> float:
+        """What centred noise adds by bending the dual norm: ``A s E|z|_{p*} / E|z|``; 0 without an attack."""
+        if self.attack is None or math.isinf(self.loss.curvature_bound):
+            return 0.0
+        return self.loss.slope_bound * self.attack.radius * self.attack.mean_dual_norm(self.domain)
+
+    @cached_property
+    def curvature(self) -> float:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """As `smoothness`, the kinks of an attack left out (docs, Adversarial training, Theorem 3)."""
+        if math.isinf(self.loss.curvature_bound):
+            return math.inf
+        one = _rounding.product_up(self.loss.curvature_bound, self.feature_l2, self.feature_l2)
+        if self.tilt == 0:
+            return one
+        return _rounding.sum_up((one, _rounding.product_up(self.tilt, self.lipschitz, self.lipschitz)))
+
+    def minimiser_norm(self, l2: float) -> float:
+        """Largest l2 norm of a minimiser with regularisation `l2`, whatever the data are, rounded up.
+
+        ``L / l2`` (a vanishing gradient) or ``sqrt(2 v / l2)`` (``J(w*) <= J(0)``, losses at least 0 and at most v at
+        zero); both hold for the average and for tilted losses.
+        """
+        v = self.loss.value_at_zero
+        return _rounding.widen_up(min(self.lipschitz / l2, math.sqrt(2 * v / l2)))
+
+    def loss_range(self, radius: float) -> float:
+        """Largest difference between two records' losses *at the same parameters* of norm at most `radius`, rounded up.
+
+        Predictions then lie in ``[-Z, Z]``, ``Z = radius X_2`` (X_2 after the attack), and a convex loss is largest
+        at an end, with an extreme target. Two-class losses are monotone in the prediction, so their smallest value is
+        at an end too; all other losses are at least 0. With several outputs the largest loss is bounded by
+        ``loss(0) + slope Z``.
+        """
+        ends = _rounding.product_up(radius, self.feature_l2)
+        if self.loss.n_outputs > 1:
+            return _rounding.sum_up((self.loss.value_at_zero, _rounding.product_up(self.loss.slope_bound, ends)))
+        largest_target = np.finfo(np.float64).max
+        targets = self.loss.clip_targets(np.array([-largest_target, largest_target] * 2))
+        values = self.loss.value(np.array([-ends, -ends, ends, ends]), targets)
+        top = _rounding.widen_up(float(values.max()))
+        if self.loss.task == "regression" or self.loss.sides == 2:
+            return top
+        return top - max(0.0, float(values.min()) * (1 - _rounding.SLACK)) * (1 - 1e-15)
+
+    def tau(self, l2: float) -> float:
+        """``X_2^2 / (n l2)``, rounded up: how far one record can bend the regularised objective."""
+        return _rounding.ratio_up(self._square_length, self.n * l2 * (1 - 1e-15))
+
+    @cached_property
+    def _square_length(self) -> float:
+        return _rounding.product_up(self.domain.l2, self.domain.l2)
+
+    def certifiable_radius(self, l2: float, linear: float = 0.0) -> float:
+        """Smallest distance to the minimiser that double precision certifies for *every* data set.
+
+        Three times the rounding slack of the certificates at the longest minimiser there can be: ``J(w*) <= J(0)``
+        and a vanishing gradient bound its length whatever the data are.
+
+        Parameters
+        ----------
+        l2 : float
+            Regularisation.
+        linear : float
+            Length of the linear term of the objective.
+        """
+        if self.lift is not None:
+            charge = self.lift.linear(self.loss)
+            linear = 0.0 if charge is None else float(np.linalg.norm(charge))
+            return self._lifted.certifiable_radius(self.lift.ridge(l2), linear)
+        v = self.loss.value_at_zero
+        size = self.minimiser_norm(l2) + 2 * linear / l2
+        tilting = 2 * self.tilt * self.lipschitz * (v + self.lipschitz * size) if self.tilt else 0.0
+        if math.isinf(self.smoothness):  # a gap certifies: slack in values, then a square root
+            v = self.lipschitz * size if math.isinf(v) else v  # unbounded targets: only differences of values count
+            gap = 3 * math.sqrt(2 * ROUNDING * (v + (self.lipschitz + l2 * size) * size) / l2)
+            if self.tilt == 0:
+                return gap
+            # Tilted losses are smoothed to a width that shrinks with the radius squared, which rounding grows with.
+            smoothed = 1.5 * (15 * ROUNDING * size * (self.lipschitz / l2) ** 2) ** (1 / 3)
+            return max(gap, smoothed) + 12 * ROUNDING * tilting / l2
+        moved = inner_product_rounding(self.domain.dim) * (self.smoothness + l2) * size
+        return 3 * (ROUNDING * (self.lipschitz + linear + tilting) + moved) / l2
+
+    def describe(self) -> dict[str, Any]:
+        """JSON-ready public facts."""
+        return {
+            "loss": self.loss.name,
+            **self.loss.facts,
+            "n": self.n,
+            "outputs": self.loss.n_outputs,
+            "dim": self.domain.dim,
+            "feature_l2": self.domain.l2,
+            "intercept": self.domain.intercept,
+            "radius": self.radius,
+            **({"tilt": self.tilt} if self.tilt else {}),
+            **(self._users() if self.grouped else {}),
+            **({"attack_radius": self.attack_radius, "attack_norm": self.attack_norm} if self.attack_radius else {}),
+            "blocks": [{"name": b.name, "size": b.size, "norm": b.norm, "bound": b.bound} for b in self.domain.blocks],
+        }
+
+    def _users(self) -> dict[str, Any]:
+        return {"users": self.n, "records_per_user": self.records_per_user}
+
+
+def default_radius(domain: DataDomain, n_outputs: int = 1) -> float:
+    """Comparator norm for features scaled as a schema scales them: about 2 logits a block.
+
+    Ours (docs, Objective perturbation, section 5): ``2 sqrt(m)`` for m blocks that are one-hot, numeric on [-1/2, 1/2]
+    or the constant 1; in general by `squared_reach`. Measured risk is insensitive to a factor of two either way.
+    """
+    norm = math.sqrt(math.fsum(squared_reach(block) for block in domain.all_blocks))
+    if n_outputs == 1:
+        return norm
+    # k outputs share one model's logits: two outputs +w/2 and -w/2 have norm ||w|| / sqrt(2). The expected gain, in
+    # proportion to the square, is the same share of log k for all k.
+    return norm * math.sqrt(n_outputs * math.log2(n_outputs)) / 2

@@ -1,0 +1,1 @@
+"""Convex-concave problems, games and worst-group losses."""

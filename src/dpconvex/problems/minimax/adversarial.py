@@ -1,0 +1,410 @@
+r"""Adversarial losses ``max_{v in S} h(w, v, x)`` whose payoff h is concave in the attack v: saddle problems.
+
+Every record has its own attack ``v_i`` in the public set S, and ``G(w) = mean_i max_{v_i} h(w, v_i, x_i)`` is convex
+and as Lipschitz as h, but in general *not smooth*, however smooth h is (Lowy and Razaviyayn, section 5.2; erratum U10).
+So plans use the bounds for Lipschitz losses, unless h is strongly concave in v. Minima are certified by the saddle gap
+(docs, Saddle problems).
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, Self, final
+
+import numpy as np
+
+from dpconvex import _validate
+from dpconvex._types import FloatArray
+from dpconvex.errors import InvalidParameterError
+from dpconvex.problems.base import Aggregation
+from dpconvex.problems.custom.functions import ConvexFunction, of_shape
+from dpconvex.problems.data.domain import Block, DataDomain
+from dpconvex.problems.data.records import Records
+from dpconvex.problems.objective import ROUNDING, Bounds, Objective
+
+_UP = 1 + 1e-12
+_INNER = 200  # accelerated steps of the attack where no saddle solver is at work: reports and searches only
+
+
+@final
+@dataclass(frozen=True)
+class SaddleBounds:
+    """Marks an objective for the saddle solver; others must not certify it."""
+
+    curvature_bound: float = math.inf
+    slope_bound: float = math.inf
+
+
+class SaddleLoss(ConvexFunction):
+    """A payoff h(w, v, x), convex in the parameters w (dim,), concave in the attack v (k,) on a record.
+
+    Attributes
+    ----------
+    attack : Block
+        The set S: norm ``"l2"`` or ``"linf"``, k and bound. It is centred at 0.
+    parameter_smoothness, attack_smoothness, cross_smoothness : float
+        How much ``grad_w h`` changes a unit of w, ``grad_v h`` a unit of v, and either a unit of the other (l2).
+        Finite, for all w, all v in S and every record.
+    attack_concavity : float
+        Strong concavity of h in v; 0 if there is none. Positive: the attacks depend smoothly on w.
+    """
+
+    attack: Block
+    parameter_smoothness: float
+    attack_smoothness: float
+    cross_smoothness: float
+    attack_concavity: float = 0.0
+    aggregation: ClassVar[Aggregation] = "average"
+
+    @abstractmethod
+    def attack_lipschitz(self, radius: float) -> float:
+        """Return the largest l2 norm of ``grad_v h`` at parameters of norm at most `radius`."""
+
+    @abstractmethod
+    def value(self, w: FloatArray, v: FloatArray, records: FloatArray) -> FloatArray:
+        """Return h at `w` (dim,), attacks `v` (m, k) and `records` (m, n_features), shape (m,)."""
+
+    @abstractmethod
+    def gradient(self, w: FloatArray, v: FloatArray, records: FloatArray) -> FloatArray:
+        """Return the gradients in w, shape (m, dim)."""
+
+    @abstractmethod
+    def attack_gradient(self, w: FloatArray, v: FloatArray, records: FloatArray) -> FloatArray:
+        """Return the gradients in v, shape (m, k)."""
+
+    @final
+    @property
+    def smoothness(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Of G: ``beta_w + beta_wv^2 / concavity`` (Danskin), infinite without strong concavity."""
+        if self.attack_concavity == 0:
+            return math.inf
+        return (self.parameter_smoothness + self.cross_smoothness**2 / self.attack_concavity) * _UP
+
+    @final
+    @property
+    def bounds(self) -> Bounds:
+        """For the saddle solver."""
+        return SaddleBounds()
+
+    @final
+    def objective(self, records: Records, l2: float, radius: float) -> SaddleObjective:
+        """Return the saddle objective."""
+        return SaddleObjective(self, records, l2, radius)
+
+    @final
+    def total(self, w: FloatArray, records: Records) -> tuple[float, FloatArray]:
+        """Return ``G(w)`` and a subgradient, from attacks that are nearly the worst."""
+        objective = SaddleObjective(self, records, 1.0, 1.0)
+        v = objective.worst_attacks(w)
+        value, gradient = 0.0, np.zeros(self.dim)
+        for rows, part in objective.blocks():
+            value += float(np.sum(of_shape("value", self.value(w, v[part], rows), (len(rows),))))
+            gradient += objective.slopes(w, v[part], rows)
+        return value / records.n, gradient / records.n
+
+    @final
+    def certifiable_radius(self, l2: float, radius: float, max_steps: int) -> float:
+        """Return the smallest distance, to ten percent, for which `saddle_steps` is at most `max_steps`."""
+        for name in ("parameter_smoothness", "attack_smoothness", "cross_smoothness", "attack_concavity"):
+            _validate.real(name, getattr(self, name), at_least=0.0)
+        _validate.real("attack_lipschitz", self.attack_lipschitz(radius), at_least=0.0)
+        least = max(3 * math.sqrt(2 * self.rounding(l2, radius) / l2), 1e-9 * radius)
+        choices = [least * 1.1**power for power in range(230)]
+        enough = bisect_left(choices, True, key=lambda r: saddle_steps(self, l2, radius, r) <= max_steps)
+        return choices[min(enough, len(choices) - 1)]
+
+    @final
+    def rounding(self, l2: float, radius: float) -> float:
+        """Return the slack charged for rounding in a computed saddle gap."""
+        slope = self.lipschitz(radius) + (self.parameter_smoothness + l2) * radius
+        return 2 * ROUNDING * (slope * radius + self.attack_lipschitz(radius) * self.attack.l2)
+
+    @final
+    def claims(self, radius: float) -> tuple[str, ...]:
+        """Return what privacy rests on, in words."""
+        smooth = f"{self.parameter_smoothness:g}, {self.attack_smoothness:g}, {self.cross_smoothness:g}"
+        return (
+            "the payoff is convex in the parameters for every attack",
+            f"the payoff is {self.attack_concavity:g}-strongly concave in the attack; its gradients change by at most "
+            f"{smooth} (parameters, attack, across)",
+            f"its gradient in the attack is at most {self.attack_lipschitz(radius):g} long in the ball",
+            *super().claims(radius),
+        )
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class SaddleObjective(Objective):
+    """``J(w) = G(w) + l2/2 |w|^2`` over parameters of norm at most `radius`, with the gradients of its payoff.
+
+    Values and gradients of J itself come from attacks that are only nearly the worst: they serve reports. Their
+    rounding slack is infinite, so that no certificate can rest on them.
+
+    Parameters
+    ----------
+    loss : SaddleLoss
+    records : Records
+    l2, radius : float
+        Positive.
+    """
+
+    loss: SaddleLoss
+    records: Records
+    l2: float
+    radius: float
+
+    @property
+    def bounds(self) -> Bounds:
+        """For the saddle solver."""
+        return SaddleBounds()
+
+    @property
+    def dim(self) -> int:
+        """Length of a parameter vector."""
+        return self.loss.dim
+
+    @property
+    def strong_convexity(self) -> float:
+        """The ridge weight."""
+        return self.l2
+
+    @property
+    def smoothness(self) -> float:
+        """Infinite: the worst attack may jump."""
+        return math.inf
+
+    @property
+    def minimiser_norm(self) -> float:
+        """Infinite: nothing is known outside the ball."""
+        return math.inf
+
+    @property
+    def initial_gap(self) -> float:
+        """The smaller of ``L R`` and ``L^2 / (2 l2)``."""
+        L = self.loss.lipschitz(self.radius)
+        return min(L * self.radius, L**2 / (2 * self.l2)) * _UP
+
+    def lipschitz_within(self, radius: float) -> float:
+        """Return the payoff's constant and the ridge's."""
+        return (self.loss.lipschitz(radius) + self.l2 * radius) * _UP
+
+    def value(self, w: FloatArray) -> float:
+        """Return ``J(w)`` from below, nearly."""
+        return self.value_and_gradient(w)[0]
+
+    def gradient(self, w: FloatArray) -> FloatArray:
+        """Return nearly a subgradient."""
+        return self.value_and_gradient(w)[1]
+
+    def value_and_gradient(self, w: FloatArray) -> tuple[float, FloatArray]:
+        """Return both, as `SaddleLoss.total` finds them."""
+        value, gradient = self.loss.total(w, self.records)
+        return value + self.l2 / 2 * float(w @ w), gradient + self.l2 * w
+
+    def gradient_rounding(self, w: FloatArray) -> float:
+        """Return infinity."""
+        return math.inf
+
+    def value_rounding(self, value: float, w: FloatArray) -> float:
+        """Return infinity."""
+        return math.inf
+
+    def blocks(self) -> Iterator[tuple[FloatArray, slice]]:
+        """Yield the records as read-only arrays (m, n_features), and which they are."""
+        for block in self.records.blocks():
+            rows = (block.features if block.factor is None else block.dense()).view()
+            rows.flags.writeable = False
+            yield rows, block.rows
+
+    def slopes(self, w: FloatArray, v: FloatArray, rows: FloatArray) -> FloatArray:
+        """Return the sum of the gradients in w of some records' payoffs, shape (dim,)."""
+        gradients = of_shape("gradient", self.loss.gradient(w, v, rows), (len(rows), self.dim))
+        return np.sum(np.ascontiguousarray(gradients.T), axis=1)
+
+    def payoff_gradients(self, w: FloatArray, v: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the gradient in w of the mean payoff with the ridge (dim,), and each record's gradient in v (n, k).
+
+        What is not finite breaks a claim; it becomes 0, and the claims are the caller's.
+        """
+        slope, attacks = self.l2 * w, np.empty_like(v)
+        for rows, part in self.blocks():
+            slope = slope + self.slopes(w, v[part], rows) / self.records.n
+            attacks[part] = of_shape("attack_gradient", self.loss.attack_gradient(w, v[part], rows), v[part].shape)
+        return np.nan_to_num(slope, posinf=0.0, neginf=0.0), np.nan_to_num(attacks, posinf=0.0, neginf=0.0)
+
+    def project_attacks(self, v: FloatArray) -> FloatArray:
+        """Return the nearest attacks of S, (n, k)."""
+        bound = self.loss.attack.bound
+        if self.loss.attack.norm == "linf":
+            return np.clip(v, -bound, bound)
+        lengths = np.sqrt(np.einsum("ij,ij->i", v, v))
+        return v * (bound / np.maximum(lengths, bound))[:, None]
+
+    def attack_gap(self, v: FloatArray, gradients: FloatArray) -> float:
+        """Return ``max_u mean_i <gradient_i, u_i - v_i>`` over attacks u of S: the Frank-Wolfe gap."""
+        norm = np.abs(gradients).sum(1) if self.loss.attack.norm == "linf" else np.linalg.norm(gradients, axis=1)
+        return float(np.mean(self.loss.attack.bound * norm - np.einsum("ij,ij->i", gradients, v)))
+
+    def worst_attacks(self, w: FloatArray) -> FloatArray:
+        """Return nearly the worst attacks at `w`, (n, k): accelerated ascent, exact for payoffs linear in v."""
+        v = np.zeros((self.records.n, self.loss.attack.size))
+        beta = self.loss.attack_smoothness
+        if beta == 0:
+            gradients = self.payoff_gradients(w, v)[1]
+            if self.loss.attack.norm == "linf":
+                return self.loss.attack.bound * np.sign(gradients)
+            lengths = np.linalg.norm(gradients, axis=1, keepdims=True)
+            return self.loss.attack.bound * gradients / np.maximum(lengths, 1e-300)
+        y, t = v, 1.0
+        for _ in range(_INNER):
+            previous, v = v, self.project_attacks(y + self.payoff_gradients(w, y)[1] / beta)
+            if np.abs(v - previous).max(initial=0.0) <= 1e-15 * self.loss.attack.bound:
+                break
+            t, old = (1 + math.sqrt(1 + 4 * t * t)) / 2, t
+            y = v + (old - 1) / t * (v - previous)
+        return v
+
+
+@final
+@dataclass(frozen=True)
+class SaddleConstants:
+    """Constants of the regularised saddle that is solved (proofs: docs, Saddle problems).
+
+    Parameters
+    ----------
+    sigma : float
+        Weight of a ridge on the attacks. ``sigma s^2 / 4``, s the length of the longest attack, is half the gap that is
+        wanted, ``l2 accuracy^2 / 2``.
+    concavity : float
+        The payoff's and the ridge's.
+    condition : float
+        In the norm ``l2 |w|^2 + concavity mean |v_i|^2`` the saddle operator has monotonicity 1 and this Lipschitz
+        constant.
+    """
+
+    sigma: float
+    concavity: float
+    condition: float
+
+
+def saddle_constants(loss: SaddleLoss, l2: float, accuracy: float) -> SaddleConstants:
+    """Return the constants for that ridge and that wanted distance to the minimiser."""
+    sigma = l2 * (accuracy / loss.attack.l2) ** 2
+    concavity = sigma + loss.attack_concavity
+    diagonal = max(loss.parameter_smoothness / l2 + 1, (loss.attack_smoothness + sigma) / concavity)
+    condition = diagonal + loss.cross_smoothness / math.sqrt(l2 * concavity)
+    return SaddleConstants(sigma, concavity, max(4 / 3, condition) * _UP)
+
+
+def saddle_steps(loss: SaddleLoss, l2: float, radius: float, accuracy: float) -> int:
+    """Return the extragradient steps after which the saddle gap certifies `accuracy`, for every data set.
+
+    The squared distance to the regularised saddle point, in its norm, shrinks by ``1 - 1/(2 condition)`` a step, from
+    at most ``l2 (2R)^2 + concavity (2s)^2``. Near it the gap is at most ``sigma s^2 / 4`` plus a polynomial in it.
+    """
+    constants = saddle_constants(loss, l2, accuracy)
+    concavity, kappa = constants.concavity, constants.condition
+    s, cross, steep = loss.attack.l2, loss.cross_smoothness, loss.lipschitz(radius) + l2 * radius
+    wanted, near = l2 * accuracy**2 / 4 - loss.rounding(l2, radius), math.sqrt(l2) * radius
+    if wanted <= 0:
+        return 2**62
+
+    def excess(distance: float) -> float:
+        dw, dv = distance / math.sqrt(l2), distance / math.sqrt(concavity)
+        attack = 2 * s * (loss.attack_smoothness * dv + cross * dw) + loss.attack_lipschitz(radius) * dv
+        return attack + ((loss.parameter_smoothness + l2) * dw + cross * dv) ** 2 / (2 * l2) + steep * dw
+
+    while excess(near) > wanted:
+        near /= 2
+    start = 4 * (l2 * radius**2 + concavity * s**2)
+    return max(1, math.ceil(math.log(start / near**2) / -math.log1p(-1 / (2 * kappa)) * (1 + 1e-9)))
+
+
+@final
+@dataclass(frozen=True)
+class ShiftedMeanLoss(SaddleLoss):
+    """``h(w, v, x) = |w - x|^2 / 2 + <w, v> - concavity/2 |v|^2``: a mean whose gain an adversary pulls down.
+
+    For l2 attacks of length s and concavity 0 the worst case is ``|w - x|^2 / 2 + s |w|``: the minimiser is the mean of
+    the records, shortened by s. With a concavity c the norm becomes Huber's, and G is smooth.
+
+    Parameters
+    ----------
+    domain : DataDomain
+        Of the records, which are points.
+    bound : float
+        Largest length s of an attack, or largest entry where `norm` is ``"linf"``.
+    concavity : float
+        At least 0.
+    norm : {"l2", "linf"}
+        Of the attacks.
+    """
+
+    domain: DataDomain
+    bound: float
+    concavity: float = 0.0
+    norm: str = "l2"
+    name = "shifted mean"
+    parameter_smoothness = 1.0
+    cross_smoothness = 1.0
+
+    def __post_init__(self) -> None:
+        _validate.real("bound", self.bound, above=0.0)
+        _validate.real("concavity", self.concavity, at_least=0.0)
+        if self.norm not in ("l2", "linf"):
+            raise InvalidParameterError("norm", self.norm, "must be 'l2' or 'linf'")
+
+    @cached_property
+    def attack(self) -> Block:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """One attack entry a column."""
+        return Block(self.dim, "l2" if self.norm == "l2" else "linf", self.bound)
+
+    @property
+    def dim(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Columns of a record."""
+        return self.domain.n_features
+
+    @property
+    def attack_smoothness(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The concavity."""
+        return self.concavity
+
+    @property
+    def attack_concavity(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The concavity."""
+        return self.concavity
+
+    def lipschitz(self, radius: float) -> float:
+        """Return ``R + X + s``."""
+        return (radius + self.domain.l2 + self.attack.l2) * _UP
+
+    def contrast(self, radius: float) -> float:
+        """Return ``2 X``: the worst attack is the same for all records."""
+        return 2 * self.domain.l2 * _UP
+
+    def attack_lipschitz(self, radius: float) -> float:
+        """Return ``R + c s``."""
+        return (radius + self.concavity * self.attack.l2) * _UP
+
+    def value(self, w: FloatArray, v: FloatArray, records: FloatArray) -> FloatArray:
+        """Return the payoffs, shape (m,)."""
+        return np.square(w - records).sum(1) / 2 + v @ w - self.concavity / 2 * np.square(v).sum(1)
+
+    def gradient(self, w: FloatArray, v: FloatArray, records: FloatArray) -> FloatArray:
+        """Return ``w - x + v``."""
+        return w - records + v
+
+    def attack_gradient(self, w: FloatArray, v: FloatArray, records: FloatArray) -> FloatArray:
+        """Return ``w - c v``."""
+        return w - self.concavity * v
+
+    @classmethod
+    def examples(cls) -> tuple[Self, ...]:
+        """Return small instances for the contract tests."""
+        line = DataDomain.box(1, 1.0)
+        return (cls(DataDomain.l2_ball(2, 1.0), 0.3), cls(line, 0.5, 1.0), cls(line, 0.5, norm="linf"))

@@ -1,0 +1,297 @@
+"""Matrix games whose payoff matrix is a mean over private records, in four forms, and quadratic games."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, final
+
+import numpy as np
+from scipy.sparse import issparse
+
+from dpconvex._types import FloatArray
+from dpconvex.problems.minimax.base import (
+    SimplexPoint,
+    SimplexSaddle,
+    check_array,
+    check_bound,
+    check_sizes,
+    check_sparse,
+    clamped,
+    sums_by,
+)
+
+
+class _Game(SimplexSaddle):
+    """``f(x, y; z) = x^T A_z y`` with entries of at most `bound` in magnitude, to which they are clamped."""
+
+    @property
+    @abstractmethod
+    def _bound(self) -> float:
+        """Largest entry of a payoff matrix."""
+
+    @property
+    def spread(self) -> tuple[float, float]:
+        """``4 bound``: each coordinate lies in ``[-bound, bound]``."""
+        return 4 * self._bound, 4 * self._bound
+
+    @property
+    def lipschitz(self) -> tuple[float, float]:
+        """``bound``."""
+        return self._bound, self._bound
+
+    @property
+    def smoothness(self) -> float:
+        """``bound``."""
+        return self._bound
+
+    @property
+    def second_smoothness(self) -> float:
+        """0."""
+        return 0.0
+
+    @property
+    def bilinear(self) -> bool:
+        """True."""
+        return True
+
+    @property
+    def value_range(self) -> tuple[float, float]:
+        """``[-bound, bound]``."""
+        return -self._bound, self._bound
+
+
+@final
+@dataclass(frozen=True)
+class MatrixGame(_Game):
+    """Each record is a payoff matrix, dense or sparse: what the row player x loses.
+
+    Records: an array (n, dx, dy), or a SciPy CSR array or matrix (n, dx * dy) of flattened matrices.
+
+    Parameters
+    ----------
+    n, dx, dy : int
+        Records, rows and columns; at least 1, 2 and 2.
+    bound : float
+        Of the entries of every payoff matrix, positive: entries are clamped to it.
+    """
+
+    n: int
+    dx: int
+    dy: int
+    bound: float = 1.0
+    name: ClassVar[str] = "matrix game"
+
+    def __post_init__(self) -> None:
+        check_sizes(self.n, self.dx, self.dy, 2)
+        check_bound("bound", self.bound)
+
+    @property
+    def _bound(self) -> float:
+        return self.bound
+
+    def record_size(self, records: Any) -> int:
+        """All entries."""
+        return self.dx * self.dy
+
+    def check(self, records: Any) -> None:
+        """Accept the two forms."""
+        if issparse(records):
+            check_sparse("records", records, (self.n, self.dx * self.dy))
+        else:
+            check_array("records", records, (self.n, self.dx, self.dy))
+
+    def _total(self, records: Any, rows: slice) -> FloatArray:
+        part = records[rows]
+        if part.ndim == 3:
+            return clamped(part, self.bound).sum(0)
+        part = part.tocsr()
+        part.sum_duplicates()
+        part.data = clamped(part.data, self.bound)
+        return np.asarray(part.sum(0)).reshape(self.dx, self.dy)
+
+    def _gradients(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> tuple[FloatArray, FloatArray]:
+        total = self._total(records, rows)
+        return y.combine(total), x.combine(total.T)
+
+    def _values(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> FloatArray:
+        each = (self._total(records, slice(i, i + 1)) for i in range(*rows.indices(self.n)))
+        return np.array([x.combine(y.combine(matrix)) for matrix in each])
+
+
+@final
+@dataclass(frozen=True)
+class RankOneGame(_Game):
+    """Each record is a pair of vectors (a, b) with payoff matrix ``a b^T``: bound 1 on every entry of both.
+
+    Records: an array (n, dx + dy), a then b, of any real or integer dtype (int8 saves memory).
+
+    Parameters
+    ----------
+    n, dx, dy : int
+        Records, rows and columns; at least 1, 2 and 2.
+    """
+
+    n: int
+    dx: int
+    dy: int
+    name: ClassVar[str] = "rank-one matrix game"
+
+    def __post_init__(self) -> None:
+        check_sizes(self.n, self.dx, self.dy, 2)
+
+    @property
+    def _bound(self) -> float:
+        return 1.0
+
+    def check(self, records: Any) -> None:
+        """Accept the array."""
+        check_array("records", records, (self.n, self.dx + self.dy))
+
+    def _gradients(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> tuple[FloatArray, FloatArray]:
+        part = clamped(records[rows], 1.0)
+        a, b = part[:, : self.dx], part[:, self.dx :]
+        return y.combine(b) @ a, x.combine(a) @ b
+
+    def _values(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> FloatArray:
+        part = clamped(records[rows], 1.0)
+        return x.combine(part[:, : self.dx]) * y.combine(part[:, self.dx :])
+
+
+@final
+@dataclass(frozen=True)
+class PlayLog(_Game):
+    """Each record is one observed play: row, column and what the row player lost there; other entries are 0.
+
+    The mean payoff matrix is the true one times the chance of each play, so with plays drawn uniformly it is the game
+    divided by ``dx dy``. One play moves two coordinates of a gradient only: half the spread of a full matrix.
+
+    Records: an array (n, 3) of row, column, payoff. Rows and columns outside the game count as the first one.
+
+    Parameters
+    ----------
+    n, dx, dy : int
+        Records, rows and columns.
+    bound : float
+        Of the payoff, to which it is clamped.
+    """
+
+    n: int
+    dx: int
+    dy: int
+    bound: float = 1.0
+    name: ClassVar[str] = "play log"
+
+    def __post_init__(self) -> None:
+        check_sizes(self.n, self.dx, self.dy, 2)
+        check_bound("bound", self.bound)
+
+    @property
+    def _bound(self) -> float:
+        return self.bound
+
+    @property
+    def spread(self) -> tuple[float, float]:
+        """``2 bound``: the difference of two such gradients has at most two entries, each within the bound, or one."""
+        return 2 * self.bound, 2 * self.bound
+
+    @property
+    def lipschitz(self) -> tuple[float, float]:
+        """``bound/2``: one entry differs from 0."""
+        return self.bound / 2, self.bound / 2
+
+    def check(self, records: Any) -> None:
+        """Accept the array."""
+        check_array("records", records, (self.n, 3))
+
+    def _plays(self, records: Any, rows: slice) -> tuple[Any, Any, FloatArray]:
+        part = np.nan_to_num(np.asarray(records[rows], dtype=np.float64), nan=-1.0, posinf=-1.0, neginf=-1.0)
+        i, j = (np.where((part[:, k] >= 0) & (part[:, k] < d), part[:, k], 0).astype(np.int64) for k, d in self._sizes)
+        return i, j, clamped(records[rows, 2], self.bound)
+
+    @property
+    def _sizes(self) -> tuple[tuple[int, int], ...]:
+        return (0, self.dx), (1, self.dy)
+
+    def _gradients(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> tuple[FloatArray, FloatArray]:
+        i, j, loss = self._plays(records, rows)
+        return (
+            sums_by(i, loss * y.dense()[j], self.dx),
+            sums_by(j, loss * x.dense()[i], self.dy),
+        )
+
+    def _values(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> FloatArray:
+        i, j, loss = self._plays(records, rows)
+        return loss * x.dense()[i] * y.dense()[j]
+
+
+@final
+@dataclass(frozen=True)
+class QuadraticGame(SimplexSaddle):
+    """``(q^T x)^2/2 + (a^T x)(b^T y) - (r^T y)^2/2`` with vectors in ``[-1, 1]``: affine gradients.
+
+    Records: an array (n, 2 dx + 2 dy) of q, a, b, r; entries are clamped.
+
+    Parameters
+    ----------
+    n, dx, dy : int
+        Records and vertices; at least 1, 2 and 2.
+    """
+
+    n: int
+    dx: int
+    dy: int
+    name: ClassVar[str] = "quadratic game"
+
+    def __post_init__(self) -> None:
+        check_sizes(self.n, self.dx, self.dy, 2)
+
+    @property
+    def spread(self) -> tuple[float, float]:
+        """8: each coordinate is the sum of two of magnitude 1."""
+        return 8.0, 8.0
+
+    @property
+    def lipschitz(self) -> tuple[float, float]:
+        """2."""
+        return 2.0, 2.0
+
+    @property
+    def smoothness(self) -> float:
+        """1."""
+        return 1.0
+
+    @property
+    def second_smoothness(self) -> float:
+        """0."""
+        return 0.0
+
+    @property
+    def bilinear(self) -> bool:
+        """False."""
+        return False
+
+    @property
+    def value_range(self) -> tuple[float, float]:
+        """``[-3/2, 3/2]``."""
+        return -1.5, 1.5
+
+    def record_size(self, records: Any) -> int:
+        """Four vectors."""
+        return 2 * (self.dx + self.dy)
+
+    def check(self, records: Any) -> None:
+        """Accept the array."""
+        check_array("records", records, (self.n, 2 * (self.dx + self.dy)))
+
+    def _vectors(self, records: Any, rows: slice) -> list[FloatArray]:
+        ends = np.cumsum([self.dx, self.dx, self.dy])
+        return np.split(clamped(records[rows], 1.0), ends, axis=1)
+
+    def _gradients(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> tuple[FloatArray, FloatArray]:
+        q, a, b, r = self._vectors(records, rows)
+        return x.combine(q) @ q + y.combine(b) @ a, x.combine(a) @ b - y.combine(r) @ r
+
+    def _values(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> FloatArray:
+        q, a, b, r = self._vectors(records, rows)
+        return x.combine(q) ** 2 / 2 + x.combine(a) * y.combine(b) - y.combine(r) ** 2 / 2

@@ -1,0 +1,259 @@
+r"""Linear models with weights in an l1 ball: the largest loss over groups, or with one group the mean loss.
+
+``min over ||w||_1 <= R, max over y of (1/n) sum_i y_{g_i} c_{g_i} loss(<w, a_i>, b_i)`` with public factors c. The ball
+is the simplex over its ``2 p`` vertices: ``w = R (x_+ - x_-)`` with lifted gradient ``R (g, -g)``. With
+``c_g = 1/(share of group g)`` the maximum is over the groups' mean losses; with ``c_g = 1`` groups count by their mass.
+With one group, ``dy = 1``: plain optimisation over the ball.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, final
+
+import numpy as np
+from scipy.sparse import issparse
+
+from dpconvex import _validate
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.errors import InvalidDataError, InvalidParameterError
+from dpconvex.losses import LinearModelLoss
+from dpconvex.problems.minimax.base import (
+    SimplexPoint,
+    SimplexSaddle,
+    check_array,
+    check_bound,
+    check_sparse,
+    clamped,
+    sums_by,
+)
+
+
+@final
+@dataclass(frozen=True)
+class WorstGroupLoss(SimplexSaddle):
+    r"""Largest over groups of the (weighted) loss of a linear model over an l1 ball.
+
+    Records: a tuple ``(X, targets, groups)`` of arrays (n, n_features), (n,), (n,); `X` may be a SciPy CSR array or
+    matrix. Features are clamped to `feature_bound`, targets by the loss; a group outside ``0..dy-1`` counts as 0.
+
+    Constants: predictions are within ``P = R feature_bound``. With A the largest slope there, one record's lifted
+    gradient is within ``P A c_max``, its loss within ``[0, loss_bound] c_max``. Slopes and losses are clipped to what
+    these say.
+
+    Parameters
+    ----------
+    loss : LinearModelLoss
+        With one output and finite values, e.g. ``LogisticLoss()`` or ``SquaredLoss(b, prediction_bound=P)``.
+    n, n_features : int
+        Records and columns; one more column of constants with `intercept`.
+    radius : float
+        R, of the l1 ball, the intercept's weight included.
+    feature_bound : float
+        Largest magnitude of a feature, from public knowledge.
+    factors : tuple of float
+        ``c_g``, one a group, positive, public.
+    intercept : bool
+        Whether a last feature, constantly `feature_bound`, is added.
+    third_derivative : float
+        Largest third derivative of the loss in the prediction: 0 for squared, ``1/(6 sqrt(3))`` for logistic loss.
+        It only serves the choice of constants; infinite if unknown.
+    """
+
+    loss: LinearModelLoss
+    n: int
+    n_features: int
+    radius: float
+    feature_bound: float = 1.0
+    factors: tuple[float, ...] = (1.0,)
+    intercept: bool = False
+    third_derivative: float = math.inf
+    name: ClassVar[str] = "worst group over an l1 ball"
+
+    def __post_init__(self) -> None:
+        _validate.records("n", self.n)
+        _validate.integer("n_features", self.n_features, at_least=1)
+        check_bound("radius", self.radius)
+        check_bound("feature_bound", self.feature_bound)
+        if not self.factors:
+            raise InvalidParameterError("factors", self.factors, "must have one entry a group, at least one")
+        for factor in self.factors:
+            check_bound("factors", factor)
+        if self.loss.n_outputs != 1:
+            raise InvalidParameterError("loss", self.loss, "must have one output")
+        if not math.isfinite(self.slope * self.loss_bound):
+            raise InvalidParameterError("loss", self.loss, "must have finite values and slopes", "Give its bounds")
+
+    @property
+    def dim(self) -> int:
+        """Length p of a weight vector, the intercept last."""
+        return self.n_features + self.intercept
+
+    @property
+    def dx(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Vertices ``2 p`` of the ball."""
+        return 2 * self.dim
+
+    @property
+    def dy(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Number of groups."""
+        return len(self.factors)
+
+    @property
+    def reach(self) -> float:
+        """Largest magnitude of a prediction."""
+        return self.radius * self.feature_bound
+
+    @cached_property
+    def _corners(self) -> tuple[FloatArray, FloatArray]:
+        """Extreme predictions with extreme targets, where slopes and losses are largest (both are convex there)."""
+        targets = np.unique(self.loss.clip_targets(np.array([-1e300, 0.0, 1e300])))
+        return np.repeat([-self.reach, self.reach], len(targets)), np.tile(targets, 2)
+
+    @cached_property
+    def slope(self) -> float:
+        """Largest slope of the loss, to which slopes are clipped."""
+        with np.errstate(all="ignore"):
+            found = float(np.abs(self.loss.derivative(*self._corners)).max())
+        return min(self.loss.slope_bound, found)
+
+    @cached_property
+    def loss_bound(self) -> float:
+        """Largest loss, to which losses are clipped."""
+        with np.errstate(all="ignore"):
+            return float(self.loss.value(*self._corners).max())
+
+    @property
+    def _largest(self) -> float:
+        return max(self.factors)
+
+    @property
+    def _mean_factor(self) -> float:
+        """Most that a factor times its group's share is: 1 if factors are one over the shares, ``c_max`` at most."""
+        return min(self._largest, max(1.0, 1 / sum(1 / factor for factor in self.factors)))
+
+    @property
+    def spread(self) -> tuple[float, float]:
+        """``4 P A c_max`` and ``2 loss_bound c_max``; 0 in y for a single group."""
+        x = 4 * self.reach * self.slope * self._largest
+        return x, 2 * self.loss_bound * self._largest if self.dy > 1 else 0.0
+
+    @property
+    def lipschitz(self) -> tuple[float, float]:
+        """``P A`` and ``loss_bound/2``, times the largest product of a factor and its group's share (1 if inverse)."""
+        x = self.reach * self.slope * self._mean_factor
+        return x, self.loss_bound * self._mean_factor / 2 if self.dy > 1 else 0.0
+
+    @property
+    def smoothness(self) -> float:
+        """``max(P^2 curvature, P A)`` times the same: of a group's loss, and of its share."""
+        of_loss = self.reach**2 * self.loss.curvature_bound
+        return self._mean_factor * max(of_loss, self.reach * self.slope if self.dy > 1 else 0.0)
+
+    @property
+    def second_smoothness(self) -> float:
+        """``P^3`` times the third derivative, times the same; with groups at least ``P^2 curvature``."""
+        third = self._mean_factor * self.reach**3 * self.third_derivative
+        return max(third, self._mean_factor * self.reach**2 * self.loss.curvature_bound) if self.dy > 1 else third
+
+    @property
+    def bilinear(self) -> bool:
+        """False."""
+        return False
+
+    @property
+    def value_range(self) -> tuple[float, float]:
+        """From 0."""
+        return 0.0, self.loss_bound * self._largest
+
+    @property
+    def constant_excess(self) -> float:
+        """Of weights 0: the loss of every group is at most the trivial one."""
+        return self.loss.trivial * self._mean_factor
+
+    def record_size(self, records: Any) -> int:
+        """Features, as far as they are stored: few where the array is sparse."""
+        return 1 if issparse(records[0]) else self.dim
+
+    def describe(self) -> Mapping[str, Any]:
+        """Sizes, constants, loss, ball and factors."""
+        return {
+            **super().describe(),
+            "loss": self.loss.name,
+            "radius": self.radius,
+            "feature_bound": self.feature_bound,
+            "factors": list(self.factors),
+            "intercept": self.intercept,
+        }
+
+    def check(self, records: Any) -> None:
+        """Accept the tuple."""
+        if not isinstance(records, tuple) or len(records) != 3:
+            raise InvalidDataError("records must be a tuple (X, targets, groups)")
+        X, targets, groups = records
+        (check_sparse if issparse(X) else check_array)("X", X, (self.n, self.n_features))
+        check_array("targets", targets, (self.n,))
+        check_array("groups", groups, (self.n,))
+
+    def point(self, x: FloatArray) -> FloatArray:
+        """Return the weights (p,) that a point (2 p,) of the simplex stands for."""
+        return self.radius * (x[: self.dim] - x[self.dim :])
+
+    def _features(self, records: Any, rows: slice) -> Any:
+        part = records[0][rows]
+        if issparse(part):
+            part.sum_duplicates()
+            part.data = clamped(part.data, self.feature_bound)
+            return part
+        return clamped(part, self.feature_bound)
+
+    def _predictions(self, X: Any, x: SimplexPoint) -> FloatArray:
+        w = self.point(x.dense())
+        return X @ w[: self.n_features] + (self.feature_bound * w[-1] if self.intercept else 0.0)
+
+    def _targets(self, records: Any, rows: slice) -> tuple[FloatArray, Any, FloatArray]:
+        groups = np.nan_to_num(np.asarray(records[2][rows], dtype=np.float64), nan=0.0, posinf=0.0, neginf=0.0)
+        g = np.where((groups >= 0) & (groups < self.dy), groups, 0.0).astype(np.int64)
+        return self.loss.clip_targets(records[1][rows]), g, np.array(self.factors)[g]
+
+    def _losses(self, z: FloatArray, targets: FloatArray) -> FloatArray:
+        return np.clip(np.nan_to_num(self.loss.value(z, targets)), 0.0, self.loss_bound)
+
+    def _gradients(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> tuple[FloatArray, FloatArray]:
+        X = self._features(records, rows)
+        targets, g, factors = self._targets(records, rows)
+        z = self._predictions(X, x)
+        slopes = np.clip(np.nan_to_num(self.loss.derivative(z, targets)), -self.slope, self.slope)
+        slopes *= factors * y.dense()[g]
+        half = self.radius * np.asarray(X.T @ slopes)
+        if self.intercept:
+            half = np.append(half, self.radius * self.feature_bound * slopes.sum())
+        gy = sums_by(g, factors * self._losses(z, targets), self.dy)
+        return np.concatenate([half, -half]), gy
+
+    def _values(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> FloatArray:
+        z = self._predictions(self._features(records, rows), x)
+        targets, g, factors = self._targets(records, rows)
+        return y.dense()[g] * factors * self._losses(z, targets)
+
+
+def l1_ball_loss(
+    loss: LinearModelLoss,
+    n: int,
+    n_features: int,
+    radius: float,
+    *,
+    feature_bound: float = 1.0,
+    intercept: bool = False,
+    third_derivative: float = math.inf,
+) -> WorstGroupLoss:
+    """Return the problem of minimising the mean loss of a linear model over an l1 ball: one group, ``dy = 1``."""
+    return WorstGroupLoss(loss, n, n_features, radius, feature_bound, (1.0,), intercept, third_derivative)
+
+
+def single_group(X: Any, targets: AnyArray) -> tuple[Any, AnyArray, AnyArray]:
+    """Return the records of a problem with one group."""
+    return X, targets, np.zeros(len(targets), dtype=np.int8)

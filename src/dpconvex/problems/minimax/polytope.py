@@ -1,0 +1,255 @@
+"""Saddle problems from a function of single records, over simplices or over polytopes with given vertices.
+
+The function gives gradients row by row, so that they can be clipped row by row. Batch means could not: clipping a
+mean leaves a sensitivity of the clip level itself, not of the level over the batch size.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, NoReturn, final
+
+import numpy as np
+
+from dpconvex import _validate
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.errors import InvalidDataError, InvalidParameterError
+from dpconvex.problems.minimax.base import SimplexPoint, SimplexSaddle, check_bound, check_sizes, clamped
+
+Gradients = Callable[[FloatArray, FloatArray, AnyArray], tuple[AnyArray, AnyArray]]
+Values = Callable[[FloatArray, FloatArray, AnyArray], AnyArray]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class PolytopeSaddle(SimplexSaddle):
+    """``f(u, v; z)``, convex in u and concave in v, over two polytopes given by their vertices.
+
+    With ``u = V x`` and ``v = W y``, x and y in simplices, gradients lift to ``V^T grad_u`` and ``W^T grad_v``.
+    *Lifted* coordinates are clipped, record by record; non-finite ones become 0. The functions must not raise for any
+    content of a record.
+
+    Records: an array (n, ...) of any form that the functions understand.
+
+    Parameters
+    ----------
+    n : int
+    gradients : callable
+        ``gradients(u, v, records) -> (grad_u, grad_v)`` of shapes (m, p) and (m, q) for m records; row i a function of
+        record i alone. For minimisation only return ``np.zeros((m, 1))`` second and give ``W = [[0]]``.
+    values : callable
+        ``values(u, v, records) -> (m,)``.
+    V, W : array of shape (p, dx), (q, dy)
+        Vertices in columns; identity matrices for simplices.
+    bounds : tuple of float
+        ``(bx, by)``: lifted gradients are clipped to ``[-bx, bx]`` and ``[-by, by]``. Positive.
+    value_bounds : tuple of float
+        Least and largest value, to which values are clipped.
+    l1_smoothness, l2_smoothness : float
+        L1 and L2 of the lifted function; they serve accuracy only.
+    is_bilinear : bool
+        Whether f is linear in u for fixed v and in v for fixed u.
+    title : str
+        For plans and certificates.
+
+    Examples
+    --------
+    A random game with 3 rows and 2 columns:
+
+    >>> import numpy as np
+    >>> def gradients(u, v, A):
+    ...     return A @ v, np.swapaxes(A, 1, 2) @ u
+    >>> def values(u, v, A):
+    ...     return A @ v @ u
+    >>> game = PolytopeSaddle(
+    ...     8, gradients, values, np.eye(3), np.eye(2), (1.0, 1.0), (-1.0, 1.0), 1.0, 0.0, is_bilinear=True
+    ... )
+    >>> game.dx, game.dy, game.spread
+    (3, 2, (4.0, 4.0))
+    """
+
+    n: int
+    gradients: Gradients
+    values: Values
+    V: FloatArray
+    W: FloatArray
+    bounds: tuple[float, float]
+    value_bounds: tuple[float, float]
+    l1_smoothness: float = math.inf
+    l2_smoothness: float = math.inf
+    is_bilinear: bool = False
+    title: str = "polytope saddle problem"
+    name: ClassVar[str] = "polytope saddle problem"
+
+    def __post_init__(self) -> None:
+        for label in ("V", "W"):
+            vertices = np.asarray(getattr(self, label), dtype=np.float64)
+            if vertices.ndim != 2 or not np.isfinite(vertices).all():
+                raise InvalidParameterError(label, vertices.shape, "must be a finite matrix, vertices in columns")
+            object.__setattr__(self, label, vertices)
+        check_sizes(self.n, self.dx, self.dy)
+        for bound in self.bounds:
+            check_bound("bounds", bound)
+        _validate.real("l1_smoothness", min(self.l1_smoothness, 1e300), at_least=0.0)
+        _validate.real("l2_smoothness", min(self.l2_smoothness, 1e300), at_least=0.0)
+        low, high = self.value_bounds
+        _validate.real("value_bounds", high, above=_validate.real("value_bounds", low))
+
+    @property
+    def dx(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Columns of V."""
+        return self.V.shape[1]
+
+    @property
+    def dy(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Columns of W."""
+        return self.W.shape[1]
+
+    @property
+    def spread(self) -> tuple[float, float]:
+        """``4 bounds``."""
+        return 4 * self.bounds[0], 4 * self.bounds[1] if self.dy > 1 else 0.0
+
+    @property
+    def lipschitz(self) -> tuple[float, float]:
+        """``bounds``."""
+        return self.bounds[0], self.bounds[1] if self.dy > 1 else 0.0
+
+    @property
+    def smoothness(self) -> float:
+        """As declared."""
+        return self.l1_smoothness
+
+    @property
+    def second_smoothness(self) -> float:
+        """As declared."""
+        return self.l2_smoothness
+
+    @property
+    def bilinear(self) -> bool:
+        """As declared."""
+        return self.is_bilinear
+
+    @property
+    def value_range(self) -> tuple[float, float]:
+        """As declared."""
+        return self.value_bounds
+
+    def declared(self) -> PolytopeSaddle:
+        """Return the problem without its functions and with as many vertices: plans read no more of it."""
+        V, W = (np.zeros((1, each.shape[1])) for each in (self.V, self.W))
+        return replace(self, gradients=no_function, values=no_function, V=V, W=W)
+
+    def describe(self) -> dict[str, Any]:
+        """Sizes, constants and the title."""
+        return {**super().describe(), "title": self.title, "bounds": list(self.bounds)}
+
+    def check(self, records: Any) -> None:
+        """Accept an array with n rows."""
+        if not isinstance(records, np.ndarray) or records.shape[:1] != (self.n,):
+            raise InvalidDataError(f"records must be an array with n={self.n} rows")
+
+    def _gradients(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> tuple[FloatArray, FloatArray]:
+        part = records[rows]
+        found = self.gradients(x.combine(self.V), y.combine(self.W), part)
+        sums = []
+        for grad, vertices, bound in zip(found, (self.V, self.W), self.bounds, strict=True):
+            each = np.asarray(grad, dtype=np.float64)
+            if each.shape != (len(part), len(vertices)):
+                wanted = f"(m, {len(vertices)}), one row a record"
+                raise InvalidParameterError("gradients(...).shape", each.shape, f"must be {wanted}", "Do not average")
+            finite = np.where(np.isfinite(each), each, 0.0)
+            sums.append(clamped(finite @ vertices, bound).sum(0))
+        return sums[0], sums[1]
+
+    def _values(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> FloatArray:
+        return np.asarray(self.values(x.combine(self.V), y.combine(self.W), records[rows]), dtype=np.float64)
+
+
+def no_function(*_: Any) -> NoReturn:
+    """Stand for a function where only constants are known."""
+    raise AssertionError("declared constants have no function")
+
+
+def l1_ball_vertices(dim: int, radius: float) -> FloatArray:
+    """Return the vertices ``radius e_j`` and ``-radius e_j`` of an l1 ball in columns, shape (dim, 2 dim)."""
+    _validate.integer("dim", dim, at_least=1)
+    check_bound("radius", radius)
+    return radius * np.hstack([np.eye(dim), -np.eye(dim)])
+
+
+@dataclass(frozen=True, eq=False)
+class _JaxFunction:
+    """Values and gradients of ``f(u, v, record)``, mapped over records and compiled, in float64."""
+
+    f: Callable[[Any, Any, Any], Any]
+
+    @cached_property
+    def _compiled(self) -> Callable[..., Any]:
+        import jax  # pyright: ignore[reportMissingImports]
+
+        return jax.jit(jax.vmap(jax.value_and_grad(self.f, (0, 1)), (None, None, 0)))
+
+    def _call(self, u: FloatArray, v: FloatArray, records: AnyArray) -> Any:
+        import jax  # pyright: ignore[reportMissingImports]
+
+        with jax.enable_x64(True), jax.debug_nans(False), jax.debug_infs(False):  # data must not raise
+            return self._compiled(u, v, records)
+
+    def gradients(self, u: FloatArray, v: FloatArray, records: AnyArray) -> tuple[AnyArray, AnyArray]:
+        _, (gu, gv) = self._call(u, v, records)
+        return np.asarray(gu), np.asarray(gv)
+
+    def values(self, u: FloatArray, v: FloatArray, records: AnyArray) -> AnyArray:
+        return np.asarray(self._call(u, v, records)[0])
+
+
+def jax_saddle(
+    f: Callable[[Any, Any, Any], Any],
+    n: int,
+    V: FloatArray,
+    W: FloatArray,
+    *,
+    bounds: tuple[float, float],
+    value_bounds: tuple[float, float],
+    smoothness: float = math.inf,
+    second_smoothness: float = math.inf,
+    bilinear: bool = False,
+) -> PolytopeSaddle:
+    """Return the problem of one JAX function ``f(u, v, record)``. Needs ``dpconvex[jax]``.
+
+    Parameters
+    ----------
+    f : callable
+        A JAX scalar, convex in u and concave in v.
+    n, V, W, bounds, value_bounds
+        As in `PolytopeSaddle`.
+    smoothness, second_smoothness, bilinear
+        As its ``l1_smoothness``, ``l2_smoothness``, ``is_bilinear``.
+
+    Raises
+    ------
+    ImportError
+        If JAX is not installed.
+    """
+    try:
+        import jax  # noqa: F401  # pyright: ignore[reportMissingImports]
+    except ImportError as error:
+        raise ImportError("jax_saddle needs JAX. Install it with: pip install 'dpconvex[jax]'") from error
+    function = _JaxFunction(f)
+    return PolytopeSaddle(
+        n,
+        function.gradients,
+        function.values,
+        V,
+        W,
+        bounds,
+        value_bounds,
+        smoothness,
+        second_smoothness,
+        bilinear,
+        "jax saddle problem",
+    )

@@ -1,0 +1,110 @@
+"""What the experiments share: seeds, summaries with error bars, panels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpconvex._types import FloatArray
+from dpconvex.problems.data.points import mean_distance
+from dpconvex.randomness import SeededSource
+from dpconvex.solvers.weiszfeld import geometric_median
+from dpconvex_experiments.checks import Estimate
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+PAPER = "Kumar, Liu, Tian and Yang 2025 (arXiv 2505.20189)"
+LINE_STYLES = ("o-", "s-", "^-", "D-", "v-", "P-", "X-")
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Mean and standard deviation of a measured quantity.
+
+    Parameters
+    ----------
+    mean, deviation : float
+    trials : int
+    """
+
+    mean: float
+    deviation: float
+    trials: int
+
+    @classmethod
+    def of(cls, values: Iterable[float]) -> Summary:
+        """Summarise at least one value."""
+        found = np.fromiter(values, dtype=np.float64)
+        return cls(float(found.mean()), float(found.std(ddof=1)) if len(found) > 1 else 0.0, len(found))
+
+    @property
+    def estimate(self) -> Estimate:
+        """The mean with its standard error."""
+        return Estimate(self.mean, self.deviation / self.trials**0.5, self.trials)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """The random streams of one repetition, each independent of all others.
+
+    Parameters
+    ----------
+    seed : int
+        Of the experiment.
+    key : tuple of int
+        Which repetition of which setting.
+    """
+
+    seed: int
+    key: tuple[int, ...]
+
+    @property
+    def data(self) -> np.random.Generator:
+        """Of the data and the start."""
+        return np.random.default_rng([self.seed, *self.key])
+
+    def noise(self, method: int) -> SeededSource:
+        """Of a method's noise and coins."""
+        return SeededSource(int(np.random.SeedSequence([self.seed, *self.key, method, 1]).generate_state(1)[0]))
+
+
+@dataclass(frozen=True)
+class Case:
+    """Points, and what an error is.
+
+    Parameters
+    ----------
+    points : array of shape (n, d)
+    error : callable
+        Of a location, (d,) -> float.
+    """
+
+    points: FloatArray
+    error: Callable[[FloatArray], float]
+
+
+def excess(points: FloatArray) -> Case:
+    """Measure by which share of the least objective (Weiszfeld's method to 1e-10) the objective is above it."""
+    least = geometric_median(points).value
+    return Case(points, lambda z: max(0.0, mean_distance(points, z) / least - 1))
+
+
+def bars(
+    axes: Axes, x: Sequence[float], curves: Mapping[str, Sequence[Summary]], labels: tuple[str, str], *, log: str = "xy"
+) -> None:
+    """Draw curves with error bars of one standard deviation, cut off where a logarithmic axis ends."""
+    for k, (name, summaries) in enumerate(curves.items()):
+        mean = np.array([s.mean for s in summaries])
+        deviation = np.array([s.deviation for s in summaries])
+        below = np.minimum(deviation, 0.9 * mean) if "y" in log else deviation
+        axes.errorbar(x, mean, (below, deviation), fmt=LINE_STYLES[k % len(LINE_STYLES)], label=name, capsize=2)
+    if "x" in log:
+        axes.set_xscale("log")
+    if "y" in log:
+        axes.set_yscale("log")
+    axes.set_xlabel(labels[0])
+    axes.set_ylabel(labels[1])

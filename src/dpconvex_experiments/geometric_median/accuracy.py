@@ -1,0 +1,325 @@
+"""Accuracy of the whole pipeline beside every baseline: over records, epsilon, contamination and skew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpconvex.data.synthetic_points import gaussian_cluster
+from dpconvex.privacy import PrivacyParams
+from dpconvex.problems.data.points import PointDomain
+from dpconvex_experiments import checks
+from dpconvex_experiments.base import Experiment, Outcome, Setting
+from dpconvex_experiments.checks import Anchors, Check, Estimate
+from dpconvex_experiments.geometric_median._common import LINE_STYLES, Case, Trial, excess
+from dpconvex_experiments.geometric_median.methods import FAST, METHODS, ROBUST, Method
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+BOUND, FINEST, DELTA, SIGMA = 1000.0, 1e-3, 1e-6, 0.1
+OURS = "private median"
+
+
+@dataclass(frozen=True)
+class Found:
+    """Errors of a method at one value of what is varied."""
+
+    value: float
+    method: str
+    errors: tuple[float, ...]
+
+    def quantile(self, share: float) -> float:
+        """Quantile of the errors; 0.5 is the median, which a rare failure does not move."""
+        return float(np.quantile(self.errors, share))
+
+    @property
+    def middle(self) -> Estimate:
+        """The median error; errors that are nothing but rounding count as `FLOOR`."""
+        return Estimate.quantile(np.maximum(self.errors, FLOOR), 0.5)
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What is varied, and which methods run on it.
+
+    Parameters
+    ----------
+    title : str
+        Name of the experiment in its family.
+    name, axis, unit : str
+        What is varied, in a word and in words; what an error is.
+    values, quick : tuple of float
+    draw : callable
+        ``(value, rng) -> Case``.
+    epsilon : callable
+        ``value -> epsilon``.
+    methods : mapping
+        Some of `METHODS`.
+    trials : int
+        In the full measurement; 2 in the quick one.
+    """
+
+    title: str
+    name: str
+    axis: str
+    unit: str
+    values: tuple[float, ...]
+    quick: tuple[float, ...]
+    draw: Callable[[float, np.random.Generator], Case]
+    epsilon: Callable[[float], float]
+    methods: Mapping[str, Method]
+    trials: int
+
+    def measure(self, setting: Setting) -> list[Found]:
+        """Run every method on every value; the methods of a trial see the same data."""
+        values = self.quick if setting.quick else self.values
+        errors = {(value, name): [] for value in values for name in self.methods}
+        for k, value in enumerate(setting.track(values, f"Varying {self.name}")):
+            for t in range(2 if setting.quick else self.trials):
+                trial = Trial(setting.seed, (k, t))
+                case = self.draw(value, trial.data)
+                domain, privacy = (
+                    PointDomain(case.points.shape[1], BOUND, FINEST),
+                    PrivacyParams(self.epsilon(value), DELTA),
+                )
+                for j, (name, method) in enumerate(self.methods.items()):
+                    errors[value, name].append(case.error(method(case.points, domain, privacy, trial.noise(j))))
+        return [Found(value, name, tuple(mine)) for (value, name), mine in errors.items()]
+
+    def anchored(self, found: Sequence[Found], chosen: Collection[tuple[str, float]], quick: bool) -> tuple[Check, ...]:
+        """Compare median errors with our anchors: of those methods, at those values, whose runs are all alike."""
+        anchors = Anchors(f"geometric-median/{self.title}", quick)
+        middles = {
+            f"{f.method}, {self.name} = {f.value:g}": f.middle for f in found if (f.method, f.value) in set(chosen)
+        }
+        return anchors.near(middles)
+
+    def outcome(self, found: Sequence[Found], criterion: str, checks: tuple[Check, ...], note: str) -> Outcome:
+        """Table and figure."""
+        rows = tuple(
+            (f.value, f.method, f.quantile(0.5), f.middle.error, f.quantile(0.1), f.quantile(0.9), len(f.errors))
+            for f in found
+        )
+        columns = (self.name, "method", "median error", "s.e.", "10 %", "90 %", "trials")
+        return Outcome(columns, rows, criterion, checks, lambda figure: self._draw(figure, found), (note, REFERENCE))
+
+    def _draw(self, figure: Figure, found: Sequence[Found]) -> None:
+        axes = figure.subplots()
+        for k, name in enumerate(self.methods):
+            mine = [f for f in found if f.method == name]
+            low, middle, high = (np.array([max(f.quantile(q), FLOOR) for f in mine]) for q in (0.1, 0.5, 0.9))
+            bars = (middle - low, high - middle)
+            style = LINE_STYLES[k % len(LINE_STYLES)]
+            axes.errorbar([f.value for f in mine], middle, bars, fmt=style, capsize=2, label=name)
+        axes.set_xlabel(self.axis)
+        axes.set_ylabel(self.unit)
+        axes.set_yscale("log")
+        if min(self.values) > 0 and max(self.values) > 8 * min(self.values):
+            axes.set_xscale("log")
+        figure.legend(loc="outside right upper")
+
+
+FLOOR = 1e-9
+REFERENCE = (
+    f"Error bars: 10 % to 90 % of the trials. delta = {DELTA:g}, R = {BOUND:g}, r = {FINEST:g}; excess: f(x)/f(x*) - 1 "
+    "with x* by Weiszfeld's method to a relative 1e-10: the reference without privacy has excess 0."
+)
+
+
+def _of(found: Sequence[Found], method: str, value: float) -> Found:
+    return next(f for f in found if (f.method, f.value) == (method, value))
+
+
+# Records: the specification's targets.
+
+TARGETS = {1e3: 1.25e-3, 1e4: 1.5e-5, 1e5: 5e-5}
+"""Excess of the ratios 1.0012, 1.00001 and 1.0000 to their last digit, for d = 50 and epsilon 1."""
+RECORDS = Sweep(
+    "records",
+    "n",
+    "records",
+    "excess objective",
+    (1e3, 1e4, 1e5),
+    (1e3, 1e4),
+    lambda n, rng: excess(gaussian_cluster(50.0, int(n), 50, SIGMA, 0.9, rng)[0]),
+    lambda n: 1.0,
+    FAST,
+    10,
+)
+
+
+def records(setting: Setting) -> Outcome:
+    """Measure the pipeline's accuracy over n."""
+    found = RECORDS.measure(setting)
+    ours = [f for f in found if f.method == OURS]
+    anchors = Anchors("geometric-median/records", setting.quick)
+    return RECORDS.outcome(
+        found,
+        "median ratio f(x)/f(x*) of the private median: at most 1.0012 at n = 1,000, 1.00001 at 10,000, 1.0000 at "
+        "100,000; every method is near its anchor",
+        (
+            *(anchors.within(f"{OURS}, n = {f.value:g}", f.middle, 0.0, TARGETS[f.value]) for f in ours),
+            *RECORDS.anchored(found, [(f.method, f.value) for f in found], setting.quick),
+        ),
+        "Gaussian cluster, R = 50, sigma = 0.1, 90 % inside, d = 50, epsilon 1. The targets are those of a prototype.",
+    )
+
+
+# Epsilon.
+
+BUDGETS = Sweep(
+    "epsilon",
+    "epsilon",
+    "epsilon",
+    "excess objective",
+    (0.25, 0.5, 1.0, 2.0, 4.0, 8.0),
+    (0.5, 2.0),
+    lambda epsilon, rng: excess(gaussian_cluster(50.0, 2_000, 20, SIGMA, 0.9, rng)[0]),
+    lambda epsilon: epsilon,
+    METHODS,
+    10,
+)
+
+
+EARLIER = ("halving (HSU24)", "descent from the origin", "clipped mean")
+NEAR = 1e-3
+
+
+def budgets(setting: Setting) -> Outcome:
+    """Measure all methods over epsilon."""
+    found = BUDGETS.measure(setting)
+    values = [value for value in dict.fromkeys(f.value for f in found) if value >= 0.5]
+    ours = [_of(found, OURS, value) for value in values]
+    steady = ("private median", "private median, one pass", "coordinate-wise median", "clipped mean")
+    return BUDGETS.outcome(
+        found,
+        f"from epsilon 0.5 on at least 90 % of the private median's runs are within {NEAR:.1%} of the least objective; "
+        f"up to epsilon 2 the mean of {', '.join(EARLIER)} is not; from there on methods are near their anchors",
+        (
+            *(
+                checks.share(
+                    f"{OURS}, near, epsilon = {f.value:g}", sum(e <= NEAR for e in f.errors), len(f.errors), 0.9, 1
+                )
+                for f in ours
+            ),
+            *(
+                checks.mean(
+                    f"{name}, epsilon = {value:g}: mean", Estimate.of(_of(found, name, value).errors), NEAR, inf
+                )
+                for name in EARLIER
+                for value in values
+                if value <= 2
+            ),
+            *BUDGETS.anchored(found, [(name, value) for name in steady for value in values], setting.quick),
+        ),
+        "Gaussian cluster, R = 50, sigma = 0.1, 90 % inside, n = 2,000, d = 20. The coordinate-wise median is a strong "
+        "baseline where, as here, the data are symmetric and n epsilon is large against d. For epsilon 4 and 8, where "
+        "every search succeeds, halving reaches about a third of the private median's excess: it averages a thousand "
+        "gradients where ours averages 14, at a hundred times the cost.",
+    )
+
+
+# Contamination.
+
+CROWD, AXES = 4_000, 10
+
+
+def _contaminated(share: float, rng: np.random.Generator) -> Case:
+    """A cluster about 0 and outliers at one far point; error: distance to the cluster's centre, in cluster radii."""
+    points = SIGMA * rng.standard_normal((CROWD, AXES))
+    points[: round(share * CROWD)] = BOUND / AXES**0.5
+    return Case(points, lambda z: float(np.linalg.norm(z)) / (SIGMA * AXES**0.5))
+
+
+CONTAMINATION = Sweep(
+    "contamination",
+    "share",
+    "share of outliers",
+    "distance to the cluster's centre / its radius",
+    (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4),
+    (0.15, 0.2),
+    _contaminated,
+    lambda share: 2.0,
+    ROBUST,
+    10,
+)
+
+
+def contamination(setting: Setting) -> Outcome:
+    """Measure how much a minority can move each method."""
+    found = CONTAMINATION.measure(setting)
+    values = list(dict.fromkeys(f.value for f in found))
+    anchors = Anchors("geometric-median/contamination", setting.quick)
+    kept = [(OURS, value) for value in values if value <= 0.15]
+    kept += [("private median, level 0.6", value) for value in values if value <= 0.2]
+    steady = [(name, value) for name in ("median, not private", "coordinate-wise median") for value in values]
+    return CONTAMINATION.outcome(
+        found,
+        "the median error of the private median stays below half a cluster radius up to 15 % of outliers, and up to "
+        "20 % with level 0.6; it, the true median and the coordinate-wise median are near their anchors",
+        (
+            *(anchors.within(f"{m}, share = {v:g}", _of(found, m, v).middle, 0.0, 0.5) for m, v in kept),
+            *CONTAMINATION.anchored(found, kept + steady, setting.quick),
+        ),
+        f"n = {CROWD:,}, d = {AXES}, epsilon 2; all outliers at one point at distance {BOUND:g}, {BOUND / SIGMA:,.0f} "
+        "standard deviations away. Beyond the tolerated share no radius below the outliers' distance is found: the "
+        "price of finding the scale privately, which the geometric median itself does not pay up to one half.",
+    )
+
+
+# Skew.
+
+
+def _skewed(sigma: float, rng: np.random.Generator) -> Case:
+    """Independent log-normal coordinates: the larger sigma, the further apart are the two medians."""
+    return excess(np.exp(sigma * rng.standard_normal((10_000, 10))))
+
+
+SKEW = Sweep(
+    "skew",
+    "sigma",
+    "sigma of log-normal coordinates",
+    "excess objective",
+    (0.1, 0.25, 0.5, 0.75, 1.0, 1.25),
+    (0.25, 1.0),
+    _skewed,
+    lambda sigma: 1.0,
+    FAST,
+    10,
+)
+
+
+def skew(setting: Setting) -> Outcome:
+    """Measure the bias that skewed coordinates cause."""
+    found = SKEW.measure(setting)
+    ours, other = (_of(found, name, 1.0).middle for name in (OURS, "coordinate-wise median"))
+    anchors = Anchors("geometric-median/skew", setting.quick)
+    steady = [(f.method, f.value) for f in found if f.method in (OURS, "coordinate-wise median", "clipped mean")]
+    return SKEW.outcome(
+        found,
+        "at sigma 1 the private median's median excess is below 0.5 %, and at least 5 times below that of the "
+        "coordinate-wise median; both and the clipped mean are near their anchors",
+        (
+            anchors.within(f"{OURS}, sigma = 1", ours, 0.0, 0.005),
+            anchors.within("coordinate-wise over private, sigma = 1", other.over(ours), 5.0, inf),
+            *SKEW.anchored(found, steady, setting.quick),
+        ),
+        "Independent log-normal coordinates, n = 10,000, d = 10, epsilon 1. The coordinate-wise median converges to "
+        "another point, so more data or privacy budget do not help it.",
+    )
+
+
+OWN = "Accuracy beyond the paper's experiments; prototype results in the specification, section 5.5"
+ACCURACY = (
+    Experiment("geometric-median/records", "How accurate is the pipeline for 1,000 to 100,000 records?", OWN, records),
+    Experiment("geometric-median/epsilon", "How accurate is each method for which epsilon?", OWN, budgets),
+    Experiment(
+        "geometric-median/contamination", "How far does a corrupted minority move each method?", OWN, contamination
+    ),
+    Experiment("geometric-median/skew", "What do skewed data do to each method?", OWN, skew),
+)

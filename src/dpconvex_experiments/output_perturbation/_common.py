@@ -1,0 +1,143 @@
+"""What the experiments share: noise through mechanisms, slopes of power laws, figures on logarithmic axes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import numpy as np
+
+from dpconvex._types import FloatArray
+from dpconvex.algorithms.erm.output_perturbation.schedules import privacy_ratio
+from dpconvex.geometry import L2Norm
+from dpconvex.losses.base import LinearModelLoss
+from dpconvex.mechanisms import GaussianMechanism, NormNoiseMechanism
+from dpconvex.privacy import Ledger, PrivacyParams, Sensitivity
+from dpconvex.problems import DataDomain, Records
+from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.randomness import BitSource
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Noise: TypeAlias = NormNoiseMechanism | GaussianMechanism
+LABEL = "minimiser"
+LINE_STYLES = ("o-", "s-", "^-", "D-", "v-", "P-")
+
+
+def laplace(dim: int, sensitivity: float, epsilon: float) -> NormNoiseMechanism:
+    """Return the pure mechanism for a point that neighbours move by at most `sensitivity` (l2)."""
+    return NormNoiseMechanism(L2Norm(dim), _given(sensitivity), epsilon)
+
+
+def gaussian(dim: int, sensitivity: float, epsilon: float, delta: float, method: str = "zwb") -> GaussianMechanism:
+    """Return the Gaussian mechanism for such a point, by the paper's formula or the exact calibration."""
+    return GaussianMechanism.calibrate(_given(sensitivity), epsilon, delta, dim, method)
+
+
+def noise(dim: int, sensitivity: float, epsilon: float, delta: float) -> Noise:
+    """Return the paper's mechanism: pure for ``delta = 0``, else Gaussian."""
+    return laplace(dim, sensitivity, epsilon) if delta == 0 else gaussian(dim, sensitivity, epsilon, delta)
+
+
+def energy(dim: int, epsilon: float, delta: float) -> float:
+    """Return ``E|z|^2`` of the paper's noise for sensitivity 1."""
+    return dim * (dim + 1) / epsilon**2 if delta == 0 else privacy_ratio(dim, epsilon, delta) ** 2 / 2
+
+
+def _given(sensitivity: float) -> Sensitivity:
+    return Sensitivity(sensitivity, "l2", "given by the experiment")
+
+
+def releases(mechanism: Noise, value: FloatArray, privacy: PrivacyParams, count: int, source: BitSource) -> FloatArray:
+    """Release one value `count` times, shape (count, dim); every release is in a ledger first.
+
+    Pure releases share a ledger with `count` times the budget, as they would have to; others have one each.
+    """
+    planned = mechanism.planned(LABEL)
+    if privacy.pure:
+        shared = Ledger(PrivacyParams(count * privacy.epsilon * (1 + 1e-9)), (replace(planned, times=count),))
+        return np.array([mechanism.release(value, LABEL, source, shared) for _ in range(count)])
+    ledgers = (Ledger(privacy, (planned,)) for _ in range(count))
+    return np.array([mechanism.release(value, LABEL, source, ledger) for ledger in ledgers])
+
+
+def on_sphere(rng: np.random.Generator, n: int, dim: int) -> FloatArray:
+    """Return `n` independent uniform unit vectors, shape (n, dim)."""
+    X = rng.standard_normal((n, dim))
+    return X / np.linalg.norm(X, axis=1, keepdims=True)
+
+
+def logistic_records(rng: np.random.Generator, n: int, truth: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return unit features (n, dim) and labels of a logistic model with coefficients `truth`."""
+    X = on_sphere(rng, n, len(truth))
+    return X, np.where(rng.random(n) < 1 / (1 + np.exp(-X @ truth)), 1.0, -1.0)
+
+
+def balanced(loss: LinearModelLoss, n: int, dim: int) -> tuple[FloatArray, FloatArray]:
+    """Return records whose minimiser is 0 for every ridge: unit vectors in turn, both labels for each, or targets 0."""
+    X = np.eye(dim)[np.arange(n) // 2 % dim]
+    return X, np.where(np.arange(n) % 2, 1.0, -1.0) if loss.task == "classification" else np.zeros(n)
+
+
+class Risk:
+    """Mean loss of records without any regulariser, and its minimum.
+
+    Parameters
+    ----------
+    loss : LinearModelLoss
+    X : array of shape (n, d)
+        Unit vectors or shorter.
+    y : array of shape (n,)
+    """
+
+    def __init__(self, loss: LinearModelLoss, X: FloatArray, y: FloatArray) -> None:
+        domain = DataDomain.l2_ball(X.shape[1], 1.0)
+        self.problem = LinearModelProblem(loss, domain, len(X), 1.0)
+        self._records, self._y = Records.clipped(X, domain), y
+        self._mean = self.problem.on(self._records, y, 0.0)
+
+    def __call__(self, w: FloatArray) -> float:
+        """Return the mean loss at `w`."""
+        return self._mean.value(w)
+
+    def minimum(self, l2: float = 1e-7) -> float:
+        """Return the least mean loss, at most ``l2/2 |w*|^2`` too large: a ridge makes the minimiser certifiable."""
+        from dpconvex.solvers import default_solver
+
+        ridge = self.problem.on(self._records, self._y, l2)
+        solver = default_solver(self.problem.loss, None, self.problem.dim)
+        return self(solver.solve(ridge, 1e-4).point)
+
+
+def slope(x: Sequence[float], y: Sequence[float]) -> float:
+    """Return the exponent of the power law that fits best (least squares of logarithms)."""
+    return float(np.polyfit(np.log(x), np.log(y), 1)[0])
+
+
+def lines(
+    axes: Axes,
+    x: Sequence[float],
+    curves: Mapping[str, Sequence[float]],
+    labels: tuple[str, str],
+    *,
+    dashed: Mapping[str, Sequence[float]] | None = None,
+    legend: Literal["best", "upper left", "lower left"] = "best",
+) -> None:
+    """Draw curves over logarithmic axes; `dashed` ones (bounds, claims) take the colours in the same order."""
+    for k, (name, y) in enumerate(curves.items()):
+        axes.plot(x, y, LINE_STYLES[k % len(LINE_STYLES)], color=f"C{k}", label=name)
+    for k, (name, y) in enumerate((dashed or {}).items()):
+        axes.plot(x, y, "--", color=f"C{k}", label=name, linewidth=1.2)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlabel(labels[0])
+    axes.set_ylabel(labels[1])
+    axes.legend(loc=legend)
+
+
+def panels(figure: Figure, count: int) -> list[Axes]:
+    """Return `count` plots side by side."""
+    return list(np.atleast_1d(figure.subplots(1, count)))

@@ -1,0 +1,208 @@
+r"""Any method for records, used for users through group privacy: the classical comparison.
+
+Guarantee
+    (epsilon, delta)-DP for neighbours that replace one user with all records. Every user fills exactly `cap` rows: the
+    own records again and again where there are fewer, a random window of them where there are more. Neighbouring users
+    then differ in at most `cap` rows of a data set with a public number of rows, n times `cap`.
+Lemma
+    A method for records that is (e, d)-DP is ``(cap e, d (exp(cap e) - 1)/(exp(e) - 1))``-DP for `cap` rows
+    (`GroupPrivacy`). So it gets ``e = epsilon/cap`` and d accordingly.
+Assumptions
+    The window is drawn by coins apart from data and noise, one a user, and depends on the user's own records alone.
+    Users fill their rows in a uniformly random order: what a method does with a row may depend on its position (batches
+    do), and the replaced user may bear another label, which moves all users between the two in the order of labels.
+Bound
+    The method's own, at its much smaller epsilon: it does not improve with the number of records of a user.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dpconvex import _rounding, _validate
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.algorithms.base import LinearModelPlan, PrivateResult, check_relation, check_unit
+from dpconvex.algorithms.predicted_error import PredictedError
+from dpconvex.algorithms.recipes import recorded
+from dpconvex.errors import InvalidParameterError
+from dpconvex.privacy import Assumption, PrivacyParams, Release, Unit
+from dpconvex.privacy.events.group import GroupPrivacy
+from dpconvex.privacy.ledger import fits
+from dpconvex.problems.data.users import Positions, UserGroups
+from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.randomness import BitSource
+
+Planner = Callable[[LinearModelProblem, PrivacyParams], Sequence[LinearModelPlan]]
+"""Plans for records, the best first."""
+
+
+@dataclass(frozen=True)
+class GroupPrivacyPlan(LinearModelPlan):
+    """A plan for records that protects users.
+
+    Parameters
+    ----------
+    problem : LinearModelProblem
+        It counts users.
+    privacy : PrivacyParams
+        The promise for users.
+    cap : int
+        Rows of every user.
+    inner : LinearModelPlan
+        For n times `cap` records.
+    """
+
+    problem: LinearModelProblem
+    privacy: PrivacyParams
+    cap: int
+    inner: LinearModelPlan
+    algorithm: ClassVar[str] = "group_privacy"
+
+    @property
+    def l2(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The method's."""
+        return self.inner.l2
+
+    @property
+    def constants(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The method's."""
+        return self.inner.constants
+
+    @property
+    def noise_name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The method's."""
+        return self.inner.noise_name
+
+    @property
+    def solver_radius(self) -> float:
+        """The method's."""
+        return self.inner.solver_radius
+
+    @property
+    def predicted_error(self) -> PredictedError:
+        """The method's, on the rows that users fill."""
+        error = self.inner.predicted_error
+        return replace(error, source=f"group privacy for {self.cap} records through: {error.source}")
+
+    @cached_property
+    def releases(self) -> tuple[Release, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The method's, priced for groups."""
+        return tuple(self._grouped(release) for release in self.inner.releases)
+
+    def _grouped(self, release: Release) -> Release:
+        lemma = f"for one of at most {self.cap} rows of a user: {release.sensitivity.lemma}"
+        sensitivity = replace(release.sensitivity, unit=Unit.USER, lemma=lemma)
+        return replace(release, event=GroupPrivacy(self.cap, release.event), sensitivity=sensitivity, block=None)
+
+    @property
+    def theorem(self) -> str:
+        """Group privacy and the method's own theorem."""
+        return f"Group privacy for {self.cap} records. {self.inner.theorem}"
+
+    @property
+    def assumptions(self) -> tuple[Assumption, ...]:
+        """The method's, and about the rows."""
+        rows = Assumption(
+            f"every user fills exactly {self.cap} rows, in an order that does not depend on labels",
+            "records repeated, or a window; windows and the order of users by coins of their own",
+        )
+        return (*self.inner.assumptions, rows)
+
+    @property
+    def coefficient_deviation(self) -> FloatArray:
+        """The method's."""
+        return self.inner.coefficient_deviation
+
+    def describe(self) -> Mapping[str, Any]:
+        """The cap, and the method's constants."""
+        return {
+            **self.inner.describe(),
+            "method": self.inner.algorithm,
+            "rows_per_user": self.cap,
+            "record_epsilon": self.inner.privacy.epsilon,
+            "record_delta": self.inner.privacy.delta,
+        }
+
+    def exact_bits(self, source: BitSource) -> bool:
+        """As the method."""
+        return self.inner.exact_bits(source)
+
+    def _listing(self, X: AnyArray, y: AnyArray, source: BitSource) -> PrivateResult:
+        raise AssertionError("a user-level plan runs on groups")
+
+    def _user_listing(self, X: AnyArray, y: AnyArray, source: BitSource, groups: UserGroups) -> PrivateResult:
+        rows = filled_rows(groups, self.cap, source.generator())
+        found = self.inner.run(X[rows], y[rows], source)
+        return self.finish(found.point, source, found.status)
+
+
+def filled_rows(groups: UserGroups, cap: int, coins: np.random.Generator) -> Positions:
+    """Return which records fill the rows, shape (n_users * cap,): cyclic windows of users' own, users in random order.
+
+    Parameters
+    ----------
+    groups : UserGroups
+    cap : int
+        At least 1.
+    coins : numpy.random.Generator
+        An order and one draw a user, however many records there are.
+    """
+    users = coins.permutation(groups.n_users)
+    sizes = groups.sizes[users]
+    offsets = np.floor(coins.random(groups.n_users) * sizes).astype(np.intp)
+    places = (offsets[:, None] + np.arange(cap)) % sizes[:, None] + groups.starts[users, None]
+    return places.ravel() if groups.order is None else groups.order[places.ravel()]
+
+
+@recorded("group_privacy")
+def plan(
+    problem: LinearModelProblem, privacy: PrivacyParams, planner: Planner, *, cap: int | None = None
+) -> GroupPrivacyPlan:
+    """Return the plan of the method that predicts the least error among those whose cost can be read for groups.
+
+    Parameters
+    ----------
+    problem : LinearModelProblem
+        It counts users.
+    privacy : PrivacyParams
+        The promise for users.
+    planner : callable
+        Plans for a problem and a promise for records.
+    cap : int, optional
+        Rows of a user; default: the problem's `records_per_user`.
+
+    Raises
+    ------
+    InvalidParameterError
+        If no method for records serves.
+    """
+    check_relation(privacy, users=True)
+    check_unit(problem, privacy)
+    if problem.records_per_user is None:
+        raise InvalidParameterError("unit", str(privacy.unit), "must be 'user' for group privacy")
+    size = _validate.integer("cap", problem.records_per_user if cap is None else cap, at_least=1)
+    epsilon = _rounding.ratio_down(privacy.epsilon, size)
+    shrink = math.expm1(epsilon) / math.expm1(privacy.epsilon) if privacy.epsilon < 700 else 0.0
+    record = replace(
+        privacy, epsilon=epsilon, delta=privacy.delta * shrink * (1 - 1e-9) if privacy.delta else 0.0, unit=Unit.RECORD
+    )
+    rows = replace(problem, n=problem.n * size, records_per_user=None)
+    options = (GroupPrivacyPlan(problem, privacy, size, inner) for inner in planner(rows, record))
+    found = next((option for option in options if _serves(option)), None)
+    if found is None:
+        raise InvalidParameterError("epsilon", privacy.epsilon, f"admits no method for records with cap={size}")
+    return found
+
+
+def _serves(option: GroupPrivacyPlan) -> bool:
+    """Whether the releases can be priced together for groups, within the promise."""
+    from dpconvex.privacy import accounting
+
+    events = [(release.event, release.times) for release in option.releases]
+    return accounting.supports(events) and fits(option.releases, option.privacy)

@@ -1,0 +1,234 @@
+"""Noisy gradient descent on secret samples of records: sensitivity attacked, mutants, cost, exact losses, choice."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dpconvex.algorithms.erm import gradient_descent
+from dpconvex.algorithms.erm.gradient_descent import gradients
+from dpconvex.algorithms.erm.gradient_descent.gradients import sampled_gradient
+from dpconvex.algorithms.select import Options, plans
+from dpconvex.audit.exact import run_of
+from dpconvex.audit.sampled import sampled_losses
+from dpconvex.errors import BudgetExceededError, InvalidParameterError
+from dpconvex.losses import HingeLoss, HuberLoss, LinearModelLoss, LogisticLoss, SoftmaxLoss
+from dpconvex.privacy import Ledger, PrivacyParams, Unit, verify
+from dpconvex.privacy.events.subsampled import PoissonSteps
+from dpconvex.problems import Block, DataDomain, Records, RegularizedRisk
+from dpconvex.problems.linear.problem import LinearModelProblem, default_radius
+from dpconvex.randomness import SeededSource, SystemSource
+from dpconvex.solvers import NewtonCholesky
+
+PROMISE = PrivacyParams(1.0, 1e-5)
+N = 12
+DOMAIN = DataDomain((Block(8, "l1", 1.0), Block(1, "linf", 0.5), Block(3, "l2", 2.0))).with_intercept(1.0)
+LOSSES: list[LinearModelLoss] = [LogisticLoss(), SoftmaxLoss(3), HingeLoss(), HuberLoss(1.0, 1.0)]
+WILD = np.array([0.0, 1.0, -2.0, 1e300, -1e-300, np.nan, np.inf, -np.inf])
+
+
+def problem(loss, n=N, domain=DOMAIN):
+    return LinearModelProblem(loss, domain, n, default_radius(domain, loss.n_outputs))
+
+
+def table(rng, n, loss):
+    """Records as long as the domain allows, and some that must be clipped."""
+    hot = np.eye(8)[rng.integers(0, 8, n)] * rng.choice([-1.0, 1.0, 5.0], (n, 1))
+    ball = rng.standard_normal((n, 3))
+    ball *= 2.0 / np.linalg.norm(ball, axis=1, keepdims=True)
+    X = np.concatenate([hot, rng.choice([-0.5, 0.5, 9.0], (n, 1)), ball], axis=1)
+    y = rng.integers(0, loss.n_outputs, n) if loss.n_outputs > 1 else rng.choice([-1.0, 1.0], n)
+    return X, y.astype(float)
+
+
+def largest_moves(plan, tries=60):
+    """Largest move of the gradient when the first record joins a sample, and when it is another one there."""
+    rng, joins, turns = np.random.default_rng(0), 0.0, 0.0
+    for k in range(tries):
+        X, y = table(rng, N, plan.problem.loss)
+        X2, y2 = X.copy(), y.copy()
+        X2[0], y2[0] = (-X[0], y[0]) if k % 2 else (rng.choice(WILD, 12), rng.choice(WILD))
+        w = rng.standard_normal(plan.problem.dim) * 10.0 ** rng.integers(-3, 3)
+        others = np.flatnonzero(rng.random(N - 1) < plan.rate) + 1
+        with np.errstate(all="ignore"):
+            first, second = (sampled_gradient(plan, *data) for data in ((X, y), (X2, y2)))
+            out, mine, other = first(w, others), first(w, np.append(0, others)), second(w, np.append(0, others))
+            np.testing.assert_array_equal(out, second(w, others))
+        joins = max(joins, float(np.linalg.norm(mine - out)), float(np.linalg.norm(other - out)))
+        turns = max(turns, float(np.linalg.norm(mine - other)))
+    return joins / plan.mechanism.sensitivity.value, turns / plan.mechanism.sensitivity.value
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+@pytest.mark.parametrize("clip", [None, 0.1])
+@pytest.mark.parametrize("rate", [0.03, 0.6])
+def test_no_record_moves_a_gradient_further_than_charged(loss, clip, rate) -> None:
+    plan = gradient_descent.plan(problem(loss), PROMISE, steps=8, rate=rate, clip=clip)
+    joins, turns = largest_moves(plan)
+    assert 0.5 < joins <= 1
+    assert joins < turns <= 2
+
+
+def _unclipped(problem, records, targets, lengths, clip, w):
+    return _clipped(problem, records, targets, lengths, 1e9, w)
+
+
+_clipped = gradients.clipped_records
+
+
+def test_the_attack_finds_forgotten_clipping(monkeypatch) -> None:
+    monkeypatch.setattr(gradients, "clipped_records", _unclipped)
+    assert largest_moves(gradient_descent.plan(problem(LogisticLoss()), PROMISE, steps=8, rate=0.3, clip=0.1))[0] > 2
+
+
+def test_the_attack_finds_means_over_the_drawn_number(monkeypatch) -> None:
+    """Where only the changed record is drawn, the mean of the sample is its whole gradient."""
+
+    def mean(plan, X, y):
+        total = gradients.sampled_gradient(plan, X, y)
+        return lambda w, sample: total(w, sample) * plan.rate * N / max(1, len(sample))
+
+    monkeypatch.setattr(f"{__name__}.sampled_gradient", mean)
+    assert largest_moves(gradient_descent.plan(problem(LogisticLoss()), PROMISE, steps=8, rate=0.6))[0] > 1.5
+
+
+def test_the_gradient_of_all_records_is_the_full_one_over_the_rate_and_of_none_it_is_zero() -> None:
+    rng = np.random.default_rng(1)
+    for loss in LOSSES:
+        X, y = table(rng, N, loss)
+        sampled = gradient_descent.plan(problem(loss), PROMISE, steps=8, rate=0.25)
+        whole = replace(sampled, rate=1.0)
+        w = rng.standard_normal(sampled.problem.dim)
+        (full,) = gradients.mean_gradients(whole, X, y, None, SeededSource(0))
+        gradient = sampled_gradient(sampled, X, y)
+        np.testing.assert_allclose(gradient(w, np.arange(N)), full(w) / 0.25, rtol=1e-12, atol=1e-15)
+        assert not gradient(w, np.arange(0)).any()
+
+
+@pytest.mark.parametrize("wrong", ["half the noise", "twice the rate", "more steps"])
+def test_whatever_costs_more_than_the_promise_does_not_start(wrong) -> None:
+    plan = gradient_descent.plan(problem(LogisticLoss()), PROMISE, steps=16, rate=0.2)
+    Ledger(plan.privacy, plan.releases)
+    changes = {
+        "half the noise": {"mechanism": replace(plan.mechanism, sigma=plan.mechanism.sigma / 2)},
+        "twice the rate": {"rate": 0.4},
+        "more steps": {"steps": 20},
+    }
+    X, y = table(np.random.default_rng(0), N, LogisticLoss())
+    with pytest.raises(BudgetExceededError):
+        replace(plan, **changes[wrong]).run(X, y, SeededSource(0))
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+def test_a_run_verifies_by_two_accountants_and_states_the_rate(loss) -> None:
+    plan = gradient_descent.plan(problem(loss), PROMISE, rate=0.2)
+    result = plan.run(*table(np.random.default_rng(1), N, loss), SystemSource())
+    found = verify(result.certificate)
+    assert found.passed
+    assert any(check.name in ("second accountant", "two accountants agree") for check in found.checks)
+    assert result.certificate.spent_epsilon == pytest.approx(1.0, rel=1e-3)
+    assert result.certificate.public["rate"] == 0.2
+    assert result.certificate.public["steps"] == plan.steps
+    assert "sample" in result.certificate.theorem
+    assert vars(result).keys() == {"point", "certificate", "plan", "status"}  # no sample leaves the run
+
+
+def test_exact_losses_are_those_of_the_dominating_pair() -> None:
+    """Steps of no length, records in the worst corner: mean and spread of 400 losses, 5 standard errors.
+
+    A sampler or an auditor that forgets the rate has losses more than twice as large.
+    """
+    p = LinearModelProblem(HingeLoss(), DataDomain.box(1, 1.0), 6, 1.0)
+    plan = gradient_descent.plan(p, PrivacyParams(2.0, 0.01), steps=4, rate=0.3, clip=p.lipschitz)
+    assert plan.typical is not None
+    plan = replace(plan, typical=replace(plan.typical, size=1e-12))
+    X, y = np.ones((6, 1)), np.ones(6)
+    other = np.append(y[:-1], -1.0)
+    found = sampled_losses(plan.releases[0].event, run_of(plan), (X, y), (X, other), 400).losses
+    event = plan.releases[0].event
+    assert isinstance(event, PoissonSteps)
+    rng, r = np.random.default_rng(0), event.step.mu
+    x = rng.standard_normal((100_000, 4)) + r * (rng.random((100_000, 4)) < 0.3)
+    p1, p2 = (np.log(0.7 + 0.3 * np.exp(side * r * x - r * r / 2)) for side in (1, -1))
+    wanted = (p1 - p2).sum(1)
+    assert found.mean() == pytest.approx(wanted.mean(), abs=5 * wanted.std() / 20)
+    assert found.std() == pytest.approx(wanted.std(), rel=0.2)
+
+
+def simulated(n, numeric=12, signal=2.0):
+    rng = np.random.default_rng(4)
+    X = rng.uniform(-0.5, 0.5, (n, numeric)) * np.where(np.arange(numeric) % 2, 0.2, 1.0)
+    logits = X @ (signal * rng.standard_normal(numeric))
+    y = np.where(rng.random(n) < 1 / (1 + np.exp(-logits)), 1.0, -1.0)
+    return X, y, problem(LogisticLoss(), n, DataDomain((Block(numeric, "linf", 0.5),)).with_intercept(1.0))
+
+
+def test_in_as_many_passes_samples_come_nearer_and_the_expected_error_is_about_right() -> None:
+    X, y, p = simulated(60_000)
+    risk = RegularizedRisk(p.loss, Records.clipped(X, p.domain), y, 1e-7)
+    lowest = risk.value(NewtonCholesky().solve(risk, 1e-3).point)
+    promise, excess = PrivacyParams(1.0, 1e-6), {}
+    for rate in (1.0, 0.1):
+        plan = gradient_descent.plan(p, promise, steps=round(8 / rate), rate=rate)
+        excess[rate] = np.mean([risk.value(plan.run(X, y, SeededSource(s)).point) - lowest for s in range(2)])
+        assert plan.expected is not None
+        assert plan.expected / 5 < excess[rate] < plan.expected * 5
+        assert excess[rate] <= plan.predicted_error.bound
+    assert excess[0.1] < excess[1.0] / 3
+
+
+def test_samples_are_chosen_where_passes_are_few_and_only_where_noise_need_not_compose() -> None:
+    wide, promise = problem(LogisticLoss(), 10**6, DataDomain.l2_ball(300, 1.0)), PrivacyParams(1.0, 1e-6)
+    chosen, whole = gradient_descent.plan(wide, promise), gradient_descent.plan(wide, promise, rate=1.0)
+    assert chosen.rate < 1 == whole.rate
+    assert chosen.steps * chosen.rate < whole.steps < chosen.steps
+    assert chosen.predicted_error.rank < 0.9 * whole.predicted_error.rank
+    assert gradient_descent.plan(problem(LogisticLoss(), 1000), promise).rate == 1
+    assert gradient_descent.plan(wide, PrivacyParams(1.0, 1e-13)).rate == 1  # no convolution tells such deltas from 0
+    for noise, sampled in (("auto", True), ("gaussian", False)):
+        (found,) = plans(wide, promise, "noisy_gradient", Options(noise=noise))
+        assert ("rate" in found.public) == sampled
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({"rate": 0.0}, "rate"),
+        ({"rate": 1.5}, "rate"),
+        ({"rate": math.nan}, "rate"),
+        ({"rate": 0.5, "proved": True}, "rate"),
+        ({"rate": 0.5, "batches": 2, "steps": 4}, "rate"),
+        ({"rate": 0.5, "step_size": 0.1}, "rate"),
+    ],
+)
+def test_refusals(options, name) -> None:
+    with pytest.raises(InvalidParameterError, match=name):
+        gradient_descent.plan(problem(LogisticLoss()), PROMISE, **options)
+
+
+def test_users_and_tiny_deltas_are_refused() -> None:
+    users = replace(problem(LogisticLoss()), records_per_user=3)
+    with pytest.raises(InvalidParameterError, match="rate"):
+        gradient_descent.plan(users, PrivacyParams(1.0, 1e-5, unit=Unit.USER), rate=0.5)
+    with pytest.raises(InvalidParameterError, match="delta"):
+        gradient_descent.plan(problem(LogisticLoss()), PrivacyParams(1.0, 1e-13), rate=0.5)
+
+
+@pytest.mark.parametrize(("epsilon", "delta", "steps"), [(8.0, 1.2e-11, 2048), (12.0, 2e-11, 1024), (5.0, 1e-10, 512)])
+def test_a_plan_with_a_tiny_delta_is_not_refused_when_it_runs(epsilon, delta, steps) -> None:
+    """Convolutions round: the noise is planned for a delta that leaves room for evaluating the profile anew."""
+    task = problem(LogisticLoss(), 400, DataDomain.box(2, 1.0))
+    for rate in (0.01, 0.03, 0.1):
+        plan = gradient_descent.plan(task, PrivacyParams(epsilon, delta), rate=rate, steps=steps)
+        Ledger(plan.privacy, plan.releases)
+
+
+def test_what_the_plan_cannot_price_or_tabulate_is_refused() -> None:
+    task = problem(LogisticLoss(), 400, DataDomain.box(2, 1.0))
+    with pytest.raises(InvalidParameterError, match="delta="):
+        gradient_descent.plan(task, PrivacyParams(1.0, 1.5e-11), rate=0.1, steps=9_000)
+    with pytest.raises(InvalidParameterError, match="steps="):
+        gradient_descent.plan(task, PrivacyParams(1.0, 1e-6), steps=10**6)

@@ -1,0 +1,217 @@
+"""Private centre and length of numeric columns before an ordinary method: parameters, releases, refusals, content."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+
+from dpconvex import PrivateLinearRegression, PrivateLogisticRegression, verify
+from dpconvex.algorithms.erm.two_stage import centering
+from dpconvex.algorithms.erm.two_stage.centering import RecentredPlan, numeric_columns, recentred
+from dpconvex.algorithms.select import plans
+from dpconvex.errors import InvalidParameterError
+from dpconvex.losses import HuberLoss, LogisticLoss, SoftmaxLoss
+from dpconvex.mechanisms import NormNoiseMechanism
+from dpconvex.privacy import PrivacyCertificate, PrivacyParams
+from dpconvex.privacy.certificate import COURSE
+from dpconvex.problems import DataDomain
+from dpconvex.problems.data.domain import Block
+from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.randomness import SeededSource, SystemSource
+
+MIXED = DataDomain((Block(2, "linf", 0.5), Block(3, "l1", 1.0), Block(1, "linf", 4.0)), 1.0)
+
+
+def problem(loss=None, n: int = 4000, domain: DataDomain = MIXED, **more) -> LinearModelProblem:
+    return LinearModelProblem(loss or LogisticLoss(), domain, n, 5.0, **more)
+
+
+def planned(task: LinearModelProblem, epsilon: float = 1.0, delta: float = 0.0) -> RecentredPlan:
+    (plan,) = plans(task, PrivacyParams(epsilon, delta), "recentring")
+    assert isinstance(plan, RecentredPlan)
+    return plan
+
+
+def concentrated(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Records of `MIXED` near a point of it, and labels that depend on them."""
+    rng = np.random.default_rng(seed)
+    numeric = np.column_stack([rng.normal(0.3, 0.05, n), rng.normal(-0.4, 0.02, n), rng.normal(3, 0.3, n)])
+    levels = np.eye(3)[rng.integers(0, 3, n)]
+    z = 20 * (numeric[:, 0] - 0.3) - 2 * (numeric[:, 2] - 3) + levels[:, 0] - 0.5
+    y = np.where(z > rng.logistic(size=n), 1.0, -1.0)
+    return np.column_stack([numeric[:, :2], levels, numeric[:, 2]]), y
+
+
+@pytest.mark.parametrize("loss", [LogisticLoss(), HuberLoss(0.5, 1.0), SoftmaxLoss(3)], ids=lambda loss: loss.name)
+def test_without_noise_it_finds_the_parameters_of_the_columns_as_they_were(loss) -> None:
+    """Epsilon 1e6, and a length that shortens no one: the minimiser of the recentred problem, put back."""
+    n = 500
+    X, y = concentrated(n)
+    y = np.arange(n) % 3 if loss.n_outputs == 3 else y
+    task = problem(loss, n)
+    plan = planned(task, 1e6)
+    result = plan.run(X, y, SeededSource(1))
+    ran = result.plan
+    assert isinstance(ran, RecentredPlan)
+    assert ran.centre is not None
+    assert np.abs(X[:, [0, 1, 5]].mean(axis=0) - ran.centre).max() < 1e-4
+    centred = np.column_stack([X[:, [0, 1, 5]] - ran.centre, X[:, 2:5]])
+    inner = ran.then.problem
+    w = result.point.reshape(loss.n_outputs, MIXED.dim)
+    weights = np.column_stack([w[:, [0, 1, 5]], w[:, 2:5], w[:, -1] + w[:, [0, 1, 5]] @ ran.centre])
+    weights[:, -1] /= inner.domain.intercept
+    gradient = inner.objective(centred, y, ran.then.l2).gradient(weights.ravel())
+    assert np.linalg.norm(gradient) < 1e-3
+    assert inner.domain.clip(centred) == pytest.approx(centred, abs=0.7)
+
+
+@given(seed=st.integers(0, 10**6), n=st.integers(1, 60), where=st.integers(0, 59))
+def test_the_released_mean_moves_by_two_over_n_at_most(seed: int, n: int, where: int) -> None:
+    """Computed as the run computes it, extreme records included."""
+    rng = np.random.default_rng(seed)
+    X = rng.choice([-1e300, -0.5, -0.1, 0.0, 0.2, 0.5, 7.0, np.nan, np.inf], (n, 6))
+    other = X.copy()
+    other[where % n] = rng.choice([-np.inf, -0.5, 0.5, 1e9], 6)
+    seen = []
+    plan = planned(problem(n=5000))
+    plan = replace(plan, problem=replace(plan.problem, n=n))
+
+    class Stop(Exception):
+        pass
+
+    def release(self, value, *rest, **named):
+        seen.append(np.array(value))
+        raise Stop
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(NormNoiseMechanism, "release", release)
+        for data in (X, other):
+            with pytest.raises(Stop), np.errstate(all="ignore"):
+                plan._listing(data, np.ones(n), SeededSource(0))
+    moved = float(np.abs(seen[0] - seen[1]).max())
+    assert moved <= 2 / n + 2.0**-50
+    assert np.abs(seen).max() <= 1
+
+
+def test_the_sensitivity_is_attained() -> None:
+    plan = planned(problem(n=4000))
+    assert plan.first.sensitivity.value >= 2 / 4000
+    assert plan.first.norm(np.ones(3)) == pytest.approx(1)  # the maximum norm
+    assert plan.second.sensitivity.value == 1
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_it_spends_what_it_promises_and_can_be_verified(delta: float) -> None:
+    task = problem()
+    X, y = concentrated(task.n)
+    result = planned(task, 1.0, delta).run(X, y, SystemSource())
+    read = PrivacyCertificate.from_json(result.certificate.to_json())
+    assert verify(read).passed
+    assert 0.999 < read.spent_epsilon <= 1
+    assert len(read.releases) >= 3
+    assert read.public["recentred"]["length"] == result.plan.length  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_it_wins_where_columns_are_concentrated_in_wide_ranges() -> None:
+    """A tenth of the noise: seeds fixed."""
+    n, d = 20_000, 12
+    rng = np.random.default_rng(0)
+    X = rng.normal(0.4, 0.05, (n, d))
+    y = ((X - 0.4) @ rng.normal(size=d) * 30 > rng.logistic(size=n)).astype(int)
+
+    def log_loss(algorithm: str) -> float:
+        model = PrivateLogisticRegression(
+            1.0, feature_bounds=(-1, 1), algorithm=algorithm, random_state=1, classes=[0, 1]
+        ).fit(X, y)
+        return -float(model.predict_log_proba(X)[np.arange(n), y].mean())
+
+    assert log_loss("recentring") < log_loss("objective_perturbation") - 0.03
+
+
+def test_regression_is_recentred_too() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(8, 0.3, (5000, 4))
+    y = 20 + (X - 8) @ [6.0, -3.0, 2.0, 1.0] + rng.normal(size=5000)
+    model = PrivateLinearRegression(
+        1.0, feature_bounds=(0, 10), target_bounds=(0, 40), algorithm="recentring", random_state=0
+    ).fit(X, y)
+    assert model.score(X, y) > 0.5
+
+
+@pytest.mark.parametrize(
+    ("task", "epsilon"),
+    [
+        (problem(domain=DataDomain((Block(3, "l1", 1.0),), 1.0)), 1.0),
+        (problem(domain=DataDomain.box(3, 1.0)), 1.0),
+        (problem(n=100), 1.0),
+        (problem(records_per_user=3), 1.0),
+    ],
+    ids=["no numeric column", "no constant", "few records", "users"],
+)
+def test_it_is_not_offered_where_it_does_not_apply(task: LinearModelProblem, epsilon: float) -> None:
+    privacy = PrivacyParams(epsilon, unit="user" if task.grouped else "record")
+    assert all(plan.algorithm != "recentring" for plan in plans(task, privacy))
+    with pytest.raises(InvalidParameterError):
+        plans(task, privacy, "recentring")
+
+
+@pytest.mark.parametrize("content", [np.nan, np.inf, -1e300, 0.0, 5e-324])
+def test_content_never_speaks(content: float) -> None:
+    task = problem(n=1200)
+    result = planned(task).run(np.full((1200, 6), content), np.full(1200, content), SystemSource())
+    assert np.isfinite(result.point).all()
+    assert verify(result.certificate).passed
+
+
+def test_the_public_list_covers_every_record_and_centre() -> None:
+    plan = planned(problem())
+    corners = np.abs(plan.half_widths) * 2  # of the farthest record from the farthest centre
+    assert plan.lengths[0] >= np.linalg.norm(corners)
+    assert all(a > b > 0 for a, b in pairwise(plan.lengths))
+    assert json.dumps(dict(plan.describe()), allow_nan=False)
+
+
+def test_the_recentred_domain_holds_the_numeric_columns_first() -> None:
+    assert numeric_columns(MIXED).tolist() == [0, 1, 5]
+    few = recentred(problem(), 0.3).domain
+    assert [(b.size, b.norm, b.bound) for b in few.blocks] == [(3, "linf", 0.3), (3, "l1", 1.0)]
+    many = recentred(problem(domain=DataDomain.box(20, 1.0).with_intercept(1.0)), 0.3).domain
+    assert [(b.size, b.norm, b.bound) for b in many.blocks] == [(20, "l2", 0.3)]
+    assert many.intercept == 0.3
+
+
+def test_the_plan_of_another_promise_has_seen_no_data() -> None:
+    task = problem(n=4000)
+    X, y = concentrated(task.n)
+    ran = planned(task).run(X, y, SeededSource(0)).plan
+    assert isinstance(ran, RecentredPlan)
+    again = ran.at(PrivacyParams(2.0))
+    assert isinstance(again, RecentredPlan)
+    assert again.centre is None
+    assert centering.plan(task, PrivacyParams(2.0), ran.planner)[0].length == again.length
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_the_certificate_states_the_promise_whatever_length_was_released(delta: float) -> None:
+    """One length is followed by pure noise, another by Gaussian noise: the former's cost is not that of the plan."""
+    plan = PrivateLogisticRegression(2.0, delta, feature_bounds=(0, 100), algorithm="recentring").plan(30_000, 20)[0]
+    assert isinstance(plan, RecentredPlan)
+    kinds = set()
+    for length in plan.lengths[::5]:
+        course = plan.informed(np.zeros(20), float(length))
+        stated = course.certificate(SystemSource())
+        assert (stated.spent_epsilon, stated.spent_delta) == (2.0, delta)
+        assert verify(stated).passed
+        kinds.add(stated.public[COURSE]["delta"])
+        forged = replace(stated, spent_epsilon=1.9)
+        assert not verify(forged).passed
+        assert not verify(replace(stated, public={**stated.public, COURSE: {"epsilon": 1.9, "delta": 0.0}})).passed
+        left_out = {name: value for name, value in stated.public.items() if name != COURSE}
+        assert not verify(replace(stated, public=left_out)).passed
+    assert not any(COURSE in name for name in verify(stated).unconfirmed)
+    assert kinds == {0.0, delta}

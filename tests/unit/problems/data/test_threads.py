@@ -1,0 +1,45 @@
+"""Sums over parts by several threads."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dpconvex.problems.data import _threads
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 4])
+@pytest.mark.parametrize("parts", [1, 2, 7, 8, 13, 40])
+def test_every_part_is_counted_once(threads, parts, monkeypatch):
+    monkeypatch.setattr(_threads, "_threads", lambda: threads)
+    seen = []
+
+    def work(index):
+        seen.append(index)
+        return np.array([1.0, float(index)])
+
+    np.testing.assert_array_equal(_threads.total(parts, work), [parts, parts * (parts - 1) / 2])
+    assert sorted(seen) == list(range(parts))
+
+
+def test_the_order_of_summation_is_fixed(monkeypatch):
+    monkeypatch.setattr(_threads, "_threads", lambda: 3)
+    values = np.random.default_rng(0).standard_normal((50, 4))
+    results = [_threads.total(50, lambda index: values[index].copy()) for _ in range(20)]
+    assert all(np.array_equal(results[0], result) for result in results)
+
+
+def test_an_error_in_a_thread_is_not_lost(monkeypatch):
+    monkeypatch.setattr(_threads, "_threads", lambda: 2)
+    with pytest.raises(ZeroDivisionError):
+        _threads.total(20, lambda index: np.array([1 / (index - 15)]))
+
+
+@pytest.mark.parametrize(("asked", "expected"), [("1", 1), ("junk", None), ("", None), ("0", 1)])
+def test_number_of_threads_follows_the_environment(asked, expected, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", asked)
+    _threads._threads.cache_clear()
+    try:
+        assert _threads._threads() == expected if expected else 1 <= _threads._threads() <= 4
+    finally:
+        _threads._threads.cache_clear()
