@@ -315,8 +315,7 @@ def least_error(
     # The search subtracts values, so an infeasible point is very bad rather than infinite.
     left, right = np.log(grid[max(k - 1, 0)]), np.log(grid[min(k + 1, POINTS - 1)])
     found = minimize_scalar(lambda t: min(cost(math.exp(t)), 1e300), bounds=(left, right), method="bounded")
-    best = min((float(grid[k]), math.exp(float(found.x))), key=cost)
-    return min((best, *others), key=cost)
+    return min((float(grid[k]), math.exp(float(found.x)), *others), key=cost)
 
 
 def overspent(loss: LinearModelLoss, tau: float, epsilon: float) -> bool:
