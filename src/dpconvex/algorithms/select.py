@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import product
 from typing import final
 
 from dpconvex import _validate
@@ -190,12 +189,9 @@ class Methods:
         return found
 
     def check(self, problem: LinearModelProblem, privacy: PrivacyParams) -> None:
-        """Raise as a call would; the first plan of any method and noise is enough to know that it would not."""
-        noises = NOISES[1:] if self.options.noise == "auto" else (self.options.noise,)
-        for name, noise in product(self.names, noises):
-            if _valid(problem, privacy, replace(self.options, noise=noise), (name,))[0]:
-                return
-        self(problem, privacy)
+        """Raise as a call would."""
+        if not _applies(problem, privacy, self.options, self.names):
+            self(problem, privacy)
 
 
 def _require_empirical(options: Options) -> None:
@@ -232,12 +228,7 @@ def plans(
     InvalidParameterError
         If nothing applies to what was asked for, or a parameter is so extreme that floats cannot hold its constants.
     """
-    _validate.choice("algorithm", algorithm, ("auto", *ALGORITHMS))
-    _validate.real("epsilon", privacy.epsilon, at_least=SMALLEST)
-    _validate.real("radius", problem.radius, at_least=SMALLEST, at_most=LARGEST)
-    check_unit(problem, privacy)
-    options = options or Options()
-    names = tuple(ALGORITHMS) if algorithm == "auto" else (algorithm,)
+    options, names = options or Options(), _names(problem, privacy, algorithm)
     found, refusals = _valid(problem, privacy, options, names)
     if not found and refusals:
         raise _most_telling(refusals)
@@ -249,6 +240,28 @@ def plans(
             "Use noise='auto' and constants='calibrated'",
         )
     return found
+
+
+def check(problem: LinearModelProblem, privacy: PrivacyParams, algorithm: str, options: Options) -> None:
+    """Raise `InvalidParameterError` as `plans` would, at the price of one plan."""
+    if not _applies(problem, privacy, options, _names(problem, privacy, algorithm)):
+        plans(problem, privacy, algorithm, options)
+
+
+def _names(problem: LinearModelProblem, privacy: PrivacyParams, algorithm: str) -> tuple[str, ...]:
+    """Return the algorithms to try, or raise `InvalidParameterError` for what none of them takes."""
+    _validate.choice("algorithm", algorithm, ("auto", *ALGORITHMS))
+    _validate.real("epsilon", privacy.epsilon, at_least=SMALLEST)
+    _validate.real("radius", problem.radius, at_least=SMALLEST, at_most=LARGEST)
+    check_unit(problem, privacy)
+    return tuple(ALGORITHMS) if algorithm == "auto" else (algorithm,)
+
+
+def _applies(problem: LinearModelProblem, privacy: PrivacyParams, options: Options, names: tuple[str, ...]) -> bool:
+    """Return whether there is a plan of some algorithm and noise; the first one is enough to know."""
+    noises = NOISES[1:] if options.noise == "auto" else (options.noise,)
+    each = (_valid(problem, privacy, replace(options, noise=noise), (name,))[0] for name in names for noise in noises)
+    return any(each)
 
 
 def _valid(
