@@ -172,8 +172,7 @@ class TypicalData:
     def variances(self, deviations: FloatArray) -> FloatArray:
         """Return the variance in each direction (g,) of independent noise whose deviations are equal inside blocks.
 
-        They are given for each parameter, (dim,); of several outputs, those of the first are taken. Several rows (k, dim):
-        one after the other.
+        They are given for each parameter, (dim,), or k times that, (k, dim); of several outputs, those of the first count.
         """
         of_block = np.square(deviations.take(self.start, -1))
         common = (of_block @ self.numeric)[..., None], (of_block @ self.mean)[..., None]
@@ -185,16 +184,16 @@ class TypicalData:
 
     def shrinkage(self, l2: Size) -> Size:
         """Excess of the exact minimizer with ridge weight `l2`, in the usual loss; of each, where it is an array."""
-        l2 = np.asarray(l2)[..., None]
-        return self.bias + self._excess(np.square(l2 / (self.curvature + l2)) * self.signal)
+        ridge: Any = np.asarray(l2)[..., None]
+        return self.bias + self._excess(np.square(ridge / (self.curvature + ridge)) * self.signal)
 
     def gradient_noise(self, l2: Size, deviations: FloatArray) -> Size:
         """Expected excess from a random linear term of the ridge objective, deviations of shape (dim,).
 
         Of each `l2`, where it is an array of shape (k,); deviations are then of shape (k, dim).
         """
-        l2 = np.asarray(l2)[..., None]
-        return self._excess(self.variances(deviations) / np.square(self.curvature + l2))
+        ridge: Any = np.asarray(l2)[..., None]
+        return self._excess(self.variances(deviations) / np.square(self.curvature + ridge))
 
     def projection_bias(self, blocks: Sequence[int], columns: int) -> float:
         """Expected excess of the best fit when all columns of `blocks` are projected to `columns` random directions.
