@@ -24,20 +24,11 @@ class AcceleratedGradient(Solver):
     ``theta = (sqrt kappa - 1) / (sqrt kappa + 1)``; returns ``y_t``. It stops when the distance certificate of the
     projected step fires, at the latest after `steps_for` steps.
 
-    Parameters
-    ----------
-    max_steps : int, optional
-        None: as many as `steps_for` says, so that success is guaranteed. A smaller number may fail.
-
-    Notes
-    -----
     Guarantee: with ``max_steps=None`` and ``initial_gap`` finite, status ``CERTIFIED`` for every data set, unless
     the radius is so small that float64 rounding forbids it (then ``STALLED``).
 
-    References
-    ----------
-    Lowy and Razaviyayn, Algorithm 4, with the count of V-FISTA (Beck 2017, *First-order methods in optimization*,
-    Theorem 10.42); docs, Solver certificates.
+    Source: Lowy and Razaviyayn, Algorithm 4, with the count of V-FISTA (Beck 2017, *First-order methods in
+    optimization*, Theorem 10.42); docs, Solver certificates.
     """
 
     treats_tilt = True

@@ -65,7 +65,11 @@ class SolverResult:
 
 
 class Solver(ABC):
-    """A deterministic method with its settings; `solve` never raises because of what the data hold."""
+    """A deterministic method with its settings; `solve` never raises because of what the data hold.
+
+    `max_steps` bounds the steps. Where it may be None, that means as many as `steps_for` says: success is then
+    guaranteed, and a smaller number may fail.
+    """
 
     treats_tilt: ClassVar[bool] = False
     """Whether the method works for objectives other than the average of the losses."""

@@ -29,18 +29,11 @@ class DualCoordinateAscent(Solver):
     maximizes a lower bound of the dual (a projection does not expand), otherwise the dual itself. Weights of records
     widen their intervals.
 
-    Parameters
-    ----------
-    max_steps : int
-        Bound on the passes over the data.
-
-    Notes
-    -----
     Proof of accuracy: C4 (duality gap). No step count is guaranteed; `Guaranteed` adds that. The order comes from a
     fixed generator and no data: the method is deterministic.
     """
 
-    max_steps: int = 20_000
+    max_steps: int = 20_000  # passes over the data
 
     def refusal(self, loss: Bounds, constraint: ConvexSet, dim: int) -> str | None:
         if not isinstance(loss, PiecewiseLinearLoss):

@@ -25,19 +25,10 @@ class ExtraGradient(Solver):
     monotonicity 1 and Lipschitz constant k. Stops when the saddle gap of the *original* objective certifies the
     radius, at the latest after `saddle_steps`.
 
-    Parameters
-    ----------
-    max_steps : int, optional
-        None: as many as `saddle_steps` says, so that success is guaranteed. A smaller number may fail.
-
-    Notes
-    -----
     Proof of accuracy: C6 (saddle gap). Only w is returned: attacks are functions of single records.
 
-    References
-    ----------
-    Korpelevich (1976); stands in for the method that Lowy and Razaviyayn suggest, Algorithm 8 (erratum: its pseudocode
-    is not in the paper). Proof of the count: docs, Saddle problems.
+    Source: Korpelevich (1976); stands in for the method that Lowy and Razaviyayn suggest, Algorithm 8 (erratum: its
+    pseudocode is not in the paper). Proof of the count: docs, Saddle problems.
     """
 
     treats_tilt = True

@@ -25,22 +25,13 @@ class LBFGS(Solver):
     L-BFGS-B needs decreasing values, which float64 stops resolving at a gradient norm of about 1e-8. Newton steps
     from there need gradients only.
 
-    Parameters
-    ----------
-    max_steps : int
-        Bound on the L-BFGS iterations.
-    polish : int
-        Bound on the Newton steps after it.
-
-    Notes
-    -----
     Proof of accuracy: C1 (gradient norm). No step count is guaranteed; `Guaranteed` adds that.
     """
 
     treats_tilt = True
 
-    max_steps: int = 1000
-    polish: int = 20
+    max_steps: int = 1000  # of L-BFGS
+    polish: int = 20  # Newton steps after it, at most
 
     def refusal(self, loss: Bounds, constraint: ConvexSet, dim: int) -> str | None:
         return needs_whole_space(constraint) if math.isfinite(loss.curvature_bound) else "needs a smooth loss"

@@ -35,13 +35,6 @@ class NewtonCholesky(Solver):
     16)``. Its Hessian there is the metric of the full steps, whose gradients are exact; a full Hessian replaces it
     when the gradient norm does not fall by a factor of 3 in a step.
 
-    Parameters
-    ----------
-    max_steps : int
-        Bound on the number of full steps.
-
-    Notes
-    -----
     Proof of accuracy: C1 (gradient norm). No step count is guaranteed; `Guaranteed` adds that.
     Steps are accepted where they halve the smallest gradient norm so far (which spares the value), on the Armijo
     condition, or, where rounding hides value differences, on a smaller gradient norm.
@@ -49,7 +42,7 @@ class NewtonCholesky(Solver):
 
     treats_tilt = True
 
-    max_steps: int = 60
+    max_steps: int = 60  # full steps
 
     def refusal(self, loss: Bounds, constraint: ConvexSet, dim: int) -> str | None:
         return needs_whole_space(constraint) if isinstance(loss, SmoothLoss) else "needs a smooth linear-model loss"
@@ -146,13 +139,6 @@ def _cholesky(hessian: FloatArray) -> FloatArray | None:
 class BallNewton(Solver):
     r"""Each step minimizes the second-order model over the whole ball, then searches towards that point.
 
-    Parameters
-    ----------
-    max_steps : int
-        Bound on the number of steps.
-
-    Notes
-    -----
     Proof of accuracy: C5 (gradient and normal cone): ``|w - w*| <= |g + nu w| / mu`` for any ``nu >= 0`` at a point of
     the sphere, ``nu = 0`` inside. It is linear in the gradient, so small radii do not drown in rounding as gaps do. No
     step count is guaranteed; `Guaranteed` adds that.

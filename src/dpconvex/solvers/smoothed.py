@@ -25,11 +25,6 @@ class SmoothedAcceleratedGradient(Solver):
 
     Smoothing lowers every loss, hence the objective, by between 0 and ``width A^2 / 2``, so its minimizer moves by at
     most ``sqrt(width A^2 / mu)`` (strong convexity of both); the width makes that 3/4 of the radius.
-
-    Parameters
-    ----------
-    max_steps : int, optional
-        None: as many as `steps_for` says, so that success is guaranteed.
     """
 
     treats_tilt = True
@@ -74,20 +69,13 @@ class SmoothedNewton(Solver):
 
     The last width is `SmoothedAcceleratedGradient.width_for`. Its fast companion where dual methods do not apply.
 
-    Parameters
-    ----------
-    max_steps : int
-        Bound on the Newton steps at each width.
-
-    Notes
-    -----
     Proof of accuracy: C1 for the smoothed loss and the distance that smoothing moves the minimizer. No step count is
     guaranteed; `Guaranteed` adds that.
     """
 
     treats_tilt = True
 
-    max_steps: int = 60
+    max_steps: int = 60  # at each width
 
     def refusal(self, loss: Bounds, constraint: ConvexSet, dim: int) -> str | None:
         if not isinstance(loss, PiecewiseLinearLoss):

@@ -31,25 +31,18 @@ class StochasticSubgradient(Solver):
     ``Guaranteed(StochasticSubgradient(), SmoothedAcceleratedGradient())``. The records' order comes from a fixed
     generator and no data: the method is deterministic, and independent of all noise.
 
-    Parameters
-    ----------
-    max_steps : int
-        Bound on the stages; a stage is n component steps, or 4096 if that is more. Certificates are computed after
-        stages 1, 2, 3, ... and later after every tenth of those done.
+    A stage is n component steps, or 4096 if that is more; certificates are computed after stages 1, 2, 3, ... and later
+    after every tenth of those done.
 
-    Notes
-    -----
     Proof of accuracy: C1 (gradient norm) for smooth losses. Else C4 (duality gap), with each record's mean slope along
     the way as its dual variable.
 
-    References
-    ----------
-    Bubeck (2015), Theorem 6.2; Lowy and Razaviyayn, Algorithm 3.
+    Source: Bubeck (2015), Theorem 6.2; Lowy and Razaviyayn, Algorithm 3.
     """
 
     treats_weights = False
 
-    max_steps: int = 100
+    max_steps: int = 100  # stages
 
     def refusal(self, loss: Bounds, constraint: ConvexSet, dim: int) -> str | None:
         if math.isinf(loss.slope_bound):
@@ -181,25 +174,16 @@ class Katyusha(Solver):
     ``Guaranteed(Katyusha(), AcceleratedGradient())``. The records' order comes from a fixed generator and no data: the
     method is deterministic, and independent of all noise.
 
-    Parameters
-    ----------
-    max_steps : int, optional
-        Bound on the epochs. None: three times `steps_for`.
-
-    Notes
-    -----
     Proof of accuracy: C1 (gradient norm). An epoch costs about 3n component gradients, as the slopes at the snapshot
     are kept (n floats), and its full gradient serves the certificate too.
 
-    References
-    ----------
-    Allen-Zhu (2018), Katyusha, Algorithm 1 and Theorem 2.1; Lowy and Razaviyayn, Algorithm 5, whose ``L`` in ``tau_1``
-    has to be the smoothness.
+    Source: Allen-Zhu (2018), Katyusha, Algorithm 1 and Theorem 2.1; Lowy and Razaviyayn, Algorithm 5, whose
+    ``L`` in ``tau_1`` has to be the smoothness.
     """
 
     treats_weights = False
 
-    max_steps: int | None = None
+    max_steps: int | None = None  # epochs; None: three times `steps_for`
 
     def refusal(self, loss: Bounds, constraint: ConvexSet, dim: int) -> str | None:
         if not isinstance(loss, SmoothLoss):

@@ -33,9 +33,6 @@ class Subgradient(Solver):
 
     Parameters
     ----------
-    max_steps : int, optional
-        None: as many as `steps_for` says, so that success is guaranteed. That is often unaffordable (it grows like
-        ``1 / radius^2``).
     output : {"best", "average"}
         The iterate of smallest value, or the average with weights t. One certificate and one step count hold for both;
         the average's step count needs no values, so it is returned as well where values round too coarsely to compare.
@@ -118,21 +115,12 @@ class Subgradient(Solver):
 class CuttingPlane(Solver):
     r"""Minimize ``mu/2 |u|^2 + max_j (<g_j, u> + h_j)``, add the plane at the minimizer, repeat.
 
-    Parameters
-    ----------
-    max_steps : int, optional
-        None: as many as `steps_for` says, so that success is guaranteed. That is seldom affordable; the steps taken
-        are mostly tens to hundreds.
-
-    Notes
-    -----
     Weights theta of the planes, ``theta >= 0`` with sum 1, give the lower bound
     ``D(theta) = min over the set of mu/2 |u|^2 + <g_theta, u> + h_theta`` whatever their accuracy; the best value seen
-    minus the largest lower bound is the certificate.
+    minus the largest lower bound is the certificate. So many steps as `steps_for` says are seldom affordable; those
+    taken are mostly tens to hundreds.
 
-    References
-    ----------
-    Teo, Vishwanathan, Smola and Le 2010, "Bundle methods for regularized risk minimization"; docs, Heavy tails.
+    Source: Teo, Vishwanathan, Smola and Le 2010, "Bundle methods for regularized risk minimization"; docs, Heavy tails.
     """
 
     treats_tilt = True

@@ -172,7 +172,7 @@ class TypicalData:
     def variances(self, deviations: FloatArray) -> FloatArray:
         """Return the variance in each direction (g,) of independent noise whose deviations are equal inside blocks.
 
-        They are given for each parameter, (dim,), or k times that, (k, dim); of several outputs, those of the first count.
+        They are given for each parameter, (dim,), or k times that, (k, dim); of several outputs the first counts.
         """
         of_block = np.square(deviations.take(self.start, -1))
         common = (of_block @ self.numeric)[..., None], (of_block @ self.mean)[..., None]
