@@ -1,6 +1,6 @@
 """Losses of linear models, with the constants that privacy proofs need.
 
-A new loss is one new file and its name in `LOSSES`; the contract tests then check it.
+A new loss is one class and its name in `LOSSES`; the contract tests then check it.
 """
 
 from __future__ import annotations

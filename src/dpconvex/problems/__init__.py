@@ -11,8 +11,7 @@ from dpconvex.problems.data.domain import Block, DataDomain
 from dpconvex.problems.data.points import PointDomain
 from dpconvex.problems.data.records import Records
 from dpconvex.problems.linear.adversarial import Attack, Lift
-from dpconvex.problems.linear.objective import RegularizedRisk
-from dpconvex.problems.linear.tilted import TiltedRisk
+from dpconvex.problems.linear.objective import RegularizedRisk, TiltedRisk
 from dpconvex.problems.minimax.adversarial import SaddleLoss, ShiftedMeanLoss
 from dpconvex.problems.minimax.base import SimplexPoint, SimplexSaddle
 from dpconvex.problems.minimax.duality_gap import DualityGap, duality_gap

@@ -1,6 +1,6 @@
 """Convex constraint sets.
 
-A new set is one new file and its name in `SETS`; the contract tests then check it.
+A new set is one class and its name in `SETS`; the contract tests then check it.
 """
 
 from __future__ import annotations

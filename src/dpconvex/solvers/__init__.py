@@ -1,11 +1,11 @@
 """Solvers that return a proven accuracy.
 
-A new solver is one new file and its name in `SOLVERS`; the contract tests then check it.
+A new solver is one class and its name in `SOLVERS`; the contract tests then check it.
 """
 
 from __future__ import annotations
 
-from dpconvex.solvers.accelerated import AcceleratedGradient
+from dpconvex.solvers.accelerated import AcceleratedGradient, SmoothedAcceleratedGradient
 from dpconvex.solvers.adaptive_subgradient import (
     JointProblem,
     adaptive_subgradient,
@@ -18,8 +18,7 @@ from dpconvex.solvers.choice import Guaranteed, default_solver
 from dpconvex.solvers.coordinate import DualCoordinateAscent
 from dpconvex.solvers.extragradient import ExtraGradient
 from dpconvex.solvers.lbfgs import LBFGS
-from dpconvex.solvers.newton import BallNewton, NewtonCholesky
-from dpconvex.solvers.smoothed import SmoothedAcceleratedGradient, SmoothedNewton
+from dpconvex.solvers.newton import BallNewton, NewtonCholesky, SmoothedNewton
 from dpconvex.solvers.stochastic import Katyusha, StochasticSubgradient
 from dpconvex.solvers.subgradient import CuttingPlane, Subgradient
 from dpconvex.solvers.weiszfeld import GeometricMedianSolution, geometric_median, quantile_radius

@@ -14,13 +14,12 @@ from dpconvex.problems.minimax.adversarial import SaddleBounds
 from dpconvex.problems.objective import Bounds, Objective
 from dpconvex.sets.balls import L2Ball
 from dpconvex.sets.base import ConvexSet, WholeSpace
-from dpconvex.solvers.accelerated import AcceleratedGradient
+from dpconvex.solvers.accelerated import AcceleratedGradient, SmoothedAcceleratedGradient
 from dpconvex.solvers.base import Solver, SolverResult, needs_whole_space
 from dpconvex.solvers.coordinate import DualCoordinateAscent
 from dpconvex.solvers.extragradient import ExtraGradient
 from dpconvex.solvers.lbfgs import LBFGS
-from dpconvex.solvers.newton import BallNewton, NewtonCholesky
-from dpconvex.solvers.smoothed import SmoothedAcceleratedGradient, SmoothedNewton
+from dpconvex.solvers.newton import BallNewton, NewtonCholesky, SmoothedNewton
 from dpconvex.solvers.subgradient import Subgradient
 
 

@@ -1,4 +1,4 @@
-"""@@"""
+"""Ready-made functions: distances to records, a density, and objectives that are no average of records' losses."""
 
 from __future__ import annotations
 
@@ -181,7 +181,9 @@ class WholeObjective(ConvexFunction):
 @final
 @dataclass(frozen=True)
 class MaxRisk(WholeObjective):
-    """The largest loss, ``F(w, X) = max_i f(w, x_i)``: the worst-served record counts. Not smooth.
+    """The largest loss, ``F(w, X) = max_i f(w, x_i)``: the worst-served record counts.
+
+    Not smooth, and of unknown value at 0: the largest loss changes from record to record.
 
     Parameters
     ----------
@@ -202,16 +204,6 @@ class MaxRisk(WholeObjective):
     @property
     def dim(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.loss.dim
-
-    @property
-    def smoothness(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Infinite: the largest loss changes from record to record."""
-        return math.inf
-
-    @property
-    def value_at_zero(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Infinite, hence ``L R`` in a problem: the largest loss at 0 and elsewhere may be of different records."""
-        return math.inf
 
     def lipschitz(self, radius: float) -> float:
         """Return the loss's constant: a maximum of L-Lipschitz functions is L-Lipschitz."""

@@ -19,8 +19,7 @@ from dpconvex.problems.data.records import Records
 from dpconvex.problems.data.users import UserGroups, record_weights
 from dpconvex.problems.linear.adversarial import ATTACK_NORMS, Attack, AttackNorm, Lift
 from dpconvex.problems.linear.expected_risk import TypicalData, squared_reach
-from dpconvex.problems.linear.objective import LinearModelObjective, RegularizedRisk
-from dpconvex.problems.linear.tilted import NO_TILT, TiltedRisk
+from dpconvex.problems.linear.objective import NO_TILT, LinearModelObjective, RegularizedRisk, TiltedRisk
 from dpconvex.problems.objective import ROUNDING, inner_product_rounding
 from dpconvex.sets.base import ConvexSet
 
