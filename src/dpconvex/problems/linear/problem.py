@@ -99,6 +99,36 @@ class LinearModelProblem(Problem):
                 if numbers[name]:
                     raise InvalidParameterError(name, numbers[name], "must be 0 where users are protected")
 
+    @property
+    def grouped(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.records_per_user is not None
+
+    @property
+    def name(self) -> str:
+        return self.loss.name
+
+    @property
+    def aggregation(self) -> Aggregation:
+        return "tilted" if self.tilt else "average"
+
+    @property
+    def bounds(self) -> LinearModelLoss:
+        return self.loss
+
+    @property
+    def value_at_zero(self) -> float:
+        return self.loss.value_at_zero
+
+    @property
+    def trivial(self) -> float:
+        return self.loss.trivial
+
+    @property
+    def dim(self) -> int:
+        return self.loss.n_outputs * self.domain.dim
+
+    # The objective on data.
+
     def on(
         self,
         records: Records,
@@ -125,6 +155,21 @@ class LinearModelProblem(Problem):
             raise InvalidDataError(f"groups has {groups.n_users} users, but the problem is for n={self.n}. Plan again")
         return record_weights(groups, _rounding.ratio_down(1.0, self.n))
 
+    @cached_property
+    def attack(self) -> Attack | None:
+        """The adversary; None without one."""
+        return Attack(self.attack_radius, self.attack_norm) if self.attack_radius else None
+
+    @cached_property
+    def lift(self) -> Lift | None:
+        """How the problem under attack becomes an ordinary one over cones; None without an adversary."""
+        return None if self.attack is None else Lift(self.attack, self.domain)
+
+    @cached_property
+    def _lifted(self) -> LinearModelProblem:
+        assert self.lift is not None
+        return LinearModelProblem(self.loss, self.lift.domain, self.n, self.radius * self.lift.stretch, self.tilt)
+
     def objective(self, X: AnyArray, y: AnyArray, l2: float, groups: UserGroups | None = None) -> LinearModelObjective:
         records, targets = Records.clipped(X, self.domain), self.loss.clip_targets(y)
         if self.lift is None:
@@ -139,21 +184,7 @@ class LinearModelProblem(Problem):
     def parameters(self, point: FloatArray) -> FloatArray:
         return point if self.lift is None else self.lift.parameters(point)
 
-    @cached_property
-    def attack(self) -> Attack | None:
-        """The adversary; None without one."""
-        return Attack(self.attack_radius, self.attack_norm) if self.attack_radius else None
-
-    @cached_property
-    def lift(self) -> Lift | None:
-        """How the problem under attack becomes an ordinary one over cones; None without an adversary."""
-        return None if self.attack is None else Lift(self.attack, self.domain)
-
-    @cached_property
-    def _lifted(self) -> LinearModelProblem:
-        """The ordinary problem."""
-        assert self.lift is not None
-        return LinearModelProblem(self.loss, self.lift.domain, self.n, self.radius * self.lift.stretch, self.tilt)
+    # Constants that hold for every data set.
 
     @cached_property
     def feature_l2(self) -> float:
@@ -164,37 +195,9 @@ class LinearModelProblem(Problem):
     def typical(self) -> TypicalData | None:  # pyright: ignore[reportIncompatibleVariableOverride]
         return None if self.tilt or self.attack_radius else TypicalData.of(self.domain, self.loss, self.radius)
 
-    @property
-    def grouped(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.records_per_user is not None
-
-    @property
-    def name(self) -> str:
-        return self.loss.name
-
-    @property
-    def aggregation(self) -> Aggregation:
-        return "tilted" if self.tilt else "average"
-
-    @property
-    def bounds(self) -> LinearModelLoss:
-        return self.loss
-
-    @property
-    def value_at_zero(self) -> float:
-        return self.loss.value_at_zero
-
-    @property
-    def trivial(self) -> float:
-        return self.loss.trivial
-
     def log_weight_ratio(self, radius: float) -> float:
         span = self.loss_range(radius) if self.tilt else 0.0
         return math.inf if math.isinf(span) else _rounding.product_up(self.tilt, span)
-
-    @property
-    def dim(self) -> int:
-        return self.loss.n_outputs * self.domain.dim
 
     @cached_property
     def lipschitz(self) -> float:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -218,7 +221,7 @@ class LinearModelProblem(Problem):
 
     @property
     def kink(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """What centred noise adds by bending the dual norm: ``A s E|z|_{p*} / E|z|``; 0 without an attack."""
+        """What centered noise adds by bending the dual norm: ``A s E|z|_{p*} / E|z|``; 0 without an attack."""
         if self.attack is None or math.isinf(self.loss.curvature_bound):
             return 0.0
         return self.loss.slope_bound * self.attack.radius * self.attack.mean_dual_norm(self.domain)
