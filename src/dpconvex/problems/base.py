@@ -127,11 +127,6 @@ class Problem(ABC):
         """Return the objective with that regularization on data, which are clipped here; `y` may be ignored.
 
         `groups` says whose record it is; it must be given if and only if the problem is `grouped`.
-
-        Raises
-        ------
-        InvalidDataError
-            If the shapes or dtypes do not fit (public facts).
         """
 
     def constraint(self, radius: float) -> ConvexSet:

@@ -126,13 +126,8 @@ class Solver(ABC):
     def refusal(self, loss: Bounds, constraint: ConvexSet, dim: int) -> str | None:
         """Return why such problems cannot be solved, from public facts alone; None if they can.
 
-        Parameters
-        ----------
-        loss : Bounds
-            `Objective.bounds`: the loss of a linear model, or the bounds of another objective.
-        constraint : ConvexSet
-        dim : int
-            Length of a parameter vector, all outputs together.
+        `loss` is `Objective.bounds`: the loss of a linear model, or the bounds of another objective; `dim` is the
+        length of a parameter vector, all outputs together.
         """
 
     @abstractmethod

@@ -26,36 +26,17 @@ class LinearModelObjective(Objective):
     Every aggregation here has gradient ``sum_i v_i grad loss_i`` with weights ``v_i >= 0`` of sum at most 1. So it is
     convex, keeps the Lipschitz constant of one record's loss, and stays below the largest loss.
 
-    Parameters
-    ----------
-    loss : LinearModelLoss
-    records : Records
-        n records of dimension ``records.dim``.
-    targets : array of shape (n,)
-        Moved into the loss's declared targets, whatever they hold.
-    l2 : float
-        Ridge weight, at least 0. It is the strong convexity constant.
-    linear : array of shape (dim,), optional
-        Coefficients of a linear term (objective perturbation); None for 0.
-
-    Notes
-    -----
-    Parameters are flat: `w` of length ``dim = loss.n_outputs * records.dim`` is `W` of shape
-    (n_outputs, records.dim), row after row. All sums are float64; the rounding slacks are those of the
-    docs, Solver certificates, Rounding. They cover rounding that behaves like independent errors, with a wide margin,
-    but not the worst case over all orders of summation.
-
-    Raises
-    ------
-    InvalidDataError
-        If targets or linear term have the wrong shape (public facts).
+    Parameters are flat: `w` of length ``dim = loss.n_outputs * records.dim`` is `W` of shape (n_outputs, records.dim),
+    row after row. All sums are float64; the rounding slacks are those of the docs, Solver certificates, Rounding. They
+    cover rounding that behaves like independent errors, with a wide margin, but not the worst case over all orders of
+    summation.
     """
 
     loss: LinearModelLoss
     records: Records
-    targets: AnyArray
-    l2: float
-    linear: FloatArray | None = None
+    targets: AnyArray  # (n,), moved into the loss's declared targets, whatever they hold
+    l2: float  # ridge weight, at least 0: the strong convexity constant
+    linear: FloatArray | None = None  # (dim,): coefficients of a linear term (objective perturbation)
 
     def __post_init__(self) -> None:
         _validate.real("l2", self.l2, at_least=0.0)
