@@ -303,8 +303,7 @@ def _column(y: FloatArray) -> np.ndarray[tuple[int, int], np.dtype[np.intp]]:
 class HingeLoss(_TwoClasses, PiecewiseLinearLoss):
     """``max(1 - y z, 0)`` with targets -1 and +1: the loss of the support vector machine.
 
-    Equal to ``max of u (z - y)`` over u between 0 and ``-y``. Targets above 0 become +1, all others (0,
-    NaN) -1.
+    Equal to ``max of u (z - y)`` over u between 0 and ``-y``. Targets above 0 become +1, all others (0, NaN) -1.
     """
 
     name = "hinge"

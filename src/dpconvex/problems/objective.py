@@ -39,6 +39,8 @@ class Objective(ABC):
     Every constant holds for every data set that the public statement of the problem allows.
     """
 
+    l2: float
+    """Ridge weight."""
     tilt: float = 0.0
     """How strongly large losses outweigh small ones; 0 where nothing is tilted."""
     weighted: bool = False
@@ -55,9 +57,9 @@ class Objective(ABC):
         """Length of a parameter vector."""
 
     @property
-    @abstractmethod
     def strong_convexity(self) -> float:
         """Strong convexity constant (l2)."""
+        return self.l2
 
     @property
     @abstractmethod
@@ -78,13 +80,13 @@ class Objective(ABC):
     def lipschitz_within(self, radius: float) -> float:
         """Lipschitz constant (l2) of the objective over parameters of norm at most `radius`."""
 
-    @abstractmethod
     def value(self, w: FloatArray) -> float:
         """Return ``J(w)``."""
+        return self.value_and_gradient(w)[0]
 
-    @abstractmethod
     def gradient(self, w: FloatArray) -> FloatArray:
         """Return a (sub)gradient at `w`, shape (dim,)."""
+        return self.value_and_gradient(w)[1]
 
     @abstractmethod
     def value_and_gradient(self, w: FloatArray) -> tuple[float, FloatArray]:

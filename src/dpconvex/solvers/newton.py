@@ -207,7 +207,7 @@ class BallNewton(Solver):
         value, g = objective.value_and_gradient(w)
         accuracy, status, steps, calls = normal_cone(objective, constraint, w, g), Status.STEP_LIMIT, 0, 1
         while accuracy.bound > radius and steps < self.max_steps:
-            target = _model_minimiser(objective.hessian(w), g, w, constraint.radius)
+            target = _model_minimizer(objective.hessian(w), g, w, constraint.radius)
             slope, noise = float(g @ (target - w)), objective.value_rounding(value, w)
             for trial in range(_HALVINGS):
                 t = 0.5**trial
@@ -257,7 +257,7 @@ def normal_cone(objective: Objective, constraint: ConvexSet, w: FloatArray, g: F
     )
 
 
-def _model_minimiser(hessian: FloatArray, g: FloatArray, w: FloatArray, radius: float) -> FloatArray:
+def _model_minimizer(hessian: FloatArray, g: FloatArray, w: FloatArray, radius: float) -> FloatArray:
     """Minimize ``<g, u - w> + <u - w, H (u - w)> / 2`` over ``|u| <= radius``; H is positive definite."""
     if not np.isfinite(hessian).all():
         return w

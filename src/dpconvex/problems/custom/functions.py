@@ -140,10 +140,6 @@ class CustomObjective(Objective):
         return self.function.dim
 
     @property
-    def strong_convexity(self) -> float:
-        return self.l2
-
-    @property
     def smoothness(self) -> float:
         return (self.function.smoothness + self.l2) * UP
 
@@ -158,12 +154,6 @@ class CustomObjective(Objective):
 
     def lipschitz_within(self, radius: float) -> float:
         return (self.function.lipschitz(radius) + self.l2 * radius) * UP
-
-    def value(self, w: FloatArray) -> float:
-        return self.value_and_gradient(w)[0]
-
-    def gradient(self, w: FloatArray) -> FloatArray:
-        return self.value_and_gradient(w)[1]
 
     def value_and_gradient(self, w: FloatArray) -> tuple[float, FloatArray]:
         fixed = w.view()

@@ -234,14 +234,8 @@ class ExtensionRisk(CenteredRisk):
     def smoothness(self) -> float:
         return math.inf
 
-    def value(self, w: FloatArray) -> float:
-        """Return a lower bound of ``J(w)``, below it by at most `value_rounding`."""
-        return self.value_and_gradient(w)[0]
-
-    def gradient(self, w: FloatArray) -> FloatArray:
-        return self.value_and_gradient(w)[1]
-
     def value_and_gradient(self, w: FloatArray) -> tuple[float, FloatArray]:
+        """Return a lower bound of ``J(w)``, below it by at most `value_rounding`, and the slope of its plane."""
         found = self._extension(w)
         return float(found.lower.mean()) + self._ridge(w), found.slopes.mean(0) + self.l2 * (w - self._centre)
 

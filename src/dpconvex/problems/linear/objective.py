@@ -60,10 +60,6 @@ class LinearModelObjective(Objective):
         return self.loss.n_outputs * self.records.dim
 
     @property
-    def strong_convexity(self) -> float:
-        return self.l2
-
-    @property
     def lipschitz(self) -> float:
         """Lipschitz constant (l2) of the data part, for every data set of the domain; may be infinite."""
         return self.loss.slope_bound * self.records.domain.l2 * UP

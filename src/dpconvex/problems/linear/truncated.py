@@ -80,10 +80,6 @@ class CenteredRisk(Objective):
         return self.records.dim
 
     @property
-    def strong_convexity(self) -> float:
-        return self.l2
-
-    @property
     def minimiser_norm(self) -> float:
         return (self._centre_norm + self.level / self.l2) * UP
 
