@@ -113,7 +113,7 @@ def found_both() -> Any:
     steep = linear(SquaredLoss(1e3), n=20_000, domain=DataDomain.box(8, 0.5).with_intercept(0.5))
     then: Any = heavy_plans(steep, PURE, 2.0, None, "clipped_residuals")[0].resumed(Moments(2.0, 1.0))
     method = then.then.then
-    assert isinstance(method, centering.RecentredPlan)
+    assert isinstance(method, centering.CenteredPlan)
     return then.after(then.then.resumed((0.1,) * 8, float(method.lengths[9])))
 
 

@@ -13,7 +13,7 @@ from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.base import LinearModelPlan
 from dpconvex.algorithms.erm.heavy_tailed.registry import METHODS, heavy_plans
-from dpconvex.algorithms.erm.two_stage.base import DelegatingPlan
+from dpconvex.algorithms.erm.two_stage.base import TwoStagePlan
 from dpconvex.algorithms.select import Options
 from dpconvex.data import NumericTarget, Schema
 from dpconvex.errors import InvalidParameterError
@@ -165,7 +165,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
             return super().plans_at(epsilon)
         privacy = replace(plan.privacy, epsilon=epsilon)
         if tails[1] is None:
-            return (cast(DelegatingPlan, plan).at(privacy),)
+            return (cast(TwoStagePlan, plan).at(privacy),)
         return heavy_plans(plan.problem, privacy, *tails, plan.algorithm, Options(self.constants))
 
     def _choices(

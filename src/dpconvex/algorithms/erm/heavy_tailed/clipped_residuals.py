@@ -25,7 +25,7 @@ from typing import Any, ClassVar, cast, final
 
 from dpconvex._types import AnyArray
 from dpconvex.algorithms.base import LinearModelPlan, PrivateResult, check_relation, require_average
-from dpconvex.algorithms.erm.two_stage.base import DelegatingPlan
+from dpconvex.algorithms.erm.two_stage.base import TwoStagePlan
 from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import recorded
 from dpconvex.algorithms.select import LARGEST, SMALLEST, Options, plans
@@ -42,7 +42,7 @@ PREDICTIONS = 0.5
 
 @final
 @dataclass(frozen=True)
-class ClippedResidualsPlan(DelegatingPlan):
+class ClippedResidualsPlan(TwoStagePlan):
     """Constants of one ordinary run on a loss with its slope cut.
 
     Parameters

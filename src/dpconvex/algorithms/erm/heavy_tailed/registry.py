@@ -24,7 +24,7 @@ from dpconvex._types import AnyArray
 from dpconvex.algorithms.base import LinearModelPlan, PrivateResult, within_floats
 from dpconvex.algorithms.erm import heavy_tailed
 from dpconvex.algorithms.erm.heavy_tailed import MomentPlan, Moments, clipped_gradient, clipped_residuals
-from dpconvex.algorithms.erm.two_stage.base import DelegatingPlan
+from dpconvex.algorithms.erm.two_stage.base import TwoStagePlan
 from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import NAMED, continued, recorded
 from dpconvex.algorithms.select import LARGEST, SMALLEST, Options
@@ -122,7 +122,7 @@ def chosen(problem: LinearModelProblem, privacy: PrivacyParams, constants: str =
 
 @final
 @dataclass(frozen=True)
-class TunedPlan(DelegatingPlan):
+class TunedPlan(TwoStagePlan):
     """A moment bound from the data, then a method that uses it: one promise for both.
 
     Parameters
