@@ -81,7 +81,6 @@ class AdasspPlan(LinearModelPlan):
     noise_name: str = "gaussian"
     constants: str = "paper"
     algorithm: ClassVar[str] = "sufficient_statistics"
-    solver_radius: ClassVar[float] = 0.0  # pyright: ignore[reportIncompatibleMethodOverride]
 
     @property
     def largest_ridge(self) -> float:

@@ -158,7 +158,6 @@ class SufficientStatisticsPlan(LinearModelPlan):
     noise_name: str = "gaussian"
     constants: str = "calibrated"
     algorithm: ClassVar[str] = "sufficient_statistics"
-    solver_radius: ClassVar[float] = 0.0  # pyright: ignore[reportIncompatibleMethodOverride]
 
     @property
     def units(self) -> FloatArray:

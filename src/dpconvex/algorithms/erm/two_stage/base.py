@@ -13,7 +13,6 @@ from dpconvex.mechanisms.base import Planned
 from dpconvex.privacy import Assumption, PrivacyParams, Release
 from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.randomness import BitSource
-from dpconvex.solvers import Solver
 
 Planner = Callable[[LinearModelProblem, PrivacyParams], tuple[LinearModelPlan, ...]]
 """Plans of the ordinary methods for a problem and a promise, the one to run first in front."""
@@ -51,15 +50,7 @@ class TwoStagePlan(LinearModelPlan):
         return self.then.l2
 
     @property
-    def solver(self) -> Solver:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.then.solver
-
-    @property
-    def solver_radius(self) -> float:
-        return self.then.solver_radius
-
-    @property
-    def coefficient_deviation(self) -> FloatArray:
+    def coefficient_deviation(self) -> FloatArray | None:
         return self.then.coefficient_deviation
 
     @property

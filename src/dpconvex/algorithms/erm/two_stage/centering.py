@@ -169,9 +169,9 @@ class CenteredPlan(TwoStagePlan):
         return (*self.then.assumptions, only)
 
     @property
-    def coefficient_deviation(self) -> FloatArray:
-        """That of `then`, in the order of the columns."""
-        return self._moved_back(self.then.coefficient_deviation, np.zeros(len(self.numeric)))
+    def coefficient_deviation(self) -> FloatArray | None:
+        found = self.then.coefficient_deviation
+        return None if found is None else self._moved_back(found, np.zeros(len(self.numeric)))
 
     def describe(self) -> Mapping[str, Any]:
         """Constants of the method, its domain, and where that comes from."""

@@ -98,9 +98,12 @@ class ProjectedPlan(TwoStagePlan):
         return (*self.then.assumptions, blind)
 
     @property
-    def coefficient_deviation(self) -> FloatArray:
+    def coefficient_deviation(self) -> FloatArray | None:
         """That of `then`; of a projected column the mean over projections."""
-        inner = self.then.coefficient_deviation.reshape(-1, self.then.problem.domain.dim)
+        found = self.then.coefficient_deviation
+        if found is None:
+            return None
+        inner = found.reshape(-1, self.then.problem.domain.dim)
         return self._placed(inner, np.sqrt(np.mean(inner[:, : self.columns] ** 2, axis=1, keepdims=True)))
 
     def describe(self) -> Mapping[str, Any]:
