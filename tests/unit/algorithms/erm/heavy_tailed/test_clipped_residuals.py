@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 
 from dpconvex.algorithms.erm.heavy_tailed import Moments, plan_moments
 from dpconvex.algorithms.erm.heavy_tailed.clipped_residuals import PREDICTIONS, plan, slope_moments
-from dpconvex.algorithms.erm.heavy_tailed.private_moments import LABEL, SLOPES_LABEL
+from dpconvex.algorithms.erm.heavy_tailed.moments import LABEL, SLOPES_LABEL
 from dpconvex.algorithms.erm.heavy_tailed.registry import Method, TunedPlan
 from dpconvex.algorithms.erm.registry import plans
 from dpconvex.errors import InvalidParameterError
