@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -22,6 +23,22 @@ settings.register_profile(
 )
 settings.register_profile("explore", deadline=None, max_examples=500, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+@contextmanager
+def naming(*values: object) -> Iterator[None]:
+    """Whatever fails inside says which case it was: many cheap cases stand in one test, since a test costs more."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"in the case {', '.join(map(str, values))}")
+        raise
+
+
+@pytest.fixture(scope="session")
+def case() -> Callable[..., AbstractContextManager[None]]:
+    """To be used as ``with case(loss, content): ...``."""
+    return naming
 
 
 @pytest.fixture(autouse=True)

@@ -124,7 +124,9 @@ class CenteredPlan(TwoStagePlan):
 
     @cached_property
     def lengths(self) -> FloatArray:
-        return public_lengths(self.half_widths)
+        """The public list of distances, falling; the first one no record can exceed, wherever the center is."""
+        farthest = 2 * float(np.linalg.norm(self.half_widths)) * (1 + 1e-12)
+        return farthest * TUNING.ratio ** -np.arange(TUNING.lengths, dtype=np.float64)
 
     @property
     def predicted_error(self) -> PredictedError:
@@ -243,8 +245,6 @@ def plan(problem: LinearModelProblem, privacy: PrivacyParams, planner: Planner) 
         return ()
     share = max(TUNING.miscount / problem.n, least * privacy.epsilon)
     second = ReportNoisyMax(Sensitivity(1.0, "linf", LENGTH_LEMMA), share)
-    lengths = public_lengths(widths)
-    planner(centered(problem, float(lengths[-1])), privacy)  # refuse here, from public facts, what would be later
     norm = GroupedNorm.block_max(DataDomain.box(p, 1.0))
     reach = _rounding.sum_up((_rounding.ratio_up(2.0, problem.n), 2.0**-50))
     share = _rounding.product_down(TUNING.center_share, privacy.epsilon)
@@ -276,12 +276,6 @@ def centered(problem: LinearModelProblem, length: float) -> LinearModelProblem:
     longer = 4 * (constant**-2 - domain.intercept**-2) / needed  # what a shorter constant needs
     radius = problem.radius * math.sqrt(1 - share + share * stretch**2 + longer)
     return replace(problem, domain=DataDomain((numeric, *others), constant), radius=radius)
-
-
-def public_lengths(half_widths: FloatArray) -> FloatArray:
-    """Return the list of distances, falling; the first one no record can exceed, wherever the center is."""
-    farthest = 2 * float(np.linalg.norm(half_widths)) * (1 + 1e-12)
-    return farthest * TUNING.ratio ** -np.arange(TUNING.lengths, dtype=np.float64)
 
 
 def numeric_half_widths(domain: DataDomain) -> FloatArray:
