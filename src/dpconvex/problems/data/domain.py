@@ -78,7 +78,7 @@ class DataDomain:
         In column order. Together they cover all columns.
     intercept : float
         Value of the constant feature that is appended *inside* the bounds (0: no intercept). The constant column
-        comes last in every parameter vector, is never stored in the data matrix, and is regularised like the rest.
+        comes last in every parameter vector, is never stored in the data matrix, and is regularized like the rest.
 
     Examples
     --------
@@ -196,7 +196,7 @@ class DataDomain:
 
     @cached_property
     def _runs(self) -> tuple[tuple[BlockNorm, float, int, int], ...]:
-        """Equal neighbouring blocks merged: (norm, bound, block size, number of blocks)."""
+        """Equal adjacent blocks merged: (norm, bound, block size, number of blocks)."""
         runs: list[tuple[BlockNorm, float, int, int]] = []
         for block in self.blocks:
             # A block of one column is an interval in every norm.
@@ -227,15 +227,7 @@ def shorten(rows: FloatArray, norm: BlockNorm, bound: float, among: NDArray[np.b
     """Scale the vectors along the last axis of `rows` that are too long down to `bound`, in place, whatever their size.
 
     Division by the largest entry comes first: squares and sums of huge or tiny floats must not overflow or vanish.
-
-    Parameters
-    ----------
-    rows : array of shape (..., size)
-        Finite floats.
-    norm : {"l1", "l2"}
-    bound : float
-    among : array of shape (..., 1), or True
-        Which vectors may be touched.
+    `rows` (..., size) are finite, `norm` is l1 or l2, and `among` (..., 1) says which vectors may be touched.
     """
     scale = np.maximum(np.abs(rows).max(-1, keepdims=True), bound)
     unit = rows / scale

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given, strategies as st
 
-from dpconvex.problems.data.user_batches import pick_users
-from dpconvex.problems.data.users import UserGroups
+from dpconvex.problems.data.users import UserGroups, pick_users
 
 
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=40), st.randoms(use_true_random=False))
