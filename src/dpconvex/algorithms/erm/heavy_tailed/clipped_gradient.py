@@ -130,18 +130,9 @@ def plan(
 ) -> ClippedGradientPlan:
     """Return the plan: Gaussian noise if ``delta > 0``, else noise of the l2 norm.
 
-    Parameters
-    ----------
-    problem : LinearModelProblem
-        Loss with one prediction, smooth or piecewise linear.
-    privacy : PrivacyParams
-        The promise.
-    moments : Moments
-        Of the gradients over the ball, for the bound and the defaults; privacy does not rest on them.
-    level, step_size : float, optional
-        C and eta, from public knowledge; default: what minimises the bound.
-    steps : int, optional
-        T, likewise.
+    The loss has one prediction and is smooth or piecewise linear. Moments are those of the gradients over the ball, for
+    the bound and the defaults: privacy does not rest on them. What is given of C (`level`), T (`steps`) and eta
+    (`step_size`) is public knowledge; the rest minimizes the bound.
     """
     check_moments(moments)
     check_relation(privacy)

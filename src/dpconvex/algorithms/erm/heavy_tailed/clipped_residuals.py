@@ -109,16 +109,8 @@ def plan(
 ) -> ClippedResidualsPlan:
     """Return the plan: of all ordinary methods the one with the smallest bound.
 
-    Parameters
-    ----------
-    problem : LinearModelProblem
-        Public facts; noise is in proportion to its longest record. Loss of one prediction, smooth or piecewise linear.
-    privacy : PrivacyParams
-        The promise, with or without delta.
-    moments : Moments
-        Of the slope of a record's loss at the prediction 0. Not used if slopes are bounded.
-    constants : {"calibrated", "paper"}
-        Of the ordinary method.
+    Noise is in proportion to the domain's longest record. The loss has one prediction and is smooth or piecewise linear;
+    moments are those of its slopes at the prediction 0, and not used where slopes are bounded.
 
     Raises
     ------

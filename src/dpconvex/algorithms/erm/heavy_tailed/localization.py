@@ -69,29 +69,13 @@ LEMMA = (
 
 @dataclass(frozen=True)
 class HeavyTailedPlan(LinearModelPlan):
-    """Constants of one run of population localization.
-
-    Parameters
-    ----------
-    problem : LinearModelProblem
-        To be minimized over the ball of its radius.
-    privacy : PrivacyParams
-        The promise; delta is not used.
-    moments : Moments
-        What is assumed of the tails.
-    schedule : Schedule
-        Phases and bound.
-    failure : float or None
-        Probability with which the bound may fail; None: it holds in expectation.
-    solver : Solver
-        Fast solver with the guaranteed one that takes over.
-    """
+    """Constants of one run of population localization, over the ball of the problem's radius."""
 
     problem: LinearModelProblem
-    privacy: PrivacyParams
+    privacy: PrivacyParams  # its delta is not used
     moments: Moments
     schedule: Schedule
-    failure: float | None = None
+    failure: float | None = None  # probability with which the bound may fail; None: it holds in expectation
     solver: Solver = field(default_factory=lambda: Guaranteed(BallNewton(), AcceleratedGradient()))
     constants: str = "calibrated"
     noise_name: str = "l2"
@@ -123,7 +107,7 @@ class HeavyTailedPlan(LinearModelPlan):
         )
 
     def near(self, point: FloatArray, stage: Stage) -> ConvexSet:
-        """Return where the stage after `stage`, which released `point`, minimises."""
+        """Return where the stage after `stage`, which released `point`, minimizes."""
         return self.ball if math.isinf(stage.confine) else BallSection(self.problem.radius, stage.confine, point)
 
     @property

@@ -23,7 +23,7 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import DATA_ASSUMPTIONS, check_relation, require_arrays, require_average
+from dpconvex.algorithms.base import DATA_ASSUMPTIONS, beyond_floats, check_relation, require_arrays, require_average
 from dpconvex.algorithms.recipes import Recipe, recorded, stored, stored_recipe
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.mechanisms import LaplaceMechanism
@@ -104,9 +104,9 @@ def check_moments(moments: object) -> None:
 
 def extreme(problem: str, moments: Moments) -> InvalidParameterError:
     """Return the error for public numbers whose constants no float holds: it names the moment bound if that is odd."""
-    what = "must have constants whose squares, ratios and products are floats"
     if 1e-30 <= moments.bound <= 1e30:
-        return InvalidParameterError("problem", problem, what, "Rescale the data or the parameters")
+        return beyond_floats(problem)
+    what = "must have constants whose squares, ratios and products are floats"
     return InvalidParameterError("moments.bound", moments.bound, what, "Rescale the data, or correct the bound")
 
 

@@ -33,18 +33,13 @@ import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.base import LinearModelPlan, PrivateResult
-from dpconvex.algorithms.erm.sufficient_statistics.plan import (
-    MOMENTS,
-    MOMENTS_LEMMA,
-    check_regression,
-    sensitivity_of_mean,
-)
+from dpconvex.algorithms.erm.sufficient_statistics.plan import MOMENTS, MOMENTS_LEMMA, check_regression, noisy_mean
 from dpconvex.algorithms.erm.sufficient_statistics.statistics import Statistics, packed, unpacked
 from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import recorded
 from dpconvex.losses import SquaredLoss
 from dpconvex.mechanisms import GaussianMechanism
-from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Sensitivity
+from dpconvex.privacy import Assumption, Ledger, PrivacyParams
 from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems.data.users import UserGroups
 from dpconvex.problems.linear.problem import LinearModelProblem
@@ -60,17 +55,7 @@ FAILURE = 0.05
 @final
 @dataclass(frozen=True)
 class AdasspPlan(LinearModelPlan):
-    """Constants of one run of AdaSSP.
-
-    Parameters
-    ----------
-    problem : LinearModelProblem
-        The mean squared loss of bounded targets.
-    privacy : PrivacyParams
-        The promise.
-    eigenvalue, moments, products : GaussianMechanism
-        Noise of the three releases.
-    """
+    """Constants of one run of AdaSSP: the noise of its three releases."""
 
     problem: LinearModelProblem
     privacy: PrivacyParams
@@ -137,33 +122,15 @@ class AdasspPlan(LinearModelPlan):
 
 @recorded("adaptive_ridge")
 def plan_adaptive_ridge(problem: LinearModelProblem, privacy: PrivacyParams) -> AdasspPlan:
-    """Return the plan of AdaSSP.
-
-    Parameters
-    ----------
-    problem : LinearModelProblem
-        With the squared loss and at most 2000 columns.
-    privacy : PrivacyParams
-        The promise, with delta positive; of records or, for a problem that counts users, of users.
-
-    Raises
-    ------
-    InvalidParameterError
-        For another loss, delta 0, a tilt, an attack, or more columns.
-    """
+    """Return the plan of AdaSSP; problems and promises are those of `sufficient_statistics.plan`."""
     check_regression(problem, privacy)
     assert isinstance(problem.loss, SquaredLoss)  # checked
     length, d = problem.domain.l2, problem.dim
     mu = largest_mu(privacy.epsilon, privacy.delta) / math.sqrt(3) * (1 - 1e-12)  # accountants round up
-
-    def mechanism(size: float, lemma: str, dim: int) -> GaussianMechanism:
-        value = sensitivity_of_mean(size, problem.n)
-        return GaussianMechanism.of_mu(Sensitivity(value, "l2", lemma, unit=privacy.unit), mu, dim)
-
     return AdasspPlan(
         problem,
         privacy,
-        mechanism(length**2, EIGENVALUE_LEMMA, 1),
-        mechanism(math.sqrt(2) * length**2, MOMENTS_LEMMA, d * (d + 1) // 2),
-        mechanism(2 * length * problem.loss.target_bound, PRODUCTS_LEMMA, d),
+        noisy_mean(problem, privacy, length**2, EIGENVALUE_LEMMA, mu, 1),
+        noisy_mean(problem, privacy, math.sqrt(2) * length**2, MOMENTS_LEMMA, mu, d * (d + 1) // 2),
+        noisy_mean(problem, privacy, 2 * length * problem.loss.target_bound, PRODUCTS_LEMMA, mu, d),
     )

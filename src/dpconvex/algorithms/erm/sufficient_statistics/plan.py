@@ -134,27 +134,13 @@ class Stage:
 @final
 @dataclass(frozen=True)
 class SufficientStatisticsPlan(LinearModelPlan):
-    """Constants of one run.
-
-    Parameters
-    ----------
-    problem : LinearModelProblem
-        What is minimised: the mean squared loss of bounded targets.
-    privacy : PrivacyParams
-        The promise.
-    moments : GaussianMechanism
-        Of the joint second moments of features and targets.
-    stages : tuple of Stage
-        What follows.
-    l2 : float
-        Ridge weight asked for; its gradient needs no noise.
-    """
+    """Constants of one run."""
 
     problem: LinearModelProblem
     privacy: PrivacyParams
-    moments: GaussianMechanism
+    moments: GaussianMechanism  # noise of the joint second moments of features and targets
     stages: tuple[Stage, ...]
-    l2: float = 0.0
+    l2: float = 0.0  # ridge weight asked for; its gradient needs no noise
     noise_name: str = "gaussian"
     constants: str = "calibrated"
     algorithm: ClassVar[str] = "sufficient_statistics"
@@ -180,19 +166,9 @@ class SufficientStatisticsPlan(LinearModelPlan):
         return self.moments.sigma / math.sqrt(2)
 
     @property
-    def reach(self) -> float:
-        """Length that the mean of what is cut off adds to a gradient, per unit."""
-        return TUNING.reach * self.record_length
-
-    @property
     def own_ridge(self) -> FloatArray:
         """Curvature of the ridge that was asked for, in the units of the noise, shape (dim,)."""
         return self.l2 / self.units**2
-
-    @property
-    def comparator(self) -> float:
-        """The comparator's largest norm in the units of the noise."""
-        return self.problem.radius * float(self.units.max())
 
     @property
     def expected_energy(self) -> float:
@@ -217,7 +193,7 @@ class SufficientStatisticsPlan(LinearModelPlan):
     @property
     def predicted_error(self) -> PredictedError:
         """The estimate of the module's docstring."""
-        last, R = self.stages[-1], self.comparator
+        last, R = self.stages[-1], self.problem.radius * float(self.units.max())
         excess = R * last.noise * _target_bound(self.problem) + R**2 * self.hidden / (2 * last.rounds)
         source = "refined second moments; an estimate for residuals within the target bound"
         return PredictedError(excess, self.problem.value_at_zero, source, expected=self.expected, proved=False)
@@ -297,7 +273,7 @@ class SufficientStatisticsPlan(LinearModelPlan):
             shares = stage.residuals.release(
                 data.residual_shares(w, self.thresholds), stage.residuals_label, source, ledger
             )
-            level = cutting_level(shares, self.thresholds, stage.noise, self.reach)
+            level = cutting_level(shares, self.thresholds, stage.noise, TUNING.reach * self.record_length)
             ridge = TUNING.pull * stage.noise * level / math.sqrt(max(energy, float(w @ w)))
             points, gradients = np.zeros((stage.rounds, d)), np.zeros((stage.rounds, d))
             for k in range(stage.rounds):
@@ -330,21 +306,19 @@ def plan(problem: LinearModelProblem, privacy: PrivacyParams, *, l2: float = 0.0
     _validate.real("l2", l2, at_least=0.0)
     mu, d = largest_mu(privacy.epsilon, privacy.delta) * (1 - 1e-12), problem.dim  # accountants round up
     length = gaussian_block_weights(problem.domain)[1]
-
-    def mechanism(size: float, lemma: str, share: float, dim: int) -> GaussianMechanism:
-        value = sensitivity_of_mean(size, problem.n)
-        return GaussianMechanism.of_mu(Sensitivity(value, "l2", lemma, unit=privacy.unit), mu * math.sqrt(share), dim)
-
     longest = math.sqrt(2) * (1 + TUNING.target_share) * length**2
-    moments = mechanism(longest, MOMENTS_LEMMA, TUNING.moments_share, (d + 1) * (d + 2) // 2)
-    looks = TUNING.residuals_share / len(TUNING.stages)
-    residuals = mechanism(math.sqrt(2), SHARES_LEMMA, looks, TUNING.levels + 1)
-    left = 1 - TUNING.moments_share - TUNING.residuals_share
-    stages = tuple(
-        Stage(number, residuals, mechanism(2 * length, GRADIENT_LEMMA, left * part / rounds, d), rounds)
-        for number, (rounds, part) in enumerate(TUNING.stages, 1)
+    moments = noisy_mean(
+        problem, privacy, longest, MOMENTS_LEMMA, mu * math.sqrt(TUNING.moments_share), (d + 1) * (d + 2) // 2
     )
-    return SufficientStatisticsPlan(problem, privacy, moments, stages, l2)
+    looks = TUNING.residuals_share / len(TUNING.stages)
+    residuals = noisy_mean(problem, privacy, math.sqrt(2), SHARES_LEMMA, mu * math.sqrt(looks), TUNING.levels + 1)
+    left = 1 - TUNING.moments_share - TUNING.residuals_share
+    stages = []
+    for number, (rounds, part) in enumerate(TUNING.stages, 1):
+        each = mu * math.sqrt(left * part / rounds)
+        gradients = noisy_mean(problem, privacy, 2 * length, GRADIENT_LEMMA, each, d)
+        stages.append(Stage(number, residuals, gradients, rounds))
+    return SufficientStatisticsPlan(problem, privacy, moments, tuple(stages), l2)
 
 
 def check_regression(problem: LinearModelProblem, privacy: PrivacyParams) -> None:
@@ -363,9 +337,12 @@ def check_regression(problem: LinearModelProblem, privacy: PrivacyParams) -> Non
         raise InvalidParameterError("delta", privacy.delta, "must be positive for sufficient statistics", remedy)
 
 
-def sensitivity_of_mean(size: float, n: int) -> float:
-    """Return ``size / n`` and the rounding of a mean of terms of that size."""
-    return size * (1 / n + 2 * ROUNDING) * (1 + 1e-12)
+def noisy_mean(
+    problem: LinearModelProblem, privacy: PrivacyParams, size: float, lemma: str, mu: float, dim: int
+) -> GaussianMechanism:
+    """Return the mechanism of a mean over units that moves by ``size / n`` at most, and by the rounding of its terms."""
+    value = size * (1 / problem.n + 2 * ROUNDING) * (1 + 1e-12)
+    return GaussianMechanism.of_mu(Sensitivity(value, "l2", lemma, unit=privacy.unit), mu, dim)
 
 
 def _target_bound(problem: LinearModelProblem) -> float:

@@ -27,22 +27,13 @@ _ENERGY_DEVIATION = 1.5
 @final
 @dataclass(frozen=True, eq=False)
 class Statistics:
-    """Weighted sums over records; `of` makes them. A record's weight is ``1/n``; a user's records share theirs.
-
-    Parameters
-    ----------
-    problem : LinearModelProblem
-    records : Records
-    targets, weights : arrays of shape (n_records,)
-    units : array of shape (dim,)
-        Features are divided by these, parameters multiplied.
-    """
+    """Weighted sums over records; `of` makes them. A record's weight is ``1/n``; a user's records share theirs."""
 
     problem: LinearModelProblem
     records: Records
     targets: FloatArray
     weights: FloatArray
-    units: FloatArray
+    units: FloatArray  # (dim,): features are divided by these, parameters multiplied
 
     @classmethod
     def of(
@@ -117,23 +108,12 @@ class Curvature:
     noisy moments ``A = V diag(a) V^T``, negative a raised to 0, steps are taken with the inverse of
     ``A + (s + lambda) I``, which is at least the true curvature except in extreme draws: steps neither diverge nor
     stall where A is right, and where it is not they are those of gradient descent.
-
-    Parameters
-    ----------
-    values : array of shape (dim,)
-        At least 0.
-    basis : array of shape (dim, dim)
-        Eigenvectors in columns.
-    deviation : float
-        Of an entry of the matrix off the diagonal.
-    resolution : float
-        Curvature that noise may hide.
     """
 
-    values: FloatArray
-    basis: FloatArray
-    deviation: float
-    resolution: float
+    values: FloatArray  # at least 0
+    basis: FloatArray  # eigenvectors in columns
+    deviation: float  # of an entry of the matrix off the diagonal
+    resolution: float  # curvature that noise may hide
 
     @classmethod
     def of(cls, matrix: FloatArray, deviation: float, share: float) -> Curvature:
@@ -142,19 +122,11 @@ class Curvature:
         return cls(np.maximum(values, 0.0), basis, deviation, share * deviation * np.sqrt(len(values)))
 
     def first_fit(self, products: FloatArray, deviation: float, expected: float) -> tuple[FloatArray, float]:
-        """Return the posterior mean of the parameters, shape (dim,), and their estimated energy.
+        """Return the posterior mean of the parameters given the noisy mean of ``x y``, and their estimated energy.
 
         A priori they are independent normal numbers; what noise in the moments does to them counts as further noise of
-        the products. The energy, the sum of their variances, is that of the largest posterior density.
-
-        Parameters
-        ----------
-        products : array of shape (dim,)
-            Noisy mean of ``x y``.
-        deviation : float
-            Of their noise.
-        expected : float
-            Energy from public facts.
+        the products, beside that of their own `deviation`. The energy, the sum of their variances, is that of the
+        largest posterior density; `expected` is what public facts let one expect.
         """
         d, a, seen = len(self.values), self.values, self.basis.T @ products
         energies = expected * _ENERGIES
@@ -185,16 +157,8 @@ class Curvature:
 def cutting_level(shares: FloatArray, thresholds: FloatArray, noise: float, reach: float) -> float:
     """Return the threshold at which noise and what cutting residuals does to a mean gradient are least together.
 
-    Parameters
-    ----------
-    shares : array of shape (k + 1,)
-        Noisy shares of residuals between the thresholds, the smallest first.
-    thresholds : array of shape (k,)
-        Ascending.
-    noise : float
-        Length of the gradient's noise per unit of the threshold.
-    reach : float
-        Length that the mean of cut-off parts gives the gradient, per unit.
+    Thresholds (k,) ascend, and `shares` (k + 1,) are the noisy shares of residuals between them. Per unit, `noise` is
+    the length of the gradient's noise and `reach` the length that the mean of cut-off parts adds to the gradient.
     """
     edges = np.concatenate([[0.0], thresholds, thresholds[-1:]])
     middle = (edges[1:] + edges[:-1]) / 2
