@@ -109,8 +109,8 @@ def plan(
 ) -> ClippedResidualsPlan:
     """Return the plan: of all ordinary methods the one with the smallest bound.
 
-    Noise is in proportion to the domain's longest record. The loss has one prediction and is smooth or piecewise linear;
-    moments are those of its slopes at the prediction 0, and not used where slopes are bounded.
+    Noise is in proportion to the domain's longest record. The loss has one prediction and is smooth or piecewise
+    linear; moments are those of its slopes at the prediction 0, and not used where slopes are bounded.
 
     Raises
     ------

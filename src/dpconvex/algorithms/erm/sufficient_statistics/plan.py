@@ -307,9 +307,8 @@ def plan(problem: LinearModelProblem, privacy: PrivacyParams, *, l2: float = 0.0
     mu, d = largest_mu(privacy.epsilon, privacy.delta) * (1 - 1e-12), problem.dim  # accountants round up
     length = gaussian_block_weights(problem.domain)[1]
     longest = math.sqrt(2) * (1 + TUNING.target_share) * length**2
-    moments = noisy_mean(
-        problem, privacy, longest, MOMENTS_LEMMA, mu * math.sqrt(TUNING.moments_share), (d + 1) * (d + 2) // 2
-    )
+    part = mu * math.sqrt(TUNING.moments_share)
+    moments = noisy_mean(problem, privacy, longest, MOMENTS_LEMMA, part, (d + 1) * (d + 2) // 2)
     looks = TUNING.residuals_share / len(TUNING.stages)
     residuals = noisy_mean(problem, privacy, math.sqrt(2), SHARES_LEMMA, mu * math.sqrt(looks), TUNING.levels + 1)
     left = 1 - TUNING.moments_share - TUNING.residuals_share
@@ -340,7 +339,7 @@ def check_regression(problem: LinearModelProblem, privacy: PrivacyParams) -> Non
 def noisy_mean(
     problem: LinearModelProblem, privacy: PrivacyParams, size: float, lemma: str, mu: float, dim: int
 ) -> GaussianMechanism:
-    """Return the mechanism of a mean over units that moves by ``size / n`` at most, and by the rounding of its terms."""
+    """Return the mechanism for a mean over units that moves by ``size / n`` at most, and by rounding."""
     value = size * (1 / problem.n + 2 * ROUNDING) * (1 + 1e-12)
     return GaussianMechanism.of_mu(Sensitivity(value, "l2", lemma, unit=privacy.unit), mu, dim)
 
