@@ -43,6 +43,8 @@ from dpconvex.problems.objective import ROUNDING
 from dpconvex.randomness import BitSource
 from dpconvex.sets import L2Ball
 
+__all__ = ["ClippedGradientPlan", "plan"]
+
 LABEL = "clipped gradient"
 LEMMA = "a mean of n vectors of length at most C changes by at most 2C/n when one is replaced, plus rounding"
 MOST_STEPS = 4096

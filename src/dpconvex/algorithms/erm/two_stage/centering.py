@@ -60,7 +60,7 @@ UNITS = 2.0**31
 @final
 @dataclass(frozen=True)
 class Tuning:
-    """Numbers of ours (docs, Private centering)."""
+    """Numbers of ours (docs, Recentring numeric columns)."""
 
     center_share: float = 0.1  # of epsilon
     length_shares: tuple[float, float] = (0.02, 0.2)  # of epsilon: the least and the most
