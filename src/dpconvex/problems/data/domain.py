@@ -154,17 +154,9 @@ class DataDomain:
     def clip(self, X: AnyArray) -> FloatArray:
         """Return a copy of `X`, row by row moved into the domain.
 
-        NaN becomes 0; an infinity counts as the largest float. Entries of ``linf`` blocks are clipped to the bound;
-        an ``l1`` or ``l2`` block that is too long is scaled down to its bound (its direction is kept).
-
-        Parameters
-        ----------
-        X : array of shape (n, n_features)
-            Any real or integer dtype.
-
-        Returns
-        -------
-        array of shape (n, n_features), float64
+        `X` has shape (n, n_features) and any real or integer dtype; the copy is float64. NaN becomes 0; an infinity
+        counts as the largest float. Entries of ``linf`` blocks are clipped to the bound; an ``l1`` or ``l2`` block that
+        is too long is scaled down to its bound (its direction is kept).
         """
         self.check_columns(X)
         with np.errstate(over="ignore"):  # long doubles beyond float64 become infinities

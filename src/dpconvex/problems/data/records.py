@@ -90,13 +90,8 @@ class RowBlock:
 class Records:
     """Clipped features of `n` records; made by `clipped`.
 
-    Parameters
-    ----------
-    domain : DataDomain
-    n : int
-    blocks : list of RowBlock
-        Blocks of equal length (the last may be shorter), in order. `RowBlock.features` may still have the caller's
-        dtype; it is converted block by block at each pass.
+    Row blocks are of equal length (the last may be shorter), in order. Their features may still have the caller's
+    dtype; they are converted block by block at each pass.
     """
 
     def __init__(self, domain: DataDomain, n: int, blocks: list[RowBlock]) -> None:
@@ -106,11 +101,8 @@ class Records:
     def clipped(cls, X: AnyArray, domain: DataDomain) -> Records:
         """Clip `X` into `domain`, by the rule of `DataDomain.clip`.
 
-        Parameters
-        ----------
-        X : array of shape (n, n_features), n >= 1
-            Any real or integer dtype and memory order. It is not changed, and must not change afterwards.
-        domain : DataDomain
+        `X`, of shape (n, n_features), may have any real or integer dtype and memory order. It is not changed, and must
+        not change afterwards.
 
         Raises
         ------

@@ -13,7 +13,7 @@ Bound
 
         R^2 / (2 eta T) + eta/2 (min(C, G_2)^2 + E|b|^2) + 2 R G_k^k / ((k-1) C^(k-1))
 
-    on the data, over records with these moments. Level and T minimise it over a public grid, eta exactly.
+    on the data, over records with these moments. Level and T minimize it over a public grid, eta exactly.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class ClippedGradientPlan(LinearModelPlan):
 
     @property
     def coefficient_deviation(self) -> FloatArray:
-        """Of the average iterate, if nothing pulled back: the noise of all steps."""
+        """The noise of all steps in the average iterate, if nothing pulled it back."""
         per_step = self.step_size * _deviation(self.mechanism, self.problem.dim) / math.sqrt(self.problem.dim)
         return np.full(self.problem.dim, min(per_step * math.sqrt(self.steps / 3), self.problem.radius))
 

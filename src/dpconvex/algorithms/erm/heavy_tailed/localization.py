@@ -7,7 +7,7 @@ Lemma
     the ridge risk of m records is lambda-strongly convex and two neighbors' exact minimizers over the ball differ by
     at most ``2C/(lambda m)``; the certified point by at most ``2C/(lambda m) + 2 tau`` (docs, Heavy tails). Noise of
     density ``exp(-|b| / beta)``, ``beta = (2C/(lambda m) + 2 tau)/epsilon``, makes each release epsilon-DP. Every
-    record is read by one release only, and later releases use earlier ones as public centres: parallel composition.
+    record is read by one release only, and later releases use earlier ones as public centers: parallel composition.
 Sensitivity
     In l2, for one replaced record, n and the assignment of records to phases by their position being public.
 Assumptions

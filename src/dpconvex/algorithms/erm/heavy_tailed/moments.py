@@ -114,15 +114,7 @@ def record_cap(moments: Moments, n: int, failure: float = 0.01) -> float:
     """Return a gradient norm that no record exceeds with probability ``1 - failure``: ``G_k (n / failure)^(1/k)``.
 
     For choosing the domain that records are clipped into: with heavy tails it should be wide, since no noise is
-    proportional to it, but not infinite, since the worst-case time of the solver is.
-
-    Parameters
-    ----------
-    moments : Moments
-    n : int
-        Records.
-    failure : float
-        In (0, 1).
+    proportional to it, but not infinite, since the worst-case time of the solver is. `n` counts the records.
     """
     _validate.records("n", n)
     _validate.real("failure", failure, above=0.0, below=1.0)
@@ -142,7 +134,7 @@ class MomentPlan:
 
     @property
     def label(self) -> str:
-        """Of the release."""
+        """Names the release."""
         return SLOPES_LABEL if self.slopes else LABEL
 
     @property

@@ -94,7 +94,7 @@ class AdasspPlan(LinearModelPlan):
 
     @property
     def coefficient_deviation(self) -> FloatArray:
-        """Of the products, through the largest ridge."""
+        """The noise of the products, through the largest ridge."""
         return np.full(self.problem.dim, min(self.products.sigma / self.largest_ridge, self.problem.radius))
 
     def describe(self) -> Mapping[str, Any]:

@@ -1,7 +1,7 @@
 r"""Least squares from noisy second moments, refined by noisy gradients of cut residuals.
 
 Guarantee
-    (epsilon, delta)-DP, neighbours replace one record, or one user with all records (the unit of the promise).
+    (epsilon, delta)-DP, neighbors replace one record, or one user with all records (the unit of the promise).
 Lemma
     For vectors z, z' of length at most Z, ``|z z^T - z' z'^T|_F^2 = |z|^4 + |z'|^4 - 2 <z, z'>^2 <= 2 Z^4``: the mean
     of ``z z^T`` moves by at most ``sqrt(2) Z^2 / n`` in Frobenius length when one record is replaced. The mean of
@@ -116,7 +116,7 @@ class Stage:
 
     @property
     def deviation(self) -> float:
-        """Of the mean of all gradients, per unit of the level."""
+        """Deviation of the mean of all gradients, per unit of the level."""
         return self.gradients.sigma / math.sqrt(self.rounds)
 
     @property
@@ -126,7 +126,7 @@ class Stage:
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        """In order."""
+        """The look at residuals, then all gradients."""
         gradients = replace(self.gradients.planned(self.gradients_label), times=self.rounds)
         return self.residuals.planned(self.residuals_label), gradients
 
@@ -152,7 +152,7 @@ class SufficientStatisticsPlan(LinearModelPlan):
 
     @property
     def record_length(self) -> float:
-        """X."""
+        """X, the length of the longest record in these units."""
         return gaussian_block_weights(self.problem.domain)[1]
 
     @property
@@ -162,7 +162,7 @@ class SufficientStatisticsPlan(LinearModelPlan):
 
     @property
     def moment_deviation(self) -> float:
-        """Of an entry of the noisy moments off the diagonal."""
+        """Deviation of an entry of the noisy moments off the diagonal."""
         return self.moments.sigma / math.sqrt(2)
 
     @property

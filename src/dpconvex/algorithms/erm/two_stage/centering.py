@@ -119,7 +119,7 @@ class CenteredPlan(TwoStagePlan):
 
     @cached_property
     def half_widths(self) -> FloatArray:
-        """Of the numeric columns."""
+        """Bounds of the numeric columns."""
         return numeric_half_widths(self.problem.domain)
 
     @cached_property

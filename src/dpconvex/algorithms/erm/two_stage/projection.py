@@ -99,7 +99,7 @@ class ProjectedPlan(TwoStagePlan):
 
     @property
     def coefficient_deviation(self) -> FloatArray | None:
-        """That of `then`; of a projected column the mean over projections."""
+        """The mean over projections for projected columns, what `then` says for the others."""
         found = self.then.coefficient_deviation
         if found is None:
             return None
