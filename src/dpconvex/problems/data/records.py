@@ -11,7 +11,7 @@ Nothing here raises or warns because of what the data hold.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import final
 
@@ -143,6 +143,10 @@ class Records:
     def blocks(self) -> Iterator[RowBlock]:
         """Yield the records block by block, for passes that do several things at once."""
         return map(self.block, range(self.n_blocks))
+
+    def total(self, work: Callable[[RowBlock], FloatArray]) -> FloatArray:
+        """Return the sum of `work` over the row blocks, computed by several threads."""
+        return _threads.total(self.n_blocks, lambda index: work(self.block(index)))
 
     @property
     def n_panels(self) -> int:

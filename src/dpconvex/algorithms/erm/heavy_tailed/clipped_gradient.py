@@ -27,8 +27,8 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import LinearModelPlan, PrivateResult, check_relation, require_average
-from dpconvex.algorithms.erm.heavy_tailed.moments import Moments, check_moments, extreme
+from dpconvex.algorithms.base import LinearModelPlan, PrivateResult
+from dpconvex.algorithms.erm.heavy_tailed.moments import Moments, check_heavy, extreme
 from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import recorded
 from dpconvex.geometry import L2Norm
@@ -38,7 +38,7 @@ from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems import Records
 from dpconvex.problems.data.users import UserGroups
 from dpconvex.problems.linear.problem import LinearModelProblem
-from dpconvex.problems.linear.truncated import TruncatedRisk, Truncation, check_loss
+from dpconvex.problems.linear.truncated import TruncatedRisk, Truncation
 from dpconvex.problems.objective import ROUNDING
 from dpconvex.randomness import BitSource
 from dpconvex.sets import L2Ball
@@ -136,10 +136,7 @@ def plan(
     the bound and the defaults: privacy does not rest on them. What is given of C (`level`), T (`steps`) and eta
     (`step_size`) is public knowledge; the rest minimizes the bound.
     """
-    check_moments(moments)
-    check_relation(privacy)
-    require_average(problem)
-    check_loss(problem.loss)
+    check_heavy(problem, privacy, moments)
     n, d, R, k = problem.n, problem.dim, problem.radius, moments.k
     if level is not None:
         _validate.real("level", level, above=0.0)

@@ -24,8 +24,8 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, final
 
 from dpconvex._types import AnyArray
-from dpconvex.algorithms.base import LinearModelPlan, PrivateResult, check_relation, require_average
-from dpconvex.algorithms.erm.heavy_tailed.moments import Moments, check_moments, extreme
+from dpconvex.algorithms.base import LinearModelPlan, PrivateResult
+from dpconvex.algorithms.erm.heavy_tailed.moments import Moments, check_heavy, check_moments, extreme
 from dpconvex.algorithms.erm.heavy_tailed.schedule import TUNING
 from dpconvex.algorithms.erm.registry import plans
 from dpconvex.algorithms.erm.two_stage.base import TwoStagePlan
@@ -36,7 +36,6 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems.data.users import UserGroups
 from dpconvex.problems.linear.problem import LinearModelProblem
-from dpconvex.problems.linear.truncated import check_loss
 from dpconvex.randomness import BitSource
 
 PREDICTIONS = 0.5
@@ -117,10 +116,7 @@ def plan(
     InvalidParameterError
         If no ordinary method applies, or the moment bound is so extreme that floats cannot hold the constants.
     """
-    check_moments(moments)
-    check_relation(privacy)
-    require_average(problem)
-    check_loss(problem.loss)
+    check_heavy(problem, privacy, moments)
     try:
         beyond = TUNING.level(moments.k, moments.bound, problem.n * privacy.epsilon / problem.dim)
     except OverflowError:

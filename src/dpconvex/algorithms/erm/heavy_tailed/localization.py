@@ -44,8 +44,8 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import LinearModelPlan, PrivateResult, check_relation, require, require_average
-from dpconvex.algorithms.erm.heavy_tailed.moments import Moments, check_moments, extreme
+from dpconvex.algorithms.base import LinearModelPlan, PrivateResult, require
+from dpconvex.algorithms.erm.heavy_tailed.moments import Moments, check_heavy, extreme
 from dpconvex.algorithms.erm.heavy_tailed.schedule import Phase, Schedule, Stage, calibrated, paper
 from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import recorded
@@ -56,7 +56,7 @@ from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release, Sensiti
 from dpconvex.problems import Records
 from dpconvex.problems.data.users import UserGroups
 from dpconvex.problems.linear.problem import LinearModelProblem
-from dpconvex.problems.linear.truncated import TruncatedRisk, check_loss
+from dpconvex.problems.linear.truncated import TruncatedRisk
 from dpconvex.randomness import BitSource
 from dpconvex.sets import BallSection, ConvexSet, L2Ball
 from dpconvex.solvers import AcceleratedGradient, BallNewton, Guaranteed, Solver
@@ -248,10 +248,7 @@ def plan(
         If the loss has several outputs, or the problem a tilt, or the moment bound is so extreme that floats cannot
         hold the constants.
     """
-    check_moments(moments)
-    check_relation(privacy)
-    require_average(problem)
-    check_loss(problem.loss)
+    check_heavy(problem, privacy, moments)
     if failure is not None:
         _validate.real("failure", failure, above=0.0, below=0.5)
     _validate.choice("constants", constants, ("calibrated", "paper"))

@@ -102,6 +102,14 @@ def check_moments(moments: object) -> None:
         raise InvalidParameterError("moments", moments, "must be Moments", "Write Moments(k=2, bound=6.5)")
 
 
+def check_heavy(problem: LinearModelProblem, privacy: PrivacyParams, moments: object) -> None:
+    """Raise `InvalidParameterError` unless methods for heavy tails apply to these public facts."""
+    check_moments(moments)
+    check_relation(privacy)
+    require_average(problem)
+    check_loss(problem.loss)
+
+
 def extreme(problem: str, moments: Moments) -> InvalidParameterError:
     """Return the error for public numbers whose constants no float holds: it names the moment bound if that is odd."""
     if 1e-30 <= moments.bound <= 1e30:

@@ -13,7 +13,6 @@ import numpy as np
 
 from dpconvex import _rounding
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.problems.data import _threads
 from dpconvex.problems.data.records import Records, RowBlock
 from dpconvex.problems.data.users import UserGroups
 from dpconvex.problems.linear.problem import LinearModelProblem
@@ -66,7 +65,7 @@ class Statistics:
             cut = np.nan_to_num(np.clip(self._residuals(block, w) / clip, -1.0, 1.0))  # overflow stays in its record
             return block.adjoint(self.weights[block.rows] * cut)
 
-        return _threads.total(self.records.n_blocks, lambda index: work(self.records.block(index))) / self.units
+        return self.records.total(work) / self.units
 
     def residual_shares(self, w: FloatArray, thresholds: FloatArray) -> FloatArray:
         """Return the share of records by the size of their residual, shape (len(thresholds) + 1,).
@@ -79,7 +78,7 @@ class Statistics:
             found = np.searchsorted(thresholds, np.abs(self._residuals(block, w)), side="right")
             return np.bincount(found, self.weights[block.rows], minlength=bins).astype(np.float64)
 
-        return _threads.total(self.records.n_blocks, lambda index: work(self.records.block(index)))
+        return self.records.total(work)
 
     def _residuals(self, block: RowBlock, w: FloatArray) -> FloatArray:
         return -self.problem.loss.derivative(block.predict(w / self.units), self.targets[block.rows])
