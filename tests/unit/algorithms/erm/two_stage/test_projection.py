@@ -229,7 +229,7 @@ def test_chunks_of_rows_change_nothing(chunk: int, monkeypatch: pytest.MonkeyPat
     plan, X = planned(problem()), records()
     P = coins(plan, 0)
     whole = plan._projected(X, P)
-    monkeypatch.setattr(projected_plans, "CHUNK", chunk)
+    monkeypatch.setattr(projecting, "CHUNK", chunk)
     np.testing.assert_allclose(plan._projected(X, P), whole, atol=1e-13)
 
 
