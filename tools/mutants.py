@@ -405,7 +405,7 @@ MUTANTS = (
     ),
     Mutant(
         "stable SGD: phases visit the same records",
-        "algorithms/location/geometric_median/stable_sgd.py",
+        "algorithms/location/stable_sgd.py",
         "order[np.arange(end - phase.steps, end) % self.n]",
         "order[np.arange(phase.steps) % self.n]",
         "",

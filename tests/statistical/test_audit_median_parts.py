@@ -11,9 +11,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpconvex.algorithms.location.geometric_median.booster import WarmStart
-from dpconvex.algorithms.location.geometric_median.stable_sgd import plan_stable_sgd
+from dpconvex.algorithms.location.base import WarmStart
 from dpconvex.algorithms.location.noisy_descent import NoisyGradients
+from dpconvex.algorithms.location.stable_sgd import plan_stable_sgd
 from dpconvex.audit import prove
 from dpconvex.privacy import Ledger, PrivacyParams
 from dpconvex.privacy.profiles import largest_mu

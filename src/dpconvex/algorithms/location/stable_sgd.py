@@ -4,7 +4,7 @@ Listing
     Phase k walks from a released point z: ``z <- project(z + eta_k (x_i - z) / ||x_i - z||)`` for the visited records
     i (no move where ``x_i = z``), and releases the average of some of its iterates plus Gaussian noise.
 Guarantee
-    mu-GDP (hence (epsilon, delta)) for neighbours that replace one record, given the warm start.
+    mu-GDP (hence (epsilon, delta)) for neighbors that replace one record, given the warm start.
 Lemma
     Two walks of a phase from the same start over the same visits, in data sets that differ in one record, stay within
     ``2 m eta`` of each other after m visits of that record; so do their averages. (The paper: ``(2m+1) eta``.)
@@ -16,13 +16,13 @@ Lemma
     most ``c + |b - eta|`` from the other: at most ``2 eta``, or at most the old distance, when ``eta >= 2 c``.
     Projection onto a common ball does not increase distances. The bound is attained (tests).
     Visits may not depend on the data: they come from coins drawn apart from all noise, and may be published. The ball
-    and its centre are released values. Any fixed choice of iterates may be averaged, but only one average is released.
+    and its center are released values. Any fixed choice of iterates may be averaged, but only one average is released.
 Budget
     Every phase is a Gaussian release whose sensitivity is its own bound; phases compose to the root of the sum of
     squares. In a single pass every record is visited in one phase only, so each phase may spend the whole budget:
     under replace-one the two data sets differ in one position of the public order.
 Rounding
-    Iterates are kept relative to the ball's centre, which is subtracted from each record by itself. A step errs by at
+    Iterates are kept relative to the ball's center, which is subtracted from each record by itself. A step errs by at
     most ``u (d + 20)(ball + 2 eta)``, u = 2^-53, on either data set, and errors do not grow on the way, as every step
     takes distance D to at most ``max(D, 2 eta)``: ``2 T`` times that joins the sensitivity, averaging included.
 """
@@ -38,8 +38,9 @@ import numpy as np
 
 from dpconvex import _rounding, _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.location.geometric_median.booster import Booster, WarmStart
+from dpconvex.algorithms.location.base import Booster, WarmStart
 from dpconvex.mechanisms import FailureAllowance, GaussianMechanism
+from dpconvex.mechanisms.base import Planned
 from dpconvex.privacy import Assumption, Ledger, Release, Sensitivity, Unit
 from dpconvex.randomness import BitSource
 from dpconvex.solvers._unit_vectors import UNIT_ROUNDOFF
@@ -66,8 +67,8 @@ class Phase:
         Step size eta.
     ball : float
         Radius of the projection.
-    recentred : bool
-        Whether the ball stands about the phase's start, not about the warm start's centre.
+    recentered : bool
+        Whether the ball stands about the phase's start, not about the warm start's center.
     first : int
         Iterates ``first, ..., steps`` are averaged; -1: ``0, ..., steps - 1``, as printed.
     uses : int or None
@@ -84,7 +85,7 @@ class Phase:
     steps: int
     step: float
     ball: float
-    recentred: bool
+    recentered: bool
     first: int
     uses: int | None
     extra: int
@@ -92,51 +93,33 @@ class Phase:
     block: str | None
 
     def release(self) -> Release:
-        """Return the ledger entry."""
+        """Return the ledger entry of the phase."""
         return self.mechanism.planned(self.label, self.block)
 
     def sensitivity(self, uses: int) -> float:
-        """Bound on how far one record visited `uses` times moves the average, rounding included; l2."""
+        """Return how far one record visited `uses` times moves the average at most, in l2, rounding included."""
         error = 2 * UNIT_ROUNDOFF * (self.steps * (self.mechanism.dim + 20) + 16)
         bound = _rounding.product_up(2.0 * uses + self.extra, self.step)
         return _rounding.sum_up((bound, _rounding.product_up(error, self.ball + 2 * self.step, 1 + 1e-9)))
 
     def average(
-        self, points: FloatArray, visits: AnyArray, centre: FloatArray, z: FloatArray, size: float
+        self, points: FloatArray, visits: AnyArray, center: FloatArray, z: FloatArray, size: float
     ) -> FloatArray:
-        """Walk, without noise; return the average of the kept iterates, relative to `centre`.
+        """Walk, without noise; return the average of the kept iterates, relative to the center of the ball.
 
-        Parameters
-        ----------
-        points : array of shape (n, dim)
-        visits : array of shape (steps,)
-            Rows.
-        centre : array of shape (dim,)
-            Of the ball.
-        z : array of shape (dim,)
-            Start less the centre.
-        size : float
-            The warm start's ball: the unit of lengths.
+        `visits` are rows of the points, z is the start less the center, and `size` is the unit of lengths.
         """
-        from dpconvex.algorithms.location.geometric_median._walk import walk
+        from dpconvex.algorithms.location._walk import walk
 
-        return walk(points, visits, centre, z.copy(), self.step * size, self.ball * size, self.first)
+        return walk(points, visits, center, z.copy(), self.step * size, self.ball * size, self.first)
 
 
 @final
 @dataclass(frozen=True)
 class StableSgd(Booster):
-    """Public constants of all phases.
+    """Public constants of all phases: passes over n records in one shuffled order, or independent uniform draws.
 
-    Parameters
-    ----------
-    n : int
-        Number of records.
-    order : {"fixed", "random"}
-        Passes in one shuffled order, or independent uniform draws.
-    phases : tuple of Phase
-    allowance : FailureAllowance or None
-        Pays for draws that visit a record more often than the printed noise covers.
+    The allowance pays for draws that visit a record more often than the printed noise covers.
     """
 
     n: int
@@ -146,26 +129,27 @@ class StableSgd(Booster):
     name: ClassVar[str] = "stable_sgd"
 
     @property
+    def mechanisms(self) -> Mapping[str, Planned]:
+        allowed = {} if self.allowance is None else {ALLOWANCE: self.allowance}
+        return {**allowed, **{phase.label: phase.mechanism for phase in self.phases}}
+
+    @property
     def releases(self) -> tuple[Release, ...]:
-        """One average a phase, and the allowance."""
         allowed = () if self.allowance is None else (self.allowance.planned(ALLOWANCE),)
         return (*allowed, *(phase.release() for phase in self.phases))
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
-        """About the order."""
         return (
             Assumption("the order of visits does not depend on the data", "drawn from coins apart from data and noise"),
         )
 
     @property
     def deviation(self) -> float:
-        """Noise of the last phase, for a ball of two radii."""
-        last = self.phases[-1]
+        last = self.phases[-1]  # for a ball of two radii
         return 2 * last.sensitivity(last.uses or _likely_uses(last.steps, self.n)) * last.mechanism.sigma
 
     def describe(self) -> Mapping[str, Any]:
-        """Constants for the certificate."""
         return {
             "boost": {"fixed": "fixed_order", "random": self.name}[self.order],
             "steps": [phase.steps for phase in self.phases],
@@ -173,39 +157,17 @@ class StableSgd(Booster):
             "covered_visits": [phase.uses for phase in self.phases],
         }
 
-    def exact_bits(self, source: BitSource) -> bool:
-        """As the mechanisms."""
-        return all(phase.mechanism.exact_bits(source) for phase in self.phases)
-
     def refine(self, points: FloatArray, start: WarmStart, source: BitSource, ledger: Ledger) -> FloatArray:
-        """Walk from the warm start, phase by phase.
-
-        Parameters
-        ----------
-        points : array of shape (n, dim)
-            In the domain.
-        start : WarmStart
-            Released centre and ball; the steps are sized by the ball.
-        source : BitSource
-            Of the order, and of the noise.
-        ledger : Ledger
-            It must list `releases`.
-
-        Returns
-        -------
-        array of shape (dim,)
-            In the ball.
-        """
         if self.allowance is not None:
             self.allowance.charge(ALLOWANCE, ledger)
-        z, size = start.centre, start.ball
+        z, size = start.center, start.ball
         for phase, visits in zip(self.phases, self.visits(source.generator()), strict=True):
-            centre = z if phase.recentred else start.centre
+            center = z if phase.recentered else start.center
             uses = phase.uses if phase.uses is not None else int(np.bincount(visits).max())
             unit = phase.sensitivity(uses) * size
-            moved = phase.average(points, visits, centre, z - centre, size) - (z - centre)
+            moved = phase.average(points, visits, center, z - center, size) - (z - center)
             noisy = phase.mechanism.release(moved / unit, phase.label, source, ledger, phase.block)
-            z = start.centre + _into_ball(z - start.centre + unit * noisy, size)
+            z = start.center + _into_ball(z - start.center + unit * noisy, size)
         return z
 
     def visits(self, coins: np.random.Generator) -> list[AnyArray]:
@@ -240,13 +202,10 @@ def plan_stable_sgd(
         A fixed order needs less noise: in one pass every record is visited once.
     passes : int
         Visits over n.
-    phases : int
     travel : float
         Step sizes of the first phase sum to ``travel / phases`` balls.
     tail : float
         Share of a phase's iterates, from the last backwards, that are averaged; in (0, 1].
-    unit : Unit
-        What a record stands for.
     """
     _validate.choice("order", order, ("fixed", "random"))
     _validate.integer("phases", phases, at_least=1)
@@ -265,7 +224,7 @@ def plan_stable_sgd(
             steps=steps,
             step=travel / total / 4.0**k,
             ball=1.0,
-            recentred=False,
+            recentered=False,
             first=steps - math.ceil(tail * steps) + 1,
             uses=-(-steps // n) if order == "fixed" else None,
             extra=0,
@@ -294,17 +253,13 @@ def plan_printed(
 
     Parameters
     ----------
-    n, dim : int
-        Numbers of records and of coordinates.
-    epsilon, delta : float
-        Of this stage, positive.
+    n, dim, epsilon, delta, unit
+        Sizes, and the budget of this stage.
     order : {"fixed", "random"}
         Remark 1, or the algorithm as listed: then visits beyond ``m = 3 (T/n + log(8/delta))`` of a record fail with
         probability at most ``delta / 8``, which is charged.
     steps : int or None
         T, rounded up to the next ``2^K - 1``; None: n.
-    unit : Unit
-        What a record stands for.
     """
     _validate.choice("order", order, ("fixed", "random"))
     _validate.integer("n", n, at_least=1)
@@ -323,7 +278,7 @@ def plan_printed(
             steps=2 ** (count - k),
             step=eta / 4.0**k,
             ball=1.0 if k == 1 else 2 * noise * spread,
-            recentred=k > 1,
+            recentered=k > 1,
             first=-1,
             uses=m,
             extra=1,
@@ -336,7 +291,7 @@ def plan_printed(
 
 
 def _likely_uses(steps: int, n: int) -> int:
-    """Largest number of visits of a record that uniform draws are likely to have."""
+    """Return the largest number of visits of a record that uniform draws are likely to have."""
     from scipy.stats import poisson
 
     return int(poisson.isf(1 / (2 * n), steps / n)) + 1
