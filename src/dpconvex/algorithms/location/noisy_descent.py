@@ -76,24 +76,9 @@ class NoisyGradients:
     ) -> FloatArray:
         """Take noisy steps inside a ball; return the average of the last iterates, shape (dim,).
 
-        Parameters
-        ----------
-        points : array of shape (n, dim)
-        center : array of shape (dim,)
-            First iterate, and center of the ball.
-        ball : float
-            Its radius.
-        step : float
-            First step size.
-        source : BitSource
-        ledger : Ledger
-            It must list `release`.
-        steps : int, optional
-            At most `times`, which it is by default.
-        decay : float
-            Ratio of the first step size to the last, at least 1; they fall geometrically.
-        tail : float
-            Share of the iterates that are averaged, in (0, 1].
+        The center is that of the ball, and the first iterate. The ledger must list `release`; `steps` are at most
+        `times`, which they are by default. Step sizes fall geometrically, to the share ``1 / decay`` of the first; the
+        share `tail` of the iterates, in (0, 1], is averaged.
         """
         steps = self.times if steps is None else steps
         z, kept = np.zeros_like(center), np.zeros_like(center)  # both relative to the center
@@ -124,24 +109,12 @@ def gradient_sensitivity(n: int, dim: int, unit: Unit = Unit.RECORD) -> Sensitiv
 @final
 @dataclass(frozen=True)
 class Descent(Booster):
-    """Public constants of T noisy steps from a private warm start.
+    """Public constants of T noisy steps from a private warm start."""
 
-    Parameters
-    ----------
-    gradients : NoisyGradients
-        T of them.
-    step : float
-        First step size as a multiple of the released effective radius, positive; more where the ball is far wider.
-    decay : float
-        Ratio of that step size to the last, at least 1.
-    tail : float
-        Share of the iterates, from the last backwards, that are averaged; in (0, 1].
-    """
-
-    gradients: NoisyGradients
-    step: float
-    decay: float
-    tail: float
+    gradients: NoisyGradients  # T of them
+    step: float  # the first, as a multiple of the released effective radius; more where the ball is far wider
+    decay: float  # ratio of that step size to the last, at least 1
+    tail: float  # share of the iterates, from the last backwards, that are averaged
     name: ClassVar[str] = "descent"
 
     @property

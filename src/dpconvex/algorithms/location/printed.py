@@ -41,14 +41,11 @@ RADIUS_FAILURE, CENTER_FAILURE = "repeated indices of the radius", "misleading i
 @final
 @dataclass(frozen=True)
 class PrintedRadius(RadiusFinder):
-    """Algorithm 2: fresh indices for every record and round.
-
-    The mechanism is of sensitivity 3, half its budget is for the threshold.
-    """
+    """Algorithm 2: fresh indices for every record and round."""
 
     domain: PointDomain
     n: int
-    mechanism: AboveThreshold
+    mechanism: AboveThreshold  # of sensitivity 3, half its budget for the threshold
     allowance: FailureAllowance
 
     @property
@@ -87,27 +84,13 @@ class PrintedRadius(RadiusFinder):
 @final
 @dataclass(frozen=True)
 class PrintedCenter(CenterFinder):
-    """Algorithm 3: weights from some 10^4 random indices a record.
-
-    Parameters
-    ----------
-    domain : PointDomain
-    n : int
-        Records, at least 20.
-    draws : int
-        Indices a record, k.
-    test : BoundedLaplaceMechanism
-        Of the sum of weights, sensitivity 12.
-    mechanism : GaussianMechanism
-        Of the mean, in units of its sensitivity, ``400 radius / n``.
-    allowance : FailureAllowance
-    """
+    """Algorithm 3: weights from some 10^4 random indices a record."""
 
     domain: PointDomain
     n: int
-    draws: int
-    test: BoundedLaplaceMechanism
-    mechanism: GaussianMechanism
+    draws: int  # indices a record, k
+    test: BoundedLaplaceMechanism  # of the sum of weights, sensitivity 12
+    mechanism: GaussianMechanism  # of the mean, in units of its sensitivity, 400 radius / n
     allowance: FailureAllowance
 
     @property

@@ -87,24 +87,12 @@ SUMS = 1 + 1e-7
 @final
 @dataclass(frozen=True)
 class GroupedRadius(RadiusFinder):
-    """All pairs within groups of records.
-
-    Parameters
-    ----------
-    domain : PointDomain
-        Its grid of radii.
-    mechanism : AboveThreshold
-        Of sensitivity 2; its threshold is a share of the number of records.
-    group_size : int
-        Least size of a group; the number of records for exact scores.
-    sample : int
-        Records that are read, chosen by position and coins.
-    """
+    """All pairs within groups of records."""
 
     domain: PointDomain
-    mechanism: AboveThreshold
-    group_size: int
-    sample: int
+    mechanism: AboveThreshold  # of sensitivity 2; its threshold is a share of the number of records
+    group_size: int  # least size of a group; the number of records for exact scores
+    sample: int  # records that are read, chosen by position and coins
 
     @property
     def mechanisms(self) -> Mapping[str, Planned]:
@@ -168,37 +156,17 @@ class Ramp:
 @final
 @dataclass(frozen=True)
 class GroupedCenter(CenterFinder):
-    """Exact counts, or counts within random groups.
-
-    Parameters
-    ----------
-    domain : PointDomain
-    n : int
-        Records of the sample that is read, at most all.
-    ramp : Ramp
-    group_size : int
-        Least size of a group; n for exact counts.
-    test : GaussianMechanism
-        Of the sum of weights.
-    mechanism : GaussianMechanism
-        Of the mean, in units of its sensitivity.
-    coarse : GaussianMechanism or None
-        Of the mean in coarse units, where the range of the domain asks for it.
-    margin : float
-        Probability delta_1.
-    misled : float
-        Probability delta_2, 0 for exact counts.
-    """
+    """Exact counts, or counts within random groups."""
 
     domain: PointDomain
-    n: int
+    n: int  # records of the sample that is read, at most all
     ramp: Ramp
-    group_size: int
-    test: GaussianMechanism
-    mechanism: GaussianMechanism
-    coarse: GaussianMechanism | None
-    margin: float
-    misled: float
+    group_size: int  # least size of a group; n for exact counts
+    test: GaussianMechanism  # of the sum of weights
+    mechanism: GaussianMechanism  # of the mean, in units of its sensitivity
+    coarse: GaussianMechanism | None  # of the mean in coarse units, where the range of the domain asks for it
+    margin: float  # probability delta_1
+    misled: float  # probability delta_2, 0 for exact counts
 
     @property
     def allowance(self) -> FailureAllowance:
@@ -285,16 +253,8 @@ def plan_radius(
 ) -> GroupedRadius:
     """Fix the constants of stage 1, which can be used alone, for a pure epsilon.
 
-    Parameters
-    ----------
-    domain, n, epsilon, unit
-        As in the whole plan.
-    level : float
-        Share of the others that must be near a record on average, in (0, 1).
-    group_size : int
-        At least 2; n for exact scores, in time quadratic in n.
-    sample : int or None
-        Records to read, at least 2; None: all.
+    `level` is the share of the others that must be near a record on average, in (0, 1). Groups of all n records have
+    exact scores, in time quadratic in n. All records are read, or a `sample`.
     """
     _validate.integer("n", n, at_least=2)
     _validate.real("level", level, above=0.0, below=1.0)
@@ -322,20 +282,10 @@ def plan_center(
     exact_up_to: int,
     unit: Unit = Unit.RECORD,
 ) -> GroupedCenter:
-    """Fix the constants of stage 2, which reads n records.
+    """Fix the constants of stage 2, which reads n records, all with exact counts up to `exact_up_to`.
 
-    Parameters
-    ----------
-    domain, n, unit
-        As in the whole plan.
-    mu_test, mu_center : float
-        Budgets, positive.
-    failure : float
-        Probability of both failures together; exact counts leave all of it to the margin of the test.
-    level : float
-        Share of points near each other that the radius was asked for: groups' weights begin a little below it.
-    exact_up_to : int
-        Largest n with exact counts.
+    `failure` is the probability of both failures together; exact counts leave all of it to the margin of the test.
+    `level` is the share of points near each other that the radius was asked for: groups' weights begin a little below.
     """
     low = min(max(level - 0.05, 0.55), 0.7)
     size = least_group(n, failure / 2, low)

@@ -55,42 +55,18 @@ Order = Literal["fixed", "random"]
 @final
 @dataclass(frozen=True)
 class Phase:
-    """Public constants of one phase. Lengths are multiples of the warm start's ball.
-
-    Parameters
-    ----------
-    label : str
-        Of the release.
-    steps : int
-        Visits.
-    step : float
-        Step size eta.
-    ball : float
-        Radius of the projection.
-    recentered : bool
-        Whether the ball stands about the phase's start, not about the warm start's center.
-    first : int
-        Iterates ``first, ..., steps`` are averaged; -1: ``0, ..., steps - 1``, as printed.
-    uses : int or None
-        Visits of one record that the noise covers; None: as many as the drawn order has.
-    extra : int
-        Step sizes added to ``2 * uses``: 1 as printed, else 0.
-    mechanism : GaussianMechanism
-        Of sensitivity 1: the average is released in units of its own sensitivity.
-    block : str or None
-        Names the records of a phase that shares none with any other.
-    """
+    """Public constants of one phase. Lengths are multiples of the warm start's ball."""
 
     label: str
-    steps: int
-    step: float
-    ball: float
-    recentered: bool
-    first: int
-    uses: int | None
-    extra: int
-    mechanism: GaussianMechanism
-    block: str | None
+    steps: int  # visits
+    step: float  # eta
+    ball: float  # radius of the projection
+    recentered: bool  # whether the ball stands about the phase's start, not about the warm start's center
+    first: int  # iterates first, ..., steps are averaged; -1: 0, ..., steps - 1, as printed
+    uses: int | None  # visits of one record that the noise covers; None: as many as the drawn order has
+    extra: int  # step sizes added to 2 * uses: 1 as printed, else 0
+    mechanism: GaussianMechanism  # of sensitivity 1: the average is released in units of its own sensitivity
+    block: str | None  # names the records of a phase that shares none with any other
 
     def release(self) -> Release:
         """Return the ledger entry of the phase."""
@@ -117,15 +93,12 @@ class Phase:
 @final
 @dataclass(frozen=True)
 class StableSgd(Booster):
-    """Public constants of all phases: passes over n records in one shuffled order, or independent uniform draws.
+    """Public constants of all phases."""
 
-    The allowance pays for draws that visit a record more often than the printed noise covers.
-    """
-
-    n: int
-    order: Order
+    n: int  # records
+    order: Order  # passes in one shuffled order, or independent uniform draws
     phases: tuple[Phase, ...]
-    allowance: FailureAllowance | None = None
+    allowance: FailureAllowance | None = None  # for draws that visit a record more often than the printed noise covers
     name: ClassVar[str] = "stable_sgd"
 
     @property
@@ -190,22 +163,10 @@ def plan_stable_sgd(
     tail: float = 0.5,
     unit: Unit = Unit.RECORD,
 ) -> StableSgd:
-    """Plan phases of equal length with a Gaussian budget, step sizes falling by 4 from one to the next.
+    """Plan phases of equal length that together spend `mu`, step sizes falling by 4 from one to the next.
 
-    Parameters
-    ----------
-    n, dim : int
-        Numbers of records and of coordinates.
-    mu : float
-        What all phases together may spend, positive.
-    order : {"fixed", "random"}
-        A fixed order needs less noise: in one pass every record is visited once.
-    passes : int
-        Visits over n.
-    travel : float
-        Step sizes of the first phase sum to ``travel / phases`` balls.
-    tail : float
-        Share of a phase's iterates, from the last backwards, that are averaged; in (0, 1].
+    A fixed order needs less noise: in one pass every record is visited once. Step sizes of the first phase sum to
+    ``travel / phases`` balls; the share `tail` of a phase's iterates, from the last backwards, is averaged.
     """
     _validate.choice("order", order, ("fixed", "random"))
     _validate.integer("phases", phases, at_least=1)
@@ -251,15 +212,9 @@ def plan_printed(
     experiments, ``ball / (16 sqrt(T))`` (random order) and ``ball / (4 sqrt(T))`` (fixed). Repaired: the balls of later
     phases have the radius of the noise that separates their start from the point they must hold (Lemma 13).
 
-    Parameters
-    ----------
-    n, dim, epsilon, delta, unit
-        Sizes, and the budget of this stage.
-    order : {"fixed", "random"}
-        Remark 1, or the algorithm as listed: then visits beyond ``m = 3 (T/n + log(8/delta))`` of a record fail with
-        probability at most ``delta / 8``, which is charged.
-    steps : int or None
-        T, rounded up to the next ``2^K - 1``; None: n.
+    In random order, the algorithm as listed, visits beyond ``m = 3 (T/n + log(8/delta))`` of a record fail with
+    probability at most ``delta / 8``, which is charged; the fixed order is Remark 1. T = `steps`, by default n, is
+    rounded up to the next ``2^K - 1``.
     """
     _validate.choice("order", order, ("fixed", "random"))
     _validate.integer("n", n, at_least=1)

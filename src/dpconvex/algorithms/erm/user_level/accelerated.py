@@ -158,7 +158,7 @@ class AcceleratedPlan(LinearModelPlan):
     def describe(self) -> Mapping[str, Any]:
         return {
             "noise": self.noise_name,
-            "smoothing": [self.smoothing.name, self.smoothing.size()],
+            "smoothing": [self.smoothing.name, self.smoothing.size],
             "on_failure": "the point reached before the step whose test failed",
             "planned_gradients": self.planned_gradients,
             "phases": [

@@ -56,16 +56,13 @@ RESTARTS = (1, 2, 3)
 @final
 @dataclass(frozen=True)
 class Batching:
-    """Which users a phase reads at each step: of `users` slots from `first`, disjoint batches in turn, or a sample.
+    """Which users a phase reads at each step."""
 
-    Each mean is of `units` vectors: users, or bundles of users of sizes that differ by at most one.
-    """
-
-    first: int
+    first: int  # the phase's users stand in consecutive slots from this one
     users: int
-    batches: int
-    units: int
-    sample: int | None = None
+    batches: int  # disjoint ones, in turn
+    units: int  # vectors in each mean: users, or bundles of users of sizes that differ by at most one
+    sample: int | None = None  # size of a fresh random subset
 
     @property
     def read(self) -> int:
@@ -81,12 +78,12 @@ class Batching:
 @final
 @dataclass(frozen=True)
 class Phase:
-    """Constants of one phase; l2 is lambda_i, and the guard is for one batch's share of the steps."""
+    """Constants of one phase."""
 
     batching: Batching
-    l2: float
+    l2: float  # lambda_i
     descent: Descent
-    guard: Guard
+    guard: Guard  # for one batch's share of the steps
 
 
 Draft = tuple[int, int, float, Descent]
@@ -98,32 +95,18 @@ GuardPlanner = Callable[[int, int], tuple[Batching, Guard]]
 @final
 @dataclass(frozen=True)
 class Facts:
-    """Public numbers that the bounds are made of.
+    """Public numbers that the bounds are made of."""
 
-    Parameters
-    ----------
-    n, m, dim : int
-        Users, records of each, parameters.
-    radius, lipschitz, smoothness, l2 : float
-        R, L, beta (of the stand-in for losses with kinks) and the ridge weight.
-    excess : float
-        What smoothing adds.
-    guard : callable
-        Plans the means; cached by the caller.
-    lengths : tuple of int
-        Numbers of steps that are considered.
-    """
-
-    n: int
-    m: int
+    n: int  # users
+    m: int  # records of each
     dim: int
-    radius: float
-    lipschitz: float
-    smoothness: float
+    radius: float  # R
+    lipschitz: float  # L
+    smoothness: float  # beta, of the stand-in for losses with kinks
     l2: float
-    excess: float
-    guard: GuardPlanner
-    lengths: tuple[int, ...] = LENGTHS
+    excess: float  # what smoothing adds
+    guard: GuardPlanner  # cached by the caller
+    lengths: tuple[int, ...] = LENGTHS  # numbers of steps that are considered
 
     def variance(self, users: int, steps: int) -> float:
         """Return V^2 of a gradient; infinite where the test could not pass."""
@@ -236,36 +219,28 @@ def _localized(facts: Facts, first: int, n: int, radius: float) -> tuple[float, 
 
 @dataclass(frozen=True)
 class PrintedPhase:
-    """Real-valued constants of one phase, as printed: n_i, K_i, T_i, lambda_i and sigma_i."""
+    """Real-valued constants of one phase, as printed."""
 
-    users: float
-    batch: float
-    steps: float
-    l2: float
-    deviation: float
+    users: float  # n_i
+    batch: float  # K_i
+    steps: float  # T_i
+    l2: float  # lambda_i
+    deviation: float  # sigma_i
 
 
 @dataclass(frozen=True)
 class Printed:
     """Real-valued constants of Algorithm 3, as printed.
 
-    Parameters
-    ----------
-    growth, l2, radius : float
-        p, lambda and tau.
-    phases : tuple of PrintedPhase
-    bound : float
-        Formulas (15) to (18) of the proof with every hidden constant 1 and ``K_i`` capped at ``n_i``.
-    gradients : float
-        ``sum_i T_i K_i m``, K_i capped at ``n_i``.
+    The bound is that of formulas (15) to (18) of the proof, with every hidden constant 1 and ``K_i`` capped at ``n_i``.
     """
 
-    growth: float
-    l2: float
-    radius: float
+    growth: float  # p
+    l2: float  # lambda
+    radius: float  # tau
     phases: tuple[PrintedPhase, ...]
     bound: float
-    gradients: float
+    gradients: float  # sum_i T_i K_i m, with K_i capped at n_i
 
     @property
     def feasible(self) -> bool:

@@ -104,15 +104,12 @@ class Guarded(Aggregate):
 @final
 @dataclass(frozen=True)
 class Plain(Aggregate):
-    """A mean of C vectors cut to a public length c: the points themselves, or their displacements from the start.
+    """A mean of C vectors cut to a public length c: the points themselves, or their displacements from the start."""
 
-    The noise is in units of the mean's sensitivity.
-    """
-
-    count: int
-    clip: float
-    about_origin: bool
-    noise: GaussianMechanism
+    count: int  # C
+    clip: float  # c
+    about_origin: bool  # whether the points themselves are cut
+    noise: GaussianMechanism  # in units of the mean's sensitivity
 
     @property
     def length(self) -> float:
@@ -146,38 +143,18 @@ class Plain(Aggregate):
 @final
 @dataclass(frozen=True)
 class Searched(Aggregate):
-    """Find a radius privately, then release the weighted mean at it.
+    """Find a radius privately, then release the weighted mean at it; s0, A and B as in `mechanisms.RobustMean`."""
 
-    Parameters
-    ----------
-    count : int
-        Number C of displacements.
-    grid : tuple of float
-        Radii, ascending.
-    clip : float
-        Largest length of a displacement.
-    passing, low, high : int
-        s0, A and B of `mechanisms.RobustMean`.
-    kappa : float
-        Sensitivity of the weighted mean in units of the radius.
-    test : AboveThreshold
-        On the h-indices.
-    misled : float
-        delta_t, of radii that pass although they should not.
-    noise : GaussianMechanism
-        In units of the mean's sensitivity.
-    """
-
-    count: int
-    grid: tuple[float, ...]
-    clip: float
-    passing: int
-    low: int
-    high: int
-    kappa: float
-    test: AboveThreshold
-    misled: float
-    noise: GaussianMechanism
+    count: int  # number C of displacements
+    grid: tuple[float, ...]  # radii, ascending
+    clip: float  # largest length of a displacement
+    passing: int  # s0
+    low: int  # A
+    high: int  # B
+    kappa: float  # sensitivity of the weighted mean in units of the radius
+    test: AboveThreshold  # on the h-indices
+    misled: float  # delta_t
+    noise: GaussianMechanism  # in units of the mean's sensitivity
 
     @property
     def deviation(self) -> float:

@@ -53,6 +53,8 @@ class Smoothing(ABC):
     """How a loss is made smooth."""
 
     name: ClassVar[str]
+    size: float
+    """The parameter, for the certificate."""
 
     @abstractmethod
     def smoothness(self, problem: LinearModelProblem) -> float:
@@ -61,10 +63,6 @@ class Smoothing(ABC):
     @abstractmethod
     def excess(self, problem: LinearModelProblem) -> float:
         """Largest difference between the excess of the loss and that of the stand-in."""
-
-    @abstractmethod
-    def size(self) -> float:
-        """The parameter, for the certificate."""
 
     @abstractmethod
     def at_step(
@@ -82,14 +80,12 @@ class NoSmoothing(Smoothing):
     """The loss is smooth as it is."""
 
     name: ClassVar[str] = "none"
+    size: float = 0.0
 
     def smoothness(self, problem: LinearModelProblem) -> float:
         return problem.smoothness
 
     def excess(self, problem: LinearModelProblem) -> float:
-        return 0.0
-
-    def size(self) -> float:
         return 0.0
 
     def at_step(
@@ -101,28 +97,25 @@ class NoSmoothing(Smoothing):
 @final
 @dataclass(frozen=True)
 class Envelope(Smoothing):
-    """Moreau envelope of a piecewise linear loss; the width s is in the unit of predictions over that of slopes."""
+    """Moreau envelope of a piecewise linear loss, of width s in the unit of predictions over that of slopes."""
 
-    width: float
+    size: float  # s
     name: ClassVar[str] = "envelope"
 
     def __post_init__(self) -> None:
-        _validate.real("width", self.width, above=0.0)
+        _validate.real("width", self.size, above=0.0)
 
     def smoothness(self, problem: LinearModelProblem) -> float:
-        return problem.feature_l2**2 / self.width
+        return problem.feature_l2**2 / self.size
 
     def excess(self, problem: LinearModelProblem) -> float:
-        return self.width * problem.loss.slope_bound**2 / 2
-
-    def size(self) -> float:
-        return self.width
+        return self.size * problem.loss.slope_bound**2 / 2
 
     def at_step(
         self, loss: LinearModelLoss, targets: FloatArray, norms: FloatArray, dim: int, coins: np.random.Generator
     ) -> tuple[LinearModelLoss | ShiftedLoss, FloatArray]:
         assert isinstance(loss, PiecewiseLinearLoss)  # `smoothings` offers it to no other
-        return loss.smoothed(self.width), targets
+        return loss.smoothed(self.size), targets
 
 
 @final
@@ -130,26 +123,23 @@ class Envelope(Smoothing):
 class Randomized(Smoothing):
     """Average over a ball of radius r around the parameters, by one draw a record and step."""
 
-    radius: float
+    size: float  # r
     name: ClassVar[str] = "randomised"
 
     def __post_init__(self) -> None:
-        _validate.real("radius", self.radius, above=0.0)
+        _validate.real("radius", self.size, above=0.0)
 
     def smoothness(self, problem: LinearModelProblem) -> float:
-        return problem.lipschitz * math.sqrt(problem.dim) / self.radius
+        return problem.lipschitz * math.sqrt(problem.dim) / self.size
 
     def excess(self, problem: LinearModelProblem) -> float:
-        return problem.lipschitz * self.radius
-
-    def size(self) -> float:
-        return self.radius
+        return problem.lipschitz * self.size
 
     def at_step(
         self, loss: LinearModelLoss, targets: FloatArray, norms: FloatArray, dim: int, coins: np.random.Generator
     ) -> tuple[LinearModelLoss | ShiftedLoss, FloatArray]:
         shape = (dim + 1) / 2
-        shifts = self.radius * norms * (2 * coins.beta(shape, shape, size=len(targets)) - 1)
+        shifts = self.size * norms * (2 * coins.beta(shape, shape, size=len(targets)) - 1)
         return ShiftedLoss(loss), np.column_stack([targets, shifts])
 
 

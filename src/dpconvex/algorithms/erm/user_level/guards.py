@@ -129,27 +129,13 @@ class SampledGuard(Guard):
 @final
 @dataclass(frozen=True)
 class ThresholdGuard(Guard):
-    """AboveThreshold across the steps, Gaussian noise for the means.
+    """AboveThreshold across the steps, Gaussian noise for the means."""
 
-    Parameters
-    ----------
-    count, steps, radius, clip
-        As in `Guard`.
-    test : AboveThreshold
-        On ``-H``.
-    passing, low : int
-        s0 and A; the ramp ends at ``s0 - 1``.
-    allowance : FailureAllowance
-        For a bad step that passes.
-    noise : GaussianMechanism
-        Of one mean.
-    """
-
-    test: AboveThreshold
-    passing: int
-    low: int
-    allowance: FailureAllowance
-    noise: GaussianMechanism
+    test: AboveThreshold  # on -H
+    passing: int  # s0
+    low: int  # A; the ramp ends at s0 - 1
+    allowance: FailureAllowance  # for a bad step that passes
+    noise: GaussianMechanism  # of one mean
     name: ClassVar[str] = "threshold"
 
     @property

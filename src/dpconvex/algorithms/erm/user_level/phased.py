@@ -196,16 +196,8 @@ class Pooled:
     def displacements(self, users: AnyArray, start: FloatArray, step: float, source: BitSource) -> FloatArray:
         """Return how far each part's average iterate is from the start, shape (parts, dim).
 
-        Parameters
-        ----------
-        users : array of shape (parts, users of a part)
-            Numbers of users, each at most once.
-        start : array of shape (dim,)
-            In the ball.
-        step : float
-            Step size.
-        source : BitSource
-            Of the order of records; each part has a stream of its own.
+        `users` are numbers, each at most once, shape (parts, users of a part). The order of records in each part comes
+        from a stream of its own.
         """
         moved, total = np.zeros((2, len(users), len(start)))
         lengths, pieces, size = np.ones((len(users), 1)), [], 0

@@ -59,27 +59,13 @@ STEPS = 2.0 ** (-np.arange(-4, 33) / 2)
 
 @dataclass(frozen=True)
 class Phase:
-    """One phase.
+    """One phase: C parts of N users each, who walk at most T steps."""
 
-    Parameters
-    ----------
-    first : int
-        Number of its first user, in the random order of users.
-    parts, users : int
-        C parts of N users each.
-    steps : int
-        Most steps T of a part.
-    step_size : float
-        eta.
-    aggregate : Aggregate
-        How the parts' results are released.
-    """
-
-    first: int
-    parts: int
-    users: int
-    steps: int
-    step_size: float
+    first: int  # number of its first user, in the random order of users
+    parts: int  # C
+    users: int  # N
+    steps: int  # T
+    step_size: float  # eta
     aggregate: Aggregate
 
 
@@ -98,33 +84,18 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Facts:
-    """What the search works with.
+    """What the search works with."""
 
-    Parameters
-    ----------
-    n, records, dim : int
-        Users, records M of a user, parameters.
-    lipschitz, curvature, radius : float
-        L, beta (may be infinite) and R.
-    privacy : PrivacyParams
-    constant : float or None
-        Radius in units of ``eta L sqrt(T)``; None: what is proven.
-    searching : bool
-        Whether the radius is found privately.
-    kind : {"auto", "robust", "plain"}
-        Which releases may be used.
-    """
-
-    n: int
-    records: int
+    n: int  # users
+    records: int  # M of a user
     dim: int
-    lipschitz: float
-    curvature: float
-    radius: float
+    lipschitz: float  # L
+    curvature: float  # beta; may be infinite
+    radius: float  # R
     privacy: PrivacyParams
-    constant: float | None
-    searching: bool
-    kind: str = "auto"
+    constant: float | None  # radius in units of eta L sqrt(T); None: what is proven
+    searching: bool  # whether the radius is found privately
+    kind: str = "auto"  # which releases may be used: "auto", "robust" or "plain"
 
     @classmethod
     def of(cls, problem: LinearModelProblem, privacy: PrivacyParams, radius: str | float, kind: str) -> Facts:
@@ -167,10 +138,7 @@ def phase_sizes(n: int, phases: int) -> tuple[int, ...]:
 def calibrated(facts: Facts, groups: int | None = None, phases: int | None = None) -> Schedule:
     """Return the schedule of least bound, among those with the given number of groups (C) and of phases.
 
-    Raises
-    ------
-    InvalidParameterError
-        If there are fewer users than groups, or too few for the promise.
+    Raises `InvalidParameterError` if there are fewer users than groups, or too few for the promise.
     """
     kinds = ("auto", "plain") if facts.kind == "auto" else (facts.kind,)  # a test also costs what its failure loses
     found = [_best_shape(replace(facts, kind=kind), groups, phases) for kind in kinds]
@@ -288,26 +256,26 @@ def _searched(facts: Facts, C: int, grid: tuple[float, ...], clip: float) -> Sea
 
 @dataclass(frozen=True)
 class PrintedPhase:
-    """Real-valued constants of one phase, as printed: n_i, N_i, T_i, eta_i, tau_i and sigma_i."""
+    """Real-valued constants of one phase, as printed."""
 
-    users: float
-    group: float
-    steps: float
-    step_size: float
-    radius: float
-    deviation: float
+    users: float  # n_i
+    group: float  # N_i
+    steps: float  # T_i
+    step_size: float  # eta_i
+    radius: float  # tau_i
+    deviation: float  # sigma_i
 
 
 @dataclass(frozen=True)
 class Printed:
-    """Real-valued constants of Algorithm 1, as printed: C, eta and those of the phases.
+    """Real-valued constants of Algorithm 1, as printed.
 
     The bound is what the proof of Theorem B.1 gives for them, with the constants of its Lemma B.3: telescoped, no
     logarithm dropped.
     """
 
-    groups: float
-    step_size: float
+    groups: float  # C
+    step_size: float  # eta
     phases: tuple[PrintedPhase, ...]
     bound: float
 
@@ -346,10 +314,8 @@ def printed(
 def paper(facts: Facts) -> Schedule:
     """Return the printed algorithm as it can be run.
 
-    Raises
-    ------
-    InvalidParameterError
-        If a group of the last phase would have no user, or the exact cost of the printed noise exceeds the promise.
+    Raises `InvalidParameterError` if a group of the last phase would have no user, or the exact cost of the printed
+    noise exceeds the promise.
     """
     privacy, n, m, d = facts.privacy, facts.n, facts.records, facts.dim
     epsilon, delta = privacy.epsilon, privacy.delta
