@@ -32,7 +32,7 @@ Variance = Callable[[int], float]
 
 MOST_STEPS = 4096
 MOST_STAGES = 60
-ENOUGH = 1.02
+ENOUGH_BOUND = 1.02
 """Fewer steps are taken where the bound grows by no more than this factor."""
 
 
@@ -124,7 +124,7 @@ def plan_descent(
     if convexity:
         options += [single_stage(smoothness, convexity, distance, variance, steps) for steps in lengths]
     least = min(option.excess for option in options)
-    best = min((option for option in options if option.excess <= ENOUGH * least), key=lambda option: option.steps)
+    best = min((option for option in options if option.excess <= ENOUGH_BOUND * least), key=lambda option: option.steps)
     several: list[Descent] = []
     for stages in range(1, MOST_STAGES if convexity else 1):
         found = many_stages(smoothness, convexity, gap, variance, stages)

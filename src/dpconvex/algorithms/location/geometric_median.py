@@ -60,15 +60,16 @@ BOOSTS = ("descent", "stable_sgd", "fixed_order", "none")
 """Ways to refine the center."""
 EXACT_UP_TO = 5000
 """Largest n whose near points are all counted by the center stage."""
-SCORED = 20_000
+SCORED_RECORDS = 20_000
 """Least number of records that the radius stage reads."""
-ROUGH_CENTER = 4000
+CENTER_RECORDS = 4000
 """Least number of records that the center stage reads before a refinement."""
-AVERAGED = 0.6
+AVERAGED_SHARE = 0.6
 """Share of the descent's iterates that are averaged."""
 FALLBACK_RADIUS = 0.2
 """Effective radius, as a share of R, that refinement presumes when there is no center."""
 MOST_RECORDS = 2**26
+"""Largest n that is planned for."""
 
 
 class MedianStatus(StrEnum):
@@ -313,8 +314,8 @@ def _calibrated(
     mu_test, mu_center, mu_boost = (mu * math.sqrt(part / whole) for part in (shares.test, shares.center, shares.boost))
     # Samples are so large that the noise of a score is below a hundredth of the sample, the margin of the test about a
     # tenth of it, and the noise of the center about half a radius.
-    scored = max(SCORED, math.ceil(1000 / pure))
-    rough = max(ROUGH_CENTER, math.ceil(300 / mu_test), math.ceil(60 * math.sqrt(domain.dim) / mu_center))
+    scored = max(SCORED_RECORDS, math.ceil(1000 / pure))
+    rough = max(CENTER_RECORDS, math.ceil(300 / mu_test), math.ceil(60 * math.sqrt(domain.dim) / mu_center))
     sample = n if boost == "none" else min(n, rough)
     exact_up_to = EXACT_UP_TO if n <= EXACT_UP_TO else 0
     return GeometricMedianPlan(
@@ -336,7 +337,7 @@ def _booster(
         return None
     if boost == "descent":
         steps = steps if steps is not None else 30 if n < 20_000 else 20
-        return plan_descent(n, dim, mu, steps=steps, tail=AVERAGED, unit=privacy.unit)
+        return plan_descent(n, dim, mu, steps=steps, tail=AVERAGED_SHARE, unit=privacy.unit)
     order = "fixed" if boost == "fixed_order" else "random"
     return plan_stable_sgd(n, dim, mu, order=order, passes=passes, unit=privacy.unit)
 

@@ -42,8 +42,8 @@ from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.base import LinearModelPlan, PrivateResult, check_relation, check_unit, require_average
 from dpconvex.algorithms.erm.user_level import guards
 from dpconvex.algorithms.erm.user_level.accelerated_schedule import (
-    FEW_LENGTHS,
     LENGTHS,
+    SAMPLED_LENGTHS,
     Batching,
     Facts,
     GuardPlanner,
@@ -106,7 +106,6 @@ class AcceleratedPlan(LinearModelPlan):
     constants: str = "calibrated"
     noise_name: str = "gaussian"
     algorithm: ClassVar[str] = "accelerated_user"
-    solver_radius: ClassVar[float] = 0.0  # pyright: ignore[reportIncompatibleMethodOverride] - nothing is solved
 
     @property
     def ball(self) -> L2Ball:
@@ -280,7 +279,7 @@ def plan_accelerated(
         chosen = smoothings(problem, smoothing, error)
         facts = Facts(
             problem.n, per_user, problem.dim, problem.radius, L, chosen.smoothness(problem), l2,
-            chosen.excess(problem), guard, LENGTHS if sample is None else FEW_LENGTHS,
+            chosen.excess(problem), guard, LENGTHS if sample is None else SAMPLED_LENGTHS,
         )  # fmt: skip
         return (empirical if target == "empirical" else population)(facts), chosen
 

@@ -45,12 +45,14 @@ from dpconvex.errors import InvalidParameterError
 
 LENGTHS = tuple(sorted({round(2 ** (k / 2)) for k in range(2, 21)}))
 """Numbers of steps that are considered, 2 to 1024."""
-FEW_LENGTHS = (8, 16, 32, 64, 128, 256)
+SAMPLED_LENGTHS = (8, 16, 32, 64, 128, 256)
 """The same where planning one of them takes long."""
 PHASES = (2, 3, 4, 5, 6)
-GROWTH = (1.0, 2.0, 3.0)
+"""Numbers of phases that are considered."""
+WEIGHT_EXPONENTS = (1.0, 2.0, 3.0)
 """Exponents p of ``lambda_i = lambda 2^(p (i-1))``."""
 RESTARTS = (1, 2, 3)
+"""Numbers of blocks that are considered for strongly convex losses."""
 
 
 @final
@@ -198,7 +200,7 @@ def _localized(facts: Facts, first: int, n: int, radius: float) -> tuple[float, 
     def descent(users: int, l2: float, distance: float) -> Descent:
         return facts.descent(users, l2, distance)
 
-    for count, p in itertools.product([count for count in PHASES if n >= 2**count], GROWTH):
+    for count, p in itertools.product([count for count in PHASES if n >= 2**count], WEIGHT_EXPONENTS):
         for weight in (L / radius * np.geomspace(1e-4, 10, 16)).tolist():
             bound, square, drafts = facts.excess, radius**2, []
             for i, (slot, users) in enumerate(halves(first, n, count)):

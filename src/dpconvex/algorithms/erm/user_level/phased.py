@@ -85,7 +85,6 @@ class PhasedPlan(LinearModelPlan):
     noise_name: str = "gaussian"
     l2: float = 0.0
     algorithm: ClassVar[str] = "phased_sgd"
-    solver_radius: ClassVar[float] = 0.0  # pyright: ignore[reportIncompatibleMethodOverride] - nothing is solved
 
     @property
     def phases(self) -> tuple[Phase, ...]:

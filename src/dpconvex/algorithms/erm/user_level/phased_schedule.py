@@ -14,8 +14,8 @@ Bound
 Radius
     Two parts' averages differ by more than ``b(l) eta L sqrt(T)``, ``b(l) = 2 (sqrt(l) + sqrt(l + 1))``, with
     probability at most ``e^-l``, for convex losses of slope at most L, smooth or not (docs, User-level privacy,
-    Lemma 4). In 200000 measured pairs the ratio stayed below 2.1; ``PRACTICAL`` is the default, and the bound then
-    presumes that it holds.
+    Lemma 4). In 200000 measured pairs the ratio stayed below 2.1; `PRACTICAL_SPREAD` is the default, and the bound
+    then presumes that it holds.
 Printed constants
     With l = floor(log2 n) phases, ``C = 100 log(20 n m e^epsilon / delta) / epsilon``, and for ``i = 1, ..., l``
 
@@ -45,15 +45,17 @@ from dpconvex.mechanisms.robust_mean import budget, robust_mean_of
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems.linear.problem import LinearModelProblem
 
-FAILURE = 1e-5
+TEST_FAILURE = 1e-5
 """Probability beta with which a test fails although points are close, and with which they are not."""
-PRACTICAL = 2.5
-"""Radius in units of ``eta L sqrt(T)``."""
+PRACTICAL_SPREAD = 2.5
+"""Default radius in units of ``eta L sqrt(T)``."""
 MOST_PHASES = 6
+"""Numbers of phases up to this one are considered."""
 LEAST_MOVE = 1e-10
 """A phase that moves less than this share of the radius is not worth its users."""
-DECAYS = (1, 2, 3)
-STEPS = 2.0 ** (-np.arange(-4, 33) / 2)
+STEP_DECAYS = (1, 2, 3)
+"""Exponents k of ``eta_i = eta 2^(-k (i-1))``."""
+FIRST_STEPS = 2.0 ** (-np.arange(-4, 33) / 2)
 """First step sizes, in units of ``R / (L sqrt(T))``."""
 
 
@@ -101,7 +103,7 @@ class Facts:
     def of(cls, problem: LinearModelProblem, privacy: PrivacyParams, radius: str | float, kind: str) -> Facts:
         """Return the facts of a problem."""
         assert problem.records_per_user is not None  # the plan checked; tells the type checker
-        constant = {"practical": PRACTICAL, "provable": None, "private": PRACTICAL}.get(str(radius), 0.0)
+        constant = {"practical": PRACTICAL_SPREAD, "provable": None, "private": PRACTICAL_SPREAD}.get(str(radius), 0.0)
         constant = float(radius) if constant == 0.0 else constant
         return cls(
             problem.n, problem.records_per_user, problem.dim, problem.lipschitz, problem.curvature, problem.radius,
@@ -112,7 +114,7 @@ class Facts:
         """Return the radius in units of ``eta L sqrt(T)``."""
         if self.constant is not None:
             return self.constant
-        return proven_spread(math.log(parts**2 / (2 * FAILURE)))
+        return proven_spread(math.log(parts**2 / (2 * TEST_FAILURE)))
 
 
 def proven_spread(level: float) -> float:
@@ -157,9 +159,9 @@ def _best_shape(facts: Facts, groups: int | None, phases: int | None) -> tuple[f
         for C in _part_counts(facts, sizes[-1]) if groups is None else [groups]:
             if min(sizes) < C:
                 continue
-            for decay in DECAYS if len(sizes) > 1 else DECAYS[:1]:
+            for decay in STEP_DECAYS if len(sizes) > 1 else STEP_DECAYS[:1]:
                 shape = _Shape(C, sizes, decay)
-                etas = facts.radius / (facts.lipschitz * math.sqrt(_steps(facts, shape)[0])) * STEPS
+                etas = facts.radius / (facts.lipschitz * math.sqrt(_steps(facts, shape)[0])) * FIRST_STEPS
                 bounds = np.minimum(*_bounds(facts, shape, etas))
                 at = int(np.argmin(bounds))
                 if bounds[at] < best:
@@ -185,7 +187,7 @@ def _bounds(facts: Facts, shape: _Shape, etas: FloatArray) -> tuple[FloatArray, 
         eta = etas * 2.0 ** (-shape.decay * i)
         total += np.minimum(square, 4 * R**2) / (2 * eta * T) + eta * L**2 / 2
         guarded, direct = _deviations(facts, shape.parts, T, eta)
-        total += np.where(guarded < direct, 2 * FAILURE * 2 * L * R, 0.0)
+        total += np.where(guarded < direct, 2 * TEST_FAILURE * 2 * L * R, 0.0)
         square = d * np.minimum(guarded, direct) ** 2
     return total + L * np.sqrt(np.minimum(square, 4 * R**2)), total + facts.curvature / 2 * square
 
@@ -245,13 +247,13 @@ def _aggregate(facts: Facts, C: int, T: int, step: float) -> Aggregate:
 
 def _robust(facts: Facts, C: int) -> RobustMean | None:
     mu, test = budget(facts.privacy.epsilon, facts.privacy.delta)
-    return robust_mean_of(C, facts.dim, mu, test, failure=FAILURE, unit=facts.privacy.unit)
+    return robust_mean_of(C, facts.dim, mu, test, failure=TEST_FAILURE, unit=facts.privacy.unit)
 
 
 @lru_cache(maxsize=256)
 def _searched(facts: Facts, C: int, grid: tuple[float, ...], clip: float) -> Searched | None:
     privacy = facts.privacy
-    return searched(C, facts.dim, privacy.epsilon, privacy.delta, grid, clip, failure=FAILURE, unit=privacy.unit)
+    return searched(C, facts.dim, privacy.epsilon, privacy.delta, grid, clip, failure=TEST_FAILURE, unit=privacy.unit)
 
 
 @dataclass(frozen=True)
