@@ -200,8 +200,8 @@ class GroupedCenter(CenterFinder):
         weights = self.ramp.weights(near_counts(points, groups, 2 * radius), groups.sizes)
         self.allowance.charge(FAILURE, ledger)
         noisy = self.test.release(np.array([weights.sum()]), TEST, source, ledger)
-        z = min(float(self.n), float(noisy[0]) - self.threshold_margin)
-        if z <= self.least_weight:
+        z = min(float(self.n), float(noisy[0]) - self.threshold_margin)  # but for delta_1 at most max(Z, Z')
+        if z <= self.least_weight:  # otherwise both means exist (Lemma 3)
             return None
         unit = self.unit(radius, z)
         center = self._release_mean(weighted_mean(points, weights), unit, source, ledger)
@@ -220,13 +220,13 @@ class GroupedCenter(CenterFinder):
 
     @property
     def least_weight(self) -> float:
-        """What the private lower bound of Z must exceed: far above S + 1, so that neighbours have a mean too."""
+        """What the private lower bound of Z must exceed: far above S + 1, so that neighbors have a mean too."""
         return LEVEL * self.n + self.test.sensitivity.value
 
     def unit(self, radius: float, z: float) -> float:
         """Return the sensitivity of the mean (Lemma 3) for a released radius and bound of Z, rounding included."""
         distances = 1 + 2 * (self.domain.dim + 8) * 2.0**-52
-        spread = 4 * radius * distances * self.test.sensitivity.value / z
+        spread = 4 * radius * distances * self.test.sensitivity.value / z  # 4 rho (S + 1) / z
         # The mean of either data set, its quotient by the unit, and the difference from the coarse center.
         rounding = 2 * (WEIGHTED_MEAN_ROUNDING + 2.0**-51) * self.domain.radius_bound
         return (spread + rounding) * (1 + 1e-12)
@@ -265,7 +265,8 @@ def plan_radius(
 
 
 def least_group(n: int, failure: float, low: float) -> int:
-    """Return the least size at which counts mislead with probability at most `failure` on either data set (Lemma 4)."""
+    """Return the least size at which groups mislead, on either of two data sets, with probability at most `failure`."""
+    # Lemma 4, solved for the size.
     divergence = low * math.log(2 * low) + (1 - low) * math.log(2 * (1 - low))
     wanted = math.log(2 * n) - math.log(failure) + (1 - low) * math.log(low / (1 - low))
     return math.ceil((1 + wanted / divergence) * (1 + 1e-9))
@@ -282,7 +283,7 @@ def plan_center(
     exact_up_to: int,
     unit: Unit = Unit.RECORD,
 ) -> GroupedCenter:
-    """Fix the constants of stage 2, which reads n records, all with exact counts up to `exact_up_to`.
+    """Fix the constants of stage 2, which reads n records; up to `exact_up_to` of them counts are exact.
 
     `failure` is the probability of both failures together; exact counts leave all of it to the margin of the test.
     `level` is the share of points near each other that the radius was asked for: groups' weights begin a little below.
@@ -292,7 +293,7 @@ def plan_center(
     exact = n <= exact_up_to or len(group_sizes(n, size)) == 1
     ramp = Ramp(0.5 + 1 / n, 0.75, True) if exact else Ramp(low, min(low + 0.2, 0.85), False)
     size = n if exact else size
-    reach = (ramp.others(size) + 1) * SUMS
+    reach = (ramp.others(size) + 1) * SUMS  # S + 1 (Lemma 1)
     weights = Sensitivity(reach, "absolute", "the sum of weights changes by at most S + 1 (Lemma 1)", unit=unit)
     lemma = (
         "in units of 4 radius (S + 1) / z, the weighted mean moves by at most 1 (Lemma 3; both z and radius released)"

@@ -68,14 +68,10 @@ class Phase:
     mechanism: GaussianMechanism  # of sensitivity 1: the average is released in units of its own sensitivity
     block: str | None  # names the records of a phase that shares none with any other
 
-    def release(self) -> Release:
-        """Return the ledger entry of the phase."""
-        return self.mechanism.planned(self.label, self.block)
-
     def sensitivity(self, uses: int) -> float:
         """Return how far one record visited `uses` times moves the average at most, in l2, rounding included."""
         error = 2 * UNIT_ROUNDOFF * (self.steps * (self.mechanism.dim + 20) + 16)
-        bound = _rounding.product_up(2.0 * uses + self.extra, self.step)
+        bound = _rounding.product_up(2.0 * uses + self.extra, self.step)  # the lemma
         return _rounding.sum_up((bound, _rounding.product_up(error, self.ball + 2 * self.step, 1 + 1e-9)))
 
     def average(
@@ -108,8 +104,8 @@ class StableSgd(Booster):
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        allowed = () if self.allowance is None else (self.allowance.planned(ALLOWANCE),)
-        return (*allowed, *(phase.release() for phase in self.phases))
+        blocks = {phase.label: phase.block for phase in self.phases}
+        return tuple(mechanism.planned(label, blocks.get(label)) for label, mechanism in self.mechanisms.items())
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
@@ -175,7 +171,8 @@ def plan_stable_sgd(
     _validate.real("tail", tail, above=0.0, at_most=1.0)
     phases = min(phases, total)
     alone = order == "fixed" and passes == 1
-    each = mu if alone else mu / math.sqrt(phases) * (1 - 1e-12)  # accountants round up
+    # In a single pass phases read disjoint records; otherwise squares of budgets add up, and accountants round up.
+    each = mu if alone else mu / math.sqrt(phases) * (1 - 1e-12)
     mechanism = GaussianMechanism.of_mu(Sensitivity(1.0, "l2", LEMMA, unit=unit), each, dim)
 
     def phase(k: int) -> Phase:

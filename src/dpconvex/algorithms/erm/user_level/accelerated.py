@@ -115,7 +115,7 @@ class AcceleratedPlan(LinearModelPlan):
     @property
     def predicted_error(self) -> PredictedError:
         where = "on the data" if self.target == "empirical" else "on the population"
-        tested = any(phase.guard.name != "clipped" for phase in self.phases)
+        tested = any(math.isfinite(phase.guard.radius) for phase in self.phases)
         rests = "users alike: their mean gradients lie within the radius" if tested else "every data set"
         trivial = min(self.problem.trivial, self.problem.lipschitz * self.problem.radius)
         return PredictedError(self.bound, trivial, f"accelerated noisy gradients, {where}; for {rests}")

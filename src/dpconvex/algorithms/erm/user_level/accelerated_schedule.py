@@ -207,8 +207,8 @@ def _localized(facts: Facts, first: int, n: int, radius: float) -> tuple[float, 
                 l2 = weight * 2 ** (p * i)
                 convexity = l2 + facts.l2
                 found = descent(users, l2, min(2 * facts.radius, (L + facts.l2 * facts.radius) / convexity))
-                bound += 2 * L**2 / (convexity * users * facts.m) + l2 * square / 2
-                square = 2 * found.excess / convexity
+                bound += 2 * L**2 / (convexity * users * facts.m) + l2 * square / 2  # generalization, ridge
+                square = 2 * found.excess / convexity  # D_(i+1)^2
                 drafts.append((slot, users, l2, found))
                 if not bound < least:
                     break

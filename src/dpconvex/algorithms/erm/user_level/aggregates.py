@@ -23,7 +23,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 
@@ -45,6 +45,9 @@ SEARCHED_LEMMA = (
 
 class Aggregate(ABC):
     """Public constants of one release."""
+
+    presumes_radius: ClassVar[bool] = False
+    """Whether it fails unless displacements are within a public radius of one another."""
 
     @property
     @abstractmethod
@@ -77,6 +80,7 @@ class Guarded(Aggregate):
     mean: GuardedMean
     radius: float
     clip: float
+    presumes_radius: ClassVar[bool] = True
 
     @property
     def deviation(self) -> float:
@@ -245,7 +249,7 @@ def searched(
         margin = scales.threshold_scale * math.log(1 / misled) + scales.query_scale * math.log(len(grid) / misled)
         missed = (scales.threshold_scale + scales.query_scale) * math.log(1 / failure)
         margin = margin * (1 + 1e-5) + 1e-5 * (scales.threshold_scale + scales.query_scale)
-        passing = math.floor(count - margin - missed)
+        passing = math.floor(count - margin - missed)  # s0; a bad radius must beat the margin, good ones the rest
         found = best_ramp(count, passing, "h_index")
         if found is None:
             continue

@@ -113,6 +113,7 @@ class SampledGuard(Guard):
         return self.mean.unit_length(self.radius, self.clip) * self.mean.sigma
 
     def releases(self, block: str | None) -> tuple[Release, ...]:
+        # The event covers all steps: tests are amplified together with their release, or not at all (E6).
         return (Release(MEAN, "robust mean of sampled users", self.event, self.mean.sensitivity, block),)
 
     def start(self, source: BitSource, ledger: Ledger, block: str | None) -> Mean:
@@ -257,11 +258,11 @@ def threshold(
         scales = AboveThreshold(score, pure, 0.0)
         # A hundredth of a thousandth more than the tails need: the samplers are discrete, on a grid finer than that.
         margin = _tails(scales, steps, wrong) * (1 + 1e-5)
-        passing = math.floor(count * (1 - outliers) - margin - _tails(scales, steps, FALSE_ALARM))
+        passing = math.floor(count * (1 - outliers) - margin - _tails(scales, steps, FALSE_ALARM))  # s0
         lows = np.arange((count + 1) // 2, passing - 1)
         if not len(lows):
             return None
-        reaches = kappa(count, passing, lows.astype(float), np.full(len(lows), passing - 1.0))
+        reaches = kappa(count, passing, lows.astype(float), np.full(len(lows), passing - 1.0))  # Lemma 2
         at = int(np.argmin(reaches))
         # Rounding of distances and of the mean, as `GuardedMean.unit_length` has it.
         length = (float(reaches[at]) * radius * (1 + 2 * (dim + 8) * 2.0**-52) + 2.0**-49 * clip) * (1 + 1e-12)

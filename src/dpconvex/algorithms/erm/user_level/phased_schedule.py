@@ -185,10 +185,10 @@ def _bounds(facts: Facts, shape: _Shape, etas: FloatArray) -> tuple[FloatArray, 
     square, total = np.full(len(etas), R**2), np.zeros(len(etas))
     for i, T in enumerate(_steps(facts, shape)):
         eta = etas * 2.0 ** (-shape.decay * i)
-        total += np.minimum(square, 4 * R**2) / (2 * eta * T) + eta * L**2 / 2
+        total += np.minimum(square, 4 * R**2) / (2 * eta * T) + eta * L**2 / 2  # online to batch
         guarded, direct = _deviations(facts, shape.parts, T, eta)
-        total += np.where(guarded < direct, 2 * TEST_FAILURE * 2 * L * R, 0.0)
-        square = d * np.minimum(guarded, direct) ** 2
+        total += np.where(guarded < direct, 2 * TEST_FAILURE * 2 * L * R, 0.0)  # a test that fails
+        square = d * np.minimum(guarded, direct) ** 2  # from this phase's noise to the next one's start
     return total + L * np.sqrt(np.minimum(square, 4 * R**2)), total + facts.curvature / 2 * square
 
 
@@ -210,18 +210,18 @@ def _deviations(facts: Facts, C: int, T: int, eta: FloatArray) -> tuple[FloatArr
 
 
 def _built(facts: Facts, shape: _Shape, eta: float) -> Schedule:
-    first, phases, tests = 0, [], 0
+    first, phases, presumed = 0, [], False
     for i, (size, T) in enumerate(zip(shape.sizes, _steps(facts, shape), strict=True)):
         step = eta * 2.0 ** (-shape.decay * i)
         if step * facts.lipschitz * T < LEAST_MOVE * facts.radius:
             break
         aggregate = _aggregate(facts, shape.parts, T, step)
-        tests += isinstance(aggregate, Guarded)
+        presumed |= aggregate.presumes_radius
         phases.append(Phase(first, shape.parts, size // shape.parts, T, step, aggregate))
         first += size
     projected, free = (float(bound[0]) for bound in _bounds(facts, shape, np.array([eta])))
     source = "phased one-pass SGD, telescoped (docs, User-level privacy); for independent records of one distribution"
-    if tests and facts.constant is not None:
+    if presumed and facts.constant is not None:
         source += f", provided that groups' averages are within {facts.constant:g} eta L sqrt(T) of one another"
     return Schedule(tuple(phases), min(projected, free), source, projected <= free)
 
