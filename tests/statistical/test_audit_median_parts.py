@@ -59,8 +59,9 @@ def descended(gradients):
 
 
 def located(plan):
-    ledger = AnyLedger()
-    return lambda X, source: float(plan._listing(X, source, ledger)[0])
+    ledger, certificate = AnyLedger(), plan.certificate(SeededSource(0))
+    object.__setattr__(plan, "certificate", lambda source: certificate)  # computed once as well
+    return lambda X, source: float(plan._run(X, source, ledger).location[0])
 
 
 def proved(run, X, neighbour):
