@@ -251,7 +251,7 @@ def plan_accelerated(
     smoothing : {"auto", "none", "envelope", "randomised"}
         For losses with kinks.
     l2 : float
-        Ridge weight, at least 0: the excess is then that of the regularised loss.
+        Ridge weight, at least 0: the excess is then that of the regularized loss.
 
     Raises
     ------

@@ -70,7 +70,7 @@ class PhasedPlan(LinearModelPlan):
     Parameters
     ----------
     problem : LinearModelProblem
-        What is minimised, over the ball of its radius; n counts users.
+        What is minimized, over the ball of its radius; n counts users.
     privacy : PrivacyParams
         The promise, for users.
     schedule : Schedule

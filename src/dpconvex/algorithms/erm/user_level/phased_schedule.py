@@ -103,8 +103,8 @@ class Facts:
     def of(cls, problem: LinearModelProblem, privacy: PrivacyParams, radius: str | float, kind: str) -> Facts:
         """Return the facts of a problem."""
         assert problem.records_per_user is not None  # the plan checked; tells the type checker
-        constant = {"practical": PRACTICAL_SPREAD, "provable": None, "private": PRACTICAL_SPREAD}.get(str(radius), 0.0)
-        constant = float(radius) if constant == 0.0 else constant
+        spreads = {"practical": PRACTICAL_SPREAD, "provable": None, "private": PRACTICAL_SPREAD}
+        constant = spreads[radius] if isinstance(radius, str) else float(radius)
         return cls(
             problem.n, problem.records_per_user, problem.dim, problem.lipschitz, problem.curvature, problem.radius,
             privacy, constant, radius == "private", kind,
@@ -203,10 +203,12 @@ def _deviations(facts: Facts, C: int, T: int, eta: FloatArray) -> tuple[FloatArr
     else:
         mean = _robust(facts, C)
         scale = math.inf if mean is None else mean.deviation
-    guarded = scale * radius if facts.kind == "robust" else np.where(radius < 2 * facts.radius, scale * radius, np.inf)
-    return (guarded if facts.kind != "plain" else np.full_like(eta, np.inf)), (
-        direct if facts.kind != "robust" else np.full_like(eta, np.inf)
-    )
+    never = np.full_like(eta, np.inf)
+    if facts.kind == "robust":
+        return scale * radius, never
+    if facts.kind == "plain":
+        return never, direct
+    return np.where(radius < 2 * facts.radius, scale * radius, np.inf), direct  # any two points are within 2 R
 
 
 def _built(facts: Facts, shape: _Shape, eta: float) -> Schedule:
