@@ -122,15 +122,18 @@ def test_every_ordinary_method_composes_with_a_pure_release(n: int, delta: float
             assert accounting.spent_epsilon(events, delta) <= 1.1 * (1 + 1e-6), plan.algorithm
 
 
-def _priced_alone(task: LinearModelProblem, rest: PrivacyParams, moments: Moments, _: str) -> ClippedResidualsPlan:
+def _priced_alone(task: LinearModelProblem, rest: PrivacyParams, moments: Moments) -> ClippedResidualsPlan:
     """Clipped residuals whose ordinary method is objective perturbation with Gaussian noise."""
     found = clipped_residuals.plan(task, rest, moments)
     return replace(found, then=objective_perturbation.plan(found.then.problem, rest, noise="gaussian")[0])
 
 
+PRICED_ALONE = HeavyMethod(_priced_alone, slopes=True)
+
+
 def test_a_method_that_is_priced_alone_may_follow_the_histogram() -> None:
     wide = LinearModelProblem(LOSSES[1], DataDomain.box(60, 0.5).with_intercept(0.5), 1000, 1.0)
-    plan = tuned(wide, PrivacyParams(1.0, 1e-6), 2.0, HeavyMethod(_priced_alone, slopes=True)).informed(Moments(2.0, 0.01))
+    plan = tuned(wide, PrivacyParams(1.0, 1e-6), 2.0, PRICED_ALONE).informed(Moments(2.0, 0.01))
     assert isinstance(plan.releases[-1].event, GaussianObjectivePerturbation)
     rng = np.random.default_rng(0)
     X = rng.uniform(-0.5, 0.5, (1000, 60))
