@@ -69,15 +69,15 @@ class Tuning:
     """Density of margins where a margin loss changes its slope."""
 
 
-TUNING = Tuning()
+ORDINARY = Tuning()
 
 
 def typical_curvature(loss: LinearModelLoss) -> float:
     """Guess of the loss's mean second derivative in the prediction at a fitted model, per output."""
     slope = loss.slope_bound
     if loss.task == "classification":
-        decided = TUNING.decided_curvature * _even(loss) * loss.curvature_trace / loss.curvature_rank
-        return min(decided, TUNING.kink_density * slope)
+        decided = ORDINARY.decided_curvature * _even(loss) * loss.curvature_trace / loss.curvature_rank
+        return min(decided, ORDINARY.kink_density * slope)
     return min(loss.curvature_bound, 2 * slope)  # targets have a range of about 2
 
 
@@ -123,14 +123,14 @@ class TypicalData:
         one_hot = np.array([block.norm == "l1" for block in blocks])  # the constant too: a block of one level
         boxed = np.array([block.norm == "linf" for block in blocks])
         columns = np.where(boxed, size, 1)  # each a block of its own, as the comparator norm counts them
-        of_others = np.where(one_hot, 1.0, TUNING.ball_squared_length) / size
-        moment = square * np.where(boxed, TUNING.numeric_variance, of_others)
+        of_others = np.where(one_hot, 1.0, ORDINARY.ball_squared_length) / size
+        moment = square * np.where(boxed, ORDINARY.numeric_variance, of_others)
         inside = np.where(one_hot, size - 1, size)
         needed = np.array([squared_reach(block) for block in blocks])
         share = radius**2 * needed / needed.sum() / size  # of one direction
-        mu = square * np.where(one_hot, 1 / size, np.where(boxed, TUNING.numeric_squared_mean * size, 0.0))
+        mu = square * np.where(one_hot, 1 / size, np.where(boxed, ORDINARY.numeric_squared_mean * size, 0.0))
         used = np.flatnonzero(one_hot & (inside > 0))
-        quantiles = TUNING.spectrum_quantiles
+        quantiles = ORDINARY.spectrum_quantiles
         spread = np.exp(-np.linspace(0.0, 0.5 + math.log(domain.dim), quantiles))
         spread *= quantiles / spread.sum()
         count, block = np.repeat(inside[used] / quantiles, quantiles), np.repeat(used, quantiles)
@@ -226,10 +226,10 @@ def _power_law(size: int) -> tuple[FloatArray, FloatArray]:
 
     Moments fall with the power `Tuning.rank_power` of the rank and have mean 1.
     """
-    ranks, most = np.arange(1, size + 1), TUNING.spectrum_quantiles
+    ranks, most = np.arange(1, size + 1), ORDINARY.spectrum_quantiles
     cells = np.minimum(most * np.log(ranks) / math.log(max(size, 2)), most - 1).astype(int)
     count = np.bincount(cells, minlength=1)
-    total = np.bincount(cells, ranks**-TUNING.rank_power)
+    total = np.bincount(cells, ranks**-ORDINARY.rank_power)
     full = count > 0
     return count[full].astype(np.float64), total[full] / count[full] * size / total.sum()
 
@@ -266,7 +266,7 @@ def surrogate_excess(loss: LinearModelLoss, target: LinearModelLoss) -> float:
 
 def _shift_excess(loss: LinearModelLoss, target: LinearModelLoss) -> float:
     """For skewed residuals of mean 0; `value_at_zero` of the target is half the squared target bound."""
-    spread = TUNING.residual_deviation * 2 * math.sqrt(2 * target.value_at_zero)
+    spread = ORDINARY.residual_deviation * 2 * math.sqrt(2 * target.value_at_zero)
     residuals = spread * (-np.log1p(-(np.arange(2000) + 0.5) / 2000) - 1)
     residuals -= residuals.mean()
     zeros = np.zeros(len(residuals))

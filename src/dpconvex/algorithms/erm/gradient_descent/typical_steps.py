@@ -27,7 +27,7 @@ import numpy as np
 from dpconvex._types import FloatArray
 from dpconvex.losses.base import LinearModelLoss
 from dpconvex.problems.data.domain import DataDomain
-from dpconvex.problems.linear.expected_risk import TUNING, typical_curvature
+from dpconvex.problems.linear.expected_risk import ORDINARY, typical_curvature
 from dpconvex.problems.linear.problem import LinearModelProblem
 
 MOMENTA = (0.0, 0.5, 0.8, 0.9, 0.95, 0.98)
@@ -240,7 +240,7 @@ def residual_square(loss: LinearModelLoss) -> float:
     """Return a typical squared slope over the typical curvature: 1 for classes, as for a likelihood that fits."""
     if loss.task == "classification":
         return 1.0
-    residual = TUNING.residual_deviation * 2 * math.sqrt(2 * loss.value_at_zero)
+    residual = ORDINARY.residual_deviation * 2 * math.sqrt(2 * loss.value_at_zero)
     return min(residual, loss.slope_bound) ** 2 / typical_curvature(loss)
 
 
@@ -330,7 +330,7 @@ def unit_curvature(problem: LinearModelProblem) -> float:
     """Return the risk's largest curvature; for losses with kinks a typical density of them in place of a bound."""
     if math.isfinite(problem.smoothness):
         return problem.smoothness
-    return typical_curvature(problem.loss) / TUNING.decided_curvature * problem.domain.l2**2
+    return typical_curvature(problem.loss) / ORDINARY.decided_curvature * problem.domain.l2**2
 
 
 def _counts(problem: LinearModelProblem, rate: float) -> tuple[int, ...]:
