@@ -70,6 +70,7 @@ class Tuning:
 
 
 ORDINARY = Tuning()
+"""What plans expect of ordinary data."""
 
 
 def typical_curvature(loss: LinearModelLoss) -> float:
