@@ -93,7 +93,9 @@ class FrankWolfePlan(VertexSamplingPlan):
     algorithm = "frank_wolfe"
     constants = "calibrated"
     label = "vertices towards which steps are taken"
-    theorem = "Private Frank-Wolfe (Talwar, Thakurta and Zhang 2015): exponential mechanisms of bounded range, composed."
+    theorem = (
+        "Private Frank-Wolfe (Talwar, Thakurta and Zhang 2015): exponential mechanisms of bounded range, composed."
+    )
 
     @cached_property
     def sampling(self) -> VertexSampling:

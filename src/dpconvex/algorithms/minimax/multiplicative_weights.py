@@ -8,8 +8,8 @@ Guarantee
     (epsilon, delta) for neighbors that replace one record.
 Lemma
     Both points are functions of earlier releases. The responder's scores ``c * mean gradient`` move by a vector of
-    range ``c spread/n``: ``eta^2/8``-zCDP (Cesar and Rogers 2021). The learner's centered mean gradient moves by at most
-    ``sqrt(d) spread/(2 n)`` in l2: ``mu^2/2``-zCDP.
+    range ``c spread/n``: ``eta^2/8``-zCDP (Cesar and Rogers 2021). The learner's centered mean gradient moves by at
+    most ``sqrt(d) spread/(2 n)`` in l2: ``mu^2/2``-zCDP.
 Bound
     For bilinear games ``E gap <= log(d)/(tau T) + tau/2 (L^2 + 2 sigma^2 log(2 e d)) + log(d')/c`` on the data: the
     learner's regret and the responder's expected loss.

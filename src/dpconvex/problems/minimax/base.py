@@ -145,6 +145,12 @@ class SimplexSaddle(ABC):
         return min(high - low, 2 * self.lipschitz[0])
 
     @property
+    def trivial_gap(self) -> float:
+        """What no pair's duality gap exceeds: the range of values, or those of the gradients."""
+        low, high = self.value_range
+        return min(high - low, 2 * sum(self.lipschitz))
+
+    @property
     def constant_excess(self) -> float:
         """What the x that predicts a constant exceeds the best one by; infinite where there is no such x."""
         return math.inf
