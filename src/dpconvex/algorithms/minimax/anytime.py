@@ -37,9 +37,6 @@ from numpy.typing import NDArray
 from dpconvex import _validate
 from dpconvex.algorithms.base import check_relation, within_floats
 from dpconvex.algorithms.minimax.base import (
-    CLIPPED,
-    DRAWN_POINTS,
-    PUBLIC_ORDER,
     SaddleResult,
     VertexSamplingPlan,
     affordable,
@@ -70,47 +67,26 @@ Fixed = tuple[int | None, int | None, int | None, int | None]
 @final
 @dataclass(frozen=True)
 class Shape:
-    """What the run looks like.
+    """What the run looks like."""
 
-    Parameters
-    ----------
-    T, K : int
-        Iterations, and draws of a query point.
-    q : int
-        Period with which query points are renewed.
-    output : int
-        Draws of the output.
-    """
-
-    T: int
-    K: int
-    q: int
-    output: int
+    T: int  # iterations
+    K: int  # draws of a query point
+    q: int  # period with which query points are renewed
+    output: int  # draws of the output
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class AnytimePlan(VertexSamplingPlan):
-    """Constants of one run, ``"calibrated"`` or the ``"paper"``'s.
+    """Constants of one run, ``"calibrated"`` or the ``"paper"``'s."""
 
-    Parameters
-    ----------
-    step : float
-        tau.
-    coins : int
-        Seed of the public picks of iterates.
-    """
-
-    problem: SimplexSaddle
-    privacy: PrivacyParams
     constants: str
     shape: Shape
-    step: float
-    coins: int
+    step: float  # tau
+    coins: int  # seed of the public picks of iterates
     algorithm = "anytime_mirror_descent"
     label = "vertices of iterates, whose averages are the query points and the output"
     theorem = "Proposition 4.3 (anytime mirror descent), draws taken from single iterates picked by public coins; zCDP."
-    assumptions = (CLIPPED, PUBLIC_ORDER, DRAWN_POINTS)
 
     @cached_property
     def picks(self) -> Mapping[int, NDArray[np.int64]]:

@@ -52,18 +52,22 @@ class SaddleResult:
     plan: SaddlePlan
 
 
+@dataclass(frozen=True, eq=False)
 class SaddlePlan(Plan):
     """Public constants of an algorithm that releases an approximate saddle point over two simplices.
 
-    Attributes
+    Parameters
     ----------
     problem : SimplexSaddle
         Sizes and constants.
+    privacy : PrivacyParams
+        For one replaced record.
     """
 
     problem: SimplexSaddle
+    privacy: PrivacyParams
     theorem: ClassVar[str]  # pyright: ignore[reportIncompatibleMethodOverride]
-    assumptions: tuple[Assumption, ...] = (CLIPPED,)  # pyright: ignore[reportIncompatibleMethodOverride]
+    assumptions: ClassVar[tuple[Assumption, ...]] = (CLIPPED,)  # pyright: ignore[reportIncompatibleMethodOverride]
 
     @property
     def expected_error(self) -> float:
@@ -136,6 +140,7 @@ class VertexSamplingPlan(SaddlePlan):
 
     label: ClassVar[str]
     noise_name = "vertex sampling"
+    assumptions = (CLIPPED, PUBLIC_ORDER, DRAWN_POINTS)
 
     @property
     @abstractmethod

@@ -64,52 +64,26 @@ Draws = tuple[NDArray[np.int64], NDArray[np.int64]]
 @final
 @dataclass(frozen=True)
 class Budget:
-    """What Algorithm 3 takes as input.
+    """What Algorithm 3 takes as input."""
 
-    Parameters
-    ----------
-    M : int
-        Truncation of the levels.
-    U : float
-        Budget of samples: levels are drawn until ``sum 2^N`` exceeds ``U - 2^M``.
-    tau : float
-        Wanted step.
-    alpha : float
-        Printed batches have ``max(1, 2^N/alpha)`` records.
-    """
-
-    M: int
-    U: float
-    tau: float
-    alpha: float
+    M: int  # truncation of the levels
+    U: float  # samples: levels are drawn until sum 2^N exceeds U - 2^M
+    tau: float  # wanted step
+    alpha: float  # printed batches have max(1, 2^N/alpha) records
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class BiasReducedPlan(VertexSamplingPlan):
-    """Constants of one run, ``"calibrated"`` or the ``"paper"``'s.
+    """Constants of one run, ``"calibrated"`` or the ``"paper"``'s."""
 
-    Parameters
-    ----------
-    antithetic : bool
-        Whether the coarse average is taken over both halves (same mean, much less variance).
-    levels, sizes
-        ``N_1 .. N_T``, and the sizes (T - 1,) of the batches: the gradient of the last step is not needed.
-    steps : tuple of float
-        Of x and y.
-    coins : int
-        Seed of the levels.
-    """
-
-    problem: SimplexSaddle
-    privacy: PrivacyParams
     constants: str
     budget: Budget
-    antithetic: bool
-    levels: NDArray[np.int64]
-    sizes: NDArray[np.int64]
-    steps: tuple[float, float]
-    coins: int
+    antithetic: bool  # whether the coarse average is taken over both halves (same mean, much less variance)
+    levels: NDArray[np.int64]  # N_1 .. N_T
+    sizes: NDArray[np.int64]  # of the batches, (T - 1,): the gradient of the last step is not needed
+    steps: tuple[float, float]  # of x and y
+    coins: int  # seed of the levels
     algorithm = "bias_reduced_mirror_descent"
     label = "drawn vertices, whose averages are the query points and the output"
     theorem = (

@@ -54,26 +54,14 @@ SELECTION_LEMMA = (
 @final
 @dataclass(frozen=True, eq=False)
 class BoostedPlan(SaddlePlan):
-    """Constants of one run, ``"calibrated"`` or the ``"paper"``'s.
+    """Constants of one run, ``"calibrated"`` or the ``"paper"``'s."""
 
-    Parameters
-    ----------
-    candidates, answers : int
-        I and J.
-    failure : float
-        beta.
-    base, responder : callable
-        Planners of candidates and of answers: ``planner(section, privacy) -> SaddlePlan``.
-    """
-
-    problem: SimplexSaddle
-    privacy: PrivacyParams
     constants: str
-    candidates: int
-    answers: int
-    failure: float
-    base: Planner
-    responder: Planner
+    candidates: int  # I
+    answers: int  # J
+    failure: float  # beta
+    base: Planner  # of candidates
+    responder: Planner  # of answers
     algorithm = "boosted_mirror_descent"
     noise_name = "vertex sampling"
     theorem = "Algorithm 4: mechanisms on disjoint pieces, each of the whole promise, and one exponential mechanism."

@@ -75,24 +75,15 @@ CURVATURE_DIVISOR = 8
 @final
 @dataclass(frozen=True, eq=False)
 class FrankWolfePlan(VertexSamplingPlan):
-    """Constants of one run with full gradients.
+    """Constants of one run with full gradients."""
 
-    Parameters
-    ----------
-    steps, score_scale
-        T and c.
-    bound : float
-        On the expected excess.
-    """
-
-    problem: SimplexSaddle
-    privacy: PrivacyParams
-    steps: int
-    score_scale: float
-    bound: float
+    steps: int  # T
+    score_scale: float  # c
+    bound: float  # on the expected excess
     algorithm = "frank_wolfe"
     constants = "calibrated"
     label = "vertices towards which steps are taken"
+    assumptions = (CLIPPED,)
     theorem = (
         "Private Frank-Wolfe (Talwar, Thakurta and Zhang 2015): exponential mechanisms of bounded range, composed."
     )
@@ -208,21 +199,11 @@ def walk(phases: int) -> Iterator[tuple[Node, int]]:
 @final
 @dataclass(frozen=True, eq=False)
 class VarianceReducedPlan(VertexSamplingPlan):
-    """Constants of one run in one pass.
+    """Constants of one run in one pass."""
 
-    Parameters
-    ----------
-    phases, score_scale
-        P and c.
-    bound : float
-        On the expected excess.
-    """
-
-    problem: SimplexSaddle
-    privacy: PrivacyParams
-    phases: int
-    score_scale: float
-    bound: float
+    phases: int  # P
+    score_scale: float  # c
+    bound: float  # on the expected excess
     algorithm = "variance_reduced_frank_wolfe"
     constants = "calibrated"
     label = "vertices at the leaves"

@@ -64,33 +64,15 @@ ERROR_SHARES = {"smooth": 0.08, "entropic": 0.3, "euclidean": 0.15}
 @final
 @dataclass(frozen=True, eq=False)
 class GaussianDescentPlan(SaddlePlan):
-    """Constants of one run.
+    """Constants of one run."""
 
-    Parameters
-    ----------
-    geometry : {"entropic", "euclidean"}
-        Of the steps.
-    one_pass : bool
-        Whether each step reads its own batch, or all records.
-    iterations, steps
-        T, and the step sizes of x and y.
-    mu : float
-        Gaussian budget of all steps that read one record.
-    bound : float
-        On the expected gap.
-    smooth : bool
-        Whether the steps and the bound are those of smooth minimization.
-    """
-
-    problem: SimplexSaddle
-    privacy: PrivacyParams
-    geometry: str
-    one_pass: bool
-    iterations: int
-    steps: tuple[float, float]
-    mu: float
-    bound: float
-    smooth: bool = False
+    geometry: str  # of the steps: "entropic" or "euclidean"
+    one_pass: bool  # whether each step reads its own batch, or all records
+    iterations: int  # T
+    steps: tuple[float, float]  # of x and y
+    mu: float  # Gaussian budget of all steps that read one record
+    bound: float  # on the expected gap
+    smooth: bool = False  # whether steps and bound are those of smooth minimization
     constants = "calibrated"
     noise_name = "gaussian"
     theorem = (

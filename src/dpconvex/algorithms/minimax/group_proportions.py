@@ -38,24 +38,12 @@ LEMMA = "a replaced record moves at most two counts of groups, by one each"
 @stored
 @dataclass(frozen=True)
 class GroupShares:
-    """Plan of a private release of every group's proportion; certificates hold it under this name.
+    """Plan of a private release of every group's proportion; certificates hold it under this name."""
 
-    Parameters
-    ----------
-    n : int
-        Records, at least 1.
-    n_groups : int
-        At least 2.
-    privacy : PrivacyParams
-        Promise of both stages together.
-    smallest : float
-        Proportions below it are raised to it, in (0, 1): what a group may weigh is bounded by its inverse.
-    """
-
-    n: int
+    n: int  # records
     n_groups: int
-    privacy: PrivacyParams
-    smallest: float
+    privacy: PrivacyParams  # of both stages together
+    smallest: float  # in (0, 1): what a group may weigh is bounded by the inverse of its proportion, raised to this
 
     def __post_init__(self) -> None:
         _validate.records("n", self.n)
@@ -89,20 +77,10 @@ class GroupShares:
 @final
 @dataclass(frozen=True)
 class GroupProportionsPlan(Plan):
-    """Proportions of the groups from the data, then a method for these proportions: one promise for both.
-
-    Parameters
-    ----------
-    first : GroupShares
-        What is released first, and the promise.
-    then : SaddlePlan
-        The method at the rest of the budget, for the released proportions.
-    proportions : tuple of float
-        Released.
-    """
+    """Proportions of the groups from the data, then a method for these proportions: one promise for both."""
 
     first: GroupShares
-    then: SaddlePlan
+    then: SaddlePlan  # planned for the released proportions with the rest of the promise
     proportions: tuple[float, ...]
 
     def __post_init__(self) -> None:

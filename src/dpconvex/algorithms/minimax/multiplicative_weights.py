@@ -48,27 +48,13 @@ MOST_ROUNDS = 300
 @final
 @dataclass(frozen=True, eq=False)
 class MultiplicativeWeightsPlan(SaddlePlan):
-    """Constants of one run.
+    """Constants of one run."""
 
-    Parameters
-    ----------
-    learner : int
-        0 if x learns, 1 if y does.
-    rounds, step
-        T, and tau of the learner.
-    rho : float
-        zCDP budget; half of it for each player.
-    bound : float
-        On the expected gap.
-    """
-
-    problem: SimplexSaddle
-    privacy: PrivacyParams
-    learner: int
-    rounds: int
-    step: float
-    rho: float
-    bound: float
+    learner: int  # 0 if x learns, 1 if y does
+    rounds: int  # T
+    step: float  # tau of the learner
+    rho: float  # zCDP budget; half of it for each player
+    bound: float  # on the expected gap
     algorithm = "multiplicative_weights"
     constants = "calibrated"
     noise_name = "gaussian"

@@ -32,9 +32,6 @@ from dpconvex import _validate
 from dpconvex._types import FloatArray
 from dpconvex.algorithms.base import beyond_floats, check_relation, within_floats
 from dpconvex.algorithms.minimax.base import (
-    CLIPPED,
-    DRAWN_POINTS,
-    PUBLIC_ORDER,
     SaddleResult,
     VertexSamplingPlan,
     batch_slices,
@@ -65,8 +62,6 @@ LEMMA = (
 class VertexDescentPlan(VertexSamplingPlan):
     """Constants of one run of Algorithm 1, ``"calibrated"`` or the ``"paper"``'s."""
 
-    problem: SimplexSaddle
-    privacy: PrivacyParams
     constants: str
     schedule: Schedule
     algorithm = "vertex_mirror_descent"
@@ -75,7 +70,6 @@ class VertexDescentPlan(VertexSamplingPlan):
         "Proposition 3.3, by adaptive composition of exponential mechanisms in zCDP, each with the range of its "
         "score difference."
     )
-    assumptions = (CLIPPED, PUBLIC_ORDER, DRAWN_POINTS)
 
     @cached_property
     def sampling(self) -> VertexSampling:

@@ -63,29 +63,14 @@ TUNING = Tuning()
 @final
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Which draws follow which batch.
+    """Which draws follow which batch."""
 
-    Parameters
-    ----------
-    T, K : int
-        Iterations, at least 2, with gradients at all but the last; draws for one query point.
-    reuse : bool
-        Whether the output averages the query points themselves, or one fresh draw of each iterate.
-    balanced : bool
-        Whether early batches, to whose records more draws are exposed, are larger.
-    pure : bool
-        Whether ranges are summed instead of their squares.
-    tapered : bool
-        Whether the output's weights rise from 0 and fall to 0 again, or are equal. Costs nothing: what is averaged has
-        been released.
-    """
-
-    T: int
-    K: int
-    reuse: bool
-    balanced: bool
-    pure: bool = False
-    tapered: bool = False
+    T: int  # iterations, at least 2: gradients at all but the last
+    K: int  # draws for one query point
+    reuse: bool  # whether the output averages the query points themselves, or one fresh draw of each iterate
+    balanced: bool  # whether early batches, to whose records more draws are exposed, are larger
+    pure: bool = False  # whether ranges are summed instead of their squares
+    tapered: bool = False  # whether the output's weights rise from 0 and fall again; free: its points are released
 
     @cached_property
     def output_weights(self) -> FloatArray:
@@ -132,17 +117,11 @@ class Layout:
 @final
 @dataclass(frozen=True)
 class Bound:
-    """The explicit bound for a problem, with or without re-used outputs.
-
-    Parameters
-    ----------
-    noise_share, slack_share : float
-        Weights of terms in the `score`; 1 to minimize the bound itself.
-    """
+    """The explicit bound for a problem, with or without re-used outputs."""
 
     problem: SimplexSaddle
     reuse: bool
-    noise_share: float = TUNING.noise_share
+    noise_share: float = TUNING.noise_share  # weights of terms in the score; 1 to minimize the bound itself
     slack_share: float = TUNING.slack_share
 
     @property
@@ -225,24 +204,13 @@ class Bound:
 @final
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """Constants of one run.
-
-    Parameters
-    ----------
-    layout, sizes, steps
-        Which draws follow which batch, batch sizes (T - 1,), and the steps of x and of y.
-    bound : float
-        On the expected gap; infinite where none is proved: tapered outputs, and re-used ones of games that are not
-        bilinear.
-    expected : float
-        The gap to expect by measurement: a share of the score, for comparisons only.
-    """
+    """Constants of one run."""
 
     layout: Layout
-    sizes: NDArray[np.int64]
-    steps: tuple[float, float]
-    bound: float
-    expected: float
+    sizes: NDArray[np.int64]  # of the batches, (T - 1,)
+    steps: tuple[float, float]  # of x and of y
+    bound: float  # on the expected gap; infinite where none is proved: tapered, and re-used if not bilinear
+    expected: float  # gap by measurement: a share of the score, for comparisons only
 
     @classmethod
     def of(cls, layout: Layout, sizes: NDArray[np.int64], steps: tuple[float, float], bound: Bound) -> Schedule:

@@ -63,21 +63,17 @@ class QueryResult:
         return generator.choice(len(self.histogram), size=_validate.integer("size", size, at_least=1), p=self.histogram)
 
 
+@dataclass(frozen=True)
 class QueryReleasePlan(Plan):
-    """Public constants of one way to answer queries.
-
-    Attributes
-    ----------
-    queries : LinearQueries
-        What is asked.
-    n : int
-        Number of records.
-    """
+    """Public constants of one way to answer queries about n records."""
 
     queries: LinearQueries
     n: int
+    privacy: PrivacyParams
     theorem: ClassVar[str]  # pyright: ignore[reportIncompatibleMethodOverride]
-    assumptions = (Assumption("a query's values lie in its public range", "the queries are public and fixed"),)  # pyright: ignore
+    assumptions: ClassVar[tuple[Assumption, ...]] = (  # pyright: ignore[reportIncompatibleMethodOverride]
+        Assumption("a query's values lie in its public range", "the queries are public and fixed"),
+    )
 
     @property
     @abstractmethod

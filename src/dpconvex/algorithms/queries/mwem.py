@@ -58,25 +58,12 @@ SELECTION_SHARE = 0.3
 @final
 @dataclass(frozen=True)
 class MwemPlan(QueryReleasePlan):
-    """Constants of one run.
+    """Constants of one run."""
 
-    Parameters
-    ----------
-    rounds : int
-        T.
-    rho, selection_share : float
-        zCDP budget of everything, and the part of it that selections spend.
-    fit_steps : int
-        Of the fit after each round; the last fit has ten times as many.
-    """
-
-    queries: LinearQueries
-    n: int
-    privacy: PrivacyParams
-    rounds: int
-    rho: float
-    selection_share: float
-    fit_steps: int
+    rounds: int  # T
+    rho: float  # zCDP budget of everything
+    selection_share: float  # part of it that selections spend
+    fit_steps: int  # of the fit after each round; the last fit has ten times as many
     algorithm = "mwem"
     constants = "calibrated"
     noise_name = "gaussian"

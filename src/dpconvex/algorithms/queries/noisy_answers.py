@@ -40,21 +40,10 @@ LABEL = "answers to all queries"
 @final
 @dataclass(frozen=True)
 class QueryNoisePlan(QueryReleasePlan):
-    """Constants of one noisy release of all answers.
+    """Constants of one noisy release of all answers."""
 
-    Parameters
-    ----------
-    mu : float
-        Gaussian budget.
-    fit_steps : int
-        Of the fit of the histogram.
-    """
-
-    queries: LinearQueries
-    n: int
-    privacy: PrivacyParams
-    mu: float
-    fit_steps: int
+    mu: float  # Gaussian budget
+    fit_steps: int  # of the fit of the histogram
     algorithm = "query_noise"
     constants = "calibrated"
     noise_name = "gaussian"

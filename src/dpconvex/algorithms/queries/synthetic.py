@@ -56,25 +56,12 @@ LEMMA = (
 @final
 @dataclass(frozen=True)
 class SyntheticPlan(QueryReleasePlan):
-    """Constants of one run, ``"calibrated"`` or the ``"paper"``'s.
+    """Constants of one run, ``"calibrated"`` or the ``"paper"``'s."""
 
-    Parameters
-    ----------
-    mode : {"full", "fresh"}
-        All records at every step, or disjoint batches.
-    steps : int
-        T, histograms that are averaged; ``T - 1`` queries are drawn.
-    tau_x, tau_y : float
-        Step sizes of the histogram and of the queries' weights.
-    """
-
-    queries: LinearQueries
-    n: int
-    privacy: PrivacyParams
-    mode: str
-    steps: int
-    tau_x: float
-    tau_y: float
+    mode: str  # "full": all records at every step; "fresh": disjoint batches
+    steps: int  # T, histograms that are averaged; T - 1 queries are drawn
+    tau_x: float  # step size of the histogram
+    tau_y: float  # step size of the queries' weights
     constants: str = "calibrated"
     algorithm = "saddle_point_synthetic_data"
     noise_name = "vertex sampling"

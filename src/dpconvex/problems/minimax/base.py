@@ -1,8 +1,8 @@
 r"""Convex-concave problems over two simplices: what a record contributes, and by how much it can move a gradient.
 
 ``min over x, max over y of (1/n) sum_i f(x, y; z_i)``, x a probability vector of length dx, y one of length dy. With
-``dy = 1`` it is plain stochastic convex optimisation over one simplex. Polytopes with few vertices are simplices in
-disguise: `lifted.PolytopeSaddle`, and `worst_loss.WorstGroupLoss` for linear models over an l1 ball.
+``dy = 1`` it is plain stochastic convex optimization over one simplex. Polytopes with few vertices are simplices in
+disguise: `polytope.PolytopeSaddle`, and `group_loss.WorstGroupLoss` for linear models over an l1 ball.
 
 Privacy rests on `SimplexSaddle.spread` alone, so each class enforces it *record by record* before anything is summed:
 entries are clamped, non-finite numbers become 0, nothing is dropped. The other constants serve accuracy.
@@ -24,6 +24,7 @@ from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 
 Pair = tuple[FloatArray, FloatArray]
+"""Of x and of y."""
 
 _CHUNK = 2**20
 """Floats of records worked on at a time (8 MB)."""
@@ -65,7 +66,7 @@ class SimplexPoint:
 
     @classmethod
     def uniform(cls, dim: int) -> SimplexPoint:
-        """Return the centre of the simplex."""
+        """Return the center of the simplex."""
         return cls.full(np.full(dim, 1 / dim))
 
     def dense(self) -> FloatArray:
@@ -160,7 +161,7 @@ class SimplexSaddle(ABC):
         """Raise `InvalidDataError` unless `records` has the public form (shape, dtype) of n records."""
 
     @abstractmethod
-    def _gradients(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> tuple[FloatArray, FloatArray]:
+    def _gradients(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> Pair:
         """Sum the clipped gradients of some records; rows are few enough to hold them densely."""
 
     @abstractmethod
@@ -197,9 +198,7 @@ class SimplexSaddle(ABC):
         return max(1e-6, 4 * self.n * operations / 2**53)
 
     @final
-    def gradient_sums(
-        self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint
-    ) -> tuple[FloatArray, FloatArray]:
+    def gradient_sums(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> Pair:
         """Return the sums over `rows` of the records' clipped gradients in x (dx,) and in y (dy,).
 
         Replacing one record changes the two sums by vectors of range at most `spread`. In float64, a few thousand

@@ -22,6 +22,7 @@ from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import LinearModelLoss
 from dpconvex.problems.minimax.base import (
+    Pair,
     SimplexPoint,
     SimplexSaddle,
     check_array,
@@ -99,7 +100,6 @@ class WorstGroupLoss(SimplexSaddle):
 
     @property
     def dy(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Number of groups."""
         return len(self.factors)
 
     @property
@@ -137,13 +137,12 @@ class WorstGroupLoss(SimplexSaddle):
 
     @property
     def spread(self) -> tuple[float, float]:
-        """``4 P A c_max`` and ``2 loss_bound c_max``; 0 in y for a single group."""
+        # One record's lifted gradient is within P A c_max, its loss within [0, loss_bound] c_max.
         x = 4 * self.reach * self.slope * self._largest
         return x, 2 * self.loss_bound * self._largest if self.dy > 1 else 0.0
 
     @property
     def lipschitz(self) -> tuple[float, float]:
-        """``P A`` and ``loss_bound/2``, times the largest product of a factor and its group's share (1 if inverse)."""
         x = self.reach * self.slope * self._mean_factor
         return x, self.loss_bound * self._mean_factor / 2 if self.dy > 1 else 0.0
 
@@ -161,25 +160,20 @@ class WorstGroupLoss(SimplexSaddle):
 
     @property
     def bilinear(self) -> bool:
-        """False."""
         return False
 
     @property
     def value_range(self) -> tuple[float, float]:
-        """From 0."""
         return 0.0, self.loss_bound * self._largest
 
     @property
     def constant_excess(self) -> float:
-        """Of weights 0: the loss of every group is at most the trivial one."""
-        return self.loss.trivial * self._mean_factor
+        return self.loss.trivial * self._mean_factor  # of weights 0: every group's loss is at most the trivial one
 
     def record_size(self, records: Any) -> int:
-        """Features, as far as they are stored: few where the array is sparse."""
         return 1 if issparse(records[0]) else self.dim
 
     def describe(self) -> Mapping[str, Any]:
-        """Sizes, constants, loss, ball and factors."""
         return {
             **super().describe(),
             "loss": self.loss.name,
@@ -190,7 +184,6 @@ class WorstGroupLoss(SimplexSaddle):
         }
 
     def check(self, records: Any) -> None:
-        """Accept the tuple."""
         if not isinstance(records, tuple) or len(records) != 3:
             raise InvalidDataError("records must be a tuple (X, targets, groups)")
         X, targets, groups = records
@@ -222,7 +215,7 @@ class WorstGroupLoss(SimplexSaddle):
     def _losses(self, z: FloatArray, targets: FloatArray) -> FloatArray:
         return np.clip(np.nan_to_num(self.loss.value(z, targets)), 0.0, self.loss_bound)
 
-    def _gradients(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> tuple[FloatArray, FloatArray]:
+    def _gradients(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> Pair:
         X = self._features(records, rows)
         targets, g, factors = self._targets(records, rows)
         z = self._predictions(X, x)

@@ -54,12 +54,10 @@ class SaddleSection(SimplexSaddle):
 
     @property
     def dx(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Vertices of the player."""
         return self.whole.dy if self.player == "y" else self.whole.dx
 
     @property
     def dy(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """1 with one player."""
         return self.whole.dy if self.player == "both" else 1
 
     def _of(self, pair: tuple[float, float]) -> tuple[float, float]:
@@ -67,7 +65,6 @@ class SaddleSection(SimplexSaddle):
 
     @property
     def spread(self) -> tuple[float, float]:
-        """Of the player."""
         return self._of(self.whole.spread)
 
     @property
@@ -77,40 +74,32 @@ class SaddleSection(SimplexSaddle):
 
     @property
     def lipschitz(self) -> tuple[float, float]:
-        """Of the player."""
         return self._of(self.whole.lipschitz)
 
     @property
     def smoothness(self) -> float:
-        """Of the whole; 0 for the player of a bilinear game."""
         return 0.0 if self.player != "both" and self.whole.bilinear else self.whole.smoothness
 
     @property
     def second_smoothness(self) -> float:
-        """Of the whole."""
         return self.whole.second_smoothness
 
     @property
     def bilinear(self) -> bool:
-        """Of the whole."""
         return self.whole.bilinear
 
     @property
     def value_range(self) -> tuple[float, float]:
-        """Of the whole, negated for y."""
         low, high = self.whole.value_range
         return (-high, -low) if self.player == "y" else (low, high)
 
     def record_size(self, records: Any) -> int:
-        """Of the whole."""
         return self.whole.record_size(records)
 
     def describe(self) -> Mapping[str, Any]:
-        """Sizes and constants, and what it is a part of."""
         return {**super().describe(), "whole": self.whole.name, "start": self.start, "player": self.player}
 
     def check(self, records: Any) -> None:
-        """Accept what the whole accepts."""
         self.whole.check(records)
 
     def _pair(self, x: SimplexPoint, y: SimplexPoint) -> tuple[SimplexPoint, SimplexPoint]:
