@@ -85,6 +85,7 @@ class AnytimePlan(VertexSamplingPlan):
     step: float  # tau
     coins: int  # seed of the public picks of iterates
     algorithm = "anytime_mirror_descent"
+    error_share = 0.15
     label = "vertices of iterates, whose averages are the query points and the output"
     theorem = "Proposition 4.3 (anytime mirror descent), draws taken from single iterates picked by public coins; zCDP."
 
@@ -112,12 +113,7 @@ class AnytimePlan(VertexSamplingPlan):
     @property
     def predicted_error(self) -> PredictedError:
         bound = explicit_bound(self.problem, self.shape, self.step)
-        return PredictedError(bound, self.problem.trivial_excess, "explicit form of Theorem 4.2 (docs, Saddle points)")
-
-    @property
-    def expected_error(self) -> float:
-        """A share of the bound, as measured."""
-        return 0.15 * self.predicted_error.bound
+        return PredictedError(bound, self.problem.trivial_gap, "explicit form of Theorem 4.2 (docs, Saddle points)")
 
     def describe(self) -> Mapping[str, Any]:
         shape = self.shape

@@ -85,6 +85,7 @@ class BiasReducedPlan(VertexSamplingPlan):
     steps: tuple[float, float]  # of x and y
     coins: int  # seed of the levels
     algorithm = "bias_reduced_mirror_descent"
+    error_share = 0.2  # of the order
     label = "drawn vertices, whose averages are the query points and the output"
     theorem = (
         "Proposition 3.17, with the sensitivity of erratum E3 and adaptive composition in zCDP on the realised "
@@ -114,11 +115,6 @@ class BiasReducedPlan(VertexSamplingPlan):
         order = order_of_gap(self.problem, self.budget.M, self.antithetic, len(self.levels), self.steps)
         what = "order of Theorem 3.14 with constant 1; not a bound"
         return PredictedError(order, self.problem.trivial_gap, what, proved=False)
-
-    @property
-    def expected_error(self) -> float:
-        """A fifth of the order, as measured."""
-        return 0.2 * self.predicted_error.bound
 
     def describe(self) -> Mapping[str, Any]:
         return {

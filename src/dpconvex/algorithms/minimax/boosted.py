@@ -38,8 +38,7 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT, VertexSampling
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release, Sensitivity
 from dpconvex.privacy.profiles import charge
-from dpconvex.problems.minimax.base import SimplexPoint, SimplexSaddle
-from dpconvex.problems.minimax.section import SaddleSection
+from dpconvex.problems.minimax.base import SaddleSection, SimplexPoint, SimplexSaddle
 from dpconvex.randomness import BitSource
 
 Planner = Callable[[SimplexSaddle, PrivacyParams], SaddlePlan]
@@ -63,6 +62,7 @@ class BoostedPlan(SaddlePlan):
     base: Planner  # of candidates
     responder: Planner  # of answers
     algorithm = "boosted_mirror_descent"
+    error_share = 1.0
     noise_name = "vertex sampling"
     theorem = "Algorithm 4: mechanisms on disjoint pieces, each of the whole promise, and one exponential mechanism."
 

@@ -101,7 +101,7 @@ class FrankWolfePlan(VertexSamplingPlan):
 
     @property
     def predicted_error(self) -> PredictedError:
-        return PredictedError(self.bound, self.problem.trivial_excess, "Frank-Wolfe with private linear minimisation")
+        return PredictedError(self.bound, self.problem.trivial_gap, "Frank-Wolfe with private linear minimisation")
 
     @property
     def expected_error(self) -> float:
@@ -207,6 +207,7 @@ class VarianceReducedPlan(VertexSamplingPlan):
     algorithm = "variance_reduced_frank_wolfe"
     constants = "calibrated"
     label = "vertices at the leaves"
+    error_share = 0.5
     theorem = "Private variance-reduced Frank-Wolfe (Asi, Feldman, Koren and Talwar 2021), reconstructed; zCDP."
     assumptions = (CLIPPED, PUBLIC_ORDER)
 
@@ -234,11 +235,7 @@ class VarianceReducedPlan(VertexSamplingPlan):
     @property
     def predicted_error(self) -> PredictedError:
         what = "variance-reduced Frank-Wolfe, sensitivity from clipping alone"
-        return PredictedError(self.bound, self.problem.trivial_excess, what)
-
-    @property
-    def expected_error(self) -> float:
-        return 0.5 * self.bound
+        return PredictedError(self.bound, self.problem.trivial_gap, what)
 
     def describe(self) -> Mapping[str, Any]:
         return {"phases": self.phases, "score_scale": self.score_scale, "records_used": int(self.sizes.sum())}

@@ -58,6 +58,7 @@ class MultiplicativeWeightsPlan(SaddlePlan):
     algorithm = "multiplicative_weights"
     constants = "calibrated"
     noise_name = "gaussian"
+    error_share = 0.25
     theorem = "Exponential and Gaussian mechanisms in adaptive zCDP composition."
 
     @property
@@ -88,11 +89,6 @@ class MultiplicativeWeightsPlan(SaddlePlan):
     def predicted_error(self) -> PredictedError:
         what = "regret of the learner and loss of the responder"
         return PredictedError(self.bound, self.problem.trivial_gap, what)
-
-    @property
-    def expected_error(self) -> float:
-        """A quarter of the bound, as measured."""
-        return 0.25 * self.bound
 
     @property
     def mechanisms(self) -> Mapping[str, Planned]:

@@ -147,20 +147,16 @@ class WorstGroupLoss(SimplexSaddle):
         return x, self.loss_bound * self._mean_factor / 2 if self.dy > 1 else 0.0
 
     @property
-    def smoothness(self) -> float:
+    def smoothness(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
         """``max(P^2 curvature, P A)`` times the same: of a group's loss, and of its share."""
         of_loss = self.reach**2 * self.loss.curvature_bound
         return self._mean_factor * max(of_loss, self.reach * self.slope if self.dy > 1 else 0.0)
 
     @property
-    def second_smoothness(self) -> float:
+    def second_smoothness(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
         """``P^3`` times the third derivative, times the same; with groups at least ``P^2 curvature``."""
         third = self._mean_factor * self.reach**3 * self.third_derivative
         return max(third, self._mean_factor * self.reach**2 * self.loss.curvature_bound) if self.dy > 1 else third
-
-    @property
-    def bilinear(self) -> bool:
-        return False
 
     @property
     def value_range(self) -> tuple[float, float]:

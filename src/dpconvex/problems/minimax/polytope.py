@@ -115,15 +115,15 @@ class PolytopeSaddle(SimplexSaddle):
         return self.bounds[0], self.bounds[1] if self.dy > 1 else 0.0
 
     @property
-    def smoothness(self) -> float:
+    def smoothness(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.l1_smoothness
 
     @property
-    def second_smoothness(self) -> float:
+    def second_smoothness(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.l2_smoothness
 
     @property
-    def bilinear(self) -> bool:
+    def bilinear(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.is_bilinear
 
     @property

@@ -18,7 +18,7 @@ from dpconvex.mechanisms import VertexSession
 from dpconvex.privacy import Neighboring, PrivacyParams, verify
 from dpconvex.privacy.zcdp import largest_rho
 from dpconvex.problems import MatrixGame, QuadraticGame, RankOneGame, WorstGroupLoss, l1_ball_loss, single_group
-from dpconvex.problems.minimax.duality_gap import duality_gap
+from dpconvex.problems.minimax.games import duality_gap
 from dpconvex.randomness import SeededSource, SystemSource
 
 PROMISE = PrivacyParams(1.0, 1e-6)

@@ -12,9 +12,8 @@ import pytest
 from dpconvex.algorithms.minimax import frank_wolfe
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems.minimax import base
-from dpconvex.problems.minimax.base import SimplexPoint
+from dpconvex.problems.minimax.base import SaddleSection, SimplexPoint
 from dpconvex.problems.minimax.games import MatrixGame, RankOneGame
-from dpconvex.problems.minimax.section import SaddleSection
 
 
 @dataclass(frozen=True)
