@@ -55,15 +55,7 @@ class SaddleResult:
 
 @dataclass(frozen=True, eq=False)
 class SaddlePlan(Plan):
-    """Public constants of an algorithm that releases an approximate saddle point over two simplices.
-
-    Parameters
-    ----------
-    problem : SimplexSaddle
-        Sizes and constants.
-    privacy : PrivacyParams
-        For one replaced record.
-    """
+    """Public constants of an algorithm that releases an approximate saddle point over two simplices."""
 
     problem: SimplexSaddle
     privacy: PrivacyParams
@@ -104,20 +96,9 @@ class SaddlePlan(Plan):
 
     @final
     def run(self, records: Any, source: BitSource) -> SaddleResult:
-        """Run the planned algorithm.
+        """Run the planned algorithm on records of the problem's form, in an order that says nothing of their content.
 
-        Parameters
-        ----------
-        records : object
-            Of the problem's form (`SimplexSaddle.check`), exactly the planned number. Their order must not depend on
-            their content.
-        source : BitSource
-            Where the vertices are drawn from.
-
-        Raises
-        ------
-        InvalidDataError
-            If the form (shapes, dtypes) is not the plan's.
+        Raises `InvalidDataError` if their form (shapes, dtypes; `SimplexSaddle.check`) is not the plan's.
         """
         self.problem.check(records)
         with np.errstate(all="ignore"):  # what floating point meets depends on the data, so it never speaks up

@@ -35,26 +35,16 @@ MOST_SAMPLES = 4096
 @final
 @dataclass(frozen=True)
 class Tuning:
-    """What was measured on simulated games (docs, Saddle points); it enters choices only, never the privacy.
+    """What was measured on simulated games (docs, Saddle points); it enters choices only, never the privacy."""
 
-    Parameters
-    ----------
-    slack_share : float
-        What sampling costs (bias and output terms), as a share of its bound.
-    noise_share : float
-        The same for the terms ``(5/2) t_b L_b^2`` of noisy gradients. Averages with equal weights of bilinear games
-        keep the whole term: larger steps make the path cycle, and such an average depends on where in a cycle it stops.
-    ramp : float
-        Share of the iterations over which the weights of a tapered output rise, and again fall. A path that cycles
-        around the saddle point is averaged out by weights without jumps; the rise also leaves out the start.
-    gap_share : float
-        Measured gap as a share of the score, for `Schedule.expected`.
-    """
-
-    slack_share: float = 1 / 16
+    slack_share: float = 1 / 16  # what sampling costs (bias and output terms), as a share of its bound
+    # The same for the terms (5/2) t_b L_b^2 of noisy gradients. Averages with equal weights of bilinear games keep the
+    # whole term: larger steps make the path cycle, and such an average depends on where in a cycle it stops.
     noise_share: float = 1 / 8
+    # Share of the iterations over which the weights of a tapered output rise, and again fall. A path that cycles around
+    # the saddle point is averaged out by weights without jumps; the rise also leaves out the start.
     ramp: float = 1 / 3
-    gap_share: float = 1 / 4
+    gap_share: float = 1 / 4  # measured gap as a share of the score, for `Schedule.expected`
 
 
 TUNING = Tuning()

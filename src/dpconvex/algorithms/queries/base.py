@@ -97,19 +97,9 @@ class QueryReleasePlan(Plan):
 
     @final
     def run(self, records: AnyArray, source: BitSource) -> QueryResult:
-        """Run the planned method.
+        """Run the planned method on the cell of each record, integers (n,); those outside the domain count as cell 0.
 
-        Parameters
-        ----------
-        records : integer array of shape (n,)
-            The cell of each record; those outside the domain count as cell 0.
-        source : BitSource
-            Where the noise comes from.
-
-        Raises
-        ------
-        InvalidDataError
-            If length or dtype are not those of the plan (public facts).
+        Raises `InvalidDataError` if length or dtype are not those of the plan (public facts).
         """
         cells = np.asarray(records)
         if cells.shape != (self.n,) or cells.dtype.kind not in "iu":
@@ -160,18 +150,10 @@ def fit_histogram(
 ) -> FloatArray:
     r"""Return weights over the cells whose answers are near `targets`: least squares over the simplex.
 
-    Accelerated entropic mirror descent (Tseng 2008) on ``sum_b times_b ||q_b(x) - targets_b||^2 / 2`` from `start`,
-    which keeps the result as smooth as the answers allow. Along directions within the simplex the objective is
-    ``sum_b times_b block_l2^2/4``-smooth in the l1 norm. Post-processing of whatever was released.
-
-    Parameters
-    ----------
-    targets, times : mapping from int
-        Measured answers of each measured block, and how often it was measured: its weight.
-    start : array of shape (cells,)
-        Weights that sum to 1; the fit stays near them where the answers leave a choice.
-    steps : int
-        All of them are taken.
+    Accelerated entropic mirror descent (Tseng 2008) on ``sum_b times_b ||q_b(x) - targets_b||^2 / 2`` from `start`
+    (cells,), near which the result stays where the answers leave a choice. Along directions within the simplex the
+    objective is ``sum_b times_b block_l2^2/4``-smooth in the l1 norm. Post-processing of whatever was released: `targets` are the measured answers of each measured block, `times` how
+    often it was measured, its weight. All `steps` are taken.
     """
     curvature = sum(times.values()) * queries.block_l2**2 / 4
     everything = len(targets) == len(queries.blocks)

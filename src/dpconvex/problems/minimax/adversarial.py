@@ -46,7 +46,7 @@ class SaddleLoss(ConvexFunction):
     Attributes
     ----------
     attack : Block
-        The set S: norm ``"l2"`` or ``"linf"``, k and bound. It is centred at 0.
+        The set S: norm ``"l2"`` or ``"linf"``, k and bound. It is centered at 0.
     parameter_smoothness, attack_smoothness, cross_smoothness : float
         How much ``grad_w h`` changes a unit of w, ``grad_v h`` a unit of v, and either a unit of the other (l2).
         Finite, for all w, all v in S and every record.
@@ -141,13 +141,6 @@ class SaddleObjective(Objective):
 
     Values and gradients of J itself come from attacks that are only nearly the worst: they serve reports. Their
     rounding slack is infinite, so that no certificate can rest on them.
-
-    Parameters
-    ----------
-    loss : SaddleLoss
-    records : Records
-    l2, radius : float
-        Positive.
     """
 
     loss: SaddleLoss
@@ -260,7 +253,7 @@ class SaddleObjective(Objective):
 @final
 @dataclass(frozen=True)
 class SaddleConstants:
-    """Constants of the regularised saddle that is solved (proofs: docs, Saddle problems)."""
+    """Constants of the regularized saddle that is solved (proofs: docs, Saddle problems)."""
 
     sigma: float  # weight of a ridge on the attacks: sigma s^2 / 4, s the longest attack, is half the wanted gap
     concavity: float  # the payoff's and the ridge's
@@ -279,7 +272,7 @@ def saddle_constants(loss: SaddleLoss, l2: float, accuracy: float) -> SaddleCons
 def saddle_steps(loss: SaddleLoss, l2: float, radius: float, accuracy: float) -> int:
     """Return the extragradient steps after which the saddle gap certifies `accuracy`, for every data set.
 
-    The squared distance to the regularised saddle point, in its norm, shrinks by ``1 - 1/(2 condition)`` a step, from
+    The squared distance to the regularized saddle point, in its norm, shrinks by ``1 - 1/(2 condition)`` a step, from
     at most ``l2 (2R)^2 + concavity (2s)^2``. Near it the gap is at most ``sigma s^2 / 4`` plus a polynomial in it.
     """
     constants = saddle_constants(loss, l2, accuracy)

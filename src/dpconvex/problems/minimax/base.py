@@ -248,7 +248,7 @@ class SaddleSection(SimplexSaddle):
     start, n : int
         Which records of the `whole`.
     player : {"both", "x", "y"}
-        ``"x"``: minimise over x with y fixed. ``"y"``: minimise *minus* the value over y with x fixed; the remaining
+        ``"x"``: minimize over x with y fixed. ``"y"``: minimize *minus* the value over y with x fixed; the remaining
         player is called x either way, and ``dy = 1``.
     fixed : SimplexPoint or None
         The other player's point: released or public.

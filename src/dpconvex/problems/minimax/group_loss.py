@@ -3,7 +3,7 @@ r"""Linear models with weights in an l1 ball: the largest loss over groups, or w
 ``min over ||w||_1 <= R, max over y of (1/n) sum_i y_{g_i} c_{g_i} loss(<w, a_i>, b_i)`` with public factors c. The ball
 is the simplex over its ``2 p`` vertices: ``w = R (x_+ - x_-)`` with lifted gradient ``R (g, -g)``. With
 ``c_g = 1/(share of group g)`` the maximum is over the groups' mean losses; with ``c_g = 1`` groups count by their mass.
-With one group, ``dy = 1``: plain optimisation over the ball.
+With one group, ``dy = 1``: plain optimization over the ball.
 """
 
 from __future__ import annotations
@@ -239,7 +239,7 @@ def l1_ball_loss(
     intercept: bool = False,
     third_derivative: float = math.inf,
 ) -> WorstGroupLoss:
-    """Return the problem of minimising the mean loss of a linear model over an l1 ball: one group, ``dy = 1``."""
+    """Return the problem of minimizing the mean loss of a linear model over an l1 ball: one group, ``dy = 1``."""
     return WorstGroupLoss(loss, n, n_features, radius, feature_bound, (1.0,), intercept, third_derivative)
 
 
