@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import final
 
@@ -19,7 +19,7 @@ from dpconvex.algorithms.erm import (
 )
 from dpconvex.algorithms.erm.two_stage import centering, projection
 from dpconvex.algorithms.recipes import stored
-from dpconvex.algorithms.select import AIMS, LARGEST, SMALLEST, Method, Options, Registry
+from dpconvex.algorithms.select import AIMS, LARGEST, NOISES, SMALLEST, Method, Options, Registry
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import PrivacyParams, Unit
 from dpconvex.problems.linear.problem import LinearModelProblem
@@ -64,7 +64,11 @@ def _exponential(
 def _centering(problem: LinearModelProblem, privacy: PrivacyParams, noise: str = "auto") -> tuple[LinearModelPlan, ...]:
     if problem.grouped:
         return ()
-    return centering.plan(problem, privacy, Methods(Options(noise=noise), CENTERED))
+    methods = Methods(Options(noise=noise), CENTERED)
+    found = centering.plan(problem, privacy, methods)
+    for plan in found:  # refuse here, from public facts, what would be refused once the length is known
+        methods.check(centering.recentred(problem, float(plan.lengths[-1])), privacy)
+    return found
 
 
 def _projection(
@@ -119,6 +123,11 @@ class Methods:
             raise _most_telling(refusals)
         return found
 
+    def check(self, problem: LinearModelProblem, privacy: PrivacyParams) -> None:
+        """Raise as a call would."""
+        if not _applies(problem, privacy, self.options, self.names):
+            self(problem, privacy)
+
 
 @lru_cache(maxsize=256)  # a pure function of frozen values: a fit, its table and its report ask for the same plans
 def plans(
@@ -133,11 +142,7 @@ def plans(
     InvalidParameterError
         If nothing applies to what was asked for, or a parameter is so extreme that floats cannot hold its constants.
     """
-    names = ERM_METHODS.names(algorithm)
-    _validate.real("epsilon", privacy.epsilon, at_least=SMALLEST)
-    _validate.real("radius", problem.radius, at_least=SMALLEST, at_most=LARGEST)
-    check_unit(problem, privacy)
-    options = options or Options()
+    options, names = options or Options(), _names(problem, privacy, algorithm)
     found, refusals = ERM_METHODS.choose(names, options, (problem, privacy), _rank, problem.name)
     if not found and refusals:
         raise _most_telling(refusals)
@@ -150,6 +155,32 @@ def plans(
             "Use noise='auto' and constants='calibrated'",
         )
     return found
+
+
+def check(problem: LinearModelProblem, privacy: PrivacyParams, algorithm: str, options: Options) -> None:
+    """Raise `InvalidParameterError` as `plans` would, at the price of one plan."""
+    if not _applies(problem, privacy, options, _names(problem, privacy, algorithm)):
+        plans(problem, privacy, algorithm, options)
+
+
+def _names(problem: LinearModelProblem, privacy: PrivacyParams, algorithm: str) -> tuple[str, ...]:
+    """Return the methods to try, or raise `InvalidParameterError` for what none of them takes."""
+    names = ERM_METHODS.names(algorithm)
+    _validate.real("epsilon", privacy.epsilon, at_least=SMALLEST)
+    _validate.real("radius", problem.radius, at_least=SMALLEST, at_most=LARGEST)
+    check_unit(problem, privacy)
+    return names
+
+
+def _applies(problem: LinearModelProblem, privacy: PrivacyParams, options: Options, names: tuple[str, ...]) -> bool:
+    """Return whether there is a plan of some method and noise; the first one is enough to know."""
+    noises = NOISES[1:] if options.noise == "auto" else (options.noise,)
+    facts = problem, privacy
+    return any(
+        ERM_METHODS.choose((name,), replace(options, noise=noise), facts, _rank, problem.name)[0]
+        for name in names
+        for noise in noises
+    )
 
 
 def expected_of_first(found: tuple[LinearModelPlan, ...]) -> float:
