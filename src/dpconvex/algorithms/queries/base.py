@@ -152,8 +152,9 @@ def fit_histogram(
 
     Accelerated entropic mirror descent (Tseng 2008) on ``sum_b times_b ||q_b(x) - targets_b||^2 / 2`` from `start`
     (cells,), near which the result stays where the answers leave a choice. Along directions within the simplex the
-    objective is ``sum_b times_b block_l2^2/4``-smooth in the l1 norm. Post-processing of whatever was released: `targets` are the measured answers of each measured block, `times` how
-    often it was measured, its weight. All `steps` are taken.
+    objective is ``sum_b times_b block_l2^2/4``-smooth in the l1 norm. Post-processing of whatever was released:
+    `targets` are the measured answers of each measured block, `times` how often it was measured, its weight. All
+    `steps` are taken.
     """
     curvature = sum(times.values()) * queries.block_l2**2 / 4
     everything = len(targets) == len(queries.blocks)
