@@ -27,7 +27,7 @@ def test_quick_runs_pass_and_are_well_formed(name: str) -> None:
 @pytest.mark.gate
 @pytest.mark.parametrize("printed", [1.0, 0.5])
 def test_without_erratum_e2_bias_reduction_fails(printed: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The printed normaliser is at most 1; it must be ``2 - 2^-M``."""
+    """The printed normalizer is at most 1; it must be ``2 - 2^-M``."""
     monkeypatch.setattr("dpconvex.algorithms.minimax.bias_reduced.normalizer", lambda M: printed)
     outcome = EXPERIMENTS["saddle-point/bias-reduction"].measure(Setting(quick=True))
     assert not outcome.passed

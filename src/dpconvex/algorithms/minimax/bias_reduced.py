@@ -319,6 +319,7 @@ def calibrated(
             T_mean = max(2.0, total / mean)
             draws = (2 * mean + 1) * T_mean / 2
             exposure = draws if pure else math.sqrt(draws)
+            # Nearly: unequal batches gain about 1.3. The step's factor 0.8 minimizes 2 l/(t T) + (5/2) t L^2.
             cap = budget * problem.n * 1.3 / (T_mean * cost * max(problem.spread) * exposure)
             step = min(cap, math.sqrt(0.8 * ell / T_mean) / L)
             value = order_of_gap(problem, level, both, int(T_mean), (step, step))

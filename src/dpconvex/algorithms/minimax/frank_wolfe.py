@@ -81,6 +81,7 @@ class FrankWolfePlan(VertexSamplingPlan):
     score_scale: float  # c
     bound: float  # on the expected excess
     algorithm = "frank_wolfe"
+    error_share = 0.12  # of the error with typical curvature
     constants = "calibrated"
     label = "vertices towards which steps are taken"
     assumptions = (CLIPPED,)
@@ -105,8 +106,7 @@ class FrankWolfePlan(VertexSamplingPlan):
 
     @property
     def expected_error(self) -> float:
-        """An eighth of the error with typical curvature, as measured."""
-        return 0.12 * _typical(self.problem, self.steps, self.score_scale)
+        return self.error_share * _typical(self.problem, self.steps, self.score_scale)
 
     def describe(self) -> Mapping[str, Any]:
         return {"steps": self.steps, "score_scale": self.score_scale}

@@ -143,18 +143,19 @@ class WorstGroupLoss(SimplexSaddle):
 
     @property
     def lipschitz(self) -> tuple[float, float]:
+        # P A and loss_bound/2, times the largest product of a factor and its group's share (1 if inverse).
         x = self.reach * self.slope * self._mean_factor
         return x, self.loss_bound * self._mean_factor / 2 if self.dy > 1 else 0.0
 
     @property
     def smoothness(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """``max(P^2 curvature, P A)`` times the same: of a group's loss, and of its share."""
+        """``max(P^2 curvature, P A)``, of a group's loss and of its share, times the largest factor times share."""
         of_loss = self.reach**2 * self.loss.curvature_bound
         return self._mean_factor * max(of_loss, self.reach * self.slope if self.dy > 1 else 0.0)
 
     @property
     def second_smoothness(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """``P^3`` times the third derivative, times the same; with groups at least ``P^2 curvature``."""
+        """``P^3`` times the third derivative, times the same factor; with groups at least ``P^2 curvature``."""
         third = self._mean_factor * self.reach**3 * self.third_derivative
         return max(third, self._mean_factor * self.reach**2 * self.loss.curvature_bound) if self.dy > 1 else third
 

@@ -251,7 +251,7 @@ def cubic(n: int) -> PolytopeSaddle:
 @pytest.mark.parametrize("antithetic", [False, True])
 @pytest.mark.parametrize("M", [0, 1, 2])
 def test_algorithm_2_has_the_mean_of_a_large_average(M: int, antithetic: bool) -> None:
-    """Exact expectation over levels and vertices. With the printed normaliser (at most 1) it fails: erratum E2."""
+    """Exact expectation over levels and vertices. With the printed normalizer (at most 1) it fails: erratum E2."""
     problem, records, p = cubic(8), np.zeros((8, 1)), np.array([0.3, 0.7])
     rows, total, misprint = slice(0, 1), np.zeros(2), np.zeros(2)
 
@@ -388,13 +388,13 @@ def test_e5_draws_from_an_average_of_iterates_have_twice_the_range() -> None:
     x = np.array([[1e-6, 1e-14, 1.0, 1e-16], [1e-14, 1e-6, 1e-16, 1.0]])
     shift = 0.05 * np.array([1.0, -1.0, -1.0, 1.0])  # eta = 0.1
 
-    def normalised(rows):
+    def normalized(rows):
         return rows / rows.sum(axis=1, keepdims=True)
 
-    ratios = np.log(normalised(x * np.exp(shift)).mean(0) / normalised(x).mean(0))
+    ratios = np.log(normalized(x * np.exp(shift)).mean(0) / normalized(x).mean(0))
     assert np.ptp(ratios[:2]) > 1.99 * 0.1
     assert np.abs(ratios).max() <= 0.1 * (1 + 1e-12)
-    one = np.log(normalised(x * np.exp(shift))[0] / normalised(x)[0])
+    one = np.log(normalized(x * np.exp(shift))[0] / normalized(x)[0])
     assert np.ptp(one) <= 0.1 * (1 + 1e-12)
 
 
