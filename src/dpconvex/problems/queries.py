@@ -87,10 +87,7 @@ class LinearQueries(ABC):
     def clip_records(self, records: AnyArray) -> AnyArray:
         """Return cells as int64, (n,); what is no cell counts as cell 0, so no record is dropped.
 
-        Raises
-        ------
-        InvalidDataError
-            If `records` is not a one-dimensional array of integers (public facts).
+        Raises `InvalidDataError` unless `records` is a one-dimensional array of integers (public facts).
         """
         if records.ndim != 1 or records.dtype.kind not in "iu":
             raise InvalidDataError(
@@ -110,11 +107,6 @@ class DenseQueries(LinearQueries):
         Value of every query on every cell, inside [low, high].
     low, high : float
         Public range, ``low < high``.
-
-    Raises
-    ------
-    InvalidParameterError
-        If the matrix, which is public, is empty or leaves the range.
     """
 
     matrix: FloatArray
@@ -191,11 +183,6 @@ class Marginals(LinearQueries):
         Number of categories of each column; at least one column, and at most 2^27 cells together.
     subsets : tuple of tuple of int
         Columns of each marginal table, distinct and increasing.
-
-    Raises
-    ------
-    InvalidParameterError
-        If the domain is too large or a subset names no columns of it.
 
     Examples
     --------

@@ -178,18 +178,10 @@ def plan(
 ) -> AnytimePlan:
     """Return the plan of Algorithm 5 for a smooth problem with ``dy = 1``. Sees no data.
 
-    Parameters
-    ----------
-    constants : {"calibrated", "paper"}
-        Smallest explicit bound under the zCDP accountant, or the printed choices with constant 1 (delta positive).
-    iterations, samples, period : int, optional
-        T, K and q; default: from the constants. ``1 <= q <= T <= n``.
-    output_samples : int, optional
-        Draws of the output; default: K with the paper's constants, else from the bound.
-    step : float, optional
-        tau before the cap that privacy sets; default: from the constants.
-    coins : int
-        Seed of the public coins.
+    ``constants="calibrated"`` takes the smallest explicit bound under the zCDP accountant, ``"paper"`` what is printed,
+    with constants 1 (delta positive). Instead of theirs: `iterations`, `samples` and `period` are T, K and q,
+    ``1 <= q <= T <= n``; `output_samples` the draws of the output; `step` is tau before the cap that privacy sets.
+    `coins` is the seed of the public coins.
     """
     check_relation(privacy)
     _validate.choice("constants", constants, ("calibrated", "paper"))

@@ -156,13 +156,8 @@ def bias_reduced_sums(
 ) -> tuple[FloatArray, FloatArray]:
     """Return Algorithm 2's combination of the sums of clipped gradients over `rows`, in x (dx,) and y (dy,).
 
-    Parameters
-    ----------
-    vertices : pair of arrays of shape (2^(N+1),)
-        Draws of x and y. Gradients are taken at the average of all, of the first half (antithetic: each half), and at
-        the first.
-    M : int
-        Truncation; the weight of the difference is ``(2 - 2^-M) 2^N = 1/P[N]`` (erratum E2).
+    `vertices` are ``2^(N+1)`` draws of x and of y. Gradients are taken at the average of all, of the first half
+    (antithetic: each half), and at the first. The weight of the difference is ``(2 - 2^-M) 2^N = 1/P[N]`` (erratum E2).
     """
     half = len(vertices[0]) // 2  # 2^N
 
@@ -231,21 +226,10 @@ def plan(
 ) -> BiasReducedPlan:
     """Return the plan of Algorithm 3 for a second-order-smooth problem. Sees no data.
 
-    Parameters
-    ----------
-    constants : {"calibrated", "paper"}
-        Tuned by the order of the gap, batches balanced, antithetic; or Theorem 3.14's M, U, tau and alpha, as printed
-        (delta positive).
-    truncation : int, optional
-        M; default: from the constants.
-    budget : float, optional
-        U, at least ``2^M``; about ``U (2 - 2^-M)/(M + 1)`` steps are taken.
-    step : float, optional
-        tau before the cap that privacy sets.
-    antithetic : bool, optional
-        Default: with calibrated constants and M > 0.
-    coins : int
-        Seed of the public levels.
+    ``constants="calibrated"`` is tuned by the order of the gap, batches balanced, antithetic where M > 0; ``"paper"``
+    has Theorem 3.14's M, U, tau and alpha, as printed (delta positive). Instead of theirs: `truncation` is M; `budget`
+    is U, at least ``2^M``, for about ``U (2 - 2^-M)/(M + 1)`` steps; `step` is tau before the cap that privacy sets.
+    `coins` is the seed of the public levels.
     """
     check_relation(privacy)
     _validate.choice("constants", constants, ("calibrated", "paper"))

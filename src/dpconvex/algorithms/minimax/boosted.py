@@ -184,21 +184,11 @@ def plan(
 ) -> BoostedPlan:
     """Return the plan of Algorithm 4. Sees no data.
 
-    Parameters
-    ----------
-    constants : {"calibrated", "paper"}
-        Paper: ``I = ceil(log2(4/beta))``, ``J = ceil(log2(8 I/beta))``, Algorithm 3 with its printed constants for the
-        candidates. Calibrated: few candidates, since a candidate fails with a small probability already, by Algorithm
-        1.
-    failure : float
-        beta, in (0, 1).
-    candidates, answers : int, optional
-        I and J instead.
-    base : callable, optional
-        Planner of the candidates.
-    responder : callable, optional
-        Planner of the answers, problems with one player: Algorithm 5 by default, Algorithm 1 where it does not apply;
-        private Frank-Wolfe may be handed in.
+    ``constants="paper"``: ``I = ceil(log2(4/beta))``, ``J = ceil(log2(8 I/beta))``, Algorithm 3 with its printed
+    constants for the candidates. Calibrated: few candidates, since a candidate fails with a small probability already,
+    by Algorithm 1. `failure` is beta, in (0, 1); `candidates` and `answers` are I and J instead. `base` plans the
+    candidates, `responder` the answers, problems with one player: Algorithm 5 by default, Algorithm 1 where it does not
+    apply; private Frank-Wolfe may be handed in.
     """
     check_relation(privacy)
     _validate.choice("constants", constants, ("calibrated", "paper"))

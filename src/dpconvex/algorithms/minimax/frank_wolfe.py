@@ -141,10 +141,7 @@ def _require_smooth(problem: SimplexSaddle) -> None:
 def plan(problem: SimplexSaddle, privacy: PrivacyParams, *, steps: int | None = None) -> FrankWolfePlan:
     """Plan private Frank-Wolfe with full gradients for a smooth problem with ``dy = 1``.
 
-    Parameters
-    ----------
-    steps : int, optional
-        T; default: what would minimize the bound if the curvature were an eighth of its bound, 10 to 2000.
+    `steps` is T; default: what would minimize the bound if the curvature were an eighth of its bound, 10 to 2000.
     """
     check_relation(privacy)
     _require_smooth(problem)
@@ -269,10 +266,7 @@ def plan_variance_reduced(
 ) -> VarianceReducedPlan:
     """Plan the one-pass method for a smooth problem with ``dy = 1``.
 
-    Parameters
-    ----------
-    phases : int, optional
-        P, at most 12: ``2^(P+1) - 2`` steps and at least as many records. Default: what minimizes the bound.
+    `phases` is P, at most 12: ``2^(P+1) - 2`` steps and at least as many records. Default: what minimizes the bound.
     """
     check_relation(privacy)
     _require_smooth(problem)

@@ -225,14 +225,8 @@ def plan_mirror_descent(
 ) -> GaussianDescentPlan:
     """Plan entropic mirror descent with Gaussian noise on the gradients; the best choice for few vertices.
 
-    Parameters
-    ----------
-    one_pass : bool
-        Disjoint batches instead of full gradients.
-    iterations : int, optional
-        T; default: what minimizes the bound.
-    steps : tuple of float, optional
-        Step sizes of x and y, from public knowledge; there is no bound then.
+    `iterations` is T, by default what minimizes the bound, of full gradients or of disjoint batches (`one_pass`). There
+    is no bound where `steps` of x and y are given, from public knowledge.
     """
     return _plan(problem, privacy, "entropic", one_pass, iterations, steps)
 

@@ -143,12 +143,7 @@ def plan_multiplicative_weights(
 ) -> MultiplicativeWeightsPlan:
     """Plan private multiplicative weights for a matrix game with both gradients dependent on the records.
 
-    Parameters
-    ----------
-    rounds : int, optional
-        T; default: what minimizes the bound.
-    learner : {"x", "y"}, optional
-        Who learns; default: who has fewer vertices.
+    `rounds` is T; default: what minimizes the bound. The `learner` is "x" or "y"; default: who has fewer vertices.
     """
     check_relation(privacy)
     if privacy.pure:

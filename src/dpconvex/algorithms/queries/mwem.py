@@ -176,14 +176,8 @@ def plan(
 ) -> MwemPlan:
     """Plan MWEM.
 
-    Parameters
-    ----------
-    rounds : int, optional
-        T, from public knowledge; default: `default_rounds`.
-    selection_share : float
-        Part of the budget for selections, in (0, 1).
-    fit_steps : int
-        Steps of the fit after each round.
+    `rounds` is T, from public knowledge; default: `default_rounds`. Selections spend `selection_share` of the budget.
+    The fit after each round takes `fit_steps`.
     """
     check(queries, n, privacy)
     require_delta(privacy)

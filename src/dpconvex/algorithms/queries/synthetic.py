@@ -195,17 +195,10 @@ def plan(
 ) -> SyntheticPlan:
     """Plan synthetic data by a private saddle point; the queries are closed under negation here.
 
-    Parameters
-    ----------
-    constants : {"calibrated", "paper"}
-        Steps of least bound with zCDP accounting of bounded ranges; or the printed orders with constant 1 and the
-        printed cap, which needs ``delta > 0``.
-    mode : {"full", "fresh"}, optional
-        All records at every step (the default, for the data's own answers) or disjoint batches, as printed
-        (``constants="paper"``).
-    steps : int, optional
-        T, at least 2; with fresh batches at most ``n + 2``. Default: from the constants; calibrated, not more than is
-        quick.
+    ``constants="calibrated"``: steps of least bound with zCDP accounting of bounded ranges, and all records at every
+    step (``mode="full"``), for the data's own answers. ``"paper"``: the printed orders with constant 1, the printed
+    cap, which needs ``delta > 0``, and disjoint batches (``mode="fresh"``). `steps` is T, at least 2; with fresh
+    batches at most ``n + 2``. Default: from the constants; calibrated, not more than is quick.
     """
     check(queries, n, privacy)
     _validate.choice("constants", constants, ("calibrated", "paper"))

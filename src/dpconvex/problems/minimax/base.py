@@ -192,14 +192,7 @@ class SimplexSaddle(ABC):
         Replacing one record changes the two sums by vectors of range at most `spread`. In float64, a few thousand
         records at a time; no array of n records times d coordinates is made.
 
-        Parameters
-        ----------
-        records : object
-            What `check` accepts.
-        rows : slice
-            Of stride 1.
-        x, y : SimplexPoint
-            *Released* points, or public ones: never the private state of an algorithm.
+        `rows` is of stride 1; `x` and `y` are *released* or public points, never the private state of an algorithm.
         """
         with np.errstate(all="ignore"):
             return _added_pairwise(
@@ -242,23 +235,15 @@ class SaddleSection(SimplexSaddle):
     """Records ``start .. start + n - 1`` of a problem, of one player or of both.
 
     Its records are all records of the whole problem, of which it reads its own only.
-
-    Parameters
-    ----------
-    start, n : int
-        Which records of the `whole`.
-    player : {"both", "x", "y"}
-        ``"x"``: minimize over x with y fixed. ``"y"``: minimize *minus* the value over y with x fixed; the remaining
-        player is called x either way, and ``dy = 1``.
-    fixed : SimplexPoint or None
-        The other player's point: released or public.
     """
 
     whole: SimplexSaddle
     start: int
     n: int
+    # "x": minimize over x with y fixed. "y": minimize *minus* the value over y with x fixed; the remaining player is
+    # called x either way, and dy = 1.
     player: str = "both"
-    fixed: SimplexPoint | None = None
+    fixed: SimplexPoint | None = None  # the other player's point: released or public
     name: ClassVar[str] = "section of a saddle problem"
 
     def __post_init__(self) -> None:
