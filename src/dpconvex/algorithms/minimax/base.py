@@ -61,14 +61,11 @@ class SaddlePlan(Plan):
     privacy: PrivacyParams
     theorem: ClassVar[str]  # pyright: ignore[reportIncompatibleMethodOverride]
     error_share: ClassVar[float]
-    """Error measured on simulated games and regressions (docs, Saddle points) as a share of the bound.
-
-    Bounds of different proofs are unequally loose.
-    """
+    """Of the bound, that was measured on simulated games and regressions: proofs are unequally loose."""
     assumptions: ClassVar[tuple[Assumption, ...]] = (CLIPPED,)  # pyright: ignore[reportIncompatibleMethodOverride]
 
     @property
-    def expected_error(self) -> float:
+    def expectation(self) -> float:
         """The gap or excess to expect, for comparisons between methods, from public facts; no bound."""
         return self.error_share * self.predicted_error.bound
 
@@ -76,10 +73,6 @@ class SaddlePlan(Plan):
     def yardstick(self) -> float:
         """What one fixed point loses: the range of values, or what the problem knows of a constant prediction."""
         return min(self.predicted_error.trivial, self.problem.constant_excess)
-
-    @property
-    def expectation(self) -> float:
-        return self.expected_error
 
     @abstractmethod
     def describe(self) -> Mapping[str, Any]:

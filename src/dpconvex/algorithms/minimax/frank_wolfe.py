@@ -105,7 +105,7 @@ class FrankWolfePlan(VertexSamplingPlan):
         return PredictedError(self.bound, self.problem.trivial_gap, "Frank-Wolfe with private linear minimisation")
 
     @property
-    def expected_error(self) -> float:
+    def expectation(self) -> float:
         return self.error_share * _typical(self.problem, self.steps, self.score_scale)
 
     def describe(self) -> Mapping[str, Any]:

@@ -102,7 +102,7 @@ class GaussianDescentPlan(SaddlePlan):
         return PredictedError(self.bound, self.problem.trivial_gap, "regret of noisy mirror descent")
 
     @property
-    def expected_error(self) -> float:
+    def expectation(self) -> float:
         return self.bound * ERROR_SHARES["smooth" if self.smooth else self.geometry]
 
     @property

@@ -47,7 +47,7 @@ SPARSE_METHODS = Registry(
 def plan_saddle(
     problem: SimplexSaddle, privacy: PrivacyParams, algorithm: str = "auto", *, constants: str = "calibrated"
 ) -> tuple[SaddlePlan, ...]:
-    """Return all valid plans, the smallest `SaddlePlan.expected_error` first. Sees no data.
+    """Return all valid plans, the smallest `SaddlePlan.expectation` first. Sees no data.
 
     Parameters
     ----------
@@ -89,4 +89,4 @@ def _chosen(
 
 def _rank(method: Method, plan: SaddlePlan) -> tuple[bool, float]:
     _ = plan.releases  # public constants that are no floats show up here
-    return not math.isfinite(plan.expected_error), plan.expected_error
+    return not math.isfinite(plan.expectation), plan.expectation

@@ -92,7 +92,7 @@ class VertexDescentPlan(VertexSamplingPlan):
         return PredictedError(self.schedule.bound, trivial, "explicit form of Theorem 3.1 (docs, Saddle points)")
 
     @property
-    def expected_error(self) -> float:
+    def expectation(self) -> float:
         return self.schedule.expected
 
     def describe(self) -> Mapping[str, Any]:

@@ -176,8 +176,8 @@ class TestConstants:
         plan = vertex_descent.plan(problem, PROMISE)
         assert plan.schedule.layout.reuse
         assert plan.predicted_error.vacuous
-        assert 0 < plan.expected_error < plan.predicted_error.bound == 3.0
-        assert vertex_descent.plan(problem, PROMISE, output="fresh").schedule.bound > plan.expected_error
+        assert 0 < plan.expectation < plan.predicted_error.bound == 3.0
+        assert vertex_descent.plan(problem, PROMISE, output="fresh").schedule.bound > plan.expectation
 
     def test_non_affine_gradients_get_more_samples(self) -> None:
         problem = WorstGroupLoss(LogisticLoss(), 10**6, 100, 8.0, 1.0, (1.0,) * 5, third_derivative=0.1)
