@@ -148,24 +148,16 @@ def plan(
 ) -> VertexDescentPlan:
     """Return the plan of Algorithm 1. Sees no data.
 
-    Parameters
-    ----------
-    problem, privacy
-        For one replaced record; delta may be 0.
-    constants : {"calibrated", "paper"}
-        Steps from the zCDP accountant, or the printed choices (delta positive).
-    output : {"auto", "tapered", "reuse", "fresh"}
-        Average of the query points, which costs no further draws, with weights that rise and fall (``"tapered"``) or
-        equal ones (``"reuse"``); or of one fresh draw an iteration. All are private. Fresh draws have a proved bound,
-        equal weights for bilinear games; tapered ones, the default, are the most accurate by measurement. Printed
-        constants always draw afresh.
-    batches : {"balanced", "equal"}
-        Balanced ones allow up to 3/2 times the step. Printed: equal.
-    tuning : {"measured", "bound"}
-        Minimize the bound with its terms weighted by what they were measured to be, or the proved bound itself. Makes a
-        difference for problems that are not bilinear: larger steps, fewer samples. Privacy is the same.
-    iterations, samples : int or None
-        T and K; None: chosen from public facts.
+    ``constants="calibrated"``: steps from the zCDP accountant, the rest as `output`, `batches` and `tuning` say.
+    ``"paper"``: the printed choices (delta positive), equal batches and fresh outputs. `iterations` and `samples` are T
+    and K instead of what public facts suggest.
+
+    The output averages the query points, which costs no further draws, with weights that rise and fall (``"tapered"``)
+    or equal ones (``"reuse"``); or one fresh draw an iteration (``"fresh"``). All are private. Fresh draws have a
+    proved bound, equal weights for bilinear games; tapered ones, the default, are the most accurate by measurement.
+    Batches are ``"balanced"``, for up to 3/2 times the step of ``"equal"`` ones. Tuning minimizes the ``"bound"``, or
+    the bound with its terms weighted by what they were ``"measured"`` to be, which makes a difference for problems that
+    are not bilinear: larger steps, fewer samples.
     """
     check_relation(privacy)
     _validate.choice("constants", constants, ("calibrated", "paper"))

@@ -219,9 +219,6 @@ def plan(
     else:
         most = min(most, max(300, int(MOST_WORK / queries.cells)))
         grid = {min(most, round(2 ** (i / 4))) for i in range(4, 4 * most.bit_length() + 1)}
-        steps = min(
-            sorted(grid),
-            key=lambda T: _bound(queries, mode, T, *_tuned(queries, n, privacy, mode, T, False)),
-        )
+        steps = min(sorted(grid), key=lambda T: _bound(queries, mode, T, *_tuned(queries, n, privacy, mode, T, False)))
     tau_x, tau_y = _tuned(queries, n, privacy, mode, steps, paper)
     return SyntheticPlan(queries, n, privacy, mode, steps, tau_x, tau_y, constants)

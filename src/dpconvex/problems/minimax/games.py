@@ -289,13 +289,7 @@ def duality_gap(
 
 
 def _extreme(
-    problem: SimplexSaddle,
-    records: Any,
-    x: SimplexPoint,
-    y: SimplexPoint,
-    block: int,
-    steps: int,
-    wanted: float,
+    problem: SimplexSaddle, records: Any, x: SimplexPoint, y: SimplexPoint, block: int, steps: int, wanted: float
 ) -> tuple[float, float]:
     """Enclose the maximum over y (block 1) or the minimum over x (block 0), as (least, largest)."""
     sign, everything = (1.0, slice(0, problem.n)) if block else (-1.0, slice(0, problem.n))
