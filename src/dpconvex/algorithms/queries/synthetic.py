@@ -126,9 +126,8 @@ class SyntheticPlan(QueryReleasePlan):
                 continue  # a gradient after the last draw would not be used
             if self.mode == "full":
                 answered += queries.answers(x)
-                score = self.tau_y * (
-                    t * data - answered
-                )  # not a running sum, which would add up roundings of the data
+                # Not a running sum, which would add up roundings of the data.
+                score = self.tau_y * (t * data - answered)
             else:
                 means = queries.record_sums(records[(t - 1) * B : t * B]) / B
                 score += self.sampling.on_grid(self.tau_y * (means - queries.answers(x)))
