@@ -25,6 +25,9 @@ from dpconvex.randomness import BitSource
 MOST_ITERATIONS = 2**22
 """More would take hours, and their schedule gigabytes."""
 
+SIGNS = (-1.0, 1.0)
+"""Descent in x, ascent in y: erratum E1. (The paper prints a minus in the gradient *and* in the update.)"""
+
 CLIPPED = Assumption("each record's gradient has the stated spread", "clipped record by record before any sum")
 PUBLIC_ORDER = Assumption("the order of the records does not depend on their content", "declared")
 DRAWN_POINTS = Assumption("gradients are taken at drawn points only", "by the run's listing")

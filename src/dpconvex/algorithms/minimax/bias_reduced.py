@@ -35,6 +35,7 @@ from dpconvex.algorithms.base import check_relation, within_floats
 from dpconvex.algorithms.minimax.base import (
     DRAWN_POINTS,
     PUBLIC_ORDER,
+    SIGNS,
     SaddleResult,
     VertexSamplingPlan,
     affordable,
@@ -55,8 +56,6 @@ LEMMA = (
     "them by one vector of range at most step * kappa * spread / batch size"
 )
 MOST_STEPS = 20_000
-SIGNS = (-1.0, 1.0)
-"""Descent in x, ascent in y (erratum E1)."""
 
 Draws = tuple[NDArray[np.int64], NDArray[np.int64]]
 

@@ -27,7 +27,7 @@ import numpy as np
 
 from dpconvex import _rounding, _validate
 from dpconvex.algorithms.base import check_relation, within_floats
-from dpconvex.algorithms.minimax.base import SaddlePlan, SaddleResult
+from dpconvex.algorithms.minimax.base import SIGNS, SaddlePlan, SaddleResult
 from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import recorded
 from dpconvex.errors import InvalidParameterError
@@ -106,7 +106,6 @@ class MultiplicativeWeightsPlan(SaddlePlan):
     def _run(self, records: Any, source: BitSource) -> SaddleResult:
         problem, ledger, me = self.problem, Ledger(self.privacy, self.releases), self.learner
         session, everyone = self.sampling.start(DRAWN, source, ledger), slice(0, problem.n)
-        sign = (-1.0, 1.0)  # x descends, y ascends
         logs = np.zeros(self._dims[0])
         totals = [np.zeros(problem.dx), np.zeros(problem.dy)]
         for _ in range(self.rounds):
@@ -115,13 +114,13 @@ class MultiplicativeWeightsPlan(SaddlePlan):
             pair = [point, point]
             pair[1 - me] = SimplexPoint.uniform(self._dims[1])  # the game is bilinear: its own point does not matter
             gradient = problem.gradient_sums(records, everyone, pair[0], pair[1])[1 - me]
-            drawn = session.draw(sign[1 - me] * self.score_scale / problem.n * gradient)
+            drawn = session.draw(SIGNS[1 - me] * self.score_scale / problem.n * gradient)
             pair[1 - me] = SimplexPoint.average(drawn, self._dims[1])
             totals[me] += point.weights
             totals[1 - me][drawn] += 1.0
             answer = problem.gradient_sums(records, everyone, pair[0], pair[1])[me] / problem.n
             noisy = self.mechanism.release(answer - answer.mean(), MOVED, source, ledger)
-            logs = logs + sign[me] * self.step * noisy
+            logs = logs + SIGNS[me] * self.step * noisy
         return self.finish(totals[0] / self.rounds, totals[1] / self.rounds, source)
 
 

@@ -32,6 +32,7 @@ from dpconvex import _validate
 from dpconvex._types import FloatArray
 from dpconvex.algorithms.base import beyond_floats, check_relation, within_floats
 from dpconvex.algorithms.minimax.base import (
+    SIGNS,
     SaddleResult,
     VertexSamplingPlan,
     batch_slices,
@@ -49,8 +50,6 @@ from dpconvex.problems.minimax.base import SimplexPoint, SimplexSaddle
 from dpconvex.randomness import BitSource
 
 OUTPUTS = ("auto", "tapered", "reuse", "fresh")
-SIGNS = (-1.0, 1.0)
-"""Descent in x, ascent in y: erratum E1. (The paper prints a minus in the gradient *and* in the update.)"""
 LEMMA = (
     "a record enters all later scores by one gradient, clipped record by record; their difference has at most the "
     "range step * spread / batch size (mirror descent with vertex sampling, Section 2.1 of the specification)"

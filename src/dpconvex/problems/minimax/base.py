@@ -305,22 +305,21 @@ class SaddleSection(SimplexSaddle):
     def check(self, records: Any) -> None:
         self.whole.check(records)
 
-    def _pair(self, x: SimplexPoint, y: SimplexPoint) -> tuple[SimplexPoint, SimplexPoint]:
+    def _there(self, rows: slice, x: SimplexPoint, y: SimplexPoint) -> tuple[slice, SimplexPoint, SimplexPoint]:
+        """Which rows and which points of the whole problem these are."""
+        shifted = slice(rows.start + self.start, rows.stop + self.start)
         if self.fixed is None:
-            return x, y
-        return (self.fixed, x) if self.player == "y" else (x, self.fixed)
-
-    def _shifted(self, rows: slice) -> slice:
-        return slice(rows.start + self.start, rows.stop + self.start)
+            return shifted, x, y
+        return (shifted, self.fixed, x) if self.player == "y" else (shifted, x, self.fixed)
 
     def _gradients(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> Pair:
-        gx, gy = self.whole._gradients(records, self._shifted(rows), *self._pair(x, y))
+        gx, gy = self.whole._gradients(records, *self._there(rows, x, y))
         if self.player == "both":
             return gx, gy
         return (-gy if self.player == "y" else gx), np.zeros(1)
 
     def _values(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> FloatArray:
-        values = self.whole._values(records, self._shifted(rows), *self._pair(x, y))
+        values = self.whole._values(records, *self._there(rows, x, y))
         return -values if self.player == "y" else values
 
 
