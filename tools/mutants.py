@@ -51,7 +51,7 @@ class Mutant:
 
 
 OUTPUT = "algorithms/erm/output_perturbation"
-BOOSTING, SYNTHETIC = "algorithms/minimax/saddle_point/boosted.py", "algorithms/queries/synthetic.py"
+BOOSTING, SYNTHETIC = "algorithms/minimax/boosted.py", "algorithms/queries/synthetic.py"
 AGGREGATES, GATHER = "algorithms/erm/user_level/aggregates.py", "algorithms/erm/user_level/gradients.py"
 GRADIENTS = "algorithms/erm/gradient_descent/gradients.py"
 SAMPLES, DRAWN = "mechanisms/sampled_gaussian.py", "poisson_sample(self._units, self._mechanism.rate, self._coins)"
@@ -421,7 +421,7 @@ MUTANTS = (
     ),
     Mutant(
         "descent ascent: every step reads the first batch",
-        "algorithms/minimax/gaussian/gaussian_descent.py",
+        "algorithms/minimax/gaussian.py",
         "slice(t * B, (t + 1) * B) if self.one_pass",
         "slice(0, B) if self.one_pass",
         "sgda",
@@ -429,7 +429,7 @@ MUTANTS = (
     ),
     Mutant(
         "anytime: draws of the next iterate not counted",
-        "algorithms/minimax/saddle_point/anytime.py",
+        "algorithms/minimax/anytime.py",
         "after = counts.sum() - np.cumsum(counts)",
         "after = counts.sum() - np.cumsum(counts) - np.roll(counts, -1)",
         "anytime_mirror_descent",
