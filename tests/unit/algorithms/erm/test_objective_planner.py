@@ -12,7 +12,7 @@ import pytest
 from dpconvex import _rounding
 from dpconvex.algorithms.erm import objective_perturbation
 from dpconvex.algorithms.erm.objective_perturbation import calibration
-from dpconvex.algorithms.erm.objective_perturbation.output import JointGaussianOutput, SeparateOutput
+from dpconvex.algorithms.erm.objective_perturbation.plan import JointGaussianOutput, SeparateOutput
 from dpconvex.errors import AccuracyError, InvalidParameterError
 from dpconvex.losses import CurvatureLaw, HingeLoss, HuberLoss, LogCoshLoss, LogisticLoss, PseudoHuberLoss, SoftmaxLoss
 from dpconvex.mechanisms import GaussianObjectiveNoise, NormObjectiveNoise

@@ -1,4 +1,4 @@
-"""Regularisation and noise share of objective perturbation: the arithmetic of the theorems.
+"""Regularization and noise share of objective perturbation: the arithmetic of the theorems.
 
 Theorem and formula numbers are those of the docs, Objective perturbation.
 
@@ -18,6 +18,7 @@ from scipy.optimize import minimize_scalar
 
 from dpconvex import _rounding
 from dpconvex._types import FloatArray
+from dpconvex.algorithms.erm.objective_perturbation.plan import output_part
 from dpconvex.losses.base import CurvatureLaw, LinearModelLoss
 from dpconvex.privacy.events.objective import (
     GaussianObjectivePerturbation,
@@ -29,13 +30,13 @@ from dpconvex.privacy.profiles import smallest
 from dpconvex.problems.linear.problem import LinearModelProblem
 
 MARGIN = 1 + 1e-9
-"""Regularisation is put this far above a floor, so that rounding cannot fall below it."""
+"""Regularization is put this far above a floor, so that rounding cannot fall below it."""
 
 LONGEST = 30
 """A linear term is at most so many root mean squares long: for a longer one, of probability below 1e-17, runs stop."""
 
 OUTPUT_RATIO = 0.05
-"""Of Gaussian noise: rho in units of ``A X_2 / sigma``. It takes an eighth of a percent of sigma."""
+"""Of Gaussian noise: rho in units of ``A X_2 / sigma``. The output noise then takes an eighth of a percent of sigma."""
 
 _SLOPES = np.linspace(0.0, 1.0, 129)
 """Shares of the largest slope at which estimates look for the costliest."""
@@ -66,37 +67,27 @@ class NoiseShare:
 def pure_share(
     loss: LinearModelLoss, frobenius: bool, tau: float, budget: float, rank: int | None = None
 ) -> NoiseShare:
-    """Largest noise share within a pure `budget`: Theorem 2 where curvature is free, else Theorem 1.
+    """Return the largest noise share within a pure `budget`, the epsilon of the exact minimizer; `tau` is rounded up.
 
-    Parameters
-    ----------
-    loss : LinearModelLoss
-        Its constants.
-    frobenius : bool
-        Whether the noise is in the l2 norm of the flat parameters, for which more losses have free curvature.
-    tau : float
-        Rounded up.
-    budget : float
-        Epsilon of the exact minimiser.
-    rank : int, optional
-        Rank of a unit's Hessian, where units are users; None: that of a record.
+    `frobenius` says whether the noise is in the l2 norm of the flat parameters, for which more losses have free
+    curvature; `rank` is that of a unit's Hessian, where units are users (None: that of a record).
     """
     q = free_constant(loss, frobenius)
-    if q is not None and 2 * q * tau * MARGIN**0.5 <= budget:
+    if q is not None and 2 * q * tau * MARGIN**0.5 <= budget:  # Theorem 2
         return NoiseShare(budget, "free", q)
     rank = loss.curvature_rank if rank is None else rank
     if loss.curvature_law == CurvatureLaw.LOGISTIC:
         return NoiseShare(_logistic_share(tau, budget, loss.slope_bound, rank), "logistic", loss.slope_bound, rank)
-    trace = loss.curvature_trace
+    trace = loss.curvature_trace  # Theorem 1
     left = _rounding.difference_down(budget, determinant_cost(trace, rank, tau))
     return NoiseShare(left, "determinant", trace, rank)
 
 
 def _logistic_share(tau: float, budget: float, cap: float, rank: int) -> float:
-    """Largest noise share within `budget` by (1.4): the curvature is a(1 - a) at every slope a below the cap."""
+    """Return the largest noise share by (1.4): the curvature is a(1 - a) at every slope a below the cap."""
 
     def fits(epsilon: float) -> bool:
-        """Also for the two floats below: the scale is rounded, and (1.4) in floats rises to within rounding only."""
+        # Also for the two floats below: the scale is rounded, and (1.4) in floats rises to within rounding only.
         below = math.nextafter(epsilon, 0.0)
         tried = (epsilon, below, math.nextafter(below, 0.0))
         return all(logistic_epsilon(Fraction(x), tau, cap, rank) <= Fraction(budget) for x in tried)
@@ -118,7 +109,7 @@ def _logistic_share(tau: float, budget: float, cap: float, rank: int) -> float:
 
 
 def _logistic_estimate(tau: float, budget: float, cap: float, rank: int) -> float:
-    """As `_logistic_share` in plain floats, a little above it: the least of what the slopes of a grid leave."""
+    """Return `_logistic_share` in plain floats, a little above it: the least of what the slopes of a grid leave."""
     bend = tau / rank * cap * (1 - cap)
     at_cap = budget - rank * math.log1p(bend)
     if at_cap * (1 + bend) >= 2 * cap * tau * (2 * cap - 1):
@@ -128,7 +119,7 @@ def _logistic_estimate(tau: float, budget: float, cap: float, rank: int) -> floa
 
 
 def _estimate(loss: LinearModelLoss, frobenius: bool, tau: float, budget: float, rank: int | None) -> float:
-    """Noise share of `pure_share` in plain floats, for searches."""
+    """Return the noise share of `pure_share` in plain floats, for searches."""
     q = free_constant(loss, frobenius)
     if q is not None and 2 * q * tau <= budget:
         return budget
@@ -139,39 +130,23 @@ def _estimate(loss: LinearModelLoss, frobenius: bool, tau: float, budget: float,
 
 
 def user_rank(problem: LinearModelProblem) -> int | None:
-    """Rank of a user's Hessian, which may have any number of records; None where units are records."""
+    """Return the rank of a user's Hessian, who may have any number of records; None where units are records."""
     return problem.dim if problem.grouped else None
 
 
 def free_constant(loss: LinearModelLoss, frobenius: bool) -> float | None:
-    """Constant q of the condition under which curvature costs nothing; None where the condition fails."""
+    """Return the q of the condition ``2 q tau <= epsilon`` under which curvature costs nothing; None if it fails."""
     return loss.frobenius_self_concordance if frobenius else loss.self_concordance
-
-
-def output_part(problem: LinearModelProblem, l2: float, energy: float) -> float:
-    """Return the output noise's part of the bound, ``beta/2 E||z||^2``, for ``energy = E||z||^2``."""
-    return (problem.smoothness + l2) / 2 * energy
 
 
 def planned_error(
     problem: LinearModelProblem, deviations: FloatArray, output: Callable[[float], float]
 ) -> Callable[[float, float], float]:
-    """Return by what the regularisation is chosen: the expected error; for users, whose plans rank by it, bound (5.1).
+    """Return what the regularization keeps small, of `l2` and the noise ``b``: the expected error, or bound (5.1).
 
-    Parameters
-    ----------
-    problem : LinearModelProblem
-        Public facts.
-    deviations : array of shape (dim,)
-        Standard deviations of ``b`` in some unit.
-    output : function
-        Of the noise in that unit: standard deviation of the output noise in each coordinate over the solver radius. The
-        radius is counted as the smallest that rounding allows: where it is larger, it is planned not to matter.
-
-    Returns
-    -------
-    function
-        Of the regularisation and of the noise in that unit.
+    The bound is for users, whose plans rank by it. `deviations` (dim,) are those of ``b`` in the unit of the noise.
+    `output` gives, for noise in that unit, the output noise's deviation in each coordinate over the solver radius. The
+    radius is counted as the smallest that rounding allows: where it is larger, it is planned not to matter.
     """
     n, radius = problem.n, problem.radius
     typical, length = problem.typical, float(np.linalg.norm(deviations))
@@ -201,7 +176,7 @@ def pure_regularization(
     budget: float,
     output: Callable[[float], float],
 ) -> tuple[float, NoiseShare]:
-    """Minimise the planned error over the regularisation, with the noise share that each value leaves.
+    """Minimize the planned error over the regularization, with the noise share that each value leaves.
 
     Not below (5.2), where the bound (5.1) has its minimum if curvature is free. `deviations` are those of ``b`` (dim,)
     at ``epsilon_1 = 1``; `output` as in `planned_error`.
@@ -225,26 +200,20 @@ def pure_regularization(
 def gaussian_regularization(
     problem: LinearModelProblem, gradient_bound: float, deviations: FloatArray, epsilon: float, delta: float
 ) -> tuple[float, GaussianObjectivePerturbation]:
-    """Regularisation and the smallest standard deviation for Gaussian noise; the event has ``rho = 0``.
+    """Return the regularization, and the event of the smallest Gaussian ``b`` that it allows, with ``rho = 0``.
 
     `deviations` are those of ``b`` (dim,) at ``sigma = 1``.
     """
-    loss, unit_tau = problem.loss, problem.tau(1.0)
-    rule, curvature = gaussian_rule(loss)
+    unit_tau = problem.tau(1.0)
+    rule, curvature = gaussian_rule(problem.loss)
     error = planned_error(problem, deviations, lambda noise: 2 * noise / (OUTPUT_RATIO * gradient_bound))
 
     def event(l2: float) -> GaussianObjectivePerturbation:
         return calibrate_gaussian(gradient_bound, 0.0, problem.tau(l2), rule, curvature, epsilon, delta)
 
     def sigma(l2: float) -> float:
-        """Infinite where curvature takes too much, else the leading term: about inverse to what curvature leaves."""
-        tau = unit_tau / l2
-        if rule == "logistic":
-            charge = logistic_line(curvature, tau)
-        elif rule.endswith("_sc"):
-            charge = (0.0, curvature * tau)
-        else:
-            charge = (determinant_cost(loss.curvature_trace, loss.curvature_rank, tau), 0.0)
+        # Infinite where curvature takes too much, else the leading term: about inverse to what curvature leaves.
+        charge = curvature_charge(problem.loss, unit_tau / l2)
         return math.inf if max(charge) > epsilon / 2 else flat / (1 - charge[0] / epsilon)
 
     def cost(l2: float) -> float:
@@ -261,13 +230,13 @@ def gaussian_regularization(
 
 
 def smallest_l2(problem: LinearModelProblem, epsilon: float) -> float:
-    """Regularisation at which curvature alone costs `epsilon`: ``r log(1 + t tau / r) = epsilon`` solved for it."""
+    """Return the `l2` at which curvature alone costs `epsilon`: ``r log(1 + t tau / r) = epsilon`` solved for it."""
     rank = user_rank(problem) or problem.loss.curvature_rank
     return problem.tau(1.0) * problem.loss.curvature_trace / (rank * math.expm1(min(epsilon / rank, 600.0)))
 
 
 def gaussian_rule(loss: LinearModelLoss) -> tuple[str, float]:
-    """Which of (3.1), (3.2), (3.4) or the softmax formula applies, with its curvature; several outputs: the last."""
+    """Return which of (3.1), (3.2), (3.4) or, for several outputs, the softmax formula applies, and its curvature."""
     if loss.n_outputs > 1:
         return "softmax", float(loss.n_outputs)
     side = "one_sided" if loss.sides == 1 else "two_sided"
@@ -278,10 +247,21 @@ def gaussian_rule(loss: LinearModelLoss) -> tuple[str, float]:
     return side, loss.curvature_bound
 
 
+def curvature_charge(loss: LinearModelLoss, tau: float) -> tuple[float, float]:
+    """Return what curvature takes of a Gaussian budget at the steepest slope and at slope 0, with a line between."""
+    rule, curvature = gaussian_rule(loss)
+    if rule == "logistic":
+        return logistic_line(curvature, tau)
+    if rule.endswith("_sc"):
+        return 0.0, curvature * tau
+    cost = determinant_cost(loss.curvature_trace, loss.curvature_rank, tau)
+    return cost, cost
+
+
 def calibrate_gaussian(
     gradient_bound: float, rho: float, tau: float, rule: str, curvature: float, epsilon: float, delta: float
 ) -> GaussianObjectivePerturbation:
-    """Smallest sigma whose profile is at most `delta` at `epsilon`; the profile is evaluated at the sigma returned."""
+    """Return the event of the smallest sigma whose profile, evaluated there, is at most `delta` at `epsilon`."""
 
     def event(sigma: float) -> GaussianObjectivePerturbation:
         return GaussianObjectivePerturbation(gradient_bound, sigma, rho, tau, rule, curvature)
@@ -290,19 +270,10 @@ def calibrate_gaussian(
 
 
 def minimize_on_log_grid(bound: Callable[[float], float], low: float, high: float, points: int = 40) -> float:
-    """Minimise over [low, high]: a logarithmic grid, then a bounded search around its best point."""
+    """Return the minimizer over [low, high]: a logarithmic grid, then a bounded search around its best point."""
     grid = np.geomspace(low, high, points)
     k = int(np.argmin([bound(float(x)) for x in grid]))
     # The search subtracts values, so an infeasible point is very bad rather than infinite.
     left, right = np.log(grid[max(k - 1, 0)]), np.log(grid[min(k + 1, points - 1)])
     found = minimize_scalar(lambda t: min(bound(math.exp(t)), 1e300), bounds=(left, right), method="bounded")
     return min((float(grid[k]), math.exp(float(found.x))), key=bound)
-
-
-def overspent(loss: LinearModelLoss, tau: float, epsilon: float) -> bool:
-    """Whether curvature alone would use up a Gaussian budget."""
-    rule, curvature = gaussian_rule(loss)
-    if rule == "logistic":
-        return max(logistic_line(curvature, tau)) >= 0.999 * epsilon
-    cost = curvature * tau if rule.endswith("_sc") else determinant_cost(loss.curvature_trace, loss.curvature_rank, tau)
-    return cost >= 0.999 * epsilon

@@ -10,25 +10,24 @@ import numpy as np
 from dpconvex import _rounding, _validate
 from dpconvex.algorithms.base import check_relation, check_unit, in_units, require_average
 from dpconvex.algorithms.erm.objective_perturbation import calibration
-from dpconvex.algorithms.erm.objective_perturbation.output import JointGaussianOutput, SeparateOutput
-from dpconvex.algorithms.erm.objective_perturbation.plan import ObjectivePerturbationPlan, gradient_tolerance
+from dpconvex.algorithms.erm.objective_perturbation.plan import (
+    JointGaussianOutput,
+    ObjectivePerturbationPlan,
+    SeparateOutput,
+    output_part,
+)
 from dpconvex.algorithms.recipes import recorded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import GroupedNorm, L2Norm, NoiseNorm, gaussian_block_weights
 from dpconvex.losses import CurvatureLaw
 from dpconvex.mechanisms import GaussianObjectiveNoise, NormNoiseMechanism, NormObjectiveNoise
-from dpconvex.privacy import (
-    GaussianObjectivePerturbation,
-    PrivacyParams,
-    PureObjectivePerturbation,
-    Sensitivity,
-)
+from dpconvex.privacy import PrivacyParams, PureObjectivePerturbation, Sensitivity
 from dpconvex.problems.data.domain import DataDomain
 from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.solvers import default_solver
 
-OUTPUT_SHARES = (0.01, 0.03, 0.1, 0.3)
-"""Shares of a pure budget for the output noise, tried in turn while that noise matters (ours)."""
+OUTPUT_SHARES, HARMLESS = (0.01, 0.03, 0.1, 0.3), 0.01
+"""Shares of a pure budget for the output noise, tried in turn until that noise is so small a share of the error."""
 
 NORMS: dict[str, Callable[[DataDomain], NoiseNorm]] = {
     "grouped": GroupedNorm.for_domain,
@@ -54,7 +53,7 @@ def plan(
     privacy : PrivacyParams
         The promise.
     l2 : float, optional
-        Regularisation; default: of the smallest expected error (for users: bound), from public facts.
+        Regularization; default: of the smallest expected error (for users: bound), from public facts.
     noise : str
         ``"auto"`` (all that apply), a name in `NORMS`, ``"l2"``, ``"gaussian"`` or ``"weighted_gaussian"``.
     """
@@ -87,23 +86,22 @@ def plan(
 def _pure(
     problem: LinearModelProblem, privacy: PrivacyParams, kind: str, l2: float | None
 ) -> ObjectivePerturbationPlan | None:
-    frobenius = kind == "l2"
-    k = problem.loss.n_outputs
-    if frobenius:
+    """Return the best split of a pure budget, by the planned error; None where curvature uses up all of it."""
+    if kind == "l2":
         norm: NoiseNorm = L2Norm(problem.dim)
-        outputs, reach = 1, _rounding.product_up(2.0, problem.lipschitz)
+        copies, reach = 1, _rounding.product_up(2.0, problem.lipschitz)
     else:
-        norm = NORMS[kind](problem.domain)
-        outputs, reach = k, _rounding.product_up(2.0, problem.loss.slope_bound_l1, norm.record_bound(problem.domain))
+        norm, copies = NORMS[kind](problem.domain), problem.loss.n_outputs
+        reach = _rounding.product_up(2.0, problem.loss.slope_bound_l1, norm.record_bound(problem.domain))
     lemma = "gradients of two records differ by at most 2 A X_K (docs, Objective perturbation, (1.1))"
     sensitivity = Sensitivity(reach, norm.name, in_units(lemma, privacy), unit=privacy.unit)
     best: ObjectivePerturbationPlan | None = None
-    for output_share in OUTPUT_SHARES:
-        plan = _pure_split(problem, privacy, output_share, norm, outputs, sensitivity, l2)
+    for share in OUTPUT_SHARES:
+        plan = _pure_split(problem, privacy, share, norm, copies, sensitivity, l2)
         if plan is None or (best is not None and plan.planned_error >= best.planned_error):
             break
         best = plan
-        if plan.output_excess <= 0.01 * plan.planned_error:
+        if plan.output_excess <= HARMLESS * plan.planned_error:
             break
     return best
 
@@ -113,23 +111,21 @@ def _pure_split(
     privacy: PrivacyParams,
     output_share: float,
     norm: NoiseNorm,
-    outputs: int,
+    copies: int,
     sensitivity: Sensitivity,
     l2: float | None,
 ) -> ObjectivePerturbationPlan | None:
-    """Theorem 3, pure: ``epsilon = epsilon_obj + epsilon_out``."""
-    frobenius = norm.dim == problem.dim and norm.name == "l2"
+    """Return the plan of Theorem 3, pure: ``epsilon = epsilon_obj + epsilon_out``."""
+    d, frobenius = problem.dim, norm.dim == problem.dim and norm.name == "l2"
     epsilon_out = _rounding.product_down(output_share, privacy.epsilon)
     budget = _rounding.difference_down(privacy.epsilon, epsilon_out)
-    deviations = sensitivity.value * np.sqrt(np.tile(norm.coordinate_variances, outputs))
+    unit_deviations = np.sqrt(np.tile(norm.coordinate_variances, copies))
     if l2 is None:
-        per_radius = 2 * math.sqrt(problem.dim + 1) / epsilon_out
+        deviations, per_radius = sensitivity.value * unit_deviations, 2 * math.sqrt(d + 1) / epsilon_out
         lam, share = calibration.pure_regularization(problem, frobenius, deviations, budget, lambda noise: per_radius)
     else:
-        lam, share = (
-            l2,
-            calibration.pure_share(problem.loss, frobenius, problem.tau(l2), budget, calibration.user_rank(problem)),
-        )
+        lam, rank = l2, calibration.user_rank(problem)
+        share = calibration.pure_share(problem.loss, frobenius, problem.tau(l2), budget, rank)
     if share.epsilon <= 0:
         return None
     event = PureObjectivePerturbation(
@@ -140,80 +136,80 @@ def _pure_split(
         curvature=share.curvature,
         rank=share.rank,
     )
-    energy = event.scale**2 * norm.energy * outputs
-    d = problem.dim
+    energy = event.scale**2 * norm.energy * copies
     gamma = gradient_tolerance(problem, lam, energy, 4 * d * (d + 1) / epsilon_out**2)
     mask = Sensitivity(_rounding.ratio_up(2 * gamma, lam), "l2", "2 gamma / l2 (Theorem 3)", unit=privacy.unit)
-    mechanism = NormNoiseMechanism(L2Norm(d), mask, epsilon_out)
-    output = SeparateOutput(mechanism)
+    output = SeparateOutput(NormNoiseMechanism(L2Norm(d), mask, epsilon_out))
     return ObjectivePerturbationPlan(
         problem=problem,
         privacy=privacy,
         l2=lam,
         noise_name=norm.name,
         noise=NormObjectiveNoise(norm, event, sensitivity),
-        copies=outputs,
-        deviations=event.scale * np.sqrt(np.tile(norm.coordinate_variances, outputs)),
+        copies=copies,
+        deviations=event.scale * unit_deviations,
         output=output,
         gradient_tolerance=gamma,
         bound=_bound(problem, lam, energy, d * output.deviation**2, l2 is not None),
-        solver=default_solver(problem.loss, dim=problem.dim),
+        solver=default_solver(problem.loss, dim=d),
     )
 
 
 def _gaussian(
     problem: LinearModelProblem, privacy: PrivacyParams, kind: str, l2: float | None
 ) -> ObjectivePerturbationPlan | None:
-    """Theorem 4 with (3.3): both noises in one event."""
-    if problem.loss.n_outputs > 1 and problem.loss.curvature_law != CurvatureLaw.SOFTMAX:
+    """Return the plan of Theorem 4 with (3.3): both noises in one event."""
+    loss, copies, epsilon, delta = problem.loss, problem.loss.n_outputs, privacy.epsilon, privacy.delta
+    if copies > 1 and loss.curvature_law != CurvatureLaw.SOFTMAX:
         return None
     deviations, length = np.ones(problem.domain.dim), problem.domain.l2
     if kind == "weighted_gaussian":
         deviations, length = gaussian_block_weights(problem.domain)
-    outputs = problem.loss.n_outputs
-    slope = 1.0 if outputs > 1 else problem.loss.slope_bound  # softmax lengths are in its vertices
+    slope = 1.0 if copies > 1 else loss.slope_bound  # softmax lengths are in its vertices
     gradient_bound = _rounding.product_up(slope, length)
-    unit_energy = outputs * float(deviations @ deviations)
     if l2 is None:
-        lam, exact = calibration.gaussian_regularization(
-            problem, gradient_bound, np.tile(deviations, outputs), privacy.epsilon, privacy.delta
-        )
+        tiled = np.tile(deviations, copies)
+        lam, exact = calibration.gaussian_regularization(problem, gradient_bound, tiled, epsilon, delta)
     else:
-        lam, rule = l2, calibration.gaussian_rule(problem.loss)
-        if calibration.overspent(problem.loss, problem.tau(l2), privacy.epsilon):
+        lam, tau, rule = l2, problem.tau(l2), calibration.gaussian_rule(loss)
+        if max(calibration.curvature_charge(loss, tau)) >= 0.999 * epsilon:  # curvature alone uses the budget up
             return None
-        exact = calibration.calibrate_gaussian(
-            gradient_bound, 0.0, problem.tau(l2), *rule, privacy.epsilon, privacy.delta
-        )
+        exact = calibration.calibrate_gaussian(gradient_bound, 0.0, tau, *rule, epsilon, delta)
     rho = calibration.OUTPUT_RATIO * gradient_bound / exact.sigma
-    event = calibration.calibrate_gaussian(
-        gradient_bound, rho, exact.tau, exact.rule, exact.curvature, privacy.epsilon, privacy.delta
-    )
-    energy = unit_energy * event.sigma**2
+    event = calibration.calibrate_gaussian(gradient_bound, rho, exact.tau, exact.rule, exact.curvature, epsilon, delta)
+    energy = copies * float(deviations @ deviations) * event.sigma**2
     gamma = gradient_tolerance(problem, lam, energy, 4 * problem.dim / rho**2)
     deviation = _rounding.ratio_up(2 * gamma, lam * rho * (1 - 1e-15))
-    noise = GaussianObjectiveNoise(deviations, event, _gaussian_sensitivity(event))
+    lemma = "distance between two records' gradients in units of the noise (Theorem 4)"
+    noise = GaussianObjectiveNoise(deviations, event, Sensitivity(event.claimed_sensitivity, "l2", lemma))
     return ObjectivePerturbationPlan(
         problem=problem,
         privacy=privacy,
         l2=lam,
         noise_name=kind,
         noise=noise,
-        copies=outputs,
-        deviations=event.sigma * np.tile(deviations, outputs),
+        copies=copies,
+        deviations=event.sigma * np.tile(deviations, copies),
         output=JointGaussianOutput(noise, deviation),
         gradient_tolerance=gamma,
         bound=_bound(problem, lam, energy, problem.dim * deviation**2, l2 is not None),
-        solver=default_solver(problem.loss, dim=problem.dim),
+        solver=default_solver(loss, dim=problem.dim),
     )
 
 
-def _gaussian_sensitivity(event: GaussianObjectivePerturbation) -> Sensitivity:
-    lemma = "distance between two records' gradients in units of the noise (Theorem 4)"
-    return Sensitivity(event.claimed_sensitivity, "l2", lemma)
+def gradient_tolerance(problem: LinearModelProblem, l2: float, energy: float, output_energy: float) -> float:
+    """Return the gradient norm to certify: formula (2.3), or the smallest that rounding allows where that is larger.
+
+    (2.3) makes the output noise's effect on the gradient a tenth of that of ``b``. The smallest certifiable norm holds
+    for every data set and every ``b`` of at most `LONGEST` root mean squares, so that no data set is refused. `energy`
+    is ``E||b||_2^2``, `output_energy` that of the output noise per unit of squared solver radius.
+    """
+    root = math.sqrt(energy)
+    wanted = 0.1 * l2 * root / (problem.n * (problem.smoothness + l2) * math.sqrt(output_energy))  # (2.3)
+    return max(wanted, l2 * problem.certifiable_radius(l2, calibration.LONGEST * root / problem.n))
 
 
 def _bound(problem: LinearModelProblem, l2: float, energy: float, output_energy: float, ridge_is_target: bool) -> float:
-    """(5.1) plus ``beta/2 E||z||^2``; with `l2` given by the user the ridge is part of the target."""
+    """Return (5.1) plus ``beta/2 E||z||^2``; with `l2` given by the user the ridge is part of the target."""
     shrinkage = 0.0 if ridge_is_target else l2 * problem.radius**2 / 2
-    return shrinkage + energy / (2 * problem.n**2 * l2) + calibration.output_part(problem, l2, output_energy)
+    return shrinkage + energy / (2 * problem.n**2 * l2) + output_part(problem, l2, output_energy)
