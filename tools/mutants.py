@@ -101,9 +101,9 @@ MUTANTS = (
     ),
     Mutant(
         "a phase left out of the list of releases",
-        "algorithms/erm/exponential_mechanism/localised.py",
-        "return (self.centre.planned(CENTRE), self.choice.planned(CHOICE))",
-        "return (self.choice.planned(CHOICE),)",
+        "algorithms/erm/exponential_mechanism.py",
+        "return {CENTER: self.center, CHOICE: self.choice}",
+        "return {CHOICE: self.choice}",
         "exponential_mechanism/localised",
         ("tests/unit/algorithms/erm/test_exponential_localized.py",),
     ),

@@ -11,7 +11,7 @@ import pytest
 
 from dpconvex import verify
 from dpconvex.algorithms.erm import exponential_mechanism, objective_perturbation
-from dpconvex.algorithms.erm.exponential_mechanism.run import relative_risk
+from dpconvex.algorithms.erm.exponential_mechanism import relative_risk
 from dpconvex.algorithms.erm.objective_perturbation import calibration
 from dpconvex.algorithms.select import CAUTIOUS, Options, plans
 from dpconvex.errors import InvalidDataError, InvalidParameterError
@@ -183,7 +183,7 @@ def test_no_user_moves_a_score_beyond_its_sensitivity() -> None:
         records, weights = Records.clipped(X, problem.domain), problem.weights(groups)
         scores.append(relative_risk(problem.loss, records, y, plan.grid, weights=weights))
     moved = float(np.abs(scores[0] - scores[1]).max())
-    assert 0.3 * plan.mechanism.sensitivity.value < moved <= plan.mechanism.sensitivity.value
+    assert 0.3 * plan.choice.sensitivity.value < moved <= plan.choice.sensitivity.value
 
 
 ONE_HOT = DataDomain((Block(2, "l1", 1.0),))
