@@ -18,7 +18,8 @@ import numpy as np
 import pytest
 
 from dpconvex.algorithms import base
-from dpconvex.algorithms.select import Options, plans
+from dpconvex.algorithms.erm.registry import plans
+from dpconvex.algorithms.select import Options
 from dpconvex.audit import prove
 from dpconvex.losses import HingeLoss, LogisticLoss, SmoothedHingeLoss, SoftmaxLoss
 from dpconvex.privacy import PrivacyParams
@@ -101,6 +102,12 @@ CONFIGURATIONS = [
     ("objective_perturbation", "l2"),
     ("objective_perturbation", "gaussian"),
 ]
+QUICK = [  # kinds, bound, epsilon, and how many runs on each table are enough to catch the mutant
+    (*CONFIGURATIONS[0], 100.0, 2.0, 1000),
+    (*CONFIGURATIONS[1], 1.0, 2.0, 600),
+    (*CONFIGURATIONS[3], 1.0, 2.0, 600),
+    (*CONFIGURATIONS[4], 0.1, 2.0, 600),
+]
 FAST = [  # every configuration, every bound and both epsilons once or more
     (*CONFIGURATIONS[0], 0.1, 0.5),
     (*CONFIGURATIONS[0], 100.0, 2.0),
@@ -127,6 +134,17 @@ def audit(algorithm, noise, bound, epsilon, count, monkeypatch, seed):
     return honest, mutant
 
 
+@pytest.mark.parametrize(("algorithm", "noise", "bound", "epsilon", "count"), QUICK)
+def test_few_runs_keep_their_promise_and_catch_halved_noise(
+    algorithm, noise, bound, epsilon, count, monkeypatch
+) -> None:
+    """Each wrong with probability at most `ERROR`."""
+    honest, mutant = audit(algorithm, noise, bound, epsilon, count, monkeypatch, seed=1)
+    assert 0 < honest <= epsilon
+    assert mutant > epsilon
+
+
+@pytest.mark.gate
 @pytest.mark.parametrize(("algorithm", "noise", "bound", "epsilon"), FAST)
 def test_runs_keep_their_promise_and_halved_noise_is_caught(algorithm, noise, bound, epsilon, monkeypatch) -> None:
     """Each wrong with probability at most `ERROR`."""

@@ -11,7 +11,8 @@ from scipy import integrate, stats
 
 from dpconvex.algorithms.erm import exponential_mechanism
 from dpconvex.algorithms.erm.exponential_mechanism import LocalisedMechanismPlan, overshoot, relative_risk
-from dpconvex.algorithms.select import Options, plans
+from dpconvex.algorithms.erm.registry import plans
+from dpconvex.algorithms.select import Options
 from dpconvex.losses import AbsoluteLoss, HingeLoss, LogisticLoss
 from dpconvex.privacy import PrivacyParams, Sensitivity, verify
 from dpconvex.problems import DataDomain, Records

@@ -287,8 +287,6 @@ def plan(problem: LinearModelProblem, privacy: PrivacyParams, planner: Planner) 
     if p == 0 or problem.domain.intercept == 0 or problem.n * most * privacy.epsilon < MISCOUNT:
         return ()
     second = ReportNoisyMax(Sensitivity(1.0, "linf", LENGTH_LEMMA), max(MISCOUNT / problem.n, least * privacy.epsilon))
-    lengths = public_lengths(widths)
-    planner(recentred(problem, float(lengths[-1])), privacy)  # refuse here, from public facts, what would be later
     norm = GroupedNorm.block_max(DataDomain.box(p, 1.0))
     reach = _rounding.sum_up((_rounding.ratio_up(2.0, problem.n), 2.0**-50))
     first = NormNoiseMechanism(
