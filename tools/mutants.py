@@ -76,7 +76,7 @@ MUTANTS = (
     ),
     Mutant(
         "sensitivity without its factor 2",
-        f"{OUTPUT}/sensitivity.py",
+        f"{OUTPUT}/schedules.py",
         "return problem.contrast / l2",
         "return problem.contrast / 2 / l2",
         "output_perturbation",
@@ -117,9 +117,9 @@ MUTANTS = (
     ),
     Mutant(
         "regularisation from the data",
-        f"{OUTPUT}/run.py",
-        "plan.problem.objective(X, y, plan.l2, groups)",
-        "plan.problem.objective(X, y, plan.l2 * (1.5 - float((y > 0).mean())), groups)",
+        f"{OUTPUT}/plan.py",
+        "self.problem.objective(X, y, self.l2, groups)",
+        "self.problem.objective(X, y, self.l2 * (1.5 - float((y > 0).mean())), groups)",
         "output_perturbation",
         ("tests/contracts/test_public_constants.py", "-k", "output_perturbation"),
     ),

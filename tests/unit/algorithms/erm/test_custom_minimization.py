@@ -16,7 +16,7 @@ from dpconvex import DataDomain, plan_minimize, private_minimize
 from dpconvex._types import Status
 from dpconvex.algorithms.erm import output_perturbation
 from dpconvex.algorithms.erm.output_perturbation import schedules
-from dpconvex.algorithms.erm.output_perturbation.printed import printed_bound
+from dpconvex.algorithms.erm.output_perturbation.schedules import printed_bound
 from dpconvex.errors import AccuracyError, InvalidDataError, InvalidParameterError
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import CustomProblem, LocationLoss, LogLinearDensity, MaxRisk, RecordLoss, WholeObjective
