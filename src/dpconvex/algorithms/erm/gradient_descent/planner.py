@@ -1,9 +1,10 @@
-"""From public facts to a plan of noisy gradient descent. What the constants promise is in `plan`."""
+"""From public facts to a plan of noisy gradient descent. What the constants promise stands in the plan's module."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any, final
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from dpconvex.algorithms.base import check_relation, check_unit, require_average
 from dpconvex.algorithms.erm.accelerated_sgd import balanced_stage
 from dpconvex.algorithms.erm.gradient_descent.plan import DRIFT, TAIL, NoisyGradientPlan
 from dpconvex.algorithms.erm.gradient_descent.typical_steps import (
-    SAMPLED_RATES,
+    TUNING,
     choose,
     quadratic_bound,
     slope_unit,
@@ -32,22 +33,32 @@ LEMMA = "a mean of K vectors of length at most C changes by at most 2C/K when on
 SAMPLED_LEMMA = (
     "a record that takes part adds a vector of length at most C/(q n), one that does not adds none; rounding"
 )
-MOST_STEPS = 256
-"""Passes over the data that a plan chooses by itself, at most."""
 MOST_GIVEN = 10_000
 """Steps that a caller may ask for where momentum is chosen for them: their weights are tabulated."""
 MOST_BATCHES = 1024
-ENOUGH = 1.05
-"""Fewer steps are taken where the bound grows by no more than this factor."""
-SHORT = 1 / 6
-"""Clipping level of users in units of ``L/sqrt(M)``."""
-WALK = 0.02
-"""Share of the zero vector's largest loss that the noise of all steps together may cost, for users alike.
 
-Chosen, like `SHORT` and `LOUD`, on simulated users, unlike and of unequal sizes.
-"""
-LOUD = 0.05
-"""Length of the noise of one gradient with the whole budget, in units of C, from which `WALK` is spent in full."""
+
+@final
+@dataclass(frozen=True)
+class BoundTuning:
+    """How constants are chosen by bounds; for users chosen on simulated ones, unlike and of unequal sizes.
+
+    `benchmarks/user_level.py` compares the result with other methods.
+    """
+
+    # Passes over the data that a plan chooses by itself.
+    most_passes: int = 256
+    # Fewer steps are taken where the bound grows by no more than this factor.
+    tolerated_bound: float = 1.05
+    # Clipping level of users in units of ``L/sqrt(M)``.
+    user_level: float = 1 / 6
+    # Share of the zero vector's largest loss that the noise of all steps together may cost, for users alike.
+    noise_share: float = 0.02
+    # Length of the noise of one gradient with the whole budget, in units of C, from which that share is spent in full.
+    loud_noise: float = 0.05
+
+
+TUNING_BY_BOUND = BoundTuning()
 
 
 @recorded("noisy_gradient")
@@ -74,7 +85,7 @@ def plan(
         The promise, with delta positive. For users the problem must count users.
     clip : float, optional
         Level C, from public knowledge: gradients are then measured in the l2 norm. Default: the level that typical data
-        ask for; where bounds decide, the Lipschitz constant, for users of smooth losses the estimate of `plan`.
+        ask for; where bounds decide, the Lipschitz constant, for users of smooth losses that of the estimate.
     batches : int
         1: full batch. More: each step reads one of so many disjoint batches; with as many steps, one pass.
     steps : int, optional
@@ -89,7 +100,7 @@ def plan(
         Ridge weight; the excess is then that of the regularised loss.
     rate : float, optional
         Probability with which a record takes part in a step (Poisson sampling); 1: all records, in every step. Default:
-        of 1 and `SAMPLED_RATES` the one that does best on typical data, in the time that 1 may take; 1 for users and
+        of 1 and some small ones the one that does best on typical data, in the time that 1 may take; 1 for users and
         where the bound decides.
 
     Raises
@@ -108,29 +119,26 @@ def plan(
         remedy = "Use rate=1, or leave batches, steps' sizes and bounds alone and protect records"
         raise InvalidParameterError("rate", rate, "must be 1 for users, batches and proved or plain steps", remedy)
     first = 1 if batches == 1 else 0  # the first point is 0, whatever the data are
-    counts = [steps] if steps else [batches * 2**k for k in range(first, MOST_STEPS.bit_length())]
+    passes = TUNING_BY_BOUND.most_passes
+    counts = [steps] if steps else [batches * 2**k for k in range(first, passes.bit_length())]
     found = [setting.tuned(T, clip, step_size) for T in counts]
-    least = min(option.bound for option in found)
-    chosen = next(option for option in found if option.bound <= ENOUGH * least)
-    return NoisyGradientPlan(
-        problem,
+    enough = TUNING_BY_BOUND.tolerated_bound * min(option.bound for option in found)
+    chosen = next(option for option in found if option.bound <= enough)
+    return setting.planned(
         privacy,
-        chosen.clip,
-        batches,
-        chosen.steps,
-        chosen.step_size,
-        chosen.gamma,
-        setting.mechanism(chosen.clip, chosen.steps, privacy),
-        min(chosen.bound, 2 * problem.lipschitz * problem.radius),
-        setting.trivial,
-        chosen.rests_on,
-        l2,
+        chosen.bound,
+        clip=chosen.clip,
+        steps=chosen.steps,
+        step_size=chosen.step_size,
+        gamma=chosen.gamma,
+        mechanism=setting.mechanism(chosen.clip, chosen.steps, privacy),
+        rests_on=chosen.rests_on,
     )
 
 
 def _rates(rate: float | None, privacy: PrivacyParams) -> tuple[float, ...]:
     if rate is None:
-        return (1.0, *SAMPLED_RATES) if privacy.delta >= LEAST_DELTA else (1.0,)
+        return (1.0, *TUNING.sampling_rates) if privacy.delta >= LEAST_DELTA else (1.0,)
     return (_validate.real("rate", rate, at_least=LEAST_RATE, at_most=1.0),)
 
 
@@ -193,9 +201,17 @@ class _Setting:
     def mu_of_step(self, steps: int) -> float:
         return self.mu / math.sqrt(steps // self.batches) * (1 - 1e-12)  # accountants round up
 
-    @property
-    def trivial(self) -> float:
-        return min(self.problem.trivial, self.problem.lipschitz * self.problem.radius)
+    def planned(self, privacy: PrivacyParams, bound: float, **constants: Any) -> NoisyGradientPlan:
+        """Return the plan of these constants; no fit loses more than ``2 L R``."""
+        return NoisyGradientPlan(
+            problem=self.problem,
+            privacy=privacy,
+            batches=self.batches,
+            l2=self.l2,
+            bound=min(bound, 2 * self.problem.lipschitz * self.problem.radius),
+            trivial=min(self.problem.trivial, self.problem.lipschitz * self.problem.radius),
+            **constants,
+        )
 
     def mechanism(self, clip: float, steps: int, privacy: PrivacyParams) -> GaussianMechanism:
         """Return the noise of one gradient."""
@@ -227,24 +243,19 @@ class _Setting:
         mechanism = self.mechanism(level, T, privacy) if whole else self.sampled_mechanism(level, T, privacy, rate)
         variance = float(np.sum(np.square(mechanism.sigma * scales))) * problem.loss.n_outputs
         variance += (1 / rate - 1) / problem.n * (level * float(scales.max())) ** 2
-        bound = quadratic_bound(chosen.steps, problem, variance, self.l2)
-        return NoisyGradientPlan(
-            problem,
+        return self.planned(
             privacy,
-            level,
-            1,
-            T,
-            chosen.steps.size,
-            None,
-            mechanism,
-            min(bound, 2 * problem.lipschitz * problem.radius),
-            self.trivial,
-            "an estimate: for quadratic risks of at most half the largest curvature, clipping bias left out",
-            self.l2,
-            chosen.steps,
-            deviations,
-            chosen.expected,
-            rate,
+            quadratic_bound(chosen.steps, problem, variance, self.l2),
+            clip=level,
+            steps=T,
+            step_size=chosen.steps.size,
+            gamma=None,
+            mechanism=mechanism,
+            rests_on="an estimate: for quadratic risks of at most half the largest curvature, clipping bias left out",
+            typical=chosen.steps,
+            deviations=deviations,
+            expected=chosen.expected,
+            rate=rate,
         )
 
     def tuned(self, steps: int, clip: float | None, step_size: float | None) -> _Option:
@@ -252,9 +263,9 @@ class _Setting:
         L, users = self.problem.lipschitz, self.problem.records_per_user
         alike = users is not None and math.isfinite(self.problem.smoothness)
         within = L / math.sqrt(users or 1)
-        clip = (SHORT * within if alike else L) if clip is None else clip
+        clip = (TUNING_BY_BOUND.user_level * within if alike else L) if clip is None else clip
         clip = min(clip, L)
-        if clip < L and alike:
+        if clip < L and alike:  # solve e min(1, C / (sqrt(2 beta e) + t)) <= B for e
             found = self._excess(clip, steps, step_size, within)
             k, beta = found.bound / clip, self.problem.smoothness
             root = (k * math.sqrt(2 * beta) + math.sqrt(2 * beta * k**2 + 4 * k * within)) / 2
@@ -268,7 +279,7 @@ class _Setting:
         return replace(found, bound=found.bound + bias, rests_on="with the largest bias that clipping can have")
 
     def _excess(self, clip: float, steps: int, step_size: float | None, within: float | None = None) -> _Option:
-        """Return constants, and the bound without the bias of clipping; `within`: t, for users alike."""
+        """Return constants, and the bound without the bias of clipping; `within` is t, for users alike."""
         problem = self.problem
         L, R = min(clip, problem.lipschitz) + self.l2 * problem.radius, problem.radius
         sigma = 2 * clip / (self.least_batch * self.mu_of_step(steps))
@@ -277,7 +288,7 @@ class _Setting:
         beta, walk = problem.smoothness + self.l2, math.inf
         if within is not None:  # gradients are as good as shortened by C/t
             loudness = noise / (clip * math.sqrt(steps // self.batches))
-            share = WALK * min(1.0, max(0.5, loudness / LOUD))
+            share = TUNING_BY_BOUND.noise_share * min(1.0, max(0.5, loudness / TUNING_BY_BOUND.loud_noise))
             walk = math.sqrt(2 * share * problem.dim * problem.value_at_zero / beta)
             beta *= min(1.0, clip / within)
         if self.accelerated and math.isfinite(beta) and step_size is None:
