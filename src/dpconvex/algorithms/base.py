@@ -37,9 +37,11 @@ from dpconvex.randomness import BitSource
 from dpconvex.solvers import SolverResult
 
 CLEARLY = 0.9
-"""Share of a constant's loss below which a plan is worth running: ridge weights tend to infinity as epsilon falls, so
-the error of plans that learn nothing approaches that of the constant from either side."""
+"""Share of a constant answer's loss below which a plan is worth running.
 
+Ridge weights tend to infinity as epsilon falls, so the error of plans that learn nothing approaches that of the
+constant from either side.
+"""
 LOOSE = 10.0
 """Factor by which a bound may exceed a constant's loss where no error is expected (docs, Which algorithm)."""
 
@@ -289,19 +291,10 @@ class ConvexPlan(Plan, Generic[P]):
 
     @final
     def run(self, X: AnyArray, y: AnyArray, source: BitSource, groups: UserGroups | None = None) -> PrivateResult:
-        """Run the planned algorithm.
+        """Run the planned algorithm on features (n_records, n_features) and targets (n_records,), both clipped here.
 
-        Parameters
-        ----------
-        X : array of shape (n_records, n_features)
-            Features of exactly the planned number of records, or of records of that many users; clipped into the domain
-            here.
-        y : array of shape (n_records,)
-            Targets; clipped here. Ignored by problems that have none.
-        source : BitSource
-            Where the noise comes from.
-        groups : UserGroups, optional
-            Whose record it is: for plans that protect users, and for no others.
+        There must be exactly the planned number of records, or of users: `groups` says whose record it is, for plans
+        that protect users and for no others. Targets are ignored by problems that have none.
 
         Raises
         ------

@@ -24,7 +24,8 @@ Typical steps (records, no batches, no step size given)
     curvature it holds but for what clipping costs.
 Bound (all others)
     Smooth losses take accelerated steps, with the bound of `accelerated_sgd` for ``V^2 = d sigma^2``, with batches plus
-    ``L^2/K``. Plain steps (losses with kinks, or on request), ``eta <= 1/(2 beta)``: the average of the last half of the points
+    ``L^2/K``.
+    Plain steps (losses with kinks, or on request), ``eta <= 1/(2 beta)``: the average of the last half of the points
     has expected excess at most ``R^2/(eta T) + 2 eta V^2`` (kinks: ``+ eta (L^2 + V^2)``), R the comparator's norm.
     Bounds are on the data for one batch, else on the population.
     Levels C < L: for every data set plus ``2 R (L - C)``.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, final
 
 import numpy as np
@@ -97,7 +98,7 @@ def plan(
     proved : bool
         Let the bound decide; it also does for users, several batches, plain steps and a given step size.
     l2 : float
-        Ridge weight; the excess is then that of the regularised loss.
+        Ridge weight; the excess is then that of the regularized loss.
     rate : float, optional
         Probability with which a record takes part in a step (Poisson sampling); 1: all records, in every step. Default:
         of 1 and some small ones the one that does best on typical data, in the time that 1 may take; 1 for users and
@@ -110,36 +111,24 @@ def plan(
         rate does not go with the other arguments.
     """
     _check(problem, privacy, clip, batches, steps, step_size, l2)
-    setting = _Setting(problem, batches, largest_mu(privacy.epsilon, privacy.delta), l2, accelerated)
+    setting = _Setting(problem, privacy, batches, l2, accelerated)
     if accelerated and step_size is None and batches == 1 and not proved and not problem.grouped:
         if steps is not None and steps > MOST_GIVEN:
             raise InvalidParameterError("steps", steps, f"must be at most {MOST_GIVEN}", "Leave it out")
-        return setting.typical(privacy, clip, steps, _rates(rate, privacy))
+        if rate is not None:
+            rates = (_validate.real("rate", rate, at_least=LEAST_RATE, at_most=1.0),)
+        else:
+            rates = (1.0, *TUNING.sampling_rates) if privacy.delta >= LEAST_DELTA else (1.0,)
+        return setting.typical(clip, steps, rates)
     if rate is not None and rate != 1:
         remedy = "Use rate=1, or leave batches, steps' sizes and bounds alone and protect records"
         raise InvalidParameterError("rate", rate, "must be 1 for users, batches and proved or plain steps", remedy)
     first = 1 if batches == 1 else 0  # the first point is 0, whatever the data are
-    passes = TUNING_BY_BOUND.most_passes
-    counts = [steps] if steps else [batches * 2**k for k in range(first, passes.bit_length())]
-    found = [setting.tuned(T, clip, step_size) for T in counts]
+    passes = [batches * 2**k for k in range(first, TUNING_BY_BOUND.most_passes.bit_length())]
+    found = [setting.tuned(T, clip, step_size) for T in ([steps] if steps else passes)]
     enough = TUNING_BY_BOUND.tolerated_bound * min(option.bound for option in found)
     chosen = next(option for option in found if option.bound <= enough)
-    return setting.planned(
-        privacy,
-        chosen.bound,
-        clip=chosen.clip,
-        steps=chosen.steps,
-        step_size=chosen.step_size,
-        gamma=chosen.gamma,
-        mechanism=setting.mechanism(chosen.clip, chosen.steps, privacy),
-        rests_on=chosen.rests_on,
-    )
-
-
-def _rates(rate: float | None, privacy: PrivacyParams) -> tuple[float, ...]:
-    if rate is None:
-        return (1.0, *TUNING.sampling_rates) if privacy.delta >= LEAST_DELTA else (1.0,)
-    return (_validate.real("rate", rate, at_least=LEAST_RATE, at_most=1.0),)
+    return setting.planned(mechanism=setting.mechanism(chosen.clip, chosen.steps), **vars(chosen))
 
 
 def _check(
@@ -186,13 +175,18 @@ class _Option:
 
 @dataclass(frozen=True)
 class _Setting:
-    """Public facts that bounds are made of; `mu` is the whole budget of a unit."""
+    """Public facts that bounds are made of."""
 
     problem: LinearModelProblem
+    privacy: PrivacyParams
     batches: int
-    mu: float
     l2: float
     accelerated: bool
+
+    @cached_property
+    def mu(self) -> float:
+        """The whole budget of a unit."""
+        return largest_mu(self.privacy.epsilon, self.privacy.delta)
 
     @property
     def least_batch(self) -> int:
@@ -201,34 +195,24 @@ class _Setting:
     def mu_of_step(self, steps: int) -> float:
         return self.mu / math.sqrt(steps // self.batches) * (1 - 1e-12)  # accountants round up
 
-    def planned(self, privacy: PrivacyParams, bound: float, **constants: Any) -> NoisyGradientPlan:
+    def planned(self, *, bound: float, **constants: Any) -> NoisyGradientPlan:
         """Return the plan of these constants; no fit loses more than ``2 L R``."""
-        return NoisyGradientPlan(
-            problem=self.problem,
-            privacy=privacy,
-            batches=self.batches,
-            l2=self.l2,
-            bound=min(bound, 2 * self.problem.lipschitz * self.problem.radius),
-            trivial=min(self.problem.trivial, self.problem.lipschitz * self.problem.radius),
-            **constants,
-        )
+        L, R = self.problem.lipschitz, self.problem.radius
+        bound, trivial = min(bound, 2 * L * R), min(self.problem.trivial, L * R)
+        facts: dict[str, Any] = {"problem": self.problem, "privacy": self.privacy, "batches": self.batches}
+        return NoisyGradientPlan(**facts, l2=self.l2, bound=bound, trivial=trivial, **constants)
 
-    def mechanism(self, clip: float, steps: int, privacy: PrivacyParams) -> GaussianMechanism:
-        """Return the noise of one gradient."""
-        value = (2 * clip / self.least_batch + 2 * ROUNDING * clip) * (1 + 1e-12)
-        sensitivity = Sensitivity(value, "l2", LEMMA, unit=privacy.unit)
-        return GaussianMechanism.of_mu(sensitivity, self.mu_of_step(steps), self.problem.dim)
+    def mechanism(self, clip: float, steps: int, rate: float = 1.0) -> GaussianMechanism:
+        """Return the noise of one gradient, of all units or of a sample."""
+        if rate == 1:
+            value, lemma, mu = 2 * clip / self.least_batch + 2 * ROUNDING * clip, LEMMA, self.mu_of_step(steps)
+        else:
+            value, lemma = clip / (rate * self.problem.n) + 2 * ROUNDING * clip / rate, SAMPLED_LEMMA
+            mu = largest_contribution(rate, steps, self.privacy.epsilon, self.privacy.delta) * (1 - 1e-12)
+        sensitivity = Sensitivity(value * (1 + 1e-12), "l2", lemma, unit=self.privacy.unit)
+        return GaussianMechanism.of_mu(sensitivity, mu, self.problem.dim)
 
-    def sampled_mechanism(self, clip: float, steps: int, privacy: PrivacyParams, rate: float) -> GaussianMechanism:
-        """Return the noise of one gradient on a sample."""
-        value = (clip / (rate * self.problem.n) + 2 * ROUNDING * clip / rate) * (1 + 1e-12)
-        sensitivity = Sensitivity(value, "l2", SAMPLED_LEMMA, unit=privacy.unit)
-        within = largest_contribution(rate, steps, privacy.epsilon, privacy.delta) * (1 - 1e-12)
-        return GaussianMechanism.of_mu(sensitivity, within, self.problem.dim)
-
-    def typical(
-        self, privacy: PrivacyParams, clip: float | None, steps: int | None, rates: tuple[float, ...]
-    ) -> NoisyGradientPlan:
+    def typical(self, clip: float | None, steps: int | None, rates: tuple[float, ...]) -> NoisyGradientPlan:
         """Return the plan that does best on typical data."""
         problem, deviations = self.problem, None
         scales, longest, levels = np.ones(problem.domain.dim), clip or 0.0, ((1.0, 0.0),)
@@ -239,13 +223,11 @@ class _Setting:
         noise = 2 * longest / (problem.n * self.mu) * scales
         chosen = choose(problem, noise, mu=self.mu, levels=levels, steps=steps, l2=self.l2, rates=rates)
         level, T, rate = longest * chosen.level, chosen.steps.count, chosen.rate
-        whole = rate == 1
-        mechanism = self.mechanism(level, T, privacy) if whole else self.sampled_mechanism(level, T, privacy, rate)
+        mechanism = self.mechanism(level, T, rate)
         variance = float(np.sum(np.square(mechanism.sigma * scales))) * problem.loss.n_outputs
         variance += (1 / rate - 1) / problem.n * (level * float(scales.max())) ** 2
         return self.planned(
-            privacy,
-            quadratic_bound(chosen.steps, problem, variance, self.l2),
+            bound=quadratic_bound(chosen.steps, problem, variance, self.l2),
             clip=level,
             steps=T,
             step_size=chosen.steps.size,
