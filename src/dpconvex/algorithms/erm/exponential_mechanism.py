@@ -68,7 +68,7 @@ from dpconvex.randomness import BitSource
 from dpconvex.sets import L2Ball, WholeSpace
 from dpconvex.solvers import Solver, default_solver
 
-__all__ = ["ExponentialMechanismPlan", "LocalisedMechanismPlan", "plan", "plan_localised"]
+__all__ = ["ExponentialMechanismPlan", "LocalizedMechanismPlan", "plan", "plan_localized"]
 
 LABEL = "best point of the grid"
 CENTER, CHOICE = "centre of the ball", "best point of the grid around it"
@@ -195,7 +195,7 @@ class ExponentialMechanismPlan(GridPlan):
 
 @final
 @dataclass(frozen=True)
-class LocalisedMechanismPlan(GridPlan):
+class LocalizedMechanismPlan(GridPlan):
     """Constants of one run of the localized exponential mechanism.
 
     Parameters
@@ -331,9 +331,9 @@ def plan(problem: LinearModelProblem, privacy: PrivacyParams) -> tuple[Exponenti
 
 
 @recorded("exponential_mechanism_localised")
-def plan_localised(
+def plan_localized(
     problem: LinearModelProblem, privacy: PrivacyParams, l2: float | None = None
-) -> tuple[LocalisedMechanismPlan, ...]:
+) -> tuple[LocalizedMechanismPlan, ...]:
     """Return the plan, or nothing where the mechanism does not apply (as for `plan`).
 
     Parameters
@@ -362,7 +362,7 @@ def plan_localised(
     choice = ReportNoisyMax(Sensitivity(moved, "linf", lemma, unit=privacy.unit), half)
     solver = default_solver(problem.loss, WholeSpace(), problem.dim)
     return (
-        LocalisedMechanismPlan(problem, privacy, lam, best.radius, best.side, choice, best.bound, r, center, solver),
+        LocalizedMechanismPlan(problem, privacy, lam, best.radius, best.side, choice, best.bound, r, center, solver),
     )
 
 

@@ -1,4 +1,4 @@
-"""The localised exponential mechanism: its score sensitivity, its exact law in one dimension, its bound."""
+"""The localized exponential mechanism: its score sensitivity, its exact law in one dimension, its bound."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from scipy import integrate, stats
 
 from dpconvex.algorithms.erm import exponential_mechanism
-from dpconvex.algorithms.erm.exponential_mechanism import LocalisedMechanismPlan, overshoot, relative_risk
+from dpconvex.algorithms.erm.exponential_mechanism import LocalizedMechanismPlan, overshoot, relative_risk
 from dpconvex.algorithms.erm.registry import plans
 from dpconvex.algorithms.select import Options
 from dpconvex.losses import AbsoluteLoss, HingeLoss, LogisticLoss
@@ -26,8 +26,8 @@ def problem(loss, n: int = 500, dim: int = 1, radius: float = 3.0, **more) -> Li
     return LinearModelProblem(loss, DataDomain.box(dim, 1.0), n, radius, **more)
 
 
-def planned(task: LinearModelProblem, epsilon: float = 1.0, l2: float | None = None) -> LocalisedMechanismPlan:
-    (plan,) = exponential_mechanism.plan_localised(task, PrivacyParams(epsilon), l2)
+def planned(task: LinearModelProblem, epsilon: float = 1.0, l2: float | None = None) -> LocalizedMechanismPlan:
+    (plan,) = exponential_mechanism.plan_localized(task, PrivacyParams(epsilon), l2)
     return plan
 
 
@@ -69,7 +69,7 @@ def test_no_neighbour_moves_a_score_beyond_the_sensitivity(loss, dim: int) -> No
     assert 0.2 * plan.choice.sensitivity.value < worst <= plan.choice.sensitivity.value
 
 
-def privacy_loss(plan: LocalisedMechanismPlan, sets: list[tuple[np.ndarray, np.ndarray]], minima: list[float]) -> float:
+def privacy_loss(plan: LocalizedMechanismPlan, sets: list[tuple[np.ndarray, np.ndarray]], minima: list[float]) -> float:
     """Largest log ratio of the exact joint law of centre and choice between two data sets, over many centres."""
     loss, domain = plan.problem.loss, plan.problem.domain
     worst = 0.0
@@ -167,7 +167,7 @@ def test_its_bound_is_the_best_for_strongly_convex_kinks_only() -> None:
     ):
         found = plans(problem(loss, n), PrivacyParams(1.0), "auto", Options(l2=l2))
         best = min(found, key=lambda plan: plan.predicted_error.bound)
-        assert isinstance(best, LocalisedMechanismPlan) == wins
+        assert isinstance(best, LocalizedMechanismPlan) == wins
     output = plans(problem(HingeLoss(), 10_000), PrivacyParams(1.0), "output_perturbation", Options(l2=0.1))[0]
     best = planned(problem(HingeLoss(), 10_000), l2=0.1)
     assert best.predicted_error.bound < output.predicted_error.bound / 5
@@ -183,8 +183,8 @@ def test_content_never_speaks(content: float) -> None:
 
 
 def test_where_it_does_not_apply() -> None:
-    assert exponential_mechanism.plan_localised(problem(LogisticLoss(), dim=3), PrivacyParams(1.0)) == ()
-    assert exponential_mechanism.plan_localised(problem(AbsoluteLoss()), PrivacyParams(1.0)) == ()
+    assert exponential_mechanism.plan_localized(problem(LogisticLoss(), dim=3), PrivacyParams(1.0)) == ()
+    assert exponential_mechanism.plan_localized(problem(AbsoluteLoss()), PrivacyParams(1.0)) == ()
 
 
 def test_unbounded_targets_are_left_out_because_floats_would_break_privacy() -> None:

@@ -91,7 +91,7 @@ def test_where_it_does_not_apply() -> None:
 
 
 @pytest.mark.parametrize("loss", [LogisticLoss(), HingeLoss(), AbsoluteLoss(1.0)], ids=lambda loss: loss.name)
-@pytest.mark.parametrize("planner", [exponential_mechanism.plan, exponential_mechanism.plan_localised])
+@pytest.mark.parametrize("planner", [exponential_mechanism.plan, exponential_mechanism.plan_localized])
 def test_the_stated_spread_is_about_that_of_releases_for_kinks_too(loss, planner) -> None:
     """Within a factor of 5 for 30 seeds; it used to be 0 for losses with kinks."""
     task, rng = problem(loss), np.random.default_rng(0)
