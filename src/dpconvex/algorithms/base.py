@@ -260,7 +260,7 @@ class ConvexPlan(Plan, Generic[P]):
     def noise_reach(self) -> FloatArray | None:
         """How far noise moves each parameter (dim,) from the noiseless fit, on *any* data: simulated 95 % quantiles.
 
-        One parameter at a time, not all jointly; against the minimiser with this regularisation, not the population's.
+        One parameter at a time, not all jointly; against the minimizer with this regularization, not the population's.
         Simulated from a public stream of its own, so it says nothing about the noise of a run. None: not known.
         """
         return None

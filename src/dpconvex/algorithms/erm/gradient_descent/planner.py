@@ -81,7 +81,7 @@ def plan(
     Parameters
     ----------
     problem : LinearModelProblem
-        Its average loss is minimised; the comparator's norm is its radius.
+        Its average loss is minimized; the comparator's norm is its radius.
     privacy : PrivacyParams
         The promise, with delta positive. For users the problem must count users.
     clip : float, optional
@@ -92,7 +92,7 @@ def plan(
     steps : int, optional
         T, at least 2 and a multiple of `batches`; default: as few as suffice, at most 256 passes.
     step_size : float, optional
-        eta of plain steps; default: what minimises the bound.
+        eta of plain steps; default: what minimizes the bound.
     accelerated : bool
         Where bounds decide: take accelerated steps if the loss is smooth and no step size is given.
     proved : bool

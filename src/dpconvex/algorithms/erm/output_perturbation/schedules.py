@@ -78,7 +78,7 @@ class Schedule:
 
     @property
     def reach(self) -> float:
-        """How far the solver's point moves between neighbours: ``min(sensitivity + 2r, 2 ball)``, rounded up."""
+        """How far the solver's point moves between neighbors: ``min(sensitivity + 2r, 2 ball)``, rounded up."""
         return _reach(self.sensitivity, self.solver_radius, self.ball)
 
     @property
@@ -314,7 +314,7 @@ def paper(problem: Problem, l2: float | None, epsilon: float, delta: float, targ
     projected = problem.local
     if smooth and not (projected and population):
         curved = shrinkage + (beta + lam) / 2 * (moment2 * reach**2 + r**2)
-        curved += total * r if projected else 0.0  # the gradient at a minimiser on the sphere is not 0
+        curved += total * r if projected else 0.0  # the gradient at a minimizer on the sphere is not 0
         bound, projected = min(bound, curved), projected and bound <= curved
     if population:
         bound, source = bound + total * reach, f"{source}, population (Lemma 4.1)"
