@@ -404,6 +404,13 @@ def check_unit(problem: Problem, privacy: PrivacyParams) -> None:
         raise InvalidParameterError("unit", str(privacy.unit), f"must fit the problem, whose n counts {counted}")
 
 
+def check_average(problem: LinearModelProblem, privacy: PrivacyParams) -> None:
+    """Raise `InvalidParameterError` unless a replaced record or user of an average loss is protected."""
+    check_relation(privacy, users=True)
+    check_unit(problem, privacy)
+    require_average(problem)
+
+
 def require(solved: SolverResult, radius: float) -> FloatArray:
     """Return the solver's point if its certificate reaches `radius`; otherwise release nothing.
 

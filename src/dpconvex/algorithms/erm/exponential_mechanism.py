@@ -43,15 +43,7 @@ import numpy as np
 
 from dpconvex import _rounding
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import (
-    USER_LOSS,
-    LinearModelPlan,
-    PrivateResult,
-    check_relation,
-    check_unit,
-    require,
-    require_average,
-)
+from dpconvex.algorithms.base import USER_LOSS, LinearModelPlan, PrivateResult, check_average, require
 from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import recorded
 from dpconvex.geometry import L2Norm
@@ -372,9 +364,7 @@ def _applies(problem: LinearModelProblem, privacy: PrivacyParams) -> bool:
     The loss needs one prediction, a bounded slope and bounded targets: a target of 1e20 would absorb every other
     record's loss in floating point, which moves scores by far more than the sensitivity.
     """
-    check_relation(privacy, users=True)
-    check_unit(problem, privacy)
-    require_average(problem)
+    check_average(problem, privacy)
     bounded = math.isfinite(problem.lipschitz) and math.isfinite(problem.loss.value_at_zero)
     return bounded and problem.loss.n_outputs == 1 and problem.dim <= MAX_DIM
 

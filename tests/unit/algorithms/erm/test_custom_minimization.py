@@ -322,7 +322,7 @@ class Aloft(RecordLoss):
 def test_large_values_are_no_reason_to_refuse() -> None:
     """No claim bounds the values, so whether they round coarsely may depend on the data."""
     plan = plan_minimize(Aloft(), 10, epsilon=1.0, radius=1.0, max_steps=3000)
-    assert plan.needs_accuracy
+    assert plan.schedule.needs_accuracy
     for sign in (1.0, -1.0):
         X = sign * np.array([[0.9], [0.8], [0.9], [0.9], [0.7], [0.9], [0.9], [0.9], [1.0], [0.9]])
         plan.run(X, np.zeros(10), SeededSource(0))

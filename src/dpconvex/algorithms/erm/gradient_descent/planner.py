@@ -10,7 +10,7 @@ from typing import Any, final
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex.algorithms.base import check_relation, check_unit, require_average
+from dpconvex.algorithms.base import check_average
 from dpconvex.algorithms.erm.accelerated_sgd import balanced_stage
 from dpconvex.algorithms.erm.gradient_descent.plan import DRIFT, TAIL, NoisyGradientPlan
 from dpconvex.algorithms.erm.gradient_descent.typical_steps import (
@@ -141,9 +141,7 @@ def _check(
     l2: float,
 ) -> None:
     """Raise `InvalidParameterError` as `plan` says."""
-    check_relation(privacy, users=True)
-    check_unit(problem, privacy)
-    require_average(problem)
+    check_average(problem, privacy)
     if privacy.pure:
         remedy = "Use a value far below 1/n, or algorithm='output_perturbation'"
         raise InvalidParameterError("delta", privacy.delta, "must be positive for noisy gradient descent", remedy)

@@ -125,17 +125,9 @@ class Steps:
 @final
 @dataclass(frozen=True)
 class Choice:
-    """Steps, clipping level and what typical data lose with them.
+    """Steps, clipping level and what typical data are expected to lose with them.
 
-    Parameters
-    ----------
-    steps : Steps
-    level : float
-        C, in units of the slope bound times the largest record.
-    expected : float
-        Excess loss.
-    rate : float
-        Probability of taking part in a step.
+    `level` is in units of the slope bound times the largest record; `rate` is the probability of joining a step.
     """
 
     steps: Steps

@@ -19,7 +19,7 @@ from scipy.optimize import minimize_scalar
 
 from dpconvex import _rounding, _validate
 from dpconvex._types import FloatArray
-from dpconvex.algorithms.base import check_relation, check_unit, in_units, require_average
+from dpconvex.algorithms.base import check_average, in_units
 from dpconvex.algorithms.erm.objective_perturbation.plan import (
     JointGaussianOutput,
     ObjectivePerturbationPlan,
@@ -79,9 +79,7 @@ def plan(
     noise : str
         ``"auto"`` (all that apply), a name in `NORMS`, ``"l2"``, ``"gaussian"`` or ``"weighted_gaussian"``.
     """
-    check_relation(privacy, users=True)
-    check_unit(problem, privacy)
-    require_average(problem)
+    check_average(problem, privacy)
     options = ("auto", *NORMS, "l2", *GAUSSIANS)
     _validate.choice("noise", noise, options)
     if l2 is not None:

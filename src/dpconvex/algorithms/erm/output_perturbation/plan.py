@@ -216,23 +216,18 @@ class OutputPerturbationPlan(ConvexPlan[P]):
         return self.ball if self.schedule.projected else WholeSpace()
 
     @property
-    def needs_accuracy(self) -> bool:
-        """Whether nothing may be released without the solver's certificate."""
-        return self.schedule.needs_accuracy
-
-    @property
     def mechanisms(self) -> Mapping[str, Planned]:
         return {LABEL: self.mechanism}
 
     @property
     def theorem(self) -> str:
         accurate = THEOREMS[self.problem.aggregation]
-        return in_units(accurate if self.needs_accuracy else DIAMETER_THEOREM, self.privacy)
+        return in_units(accurate if self.schedule.needs_accuracy else DIAMETER_THEOREM, self.privacy)
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
         code = (RETURNS,) if self.problem.claims else ()
-        if not self.needs_accuracy:
+        if not self.schedule.needs_accuracy:
             return (*DIAMETER_ASSUMPTIONS, *code)
         return (
             *ACCURACY_ASSUMPTIONS,
@@ -249,14 +244,14 @@ class OutputPerturbationPlan(ConvexPlan[P]):
     @property
     def exact_deviation(self) -> bool:
         # A noisy point that is projected does not stay where it is.
-        return self.needs_accuracy and self.output_set == WholeSpace()
+        return self.schedule.needs_accuracy and self.output_set == WholeSpace()
 
     def noise_reach(self) -> FloatArray | None:
         """Quantiles of the noise, plus the solver's radius; not known where the solver need not come near.
 
         Projecting the sum to the ball can turn a coordinate by the noise's whole length, which then takes its place.
         """
-        if not self.needs_accuracy:
+        if not self.schedule.needs_accuracy:
             return None
         noise = self.mechanism.simulate(*simulations(self.problem.dim))
         if self.output_set != WholeSpace():
@@ -278,7 +273,7 @@ class OutputPerturbationPlan(ConvexPlan[P]):
         ledger = Ledger(self.privacy, self.releases)
         risk = self.problem.objective(X, y, self.l2, groups)  # lines 1, 2: F_lambda of records in the public domain
         found = self.solver.solve(risk, self.solver_radius, self.constraint)  # line 3: w_T
-        point = require(found, self.solver_radius) if self.needs_accuracy else found.point
+        point = require(found, self.solver_radius) if self.schedule.needs_accuracy else found.point
         solved = self.problem.parameters(point)  # no further from the minimizer than in the solver's variables
         noisy = self.mechanism.release(self.ball.project(solved), LABEL, source, ledger)  # line 4: w_T + z
         return self.finish(self.output_set.project(noisy), source)
