@@ -45,7 +45,6 @@ NORMS: dict[str, Callable[[DataDomain], NoiseNorm]] = {
     "block_max": GroupedNorm.block_max,
 }
 """Norms of one output's noise, by name; ``"l2"`` is the norm of all outputs together."""
-
 GAUSSIANS = ("gaussian", "weighted_gaussian")
 
 MARGIN = 1 + 1e-9
@@ -153,8 +152,7 @@ def _pure_split(
     if share.epsilon <= 0:
         return None
     scale = _rounding.ratio_up(sensitivity.value, share.epsilon)
-    tau, (_, rule, curvature, rank) = problem.tau(lam), share
-    event = PureObjectivePerturbation(sensitivity.value, scale, tau, rule, curvature, rank)
+    event = PureObjectivePerturbation(sensitivity.value, scale, problem.tau(lam), *share[1:])
     energy = event.scale**2 * norm.energy * copies
     gamma = gradient_tolerance(problem, lam, energy, 4 * d * (d + 1) / epsilon_out**2)
     mask = Sensitivity(_rounding.ratio_up(2 * gamma, lam), "l2", "2 gamma / l2 (Theorem 3)", unit=privacy.unit)
@@ -254,8 +252,8 @@ def pure_share(
     `frobenius` says whether the noise is in the l2 norm of the flat parameters, for which more losses have free
     curvature; `rank` is that of a unit's Hessian, where units are users (None: that of a record).
     """
-    q = free_constant(loss, frobenius)
-    if q is not None and 2 * q * tau * MARGIN**0.5 <= budget:  # Theorem 2
+    q = loss.frobenius_self_concordance if frobenius else loss.self_concordance
+    if q is not None and 2 * q * tau * MARGIN**0.5 <= budget:  # Theorem 2: curvature costs nothing
         return NoiseShare(budget, "free", q)
     rank = loss.curvature_rank if rank is None else rank
     if loss.curvature_law == CurvatureLaw.LOGISTIC:
@@ -300,25 +298,9 @@ def _logistic_estimate(tau: float, budget: float, cap: float, rank: int) -> floa
     return float(np.min(left / (0.5 + SLOPES / 2)))
 
 
-def _estimate(loss: LinearModelLoss, frobenius: bool, tau: float, budget: float, rank: int | None) -> float:
-    """Return the noise share of `pure_share` in plain floats, for searches."""
-    q = free_constant(loss, frobenius)
-    if q is not None and 2 * q * tau <= budget:
-        return budget
-    rank = loss.curvature_rank if rank is None else rank
-    if loss.curvature_law == CurvatureLaw.LOGISTIC:
-        return _logistic_estimate(tau, budget, loss.slope_bound, rank)
-    return budget - rank * math.log1p(loss.curvature_trace * tau / rank)
-
-
 def user_rank(problem: LinearModelProblem) -> int | None:
     """Return the rank of a user's Hessian, who may have any number of records; None where units are records."""
     return problem.dim if problem.grouped else None
-
-
-def free_constant(loss: LinearModelLoss, frobenius: bool) -> float | None:
-    """Return the q of the condition ``2 q tau <= epsilon`` under which curvature costs nothing; None if it fails."""
-    return loss.frobenius_self_concordance if frobenius else loss.self_concordance
 
 
 def planned_error(
@@ -331,8 +313,7 @@ def planned_error(
     coordinate over the solver radius. The radius is counted as the smallest that rounding allows: where it is larger,
     it is planned not to matter.
     """
-    n, radius = problem.n, problem.radius
-    typical, length = problem.typical, float(np.linalg.norm(deviations))
+    n, typical, length = problem.n, problem.typical, float(np.linalg.norm(deviations))
     certifiable = np.frompyfunc(problem.certifiable_radius, 2, 1)
 
     def mask(l2: Any, noise: Any) -> Any:
@@ -340,7 +321,7 @@ def planned_error(
 
     def bound(l2: Any, noise: Any) -> Any:
         hidden = output_part(problem, l2, problem.dim * mask(l2, noise) ** 2)
-        return l2 * radius**2 / 2 + (length * noise / n) ** 2 / (2 * l2) + hidden
+        return l2 * problem.radius**2 / 2 + (length * noise / n) ** 2 / (2 * l2) + hidden
 
     if typical is None or problem.grouped:
         return bound
@@ -354,30 +335,32 @@ def planned_error(
 
 
 def pure_regularization(
-    problem: LinearModelProblem,
-    frobenius: bool,
-    deviations: FloatArray,
-    budget: float,
-    output: Callable[[Any], Any],
+    problem: LinearModelProblem, frobenius: bool, deviations: FloatArray, budget: float, output: Callable[[Any], Any]
 ) -> tuple[float, NoiseShare]:
     """Minimize the planned error over the regularization, with the noise share that each value leaves.
 
     Not below (5.2), where the bound (5.1) has its minimum if curvature is free. `deviations` are those of ``b`` (dim,)
     at ``epsilon_1 = 1``; `output` as in `planned_error`.
     """
-    loss, unit_tau, rank = problem.loss, problem.tau(1.0), user_rank(problem)
-    error = planned_error(problem, deviations, output)
+    loss, unit_tau, error = problem.loss, problem.tau(1.0), planned_error(problem, deviations, output)
+    q = loss.frobenius_self_concordance if frobenius else loss.self_concordance
+    rank = user_rank(problem) or loss.curvature_rank
 
     def noise(l2: float) -> float:
-        epsilon = _estimate(loss, frobenius, unit_tau / l2, budget, rank)
-        return 1 / epsilon if epsilon > 0 else math.inf
+        tau = unit_tau / l2  # what `pure_share` leaves, in plain floats
+        if q is not None and 2 * q * tau <= budget:
+            left = budget
+        elif loss.curvature_law == CurvatureLaw.LOGISTIC:
+            left = _logistic_estimate(tau, budget, loss.slope_bound, rank)
+        else:
+            left = budget - rank * math.log1p(loss.curvature_trace * tau / rank)
+        return 1 / left if left > 0 else math.inf
 
     ideal = float(np.linalg.norm(deviations)) / (budget * problem.n * problem.radius)
-    q = free_constant(loss, frobenius)
     floor = unit_tau * 2 * q / budget * MARGIN if q is not None else ideal
     lowest = smallest_l2(problem, budget)
     best = least_error(error, noise, max(ideal, lowest), 1e3 * max(ideal, floor, lowest), max(ideal, floor))
-    return best, pure_share(loss, frobenius, problem.tau(best), budget, rank)
+    return best, pure_share(loss, frobenius, problem.tau(best), budget, user_rank(problem))
 
 
 def gaussian_regularization(
@@ -387,12 +370,8 @@ def gaussian_regularization(
 
     `deviations` are those of ``b`` (dim,) at ``sigma = 1``.
     """
-    unit_tau = problem.tau(1.0)
-    rule, curvature = gaussian_rule(problem.loss)
+    unit_tau, (rule, curvature) = problem.tau(1.0), gaussian_rule(problem.loss)
     error = planned_error(problem, deviations, lambda noise: 2 * noise / (OUTPUT_RATIO * gradient_bound))
-
-    def event(l2: float) -> GaussianObjectivePerturbation:
-        return calibrate_gaussian(gradient_bound, 0.0, problem.tau(l2), rule, curvature, epsilon, delta)
 
     def sigma(l2: float) -> float:
         # Infinite where curvature takes too much, else the leading term: about inverse to what curvature leaves.
@@ -404,7 +383,7 @@ def gaussian_regularization(
     lowest = smallest_l2(problem, epsilon)
     floor = (max(ideal, 2 * curvature * unit_tau / epsilon * MARGIN),) if rule.endswith("_sc") else ()
     best = least_error(error, sigma, max(ideal, lowest), 1e3 * max(ideal, lowest), *floor)
-    return best, event(best)
+    return best, calibrate_gaussian(gradient_bound, 0.0, problem.tau(best), rule, curvature, epsilon, delta)
 
 
 def smallest_l2(problem: LinearModelProblem, epsilon: float) -> float:
