@@ -346,6 +346,7 @@ def plan_localized(
         scale = problem.lipschitz * problem.dim / (R * problem.n * privacy.epsilon)
         options = [(lam, _best_ball(problem, half, lam, lam * R**2 / 2)) for lam in (scale * RIDGES).tolist()]
         lam, best = min(options, key=lambda option: option[1].bound)
+    # Two releases of epsilon/2 each: the center, then the choice in the ball around it.
     r, reach = _accuracy(problem, lam)
     lemma = "strong convexity (Proposition 2.2): 2L/(l2 n), plus 2r for the certified solver accuracy"
     center = NormNoiseMechanism(L2Norm(problem.dim), Sensitivity(reach, "l2", lemma, unit=privacy.unit), half)
@@ -411,6 +412,7 @@ def _best_ball(problem: LinearModelProblem, half: float, lam: float, shrinkage: 
     if math.isfinite(problem.smoothness):
         moved = np.minimum(moved, (problem.smoothness + lam) / 2 * two)
     scores = (2 * L * radius / n + 2 * ROUNDING * _score_size(problem, lam, radius)) * (1 + 1e-9)
+    # Permute-and-flip chooses a point worse than the best one by (2/epsilon) sensitivity log N at most, on average.
     bounds = shrinkage + moved + 2 / half * scores * d * np.log(sides)
     i, j = np.unravel_index(int(np.argmin(bounds)), bounds.shape)
     return _Ball(float(bounds[i, j]), float(radius[i, 0]), int(sides[0, j]))

@@ -222,6 +222,7 @@ class _Setting:
         chosen = choose(problem, noise, mu=self.mu, levels=levels, steps=steps, l2=self.l2, rates=rates)
         level, T, rate = longest * chosen.level, chosen.steps.count, chosen.rate
         mechanism = self.mechanism(level, T, rate)
+        # Noise, and for samples the variance of a mean of vectors of length at most C.
         variance = float(np.sum(np.square(mechanism.sigma * scales))) * problem.loss.n_outputs
         variance += (1 / rate - 1) / problem.n * (level * float(scales.max())) ** 2
         return self.planned(
@@ -247,6 +248,7 @@ class _Setting:
         clip = min(clip, L)
         if clip < L and alike:  # solve e min(1, C / (sqrt(2 beta e) + t)) <= B for e
             found = self._excess(clip, steps, step_size, within)
+            # The bound B = k C is proportional to C, which cancels: e <= k (sqrt(2 beta e) + t).
             k, beta = found.bound / clip, self.problem.smoothness
             root = (k * math.sqrt(2 * beta) + math.sqrt(2 * beta * k**2 + 4 * k * within)) / 2
             estimate = max(found.bound, root**2)
@@ -272,10 +274,12 @@ class _Setting:
             walk = math.sqrt(2 * share * problem.dim * problem.value_at_zero / beta)
             beta *= min(1.0, clip / within)
         if self.accelerated and math.isfinite(beta) and step_size is None:
+            # One stage of accelerated steps: the first bound of `accelerated_sgd`, at its best Gamma or a longer one.
             gamma = balanced_stage(beta, 0.0, R, lambda _: variance, steps).stages[0].gamma
             gamma = max(gamma, DRIFT * noise * steps**1.5 / walk)
             bound = 2 * gamma * R**2 / (steps * (steps + 1)) + (2 * steps + 1) * variance / (6 * gamma)
             return _Option(clip, steps, 0.0, gamma, bound)
+        # Plain steps: R^2/(eta T) + 2 eta V^2 where they are short enough, for kinks with (L^2 + V^2)/2 for V^2.
         largest = 1 / (2 * beta) if math.isfinite(beta) else math.inf
         weight = variance if math.isfinite(beta) else (L**2 + variance) / 2
         eta = min(largest, R / math.sqrt(2 * steps * weight), walk / (noise * math.sqrt(steps)))

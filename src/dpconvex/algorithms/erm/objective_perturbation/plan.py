@@ -258,6 +258,7 @@ class ObjectivePerturbationPlan(LinearModelPlan):
         """
         blocks, n = self.problem.domain.all_blocks, self.problem.n
         curvature = self.problem.loss.curvature_bound / 2
+        # Second moments of a column: that of the bound over the levels of a block, a third for uniform columns.
         size = np.array([block.size for block in blocks])
         square = np.array([block.bound**2 for block in blocks])
         one_hot = np.array([block.norm == "l1" for block in blocks])  # the constant too: a block of one level
