@@ -80,6 +80,9 @@ class Tuning:
 TUNING = Tuning()
 
 
+# The model of the error.
+
+
 @final
 @dataclass(frozen=True)
 class Steps:
@@ -120,6 +123,166 @@ class Steps:
             sums = _sums(self.size * curvature, np.array([self.momentum]), self.count)[:, 0]
             missed, noise = _tail(sums, self.size * curvature, self.count, self.averaged)
             return missed, self.size**2 * noise
+
+
+def _sums(products: FloatArray, momenta: FloatArray, count: int) -> FloatArray:
+    """Return partial sums of ``a_j / eta``, shape (count + 1, momenta, products)."""
+    m = momenta[:, None]
+    moved = -np.ones((len(momenta), len(products)))
+    speed = moved
+    sums = [np.zeros_like(moved)]
+    for _ in range(count):
+        sums.append(sums[-1] + moved)
+        speed = m * speed - products * (moved + m * speed)
+        moved = moved + speed
+    return np.array(sums)
+
+
+def _tail(sums: FloatArray, products: FloatArray, count: int, averaged: int) -> tuple[FloatArray, FloatArray]:
+    """Return the missed share and the noise over eta^2 of the mean of the last points."""
+    age = np.arange(1, count + 1)
+    weight = (sums[age] - sums[np.maximum(age - averaged, 0)]) / averaged
+    missed = 1 + products * sums[count - averaged + 1 : count + 1].mean(0)
+    return missed, np.square(weight).sum(0)
+
+
+def _averaged(count: int) -> list[int]:
+    return [max(1, math.ceil(tail * count)) for tail in TUNING.averaged_shares]
+
+
+@lru_cache(maxsize=16)
+def _table(counts: tuple[int, ...]) -> tuple[FloatArray, FloatArray]:
+    """Return missed shares and noise over eta^2 by number of steps, last point or mean, momentum and x."""
+    with np.errstate(all="ignore"):
+        sums = _sums(_PRODUCTS, np.array(TUNING.momenta), max(counts))
+        both = np.array([[_tail(sums, _PRODUCTS, T, averaged) for averaged in _averaged(T)] for T in counts])
+    return both[:, :, 0], both[:, :, 1]
+
+
+def _effects(
+    problem: LinearModelProblem, noise: FloatArray, counts: tuple[int, ...], l2: float
+) -> tuple[FloatArray, FloatArray, FloatArray, float]:
+    """Return the excess of steps, shape (counts, tails, momenta, rates), and that of parameters 0.
+
+    From the missed share of the minimizer; from noise, were the budget not shared; from samples, over ``1/rate - 1``.
+    """
+    typical = problem.typical
+    assert typical is not None  # there is no tilt and no attack here
+    curvature = typical.curvature + l2
+    kept = np.square(typical.curvature / curvature)  # of the minimizer's square, with the ridge
+    bias = typical.count * curvature * typical.signal * kept / 2
+    weight = typical.count * curvature / 2
+    sizes = np.array(TUNING.step_sizes) / (unit_curvature(problem) + l2)
+    place = np.searchsorted(_PRODUCTS, np.multiply.outer(sizes, curvature)).clip(0, len(_PRODUCTS) - 1)  # (rates, g)
+    missed, spread = _table(counts)  # (counts, tails, momenta, products)
+    with np.errstate(all="ignore"):  # unstable steps
+        biases = (np.square(missed)[..., place] * bias).sum(-1)
+        spread = spread[..., place]
+        noises = (spread * weight * typical.variances(noise)).sum(-1) * np.square(sizes)
+        variance = weight * typical.curvature * residual_square(problem.loss) / problem.n
+        drawn = (spread * variance).sum(-1) * np.square(sizes)
+    return biases, noises, drawn, float(bias.sum())
+
+
+def dearer(mu: float, steps: int, rate: float) -> float:
+    """Return how much larger the noise variance of sampled steps is than that of as many steps on all records.
+
+    By the variance of one step's losses, ``4 q^2 sinh(r^2)`` for a record that adds r deviations; close to exact.
+    """
+    if rate == 1:
+        return 1.0
+    share = mu**2 / (4 * rate**2 * steps)
+    return share / math.asinh(share)
+
+
+def residual_square(loss: LinearModelLoss) -> float:
+    """Return a typical squared slope over the typical curvature: 1 for classes, as for a likelihood that fits."""
+    if loss.task == "classification":
+        return 1.0
+    residual = RESIDUAL * 2 * math.sqrt(2 * loss.value_at_zero)
+    return min(residual, loss.slope_bound) ** 2 / typical_curvature(loss)
+
+
+def unit_curvature(problem: LinearModelProblem) -> float:
+    """Return the risk's largest curvature; for losses with kinks a typical density of them in place of a bound."""
+    if math.isfinite(problem.smoothness):
+        return problem.smoothness
+    return typical_curvature(problem.loss) / CONFIDENT * problem.domain.l2**2
+
+
+def quadratic_bound(steps: Steps, problem: LinearModelProblem, variance: float, l2: float) -> float:
+    """Return the largest expected excess on quadratic risks of at most half the largest curvature, without clipping.
+
+    The minimizer has at most the norm `problem.radius`; `variance` is the mean squared length of a gradient's error.
+    """
+    curvature = l2 + np.concatenate([[0.0], np.geomspace(1e-9, 0.5, 100)]) * unit_curvature(problem)
+    missed, spread = steps.response(curvature)
+    bias = float(np.max(curvature * np.square(missed))) * problem.radius**2 / 2
+    return bias + float(np.max(curvature * spread)) * variance / 2
+
+
+# What clipping costs.
+
+
+def typical_levels(problem: LinearModelProblem, weights: FloatArray) -> tuple[tuple[float, float], ...]:
+    """Return clipping levels in units of the longest gradient, and their costs; `weights` as in `typical_length`."""
+    loss, typical = problem.loss, typical_length(problem.domain, weights)
+    unit = min(1.0, loss.value_at_zero / math.log(2))  # measured for two classes
+    levels = TUNING.residual_levels if _has_residuals(loss) else TUNING.clipping_levels
+    levels = levels if loss.usual == loss else levels[-2:]  # short slopes already stand in for short levels
+    found = [(min(1.0, level * typical), cost * unit if level * typical < 1 else 0.0) for level, cost in levels]
+    return tuple(dict(found).items())
+
+
+def typical_length(domain: DataDomain, weights: FloatArray) -> float:
+    """Return a typical record's length over the largest, numeric columns being uniform.
+
+    `weights` (dim,) are what each squared feature counts; equal inside a block.
+    """
+    blocks = domain.all_blocks
+    size = np.array([block.size for block in blocks])
+    square = np.array([block.l2**2 for block in blocks]) * weights[np.cumsum(size) - size]
+    share = np.array([NUMERIC_MEAN_SQUARE if block.norm == "linf" else 1.0 for block in blocks])
+    return math.sqrt(float(share @ square) / float(square.sum()))
+
+
+def slope_unit(loss: LinearModelLoss) -> float:
+    """Return the largest slope, for losses of residuals with a range the one at twice the largest residual of 0."""
+    return min(loss.slope_bound, _steepest(loss)) if _has_residuals(loss) else loss.slope_bound
+
+
+def _steepest(loss: LinearModelLoss) -> float:
+    return 2 * math.sqrt(2 * loss.curvature_bound * loss.value_at_zero)
+
+
+def _has_residuals(loss: LinearModelLoss) -> bool:
+    """Whether slopes shrink with residuals, of a known range, over that whole range."""
+    known = math.isfinite(loss.value_at_zero) and math.isfinite(loss.curvature_bound)
+    return loss.task == "regression" and known and _steepest(loss) <= loss.slope_bound * (1 + 1e-9)
+
+
+# The model of the cost.
+
+
+def step_work(problem: LinearModelProblem, rate: float) -> float:
+    """Return what one step costs, in entries of the data read in order, for a rate in (0, 1]."""
+    outputs, dim = problem.loss.n_outputs, problem.domain.dim
+    entries = dim * (1 + outputs / 8)
+    of_record = entries if rate == 1 else rate * (TUNING.gathering_time * entries + TUNING.picking_time)
+    return problem.n * of_record + TUNING.noise_time * outputs * dim + TUNING.step_time
+
+
+def _counts(problem: LinearModelProblem, rate: float) -> tuple[int, ...]:
+    """Return numbers of steps; on samples as many as take no longer than the most on all records."""
+    read = problem.n * problem.domain.dim * (1 + problem.loss.n_outputs / 8)
+    most = min(TUNING.most_steps, max(TUNING.least_passes, TUNING.most_entries_read / read))
+    if rate < 1:
+        as_long = 2 ** int(math.log2(most)) * step_work(problem, 1.0) / step_work(problem, rate)
+        most = min(TUNING.most_sampled_steps, max(2.0, as_long))
+    return tuple(2**k for k in range(1, int(math.log2(most)) + 1))
+
+
+# The choice.
 
 
 @final
@@ -196,154 +359,3 @@ def _options(
             picked = Steps(count, TUNING.step_sizes[r] / largest, TUNING.momenta[m], _averaged(count)[tail])
             plain = total[k, tail, m, r] - (signal - 1) * biases[k, tail, m, r]
             yield float(total[k, tail, m, r]), Choice(picked, level, typical.bias + float(plain), rate)
-
-
-def _effects(
-    problem: LinearModelProblem, noise: FloatArray, counts: tuple[int, ...], l2: float
-) -> tuple[FloatArray, FloatArray, FloatArray, float]:
-    """Return the excess of steps, shape (counts, tails, momenta, rates), and that of parameters 0.
-
-    From the missed share of the minimizer; from noise, were the budget not shared; from samples, over ``1/rate - 1``.
-    """
-    typical = problem.typical
-    assert typical is not None  # there is no tilt and no attack here
-    curvature = typical.curvature + l2
-    kept = np.square(typical.curvature / curvature)  # of the minimizer's square, with the ridge
-    bias = typical.count * curvature * typical.signal * kept / 2
-    weight = typical.count * curvature / 2
-    sizes = np.array(TUNING.step_sizes) / (unit_curvature(problem) + l2)
-    place = np.searchsorted(_PRODUCTS, np.multiply.outer(sizes, curvature)).clip(0, len(_PRODUCTS) - 1)  # (rates, g)
-    missed, spread = _table(counts)  # (counts, tails, momenta, products)
-    with np.errstate(all="ignore"):  # unstable steps
-        biases = (np.square(missed)[..., place] * bias).sum(-1)
-        spread = spread[..., place]
-        noises = (spread * weight * typical.variances(noise)).sum(-1) * np.square(sizes)
-        variance = weight * typical.curvature * residual_square(problem.loss) / problem.n
-        drawn = (spread * variance).sum(-1) * np.square(sizes)
-    return biases, noises, drawn, float(bias.sum())
-
-
-def dearer(mu: float, steps: int, rate: float) -> float:
-    """Return how much larger the noise variance of sampled steps is than that of as many steps on all records.
-
-    By the variance of one step's losses, ``4 q^2 sinh(r^2)`` for a record that adds r deviations; close to exact.
-    """
-    if rate == 1:
-        return 1.0
-    share = mu**2 / (4 * rate**2 * steps)
-    return share / math.asinh(share)
-
-
-def residual_square(loss: LinearModelLoss) -> float:
-    """Return a typical squared slope over the typical curvature: 1 for classes, as for a likelihood that fits."""
-    if loss.task == "classification":
-        return 1.0
-    residual = RESIDUAL * 2 * math.sqrt(2 * loss.value_at_zero)
-    return min(residual, loss.slope_bound) ** 2 / typical_curvature(loss)
-
-
-def step_work(problem: LinearModelProblem, rate: float) -> float:
-    """Return what one step costs, in entries of the data read in order, for a rate in (0, 1]."""
-    outputs, dim = problem.loss.n_outputs, problem.domain.dim
-    entries = dim * (1 + outputs / 8)
-    of_record = entries if rate == 1 else rate * (TUNING.gathering_time * entries + TUNING.picking_time)
-    return problem.n * of_record + TUNING.noise_time * outputs * dim + TUNING.step_time
-
-
-def quadratic_bound(steps: Steps, problem: LinearModelProblem, variance: float, l2: float) -> float:
-    """Return the largest expected excess on quadratic risks of at most half the largest curvature, without clipping.
-
-    The minimizer has at most the norm `problem.radius`; `variance` is the mean squared length of a gradient's error.
-    """
-    curvature = l2 + np.concatenate([[0.0], np.geomspace(1e-9, 0.5, 100)]) * unit_curvature(problem)
-    missed, spread = steps.response(curvature)
-    bias = float(np.max(curvature * np.square(missed))) * problem.radius**2 / 2
-    return bias + float(np.max(curvature * spread)) * variance / 2
-
-
-def typical_levels(problem: LinearModelProblem, weights: FloatArray) -> tuple[tuple[float, float], ...]:
-    """Return clipping levels in units of the longest gradient, and their costs; `weights` as in `typical_length`."""
-    loss, typical = problem.loss, typical_length(problem.domain, weights)
-    unit = min(1.0, loss.value_at_zero / math.log(2))  # measured for two classes
-    levels = TUNING.residual_levels if _has_residuals(loss) else TUNING.clipping_levels
-    levels = levels if loss.usual == loss else levels[-2:]  # short slopes already stand in for short levels
-    found = [(min(1.0, level * typical), cost * unit if level * typical < 1 else 0.0) for level, cost in levels]
-    return tuple(dict(found).items())
-
-
-def typical_length(domain: DataDomain, weights: FloatArray) -> float:
-    """Return a typical record's length over the largest, numeric columns being uniform.
-
-    `weights` (dim,) are what each squared feature counts; equal inside a block.
-    """
-    blocks = domain.all_blocks
-    size = np.array([block.size for block in blocks])
-    square = np.array([block.l2**2 for block in blocks]) * weights[np.cumsum(size) - size]
-    share = np.array([NUMERIC_MEAN_SQUARE if block.norm == "linf" else 1.0 for block in blocks])
-    return math.sqrt(float(share @ square) / float(square.sum()))
-
-
-def slope_unit(loss: LinearModelLoss) -> float:
-    """Return the largest slope, for losses of residuals with a range the one at twice the largest residual of 0."""
-    return min(loss.slope_bound, _steepest(loss)) if _has_residuals(loss) else loss.slope_bound
-
-
-def _steepest(loss: LinearModelLoss) -> float:
-    return 2 * math.sqrt(2 * loss.curvature_bound * loss.value_at_zero)
-
-
-def _has_residuals(loss: LinearModelLoss) -> bool:
-    """Whether slopes shrink with residuals, of a known range, over that whole range."""
-    known = math.isfinite(loss.value_at_zero) and math.isfinite(loss.curvature_bound)
-    return loss.task == "regression" and known and _steepest(loss) <= loss.slope_bound * (1 + 1e-9)
-
-
-def unit_curvature(problem: LinearModelProblem) -> float:
-    """Return the risk's largest curvature; for losses with kinks a typical density of them in place of a bound."""
-    if math.isfinite(problem.smoothness):
-        return problem.smoothness
-    return typical_curvature(problem.loss) / CONFIDENT * problem.domain.l2**2
-
-
-def _counts(problem: LinearModelProblem, rate: float) -> tuple[int, ...]:
-    """Return numbers of steps; on samples as many as take no longer than the most on all records."""
-    read = problem.n * problem.domain.dim * (1 + problem.loss.n_outputs / 8)
-    most = min(TUNING.most_steps, max(TUNING.least_passes, TUNING.most_entries_read / read))
-    if rate < 1:
-        as_long = 2 ** int(math.log2(most)) * step_work(problem, 1.0) / step_work(problem, rate)
-        most = min(TUNING.most_sampled_steps, max(2.0, as_long))
-    return tuple(2**k for k in range(1, int(math.log2(most)) + 1))
-
-
-def _averaged(count: int) -> list[int]:
-    return [max(1, math.ceil(tail * count)) for tail in TUNING.averaged_shares]
-
-
-@lru_cache(maxsize=16)
-def _table(counts: tuple[int, ...]) -> tuple[FloatArray, FloatArray]:
-    """Return missed shares and noise over eta^2 by number of steps, last point or mean, momentum and x."""
-    with np.errstate(all="ignore"):
-        sums = _sums(_PRODUCTS, np.array(TUNING.momenta), max(counts))
-        both = np.array([[_tail(sums, _PRODUCTS, T, averaged) for averaged in _averaged(T)] for T in counts])
-    return both[:, :, 0], both[:, :, 1]
-
-
-def _sums(products: FloatArray, momenta: FloatArray, count: int) -> FloatArray:
-    """Return partial sums of ``a_j / eta``, shape (count + 1, momenta, products)."""
-    m = momenta[:, None]
-    moved = -np.ones((len(momenta), len(products)))
-    speed = moved
-    sums = [np.zeros_like(moved)]
-    for _ in range(count):
-        sums.append(sums[-1] + moved)
-        speed = m * speed - products * (moved + m * speed)
-        moved = moved + speed
-    return np.array(sums)
-
-
-def _tail(sums: FloatArray, products: FloatArray, count: int, averaged: int) -> tuple[FloatArray, FloatArray]:
-    """Return the missed share and the noise over eta^2 of the mean of the last points."""
-    age = np.arange(1, count + 1)
-    weight = (sums[age] - sums[np.maximum(age - averaged, 0)]) / averaged
-    missed = 1 + products * sums[count - averaged + 1 : count + 1].mean(0)
-    return missed, np.square(weight).sum(0)

@@ -58,6 +58,8 @@ from dpconvex.solvers import Solver
 
 MINIMIZER, MASK = "minimiser of the perturbed objective", "solver inaccuracy"
 """What is released, in ledgers and certificates."""
+LONGEST = 30
+"""A linear term is at most so many root mean squares long: for a longer one, of probability below 1e-17, runs stop."""
 
 
 class OutputNoise(ABC):
@@ -304,3 +306,15 @@ class ObjectivePerturbationPlan(LinearModelPlan):
 def output_part(problem: LinearModelProblem, l2: float, energy: float) -> float:
     """Return the output noise's part of bound (5.1), ``beta/2 E||z||^2``, for ``energy = E||z||^2``."""
     return (problem.smoothness + l2) / 2 * energy
+
+
+def gradient_tolerance(problem: LinearModelProblem, l2: float, energy: float, output_energy: float) -> float:
+    """Return the gradient norm to certify: formula (2.3), or the smallest that rounding allows where that is larger.
+
+    (2.3) makes the output noise's effect on the gradient a tenth of that of ``b``. The smallest certifiable norm holds
+    for every data set and every ``b`` of at most `LONGEST` root mean squares, so that no data set is refused. `energy`
+    is ``E||b||_2^2``, `output_energy` that of the output noise per unit of squared solver radius.
+    """
+    root = math.sqrt(energy)
+    wanted = 0.1 * l2 * root / (problem.n * (problem.smoothness + l2) * math.sqrt(output_energy))  # (2.3)
+    return max(wanted, l2 * problem.certifiable_radius(l2, LONGEST * root / problem.n))

@@ -21,9 +21,11 @@ from dpconvex import _rounding, _validate
 from dpconvex._types import FloatArray
 from dpconvex.algorithms.base import check_average, in_units
 from dpconvex.algorithms.erm.objective_perturbation.plan import (
+    LONGEST,
     JointGaussianOutput,
     ObjectivePerturbationPlan,
     SeparateOutput,
+    gradient_tolerance,
     output_part,
 )
 from dpconvex.algorithms.recipes import recorded
@@ -49,8 +51,6 @@ GAUSSIANS = ("gaussian", "weighted_gaussian")
 
 MARGIN = 1 + 1e-9
 """Regularization is put this far above a floor, so that rounding cannot fall below it."""
-LONGEST = 30
-"""A linear term is at most so many root mean squares long: for a longer one, of probability below 1e-17, runs stop."""
 OUTPUT_RATIO = 0.05
 """Of Gaussian noise: rho in units of ``A X_2 / sigma``. The output noise then takes an eighth of a percent of sigma."""
 OUTPUT_SHARES, HARMLESS = (0.01, 0.03, 0.1, 0.3), 0.01
@@ -212,18 +212,6 @@ def _gaussian(
         bound=_bound(problem, lam, energy, problem.dim * deviation**2, l2 is not None),
         solver=default_solver(loss, dim=problem.dim),
     )
-
-
-def gradient_tolerance(problem: LinearModelProblem, l2: float, energy: float, output_energy: float) -> float:
-    """Return the gradient norm to certify: formula (2.3), or the smallest that rounding allows where that is larger.
-
-    (2.3) makes the output noise's effect on the gradient a tenth of that of ``b``. The smallest certifiable norm holds
-    for every data set and every ``b`` of at most `LONGEST` root mean squares, so that no data set is refused. `energy`
-    is ``E||b||_2^2``, `output_energy` that of the output noise per unit of squared solver radius.
-    """
-    root = math.sqrt(energy)
-    wanted = 0.1 * l2 * root / (problem.n * (problem.smoothness + l2) * math.sqrt(output_energy))  # (2.3)
-    return max(wanted, l2 * problem.certifiable_radius(l2, LONGEST * root / problem.n))
 
 
 def _bound(problem: LinearModelProblem, l2: float, energy: float, output_energy: float, ridge_is_target: bool) -> float:
