@@ -146,11 +146,6 @@ class NoisyGradientPlan(LinearModelPlan):
         return Clipping(self.problem, self.clip, self.deviations)
 
     @property
-    def descent(self) -> Descent | None:
-        """Accelerated steps; None for plain ones."""
-        return None if self.gamma is None else Descent((Stage(self.steps, self.gamma),), 0.0, self.bound)
-
-    @property
     def predicted_error(self) -> PredictedError:
         source = f"noisy projected gradient descent; {self.rests_on}"
         proved = not self.rests_on.startswith("an estimate")
@@ -236,8 +231,9 @@ class NoisyGradientPlan(LinearModelPlan):
         w, total, averaged = np.zeros(self.problem.dim), np.zeros(self.problem.dim), math.ceil(TAIL * self.steps)
         if self.typical is not None:
             return self.finish(self.typical.minimize(w, noisy, self.ball.project), source)
-        if self.descent is not None:
-            return self.finish(self.descent.minimise(w, noisy, self.ball.project)[0], source)
+        if self.gamma is not None:
+            descent = Descent((Stage(self.steps, self.gamma),), 0.0, self.bound)
+            return self.finish(descent.minimise(w, noisy, self.ball.project)[0], source)
         for t in range(self.steps):
             if t >= self.steps - averaged:  # the mean is of the points where gradients are taken
                 total += w

@@ -110,7 +110,22 @@ def plan(
         If delta is 0, the loss has unbounded slopes and no level is given, there are more batches than units, or a
         rate does not go with the other arguments.
     """
-    _check(problem, privacy, clip, batches, steps, step_size, l2)
+    check_average(problem, privacy)
+    if privacy.pure:
+        remedy = "Use a value far below 1/n, or algorithm='output_perturbation'"
+        raise InvalidParameterError("delta", privacy.delta, "must be positive for noisy gradient descent", remedy)
+    _validate.integer("batches", batches, at_least=1)
+    if batches > min(problem.n, MOST_BATCHES):
+        raise InvalidParameterError("batches", batches, f"must be at most {min(problem.n, MOST_BATCHES)}")
+    _validate.real("l2", l2, at_least=0.0)
+    if clip is not None:
+        _validate.real("clip", clip, above=0.0)
+    elif math.isinf(problem.lipschitz):
+        raise InvalidParameterError("loss", problem.loss.name, "has unbounded slopes", "Give a clipping level")
+    if steps is not None and _validate.integer("steps", steps, at_least=max(2, batches)) % batches:
+        raise InvalidParameterError("steps", steps, f"must be a multiple of batches, {batches}")
+    if step_size is not None:
+        _validate.real("step_size", step_size, above=0.0)
     setting = _Setting(problem, privacy, batches, l2, accelerated)
     if accelerated and step_size is None and batches == 1 and not proved and not problem.grouped:
         if steps is not None and steps > MOST_GIVEN:
@@ -129,34 +144,6 @@ def plan(
     enough = TUNING_BY_BOUND.tolerated_bound * min(option.bound for option in found)
     chosen = next(option for option in found if option.bound <= enough)
     return setting.planned(mechanism=setting.mechanism(chosen.clip, chosen.steps), **vars(chosen))
-
-
-def _check(
-    problem: LinearModelProblem,
-    privacy: PrivacyParams,
-    clip: float | None,
-    batches: int,
-    steps: int | None,
-    step_size: float | None,
-    l2: float,
-) -> None:
-    """Raise `InvalidParameterError` as `plan` says."""
-    check_average(problem, privacy)
-    if privacy.pure:
-        remedy = "Use a value far below 1/n, or algorithm='output_perturbation'"
-        raise InvalidParameterError("delta", privacy.delta, "must be positive for noisy gradient descent", remedy)
-    _validate.integer("batches", batches, at_least=1)
-    if batches > min(problem.n, MOST_BATCHES):
-        raise InvalidParameterError("batches", batches, f"must be at most {min(problem.n, MOST_BATCHES)}")
-    _validate.real("l2", l2, at_least=0.0)
-    if clip is not None:
-        _validate.real("clip", clip, above=0.0)
-    elif math.isinf(problem.lipschitz):
-        raise InvalidParameterError("loss", problem.loss.name, "has unbounded slopes", "Give a clipping level")
-    if steps is not None and _validate.integer("steps", steps, at_least=max(2, batches)) % batches:
-        raise InvalidParameterError("steps", steps, f"must be a multiple of batches, {batches}")
-    if step_size is not None:
-        _validate.real("step_size", step_size, above=0.0)
 
 
 @dataclass(frozen=True)
