@@ -93,7 +93,7 @@ MUTANTS = (
     ),
     Mutant(
         "a phase released without noise",
-        "algorithms/erm/heavy_tailed/run.py",
+        "algorithms/erm/heavy_tailed/localization.py",
         "noisy = mechanism.release(solved, entry.label, source, ledger, entry.block)",
         "noisy = solved",
         "heavy_tailed",
@@ -317,7 +317,7 @@ MUTANTS = (
     ),
     Mutant(
         "heavy tails: all repetitions read the same records",
-        "algorithms/erm/heavy_tailed/run.py",
+        "algorithms/erm/heavy_tailed/localization.py",
         "start, step = phase.first + j * phase.step, ",
         "start, step = phase.first, ",
         "",
@@ -357,7 +357,7 @@ MUTANTS = (
     ),
     Mutant(
         "heavy tails: every phase has the same noise",
-        "algorithms/erm/heavy_tailed/run.py",
+        "algorithms/erm/heavy_tailed/localization.py",
         "release(solved, entry.label, source,",
         "release(solved, entry.label, source.__class__(7),",
         "",

@@ -21,7 +21,7 @@ from dpconvex.mechanisms import AboveThreshold, GaussianMechanism
 from dpconvex.privacy import Ledger, PrivacyParams
 from dpconvex.privacy.profiles import gaussian_delta, mixed_delta
 from dpconvex.problems import PointDomain
-from dpconvex.problems.data.near_points import Groups, covered_shares
+from dpconvex.problems.data.points import Groups, covered_shares
 from dpconvex.randomness import SeededSource
 
 

@@ -16,8 +16,7 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms.gaussian import INFLATION
 from dpconvex.privacy import Ledger, PrivacyParams, Unit
 from dpconvex.problems import PointDomain
-from dpconvex.problems.data.near_points import Groups, covered_shares, group_sizes, near_counts
-from dpconvex.problems.data.points import weighted_mean
+from dpconvex.problems.data.points import Groups, covered_shares, group_sizes, near_counts, weighted_mean
 from dpconvex.randomness import SeededSource, SystemSource
 from dpconvex.solvers import geometric_median
 from dpconvex.solvers.weiszfeld import quantile_radius

@@ -10,9 +10,7 @@ import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.problems import Records
-from dpconvex.problems.data.user_batches import pick_users
-from dpconvex.problems.data.user_gradients import user_gradients
-from dpconvex.problems.data.users import Positions, UserGroups
+from dpconvex.problems.data.users import Positions, UserGroups, pick_users, user_gradients
 
 if TYPE_CHECKING:
     from dpconvex.algorithms.erm.user_level.accelerated import AcceleratedPlan

@@ -51,8 +51,14 @@ from dpconvex.algorithms.location.geometric_median.booster import WarmStart
 from dpconvex.mechanisms import FailureAllowance, GaussianMechanism
 from dpconvex.mechanisms.gaussian import INFLATION
 from dpconvex.privacy import Ledger, Release, Sensitivity, Unit
-from dpconvex.problems.data.near_points import Groups, group_sizes, near_counts
-from dpconvex.problems.data.points import WEIGHTED_MEAN_ROUNDING, PointDomain, weighted_mean
+from dpconvex.problems.data.points import (
+    WEIGHTED_MEAN_ROUNDING,
+    Groups,
+    PointDomain,
+    group_sizes,
+    near_counts,
+    weighted_mean,
+)
 from dpconvex.randomness import BitSource
 
 TEST, CENTRE, COARSE, FAILURE = "weight of the crowd", "centre of the crowd", "coarse centre", "failing lemmas"

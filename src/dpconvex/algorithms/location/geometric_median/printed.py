@@ -31,8 +31,14 @@ from dpconvex.algorithms.location.geometric_median.center import CENTRE, TEST, C
 from dpconvex.algorithms.location.geometric_median.radius import LABEL, FoundRadius, RadiusFinder
 from dpconvex.mechanisms import AboveThreshold, BoundedLaplaceMechanism, FailureAllowance, GaussianMechanism
 from dpconvex.privacy import Ledger, Release, Sensitivity, Unit
-from dpconvex.problems.data.near_points import Groups, near_counts, near_draws
-from dpconvex.problems.data.points import WEIGHTED_MEAN_ROUNDING, PointDomain, weighted_mean
+from dpconvex.problems.data.points import (
+    WEIGHTED_MEAN_ROUNDING,
+    Groups,
+    PointDomain,
+    near_counts,
+    near_draws,
+    weighted_mean,
+)
 from dpconvex.randomness import BitSource
 
 RADIUS_FAILURE, CENTRE_FAILURE = "repeated indices of the radius", "misleading indices of the centre"

@@ -29,8 +29,7 @@ from dpconvex import _validate
 from dpconvex._types import FloatArray
 from dpconvex.mechanisms import AboveThreshold
 from dpconvex.privacy import Ledger, Release, Sensitivity, Unit
-from dpconvex.problems.data.near_points import Groups, covered_shares
-from dpconvex.problems.data.points import PointDomain
+from dpconvex.problems.data.points import Groups, PointDomain, covered_shares
 from dpconvex.randomness import BitSource
 
 LABEL = "effective radius"
