@@ -12,8 +12,8 @@ from dpconvex._types import FloatArray
 from dpconvex.algorithms.recipes import stored
 from dpconvex.estimators._targets import TargetRange
 from dpconvex.estimators.base import PrivateLinearModel
-from dpconvex.estimators.classifier import PrivateLinearClassifier, ProbabilisticClassifier
-from dpconvex.estimators.regressor import PrivateLinearRegressor
+from dpconvex.estimators.classifiers import PrivateLinearClassifier, ProbabilisticClassifier
+from dpconvex.estimators.regressors import PrivateLinearRegressor
 from dpconvex.mechanisms import GaussianMechanism, LaplaceMechanism
 from dpconvex.privacy import Sensitivity, Unit
 from dpconvex.problems.data.users import UserGroups

@@ -11,6 +11,7 @@ import numpy as np
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.recipes import stored
+from dpconvex.data import NumericTarget, Schema
 from dpconvex.data.frames import codes, distinct_values, kind_of, numbers, texts_series, type_name
 from dpconvex.errors import InvalidDataError, InvalidParameterError, SchemaError
 from dpconvex.estimators._features import column_of, dtype_name, elements, numbers_of
@@ -194,12 +195,10 @@ class TargetRange:
 
     @property
     def width(self) -> float:
-        """``upper - lower``."""
         return self.upper - self.lower
 
     @property
     def middle(self) -> float:
-        """Half-way between the bounds."""
         return self.lower / 2 + self.upper / 2
 
     def scale(self, values: AnyArray, reach: float = 0.5) -> FloatArray:
@@ -207,3 +206,18 @@ class TargetRange:
         with np.errstate(all="ignore"):  # long doubles beyond float64 become infinities
             out = (np.array(values, dtype=np.float64) - self.middle) / self.width
             return np.nan_to_num(np.clip(out, -reach, reach), copy=False, nan=0.0)
+
+
+def declared_range(target_bounds: Any, schema: Schema | None) -> TargetRange:
+    """Return the range of the target that the caller gave, or else the schema's; raise where there is none."""
+    if target_bounds is not None:
+        return TargetRange.checked(target_bounds)
+    target = None if schema is None else schema.target
+    if not isinstance(target, NumericTarget):
+        raise InvalidParameterError(
+            "target_bounds",
+            None,
+            "must be given as (lower, upper), or by a schema whose [target] has lower and upper",
+            "Bounds must be public knowledge: targets are clipped into them",
+        )
+    return TargetRange.checked((target.lower, target.upper))

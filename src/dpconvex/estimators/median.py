@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Self, final
 
 from sklearn.base import BaseEstimator
@@ -25,6 +26,7 @@ LEVEL = 0.65
 
 
 @final
+@dataclass(eq=False, repr=False)
 class PrivateGeometricMedian(CarriesBudgets, BaseEstimator):
     r"""Geometric median of points under differential privacy: a centre that a corrupted minority cannot move far.
 
@@ -93,34 +95,22 @@ class PrivateGeometricMedian(CarriesBudgets, BaseEstimator):
     True
     """
 
-    location_: FloatArray
-    radius_: float
-    center_: FloatArray
-    status_: str
-    certificate_: PrivacyCertificate
-    plan_: GeometricMedianPlan
-    n_features_in_: int
-
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        *,
-        radius_bound: float | None = None,
-        min_radius: float | None = None,
-        constants: str = "calibrated",
-        boost: str = "descent",
-        level: float = LEVEL,
-        random_state: int | BitSource | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.radius_bound = radius_bound
-        self.min_radius = min_radius
-        self.constants = constants
-        self.boost = boost
-        self.level = level
-        self.random_state = random_state
+    epsilon: float = 1.0
+    delta: float = 1e-6
+    _: KW_ONLY
+    radius_bound: float | None = None
+    min_radius: float | None = None
+    constants: str = "calibrated"
+    boost: str = "descent"
+    level: float = LEVEL
+    random_state: int | BitSource | None = None
+    location_: FloatArray = field(init=False)
+    radius_: float = field(init=False)
+    center_: FloatArray = field(init=False)
+    status_: str = field(init=False)
+    certificate_: PrivacyCertificate = field(init=False)
+    plan_: GeometricMedianPlan = field(init=False)
+    n_features_in_: int = field(init=False)
 
     def plan(self, n: int, n_features: int, unit: str = "record") -> GeometricMedianPlan:
         """Return the plan for data of this size. Sees no data.
@@ -189,7 +179,6 @@ class PrivateGeometricMedian(CarriesBudgets, BaseEstimator):
         return PointDomain(n_features, bound, finest)
 
     def __sklearn_tags__(self) -> Any:
-        """Declare that NaN is accepted and that results are random."""
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         tags.non_deterministic = True

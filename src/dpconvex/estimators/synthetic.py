@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, Self, final
 
 import numpy as np
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 
 @final
+@dataclass(eq=False, repr=False)
 class PrivateSyntheticData(CarriesBudgets, BaseEstimator):
     """Synthetic records under differential privacy, whose marginal tables are near those of the data.
 
@@ -104,36 +106,23 @@ class PrivateSyntheticData(CarriesBudgets, BaseEstimator):
     ['age', 'smokes']
     """
 
-    cells_: TableCells
-    queries_: Marginals
-    histogram_: FloatArray
-    answers_: FloatArray
-    certificate_: PrivacyCertificate
-    plan_: QueryReleasePlan
-    n_features_in_: int
-
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        *,
-        schema: Schema | None = None,
-        columns: Sequence[str] | None = None,
-        bins: Bins = DEFAULT_BINS,
-        order: int = 2,
-        algorithm: str = "auto",
-        constants: str = "calibrated",
-        random_state: int | BitSource | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.schema = schema
-        self.columns = columns
-        self.bins = bins
-        self.order = order
-        self.algorithm = algorithm
-        self.constants = constants
-        self.random_state = random_state
+    epsilon: float = 1.0
+    delta: float = 1e-6
+    _: KW_ONLY
+    schema: Schema | None = None
+    columns: Sequence[str] | None = None
+    bins: Bins = DEFAULT_BINS
+    order: int = 2
+    algorithm: str = "auto"
+    constants: str = "calibrated"
+    random_state: int | BitSource | None = None
+    cells_: TableCells = field(init=False)
+    queries_: Marginals = field(init=False)
+    histogram_: FloatArray = field(init=False)
+    answers_: FloatArray = field(init=False)
+    certificate_: PrivacyCertificate = field(init=False)
+    plan_: QueryReleasePlan = field(init=False)
+    n_features_in_: int = field(init=False)
 
     def plan(self, n: int) -> tuple[QueryReleasePlan, ...]:
         """Return all plans for `n` records, the smallest predicted error first. Sees no data.

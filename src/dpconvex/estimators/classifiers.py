@@ -1,22 +1,33 @@
-"""`PrivateLogisticRegression`: binary and multiclass."""
+"""Linear classifiers: which labels there are, how they become targets of a loss, and the losses."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any, ClassVar, cast, final
+from abc import abstractmethod
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import Any, ClassVar, Self, cast, final
 
 import numpy as np
+from sklearn.base import ClassifierMixin
 
 from dpconvex import _validate
-from dpconvex._types import FloatArray
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.algorithms.base import LinearModelPlan
 from dpconvex.algorithms.select import SMALLEST
-from dpconvex.data import Schema
 from dpconvex.errors import InvalidParameterError
-from dpconvex.estimators.classifier import ProbabilisticClassifier
-from dpconvex.losses import LinearModelLoss, LogisticLoss, SoftmaxLoss
+from dpconvex.estimators._targets import (
+    LARGEST,
+    as_series,
+    checked_classes,
+    declared_index,
+    default_index,
+    inferred_classes,
+)
+from dpconvex.estimators.base import PrivateLinearModel, name_model
+from dpconvex.losses import HingeLoss, LinearModelLoss, LogisticLoss, SmoothedHingeLoss, SoftmaxLoss
+from dpconvex.privacy import Assumption
 from dpconvex.problems import DataDomain
-from dpconvex.problems.linear.problem import LinearModelProblem
-from dpconvex.randomness import BitSource
+from dpconvex.problems.linear.problem import LinearModelProblem, default_radius
+from dpconvex.randomness import source_from
 
 CAPS = (0.9, 0.8, 0.7, 0.6, 0.5)
 """Largest slopes that are tried beside 1. Smaller ones lost on Adult at every budget and 500 to 36,186 records."""
@@ -24,7 +35,119 @@ CAPS = (0.9, 0.8, 0.7, 0.6, 0.5)
 PROBABILITIES = ("calibrated", "sigmoid")
 
 
+@dataclass(eq=False, repr=False)
+class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
+    """A private linear classifier; its classes are declared, not learnt."""
+
+    _: KW_ONLY
+    classes: Any = None
+    classes_: AnyArray = field(init=False)
+
+    @abstractmethod
+    def _loss(self, n_classes: int) -> LinearModelLoss:
+        """Return the loss for two or more classes."""
+
+    @final
+    def plan(
+        self, n: int, n_features: int | None = None, n_classes: int | None = None, *, unit: str | None = None
+    ) -> tuple[LinearModelPlan, ...]:
+        """Return all plans for data of this size, the smallest predicted error first. Sees no data.
+
+        Parameters
+        ----------
+        n : int
+            Number of records, or of users.
+        n_features : int, optional
+            Number of columns; not needed with a schema or a domain.
+        n_classes : int, optional
+            Number of classes; default: from ``classes`` or the schema, else 2.
+        unit : {"record", "user"}, optional
+            What is protected: a row, or all rows of a user. Default: users if the schema names their column.
+        """
+        features = self._feature_map(n_features)
+        loss = self._declared_loss() if n_classes is None else self._loss(n_classes)
+        return self._plans(features, n, loss, self._unit(unit))
+
+    def _declared_loss(self) -> LinearModelLoss:
+        given = self._given_classes()
+        return self._loss(len(given if given is not None else self._schema_classes()) or 2)
+
+    @final
+    def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> Self:
+        source = source_from(self.random_state)
+        features, encoded = self._encoded(X, reset=True)
+        index, classes = self._labels(X, y)
+        loss = self._loss(max(len(classes), 2))
+        targets = 2.0 * index - 1.0 if len(classes) <= 2 else index.astype(np.float64)
+        self._learn(features, encoded, targets, loss, source, groups=self._groups(X, groups))
+        self.classes_ = classes
+        if isinstance(self.classes, str):
+            read = Assumption("which labels occur is public", "not enforced: read off y, because classes='infer'")
+            assumptions = (*self.certificate_.assumptions, read)
+            self.certificate_ = replace(self.certificate_, assumptions=assumptions)
+        name_model(self)
+        return self
+
+    @final
+    def decision_function(self, X: Any) -> FloatArray:
+        """Return the score of the second class, (n,), or the scores of all classes, (n, n_classes)."""
+        scores = self._linear(X)
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    @final
+    def predict(self, X: Any) -> AnyArray:
+        """Return the label with the largest score of every record, (n,)."""
+        scores = self.decision_function(X)
+        if len(self.classes_) == 1:
+            return np.repeat(self.classes_, len(scores))
+        return self.classes_[np.argmax(scores, axis=1) if scores.ndim == 2 else (scores > 0).astype(np.intp)]
+
+    output_scale = 1.0
+
+    def _default_radius(self, domain: DataDomain, loss: LinearModelLoss) -> float:
+        return default_radius(domain, loss.n_outputs)
+
+    def _given_classes(self) -> AnyArray | None:
+        """Return the declared classes, or None where they follow from the schema, the dtype or from `y`."""
+        if self.classes is None:
+            return None
+        if isinstance(self.classes, str):
+            _validate.choice("classes", self.classes, ("infer",), "Or give the list of labels")
+            return None
+        return checked_classes(self.classes)
+
+    def _schema_classes(self) -> tuple[str, ...]:
+        if self.classes is not None or self.schema is None or self.schema.target is None:
+            return ()
+        return self.schema.classes
+
+    def _labels(self, X: Any, y: Any) -> tuple[AnyArray, AnyArray]:
+        """Return the class index of every record and the classes."""
+        if self.schema is not None and y is None:
+            return self.schema.encode_target(X), np.asarray(self.schema.classes)
+        if self.schema is not None and self.schema.target is not None and self._schema_classes():
+            return self.schema.target.encode(as_series(y)[0]), np.asarray(self.schema.classes)
+        classes = self._given_classes()
+        if classes is None and self.classes is None:
+            return default_index(self._required(y))
+        classes = inferred_classes(self._required(y)) if classes is None else classes
+        return declared_index(self._required(y), classes), classes
+
+
+class ProbabilisticClassifier(PrivateLinearClassifier):
+    """A private linear classifier that gives probabilities."""
+
+    @abstractmethod
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Return the probability of every class, (n, n_classes), in the order of ``classes_``."""
+
+    @abstractmethod
+    def predict_log_proba(self, X: Any) -> FloatArray:
+        """Return the logarithm of `predict_proba`."""
+
+
 @final
+@dataclass(eq=False, repr=False)
 class PrivateLogisticRegression(ProbabilisticClassifier):
     """Logistic regression under differential privacy, binary and multiclass.
 
@@ -154,58 +277,12 @@ class PrivateLogisticRegression(ProbabilisticClassifier):
 
     kind: ClassVar[str] = "logistic"
     effect: ClassVar[str] = "log-odds"
-    slope_cap_: float
 
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float = 0.0,
-        *,
-        feature_norm: float | None = None,
-        feature_bounds: Any = None,
-        domain: DataDomain | None = None,
-        schema: Schema | None = None,
-        classes: Any = None,
-        fit_intercept: bool = True,
-        algorithm: str = "auto",
-        constants: str = "calibrated",
-        noise: str = "auto",
-        l2: float | None = None,
-        coefficient_norm: float | None = None,
-        tilt: float = 0.0,
-        adversarial_radius: float = 0.0,
-        adversarial_norm: str = "l2",
-        slope_cap: float | None = None,
-        probabilities: str = "calibrated",
-        rates: Any = None,
-        risk: str = "empirical",
-        records_per_user: int = 1,
-        random_state: int | BitSource | None = None,
-    ) -> None:
-        super().__init__(
-            epsilon,
-            delta,
-            feature_norm=feature_norm,
-            feature_bounds=feature_bounds,
-            domain=domain,
-            schema=schema,
-            classes=classes,
-            fit_intercept=fit_intercept,
-            algorithm=algorithm,
-            constants=constants,
-            noise=noise,
-            l2=l2,
-            coefficient_norm=coefficient_norm,
-            tilt=tilt,
-            adversarial_radius=adversarial_radius,
-            adversarial_norm=adversarial_norm,
-            risk=risk,
-            records_per_user=records_per_user,
-            random_state=random_state,
-        )
-        self.slope_cap = slope_cap
-        self.probabilities = probabilities
-        self.rates = rates
+    _: KW_ONLY
+    slope_cap: float | None = None
+    probabilities: str = "calibrated"
+    rates: Any = None
+    slope_cap_: float = field(init=False)
 
     def predict_proba(self, X: Any) -> FloatArray:
         """Return the probability of every class, (n, n_classes), in the order of ``classes_``."""
@@ -264,3 +341,82 @@ class PrivateLogisticRegression(ProbabilisticClassifier):
         if self.slope_cap is not None or problem.loss.n_outputs > 1:
             return ()
         return tuple(replace(cast(LogisticLoss, problem.loss), cap=cap) for cap in CAPS)
+
+
+@final
+@dataclass(eq=False, repr=False)
+class PrivateLinearSVC(PrivateLinearClassifier):
+    """Linear support vector machine under differential privacy, for two classes.
+
+    The hinge loss with its kink replaced by a parabola, so that objective perturbation applies; the hinge loss itself
+    with ``smoothing=0``, by output perturbation alone. For probabilities, use `PrivateLogisticRegression`.
+
+    Guarantee: as `PrivateLogisticRegression`: everything that `fit` learns from data is (epsilon, delta)-differentially
+    private for neighbours that replace one record, pure with ``delta=0``, and nothing else depends on the data.
+
+    Parameters
+    ----------
+    smoothing : float, default=0.5
+        Length of the quadratic piece of the loss, in units of the margin; 0: the hinge loss.
+    classes : array of two labels, "infer" or None, default=None
+        As in `PrivateLogisticRegression`.
+    epsilon, delta, feature_norm, feature_bounds, domain, schema, fit_intercept : optional
+        As in `PrivateLogisticRegression`. Exactly one of the four descriptions of the features must be given.
+    algorithm, constants, noise, l2, coefficient_norm, random_state : optional
+        As in `PrivateLogisticRegression`.
+    tilt, adversarial_radius, adversarial_norm, risk, records_per_user : optional
+        As in `PrivateLogisticRegression`.
+
+    Attributes
+    ----------
+    coef_ : array of shape (1, n_features)
+        Released coefficients.
+    intercept_ : array of shape (1,)
+        Released intercept.
+    classes_ : array of shape (2,)
+        Labels.
+    certificate_ : PrivacyCertificate
+        What the fit costs and why.
+    plan_ : Plan
+        The public constants that were used.
+    n_features_in_ : int
+        Columns seen by `fit`.
+
+    References
+    ----------
+    Chaudhuri, Monteleoni and Sarwate (2011), section 3.4 (smoothed hinge). Proofs: "Algorithms" in the docs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpconvex import PrivateLinearSVC
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, size=(5000, 2))
+    >>> y = (X[:, 0] > 0).astype(int)
+    >>> model = PrivateLinearSVC(epsilon=1.0, feature_bounds=(-1, 1), classes=[0, 1]).fit(X, y)
+    >>> model.score(X, y) > 0.8
+    True
+    """
+
+    kind: ClassVar[str] = "svc"
+    effect: ClassVar[str] = "the margin"
+
+    _: KW_ONLY
+    smoothing: float = 0.5
+
+    def _loss(self, n_classes: int) -> LinearModelLoss:
+        if n_classes > 2:
+            raise InvalidParameterError(
+                "n_classes",
+                n_classes,
+                "Only binary classification is supported. The type of the target is multiclass",
+                "Use PrivateLogisticRegression for more than two classes",
+            )
+        width = _validate.real("smoothing", self.smoothing, at_least=0.0)
+        return HingeLoss() if width == 0 else SmoothedHingeLoss(min(max(width, 1 / LARGEST), LARGEST))
+
+    def __sklearn_tags__(self) -> Any:
+        """Declare that there are two classes."""
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags
