@@ -100,8 +100,6 @@ RecordsPerUser = Annotated[
         "rests on it."
     ),
 ]
-PROBE = 1_000_000
-"""Records of the plan that checks parameters before anything is read; some methods refuse a few records."""
 SchemaFile = Annotated[Path, typer.Option("--schema", help="Schema file (TOML); see `dpconvex schema`.")]
 
 

@@ -61,6 +61,7 @@ def fit(
     """
     from dpconvex.cli.report import Origin
     from dpconvex.data import Schema, read_table
+    from dpconvex.estimators.base import promise_of
 
     declared = Schema.from_toml(schema)
     declared.require_confirmed(str(schema))
@@ -86,7 +87,7 @@ def fit(
         records_per_user=records_per_user,
         seed=seed,
     )
-    promise = estimator.plan(_options.PROBE)[0].privacy  # refuses unusable parameters before anything is read
+    promise = promise_of(estimator)  # refuses unusable parameters before anything is read
     with model_folder(out, force=force) as folder:
         held_out = read_test(test, declared)
         paid = pay(budget, promise, f"fit --model {estimator.kind}", table, declared, seed=seed)

@@ -102,7 +102,9 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
             return np.repeat(self.classes_, len(scores))
         return self.classes_[np.argmax(scores, axis=1) if scores.ndim == 2 else (scores > 0).astype(np.intp)]
 
-    output_scale = 1.0
+    @property
+    def output_scale(self) -> float:
+        return 1.0
 
     def _default_radius(self, domain: DataDomain, loss: LinearModelLoss) -> float:
         return default_radius(domain, loss.n_outputs)
