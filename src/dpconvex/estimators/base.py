@@ -18,7 +18,8 @@ from sklearn.utils.validation import check_is_fitted
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.base import LinearModelPlan, begin, beyond_floats
-from dpconvex.algorithms.select import LARGEST, SMALLEST, Options, check, expected_of_first, plans
+from dpconvex.algorithms.erm.registry import check, expected_of_first, plans
+from dpconvex.algorithms.select import LARGEST, SMALLEST, Options
 from dpconvex.data import Schema
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._features import FeatureMap, feature_map, fitted_columns, learned_matrix, user_labels

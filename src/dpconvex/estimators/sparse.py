@@ -16,7 +16,7 @@ from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.base import Plan, begin
 from dpconvex.algorithms.minimax.base import SaddlePlan
-from dpconvex.algorithms.minimax.sparse_registry import plan_sparse
+from dpconvex.algorithms.minimax.registry import plan_sparse
 from dpconvex.data import Schema
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._features import FeatureMap, feature_map, fitted_columns, records_only

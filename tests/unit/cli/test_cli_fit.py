@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dpconvex import PrivateLogisticRegression, load_model, verify
-from dpconvex.algorithms.select import plans
+from dpconvex.algorithms.erm.registry import plans
 from dpconvex.cli.report import GRID
 from dpconvex.estimators.classifiers import CAPS
 

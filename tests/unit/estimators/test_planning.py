@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dpconvex import CategoricalColumn, NumericColumn, PrivateLinearRegression, PrivateLogisticRegression, Schema
-from dpconvex.algorithms.select import plans
+from dpconvex.algorithms.erm.registry import plans
 from dpconvex.data import ClassTarget, NumericTarget
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators.base import LEAST_BIAS, PROBE, promise_of

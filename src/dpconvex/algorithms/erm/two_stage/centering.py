@@ -200,10 +200,10 @@ class RecentredPlan(DelegatingPlan):
         return (*self.then.assumptions, only)
 
     @property
-    def coefficient_deviation(self) -> FloatArray:
+    def coefficient_deviation(self) -> FloatArray | None:
         """That of `then` in the order of the columns, shape (dim,)."""
-        k, inner = self.problem.loss.n_outputs, self.then.problem.domain
-        return self._restored(self.then.coefficient_deviation.reshape(k, inner.dim), np.zeros(len(self.numeric)))
+        k, inner, found = self.problem.loss.n_outputs, self.then.problem.domain, self.then.coefficient_deviation
+        return None if found is None else self._restored(found.reshape(k, inner.dim), np.zeros(len(self.numeric)))
 
     def describe(self) -> Mapping[str, Any]:
         """Constants of the method, its domain, and where that comes from."""

@@ -1,0 +1,422 @@
+"""`PrivateLasso` and `PrivateSparseLogisticRegression`: linear models over an l1 ball, for many more features."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from typing import Any, ClassVar, Self, final
+
+import numpy as np
+from sklearn.base import ClassifierMixin, RegressorMixin
+
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.algorithms.base import begin
+from dpconvex.algorithms.minimax.base import SaddlePlan
+from dpconvex.algorithms.minimax.registry import plan_sparse
+from dpconvex.data import NumericTarget, Schema
+from dpconvex.errors import InvalidParameterError
+from dpconvex.estimators._digest import name_model
+from dpconvex.estimators._features import FeatureMap, fitted_columns
+from dpconvex.estimators._targets import (
+    TargetRange,
+    as_series,
+    checked_classes,
+    declared_index,
+    default_index,
+    number_array,
+)
+from dpconvex.estimators.sparse import PrivateSparseModel, same_length, shuffled
+from dpconvex.losses import LogisticLoss, SquaredLoss
+from dpconvex.problems.minimax.group_loss import WorstGroupLoss, l1_ball_loss, single_group
+from dpconvex.randomness import BitSource, source_from
+
+LOGISTIC_THIRD = 1 / (6 * math.sqrt(3))
+"""Largest third derivative of the logistic loss."""
+
+
+@final
+class PrivateLasso(RegressorMixin, PrivateSparseModel):
+    """Least squares with coefficients in an l1 ball under differential privacy: many features, few that matter.
+
+    The error grows with the logarithm of the number of features, where l2 methods pay its square root. NumPy arrays,
+    data frames and SciPy sparse matrices are all read; a sparse matrix is never made dense.
+
+    Guarantee: everything that `fit` learns from data is (epsilon, delta)-differentially private for neighbours that
+    replace one record, with a public number of records; nothing else depends on the data.
+
+    Parameters
+    ----------
+    epsilon : float, default=1.0
+        Privacy budget, positive.
+    delta : float, default=1e-6
+        Far below 1/n, below 1/2.
+    target_bounds : (lower, upper), optional
+        Public range of the target, in its unit. Targets are clipped into it and NaN counts as its middle; predictions
+        are clipped too. Default: the schema's numeric target.
+    feature_bound : float, optional
+        Public bound on the magnitude of every entry of `X`; entries beyond are clipped, NaN counts as 0. This, or
+        `feature_bounds`, or `schema` must be given.
+    feature_bounds : (lower, upper), optional
+        Public ranges of the columns, two numbers or two arrays; columns are centred and scaled to [-1/2, 1/2]. Not for
+        sparse matrices.
+    schema : Schema, optional
+        Public description of a table with the features.
+    radius : float, optional
+        Public. Largest l1 norm of the coefficients of encoded features, the intercept's included, in units of the
+        target's range. It trades approximation for noise and never affects privacy. Default: 1 divided by the features'
+        bound.
+    fit_intercept : bool, default=True
+        Add a constant feature.
+    algorithm : str, default="auto"
+        ``"auto"`` takes what is predicted to have the smallest error, from public facts.
+    constants : {"calibrated", "paper"}
+        Tight constants, or the paper's (repaired) ones.
+    random_state : None, int or BitSource
+        None, the default, draws noise from the operating system. A seed is for tests: the result is *not private*.
+
+    Attributes
+    ----------
+    coef_ : array of shape (n_features,)
+        Released coefficients, in the target's unit per unit of the feature (per encoded column with a schema).
+    intercept_ : float
+        Released intercept, in the target's unit.
+    certificate_ : PrivacyCertificate
+        What the fit costs and why.
+    plan_ : SaddlePlan
+        The public constants that were used.
+    n_features_in_ : int
+        Columns seen by `fit`.
+
+    References
+    ----------
+    Talwar, Thakurta and Zhang (2015), "Nearly optimal private LASSO"; Gonzalez, Guzman and Paquette, "Mirror Descent
+    Algorithms with Nearly Dimension-Independent Rates for Differentially-Private Stochastic Saddle-Point Problems".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpconvex import PrivateLasso
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.choice([-1.0, 1.0], size=(8000, 200))
+    >>> y = 3 * X[:, 0] - 2 * X[:, 1] + rng.normal(size=8000)
+    >>> model = PrivateLasso(epsilon=2.0, feature_bound=1.0, target_bounds=(-10, 10)).fit(X, y)
+    >>> model.score(X, y) > 0.7
+    True
+    """
+
+    kind: ClassVar[str] = "lasso"
+    effect: ClassVar[str] = "the prediction"
+    default_radius: ClassVar[float] = 1.0
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        *,
+        target_bounds: tuple[float, float] | None = None,
+        feature_bound: float | None = None,
+        feature_bounds: Any = None,
+        schema: Schema | None = None,
+        radius: float | None = None,
+        fit_intercept: bool = True,
+        algorithm: str = "auto",
+        constants: str = "calibrated",
+        random_state: int | BitSource | None = None,
+    ) -> None:
+        super().__init__(
+            epsilon,
+            delta,
+            feature_bound=feature_bound,
+            feature_bounds=feature_bounds,
+            schema=schema,
+            radius=radius,
+            fit_intercept=fit_intercept,
+            algorithm=algorithm,
+            constants=constants,
+            random_state=random_state,
+        )
+        self.target_bounds = target_bounds
+
+    def plan(self, n: int, n_features: int | None = None) -> tuple[SaddlePlan, ...]:
+        """Return all plans for data of this size, the smallest predicted error first. Sees no data.
+
+        Predicted errors are in units of the square of the target's range.
+        """
+        self._range()
+        features = self._feature_map(n_features)
+        radius = self._radius(features)
+        reach = max(0.5, radius * features.domain.linf)
+        problem = l1_ball_loss(
+            SquaredLoss(0.5, prediction_bound=reach),
+            n,
+            features.domain.n_features,
+            radius,
+            feature_bound=features.domain.linf,
+            intercept=self.fit_intercept,
+            third_derivative=0.0,
+        )
+        return plan_sparse(problem, self._privacy(), self.algorithm, constants=self.constants)
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Fit with the smallest predicted error at the given budget.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n, n_features), or data frame
+            Features. With a schema: a data frame with the schema's columns.
+        y : array of shape (n,), optional
+            Targets. With a schema, None takes the schema's target column of `X`.
+        """
+        source, bounds = source_from(self.random_state), self._range()
+        features, encoded = self._encoded(X, reset=True)
+        targets = bounds.scale(self._numbers(X, y))
+        same_length(encoded, targets)
+        self.plan_ = self.plan(len(targets), features.domain.n_features)[0]
+        begin(self.plan_, type(self).__name__, fitted_columns(self), len(targets), source)
+        result = self.plan_.run(shuffled(single_group(encoded, targets), source), source)
+        self._store(features, weights_of(self.plan_, result.x), bounds.middle)
+        self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])  # as scikit-learn's regressors
+        self.certificate_ = result.certificate
+        name_model(self)
+        return self
+
+    def predict(self, X: Any) -> FloatArray:
+        """Return the prediction for every record, (n,), in the target's unit, clipped to the target bounds."""
+        bounds = self._range()
+        return np.clip(self._linear(X), bounds.lower, bounds.upper)
+
+    @property
+    def output_scale(self) -> float:
+        """Width of the target's range."""
+        return self._range().width
+
+    def _range(self) -> TargetRange:
+        if self.target_bounds is not None:
+            return TargetRange.checked(self.target_bounds)
+        target = None if self.schema is None else self.schema.target
+        if not isinstance(target, NumericTarget):
+            raise InvalidParameterError(
+                "target_bounds",
+                None,
+                "must be given as (lower, upper), or by a schema whose [target] has lower and upper",
+                "Bounds must be public knowledge: targets are clipped into them",
+            )
+        return TargetRange.checked((target.lower, target.upper))
+
+    def _numbers(self, X: Any, y: Any) -> AnyArray:
+        if y is not None:
+            return number_array(y)
+        if self.schema is None or self.schema.target is None or not self.schema.target.numeric:
+            raise missing_targets(self)
+        return self.schema.encode_target(X)
+
+
+class PrivateSparseClassifier(ClassifierMixin, PrivateSparseModel):
+    """A private classifier for two classes, whose logits are linear with coefficients in an l1 ball."""
+
+    effect: ClassVar[str] = "log-odds"
+    default_radius: ClassVar[float] = 3.0
+    classes_: AnyArray
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        *,
+        classes: Any = None,
+        feature_bound: float | None = None,
+        feature_bounds: Any = None,
+        schema: Schema | None = None,
+        radius: float | None = None,
+        fit_intercept: bool = True,
+        algorithm: str = "auto",
+        constants: str = "calibrated",
+        random_state: int | BitSource | None = None,
+    ) -> None:
+        super().__init__(
+            epsilon,
+            delta,
+            feature_bound=feature_bound,
+            feature_bounds=feature_bounds,
+            schema=schema,
+            radius=radius,
+            fit_intercept=fit_intercept,
+            algorithm=algorithm,
+            constants=constants,
+            random_state=random_state,
+        )
+        self.classes = classes
+
+    @abstractmethod
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Fit with the smallest predicted error at the given budget."""
+
+    @final
+    def decision_function(self, X: Any) -> FloatArray:
+        """Return the logit of the second class, (n,)."""
+        return self._linear(X)
+
+    @final
+    def predict(self, X: Any) -> AnyArray:
+        """Return the more likely label of every record, (n,)."""
+        scores = self.decision_function(X)
+        return self.classes_[(scores > 0).astype(np.intp)]
+
+    @final
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Return the probability of both classes, (n, 2), in the order of ``classes_``."""
+        from scipy.special import expit
+
+        logits = self.decision_function(X)
+        return np.column_stack([expit(-logits), expit(logits)])
+
+    @final
+    def predict_log_proba(self, X: Any) -> FloatArray:
+        """Return the logarithm of `predict_proba`."""
+        from scipy.special import log_expit
+
+        logits = self.decision_function(X)
+        return np.column_stack([log_expit(-logits), log_expit(logits)])
+
+    @property
+    def output_scale(self) -> float:
+        """1: logits are what the loss sees."""
+        return 1.0
+
+    def __sklearn_tags__(self) -> Any:
+        """Declare that there are two classes."""
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags
+
+    @final
+    def _problem(self, features: FeatureMap, n: int, factors: tuple[float, ...] = (1.0,)) -> WorstGroupLoss:
+        domain = features.domain
+        return WorstGroupLoss(
+            LogisticLoss(),
+            n,
+            domain.n_features,
+            self._radius(features),
+            domain.linf,
+            factors,
+            self.fit_intercept,
+            LOGISTIC_THIRD,
+        )
+
+    @final
+    def _signs(self, X: Any, y: Any) -> tuple[FloatArray, AnyArray]:
+        """Return targets -1 and 1, (n,), and the two classes."""
+        index, classes = self._labels(X, y)
+        if len(classes) != 2:
+            raise InvalidParameterError(
+                "classes",
+                classes.tolist(),
+                "Only binary classification is supported. The type of the target is multiclass",
+                "Use PrivateLogisticRegression for more than two classes",
+            )
+        return 2.0 * index - 1.0, classes
+
+    def _labels(self, X: Any, y: Any) -> tuple[AnyArray, AnyArray]:
+        target = None if self.schema is None else self.schema.target
+        if target is not None and target.labels and self.classes is None:
+            codes = self.schema.encode_target(X) if y is None else target.encode(as_series(y)[0])  # pyright: ignore
+            return codes, np.asarray(target.labels)
+        if y is None:
+            raise missing_targets(self)
+        if self.classes is not None:
+            classes = checked_classes(self.classes)
+            return declared_index(y, classes), classes
+        return default_index(y)
+
+
+@final
+class PrivateSparseLogisticRegression(PrivateSparseClassifier):
+    """Logistic regression with coefficients in an l1 ball under differential privacy: many features, few that matter.
+
+    For text, genes and other data with more features than records: the error grows with the logarithm of the number of
+    features, where l2 methods pay its square root. A sparse matrix is never made dense.
+
+    Guarantee: as `PrivateLasso`.
+
+    Parameters
+    ----------
+    classes : array of two labels, optional
+        Public, the negative class first; a label that is not listed counts as the first, silently. Default: the
+        schema's, or False and True for Boolean labels; labels of another type are refused.
+    epsilon, delta, feature_bound, feature_bounds, schema, fit_intercept, algorithm, constants, random_state : optional
+        As in `PrivateLasso`.
+    radius : float, optional
+        Public. Largest l1 norm of the coefficients of encoded features, the intercept's included. It trades
+        approximation for noise and never affects privacy. Default: 3 divided by the features' bound, so that the
+        largest logit is 3.
+
+    Attributes
+    ----------
+    coef_ : array of shape (1, n_features)
+        Released coefficients.
+    intercept_ : array of shape (1,)
+        Released intercept.
+    classes_ : array of shape (2,)
+        Labels.
+    certificate_, plan_, n_features_in_
+        As in `PrivateLasso`.
+
+    References
+    ----------
+    As `PrivateLasso`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy import sparse
+    >>> from dpconvex import PrivateSparseLogisticRegression
+    >>> rng = np.random.default_rng(0)
+    >>> X = sparse.random_array((5000, 10_000), density=0.01, rng=rng, format="lil")
+    >>> X[:, 7] = rng.integers(0, 2, (5000, 1))
+    >>> y = X[:, [7]].toarray().ravel()
+    >>> model = PrivateSparseLogisticRegression(epsilon=2.0, feature_bound=1.0, classes=[0, 1]).fit(X.tocsr(), y)
+    >>> model.score(X.tocsr(), y) > 0.9
+    True
+    """
+
+    kind: ClassVar[str] = "sparse_logistic"
+
+    def plan(self, n: int, n_features: int | None = None) -> tuple[SaddlePlan, ...]:
+        """Return all plans for data of this size, the smallest predicted error first. Sees no data."""
+        problem = self._problem(self._feature_map(n_features), n)
+        return plan_sparse(problem, self._privacy(), self.algorithm, constants=self.constants)
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Fit with the smallest predicted error at the given budget.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n, n_features), or data frame
+            Features. With a schema: a data frame with the schema's columns.
+        y : array of shape (n,), optional
+            Labels. With a schema, None takes the schema's target column of `X`.
+        """
+        source = source_from(self.random_state)
+        features, encoded = self._encoded(X, reset=True)
+        targets, classes = self._signs(X, y)
+        same_length(encoded, targets)
+        self.plan_ = self.plan(len(targets), features.domain.n_features)[0]
+        begin(self.plan_, type(self).__name__, fitted_columns(self), len(targets), source)
+        result = self.plan_.run(shuffled(single_group(encoded, targets), source), source)
+        self._store(features, weights_of(self.plan_, result.x))
+        self.certificate_, self.classes_ = result.certificate, classes
+        name_model(self)
+        return self
+
+
+def weights_of(plan: SaddlePlan, x: FloatArray) -> FloatArray:
+    """Return the weights (p,) that a released point of the lifted simplex stands for."""
+    problem: Any = plan.problem  # these plans are of `WorstGroupLoss` problems
+    return problem.point(x)
+
+
+def missing_targets(estimator: PrivateSparseModel) -> InvalidParameterError:
+    """Return the error for a missing `y`, in the words that scikit-learn looks for."""
+    name = type(estimator).__name__
+    text = f"This {name} estimator requires y to be passed, but the target y is None"
+    return InvalidParameterError("y", None, text)
