@@ -29,22 +29,20 @@ if TYPE_CHECKING:
 def fit_sparse(
     schema: _options.SchemaFile,
     epsilon: _options.Epsilon,
-    table: Annotated[
-        Path | None, typer.Argument(help="CSV or Parquet file with the private records. Without it: --rows.")
-    ] = None,
+    table: _options.PrivateTable = None,
     group_column: Annotated[
         str | None, typer.Option(help="Column of groups: train for the group that fares worst (classifiers).")
     ] = None,
     radius: Annotated[
         float | None, typer.Option(help="Largest l1 norm of the coefficients. Never affects privacy.")
     ] = None,
-    delta: Annotated[float, typer.Option(help="In [0, 1/2), far below 1 divided by the number of records.")] = 1e-6,
-    algorithm: Annotated[str, typer.Option(help="auto, or a name that the plan lists.")] = "auto",
-    constants: Annotated[str, typer.Option(help="calibrated, or paper.")] = "calibrated",
+    delta: _options.SmallDelta = 1e-6,
+    algorithm: _options.Listed = "auto",
+    constants: _options.Constants = "calibrated",
     out: Annotated[Path, typer.Option(help="Folder for model.skops and certificate.json.")] = Path("model"),
-    rows: Annotated[int | None, typer.Option(help="Plan only, for this number of records.")] = None,
+    rows: _options.Rows = None,
     test: _options.Test = None,
-    seed: Annotated[int | None, typer.Option(help="Seed the noise: NOT PRIVATE, for tests only.")] = None,
+    seed: _options.Seed = None,
     budget: _options.Budget = None,
     force: _options.Force = False,
     as_json: _options.Json = False,
