@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.cli._console import number
+from dpconvex.cli._output import number
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dpconvex.cli import _options
-from dpconvex.cli._console import finite, number, one_line_errors, print_json, print_table, print_text, track
+from dpconvex.cli._output import finite, number, one_line_errors, print_json, print_table, print_text, track
 
 if TYPE_CHECKING:
     from dpconvex.audit import AuditReport

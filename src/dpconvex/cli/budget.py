@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dpconvex.cli import _options
-from dpconvex.cli._console import one_line_errors, print_json, print_table, print_text
+from dpconvex.cli._output import one_line_errors, print_json, print_table, print_text
 from dpconvex.errors import InvalidParameterError
 
 if TYPE_CHECKING:

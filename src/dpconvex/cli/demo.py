@@ -12,8 +12,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpconvex.cli import _options
-from dpconvex.cli._console import one_line_errors, print_json, print_table, print_text, track
-from dpconvex.cli._folder import CERTIFICATE, MODEL, REPORT, model_folder
+from dpconvex.cli._output import (
+    CERTIFICATE,
+    MODEL,
+    REPORT,
+    model_folder,
+    one_line_errors,
+    print_json,
+    print_table,
+    print_text,
+    track,
+)
 from dpconvex.errors import RepeatedFitWarning
 
 if TYPE_CHECKING:

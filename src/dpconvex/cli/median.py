@@ -10,8 +10,17 @@ import typer
 
 from dpconvex import _validate
 from dpconvex.cli import _options
-from dpconvex.cli._console import budget_words, number, one_line_errors, print_json, print_table, print_text
-from dpconvex.cli._folder import CERTIFICATE, MEDIAN, model_folder
+from dpconvex.cli._output import (
+    CERTIFICATE,
+    MEDIAN,
+    budget_words,
+    model_folder,
+    number,
+    one_line_errors,
+    print_json,
+    print_table,
+    print_text,
+)
 from dpconvex.cli.budget import pay
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 

@@ -11,7 +11,7 @@ import typer
 
 from dpconvex import _validate
 from dpconvex.cli import _options
-from dpconvex.cli._console import budget_words, number, one_line_errors, print_json, print_table, print_text
+from dpconvex.cli._output import budget_words, number, one_line_errors, print_json, print_table, print_text
 from dpconvex.errors import InvalidParameterError
 
 if TYPE_CHECKING:

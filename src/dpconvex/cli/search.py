@@ -9,8 +9,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpconvex.cli import _options
-from dpconvex.cli._console import budget_words, number, one_line_errors, print_json, print_table, print_text, working
-from dpconvex.cli._folder import CERTIFICATE, MODEL, REPORT, model_folder
+from dpconvex.cli._output import (
+    CERTIFICATE,
+    MODEL,
+    REPORT,
+    budget_words,
+    model_folder,
+    number,
+    one_line_errors,
+    print_json,
+    print_table,
+    print_text,
+    working,
+)
 from dpconvex.cli.budget import pay
 from dpconvex.cli.fit import measure, read_test, write_outputs
 from dpconvex.cli.schema import print_labels

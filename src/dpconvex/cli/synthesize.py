@@ -8,8 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpconvex.cli import _options
-from dpconvex.cli._console import budget_words, number, one_line_errors, print_json, print_table, print_text, working
-from dpconvex.cli._folder import CERTIFICATE, SYNTHETIC, model_folder
+from dpconvex.cli._output import (
+    CERTIFICATE,
+    SYNTHETIC,
+    budget_words,
+    model_folder,
+    number,
+    one_line_errors,
+    print_json,
+    print_table,
+    print_text,
+    working,
+)
 from dpconvex.cli.budget import pay
 from dpconvex.cli.plan import note
 from dpconvex.errors import InvalidParameterError
