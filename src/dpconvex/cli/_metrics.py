@@ -12,24 +12,13 @@ from dpconvex.cli._output import number
 
 @dataclass(frozen=True)
 class Metrics:
-    """Measured quality of a classifier.
-
-    Parameters
-    ----------
-    accuracy : float
-        Share of right answers.
-    auc : float or None
-        Area under the ROC curve; None with more than two classes, or where only one occurs.
-    log_loss : float or None
-        Mean negative log-probability of the right class, in nats; None without probabilities.
-    """
+    """Measured quality of a classifier."""
 
     accuracy: float
-    auc: float | None
-    log_loss: float | None
+    auc: float | None  # with more than two classes, or where only one occurs, there is none
+    log_loss: float | None  # mean negative log-probability of the right class, in nats; None without probabilities
 
     def to_dict(self) -> dict[str, float | None]:
-        """JSON-ready fields."""
         return asdict(self)
 
     def text(self) -> str:
@@ -40,26 +29,16 @@ class Metrics:
 
 @dataclass(frozen=True)
 class RegressionMetrics:
-    """Measured quality of a regressor, against targets clipped to their public range.
+    """Measured quality of a regressor, in the target's unit, against targets clipped to their public range."""
 
-    Parameters
-    ----------
-    r2 : float or None
-        Share of the targets' variance that is explained; None where they are all equal.
-    rmse, mae : float
-        Root mean squared error and mean absolute error, in the target's unit.
-    """
-
-    r2: float | None
+    r2: float | None  # None where all targets are equal
     rmse: float
     mae: float
 
     def to_dict(self) -> dict[str, float | None]:
-        """JSON-ready fields."""
         return asdict(self)
 
     def text(self) -> str:
-        """Return the metrics as part of a sentence."""
         r2 = "" if self.r2 is None else f"R2 {number(self.r2)}, "
         return f"{r2}root mean squared error {number(self.rmse)}, mean absolute error {number(self.mae)}"
 

@@ -197,15 +197,7 @@ def moment_order(text: str) -> float | tuple[float, float]:
 
 
 def fit_schema(path: Path, target: str | None, user: str | None) -> Schema:
-    """Read a confirmed schema with a target; `target` and `user`, if given, are other columns than it names.
-
-    Raises
-    ------
-    SchemaError
-        If the schema is not confirmed, or has no target.
-    InvalidParameterError
-        If the user column is another column of the schema.
-    """
+    """Read a confirmed schema with a target; `target` and `user`, if given, are other columns than it names."""
     from dpconvex.data import Schema
 
     schema = Schema.from_toml(path)

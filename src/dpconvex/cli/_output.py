@@ -71,21 +71,7 @@ def console(*, err: bool = False) -> Console:
 def print_table(
     title: str, headers: Sequence[str], rows: Iterable[Sequence[str]], *, right: Iterable[int] = (), marked: int = -1
 ) -> None:
-    """Print a table that fits 80 columns: cells wrap.
-
-    Parameters
-    ----------
-    title : str
-        Printed above.
-    headers : sequence of str
-        One a column.
-    rows : iterable of sequence of str
-        Cells.
-    right : iterable of int
-        Columns aligned to the right (numbers); they never wrap.
-    marked : int
-        Row printed in bold.
-    """
+    """Print a table that fits 80 columns: cells wrap, those of columns `right` never; row `marked` is bold."""
     numbers = set(right)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for k, header in enumerate(headers):
@@ -106,6 +92,17 @@ def print_text(text: str = "") -> None:
 def print_json(value: Any) -> None:
     """Print `value` as JSON; numbers that JSON does not know become null."""
     print(json.dumps(finite(value), indent=2, allow_nan=False))
+
+
+def write_page(path: str | Path, template: str, **content: Any) -> None:
+    """Write an HTML page from one of this folder's templates, wholly or not at all."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    from dpconvex.data import write_atomically
+
+    loader = PackageLoader("dpconvex.cli")
+    pages = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    write_atomically(path, pages.get_template(template).render(**content))
 
 
 def number(value: float, digits: int = 3) -> str:
@@ -148,18 +145,6 @@ def model_folder(path: Path, *, force: bool) -> Iterator[Path]:
 
     All refusals come first, before a block spends privacy budget. When the block fails, or is interrupted, the
     working folder is removed and `path` is as it was.
-
-    Parameters
-    ----------
-    path : Path
-        The folder to create. An empty folder may exist already.
-    force : bool
-        Replace an existing model folder, as a whole. A folder that holds anything else is never replaced.
-
-    Yields
-    ------
-    Path
-        Where to write.
     """
     path = path.resolve()
     _check(path, force)

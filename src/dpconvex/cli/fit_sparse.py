@@ -101,13 +101,7 @@ def fit_sparse(
 
 
 def build(schema: Schema, group: str | None, epsilon: float, delta: float, options: dict[str, Any]) -> Any:
-    """Return the unfitted estimator for a schema's target; with a column of groups, the worst-group classifier.
-
-    Raises
-    ------
-    InvalidParameterError
-        If groups are given for a numeric target.
-    """
+    """Return the unfitted estimator for a schema's target; with a column of groups, the worst-group classifier."""
     from dpconvex.estimators import PrivateLasso, PrivateSparseLogisticRegression, PrivateWorstGroupClassifier
 
     numeric = schema.target is not None and schema.target.numeric

@@ -75,15 +75,7 @@ def plan(
 
 @dataclass(frozen=True)
 class LossWords:
-    """How to speak of the losses of a plan.
-
-    Parameters
-    ----------
-    trivial : str
-        What the zero vector answers.
-    unit : str
-        Unit of the loss, as the end of a sentence.
-    """
+    """How to speak of the losses of a plan: what the zero vector answers, and the unit, as the end of a sentence."""
 
     trivial: str
     unit: str

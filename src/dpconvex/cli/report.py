@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpconvex.cli._output import number
+from dpconvex.cli._output import number, write_page
 from dpconvex.cli.plan import LOSS_WORDS, loss_name, risk_name, variations
 from dpconvex.cli.schema import public_range
-from dpconvex.data import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,40 +39,18 @@ GRID = (0.05, 10.0, 9)
 
 @dataclass(frozen=True)
 class Measured:
-    """Accuracies measured on *public* data, for the report of a demonstration.
+    """Accuracies measured on *public* data, for the report of a demonstration."""
 
-    Parameters
-    ----------
-    epsilons, accuracies : tuple of float
-        One accuracy an epsilon, epsilon increasing.
-    majority, non_private : float
-        Accuracy of the larger class alone, and of a fit without privacy.
-    note : str
-        Which public data.
-    """
-
-    epsilons: tuple[float, ...]
+    epsilons: tuple[float, ...]  # increasing
     accuracies: tuple[float, ...]
-    majority: float
+    majority: float  # accuracy of the larger class alone
     non_private: float
-    note: str
+    note: str  # which public data
 
 
 @dataclass(frozen=True)
 class Origin:
-    """What a report says of where a model comes from.
-
-    Parameters
-    ----------
-    data : str
-        Name of the data set.
-    purpose : str
-        What the model is for, in words.
-    paid : Paid, optional
-        What the fit took from a budget.
-    date : str
-        Of the fit; today by default.
-    """
+    """What a report says of where a model comes from: data set, purpose in words, payment and date of the fit."""
 
     data: str = ""
     purpose: str = ""
@@ -88,33 +65,12 @@ def write_report(
 
     It holds what was released and public facts, so it is as private as the model. It loads nothing from elsewhere.
 
-    Parameters
-    ----------
-    estimator : PrivateLinearModel
-        Fitted in this process (a loaded model has no ``plan_``).
-    path : str or Path
-        HTML file to write, atomically.
-    origin : Origin, optional
-        Data set, date, purpose and budget, as far as they are to be named.
-    measured : Measured, optional
-        Accuracies on public data.
-
-    Raises
-    ------
-    sklearn.exceptions.NotFittedError
-        If the estimator has not been fitted.
-    InvalidParameterError
-        If the file cannot be written.
+    The estimator must have been fitted in this process: a loaded model has no ``plan_``.
     """
-    from jinja2 import Environment, PackageLoader, StrictUndefined
     from sklearn.utils.validation import check_is_fitted
 
     check_is_fitted(estimator, "plan_")
-    environment = Environment(
-        loader=PackageLoader("dpconvex.cli"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
-    page = environment.get_template("report.html.j2").render(_content(estimator, origin or Origin(), measured))
-    write_atomically(path, page)
+    write_page(path, "report.html.j2", **_content(estimator, origin or Origin(), measured))
 
 
 def _content(estimator: PrivateLinearModel, origin: Origin, measured: Measured | None) -> dict[str, Any]:
@@ -367,21 +323,7 @@ def loss_figure(
     epsilon: float,
     even_loss: float | None = None,
 ) -> str:
-    """Excess loss of one method over epsilon: its bound, and what it expects on typical data, with yardsticks.
-
-    Parameters
-    ----------
-    epsilons : sequence of float
-        Increasing.
-    bounds, expected : sequence of float
-        One each; NaN where there is none.
-    error : PredictedError
-        Of the fitted model.
-    epsilon : float
-        Of the fitted model.
-    even_loss : float, optional
-        What equal probabilities lose, where public rates give the trivial loss.
-    """
+    """Excess loss of one method over epsilon: its bound, and what it expects on typical data, with yardsticks."""
     figure, axes = _axes("loss", 3.3)
     axes.set_xscale("log")
     axes.set_yscale("log")

@@ -105,13 +105,7 @@ def synthesize(
 
 
 def read_bins(schema: Any, columns: Sequence[str] | None, count: int, edges: Sequence[str]) -> Any:
-    """Return the estimator's ``bins``: one number, or a number or edges for each numeric column.
-
-    Raises
-    ------
-    InvalidParameterError
-        If an entry of `edges` is not of the form ``name=number,number``.
-    """
+    """Return the estimator's ``bins``: one number, or a number or edges for each numeric column."""
     if not edges:
         return count
     names = columns or schema.column_names()
