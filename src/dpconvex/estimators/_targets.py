@@ -26,16 +26,8 @@ LARGEST = 1e100
 def as_series(y: Any, name: str = "y") -> tuple[Series, str]:
     """Return labels of any kind (array, list, Series) as a narwhals series, and what they are by their type alone.
 
-    Returns
-    -------
-    Series
-    kind : {"text", "number", "boolean", "nothing", "objects"}
-        Objects are compared by their text; lists and pandas' categories hold any.
-
-    Raises
-    ------
-    InvalidDataError
-        If `y` is not one-dimensional, or of a type that is none of these (public facts).
+    That is text, number, boolean, nothing, or objects, which are compared by their text: lists and pandas' categories
+    hold any.
     """
     labels = column_of(y, name)
     if isinstance(labels, nw.Series):
@@ -65,21 +57,6 @@ def declared_index(y: Any, classes: AnyArray, name: str = "y") -> AnyArray:
     """Return the index of every label in the declared `classes`, (n,); one that is not listed counts as the first.
 
     Labels are compared as a schema compares the cells of a column: by their text, or else as numbers. No label raises.
-
-    Parameters
-    ----------
-    y : array, list or Series of shape (n,)
-        Labels.
-    classes : array of shape (n_classes,)
-        Public.
-    name : str
-        What the caller called `y`.
-
-    Raises
-    ------
-    InvalidDataError
-        If `y` is not one-dimensional, of a dtype that is text where the classes are not, or of one whose values are
-        public and not all listed: Boolean, or polars' Enum.
     """
     labels, kind = as_series(y, name)
     if kind not in ("objects", "nothing") and (classes.dtype.kind in "UO") != (kind == "text"):
@@ -106,13 +83,6 @@ def default_index(y: Any) -> tuple[AnyArray, AnyArray]:
     """Return the class index of every label, (n,), and the classes, for Boolean labels: False and True.
 
     No other type says which labels there are, and a guess would quietly count all others as the first class.
-
-    Raises
-    ------
-    InvalidParameterError
-        If labels are of another type, or a list, which has none.
-    InvalidDataError
-        If `y` is not one-dimensional.
     """
     labels = column_of(y, "y")
     if as_series(labels)[1] != "boolean":
@@ -127,13 +97,7 @@ def default_index(y: Any) -> tuple[AnyArray, AnyArray]:
 
 
 def inferred_classes(y: Any) -> AnyArray:
-    """Return the labels that occur, sorted. Reads the data: whoever asks for it makes which labels occur public.
-
-    Raises
-    ------
-    InvalidDataError
-        If there is none.
-    """
+    """Return the labels that occur, sorted. Reads the data: whoever asks for it makes which labels occur public."""
     labels = np.asarray(y) if isinstance(y, list | tuple) else column_of(y, "y")
     if not isinstance(labels, nw.Series) and labels.dtype.kind in "fiub":
         found = np.unique(labels)
@@ -146,13 +110,7 @@ def inferred_classes(y: Any) -> AnyArray:
 
 
 def number_array(y: Any) -> AnyArray:
-    """Return numeric targets as an array (n,); missing ones are NaN, and so is what is no number in a list.
-
-    Raises
-    ------
-    InvalidDataError
-        If `y` is not one-dimensional or has a dtype of text or objects (public facts).
-    """
+    """Return numeric targets as an array (n,); missing ones are NaN, and so is what is no number in a list."""
     if isinstance(y, list | tuple):
         return numbers_of(
             elements([cell[0] if isinstance(cell, list | tuple) and len(cell) == 1 else cell for cell in y])

@@ -287,7 +287,6 @@ class PrivateLogisticRegression(ProbabilisticClassifier):
     slope_cap_: float = field(init=False)
 
     def predict_proba(self, X: Any) -> FloatArray:
-        """Return the probability of every class, (n, n_classes), in the order of ``classes_``."""
         from scipy.special import expit, softmax
 
         logits = self._log_odds(X)
@@ -298,7 +297,6 @@ class PrivateLogisticRegression(ProbabilisticClassifier):
         return np.column_stack([expit(-logits), expit(logits)])
 
     def predict_log_proba(self, X: Any) -> FloatArray:
-        """Return the logarithm of `predict_proba`."""
         from scipy.special import log_expit, log_softmax
 
         logits = self._log_odds(X)
@@ -418,7 +416,6 @@ class PrivateLinearSVC(PrivateLinearClassifier):
         return HingeLoss() if width == 0 else SmoothedHingeLoss(min(max(width, 1 / LARGEST), LARGEST))
 
     def __sklearn_tags__(self) -> Any:
-        """Declare that there are two classes."""
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
         return tags

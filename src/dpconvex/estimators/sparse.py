@@ -77,6 +77,18 @@ class PrivateSparseModel(FittedModel):
             Number of columns; not needed with a schema.
         """
 
+    @abstractmethod
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Fit with the smallest predicted error at the given budget.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n, n_features), or data frame
+            Features. With a schema: a data frame with the schema's columns.
+        y : array of shape (n,), optional
+            Targets or labels. With a schema, None takes the schema's target column of `X`.
+        """
+
     @final
     @property
     def sparsity_(self) -> int:
@@ -248,15 +260,6 @@ class PrivateLasso(RegressorMixin, PrivateSparseModel):
         return plan_sparse(problem, self._privacy(), self.algorithm, constants=self.constants)
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Fit with the smallest predicted error at the given budget.
-
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n, n_features), or data frame
-            Features. With a schema: a data frame with the schema's columns.
-        y : array of shape (n,), optional
-            Targets. With a schema, None takes the schema's target column of `X`.
-        """
         source, bounds = source_from(self.random_state), self._range()
         features, encoded = self._encoded(X, reset=True)
         targets = bounds.scale(self._numbers(X, y))
@@ -298,10 +301,6 @@ class PrivateSparseClassifier(ClassifierMixin, PrivateSparseModel):
     _: KW_ONLY
     classes: Any = None
     classes_: AnyArray = field(init=False)
-
-    @abstractmethod
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Fit with the smallest predicted error at the given budget."""
 
     @final
     def decision_function(self, X: Any) -> FloatArray:
@@ -431,20 +430,10 @@ class PrivateSparseLogisticRegression(PrivateSparseClassifier):
     kind: ClassVar[str] = "sparse_logistic"
 
     def plan(self, n: int, n_features: int | None = None) -> tuple[SaddlePlan, ...]:
-        """Return all plans for data of this size, the smallest predicted error first. Sees no data."""
         problem = self._problem(self._feature_map(n_features), n)
         return plan_sparse(problem, self._privacy(), self.algorithm, constants=self.constants)
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Fit with the smallest predicted error at the given budget.
-
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n, n_features), or data frame
-            Features. With a schema: a data frame with the schema's columns.
-        y : array of shape (n,), optional
-            Labels. With a schema, None takes the schema's target column of `X`.
-        """
         source = source_from(self.random_state)
         features, encoded = self._encoded(X, reset=True)
         targets, classes = self._signs(X, y)
