@@ -42,6 +42,16 @@ PROBE = 1_000_000
 """Records of the problem by which parameters are checked before anything is read; some methods refuse a few records."""
 
 
+RELEASED = """
+certificate_ : PrivacyCertificate
+    What the fit costs and why.
+plan_ : Plan
+    The public constants that were used.
+n_features_in_ : int
+    Columns seen by `fit`.
+"""
+
+
 def with_shared(**texts: str) -> Callable[[type[T]], type[T]]:
     """Put descriptions that several classes share into a docstring, for lines that hold ``{name}`` alone."""
 

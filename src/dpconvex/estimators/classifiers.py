@@ -22,7 +22,7 @@ from dpconvex.estimators._targets import (
     default_index,
     inferred_classes,
 )
-from dpconvex.estimators.base import PrivateLinearModel, name_model
+from dpconvex.estimators.base import RELEASED, PrivateLinearModel, name_model, with_shared
 from dpconvex.losses import HingeLoss, LinearModelLoss, LogisticLoss, SmoothedHingeLoss, SoftmaxLoss
 from dpconvex.privacy import Assumption
 from dpconvex.problems import DataDomain
@@ -344,6 +344,7 @@ class PrivateLogisticRegression(ProbabilisticClassifier):
 
 
 @final
+@with_shared(released=RELEASED)
 @dataclass(eq=False, repr=False)
 class PrivateLinearSVC(PrivateLinearClassifier):
     """Linear support vector machine under differential privacy, for two classes.
@@ -375,12 +376,7 @@ class PrivateLinearSVC(PrivateLinearClassifier):
         Released intercept.
     classes_ : array of shape (2,)
         Labels.
-    certificate_ : PrivacyCertificate
-        What the fit costs and why.
-    plan_ : Plan
-        The public constants that were used.
-    n_features_in_ : int
-        Columns seen by `fit`.
+    {released}
 
     References
     ----------

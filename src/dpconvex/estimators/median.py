@@ -13,6 +13,7 @@ from dpconvex.algorithms.base import begin
 from dpconvex.algorithms.location.geometric_median import GeometricMedianPlan, plan
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._features import fitted_columns, learned_matrix, user_labels
+from dpconvex.estimators.base import RELEASED, with_shared
 from dpconvex.privacy import CarriesBudgets, PrivacyCertificate, PrivacyParams, Unit
 from dpconvex.problems.data.points import PointDomain, user_points
 from dpconvex.randomness import BitSource, source_from
@@ -26,6 +27,7 @@ LEVEL = 0.65
 
 
 @final
+@with_shared(released=RELEASED)
 @dataclass(eq=False, repr=False)
 class PrivateGeometricMedian(CarriesBudgets, BaseEstimator):
     r"""Geometric median of points under differential privacy: a centre that a corrupted minority cannot move far.
@@ -71,12 +73,7 @@ class PrivateGeometricMedian(CarriesBudgets, BaseEstimator):
         Released centre from which the last stage started.
     status_ : {"ok", "radius_at_top", "center_failed"}
         Whether the stages found what they looked for; computed from released values.
-    certificate_ : PrivacyCertificate
-        What the fit costs and why.
-    plan_ : GeometricMedianPlan
-        The public constants that were used.
-    n_features_in_ : int
-        Columns seen by `fit`.
+    {released}
 
     References
     ----------

@@ -18,7 +18,7 @@ from dpconvex.algorithms.select import Options
 from dpconvex.data import NumericTarget, Schema
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators._targets import LARGEST, TargetRange, declared_range, number_array
-from dpconvex.estimators.base import PrivateLinearModel, name_model, with_shared
+from dpconvex.estimators.base import RELEASED, PrivateLinearModel, name_model, with_shared
 from dpconvex.losses import (
     HuberLoss,
     LinearModelLoss,
@@ -85,13 +85,10 @@ coef_ : array of shape (n_features,)
     Released coefficients, in the target's unit per unit of the feature (per encoded column with a schema).
 intercept_ : float
     Released intercept, in the target's unit.
-certificate_ : PrivacyCertificate
-    What the fit costs and why.
-plan_ : Plan
-    The public constants that were used.
-n_features_in_ : int
-    Columns seen by `fit`.
+{released}
 """
+REGRESSOR = {"guarantee": GUARANTEE, "parameters": PARAMETERS, "attributes": ATTRIBUTES, "released": RELEASED}
+"""Descriptions that the regressors share."""
 
 
 @dataclass(eq=False, repr=False)
@@ -224,7 +221,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
 
 
 @final
-@with_shared(guarantee=GUARANTEE, parameters=PARAMETERS, attributes=ATTRIBUTES)
+@with_shared(**REGRESSOR)
 @dataclass(eq=False, repr=False)
 class PrivateLinearRegression(PrivateLinearRegressor):
     """Least-squares regression under differential privacy, with an l2 penalty (ridge).
@@ -290,7 +287,7 @@ class PrivateLinearRegression(PrivateLinearRegressor):
 
 
 @final
-@with_shared(guarantee=GUARANTEE, parameters=PARAMETERS, attributes=ATTRIBUTES)
+@with_shared(**REGRESSOR)
 @dataclass(eq=False, repr=False)
 class PrivateHuberRegressor(PrivateLinearRegressor):
     """Robust regression under differential privacy: the pseudo-Huber loss.
@@ -341,7 +338,7 @@ class PrivateHuberRegressor(PrivateLinearRegressor):
 
 
 @final
-@with_shared(guarantee=GUARANTEE, parameters=PARAMETERS, attributes=ATTRIBUTES)
+@with_shared(**REGRESSOR)
 @dataclass(eq=False, repr=False)
 class PrivateQuantileRegressor(PrivateLinearRegressor):
     """Regression of a quantile under differential privacy: the pinball loss.

@@ -29,7 +29,7 @@ from dpconvex.estimators._targets import (
     default_index,
     number_array,
 )
-from dpconvex.estimators.base import FittedModel, name_model
+from dpconvex.estimators.base import RELEASED, FittedModel, name_model, with_shared
 from dpconvex.losses import LogisticLoss, SquaredLoss
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import DataDomain
@@ -162,6 +162,7 @@ class PrivateSparseModel(FittedModel):
 
 
 @final
+@with_shared(released=RELEASED)
 @dataclass(eq=False, repr=False)
 class PrivateLasso(RegressorMixin, PrivateSparseModel):
     """Least squares with coefficients in an l1 ball under differential privacy: many features, few that matter.
@@ -208,12 +209,7 @@ class PrivateLasso(RegressorMixin, PrivateSparseModel):
         Released coefficients, in the target's unit per unit of the feature (per encoded column with a schema).
     intercept_ : float
         Released intercept, in the target's unit.
-    certificate_ : PrivacyCertificate
-        What the fit costs and why.
-    plan_ : SaddlePlan
-        The public constants that were used.
-    n_features_in_ : int
-        Columns seen by `fit`.
+    {released}
 
     References
     ----------

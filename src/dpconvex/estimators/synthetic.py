@@ -20,6 +20,7 @@ from dpconvex.data.frames import open_table
 from dpconvex.data.table_cells import DEFAULT_BINS, Bins, TableCells
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._features import records_only
+from dpconvex.estimators.base import RELEASED, with_shared
 from dpconvex.privacy import CarriesBudgets, PrivacyCertificate, PrivacyParams
 from dpconvex.problems.queries import Marginals
 from dpconvex.randomness import BitSource, source_from
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 
 @final
+@with_shared(released=RELEASED)
 @dataclass(eq=False, repr=False)
 class PrivateSyntheticData(CarriesBudgets, BaseEstimator):
     """Synthetic records under differential privacy, whose marginal tables are near those of the data.
@@ -73,12 +75,7 @@ class PrivateSyntheticData(CarriesBudgets, BaseEstimator):
         Released shares of all combinations; they sum to 1.
     answers_ : array of shape (n_queries,)
         Released answers to the marginals.
-    certificate_ : PrivacyCertificate
-        What the fit costs and why.
-    plan_ : QueryReleasePlan
-        The public constants that were used.
-    n_features_in_ : int
-        Number of columns used.
+    {released}
 
     Notes
     -----

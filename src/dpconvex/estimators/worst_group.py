@@ -17,13 +17,14 @@ from dpconvex.data.frames import open_table, require_columns
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._features import FeatureMap, fitted_columns
 from dpconvex.estimators._targets import declared_index
-from dpconvex.estimators.base import name_model
+from dpconvex.estimators.base import RELEASED, name_model, with_shared
 from dpconvex.estimators.sparse import PrivateSparseClassifier, same_length, shuffled, weights_of
 from dpconvex.privacy import PrivacyParams
 from dpconvex.randomness import source_from
 
 
 @final
+@with_shared(released=RELEASED)
 @dataclass(eq=False, repr=False)
 class PrivateWorstGroupClassifier(PrivateSparseClassifier):
     """Logistic regression for the group with the largest mean loss, under differential privacy.
@@ -69,12 +70,7 @@ class PrivateWorstGroupClassifier(PrivateSparseClassifier):
         Labels of the groups.
     classes_ : array of shape (2,)
         Labels.
-    certificate_ : PrivacyCertificate
-        What the fit costs and why.
-    plan_ : SaddlePlan
-        The public constants that were used.
-    n_features_in_ : int
-        Columns seen by `fit`.
+    {released}
 
     References
     ----------
