@@ -85,8 +85,8 @@ MUTANTS = (
     Mutant(
         "feature bound not squared in the curvature",
         "problems/linear/problem.py",
-        "_rounding.ratio_up(_rounding.product_up(self.domain.l2, self.domain.l2), ",
-        "_rounding.ratio_up(self.domain.l2, ",
+        "_rounding.product_up(self.domain.l2, self.domain.l2)",
+        "self.domain.l2",
         "objective_perturbation/curved",
         ("tests/unit/algorithms/erm/test_objective_planner.py", "-k", "squared_bound"),
         bound=100.0,
@@ -437,7 +437,7 @@ MUTANTS = (
     ),
     Mutant(
         "search: trained on held-out units",
-        "estimators/_search_run.py",
+        "algorithms/search/run.py",
         "np.flatnonzero(~mask)), ",
         "np.arange(len(mask))[: len(mask) - mask.sum()]), ",
         "private_search",

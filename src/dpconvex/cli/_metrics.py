@@ -19,6 +19,7 @@ class Metrics:
     log_loss: float | None  # mean negative log-probability of the right class, in nats; None without probabilities
 
     def to_dict(self) -> dict[str, float | None]:
+        """Return JSON-ready fields."""
         return asdict(self)
 
     def text(self) -> str:
@@ -36,9 +37,11 @@ class RegressionMetrics:
     mae: float
 
     def to_dict(self) -> dict[str, float | None]:
+        """Return JSON-ready fields."""
         return asdict(self)
 
     def text(self) -> str:
+        """Return the metrics as part of a sentence."""
         r2 = "" if self.r2 is None else f"R2 {number(self.r2)}, "
         return f"{r2}root mean squared error {number(self.rmse)}, mean absolute error {number(self.mae)}"
 

@@ -55,6 +55,7 @@ class Row:
         return float(np.mean(values)), float(np.std(values, ddof=1) / np.sqrt(len(values)))
 
     def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready fields."""
         fields: dict[str, Any] = {"model": self.model, "epsilon": self.epsilon}
         for name in METRICS:
             found = self.mean(name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import decimal
 import numbers
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from dpconvex.data import Schema
 from dpconvex.data.frames import label_codes, numbers as read_numbers, open_table, type_name, typed
 from dpconvex.errors import InvalidDataError, InvalidParameterError, SchemaError
 from dpconvex.problems import Block, DataDomain
+from dpconvex.problems.minimax.base import clamped
 
 if TYPE_CHECKING:
     from dpconvex.data.frames import Frame, Series
@@ -107,25 +109,22 @@ def records_only(schema: Any) -> None:
         raise InvalidParameterError("user", user, what, remedy)
 
 
+def require_one(given: Mapping[str, Any], usual: str, remedy: str) -> None:
+    """Raise `InvalidParameterError` unless exactly one is given; `usual` is blamed where none is."""
+    named = [name for name, value in given.items() if value is not None]
+    if len(named) != 1:
+        what = f"exactly one of {', '.join(given)} must be given, and {len(named)} are"
+        first = named[0] if named else usual
+        raise InvalidParameterError(first, given[first], what, remedy)
+
+
 def feature_map(
     *, schema: Any, domain: Any, feature_bounds: Any, feature_norm: Any, n_features: int | None
 ) -> FeatureMap:
     """Return the map that the given parameters describe; exactly one of the four must be given."""
-    given = {
-        "schema": schema,
-        "domain": domain,
-        "feature_bounds": feature_bounds,
-        "feature_norm": feature_norm,
-    }
-    named = [name for name, value in given.items() if value is not None]
-    if len(named) != 1:
-        raise InvalidParameterError(
-            "feature_norm" if not named else named[0],
-            None if not named else given[named[0]],
-            f"exactly one of {', '.join(given)} must be given, and {len(named)} are",
-            "Bounds must be public knowledge: data are clipped into them, and the noise is sized by them. "
-            "feature_norm=1.0 declares rows of Euclidean length at most 1",
-        )
+    given = {"schema": schema, "domain": domain, "feature_bounds": feature_bounds, "feature_norm": feature_norm}
+    remedy = "Bounds must be public knowledge: data are clipped into them, and the noise is sized by them. "
+    require_one(given, "feature_norm", remedy + "feature_norm=1.0 declares rows of Euclidean length at most 1")
     if schema is not None:
         if not isinstance(schema, Schema):
             raise InvalidParameterError("schema", schema, "must be a dpconvex.Schema", "Use Schema.from_toml(path)")
@@ -315,3 +314,21 @@ def fitted_columns(estimator: Any) -> int | tuple[str, ...]:
         return tuple(schema.column_names(features_only=True))
     names = getattr(estimator, "feature_names_in_", None)
     return int(estimator.n_features_in_) if names is None else tuple(map(str, names))
+
+
+def clip_entries(X: Any, bound: float) -> Any:
+    """Return a float64 copy with entries clipped to ``[-bound, bound]``, NaN 0, as training sees them."""
+    if not scipy.sparse.issparse(X):
+        return clamped(X, bound)
+    out: Any = X.astype(np.float64)
+    out.sum_duplicates()
+    out.data = clamped(out.data, bound)
+    return out
+
+
+def same_length(X: Any, y: AnyArray, what: str = "y") -> None:
+    """Raise `InvalidDataError` unless there is one `y` a record, and at least one record."""
+    if X.shape[0] != len(y):
+        raise InvalidDataError(f"X has {X.shape[0]} records and {what} has {len(y)}: they must agree")
+    if X.shape[0] < 1:
+        raise InvalidDataError("Found array with 0 sample(s): at least 1 record is needed")

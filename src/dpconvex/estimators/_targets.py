@@ -79,6 +79,13 @@ def checked_classes(classes: Any) -> AnyArray:
     return listed
 
 
+def require_two(name: str, value: Any, n_classes: int) -> None:
+    """Raise `InvalidParameterError`, in the words that scikit-learn looks for, where there are more classes."""
+    if n_classes > 2:
+        what = "Only binary classification is supported. The type of the target is multiclass"
+        raise InvalidParameterError(name, value, what, "Use PrivateLogisticRegression for more than two classes")
+
+
 def default_index(y: Any) -> tuple[AnyArray, AnyArray]:
     """Return the class index of every label, (n,), and the classes, for Boolean labels: False and True.
 
@@ -153,10 +160,12 @@ class TargetRange:
 
     @property
     def width(self) -> float:
+        """``upper - lower``."""
         return self.upper - self.lower
 
     @property
     def middle(self) -> float:
+        """Half-way between the bounds."""
         return self.lower / 2 + self.upper / 2
 
     def scale(self, values: AnyArray, reach: float = 0.5) -> FloatArray:

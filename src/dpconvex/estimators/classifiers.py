@@ -12,6 +12,7 @@ from sklearn.base import ClassifierMixin
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.base import LinearModelPlan
+from dpconvex.algorithms.search.scores import Score
 from dpconvex.algorithms.select import SMALLEST
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators._targets import (
@@ -21,6 +22,7 @@ from dpconvex.estimators._targets import (
     declared_index,
     default_index,
     inferred_classes,
+    require_two,
 )
 from dpconvex.estimators.base import RELEASED, PrivateLinearModel, name_model, with_shared
 from dpconvex.losses import HingeLoss, LinearModelLoss, LogisticLoss, SmoothedHingeLoss, SoftmaxLoss
@@ -42,6 +44,8 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
     _: KW_ONLY
     classes: Any = None
     classes_: AnyArray = field(init=False)
+    _scores: ClassVar[tuple[str, ...]] = ("error_rate",)
+    _own_score: ClassVar[str] = "error_rate"
 
     @abstractmethod
     def _loss(self, n_classes: int) -> LinearModelLoss:
@@ -135,9 +139,23 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         classes = inferred_classes(self._required(y)) if classes is None else classes
         return declared_index(self._required(y), classes), classes
 
+    def _truth(self, X: Any, y: Any) -> FloatArray:
+        return self._labels(X, y)[0].astype(np.float64)
+
+    def _losses(self, score: Score, X: Any, truth: FloatArray) -> FloatArray:
+        scores = self.decision_function(X)
+        return (truth != (np.argmax(scores, axis=1) if scores.ndim == 2 else scores > 0)).astype(np.float64)
+
 
 class ProbabilisticClassifier(PrivateLinearClassifier):
     """A private linear classifier that gives probabilities."""
+
+    _scores: ClassVar[tuple[str, ...]] = ("error_rate", "log_loss")
+
+    def _losses(self, score: Score, X: Any, truth: FloatArray) -> FloatArray:
+        if score.name == "log_loss":
+            return -self.predict_log_proba(X)[np.arange(len(truth)), truth.astype(np.intp)]
+        return super()._losses(score, X, truth)
 
     @abstractmethod
     def predict_proba(self, X: Any) -> FloatArray:
@@ -401,13 +419,7 @@ class PrivateLinearSVC(PrivateLinearClassifier):
     smoothing: float = 0.5
 
     def _loss(self, n_classes: int) -> LinearModelLoss:
-        if n_classes > 2:
-            raise InvalidParameterError(
-                "n_classes",
-                n_classes,
-                "Only binary classification is supported. The type of the target is multiclass",
-                "Use PrivateLogisticRegression for more than two classes",
-            )
+        require_two("n_classes", n_classes, n_classes)
         width = _validate.real("smoothing", self.smoothing, at_least=0.0)
         return HingeLoss() if width == 0 else SmoothedHingeLoss(min(max(width, 1 / LARGEST), LARGEST))
 

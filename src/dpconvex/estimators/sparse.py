@@ -8,7 +8,6 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar, Self, final
 
 import numpy as np
-import scipy.sparse
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -18,8 +17,16 @@ from dpconvex.algorithms.base import Plan, begin
 from dpconvex.algorithms.minimax.base import SaddlePlan
 from dpconvex.algorithms.minimax.registry import plan_sparse
 from dpconvex.data import Schema
-from dpconvex.errors import InvalidDataError, InvalidParameterError
-from dpconvex.estimators._features import FeatureMap, feature_map, fitted_columns, records_only
+from dpconvex.errors import InvalidParameterError
+from dpconvex.estimators._features import (
+    FeatureMap,
+    clip_entries,
+    feature_map,
+    fitted_columns,
+    records_only,
+    require_one,
+    same_length,
+)
 from dpconvex.estimators._targets import (
     TargetRange,
     as_series,
@@ -28,12 +35,12 @@ from dpconvex.estimators._targets import (
     declared_range,
     default_index,
     number_array,
+    require_two,
 )
 from dpconvex.estimators.base import RELEASED, FittedModel, name_model, with_shared
 from dpconvex.losses import LogisticLoss, SquaredLoss
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import DataDomain
-from dpconvex.problems.minimax.base import clamped
 from dpconvex.problems.minimax.group_loss import WorstGroupLoss, l1_ball_loss, single_group
 from dpconvex.randomness import BitSource, source_from
 
@@ -107,20 +114,9 @@ class PrivateSparseModel(FittedModel):
 
     @final
     def _feature_map(self, n_features: int | None) -> FeatureMap:
-        given = {
-            "schema": self.schema,
-            "feature_bound": self.feature_bound,
-            "feature_bounds": self.feature_bounds,
-        }
-        named = [name for name, value in given.items() if value is not None]
-        if len(named) != 1:
-            raise InvalidParameterError(
-                "feature_bound" if not named else named[0],
-                None if not named else given[named[0]],
-                f"exactly one of {', '.join(given)} must be given, and {len(named)} are",
-                "Bounds must be public knowledge: data are clipped into them. feature_bound=1.0 declares entries "
-                "between -1 and 1",
-            )
+        given = {name: getattr(self, name) for name in ("schema", "feature_bound", "feature_bounds")}
+        remedy = "Bounds must be public knowledge: data are clipped into them. "
+        require_one(given, "feature_bound", remedy + "feature_bound=1.0 declares entries between -1 and 1")
         records_only(self.schema)
         domain = None
         if self.feature_bound is not None:
@@ -352,13 +348,7 @@ class PrivateSparseClassifier(ClassifierMixin, PrivateSparseModel):
     def _signs(self, X: Any, y: Any) -> tuple[FloatArray, AnyArray]:
         """Return targets -1 and 1, (n,), and the two classes."""
         index, classes = self._labels(X, y)
-        if len(classes) != 2:
-            raise InvalidParameterError(
-                "classes",
-                classes.tolist(),
-                "Only binary classification is supported. The type of the target is multiclass",
-                "Use PrivateLogisticRegression for more than two classes",
-            )
+        require_two("classes", classes.tolist(), len(classes))
         return 2.0 * index - 1.0, classes
 
     def _labels(self, X: Any, y: Any) -> tuple[AnyArray, AnyArray]:
@@ -447,24 +437,6 @@ def weights_of(plan: SaddlePlan, x: FloatArray) -> FloatArray:
     """Return the weights (p,) that a released point of the lifted simplex stands for."""
     problem: Any = plan.problem  # these plans are of `WorstGroupLoss` problems
     return problem.point(x)
-
-
-def clip_entries(X: Any, bound: float) -> Any:
-    """Return a float64 copy with entries clipped to ``[-bound, bound]``, NaN 0, as training sees them."""
-    if not scipy.sparse.issparse(X):
-        return clamped(X, bound)
-    out: Any = X.astype(np.float64)
-    out.sum_duplicates()
-    out.data = clamped(out.data, bound)
-    return out
-
-
-def same_length(X: Any, y: AnyArray, what: str = "y") -> None:
-    """Raise `InvalidDataError` unless there is one `y` a record, and at least one record."""
-    if X.shape[0] != len(y):
-        raise InvalidDataError(f"X has {X.shape[0]} records and {what} has {len(y)}: they must agree")
-    if X.shape[0] < 1:
-        raise InvalidDataError("Found array with 0 sample(s): at least 1 record is needed")
 
 
 def shuffled(records: tuple[Any, AnyArray, AnyArray], source: BitSource) -> tuple[Any, AnyArray, AnyArray]:
