@@ -289,7 +289,7 @@ _VARIABLES = {
     SECOND: "var(--second)",
     WASH: "var(--wash)",
 }
-"""Stand-in colours that matplotlib draws with, and what the page replaces them by."""
+"""Stand-in colors that matplotlib draws with, and what the page replaces them by."""
 
 _STYLE = {
     "font.family": "sans-serif",
@@ -343,16 +343,16 @@ def loss_figure(
         ("bound" if error.proved else "estimate", bounds, error.bound, ACCENT, "-", (6, 5), _LEFT, 1),
         ("expected", expected, error.expected, SECOND, EXPECTED_DASH, (-6, -12), _RIGHT, -1),
     )
-    for name, line, own, colour, dash, place, side, way in curves:
+    for name, line, own, color, dash, place, side, way in curves:
         if own is None:
             continue
-        axes.plot(epsilons, line, color=colour, linewidth=2, linestyle=dash)
+        axes.plot(epsilons, line, color=color, linewidth=2, linestyle=dash)
         visible = [k for k, value in enumerate(line) if low < value < high][::way][1:]
         free = [k for k in visible if not any(0 < way * math.log(level / line[k]) < room for level in levels)]
         for k in (free or visible)[:1]:
-            axes.annotate(name, (epsilons[k], line[k]), place, **side, color=colour)
+            axes.annotate(name, (epsilons[k], line[k]), place, **side, color=color)
         if math.isfinite(own):
-            axes.plot(epsilon, own, "o", markersize=8, markerfacecolor=colour, markeredgecolor=INK, zorder=5)
+            axes.plot(epsilon, own, "o", markersize=8, markerfacecolor=color, markeredgecolor=INK, zorder=5)
     _log_ticks(axes)
     axes.set_xlabel("epsilon")
     axes.set_ylabel("excess loss")
@@ -367,12 +367,12 @@ def accuracy_figure(epsilons: Sequence[float], accuracies: Sequence[float], majo
     margin = 0.12 * max(max(reach) - min(reach), 0.01)
     axes.set_ylim(min(reach) - margin, max(reach) + 1.6 * margin)
     axes.set_xlim(epsilons[0] / 1.6, epsilons[-1] * 1.6)
-    for value, text, colour in ((non_private, "not private", SECOND), (majority, "larger class only", MUTED)):
-        axes.axhline(value, color=colour, linewidth=1.2, linestyle=(0, (4, 3)))
-        axes.annotate(f"{text} {100 * value:.1f} %", (epsilons[0] / 1.6, value), (4, 4), **_LEFT, color=colour)
+    for value, text, color in ((non_private, "not private", SECOND), (majority, "larger class only", MUTED)):
+        axes.axhline(value, color=color, linewidth=1.2, linestyle=(0, (4, 3)))
+        axes.annotate(f"{text} {100 * value:.1f} %", (epsilons[0] / 1.6, value), (4, 4), **_LEFT, color=color)
     axes.plot(epsilons, accuracies, "o-", color=ACCENT, markersize=6)
     for epsilon, accuracy in zip(epsilons, accuracies, strict=True):
-        axes.annotate(f"{100 * accuracy:.1f} %", (epsilon, accuracy), (0, -15), **_CENTRE, color=ACCENT)
+        axes.annotate(f"{100 * accuracy:.1f} %", (epsilon, accuracy), (0, -15), **_CENTER, color=ACCENT)
     axes.set_xticks(list(epsilons), [f"{epsilon:g}" for epsilon in epsilons])
     axes.minorticks_off()
     axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
@@ -383,7 +383,7 @@ def accuracy_figure(epsilons: Sequence[float], accuracies: Sequence[float], majo
 
 _LEFT: dict[str, Any] = {"textcoords": "offset points", "ha": "left"}
 _RIGHT: dict[str, Any] = {"textcoords": "offset points", "ha": "right"}
-_CENTRE: dict[str, Any] = {"textcoords": "offset points", "ha": "center"}
+_CENTER: dict[str, Any] = {"textcoords": "offset points", "ha": "center"}
 
 
 def _style(salt: str) -> Any:
@@ -401,7 +401,7 @@ def _axes(salt: str, height: float) -> tuple[Figure, Axes]:
 
 
 def _svg(figure: Figure, salt: str) -> str:
-    """Return the figure as an ``<svg>`` element with the page's colours; same input, same text."""
+    """Return the figure as an ``<svg>`` element with the page's colors; same input, same text."""
     import matplotlib
 
     buffer = io.StringIO()

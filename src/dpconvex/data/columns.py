@@ -181,7 +181,7 @@ class NumericColumn(AbstractColumn):
 class CategoricalColumn(AbstractColumn):
     """A column with a public list of categories.
 
-    Encoded as one 0/1 feature per level, not centred, at most one of them 1 (an l1 block of bound 1). Exactly two
+    Encoded as one 0/1 feature per level, not centered, at most one of them 1 (an l1 block of bound 1). Exactly two
     categories without `other` become one feature instead: -1/2 for the first, +1/2 for the second
     (docs, Objective perturbation, section 4).
 

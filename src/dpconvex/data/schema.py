@@ -76,7 +76,7 @@ class Schema:
         categories = ["red", "green", "blue"]
         other = true                    # default: false
 
-    Why columns are scaled and centred like this: docs, Objective perturbation, section 4.
+    Why columns are scaled and centered like this: docs, Objective perturbation, section 4.
 
     Examples
     --------

@@ -66,8 +66,21 @@ def with_shared(**texts: str) -> Callable[[type[T]], type[T]]:
     return filled
 
 
-class FittedModel(CarriesBudgets, BaseEstimator, ABC):
-    """A linear model as a fit leaves it. What is declared here is no parameter, so this is no dataclass."""
+class PrivateEstimator(CarriesBudgets, BaseEstimator):
+    """What scikit-learn and open budgets must know of every estimator. No parameters, so this is no dataclass."""
+
+    certificate_: PrivacyCertificate
+    n_features_in_: int
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.non_deterministic = True
+        return tags
+
+
+class FittedModel(PrivateEstimator, ABC):
+    """A linear model as a fit leaves it."""
 
     kind: ClassVar[str]
     """Name on the command line; unique among the models."""
@@ -78,10 +91,8 @@ class FittedModel(CarriesBudgets, BaseEstimator, ABC):
     encoded_intercept_: FloatArray
     coef_: FloatArray
     intercept_: Any
-    certificate_: PrivacyCertificate
     plan_: Any
     status_: str
-    n_features_in_: int
     schema: Schema | None
     feature_bounds: Any
     _ready: Any = None
@@ -99,12 +110,6 @@ class FittedModel(CarriesBudgets, BaseEstimator, ABC):
     @abstractmethod
     def _feature_map(self, n_features: int | None) -> FeatureMap:
         """Return the public map from a user's features to a domain."""
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.non_deterministic = True
-        return tags
 
     def _encoded(self, X: Any, *, reset: bool) -> tuple[FeatureMap, Any]:
         """Return the feature map and the encoded matrix; `reset` (in `fit`) learns the columns' names and number."""
@@ -350,9 +355,9 @@ class PrivateLinearModel(FittedModel):
         # What ran: a plan may have released constants of its own first.
         self.certificate_, self.plan_ = result.certificate, cast(LinearModelPlan, result.plan)
         self.status_ = result.status
-        self._learnt()
+        self._learned()
 
-    def _learnt(self) -> None:
+    def _learned(self) -> None:
         """Keep, after a fit, what predictions need beyond the coefficients; by default nothing."""
 
     def _linear(self, X: Any) -> FloatArray:

@@ -39,7 +39,7 @@ PROBABILITIES = ("calibrated", "sigmoid")
 
 @dataclass(eq=False, repr=False)
 class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
-    """A private linear classifier; its classes are declared, not learnt."""
+    """A private linear classifier; its classes are declared, not learned."""
 
     _: KW_ONLY
     classes: Any = None
@@ -198,7 +198,7 @@ class PrivateLogisticRegression(ProbabilisticClassifier):
         would tell what a record holds; classes that the labels' *type* rules out are refused. ``"infer"`` reads the
         labels off `y`: *which labels occur* is then public and outside the guarantee, and the certificate says so.
     fit_intercept : bool, default=True
-        Append a constant feature, inside the bounds and regularised like the rest.
+        Append a constant feature, inside the bounds and regularized like the rest.
     algorithm : str, default="auto"
         ``"auto"`` takes the smallest predicted error, from public facts. Or a name: ``"objective_perturbation"``,
         ``"output_perturbation"``, ``"exponential_mechanism"`` (one or two parameters), ``"noisy_gradient"``,
@@ -212,14 +212,14 @@ class PrivateLogisticRegression(ProbabilisticClassifier):
         Strength of the penalty ``l2/2 ||w||^2`` on the mean loss. Default: chosen from public facts. A value tuned
         on the private data is not private.
     coefficient_norm : float, optional
-        Norm of the coefficients (in encoded units) that the model should be able to reach; steers regularisation,
+        Norm of the coefficients (in encoded units) that the model should be able to reach; steers regularization,
         never privacy. Default: about two logits a column.
     tilt : float, default=0.0
-        Positive: minimise ``1/tilt log(mean exp(tilt loss))`` instead of the mean loss, which weighs hard records
+        Positive: minimize ``1/tilt log(mean exp(tilt loss))`` instead of the mean loss, which weighs hard records
         (small classes, say) more. Output perturbation only. The noise grows like ``exp(tilt * range of the loss)``, so
         stay well below ``log(epsilon n / d)`` over that range; see the plan. Negative tilts are not convex: refused.
     adversarial_radius : float, default=0.0
-        Positive: minimise the mean of every record's largest loss while an adversary moves its features by up to this
+        Positive: minimize the mean of every record's largest loss while an adversary moves its features by up to this
         length, in encoded units (a numeric column is 1 wide; the intercept's constant cannot be moved). Two classes and
         output perturbation only. The bound on the loss counts the attack; the cost in privacy is the same.
     adversarial_norm : {"l2", "linf"}, default="l2"
@@ -242,7 +242,7 @@ class PrivateLogisticRegression(ProbabilisticClassifier):
         expected error. Default: the schema's, if it has them. Needs declared classes.
     risk : {"empirical", "population"}, default="empirical"
         Excess of what the plan keeps small: of the mean loss on these records, or of the expected loss on new records
-        from the same distribution (records must then be independent draws). Population: a little more regularisation
+        from the same distribution (records must then be independent draws). Population: a little more regularization
         and a larger bound, output perturbation only. Privacy holds either way.
     records_per_user : int, default=1
         For `fit` with ``groups``: how many records a typical user is known or guessed to have, a public number. Methods
@@ -330,7 +330,7 @@ class PrivateLogisticRegression(ProbabilisticClassifier):
         link = _validate.choice("probabilities", self.probabilities, PROBABILITIES)
         return scores if link == "sigmoid" or scores.ndim == 2 else LogisticLoss(self.slope_cap_).log_odds(scores)
 
-    def _learnt(self) -> None:
+    def _learned(self) -> None:
         self.slope_cap_ = self.plan_.problem.loss.facts.get("slope_cap", 1.0)
 
     def _loss(self, n_classes: int) -> LinearModelLoss:
@@ -371,7 +371,7 @@ class PrivateLinearSVC(PrivateLinearClassifier):
     with ``smoothing=0``, by output perturbation alone. For probabilities, use `PrivateLogisticRegression`.
 
     Guarantee: as `PrivateLogisticRegression`: everything that `fit` learns from data is (epsilon, delta)-differentially
-    private for neighbours that replace one record, pure with ``delta=0``, and nothing else depends on the data.
+    private for neighbors that replace one record, pure with ``delta=0``, and nothing else depends on the data.
 
     Parameters
     ----------

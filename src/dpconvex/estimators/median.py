@@ -1,11 +1,9 @@
-"""`PrivateGeometricMedian`: a robust private centre of points, as a scikit-learn estimator."""
+"""`PrivateGeometricMedian`: a robust private center of points, as a scikit-learn estimator."""
 
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Self, final
-
-from sklearn.base import BaseEstimator
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
@@ -13,8 +11,8 @@ from dpconvex.algorithms.base import begin
 from dpconvex.algorithms.location.geometric_median import GeometricMedianPlan, plan
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._features import fitted_columns, learned_matrix, user_labels
-from dpconvex.estimators.base import RELEASED, with_shared
-from dpconvex.privacy import CarriesBudgets, PrivacyCertificate, PrivacyParams, Unit
+from dpconvex.estimators.base import RELEASED, PrivateEstimator, with_shared
+from dpconvex.privacy import PrivacyParams, Unit
 from dpconvex.problems.data.points import PointDomain, user_points
 from dpconvex.randomness import BitSource, source_from
 
@@ -29,15 +27,15 @@ LEVEL = 0.65
 @final
 @with_shared(released=RELEASED)
 @dataclass(eq=False, repr=False)
-class PrivateGeometricMedian(CarriesBudgets, BaseEstimator):
-    r"""Geometric median of points under differential privacy: a centre that a corrupted minority cannot move far.
+class PrivateGeometricMedian(PrivateEstimator):
+    r"""Geometric median of points under differential privacy: a center that a corrupted minority cannot move far.
 
-    The geometric median minimises the mean Euclidean distance to the points. All that must be known in advance is a
+    The geometric median minimizes the mean Euclidean distance to the points. All that must be known in advance is a
     crude ball that holds the data: the error grows with the spread of the bulk of the points, not with the ball.
-    First a radius is found that holds most of the points, then a centre among them, then noisy gradient descent
+    First a radius is found that holds most of the points, then a center among them, then noisy gradient descent
     (or stochastic steps) from there finds the median.
 
-    Guarantee: everything that `fit` learns from data is (epsilon, delta)-differentially private for neighbours that
+    Guarantee: everything that `fit` learns from data is (epsilon, delta)-differentially private for neighbors that
     replace one record, with a public number of records; nothing else depends on the data.
 
     Parameters
@@ -45,16 +43,16 @@ class PrivateGeometricMedian(CarriesBudgets, BaseEstimator):
     epsilon : float, default=1.0
         Privacy budget, positive.
     delta : float, default=1e-6
-        Between 0 and 1/2, both excluded; far below 1/n. The centre needs Gaussian noise, so it cannot be 0.
+        Between 0 and 1/2, both excluded; far below 1/n. The center needs Gaussian noise, so it cannot be 0.
     radius_bound : float
         Public radius of a ball around the origin; points outside are moved onto it, along their ray. Subtract a public
-        guess of the centre from the data first if there is one. It must not be read off the data.
+        guess of the center from the data first if there is one. It must not be read off the data.
     min_radius : float, optional
         Public; radii below it are not told apart. Default: a millionth of `radius_bound`.
     constants : {"calibrated", "paper"}
         Tight constants, or the paper's (repaired) ones, which need hundreds of thousands of records.
     boost : {"descent", "stable_sgd", "fixed_order", "none"}
-        What improves the centre: noisy gradient descent, stable stochastic gradients in a random or a fixed order, or
+        What improves the center: noisy gradient descent, stable stochastic gradients in a random or a fixed order, or
         nothing.
     level : float, default=0.65
         In [0.6, 0.95]: share of the points that must be near each other, on average, for a radius to be found. 0.65
@@ -66,11 +64,11 @@ class PrivateGeometricMedian(CarriesBudgets, BaseEstimator):
     Attributes
     ----------
     location_ : array of shape (n_features,)
-        The released median; the origin when no centre was found.
+        The released median; the origin when no center was found.
     radius_ : float
         Released radius around some point that holds about the share `level` of the points; within a factor of four.
     center_ : array of shape (n_features,)
-        Released centre from which the last stage started.
+        Released center from which the last stage started.
     status_ : {"ok", "radius_at_top", "center_failed"}
         Whether the stages found what they looked for; computed from released values.
     {released}
@@ -105,9 +103,7 @@ class PrivateGeometricMedian(CarriesBudgets, BaseEstimator):
     radius_: float = field(init=False)
     center_: FloatArray = field(init=False)
     status_: str = field(init=False)
-    certificate_: PrivacyCertificate = field(init=False)
     plan_: GeometricMedianPlan = field(init=False)
-    n_features_in_: int = field(init=False)
 
     def plan(self, n: int, n_features: int, unit: str = "record") -> GeometricMedianPlan:
         """Return the plan for data of this size. Sees no data.
@@ -174,12 +170,6 @@ class PrivateGeometricMedian(CarriesBudgets, BaseEstimator):
         bound = _validate.real("radius_bound", self.radius_bound, above=0.0)
         finest = FINEST * bound if self.min_radius is None else self.min_radius
         return PointDomain(n_features, bound, finest)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.non_deterministic = True
-        return tags
 
 
 def _user_labels(groups: Any, n: int) -> AnyArray:

@@ -54,7 +54,7 @@ DEFAULT_SMOOTHING = 0.05
 
 GUARANTEE = """
 Guarantee: as `PrivateLogisticRegression`: everything that `fit` learns from data is (epsilon, delta)-differentially
-private for neighbours that replace one record, pure with ``delta=0``, and nothing else depends on the data.
+private for neighbors that replace one record, pure with ``delta=0``, and nothing else depends on the data.
 """
 PARAMETERS = """
 target_bounds : (lower, upper), optional
@@ -63,13 +63,13 @@ target_bounds : (lower, upper), optional
 epsilon, delta, feature_norm, feature_bounds, domain, schema : optional
     As in `PrivateLogisticRegression`. Exactly one of the four descriptions of the features must be given.
 fit_intercept : bool, default=True
-    Append a constant feature, inside the bounds and regularised like the rest. False: predictions start from the
+    Append a constant feature, inside the bounds and regularized like the rest. False: predictions start from the
     middle of the target bounds.
 algorithm, constants, noise, l2, random_state : optional
     As in `PrivateLogisticRegression`. The penalty is on coefficients in units of the target's range.
 coefficient_norm : float, optional
     Norm of the coefficients (of encoded features, in units of the target's range) that the model should be able to
-    reach; steers regularisation, never privacy. Default: about a third of the range a column.
+    reach; steers regularization, never privacy. Default: about a third of the range a column.
 tilt, risk, records_per_user : optional
     As in `PrivateLogisticRegression`; a tilt is in the inverse unit of the loss, for a range of width 1.
 heavy_tailed : float or (float, float), optional

@@ -166,7 +166,7 @@ class PrivateLasso(RegressorMixin, PrivateSparseModel):
     The error grows with the logarithm of the number of features, where l2 methods pay its square root. NumPy arrays,
     data frames and SciPy sparse matrices are all read; a sparse matrix is never made dense.
 
-    Guarantee: everything that `fit` learns from data is (epsilon, delta)-differentially private for neighbours that
+    Guarantee: everything that `fit` learns from data is (epsilon, delta)-differentially private for neighbors that
     replace one record, with a public number of records; nothing else depends on the data.
 
     Parameters
@@ -182,7 +182,7 @@ class PrivateLasso(RegressorMixin, PrivateSparseModel):
         Public bound on the magnitude of every entry of `X`; entries beyond are clipped, NaN counts as 0. This, or
         `feature_bounds`, or `schema` must be given.
     feature_bounds : (lower, upper), optional
-        Public ranges of the columns, two numbers or two arrays; columns are centred and scaled to [-1/2, 1/2]. Not for
+        Public ranges of the columns, two numbers or two arrays; columns are centered and scaled to [-1/2, 1/2]. Not for
         sparse matrices.
     schema : Schema, optional
         Public description of a table with the features.

@@ -7,7 +7,6 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, Self, final
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from dpconvex import _validate
@@ -20,8 +19,8 @@ from dpconvex.data.frames import open_table
 from dpconvex.data.table_cells import DEFAULT_BINS, Bins, TableCells
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._features import records_only
-from dpconvex.estimators.base import RELEASED, with_shared
-from dpconvex.privacy import CarriesBudgets, PrivacyCertificate, PrivacyParams
+from dpconvex.estimators.base import RELEASED, PrivateEstimator, with_shared
+from dpconvex.privacy import PrivacyParams
 from dpconvex.problems.queries import Marginals
 from dpconvex.randomness import BitSource, source_from
 
@@ -32,14 +31,14 @@ if TYPE_CHECKING:
 @final
 @with_shared(released=RELEASED)
 @dataclass(eq=False, repr=False)
-class PrivateSyntheticData(CarriesBudgets, BaseEstimator):
+class PrivateSyntheticData(PrivateEstimator):
     """Synthetic records under differential privacy, whose marginal tables are near those of the data.
 
     The table's columns become finitely many values (categories as they are, numbers in public bins). Released is a
     histogram over their combinations, chosen so that *every* cell of *every* marginal table of `order` columns has a
     small error, however many there are. Records are drawn from it, as many as wanted, at no further cost.
 
-    Guarantee: everything that `fit` learns from data is (epsilon, delta)-differentially private for neighbours that
+    Guarantee: everything that `fit` learns from data is (epsilon, delta)-differentially private for neighbors that
     replace one record, with a public number of records; nothing else depends on the data.
 
     Parameters
@@ -117,9 +116,7 @@ class PrivateSyntheticData(CarriesBudgets, BaseEstimator):
     queries_: Marginals = field(init=False)
     histogram_: FloatArray = field(init=False)
     answers_: FloatArray = field(init=False)
-    certificate_: PrivacyCertificate = field(init=False)
     plan_: QueryReleasePlan = field(init=False)
-    n_features_in_: int = field(init=False)
 
     def plan(self, n: int) -> tuple[QueryReleasePlan, ...]:
         """Return all plans for `n` records, the smallest predicted error first. Sees no data.
@@ -224,9 +221,6 @@ class PrivateSyntheticData(CarriesBudgets, BaseEstimator):
         return TableCells.of_schema(self.schema, self.columns, self.bins)
 
     def __sklearn_tags__(self) -> Any:
-        """Declare that missing values are accepted and that results are random."""
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
         tags.input_tags.string = True
-        tags.non_deterministic = True
         return tags

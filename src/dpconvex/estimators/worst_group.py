@@ -29,12 +29,12 @@ from dpconvex.randomness import source_from
 class PrivateWorstGroupClassifier(PrivateSparseClassifier):
     """Logistic regression for the group with the largest mean loss, under differential privacy.
 
-    A model with a small mean loss may fail for a small group. This one minimises the *largest* of the groups' mean
-    losses (group distributionally robust optimisation), over coefficients in an l1 ball: a saddle point, in which an
+    A model with a small mean loss may fail for a small group. This one minimizes the *largest* of the groups' mean
+    losses (group distributionally robust optimization), over coefficients in an l1 ball: a saddle point, in which an
     opponent shifts weight to the group that fares worst. Prediction does not need the group.
 
     Guarantee: everything that `fit` learns from data, groups included, is (epsilon, delta)-differentially private for
-    neighbours that replace one record, with a public number of records; nothing else depends on the data.
+    neighbors that replace one record, with a public number of records; nothing else depends on the data.
 
     Parameters
     ----------
