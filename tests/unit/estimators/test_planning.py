@@ -9,13 +9,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpconvex import CategoricalColumn, NumericColumn, PrivateLinearRegression, PrivateLogisticRegression, Schema
+from dpconvex import (
+    CategoricalColumn,
+    NumericColumn,
+    PrivateLinearRegression,
+    PrivateLogisticRegression,
+    Schema,
+    adult_schema,
+)
 from dpconvex.algorithms.erm.registry import plans
 from dpconvex.data import ClassTarget, NumericTarget
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators.base import LEAST_BIAS, PROBE, promise_of
 from dpconvex.estimators.classifiers import CAPS
 from dpconvex.privacy import Unit
+from dpconvex.privacy.profiles import limited
 
 COLUMNS = (NumericColumn("age", 0, 100), CategoricalColumn("colour", ("red", "green", "blue")))
 CLASSES, NUMBERS = Schema(COLUMNS, ClassTarget("ill", ("no", "yes"))), Schema(COLUMNS, NumericTarget("pay", 0, 9))
@@ -79,6 +87,15 @@ def test_no_plan_expects_less_than_the_loss_it_stands_in_with(delta: float) -> N
                 assert typical is not None
                 assert expected is not None
                 assert expected >= LEAST_BIAS * typical.bias > 0, (n, cap, plan.algorithm)
+
+
+@pytest.mark.parametrize(("delta", "most"), [(0.0, 350_000), (1e-6, 700_000)])
+def test_planning_takes_no_more_computing_than_it_did(delta: float, most: float) -> None:
+    """Counted, not timed: the same on every machine."""
+    plans.cache_clear()
+    with limited(1e9) as work:
+        PrivateLogisticRegression(1.0, delta, schema=adult_schema()).plan(32_561)
+    assert 1e9 - work.left < most
 
 
 def test_a_small_fit_is_planned_in_no_time() -> None:
