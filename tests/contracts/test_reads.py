@@ -50,8 +50,7 @@ from dpconvex.mechanisms import (
     VertexSession,
 )
 from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT, VertexSampling
-from dpconvex.privacy import Ledger, PrivacyParams, Unit
-from dpconvex.privacy.events.subsampled import PoissonSteps, SampledSteps
+from dpconvex.privacy import Ledger, PoissonSteps, PrivacyParams, SampledSteps, Unit
 from dpconvex.problems import Block, DataDomain
 from dpconvex.problems.data.users import UserGroups
 from dpconvex.problems.linear.problem import LinearModelProblem

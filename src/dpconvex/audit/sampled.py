@@ -37,8 +37,7 @@ from dpconvex.audit.replay import Run, Step, coins, observed
 from dpconvex.errors import UnsupportedEventError
 from dpconvex.mechanisms import SampledSession
 from dpconvex.mechanisms.sampled_gaussian import Sample
-from dpconvex.privacy import Release
-from dpconvex.privacy.events.subsampled import PoissonSteps, SampledSteps
+from dpconvex.privacy import PoissonSteps, Release, SampledSteps
 from dpconvex.privacy.profiles import epsilon_of
 from dpconvex.randomness import BitSource
 

@@ -9,9 +9,7 @@ import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import InvalidParameterError
-from dpconvex.privacy.events.basic import Event
-from dpconvex.privacy.ledger import Ledger, Release
-from dpconvex.privacy.sensitivity import Sensitivity
+from dpconvex.privacy import Event, Ledger, Release, Sensitivity
 from dpconvex.randomness.source import BitSource
 
 Output = TypeVar("Output")

@@ -13,8 +13,7 @@ from dpconvex import _rounding, _validate
 from dpconvex._types import FloatArray
 from dpconvex.mechanisms import _grid
 from dpconvex.mechanisms.base import Mechanism, check_norm, check_shape
-from dpconvex.privacy.events.failure import BoundedLaplaceNoise
-from dpconvex.privacy.sensitivity import Sensitivity
+from dpconvex.privacy import BoundedLaplaceNoise, Sensitivity
 from dpconvex.randomness import exact
 from dpconvex.randomness.source import BitSource
 

@@ -7,10 +7,7 @@ from typing import ClassVar, final
 
 from dpconvex import _validate
 from dpconvex.mechanisms.base import Planned
-from dpconvex.privacy.events.failure import FailureProbability
-from dpconvex.privacy.ledger import Ledger
-from dpconvex.privacy.params import Unit
-from dpconvex.privacy.sensitivity import Sensitivity
+from dpconvex.privacy import FailureProbability, Ledger, Sensitivity, Unit
 from dpconvex.randomness.source import BitSource
 
 

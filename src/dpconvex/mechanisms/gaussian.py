@@ -23,9 +23,8 @@ from dpconvex._types import FloatArray
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import _grid
 from dpconvex.mechanisms.base import Mechanism, check_norm, check_shape
-from dpconvex.privacy.events.basic import GaussianNoise
+from dpconvex.privacy import GaussianNoise, Sensitivity
 from dpconvex.privacy.profiles import gaussian_delta, smallest
-from dpconvex.privacy.sensitivity import Sensitivity
 from dpconvex.randomness import exact
 from dpconvex.randomness.source import BitSource
 

@@ -14,8 +14,7 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry.norms import GroupedNorm, L2Norm, NoiseNorm
 from dpconvex.mechanisms import _grid
 from dpconvex.mechanisms.base import Mechanism, check_norm, check_shape
-from dpconvex.privacy.events.basic import NormExponentialNoise
-from dpconvex.privacy.sensitivity import Sensitivity
+from dpconvex.privacy import NormExponentialNoise, Sensitivity
 from dpconvex.randomness import real
 from dpconvex.randomness.source import BitSource
 

@@ -11,8 +11,7 @@ from dpconvex._types import FloatArray
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import _grid
 from dpconvex.mechanisms.base import Mechanism, check_norm
-from dpconvex.privacy.events.basic import PureMechanism
-from dpconvex.privacy.sensitivity import Sensitivity
+from dpconvex.privacy import PureMechanism, Sensitivity
 from dpconvex.randomness import exact
 from dpconvex.randomness.source import BitSource
 

@@ -21,9 +21,7 @@ from dpconvex.geometry.norms import NoiseNorm, StandardNormals
 from dpconvex.mechanisms import _grid
 from dpconvex.mechanisms.base import Planned, check_norm
 from dpconvex.mechanisms.gaussian import add_gaussian
-from dpconvex.privacy.events.objective import GaussianObjectivePerturbation, PureObjectivePerturbation
-from dpconvex.privacy.ledger import Ledger
-from dpconvex.privacy.sensitivity import Sensitivity
+from dpconvex.privacy import GaussianObjectivePerturbation, Ledger, PureObjectivePerturbation, Sensitivity
 from dpconvex.randomness import real
 from dpconvex.randomness.source import BitSource
 

@@ -33,9 +33,7 @@ from dpconvex.mechanisms import _grid
 from dpconvex.mechanisms.laplace import LaplaceMechanism
 from dpconvex.mechanisms.robust_mean import score_sensitivity
 from dpconvex.mechanisms.test_and_release import GuardedMean, counts_within
-from dpconvex.privacy.events.test_and_release import GuardedGaussianNoise
-from dpconvex.privacy.params import Unit
-from dpconvex.privacy.sensitivity import Sensitivity
+from dpconvex.privacy import GuardedGaussianNoise, Sensitivity, Unit
 from dpconvex.randomness import exact
 from dpconvex.randomness.source import BitSource
 

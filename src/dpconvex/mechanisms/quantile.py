@@ -12,9 +12,7 @@ from dpconvex import _rounding, _validate
 from dpconvex._types import FloatArray
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms.base import Mechanism, check_norm, check_shape
-from dpconvex.privacy.events.basic import Event, PureMechanism
-from dpconvex.privacy.events.gaussian_cover import BoundedRange
-from dpconvex.privacy.sensitivity import Sensitivity
+from dpconvex.privacy import BoundedRange, Event, PureMechanism, Sensitivity
 from dpconvex.randomness.intervals import draw_point
 from dpconvex.randomness.source import BitSource
 

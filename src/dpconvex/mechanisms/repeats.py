@@ -10,9 +10,7 @@ import numpy as np
 
 from dpconvex.mechanisms import _categorical
 from dpconvex.mechanisms.base import Planned, check_norm
-from dpconvex.privacy.events.private_selection import RepeatedSelection
-from dpconvex.privacy.ledger import Ledger
-from dpconvex.privacy.sensitivity import Sensitivity
+from dpconvex.privacy import Ledger, RepeatedSelection, Sensitivity
 from dpconvex.randomness.source import BitSource
 
 T = TypeVar("T")

@@ -36,10 +36,9 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import _grid
 from dpconvex.mechanisms.gaussian import GaussianMechanism, add_gaussian
 from dpconvex.mechanisms.test_and_release import GuardedMean, counts_within, ramp
-from dpconvex.privacy.events.test_and_release import TAIL_SLACK, GuardedGaussianNoise
-from dpconvex.privacy.params import Unit
+from dpconvex.privacy import GuardedGaussianNoise, Sensitivity, Unit
+from dpconvex.privacy.events.test_and_release import TAIL_SLACK
 from dpconvex.privacy.profiles import charge, largest_mu
-from dpconvex.privacy.sensitivity import Sensitivity
 from dpconvex.randomness.source import BitSource
 
 SCORES = ("h_index", "average")

@@ -22,9 +22,7 @@ from dpconvex._types import FloatArray
 from dpconvex.errors import BudgetExceededError
 from dpconvex.mechanisms.base import Planned
 from dpconvex.mechanisms.gaussian import GaussianMechanism
-from dpconvex.privacy.events.subsampled import PoissonSteps
-from dpconvex.privacy.ledger import Ledger
-from dpconvex.privacy.sensitivity import Sensitivity
+from dpconvex.privacy import Ledger, PoissonSteps, Sensitivity
 from dpconvex.randomness.source import BitSource
 
 Sample = NDArray[np.int64]

@@ -22,10 +22,7 @@ from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import InvalidDataError
 from dpconvex.mechanisms.base import Planned
 from dpconvex.mechanisms.gaussian import GaussianMechanism, add_gaussian
-from dpconvex.privacy.events.basic import Event
-from dpconvex.privacy.ledger import Ledger
-from dpconvex.privacy.params import Unit
-from dpconvex.privacy.sensitivity import Sensitivity
+from dpconvex.privacy import Event, Ledger, Sensitivity, Unit
 from dpconvex.problems.data.near_points import Groups, IntArray, near_counts
 from dpconvex.problems.data.points import WEIGHTED_MEAN_ROUNDING, PointDomain, clip_points, weighted_mean
 from dpconvex.randomness.source import BitSource

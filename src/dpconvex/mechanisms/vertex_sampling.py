@@ -28,10 +28,7 @@ from dpconvex._types import FloatArray
 from dpconvex.errors import BudgetExceededError, InvalidParameterError
 from dpconvex.mechanisms import _categorical
 from dpconvex.mechanisms.base import Planned, check_norm
-from dpconvex.privacy.events.basic import PureMechanism
-from dpconvex.privacy.events.vertex_sampling import VertexDraws
-from dpconvex.privacy.ledger import Ledger
-from dpconvex.privacy.sensitivity import Sensitivity
+from dpconvex.privacy import Ledger, PureMechanism, Sensitivity, VertexDraws
 from dpconvex.randomness.source import BitSource
 
 FLOOR = 700.0

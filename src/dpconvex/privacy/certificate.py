@@ -139,11 +139,7 @@ class PrivacyCertificate:
             "constants": self.constants,
             "theorem": self.theorem,
             "target": asdict(self.target),
-            "spent": {
-                "epsilon": self.spent_epsilon,
-                "delta": self.spent_delta,
-                "accountant": self.accountant,
-            },
+            "spent": {"epsilon": self.spent_epsilon, "delta": self.spent_delta, "accountant": self.accountant},
             "releases": [release.to_dict() for release in self.releases],
             "assumptions": [asdict(assumption) for assumption in self.assumptions],
             "noise_source": asdict(self.noise_source),
@@ -196,9 +192,8 @@ class PrivacyCertificate:
                 planner=_of(dict, fields, "planner") if "planner" in fields else None,
             )
         except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError, DpconvexError) as error:
-            raise CertificateError(
-                f"malformed certificate: {type(error).__name__}: {str(error)[:MOST_WORDS]}"
-            ) from None
+            what = f"{type(error).__name__}: {str(error)[:MOST_WORDS]}"
+            raise CertificateError(f"malformed certificate: {what}") from None
 
     def explain(self) -> str:
         """Say in plain words what was promised, at what cost, and why it holds."""
@@ -206,9 +201,8 @@ class PrivacyCertificate:
         unit = {"record": "one row of the data", "user": "everything one user contributed to the data"}[target.unit]
         change = {"replace_one": "replacing", "add_or_remove_one": "adding or removing"}[target.neighboring]
         bound = f"a factor of e^{target.epsilon:g}" + (f", plus {target.delta:g}" if target.delta else "")
-        cost = f"epsilon = {self.spent_epsilon:.6g}" + (
-            f" at delta = {self.spent_delta:.3g}" if self.spent_delta else ""
-        )
+        at_delta = f" at delta = {self.spent_delta:.3g}" if self.spent_delta else ""
+        cost = f"epsilon = {self.spent_epsilon:.6g}{at_delta}"
         lines = [
             f"Promise: {change} {unit} changes the probability of any outcome by at most {bound}.",
             f"Cost:    {cost} of the promised epsilon = {target.epsilon:g} ({self.accountant}).",
@@ -216,10 +210,9 @@ class PrivacyCertificate:
             "Released from the data:",
         ]
         for release in self.releases:
-            lines.append(
-                f"  - {release.label} through {release.mechanism}: sensitivity {release.sensitivity.value:.4g}"
-            )
-            lines.append(f"    in the {release.sensitivity.norm} norm, because {release.sensitivity.lemma}")
+            stated = release.sensitivity
+            lines.append(f"  - {release.label} through {release.mechanism}: sensitivity {stated.value:.4g}")
+            lines.append(f"    in the {stated.norm} norm, because {stated.lemma}")
         lines.append("It rests on:")
         lines += [f"  - {a.statement} ({a.enforced_by})" for a in self.assumptions]
         source = self.noise_source

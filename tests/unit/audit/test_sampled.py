@@ -17,8 +17,7 @@ from dpconvex.audit.sampled import participation, sampled_losses, sampled_steps
 from dpconvex.errors import UnsupportedEventError
 from dpconvex.mechanisms import plan_robust_mean, sampled_gaussian
 from dpconvex.mechanisms.robust_mean import RobustMean
-from dpconvex.privacy import Release, Sensitivity, Unit
-from dpconvex.privacy.events.subsampled import PoissonSteps, SampledSteps
+from dpconvex.privacy import PoissonSteps, Release, SampledSteps, Sensitivity, Unit
 
 N, K, RADIUS, CLIP = 90, 60, 1.0, 10.0
 MEAN: RobustMean = plan_robust_mean(K, 1, 4.0, 0.05, unit=Unit.USER)

@@ -13,10 +13,8 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import GroupedNorm, L2Norm
 from dpconvex.mechanisms import GaussianMechanism, LaplaceMechanism, NormNoiseMechanism, _grid
 from dpconvex.mechanisms.gaussian import INFLATION, zwb_constant
-from dpconvex.privacy.ledger import Ledger
-from dpconvex.privacy.params import PrivacyParams
+from dpconvex.privacy import Ledger, PrivacyParams, Sensitivity
 from dpconvex.privacy.profiles import gaussian_delta
-from dpconvex.privacy.sensitivity import Sensitivity
 from dpconvex.randomness import SeededSource, SystemSource, exact
 
 L1, L2 = Sensitivity(0.3, "l1", "test"), Sensitivity(0.3, "l2", "test")

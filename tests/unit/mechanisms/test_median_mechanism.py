@@ -16,8 +16,8 @@ from scipy.stats import chisquare
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import MedianMechanism
 from dpconvex.privacy import BoundedRange, Ledger, PrivacyParams, PureMechanism
-from dpconvex.privacy.events.basic import pure_delta
-from dpconvex.privacy.events.gaussian_cover import covered_range
+from dpconvex.privacy.events import pure_delta
+from dpconvex.privacy.events.basic import covered_range
 from dpconvex.privacy.ledger import total_delta
 from dpconvex.privacy.profiles import gaussian_delta
 from dpconvex.randomness import SeededSource, SystemSource

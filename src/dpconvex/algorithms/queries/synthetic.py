@@ -37,7 +37,7 @@ from dpconvex.algorithms.recipes import recorded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT, VertexSampling, VertexSession
 from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity
-from dpconvex.privacy.zcdp import largest_rho
+from dpconvex.privacy.profiles import largest_rho
 from dpconvex.problems.queries import LinearQueries
 from dpconvex.randomness import BitSource
 

@@ -1,4 +1,4 @@
-r"""Cost of releasing the minimiser of a randomly perturbed objective (objective perturbation) of a linear model.
+r"""Cost of releasing the minimizer of a randomly perturbed objective (objective perturbation) of a linear model.
 
 Objective ``J(w) = (1/n) sum phi(<w,x_i>, y_i) + (l2/2)||w||^2 + <b,w>/n``; neighbours replace one record.
 Notation: ``tau = X_2^2/(n l2)`` with ``X_2`` the largest l2 norm of a feature vector (intercept included),
@@ -6,13 +6,13 @@ Notation: ``tau = X_2^2/(n l2)`` with ``X_2`` the largest l2 norm of a feature v
 ``phi'' <= (q/A)(A - |phi'|)``.
 
 Proof sketch (theorems, formula numbers and full proofs: docs, "Objective perturbation"). The map from ``b`` to the
-minimiser is a bijection, so the density of the minimiser is the density of ``b`` times a Jacobian. The noise part of
+minimizer is a bijection, so the density of the minimizer is the density of ``b`` times a Jacobian. The noise part of
 the privacy loss is at most ``sensitivity / scale``. The Jacobian part is one factor of a determinant ratio, at most
 ``r log(1 + t tau / r)`` for a loss whose Hessian in the predictions has rank at most ``r`` and trace at most ``t``
 (rule ``determinant``; one output: ``r = 1, t = c``; softmax with k classes: ``r = k - 1, t = 1 - 1/k``). For losses
 with SC the curvature is largest where the slope, hence the noise part, is smallest, and the sum is at most the noise
 part alone when ``q tau <= epsilon_1 / 2`` (rule ``free``; softmax with Frobenius noise: ``q = 4``). The logistic loss
-with slopes capped at A has the curvature ``a (1 - a)`` at every slope ``a < A``; the sum is maximised over a (rule
+with slopes capped at A has the curvature ``a (1 - a)`` at every slope ``a < A``; the sum is maximized over a (rule
 ``logistic``). The rules ``free`` and ``logistic`` need the full two-sided sensitivity ``2 A X_K`` in the noise scale.
 """
 
@@ -23,9 +23,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
+import numpy as np
+
 from dpconvex import _rounding, _validate
 from dpconvex.errors import InvalidParameterError
-from dpconvex.privacy.events.basic import Event, pure_delta
+from dpconvex.privacy.events.base import Event, PureEvent
 from dpconvex.privacy.profiles import gaussian_delta
 
 PURE_RULES = ("determinant", "free", "logistic")
@@ -33,8 +35,8 @@ GAUSSIAN_RULES = ("one_sided", "two_sided", "one_sided_sc", "two_sided_sc", "log
 
 
 @dataclass(frozen=True)
-class PureObjectivePerturbation(Event):
-    """The minimiser under norm-exponential noise ``b`` of the given scale.
+class PureObjectivePerturbation(PureEvent):
+    """The minimizer under norm-exponential noise ``b`` of the given scale.
 
     Parameters
     ----------
@@ -69,12 +71,8 @@ class PureObjectivePerturbation(Event):
         _check_cap(self.rule, self.curvature)
         _validate.integer("rank", self.rank, at_least=1)
         if self.rule == "free" and Fraction(self.curvature) * Fraction(self.tau) * 2 > self.noise_epsilon:
-            raise InvalidParameterError(
-                "tau",
-                self.tau,
-                "must satisfy q*tau <= epsilon_1/2 for rule='free'",
-                "Raise the regularisation",
-            )
+            what = "must satisfy q*tau <= epsilon_1/2 for rule='free'"
+            raise InvalidParameterError("tau", self.tau, what, "Raise the regularisation")
 
     @property
     def noise_epsilon(self) -> Fraction:
@@ -83,12 +81,11 @@ class PureObjectivePerturbation(Event):
 
     @property
     def claimed_sensitivity(self) -> float:
-        """The sensitivity field."""
         return self.sensitivity
 
     @property
     def pure_epsilon(self) -> Fraction:
-        """Total pure epsilon of the exact minimiser, by the stated rule, rounded up."""
+        """Total pure epsilon of the exact minimizer, by the stated rule, rounded up."""
         noise = self.noise_epsilon
         if self.rule == "free":
             return noise
@@ -96,9 +93,14 @@ class PureObjectivePerturbation(Event):
             return noise + Fraction(determinant_cost(self.curvature, self.rank, self.tau))
         return logistic_epsilon(noise, self.tau, self.curvature, self.rank)
 
-    def delta(self, epsilon: float) -> float:
-        """Profile of the worst mechanism of this epsilon."""
-        return pure_delta(self.pure_epsilon, epsilon)
+    @property
+    def searched_epsilon(self) -> float | None:
+        """The maximum of the logistic rule over a grid of slopes."""
+        if self.rule != "logistic":
+            return None
+        e, cap, r, slopes = _rounding.float_up(self.noise_epsilon), self.curvature, self.rank, np.linspace(0, 1, 2001)
+        bends = cap * slopes * (1 - cap * slopes)
+        return float(np.max(e / 2 * (1 + slopes) + r * np.log1p(self.tau / r * bends)))
 
 
 def determinant_cost(trace: float, rank: int, tau: float) -> float:
@@ -153,7 +155,7 @@ def _check_cap(rule: str, curvature: float) -> None:
 
 @dataclass(frozen=True)
 class GaussianObjectivePerturbation(Event):
-    """The minimiser under Gaussian ``b``, released with Gaussian output noise that hides the solver's inaccuracy.
+    """The minimizer under Gaussian ``b``, released with Gaussian output noise that hides the solver's inaccuracy.
 
     Parameters
     ----------
@@ -163,7 +165,7 @@ class GaussianObjectivePerturbation(Event):
     sigma : float
         That standard deviation.
     rho : float
-        Twice the certified solver radius over the output noise's standard deviation; 0 for an exact minimiser.
+        Twice the certified solver radius over the output noise's standard deviation; 0 for an exact minimizer.
     tau : float
         ``X_2^2 / (n l2)``, rounded up.
     rule : {"one_sided", "two_sided", "one_sided_sc", "two_sided_sc", "logistic", "softmax"}
@@ -191,11 +193,6 @@ class GaussianObjectivePerturbation(Event):
         _check_cap(self.rule, self.curvature)
 
     @property
-    def pure_epsilon(self) -> None:
-        """No pure guarantee."""
-        return None
-
-    @property
     def claimed_sensitivity(self) -> float:
         """Distance between two records' gradients: twice the gradient bound (``sqrt(8) X_2`` for softmax)."""
         factor = math.sqrt(8.0) if self.rule == "softmax" else 2.0
@@ -214,12 +211,7 @@ class GaussianObjectivePerturbation(Event):
         if self.rule == "softmax":
             k = self.curvature
             left = epsilon - determinant_cost(1 - 1 / k, round(k) - 1, self.tau)
-            kinds = [
-                (k - 1, math.sqrt(8)),
-                ((k - 1) * (k - 2), math.sqrt(6)),
-                (2 * (k - 1), math.sqrt(2)),
-                (1, 0.0),
-            ]
+            kinds = [(k - 1, math.sqrt(8)), ((k - 1) * (k - 2), math.sqrt(6)), (2 * (k - 1), math.sqrt(2)), (1, 0.0)]
             return [(count, left, length * (1 + 1e-15)) for count, length in kinds if count > 0]
         if self.rule.endswith("_sc"):
             left = epsilon - _rounding.widen_up(self.curvature * self.tau)

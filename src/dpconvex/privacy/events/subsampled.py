@@ -31,16 +31,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from scipy.special import log_ndtr
 
 from dpconvex import _rounding, _validate
 from dpconvex.errors import InvalidParameterError
-from dpconvex.privacy.events.basic import Event, GaussianNoise
+from dpconvex.privacy.events.base import Event, inner_event
+from dpconvex.privacy.events.basic import GaussianNoise
 from dpconvex.privacy.events.test_and_release import GuardedGaussianNoise
 from dpconvex.privacy.profiles import charge, largest_mu
 
@@ -73,9 +74,7 @@ class SampledSteps(Event):
     kind: ClassVar[str] = "sampled_steps"
 
     def __post_init__(self) -> None:
-        if isinstance(self.step, dict):
-            fields = {name: value for name, value in self.step.items() if name != "kind"}
-            object.__setattr__(self, "step", GuardedGaussianNoise(**fields))
+        object.__setattr__(self, "step", inner_event("step", self.step, GuardedGaussianNoise))
         _validate.integer("batch", self.batch, at_least=1)
         if _validate.integer("steps", self.steps, at_least=1) > MOST_STEPS:
             raise InvalidParameterError("steps", self.steps, f"must be at most {MOST_STEPS}")
@@ -85,19 +84,8 @@ class SampledSteps(Event):
             raise InvalidParameterError("step", self.step, "must have a Gaussian test and no coupling")
 
     @property
-    def pure_epsilon(self) -> None:
-        """No pure guarantee."""
-        return None
-
-    @property
-    def parts(self) -> None:
-        """None: it is priced alone."""
-        return None
-
-    @property
     def claimed_sensitivity(self) -> float:
-        """Of one release."""
-        return self.step.sensitivity
+        return self.step.sensitivity  # of one release
 
     @property
     def rate(self) -> float:
@@ -105,7 +93,6 @@ class SampledSteps(Event):
         return _rounding.ratio_up(self.batch, self.population)
 
     def delta(self, epsilon: float) -> float:
-        """Profile of the composition, on a pessimistic grid."""
         charge(self._work / 40)  # of looking a value up
         value = float(_composed(self.rate, self.step.mu, self.step.failure, self.steps).get_delta_for_epsilon(epsilon))
         return min(1.0, _rounding.sum_up((value, fft_slack(self.steps))))
@@ -120,10 +107,6 @@ class SampledSteps(Event):
         work = 4 * min(largest / width, MOST_POINTS) + 2 * reach / width
         charge(work)
         return work
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain fields, the step's as a mapping."""
-        return {"kind": self.kind} | asdict(self) | {"step": self.step.to_dict()}
 
 
 @dataclass(frozen=True)
@@ -145,32 +128,19 @@ class PoissonSteps(Event):
     steps: int
     step: GaussianNoise
     kind: ClassVar[str] = "poisson_steps"
+    finest: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if isinstance(self.step, dict):
-            fields = {name: value for name, value in self.step.items() if name != "kind"}
-            object.__setattr__(self, "step", GaussianNoise(**fields))
+        object.__setattr__(self, "step", inner_event("step", self.step, GaussianNoise))
         _validate.real("rate", self.rate, at_least=LEAST_RATE, below=1.0)
         if _validate.integer("steps", self.steps, at_least=1) > MOST_STEPS:
             raise InvalidParameterError("steps", self.steps, f"must be at most {MOST_STEPS}")
 
     @property
-    def pure_epsilon(self) -> None:
-        """No pure guarantee."""
-        return None
-
-    @property
-    def parts(self) -> None:
-        """None: it is priced alone, or beside pure events."""
-        return None
-
-    @property
     def claimed_sensitivity(self) -> float:
-        """Of one release, to a unit's taking part."""
-        return self.step.sensitivity
+        return self.step.sensitivity  # of one release, to a unit's taking part
 
     def delta(self, epsilon: float) -> float:
-        """Profile of the composition, on a pessimistic grid."""
         charge(self._work / 40)  # of looking a value up
         return poisson_delta(epsilon, self.rate, self.step.mu, self.steps)
 
@@ -196,10 +166,6 @@ class PoissonSteps(Event):
             neighboring_relation=NeighboringRelation.REPLACE_ONE,
         )
         return "PLD of dp-accounting", float(one.self_compose(self.steps).get_epsilon_for_delta(delta))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain fields, the step's as a mapping."""
-        return {"kind": self.kind} | asdict(self) | {"step": self.step.to_dict()}
 
 
 @lru_cache(maxsize=4096)  # certificates ask for the same values again

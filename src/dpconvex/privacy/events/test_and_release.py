@@ -10,7 +10,7 @@ from typing import ClassVar
 from scipy.special import ndtr
 
 from dpconvex import _rounding, _validate
-from dpconvex.privacy.events.basic import Event, Parts
+from dpconvex.privacy.events.base import Event, Parts
 from dpconvex.privacy.profiles import charge, gaussian_delta, mixed_delta
 
 TAIL_SLACK = 1e-5
@@ -21,7 +21,7 @@ TAIL_SLACK = 1e-5
 class GuardedGaussianNoise(Event):
     r"""Test a score with noise, and only if it passes release a value with Gaussian noise.
 
-    Two neighbouring data sets are a *good* pair if the value has the stated sensitivity between them; for a *bad* pair
+    Two neighboring data sets are a *good* pair if the value has the stated sensitivity between them; for a *bad* pair
     neither passes the test unless the score's noise exceeds `margin`. On a good pair the mechanism is post-processing
     of score and value, released together: two Gaussian mechanisms, or a pure and a Gaussian one. On a bad pair both
     runs fail with probability ``1 - t``, t being the noise's tail beyond the margin, so any event S has ``P(S) <=
@@ -59,13 +59,7 @@ class GuardedGaussianNoise(Event):
         _validate.real("coupling", self.coupling, at_least=0.0, below=1.0)
 
     @property
-    def pure_epsilon(self) -> None:
-        """No pure guarantee."""
-        return None
-
-    @property
     def claimed_sensitivity(self) -> float:
-        """The sensitivity field."""
         return self.sensitivity
 
     @property

@@ -16,8 +16,7 @@ from dpconvex.audit.exact import run_of
 from dpconvex.audit.sampled import sampled_losses
 from dpconvex.errors import BudgetExceededError, InvalidParameterError
 from dpconvex.losses import HingeLoss, HuberLoss, LinearModelLoss, LogisticLoss, SoftmaxLoss
-from dpconvex.privacy import Ledger, PrivacyParams, Unit, verify
-from dpconvex.privacy.events.subsampled import PoissonSteps
+from dpconvex.privacy import Ledger, PoissonSteps, PrivacyParams, Unit, verify
 from dpconvex.problems import Block, DataDomain, Records, RegularizedRisk
 from dpconvex.problems.linear.problem import LinearModelProblem, default_radius
 from dpconvex.randomness import SeededSource, SystemSource

@@ -9,9 +9,7 @@ from dpconvex.algorithms import select
 from dpconvex.algorithms.erm import gradient_descent
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import LogisticLoss
-from dpconvex.privacy import PrivacyParams, Unit, verify
-from dpconvex.privacy.events.group import GroupPrivacy
-from dpconvex.privacy.events.test_and_release import GuardedGaussianNoise
+from dpconvex.privacy import GroupPrivacy, GuardedGaussianNoise, PrivacyParams, Unit, verify
 from dpconvex.problems import DataDomain
 from dpconvex.problems.data.users import UserGroups
 from dpconvex.problems.linear.problem import LinearModelProblem

@@ -19,12 +19,8 @@ from scipy.optimize import minimize_scalar
 from dpconvex import _rounding
 from dpconvex._types import FloatArray
 from dpconvex.losses.base import CurvatureLaw, LinearModelLoss
-from dpconvex.privacy.events.objective import (
-    GaussianObjectivePerturbation,
-    determinant_cost,
-    logistic_epsilon,
-    logistic_line,
-)
+from dpconvex.privacy import GaussianObjectivePerturbation
+from dpconvex.privacy.events.objective import determinant_cost, logistic_epsilon, logistic_line
 from dpconvex.privacy.profiles import smallest
 from dpconvex.problems.linear.problem import LinearModelProblem
 

@@ -17,12 +17,7 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import GroupedNorm, L2Norm, NoiseNorm, gaussian_block_weights
 from dpconvex.losses import CurvatureLaw
 from dpconvex.mechanisms import GaussianObjectiveNoise, NormNoiseMechanism, NormObjectiveNoise
-from dpconvex.privacy import (
-    GaussianObjectivePerturbation,
-    PrivacyParams,
-    PureObjectivePerturbation,
-    Sensitivity,
-)
+from dpconvex.privacy import GaussianObjectivePerturbation, PrivacyParams, PureObjectivePerturbation, Sensitivity
 from dpconvex.problems.data.domain import DataDomain
 from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.solvers import default_solver

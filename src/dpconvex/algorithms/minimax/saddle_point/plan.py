@@ -39,7 +39,7 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import VertexSampling
 from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT
 from dpconvex.privacy import Assumption, PrivacyParams, Release, Sensitivity
-from dpconvex.privacy.zcdp import largest_rho
+from dpconvex.privacy.profiles import largest_rho
 from dpconvex.problems.minimax.base import SimplexSaddle
 from dpconvex.randomness import BitSource
 
