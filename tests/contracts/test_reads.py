@@ -25,17 +25,11 @@ from dpconvex.algorithms.erm.heavy_tailed import Moments
 from dpconvex.algorithms.location.geometric_median.booster import WarmStart
 from dpconvex.algorithms.location.geometric_median.stable_sgd import plan_stable_sgd
 from dpconvex.algorithms.queries import synthetic
-from dpconvex.audit import targets_linear
+from dpconvex.audit import Pair, Subject, array_pairs, record_pairs, user_pairs
 from dpconvex.audit.auditor import priced_once
-from dpconvex.audit.catalogue import TARGETS
-from dpconvex.audit.exact import run_of
-from dpconvex.audit.neighbours import Pair, array_pairs, record_pairs, user_pairs
 from dpconvex.audit.replay import Step, _Recorder, coins, tapped
-from dpconvex.audit.target import Subject
-from dpconvex.audit.targets_mechanisms import MECHANISMS
-from dpconvex.audit.targets_points import POINTS
-from dpconvex.audit.targets_search import SEARCHES
-from dpconvex.audit.targets_vertices import VERTICES
+from dpconvex.audit.target import run_of
+from dpconvex.audit.targets import TARGETS, erm, location, mechanisms, minimax, queries
 from dpconvex.errors import UnsupportedEventError
 from dpconvex.losses import AbsoluteLoss, HingeLoss, LogisticLoss, SmoothedHingeLoss
 from dpconvex.mechanisms import (
@@ -232,15 +226,15 @@ SPLIT |= {f"stable_sgd, {order} order": partial(_walk, order) for order in ("ran
 
 FAMILIES: dict[str, Iterable[str]] = {
     "split": SPLIT,
-    "linear": {**targets_linear.RECORDS, **targets_linear.USERS},
-    "vertices": VERTICES,
-    "others": {**POINTS, **SEARCHES, **MECHANISMS},
+    "linear": [target.name for target in erm.TARGETS],
+    "vertices": [target.name for target in (*minimax.TARGETS, *queries.TARGETS)],
+    "others": [target.name for target in (*location.TARGETS, *mechanisms.TARGETS)],
 }
 BLOCKS = {
     "split": {*SPLIT} - {"queries, fresh batches", "stable_sgd, random order"},
-    "linear": set(),
+    "linear": {"private_search"},
     "vertices": {"boosted_mirror_descent", "sgda"},
-    "others": {"private_search"},
+    "others": set(),
 }
 """What splits its units into blocks; two of our own count a unit's draws or visits in one entry."""
 

@@ -1,10 +1,10 @@
 r"""The auditor: tries to refute a promise of privacy, and says what it could prove.
 
-Two attacks, on every pair of neighbouring data sets that is tried:
+Two attacks, on every pair of neighboring data sets that is tried:
 
-1. The exact privacy loss where the laws of the releases are known: `replay` of transcripts, `enumeration` of all of
-   them where they are few, or the `density` of the minimiser. This chooses the pair.
-2. `counting` the outputs of whole runs with the real noise, where nothing about the mechanism is assumed.
+1. The `exact` privacy loss where the laws of the releases are known: `replay` of transcripts, all of them where they
+   are few, or the density of the minimizer. This chooses the pair.
+2. Counting the outputs of whole runs with the real noise (`bounds.prove`): nothing about the mechanism is assumed.
 
 A promise *passes* if no attack proves more than was promised. Passing is no proof of privacy; a refutation is one of
 its failure, but for the stated probability.
@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -23,34 +23,18 @@ import numpy as np
 from dpconvex import _validate
 from dpconvex._types import FloatArray
 from dpconvex.algorithms.base import ConvexPlan, Plan
-from dpconvex.audit import counting
-from dpconvex.audit.exact import SEARCH, exact_finding, run_of
-from dpconvex.audit.neighbours import Pair, Pairs, record_pairs, user_pairs
-from dpconvex.audit.outputs import released
-from dpconvex.audit.pace import Pace
-from dpconvex.audit.progress import Track, untracked
-from dpconvex.audit.report import AuditReport, Finding
+from dpconvex.audit import bounds
+from dpconvex.audit.exact import SEARCH, exact_finding
+from dpconvex.audit.neighbors import record_pairs, user_pairs
+from dpconvex.audit.report import AuditReport, Finding, Pace, Track, untracked
+from dpconvex.audit.target import Auditable, Pair, Pairs, released, run_of
 from dpconvex.errors import InvalidParameterError
-from dpconvex.privacy import PrivacyParams, ledger
+from dpconvex.privacy import ledger
 from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.randomness import BitSource, SystemSource
 
 ERROR = 1e-3
 """Probability with which an audit may call a true promise refuted."""
-
-
-class Auditable(Protocol):
-    """What can be audited: a promise and a way to run. Every plan of this library is one."""
-
-    @property
-    def privacy(self) -> PrivacyParams:
-        """The promise."""
-        ...
-
-    @property
-    def run(self) -> Callable[..., Any]:
-        """``run(*data, source)`` returns what is released."""
-        ...
 
 
 def audit(
@@ -74,7 +58,7 @@ def audit(
     plan : Auditable
         A plan of this library, or anything with ``privacy`` and ``run(*data, source)``.
     pairs : mapping of str to Pair, optional
-        Neighbouring data sets; those of the plan's own domain for plans of linear models.
+        Neighboring data sets; those of the plan's own domain for plans of linear models.
     title : str, optional
         What is audited, for the report.
     output : callable, optional
@@ -90,7 +74,7 @@ def audit(
     source : BitSource, optional
         Of the noise of counted runs; the operating system.
     seed : int
-        Of random neighbours and of replayed noise.
+        Of random neighbors and of replayed noise.
     track : callable, optional
         Shows progress.
 
@@ -160,7 +144,7 @@ def _counted(
     track: Track,
 ) -> Finding:
     outputs = _outputs(plan, pair, output, runs, source, track, "Counting outputs")
-    counted = counting.prove(*outputs, plan.privacy.delta, error)
+    counted = bounds.prove(*outputs, plan.privacy.delta, error)
     detail = f"{counted.event}: {counted.first:.4g} against {counted.second:.4g} of {runs - runs // 2} runs"
     return Finding("counting", name, counted.epsilon, 1 - error, detail)
 
@@ -187,7 +171,7 @@ def _piloted(plan: Auditable, pairs: Pairs, output: Callable[[Any], FloatArray],
     scores = {}
     for name, pair in track(pairs.items(), SEARCH):
         outputs = _outputs(plan, pair, output, runs, SystemSource(), untracked, "")
-        scores[name] = counting.prove(*outputs, plan.privacy.delta, 0.2).epsilon
+        scores[name] = bounds.prove(*outputs, plan.privacy.delta, 0.2).epsilon
         spread = sum(np.linalg.norm(side.std(axis=0)) for side in outputs) + 1e-300
         apart = float(np.linalg.norm(outputs[0].mean(axis=0) - outputs[1].mean(axis=0)) / spread)
         scores[name] = max(scores[name], 0.0) + 1e-3 * min(apart, 1e3)  # where counts prove nothing, what comes nearest

@@ -10,7 +10,7 @@ from typing import final
 
 from dpconvex._files import read_text
 from dpconvex.audit.auditor import ERROR, audit
-from dpconvex.audit.progress import Track
+from dpconvex.audit.report import Track
 from dpconvex.audit.target import Target
 from dpconvex.data import write_atomically
 from dpconvex.errors import InvalidParameterError
@@ -26,59 +26,28 @@ _CELLS = 2000
 @final
 @dataclass(frozen=True)
 class Settings:
-    """What every cell shares; results of other settings are not continued.
+    """What every cell shares; results of other settings are not continued."""
 
-    Parameters
-    ----------
-    version : str
-        Of this library.
-    delta : float
-        Of promises that have one.
-    runs, transcripts : int
-        At most so many, as in `audit`.
-    seconds : float
-        Of the processor, aim for each cell.
-    seed : int
-        Of neighbours and replays.
-    """
-
-    version: str
-    delta: float
-    runs: int
+    version: str  # of this library
+    delta: float  # of promises that have one
+    runs: int  # at most, as in `audit`
     transcripts: int
-    seconds: float
-    seed: int
+    seconds: float  # of the processor, aim for each cell
+    seed: int  # of neighbors and replays
 
 
 @final
 @dataclass(frozen=True)
 class Cell:
-    """One audit of a grid.
-
-    Parameters
-    ----------
-    target : str
-    epsilon : float
-        Claimed.
-    bound : float
-        On the domain.
-    proved : float
-        Epsilon that was proved; 0: none.
-    passed : bool
-    attack : str
-        Which proved most.
-    runs : int
-        Counted on each of two data sets.
-    seconds : float
-    """
+    """One audit of a grid."""
 
     target: str
-    epsilon: float
-    bound: float
-    proved: float
+    epsilon: float  # claimed
+    bound: float  # on the domain
+    proved: float  # 0: nothing
     passed: bool
-    attack: str
-    runs: int
+    attack: str  # the one that proved most
+    runs: int  # counted on each of two data sets
     seconds: float
 
 
@@ -92,20 +61,7 @@ def audit_grid(
 ) -> list[Cell]:
     """Audit every target at every epsilon and bound; cells that the file holds are not repeated.
 
-    Parameters
-    ----------
-    targets : sequence of Target
-    file : Path
-        JSON, written anew after every cell.
-    settings : Settings
-    track : callable
-        Shows progress.
-    epsilons, bounds : iterable of float
-
-    Raises
-    ------
-    InvalidParameterError
-        If the file holds results of other settings.
+    The file is written anew after every cell, and refused if it holds results of other settings.
     """
     found = _resumed(file, settings)
     scales = [(epsilon, bound) for epsilon in epsilons for bound in bounds]
@@ -146,13 +102,7 @@ def _resumed(file: Path, settings: Settings) -> dict[tuple[str, float, float], C
 
 
 def read_grid(file: Path) -> tuple[Settings, list[Cell]]:
-    """Return the settings and the cells that a file holds.
-
-    Parameters
-    ----------
-    file : Path
-        Written by `audit_grid`.
-    """
+    """Return the settings and the cells that a file holds."""
     try:
         held = json.loads(read_text(file))
         cells = [Cell(**dict(zip(held["columns"], row, strict=True))) for row in held["cells"]]
@@ -173,10 +123,7 @@ def _text(settings: Settings, cells: Iterable[Cell]) -> str:
 def summary(cells: Iterable[Cell]) -> list[tuple[str, dict[float, float], int, float]]:
     """Return for every target: its name, the largest proved epsilon at each claimed one, counted runs, seconds.
 
-    Parameters
-    ----------
-    cells : iterable of Cell
-        Runs and seconds are added up over the cells of a target; epsilons without a plan are left out.
+    Runs and seconds are added up over the cells of a target; epsilons without a plan are left out.
     """
     lines: dict[str, tuple[dict[float, float], int, float]] = {}
     for cell in cells:

@@ -148,12 +148,6 @@ def selection_law(scores: FloatArray, scale: float) -> FloatArray:
 
     With ``a_j = exp((s_j - max s)/scale)`` index i has ``a_i`` times the integral over u in (0, 1) of the product of
     ``1 - u a_j`` over the others.
-
-    Parameters
-    ----------
-    scores : array of shape (candidates,)
-    scale : float
-        Of the exponential noise.
     """
     found = _selected(scores, scale, np.arange(len(scores)))
     return found - np.logaddexp.reduce(found)
@@ -179,14 +173,6 @@ def halting_law(mechanism: AboveThreshold, queries: FloatArray, outcome: int) ->
     """Return the log-probability that the first "above" is query `outcome`; `len(queries)`: that there is none.
 
     By quadrature over the noise of the threshold.
-
-    Parameters
-    ----------
-    mechanism : AboveThreshold
-    queries : array of shape (queries,)
-        Those that were asked.
-    outcome : int
-        Index of the first positive answer.
     """
     grid = np.linspace(-45, 45, 9001)
     threshold = mechanism.threshold + mechanism.threshold_scale * grid

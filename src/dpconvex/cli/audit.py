@@ -49,7 +49,7 @@ def audit(
 ) -> None:
     """Attack whole runs on worst-case neighbours. Exit code 1 if a promise is refuted."""
     from dpconvex.audit import audit as attack
-    from dpconvex.audit.catalogue import TARGETS, chosen
+    from dpconvex.audit.targets import TARGETS, chosen
     from dpconvex.errors import InvalidParameterError
 
     if listed:

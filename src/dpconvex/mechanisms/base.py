@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import ClassVar, Generic, TypeVar, final
 
 import numpy as np
 
+from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import InvalidParameterError
-from dpconvex.privacy import Event, Ledger, Release, Sensitivity
-from dpconvex.randomness.source import BitSource
+from dpconvex.privacy import Event, FailureProbability, Ledger, Release, Sensitivity, Unit
+from dpconvex.randomness import BitSource
 
 Output = TypeVar("Output")
 
@@ -32,9 +34,12 @@ class Planned(ABC):
     sensitivity: Sensitivity
     event: Event
 
-    @abstractmethod
     def exact_bits(self, source: BitSource) -> bool:
-        """Whether noise from `source` is exact on a grid, so that the bits of a release are covered by the proof."""
+        """Whether noise from `source` is exact on a grid, so that the bits of a release are covered by the proof.
+
+        By default with the operating system as source.
+        """
+        return source.exact
 
     @final
     def planned(self, label: str, block: str | None = None) -> Release:
@@ -92,6 +97,45 @@ class Mechanism(Planned, Generic[Output]):
     @abstractmethod
     def examples(cls) -> tuple[Mechanism[Output], ...]:
         """A few small instances, for contract tests."""
+
+
+@final
+@dataclass(frozen=True)
+class FailureAllowance(Planned):
+    """A lemma that may fail: nothing is released, but the sensitivity that rests on it costs this part of delta.
+
+    Parameters
+    ----------
+    probability : float
+        Of the failure, for both of two neighbouring data sets together; in (0, 1).
+    lemma : str
+        What bounds it, and over which randomness.
+    unit : Unit
+        The unit of the promise.
+    """
+
+    probability: float
+    lemma: str
+    unit: Unit = Unit.RECORD
+    name: ClassVar[str] = "allowance for failure"
+
+    def __post_init__(self) -> None:
+        _validate.real("probability", self.probability, above=0.0, below=1.0)
+
+    @property
+    def sensitivity(self) -> Sensitivity:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return Sensitivity(1.0, "none", self.lemma, unit=self.unit)  # no value is released
+
+    @property
+    def event(self) -> FailureProbability:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return FailureProbability(self.probability)
+
+    def exact_bits(self, source: BitSource) -> bool:
+        return True  # nothing is drawn
+
+    def charge(self, label: str, ledger: Ledger) -> None:
+        """Enter the allowance in the ledger, before what rests on it is released."""
+        ledger.record(self.planned(label))
 
 
 def check_norm(sensitivity: Sensitivity, *norms: str) -> None:

@@ -1,7 +1,7 @@
 """Noise of objective perturbation: a random linear term ``<b, w>/n`` whose bits are never released.
 
 ``b`` is real noise, rounded to floats once. By that the gradient moves by at most ``2^-52 |b| / n``, which the slack of
-its certificate (`ROUNDING` of the linear term) contains: the solver's point is near the minimiser of the objective with
+its certificate (`ROUNDING` of the linear term) contains: the solver's point is near the minimizer of the objective with
 the real ``b``, as the theorems want it. What is released is that point with a second noise.
 """
 
@@ -18,12 +18,10 @@ from dpconvex import _rounding, _validate
 from dpconvex._types import FloatArray
 from dpconvex.errors import BudgetExceededError, InvalidParameterError
 from dpconvex.geometry.norms import NoiseNorm, StandardNormals
-from dpconvex.mechanisms import _grid
 from dpconvex.mechanisms.base import Planned, check_norm
 from dpconvex.mechanisms.gaussian import add_gaussian
 from dpconvex.privacy import GaussianObjectivePerturbation, Ledger, PureObjectivePerturbation, Sensitivity
-from dpconvex.randomness import real
-from dpconvex.randomness.source import BitSource
+from dpconvex.randomness import BitSource, exact, real
 
 
 class ObjectiveNoise(Planned):
@@ -39,7 +37,7 @@ class ObjectiveNoise(Planned):
 
     @final
     def draw(self, outputs: int, label: str, source: BitSource, ledger: Ledger, block: str | None = None) -> FloatArray:
-        """Record the release of the minimiser, then draw ``b``.
+        """Record the release of the minimizer, then draw ``b``.
 
         Parameters
         ----------
@@ -83,12 +81,7 @@ class NormObjectiveNoise(ObjectiveNoise):
     def __post_init__(self) -> None:
         check_norm(self.sensitivity, self.norm.name)
 
-    def exact_bits(self, source: BitSource) -> bool:
-        """Whether the source is the operating system."""
-        return source.exact
-
     def simulate(self, outputs: int, size: int, generator: np.random.Generator) -> FloatArray:
-        """As the event's scale has it."""
         return self.event.scale * real.simulate(self.norm, size * outputs, generator).reshape(size, -1)
 
     def _sample(self, outputs: int, source: BitSource) -> FloatArray:
@@ -98,7 +91,7 @@ class NormObjectiveNoise(ObjectiveNoise):
 @final
 @dataclass(frozen=True, eq=False)
 class GaussianObjectiveNoise(ObjectiveNoise):
-    """Independent normal ``b``, with a second normal noise on the minimiser inside the same event.
+    """Independent normal ``b``, with a second normal noise on the minimizer inside the same event.
 
     Parameters
     ----------
@@ -128,7 +121,6 @@ class GaussianObjectiveNoise(ObjectiveNoise):
         return source.exact and self.event.rho > 0
 
     def simulate(self, outputs: int, size: int, generator: np.random.Generator) -> FloatArray:
-        """As the event's sigma has it."""
         normals = generator.standard_normal((size, outputs, len(self.standard_deviations)))
         return (self.event.sigma * self.standard_deviations * normals).reshape(size, -1)
 
@@ -138,18 +130,18 @@ class GaussianObjectiveNoise(ObjectiveNoise):
 
     def add_output_noise(
         self,
-        minimiser: FloatArray,
+        minimizer: FloatArray,
         standard_deviation: float,
         label: str,
         source: BitSource,
         ledger: Ledger,
         block: str | None = None,
     ) -> FloatArray:
-        """Release the approximate minimiser with the output noise that the event of `draw` already contains.
+        """Release the approximate minimizer with the output noise that the event of `draw` already contains.
 
         Parameters
         ----------
-        minimiser : array of shape (outputs * dim,)
+        minimizer : array of shape (outputs * dim,)
             Within ``rho * standard_deviation / 2`` of the exact one, for every data set.
         standard_deviation : float
             Of the output noise, positive.
@@ -169,5 +161,5 @@ class GaussianObjectiveNoise(ObjectiveNoise):
             raise InvalidParameterError("rho", self.event.rho, "must be > 0 for output noise", "Plan a solver radius")
         radius = self.event.rho * standard_deviation / 2
         # A coarse grid, since the radius may be tiny: 62 bits of steps must span the coefficients.
-        step = _grid.spacing(2**10 * radius, standard_deviation, math.sqrt(minimiser.size) * (1 + 1e-12))
-        return add_gaussian(minimiser, _rounding.product_up(standard_deviation, 1 + 2**-10), step, source)
+        step = exact.spacing(2**10 * radius, standard_deviation, math.sqrt(minimizer.size) * (1 + 1e-12))
+        return add_gaussian(minimizer, _rounding.product_up(standard_deviation, 1 + 2**-10), step, source)

@@ -15,8 +15,8 @@ from dpconvex.algorithms.minimax.sparse_registry import SPARSE_METHODS
 from dpconvex.algorithms.queries.registry import QUERY_METHODS
 from dpconvex.algorithms.select import ALGORITHMS
 from dpconvex.audit import Pair, audit, log_law, privacy_losses, prove, proved_epsilon
-from dpconvex.audit.catalogue import TARGETS, chosen
 from dpconvex.audit.laws import halting_law, selection_law
+from dpconvex.audit.targets import TARGETS, chosen
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import AboveThreshold, LaplaceMechanism, ReportNoisyMax
 from dpconvex.privacy import Ledger, PrivacyParams, Sensitivity

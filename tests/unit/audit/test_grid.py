@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from dpconvex.audit import Pair, audit
-from dpconvex.audit.catalogue import TARGETS
 from dpconvex.audit.grid import REFUSED, Settings, audit_grid, summary
-from dpconvex.audit.pace import Pace
-from dpconvex.audit.progress import untracked
+from dpconvex.audit.report import Pace, untracked
+from dpconvex.audit.targets import TARGETS
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import PrivacyParams
 

@@ -10,10 +10,9 @@ import pytest
 
 from dpconvex.audit import audit
 from dpconvex.audit.auditor import priced_once
-from dpconvex.audit.catalogue import TARGETS
-from dpconvex.audit.exact import run_of
-from dpconvex.audit.replay import coins
-from dpconvex.audit.sampled import participation, sampled_losses, sampled_steps
+from dpconvex.audit.replay import coins, participation, sampled_losses, sampled_steps
+from dpconvex.audit.target import run_of
+from dpconvex.audit.targets import TARGETS
 from dpconvex.errors import UnsupportedEventError
 from dpconvex.mechanisms import plan_robust_mean, sampled_gaussian
 from dpconvex.mechanisms.robust_mean import RobustMean

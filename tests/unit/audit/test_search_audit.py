@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpconvex.audit import audit
-from dpconvex.audit.catalogue import TARGETS
+from dpconvex.audit.targets import TARGETS
 from dpconvex.errors import BudgetExceededError
 from dpconvex.estimators import _search_run
 from dpconvex.estimators._search_scores import Score

@@ -12,8 +12,8 @@ from dpconvex.algorithms.erm import gradient_descent
 from dpconvex.algorithms.erm.gradient_descent import gradients
 from dpconvex.algorithms.erm.gradient_descent.gradients import sampled_gradient
 from dpconvex.algorithms.select import Options, plans
-from dpconvex.audit.exact import run_of
-from dpconvex.audit.sampled import sampled_losses
+from dpconvex.audit.replay import sampled_losses
+from dpconvex.audit.target import run_of
 from dpconvex.errors import BudgetExceededError, InvalidParameterError
 from dpconvex.losses import HingeLoss, HuberLoss, LinearModelLoss, LogisticLoss, SoftmaxLoss
 from dpconvex.privacy import Ledger, PoissonSteps, PrivacyParams, Unit, verify

@@ -13,8 +13,7 @@ from dpconvex.algorithms.erm.sufficient_statistics import SufficientStatisticsPl
 from dpconvex.algorithms.erm.sufficient_statistics.estimates import Curvature, cutting_level
 from dpconvex.algorithms.erm.sufficient_statistics.statistics import Statistics, packed, unpacked
 from dpconvex.algorithms.select import Options, plans
-from dpconvex.audit import audit
-from dpconvex.audit.neighbours import Pair
+from dpconvex.audit import Pair, audit
 from dpconvex.errors import BudgetExceededError, InvalidParameterError
 from dpconvex.losses import HuberLoss, SquaredLoss
 from dpconvex.privacy import Ledger, PrivacyParams, Unit, verify

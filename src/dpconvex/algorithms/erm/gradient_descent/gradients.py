@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.mechanisms.sampled_gaussian import Sample
+from dpconvex.mechanisms.gaussian import Sample
 from dpconvex.problems import Records, RegularizedRisk
 from dpconvex.problems.data import _threads
 from dpconvex.problems.data.records import RowBlock

@@ -7,7 +7,7 @@ With l = floor(log2 n) phases, ``C = 100 log(20 n m e^epsilon / delta) / epsilon
 
 ``eta = D / (L sqrt(d m n epsilon))``, ``p = J + 3/2`` with ``m <= n^J``, D the diameter. To be run: C is raised to
 ``150 log(20 e^epsilon / delta) / epsilon`` (erratum E2) and to an even integer (the proof needs it, see
-`mechanisms.printed_mean`), the other sizes are rounded down (E19). ``N_l >= 1`` is not implied by the theorem's
+`mechanisms.OutlierRemoval`), the other sizes are rounded down (E19). ``N_l >= 1`` is not implied by the theorem's
 condition (E1): checked here, it takes more than 100000 users.
 """
 
@@ -20,7 +20,7 @@ from dpconvex.algorithms.erm.user_level.aggregates import Guarded
 from dpconvex.algorithms.erm.user_level.phased_schedule import Facts, Phase, Schedule
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import OutlierRemoval
-from dpconvex.mechanisms.printed_mean import flips
+from dpconvex.mechanisms.robust_mean import flips
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,9 @@ from typing import Any, final
 
 import numpy as np
 
-from dpconvex.audit.neighbours import Pair, array_pairs
-from dpconvex.audit.target import Builder, Subject
+from dpconvex.audit.neighbors import array_pairs
+from dpconvex.audit.target import Pair, Subject, targets
+from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import L2Norm
 from dpconvex.mechanisms import (
     AboveThreshold,
@@ -35,16 +36,7 @@ _LOOSE = 1e5
 @final
 @dataclass(frozen=True, eq=False)
 class MechanismUse:
-    """One use of a mechanism as something to audit.
-
-    Parameters
-    ----------
-    privacy : PrivacyParams
-        What one use is claimed to cost.
-    mechanism : Planned
-    use : callable
-        ``use(value, source, ledger)`` returns the release.
-    """
+    """One use of a mechanism, ``use(value, source, ledger)``, and what it is claimed to cost, as something to audit."""
 
     privacy: PrivacyParams
     mechanism: Planned
@@ -61,13 +53,7 @@ class MechanismUse:
         return (self.mechanism.planned(_LABEL),)
 
     def run(self, value: Any, source: BitSource) -> Any:
-        """Release one value.
-
-        Parameters
-        ----------
-        value : array
-        source : BitSource
-        """
+        """Release one value."""
         unit = self.mechanism.sensitivity.unit
         return self.use(value, source, Ledger(PrivacyParams(_LOOSE, 0.4, unit=unit), self.releases))
 
@@ -161,23 +147,30 @@ def _robust(privacy: PrivacyParams, bound: float) -> Subject:
 
 
 def _planned(count: int, privacy: PrivacyParams) -> Any:
-    from dpconvex.errors import InvalidParameterError
-
     try:
         return plan_robust_mean(count, 1, privacy.epsilon, privacy.delta)
     except InvalidParameterError:
         return None
 
 
-MECHANISMS: dict[str, tuple[str, Unit, Builder]] = {
-    "mechanism/laplace": ("pure", Unit.RECORD, _laplace),
-    "mechanism/gaussian": ("approximate", Unit.RECORD, _gaussian),
-    "mechanism/norm_noise": ("pure", Unit.RECORD, _norm),
-    "mechanism/bounded_laplace": ("approximate", Unit.RECORD, _bounded),
-    "mechanism/noisy_max": ("pure", Unit.RECORD, _noisy_max),
-    "mechanism/above_threshold": ("pure", Unit.RECORD, _above),
-    "mechanism/median": ("pure", Unit.RECORD, _median),
-    "mechanism/vertex_sampling": ("pure", Unit.RECORD, _vertices),
-    "mechanism/robust_mean": ("approximate", Unit.USER, _robust),
-}
-"""By name: the kind of promise, whose data, and how the subject is built."""
+TARGETS = (
+    *targets(
+        Unit.RECORD,
+        {
+            "mechanism/laplace": ("pure", _laplace),
+            "mechanism/gaussian": ("approximate", _gaussian),
+            "mechanism/norm_noise": ("pure", _norm),
+            "mechanism/bounded_laplace": ("approximate", _bounded),
+            "mechanism/noisy_max": ("pure", _noisy_max),
+            "mechanism/above_threshold": ("pure", _above),
+            "mechanism/median": ("pure", _median),
+            "mechanism/vertex_sampling": ("pure", _vertices),
+        },
+    ),
+    *targets(
+        Unit.USER,
+        {
+            "mechanism/robust_mean": ("approximate", _robust),
+        },
+    ),
+)
