@@ -27,7 +27,7 @@ define SIDE_BY_SIDE
 	$(BENCH) $(BIN)/python -m side_by_side.report --results $(1) --figures $(2)
 endef
 
-.PHONY: help demo test test-all lint format docs bench bench-quick mutants lock clean
+.PHONY: help demo test test-all lint format house docs bench bench-quick mutants lock clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ lint: $(VENV)/.dev  ## ruff, pyright, import rules
 format: $(VENV)/.dev  ## rewrite the sources in the house style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+house: $(VENV)/.dev  ## how big the house is: lines by kind, files, import circles, slowest tests of the last run
+	$(BIN)/python tools/house.py
 
 docs/_static/report.png: demo  ## the picture of a report in README and docs: chromium (from the system) draws demo/
 	chromium --headless --hide-scrollbars --window-size=800,1245 --screenshot=$@ $(DEMO_OUT)/report.html

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from dpconvex.algorithms import select
+from dpconvex.algorithms.erm import registry
 
 # The gate must give the same verdict twice, so examples are derived from the test alone, and never timed.
 # `HYPOTHESIS_PROFILE=explore` searches at random, with ten times as many examples.
@@ -24,12 +25,28 @@ settings.register_profile("explore", deadline=None, max_examples=500, print_blob
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
+@contextmanager
+def naming(*values: object) -> Iterator[None]:
+    """Whatever fails inside says which case it was: many cheap cases stand in one test, since a test costs more."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"in the case {', '.join(map(str, values))}")
+        raise
+
+
+@pytest.fixture(scope="session")
+def case() -> Callable[..., AbstractContextManager[None]]:
+    """To be used as ``with case(loss, content): ...``."""
+    return naming
+
+
 @pytest.fixture(autouse=True)
 def _plans_made_anew(request: pytest.FixtureRequest) -> Iterator[None]:
     """A test that patches the library neither uses plans made before nor leaves its own behind."""
     patches = "monkeypatch" in request.fixturenames
     if patches:
-        select.plans.cache_clear()
+        registry.plans.cache_clear()
     yield
     if patches:
-        select.plans.cache_clear()
+        registry.plans.cache_clear()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import pickle
+from functools import cache
 
 import numpy as np
 import pytest
@@ -35,8 +36,11 @@ def vectors(constraint: ConvexSet, count: int, seed: int = 0) -> np.ndarray:
     return scale * min(constraint.radius, 10.0) * rng.standard_normal((count, length(constraint)))
 
 
+@cache
 def members(constraint: ConvexSet, count: int = 200, seed: int = 1) -> np.ndarray:
-    return np.array([constraint.project(w) for w in vectors(constraint, count, seed)])
+    found = np.array([constraint.project(w) for w in vectors(constraint, count, seed)])
+    found.flags.writeable = False
+    return found
 
 
 def test_every_concrete_set_is_exported_once() -> None:

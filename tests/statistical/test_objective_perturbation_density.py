@@ -176,24 +176,25 @@ def largest_loss_2d(
     tilted towards k's normal, and `copies` shared records along that normal push w to where both are misclassified.
     """
     loss, n = loss or LogisticLoss(), copies + 1
-    k, normal = np.array([1.0, 0.0]), np.array([0.0, 1.0])
+    ones, z = np.ones(3), np.empty(3)
 
     def negative_loss(v: np.ndarray) -> float:
-        first, second = k + v[0] * normal, -k + v[1] * normal
-        u = [x / np.abs(x).sum() * bound for x in (first, second)]
-        common = -normal * bound / (1 + math.exp(-max(v[2], -500.0)))
-        w = np.array([v[3], v[4]]) / bound
-
-        def parts(record: np.ndarray) -> tuple[np.ndarray, float]:
-            total, hessian = n * l2 * w, n * l2 * np.eye(2)
-            for x, count in ((common, copies), (record, 1)):
-                z, y = np.array([w @ x]), np.ones(1)
-                total = total + count * loss.derivative(z, y)[0] * x
-                hessian = hessian + count * loss.hessian_weights(z, y)[0] * np.outer(x, x)
-            return -total, float(np.linalg.slogdet(hessian)[1])
-
-        (t0, d0), (t1, d1) = parts(u[0]), parts(u[1])
-        return -((np.abs(t1).sum() - np.abs(t0).sum()) / event.scale + d0 - d1)
+        """In plain numbers but for the loss itself: this is called hundreds of thousands of times."""
+        t0, t1, pull, w0, w1 = v.tolist()
+        w0, w1 = w0 / bound, w1 / bound
+        reach = bound / (1 + math.exp(-max(pull, -500.0)))
+        first, second = bound / (1 + abs(t0)), bound / (1 + abs(t1))
+        # Records: the shared one, (1, t0) and (-1, t1) scaled to the ball.
+        records = ((0.0, -reach), (first, t0 * first), (-second, t1 * second))
+        z[:] = [x * w0 + y * w1 for x, y in records]
+        slopes, weights = loss.derivative(z, ones).tolist(), loss.hessian_weights(z, ones).tolist()
+        (_, y), slope, weight = records[0], copies * slopes[0], copies * weights[0]
+        lengths, logs = [], []
+        for (x, other), g, h in zip(records[1:], slopes[1:], weights[1:], strict=True):
+            lengths.append(abs(n * l2 * w0 + g * x) + abs(n * l2 * w1 + slope * y + g * other))
+            square = (n * l2 + h * x * x) * (n * l2 + weight * y * y + h * other * other)
+            logs.append(math.log(square - (h * x * other) ** 2))
+        return -((lengths[1] - lengths[0]) / event.scale + logs[0] - logs[1])
 
     best = 0.0
     for tilt, depth, side in itertools.product((0.02, 0.2), (1.0, 20.0), (0.1, -0.1)):

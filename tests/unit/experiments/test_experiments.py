@@ -21,7 +21,12 @@ OURS = [name for name in EXPERIMENTS if name.startswith("output-perturbation/")]
 QUICK = Setting(quick=True)
 
 
-@pytest.mark.parametrize("name", OURS)
+QUICKEST = ("e2-gaussian", "e3-sensitivity", "e8-population", "e12-baselines")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name.endswith(QUICKEST) else pytest.mark.gate) for name in OURS]
+)
 def test_quick_runs_pass_and_are_well_formed(name) -> None:
     outcome = EXPERIMENTS[name].measure(QUICK)
     assert outcome.passed, outcome.rows
@@ -60,6 +65,7 @@ def test_names_are_unique_and_in_families() -> None:
     assert [name.split("/e")[1].split("-")[0] for name in OURS] == [str(k) for k in range(1, 14)]
 
 
+@pytest.mark.gate
 def test_the_same_setting_gives_the_same_outcome() -> None:
     experiment = EXPERIMENTS["output-perturbation/e8-population"]
     first, second, other = (experiment.measure(Setting(quick=True, seed=seed)) for seed in (3, 3, 4))
@@ -98,11 +104,11 @@ def smaller_sensitivity(monkeypatch):
     ("name", "broken"),
     [
         pytest.param("e1-sampler", sample_half, marks=pytest.mark.slow),
-        ("e1-sampler", sample_independent),
+        pytest.param("e1-sampler", sample_independent, marks=pytest.mark.gate),
         ("e2-gaussian", printed_gaussian),
         ("e3-sensitivity", smaller_sensitivity),
         pytest.param("e4-audit", sample_half, marks=pytest.mark.slow),  # it tests a mutant of its own, too
-        ("e6-strongly-convex", sample_half),
+        pytest.param("e6-strongly-convex", sample_half, marks=pytest.mark.gate),
         ("e8-population", sample_half),
     ],
 )

@@ -24,7 +24,12 @@ def test_every_figure_and_table_of_the_paper_is_there() -> None:
     assert set(wanted) <= set(OURS)
 
 
-@pytest.mark.parametrize("name", OURS)
+QUICKEST = ("figure-1", "figure-2", "figure-3", "figure-4", "figure-5", "skew")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name.endswith(QUICKEST) else pytest.mark.gate) for name in OURS]
+)
 def test_quick_runs_pass_and_are_well_formed(name: str) -> None:
     from matplotlib.figure import Figure
 
@@ -38,7 +43,9 @@ def test_quick_runs_pass_and_are_well_formed(name: str) -> None:
     assert all(axes.has_data() for axes in figure.axes)
 
 
-@pytest.mark.parametrize("name", ["figure-1", "figure-5", "skew"])
+@pytest.mark.parametrize(
+    "name", ["figure-5", *(pytest.param(name, marks=pytest.mark.gate) for name in ("figure-1", "skew"))]
+)
 def test_a_seed_gives_the_same_numbers_and_another_gives_others(name: str) -> None:
     measure = EXPERIMENTS[f"geometric-median/{name}"].measure
     first, again, other = (measure(Setting(quick=True, seed=seed)).rows for seed in (1, 1, 2))

@@ -22,7 +22,12 @@ OURS = [name for name in EXPERIMENTS if name.startswith("heavy-tails/")]
 QUICK = Setting(quick=True)
 
 
-@pytest.mark.parametrize("name", OURS)
+QUICKEST = ("constants",)
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name.endswith(QUICKEST) else pytest.mark.gate) for name in OURS]
+)
 def test_quick_runs_pass_and_are_well_formed(name: str) -> None:
     from matplotlib.figure import Figure
 
@@ -72,6 +77,7 @@ def test_another_noise_fails_single_points(factor: float, passed: bool, monkeypa
     assert [check.passed for check in near] == [passed] * 2, near
 
 
+@pytest.mark.gate
 def test_exchanged_methods_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     exchanged = {name: methods.METHODS[name] for name in methods.PURE}
     exchanged["localized"], exchanged["descent"] = exchanged["descent"], exchanged["localized"]
@@ -80,6 +86,7 @@ def test_exchanged_methods_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not methods.measure(QUICK).passed
 
 
+@pytest.mark.gate
 def test_half_the_noise_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
     transform = L2Norm.transform
     monkeypatch.setattr(L2Norm, "transform", lambda norm, u: [z / 2 for z in transform(norm, u)])

@@ -10,7 +10,12 @@ from dpconvex_experiments import EXPERIMENTS, Setting
 OURS = [name for name in EXPERIMENTS if name.startswith("saddle-point/")]
 
 
-@pytest.mark.parametrize("name", OURS)
+QUICKEST = ("sparsification", "queries")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name.endswith(QUICKEST) else pytest.mark.gate) for name in OURS]
+)
 def test_quick_runs_pass_and_are_well_formed(name: str) -> None:
     outcome = EXPERIMENTS[name].measure(Setting(quick=True))
     assert outcome.passed, outcome.rows
@@ -20,6 +25,7 @@ def test_quick_runs_pass_and_are_well_formed(name: str) -> None:
     assert sum(map(len, outcome.columns)) + 2 * len(outcome.columns) <= 110
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("printed", [1.0, 0.5])
 def test_without_erratum_e2_bias_reduction_fails(printed: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """The printed normaliser is at most 1; it must be ``2 - 2^-M``."""

@@ -15,7 +15,12 @@ OURS = [name for name in EXPERIMENTS if name.startswith("user-level/")]
 QUICK = Setting(quick=True)
 
 
-@pytest.mark.parametrize("name", OURS)
+QUICKEST = ("gradients",)
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name.endswith(QUICKEST) else pytest.mark.gate) for name in OURS]
+)
 def test_quick_runs_pass_and_are_well_formed(name: str) -> None:
     from matplotlib.figure import Figure
 
@@ -65,6 +70,7 @@ def test_counts_with_another_power_fail(monkeypatch: pytest.MonkeyPatch) -> None
     assert not gradients.measure(QUICK).passed
 
 
+@pytest.mark.gate
 def test_tests_that_always_fail_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guards.TestedSteps, "start", lambda *_: lambda points: None)
     assert not robustness.measure(QUICK).passed

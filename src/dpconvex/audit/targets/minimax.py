@@ -11,9 +11,9 @@ from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.minimax import frank_wolfe
 from dpconvex.algorithms.minimax.base import SaddlePlan
 from dpconvex.algorithms.minimax.gaussian import plan_mirror_descent
-from dpconvex.algorithms.minimax.registry import SADDLE_METHODS
+from dpconvex.algorithms.minimax.registry import SADDLE_METHODS, SPARSE_METHODS
 from dpconvex.algorithms.minimax.saddle_point import anytime, bias_reduced
-from dpconvex.algorithms.minimax.sparse_registry import SPARSE_METHODS
+from dpconvex.algorithms.select import Options
 from dpconvex.audit.neighbors import FAR, Pair, array_pairs
 from dpconvex.audit.target import Builder, Subject, smallest, targets
 from dpconvex.privacy import PrivacyParams, Unit
@@ -63,7 +63,7 @@ def _game_plan(name: str, problem: MatrixGame, privacy: PrivacyParams) -> Saddle
         return replace(plan_mirror_descent(problem, privacy), iterations=_FEW)
     if name == "bias_reduced_mirror_descent":
         return bias_reduced.plan(problem, privacy, truncation=1, budget=4.0, step=_ANY_STEP)
-    return SADDLE_METHODS[name](problem, privacy, "calibrated")
+    return SADDLE_METHODS[name].plans(Options(), problem, privacy)[0]
 
 
 def _game_pairs(n: int, bound: float) -> dict[str, Pair]:
@@ -117,7 +117,7 @@ def _sparse_plan(name: str, problem: PolytopeSaddle, privacy: PrivacyParams) -> 
         return frank_wolfe.plan_variance_reduced(problem, privacy, phases=2)
     if name == "anytime_mirror_descent":
         return anytime.plan(problem, privacy, iterations=4, samples=2, period=2, output_samples=2, step=_ANY_STEP)
-    return SPARSE_METHODS[name](problem, privacy, "calibrated")
+    return SPARSE_METHODS[name].plans(Options(), problem, privacy)[0]
 
 
 def _table_pairs(n: int) -> dict[str, Pair]:

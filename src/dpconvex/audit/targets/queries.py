@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dpconvex.algorithms.queries.registry import QUERY_METHODS
+from dpconvex.algorithms.select import Options
 from dpconvex.audit.neighbors import array_pairs
 from dpconvex.audit.target import Builder, Subject, smallest, targets
 from dpconvex.privacy import PrivacyParams, Unit
@@ -16,7 +17,7 @@ def _queries(name: str) -> Builder:
         queries = DenseQueries(bound * np.array([[0.0, 1.0, 0.5]]), 0.0, bound)
 
         def planned(n: int) -> Subject:
-            plan = QUERY_METHODS[name](queries, n, privacy, "calibrated")
+            plan = QUERY_METHODS[name].plans(Options(), queries, n, privacy)[0]
             rests = {"zeros": np.zeros(n, int), "ones": np.ones(n, int), "mixed": np.arange(n) % 2}
             found = {}
             for what, rest in rests.items():

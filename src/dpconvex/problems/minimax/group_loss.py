@@ -126,11 +126,11 @@ class WorstGroupLoss(SimplexSaddle):
         with np.errstate(all="ignore"):
             return float(self.loss.value(*self._corners).max())
 
-    @property
+    @cached_property
     def _largest(self) -> float:
         return max(self.factors)
 
-    @property
+    @cached_property
     def _mean_factor(self) -> float:
         """Most that a factor times its group's share is: 1 if factors are one over the shares, ``c_max`` at most."""
         return min(self._largest, max(1.0, 1 / sum(1 / factor for factor in self.factors)))
