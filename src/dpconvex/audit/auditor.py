@@ -27,7 +27,7 @@ from dpconvex.audit import bounds
 from dpconvex.audit.exact import SEARCH, exact_finding
 from dpconvex.audit.neighbors import record_pairs, user_pairs
 from dpconvex.audit.report import AuditReport, Finding, Pace, Track, untracked
-from dpconvex.audit.target import Auditable, Pair, Pairs, released, run_of
+from dpconvex.audit.target import Auditable, Pairs, Subject, released, run_of
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import ledger
 from dpconvex.problems.linear.problem import LinearModelProblem
@@ -77,15 +77,6 @@ def audit(
         Of random neighbors and of replayed noise.
     track : callable, optional
         Shows progress.
-
-    Returns
-    -------
-    AuditReport
-
-    Raises
-    ------
-    InvalidParameterError
-        If there are no pairs for this plan, or a parameter is out of range.
     """
     pace = Pace(None if seconds is None else _validate.real("seconds", seconds, above=0.0))
     _validate.real("error", error, above=0.0, below=0.5)
@@ -103,8 +94,9 @@ def audit(
             pair = next(iter(found.values()))
             each = 2 * pace.timed(lambda: run_of(plan)(*pair.first, SystemSource()))
             runs = pace.affordable(runs, each * (1 if exact else 1 + len(found) / 8), 1.0)
-            best = exact.pair if exact else _piloted(plan, found, output, max(8, runs // 8), show)
-            findings.append(_counted(plan, best, found[best], output, runs, error, source or SystemSource(), show))
+            subject = Subject(plan, found, output)
+            best = exact.pair if exact else _piloted(subject, max(8, runs // 8), show)
+            findings.append(_counted(subject, best, runs, error, source or SystemSource(), show))
     findings.sort(key=lambda finding: -finding.epsilon)
     name = title or getattr(plan, "algorithm", type(plan).__name__)
     return AuditReport(name, plan.privacy, tuple(findings), runs, pace.spent)
@@ -133,45 +125,29 @@ def _default_pairs(plan: Any, seed: int) -> Pairs:
     raise InvalidParameterError("pairs", None, "must be given for a plan that is not for a linear model", remedy)
 
 
-def _counted(
-    plan: Auditable,
-    name: str,
-    pair: Pair,
-    output: Callable[[Any], FloatArray],
-    runs: int,
-    error: float,
-    source: BitSource,
-    track: Track,
-) -> Finding:
-    outputs = _outputs(plan, pair, output, runs, source, track, "Counting outputs")
-    counted = bounds.prove(*outputs, plan.privacy.delta, error)
+def _counted(subject: Subject, name: str, runs: int, error: float, source: BitSource, track: Track) -> Finding:
+    outputs = _outputs(subject, name, runs, source, track)
+    counted = bounds.prove(*outputs, subject.plan.privacy.delta, error)
     detail = f"{counted.event}: {counted.first:.4g} against {counted.second:.4g} of {runs - runs // 2} runs"
     return Finding("counting", name, counted.epsilon, 1 - error, detail)
 
 
-def _outputs(
-    plan: Auditable,
-    pair: Pair,
-    output: Callable[[Any], FloatArray],
-    runs: int,
-    source: BitSource,
-    track: Track,
-    text: str,
-) -> tuple[FloatArray, FloatArray]:
-    run = run_of(plan)
-    both: tuple[list[FloatArray], list[FloatArray]] = ([], [])
-    for _ in track(range(runs), text):
-        for side, data in zip(both, (pair.first, pair.second), strict=True):
-            side.append(output(run(*data, source)))
-    return np.array(both[0]), np.array(both[1])
+def _outputs(subject: Subject, name: str, runs: int, source: BitSource, track: Track) -> tuple[FloatArray, FloatArray]:
+    """Released numbers of as many runs on each of the two data sets of a pair."""
+    run, pair = run_of(subject.plan), subject.pairs[name]
+    first, second = [], []
+    for _ in track(range(runs), "Counting outputs"):
+        first.append(subject.output(run(*pair.first, source)))
+        second.append(subject.output(run(*pair.second, source)))
+    return np.array(first), np.array(second)
 
 
-def _piloted(plan: Auditable, pairs: Pairs, output: Callable[[Any], FloatArray], runs: int, track: Track) -> str:
+def _piloted(subject: Subject, runs: int, track: Track) -> str:
     """Name of the pair that a few runs tell apart best: independent of the runs that are counted later."""
     scores = {}
-    for name, pair in track(pairs.items(), SEARCH):
-        outputs = _outputs(plan, pair, output, runs, SystemSource(), untracked, "")
-        scores[name] = bounds.prove(*outputs, plan.privacy.delta, 0.2).epsilon
+    for name in track(subject.pairs, SEARCH):
+        outputs = _outputs(subject, name, runs, SystemSource(), untracked)
+        scores[name] = bounds.prove(*outputs, subject.plan.privacy.delta, 0.2).epsilon
         spread = sum(np.linalg.norm(side.std(axis=0)) for side in outputs) + 1e-300
         apart = float(np.linalg.norm(outputs[0].mean(axis=0) - outputs[1].mean(axis=0)) / spread)
         scores[name] = max(scores[name], 0.0) + 1e-3 * min(apart, 1e3)  # where counts prove nothing, what comes nearest

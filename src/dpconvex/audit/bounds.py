@@ -65,25 +65,13 @@ _COORDINATES = 16
 @final
 @dataclass(frozen=True, eq=False)
 class Losses:
-    """Privacy losses of transcripts.
+    """Privacy losses of transcripts, arrays of shape (transcripts,)."""
 
-    Parameters
-    ----------
-    losses : array of shape (transcripts,)
-        Exact; ``inf`` where the neighbor cannot produce the transcript.
-    shifts : array of shape (transcripts,)
-        Where every release was Gaussian: the sum of squared shifts in standard deviations; nan elsewhere.
-    releases : int
-        In the longest transcript.
-    taken, told : int
-        Steps on secret samples that read the changed unit, of those that tell.
-    """
-
-    losses: FloatArray
-    shifts: FloatArray
-    releases: int
-    taken: int = 0
-    told: int = 0
+    losses: FloatArray  # exact; infinite where the neighbor cannot produce the transcript
+    shifts: FloatArray  # squared shifts in standard deviations, summed, where every release was Gaussian; else nan
+    releases: int  # in the longest transcript
+    taken: int = 0  # steps on secret samples that read the changed unit ...
+    told: int = 0  # ... of those that tell
 
     @cached_property
     def mu(self) -> float | None:
@@ -148,21 +136,11 @@ def _gains(losses: FloatArray, epsilon: float, delta: float) -> FloatArray:
 @final
 @dataclass(frozen=True)
 class Counted:
-    """What the counts of one event prove.
+    """What the counts of one event prove."""
 
-    Parameters
-    ----------
-    epsilon : float
-        Proved lower bound; ``-inf`` where the event proves nothing.
-    event : str
-        The event, in words.
-    first, second : float
-        Its frequencies on the two data sets.
-    """
-
-    epsilon: float
-    event: str
-    first: float
+    epsilon: float  # a lower bound; -inf where the event proves nothing
+    event: str  # in words
+    first: float  # its frequencies on the two data sets
     second: float
 
 
@@ -174,7 +152,6 @@ def proved_epsilon(hits: int, others: int, runs: int, delta: float, error: float
     hits, others : int
         How often the event occurred in `runs` runs on the first, and on the second data set.
     runs : int
-        At least 1.
     delta : float
         The claimed one.
     error : float
@@ -189,16 +166,9 @@ def proved_epsilon(hits: int, others: int, runs: int, delta: float, error: float
 
 
 def prove(first: FloatArray, second: FloatArray, delta: float, error: float) -> Counted:
-    """Return the lower bound on epsilon from outputs on two neighbors.
+    """Return the lower bound on epsilon from outputs on two neighbors, wrong with probability at most `error`.
 
-    Parameters
-    ----------
-    first, second : array of shape (runs, numbers)
-        Outputs of independent runs, at least 4 of each and the same number.
-    delta : float
-        The claimed one.
-    error : float
-        Probability with which the bound may be wrong.
+    Outputs, shape (runs, numbers), are of independent runs, at least 4 of each and the same number.
     """
     if first.shape != second.shape or len(first) < 4:
         raise InvalidParameterError("runs", len(first), "must be at least 4, the same on both data sets")

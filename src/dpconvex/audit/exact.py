@@ -222,13 +222,7 @@ def _log_density(
 @final
 @dataclass(frozen=True, eq=False)
 class EnumeratedPair:
-    """The laws of all transcripts on two neighboring data sets.
-
-    Parameters
-    ----------
-    first, second : array of shape (transcripts,)
-        Log-probabilities; ``-inf`` where there is no such transcript.
-    """
+    """The laws of all transcripts on two neighboring data sets: log-probabilities, ``-inf`` where there is none."""
 
     first: FloatArray
     second: FloatArray
@@ -261,23 +255,10 @@ class EnumeratedPair:
 def enumerated_pair(
     run: Callable[..., Any], first: tuple[Any, ...], second: tuple[Any, ...], most: int = MOST, seed: int = 0
 ) -> EnumeratedPair:
-    """Return the laws of all transcripts on two neighboring data sets.
+    """Return the laws of all transcripts of ``run(*data, source)``, the real listing, on two neighboring data sets.
 
-    Parameters
-    ----------
-    run : callable
-        ``run(*data, source)``: the real listing.
-    first, second : tuple
-        Arguments before the source.
-    most : int
-        Transcripts up to which it is tried.
-    seed : int
-        Of public coins.
-
-    Raises
-    ------
-    UnsupportedEventError
-        If there are more transcripts, or something else than an index is released.
+    Beyond `most` transcripts, or where something else than an index is released, `UnsupportedEventError` is raised. The
+    seed is of public coins.
     """
     p, q = transcript_law(run, first, most, seed), transcript_law(run, second, most, seed)
     keys = sorted(p.keys() | q.keys())

@@ -34,22 +34,7 @@ _FLOOR = 700.0
 
 @singledispatch
 def log_law(mechanism: Any, value: Any, outcome: Any) -> float:
-    """Return the log-probability of an outcome, up to a constant.
-
-    Parameters
-    ----------
-    mechanism : Planned
-        Which mechanism released it.
-    value : array
-        The private value that it was given.
-    outcome : object
-        What it released.
-
-    Raises
-    ------
-    UnsupportedEventError
-        For mechanisms without a registered law.
-    """
+    """Return the log-probability of an outcome, given the private value, up to a constant; raise if no law is known."""
     raise UnsupportedEventError(f"no law is known for {type(mechanism).__name__}: register one, or audit by counting")
 
 
@@ -78,20 +63,7 @@ def _(mechanism: NormNoiseMechanism, value: FloatArray, outcome: FloatArray) -> 
 
 @singledispatch
 def finite_law(mechanism: Any, value: Any) -> FloatArray:
-    """Return the log-probabilities of the outcomes 0, 1, ... of one draw, shape (outcomes,).
-
-    Parameters
-    ----------
-    mechanism : Planned
-        One that draws an index.
-    value : array
-        Its scores.
-
-    Raises
-    ------
-    UnsupportedEventError
-        For mechanisms with other outcomes.
-    """
+    """Return the log-probabilities of the outcomes 0, 1, ... of one draw by scores; raise for other outcomes."""
     raise UnsupportedEventError(f"{type(mechanism).__name__} does not draw from finitely many outcomes")
 
 

@@ -95,23 +95,8 @@ def privacy_losses(
 ) -> Losses:
     """Return the exact losses of `count` runs on `first` against `second`.
 
-    Parameters
-    ----------
-    run : callable
-        ``run(*data, source)``: the real listing.
-    first, second : tuple
-        Neighbouring data sets.
-    count : int
-        Transcripts.
-    seed : int
-        Of noise and coins: nothing here is private.
-    track : callable
-        Shows progress.
-
-    Raises
-    ------
-    UnsupportedEventError
-        If a mechanism has no known law, or releases nothing that could be replayed.
+    `run` is the real listing, ``run(*data, source)``; the seed is of noise and coins, as nothing here is private. A
+    mechanism without a known law, or that releases nothing which could be replayed, raises `UnsupportedEventError`.
     """
     losses: list[float] = []
     squares: list[float] = []

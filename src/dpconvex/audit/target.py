@@ -40,13 +40,7 @@ class Auditable(Protocol):
 @final
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """Two data sets that differ in one unit.
-
-    Parameters
-    ----------
-    first, second : tuple
-        Arguments of a run before its source.
-    """
+    """Two data sets that differ in one unit: the arguments of a run before its source."""
 
     first: tuple[Any, ...]
     second: tuple[Any, ...]
@@ -69,11 +63,8 @@ def run_of(plan: Any) -> Callable[..., Any]:
 def released(result: Any) -> FloatArray:
     """Return the released numbers of a result, shape (k,), all that an attacker sees; statuses become 0 ("ok") or 1.
 
-    Parameters
-    ----------
-    result : object
-        A result of this library, a number or an array; None: nothing was released. Others register a function of their
-        own with ``@released.register``.
+    Results of this library, numbers and arrays are known, None too: nothing was released. Others register a function of
+    their own with ``@released.register``.
     """
     if isinstance(result, tuple):
         return np.concatenate([released(part) for part in result])
@@ -141,15 +132,7 @@ class Target:
     builder: Builder
 
     def subject(self, epsilon: float, delta: float, bound: float) -> Subject:
-        """Return what to audit.
-
-        Parameters
-        ----------
-        epsilon, delta : float
-            Of the promise; delta is not used where it is pure.
-        bound : float
-            On the features, points, queries or payoffs, or the sensitivity of a mechanism.
-        """
+        """Return what to audit; `bound` is on features, points, queries or payoffs, or a mechanism's sensitivity."""
         return self.builder(PrivacyParams(epsilon, 0.0 if self.pure else delta, unit=self.unit), bound)
 
 

@@ -43,15 +43,7 @@ class Planned(ABC):
 
     @final
     def planned(self, label: str, block: str | None = None) -> Release:
-        """Return the ledger entry of one use.
-
-        Parameters
-        ----------
-        label : str
-            What is released, in words.
-        block : str or None
-            The fixed part of the records that it reads (`Release`); None for all.
-        """
+        """Return the ledger entry of one use: what is released, in words, from which fixed part of the records."""
         return Release(label, self.name, self.event, self.sensitivity, block)
 
 
@@ -83,12 +75,7 @@ class Mechanism(Planned, Generic[Output]):
         source : BitSource
             Of the noise.
         ledger : Ledger
-            It must list `planned(label, block)`.
-
-        Raises
-        ------
-        BudgetExceededError
-            If the ledger does not list this release (any more). Nothing is sampled then.
+            If it does not list `planned(label, block)` (any more), `BudgetExceededError` is raised and nothing sampled.
         """
         ledger.record(self.planned(label, block))
         return self._sample(np.asarray(value, dtype=np.float64), source)
@@ -102,20 +89,10 @@ class Mechanism(Planned, Generic[Output]):
 @final
 @dataclass(frozen=True)
 class FailureAllowance(Planned):
-    """A lemma that may fail: nothing is released, but the sensitivity that rests on it costs this part of delta.
+    """A lemma that may fail: nothing is released, but the sensitivity that rests on it costs this part of delta."""
 
-    Parameters
-    ----------
-    probability : float
-        Of the failure, for both of two neighbouring data sets together; in (0, 1).
-    lemma : str
-        What bounds it, and over which randomness.
-    unit : Unit
-        The unit of the promise.
-    """
-
-    probability: float
-    lemma: str
+    probability: float  # of the failure, for both of two neighboring data sets together
+    lemma: str  # what bounds it, and over which randomness
     unit: Unit = Unit.RECORD
     name: ClassVar[str] = "allowance for failure"
 

@@ -79,17 +79,8 @@ class GaussianMechanism(Mechanism[FloatArray]):
     ) -> GaussianMechanism:
         """Return the mechanism with the least noise, by the stated method, for a promise.
 
-        Parameters
-        ----------
-        sensitivity, dim
-            As above.
-        epsilon : float
-            Positive.
-        delta : float
-            In (0, 1/2).
-        method : {"analytic", "zwb"}
-            The smallest sigma by the exact profile, or the closed formula of Zhao et al. 2019, Theorem 5, which the
-            output-perturbation paper uses: valid for all epsilon, up to 1.4 times larger.
+        "analytic" is the smallest sigma by the exact profile; "zwb" the closed formula of Zhao et al. 2019, Theorem 5,
+        which the output-perturbation paper uses: valid for all epsilon, up to 1.4 times larger.
         """
         _validate.real("epsilon", epsilon, above=0.0)
         _validate.real("delta", delta, above=0.0, below=0.5, remedy="Use NormNoiseMechanism for delta=0")
@@ -210,15 +201,8 @@ class SampledSession:
     def release(self, value: Callable[[Sample], FloatArray]) -> FloatArray:
         """Draw a fresh sample and return its value with noise.
 
-        Parameters
-        ----------
-        value : callable
-            From positions of units, shape (m,), m >= 0, ascending, to an array of the mechanism's shape.
-
-        Raises
-        ------
-        BudgetExceededError
-            Beyond the planned number of steps. Nothing is sampled then.
+        `value` goes from positions of units, shape (m,), m >= 0, ascending, to an array of the mechanism's shape.
+        Beyond the planned number of steps `BudgetExceededError` is raised, and nothing sampled.
         """
         if self.left < 1:
             raise BudgetExceededError("Gaussian on secret samples: no step of the plan is left")

@@ -116,13 +116,7 @@ class BoundedLaplaceMechanism(Mechanism[FloatArray]):
     def calibrate(cls, sensitivity: Sensitivity, epsilon: float, delta: float) -> BoundedLaplaceMechanism:
         """Return the mechanism that costs `epsilon` and at most `delta`, with the bound of Fact 3, ``log(4/delta)``.
 
-        Parameters
-        ----------
-        sensitivity : Sensitivity
-        epsilon : float
-            In (0, 2]: beyond ``log 9`` this bound is too short.
-        delta : float
-            In (0, 1/2).
+        Epsilon is at most 2: beyond ``log 9`` this bound is too short.
         """
         _validate.real("epsilon", epsilon, above=0.0, at_most=2.0)
         _validate.real("delta", delta, above=0.0, below=0.5)

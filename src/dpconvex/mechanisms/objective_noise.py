@@ -37,19 +37,9 @@ class ObjectiveNoise(Planned):
 
     @final
     def draw(self, outputs: int, label: str, source: BitSource, ledger: Ledger, block: str | None = None) -> FloatArray:
-        """Record the release of the minimizer, then draw ``b``.
+        """Record the release of the minimizer, then draw ``b``, shape (outputs * dim,). Secret: it stays in the run.
 
-        Parameters
-        ----------
-        outputs : int
-            Number of parameter vectors (softmax classes); their noises are independent.
-        label, source, ledger, block
-            As in `Mechanism.release`.
-
-        Returns
-        -------
-        array of shape (outputs * dim,)
-            Output after output. Secret: it must not leave the run.
+        The noises of the parameter vectors (softmax classes) are independent; output stands after output.
         """
         _validate.integer("outputs", outputs, at_least=1)
         ledger.record(self.planned(label, block))
@@ -139,20 +129,10 @@ class GaussianObjectiveNoise(ObjectiveNoise):
     ) -> FloatArray:
         """Release the approximate minimizer with the output noise that the event of `draw` already contains.
 
-        Parameters
-        ----------
-        minimizer : array of shape (outputs * dim,)
-            Within ``rho * standard_deviation / 2`` of the exact one, for every data set.
-        standard_deviation : float
-            Of the output noise, positive.
-        label, source, ledger, block
-            As in `draw`, which must have been called.
-
-        Returns
-        -------
-        array of shape (outputs * dim,)
-            On a grid whose rounding adds at most ``2**-11`` of the solver's radius to it; the noise is enlarged by
-            ``1 + 2**-10`` for that (and by `gaussian.INFLATION` for the integers), so ``rho`` stays true.
+        `draw` must have been called, and the minimizer, shape (outputs * dim,), lie within ``rho * standard_deviation /
+        2`` of the exact one, for every data set. The release is on a grid whose rounding adds at most ``2**-11`` of the
+        solver's radius to it; the noise is enlarged by ``1 + 2**-10`` for that (and by `gaussian.INFLATION` for the
+        integers), so ``rho`` stays true.
         """
         _validate.real("standard_deviation", standard_deviation, above=0.0)
         if self.planned(label, block) not in ledger.recorded:

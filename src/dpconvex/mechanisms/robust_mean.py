@@ -202,11 +202,6 @@ def plan_robust_mean(
     split : float, optional
         Share of the squared Gaussian budget for the test; default: the best.
     unit : Unit
-
-    Raises
-    ------
-    InvalidParameterError
-        If there are too few points for the promise: nothing could ever pass.
     """
     _validate.integer("releases", releases, at_least=1)
     mu, test = budget(epsilon, delta, releases)
@@ -233,14 +228,8 @@ def robust_mean_of(
 ) -> RobustMean | None:
     """Return the mechanism with the least noise for a Gaussian budget, or None if there are too few points.
 
-    Parameters
-    ----------
-    count, dim, failure, outliers, score, split, unit
-        As in `plan_robust_mean`; `failure` is of this one release.
-    mu : float
-        Sensitivity over deviation of score and mean together, positive.
-    test : float
-        Probability with which the test may let a bad pair pass, in (0, 1/2).
+    `mu` is the sensitivity over deviation of score and mean together, `test` the probability with which the test may
+    let a bad pair pass; all else as in `plan_robust_mean`, with `failure` of this one release.
     """
     _validate.integer("count", count, at_least=1)
     _validate.real("mu", mu, above=0.0)
@@ -427,19 +416,7 @@ def plan_outlier_removal(
 ) -> OutlierRemoval:
     """Return the printed mechanism with exact constants: Gaussian noise for what test and coupling leave of a promise.
 
-    Parameters
-    ----------
-    count, dim : int
-    epsilon, delta : float
-        Positive.
-    score_scale : float, optional
-        b; default: the paper's ``20/epsilon``, which spends a tenth of epsilon.
-    unit : Unit
-
-    Raises
-    ------
-    InvalidParameterError
-        If there are too few points.
+    The score's Laplace scale b is by default the paper's ``20/epsilon``, which spends a tenth of epsilon.
     """
     scale = 20 / epsilon if score_scale is None else _validate.real("score_scale", score_scale, above=0.0)
     coupling, rest = delta / 8, epsilon - exact.enlarged(score_sensitivity(count, "average")) / scale

@@ -116,19 +116,8 @@ class GuardedMean(Planned):
             Public or released, in [1e-100, 1e100]: pairs within it count as close.
         clip : float
             Public or released, in [1e-99, 1e100].
-        label, block : str
-            As in `planned`.
-        source : BitSource
-            Of noise and coins.
-        ledger : Ledger
-            It must list `planned(label, block)`.
-
-        Raises
-        ------
-        BudgetExceededError
-            If the ledger does not list this release (any more).
-        InvalidDataError
-            If the points have another shape (a public fact).
+        label, source, ledger, block
+            As in `Mechanism.release`; the source is of noise and coins.
         """
         ledger.record(self.planned(label, block))
         return self.draw(points, radius, clip, source)

@@ -61,13 +61,7 @@ def _lone(events: Sequence[Counted]) -> Event | None:
 
 
 def spent_epsilon(events: Sequence[Counted], delta: float) -> float:
-    """Total epsilon at `delta`, rounded up; infinity where no epsilon suffices.
-
-    Raises
-    ------
-    UnsupportedEventError
-        If the events cannot be composed.
-    """
+    """Total epsilon at `delta`, rounded up; infinity where no epsilon suffices."""
     charge_list(len(events))
     name = accountant_name(events)
     if name == "none":
@@ -96,13 +90,10 @@ def spent_delta(events: Sequence[Counted], epsilon: float) -> float:
 
 
 def second_opinion(events: Sequence[Counted], delta: float) -> tuple[str, float] | None:
-    """Price the same events once more, by ``dp_accounting`` alone.
+    """Price the same events once more, by ``dp_accounting`` alone: the accountant's name, and the epsilon it proves.
 
-    Returns
-    -------
-    tuple or None
-        The accountant's name and the epsilon that it proves at `delta` (a pure promise: at 1e-12, for it has no answer
-        at 0). None where it has no form of these events, or where `accountant_name` is that accountant itself.
+    A pure promise is priced at a delta of 1e-12, for it has no answer at 0. None where it has no form of these events,
+    or where `accountant_name` is that accountant itself.
     """
     charge_list(len(events))
     name = accountant_name(events)

@@ -43,40 +43,20 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Assumption:
-    """Something the guarantee rests on, and what makes it true.
-
-    Parameters
-    ----------
-    statement : str
-        What is assumed.
-    enforced_by : str
-        The mechanism of enforcement, or ``"declared"`` where only the user's word stands behind it.
-    """
+    """Something the guarantee rests on, and what makes it true."""
 
     statement: str
-    enforced_by: str
+    enforced_by: str  # the mechanism of enforcement, or "declared" where only the user's word stands behind it
 
 
 @dataclass(frozen=True)
 class NoiseSource:
-    """Where random bits came from.
-
-    Parameters
-    ----------
-    name : str
-        ``"operating system"`` or ``"seeded"``.
-    private : bool
-        False for a seeded source: whoever knows the seed can subtract the noise.
-    exact_bits : bool
-        Whether all noise came from exact samplers.
-    note : str
-        What is known about the rest.
-    """
+    """Where random bits came from."""
 
     name: str
-    private: bool
-    exact_bits: bool
-    note: str = ""
+    private: bool  # False for a seeded source: whoever knows the seed can subtract the noise
+    exact_bits: bool  # whether all noise came from exact samplers
+    note: str = ""  # what is known about the rest
 
 
 @dataclass(frozen=True)
@@ -98,7 +78,6 @@ class PrivacyCertificate:
     assumptions : tuple of Assumption
         What the guarantee rests on and how each is enforced.
     noise_source : NoiseSource
-        Where the random bits came from.
     public : mapping
         Public facts and constants of the plan: sizes, domain, regularisation, noise scales.
     versions : mapping
@@ -241,18 +220,13 @@ def _of(kind: type[T], fields: Mapping[str, Any], name: str) -> T:
 
 def certify(
     *,
-    algorithm: str,
-    constants: str,
-    theorem: str,
     target: PrivacyParams,
     releases: tuple[Release, ...],
-    assumptions: tuple[Assumption, ...],
-    noise_source: NoiseSource,
     public: Mapping[str, Any],
     whole: bool = False,
-    planner: Mapping[str, Any] | None = None,
+    **stated: Any,
 ) -> PrivacyCertificate:
-    """Price the releases and put everything into a certificate.
+    """Price the releases and put everything into a certificate; `stated` are its other fields.
 
     `whole`: the releases are one of several courses that a run may take, each within the promise. That is stated as
     spent, and what this course costs among the public facts.
@@ -266,18 +240,13 @@ def certify(
         public = {**public, COURSE: {"epsilon": spent, "delta": delta}}
         spent, delta = target.epsilon, target.delta
     return PrivacyCertificate(
-        algorithm=algorithm,
-        constants=constants,
-        theorem=theorem,
         target=target,
         spent_epsilon=spent,
         spent_delta=delta,
         accountant=_ledger.accountants(releases),
         releases=releases,
-        assumptions=assumptions,
-        noise_source=noise_source,
         public=public,
-        planner=planner,
+        **stated,
     )
 
 

@@ -109,12 +109,8 @@ class Ledger:
     privacy : PrivacyParams
         The promise.
     planned : iterable of Release
-        Every release that the run may make. Their total cost must fit the promise.
-
-    Raises
-    ------
-    BudgetExceededError
-        If the planned releases cost more than the promise: at construction, from public facts.
+        Every release that the run may make. If they cost more than the promise together, `BudgetExceededError` is
+        raised at once, from public facts.
     """
 
     def __init__(self, privacy: PrivacyParams, planned: Iterable[Release]) -> None:

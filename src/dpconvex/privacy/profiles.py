@@ -63,15 +63,7 @@ def charge(work: float) -> None:
 
 
 def gaussian_delta(epsilon: float, mu: float) -> float:
-    """Smallest delta of ``N(0, 1)`` against ``N(mu, 1)`` at `epsilon`, rounded up.
-
-    Parameters
-    ----------
-    epsilon : float
-        Any real number; a negative one is allowed.
-    mu : float
-        Sensitivity over standard deviation, at least 0.
-    """
+    """Smallest delta of ``N(0, 1)`` against ``N(mu, 1)`` at `epsilon`, which may be negative, rounded up."""
     charge(25)
     if mu == 0.0:
         return -math.expm1(min(epsilon, 0.0))
@@ -89,18 +81,8 @@ def mixed_delta(epsilon: float, pure: float, mu: float, *others: float) -> float
 
     The worst pure mechanism is randomized response, which makes the total a mixture of two Gaussian profiles:
     ``p gaussian_delta(epsilon - pure, mu) + (1 - p) gaussian_delta(epsilon + pure, mu)`` with
-    ``p = e^pure / (1 + e^pure)``. Every further pure mechanism mixes two of these in the same way.
-
-    Parameters
-    ----------
-    epsilon : float
-        Any real number.
-    pure : float
-        Epsilon of a pure part, at least 0.
-    mu : float
-        Sensitivity over standard deviation of the Gaussian part (root of the sum of squares if there are several).
-    *others : float
-        Epsilons of further pure parts; the time doubles with each.
+    ``p = e^pure / (1 + e^pure)``. Every further pure mechanism, of epsilon in `others`, mixes two of these in the same
+    way; the time doubles with each. `mu` is the root of the sum of squares if there are several Gaussian ones.
     """
 
     def rest(e: float) -> float:
@@ -115,15 +97,7 @@ def mixed_delta(epsilon: float, pure: float, mu: float, *others: float) -> float
 
 
 def largest_mu(epsilon: float, delta: float, pure: float = 0.0) -> float:
-    """Largest Gaussian budget that keeps `mixed_delta` within `delta`, rounded down.
-
-    Parameters
-    ----------
-    epsilon, delta : float
-        Positive.
-    pure : float
-        In [0, epsilon).
-    """
+    """Largest Gaussian budget that keeps `mixed_delta` within `delta`, rounded down; `pure` is below epsilon."""
     return 1 / smallest(lambda inverse: mixed_delta(epsilon, pure, 1 / inverse) <= delta, 1.0)
 
 
@@ -169,15 +143,7 @@ ORDERS = 1 + np.exp(np.linspace(-8.0, 16.0, 4801))
 
 
 def renyi_delta(divergences: FloatArray, epsilon: float) -> float:
-    """Smallest delta at `epsilon` that bounds on the divergences of the orders `ORDERS` prove, rounded up.
-
-    Parameters
-    ----------
-    divergences : array of shape (len(ORDERS),)
-        At least 0; infinite where unknown.
-    epsilon : float
-        At least 0.
-    """
+    """Smallest delta at `epsilon` that bounds on the divergences of all `ORDERS` prove, rounded up."""
     charge(300)
     a = ORDERS
     logs = (a - 1) * (divergences - epsilon) + a * np.log1p(-1 / a) - np.log(a - 1)
@@ -188,25 +154,12 @@ def renyi_delta(divergences: FloatArray, epsilon: float) -> float:
 
 
 def zcdp_delta(rho: float, epsilon: float) -> float:
-    """Delta at `epsilon` of any `rho`-zCDP mechanism, rounded up.
-
-    Parameters
-    ----------
-    rho, epsilon : float
-        At least 0. No rho > 0 gives delta 0: zCDP proves no pure promise.
-    """
+    """Delta at `epsilon` of any `rho`-zCDP mechanism, rounded up; never 0 for rho > 0: zCDP proves no pure promise."""
     return renyi_delta(ORDERS * rho, epsilon)
 
 
 def largest_rho(epsilon: float, delta: float) -> float:
     """Largest zCDP budget that keeps `zcdp_delta` within `delta`, rounded down.
-
-    Parameters
-    ----------
-    epsilon : float
-        Positive.
-    delta : float
-        Positive.
 
     Examples
     --------
@@ -222,15 +175,6 @@ def bounded_range_divergence(eta: float) -> FloatArray:
     Among laws with losses in ``[t - eta, t]`` the two-point one is extremal (``E_Q e^{alpha L}`` is convex in ``e^L``,
     whose mean is 1). With ``u = e^-t`` its moment is ``u^-alpha (A + B u)``, largest at ``u = -alpha A/((alpha-1) B)``.
     The bound ``alpha eta^2/8`` (Cesar and Rogers 2021) is used where it is smaller, or where rounding would count.
-
-    Parameters
-    ----------
-    eta : float
-        Positive.
-
-    Returns
-    -------
-    array of shape (len(ORDERS),)
     """
     a = ORDERS
     simple = a * eta**2 / 8 * (1 + 1e-13)

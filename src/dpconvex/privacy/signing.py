@@ -28,15 +28,7 @@ def public_path(key: Path) -> Path:
 
 
 def new_key(path: Path) -> Path:
-    """Write a new private key, which its owner alone may read, and its public half; return the latter's path.
-
-    Raises
-    ------
-    InvalidParameterError
-        If one of the two files exists, or cannot be written.
-    DpconvexError
-        If the package cryptography is missing.
-    """
+    """Write a new private key, which its owner alone may read, and its public half; return the latter's path."""
     ed25519, coding = _ed25519()
     key, public = ed25519.Ed25519PrivateKey.generate(), public_path(path)
     for each in (path, public):
@@ -49,15 +41,7 @@ def new_key(path: Path) -> Path:
 
 
 def sign(certificate: Path, key: Path) -> Path:
-    """Write the signature of a certificate's file beside it, replacing an old one; return its path.
-
-    Raises
-    ------
-    InvalidParameterError
-        If a file cannot be read, or `key` holds no Ed25519 private key without a password.
-    DpconvexError
-        If the package cryptography is missing.
-    """
+    """Write the signature of a certificate's file beside it, replacing an old one; return its path."""
     ed25519, coding = _ed25519()
     try:
         private: Any = coding.load_pem_private_key(_text("key", key).encode(), password=None)
@@ -73,15 +57,7 @@ def sign(certificate: Path, key: Path) -> Path:
 
 
 def signature_fault(certificate: Path, public_key: Path) -> str | None:
-    """Return what is wrong with the signature beside a certificate's file; None if it is made with that key.
-
-    Raises
-    ------
-    InvalidParameterError
-        If `public_key` holds no Ed25519 public key.
-    DpconvexError
-        If the package cryptography is missing.
-    """
+    """Return what is wrong with the signature beside a certificate's file; None if it is made with that key."""
     ed25519, coding = _ed25519()
     from cryptography.exceptions import InvalidSignature
 

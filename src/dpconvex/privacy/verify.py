@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -77,28 +78,14 @@ class Check:
 
 @dataclass(frozen=True)
 class Verification:
-    """Result of `verify`.
+    """Result of `verify`."""
 
-    Parameters
-    ----------
-    checks : tuple of Check
-        In the order they were made.
-    epsilon, delta : float
-        The cost as recomputed here; NaN if the certificate could not be read.
-    unknown : tuple of str
-        Fields that this version does not know. They do not enter any check.
-    fields : mapping
-        What was verified; empty if it could not be read.
-    planned : bool
-        Whether all of it was compared with a plan made again.
-    """
-
-    checks: tuple[Check, ...]
-    epsilon: float
+    checks: tuple[Check, ...]  # in the order they were made
+    epsilon: float  # the cost as recomputed here; NaN if the certificate could not be read
     delta: float
-    unknown: tuple[str, ...] = ()
-    fields: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
-    planned: bool = False
+    unknown: tuple[str, ...] = ()  # fields that this version does not know; they do not enter any check
+    fields: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)  # what was verified, if anything
+    planned: bool = False  # whether all of it was compared with a plan made again
 
     @property
     def passed(self) -> bool:
@@ -263,26 +250,19 @@ def _cost_checks(read: PrivacyCertificate, epsilon: float, delta: float) -> list
     certified = min(epsilon, target.epsilon) if delta else epsilon  # the profile at the target is the finer statement
     same = {name: read.versions.get(name) == version for name, version in current_versions().items()}
     exact = all(same[name] for name in ("dpconvex", "scipy", "dp-accounting"))
+    no_more = not exact or stated <= certified * (1 + SAME)
+    compared = detail if exact else "not compared: another version of the accountants made it"
     within = epsilon <= target.epsilon * (1 + SAME) and delta <= target.delta
+    promised = f"epsilon {epsilon:.9g} <= {target.epsilon:.9g}, delta {delta:.3g} <= {target.delta:.3g}"
+    accountant = _ledger.accountants(read.releases)
+    named = f"stated {read.accountant}, used here {accountant}"
     return [
         *whole,
         Check("spent epsilon", stated >= certified * (1 - SAME), detail),
-        Check(
-            "spent epsilon is no more than that",
-            not exact or stated <= certified * (1 + SAME),
-            detail if exact else "not compared: another version of the accountants made it",
-        ),
+        Check("spent epsilon is no more than that", no_more, compared),
         Check("spent delta", stated_delta == delta, f"stated {stated_delta:.9g}, recomputed {delta:.9g}"),
-        Check(
-            "within the promise",
-            within,
-            f"epsilon {epsilon:.9g} <= {target.epsilon:.9g}, delta {delta:.3g} <= {target.delta:.3g}",
-        ),
-        Check(
-            "accountant",
-            read.accountant == _ledger.accountants(read.releases) or not exact,
-            f"stated {read.accountant}, used here {_ledger.accountants(read.releases)}",
-        ),
+        Check("within the promise", within, promised),
+        Check("accountant", read.accountant == accountant or not exact, named),
     ]
 
 
@@ -304,10 +284,11 @@ def _price_checks(read: PrivacyCertificate) -> list[Check]:
     """Compare the closed forms of prices with what a search finds."""
     checks = []
     for release in read.releases:
-        found, pure = release.event.searched_epsilon, release.event.pure_epsilon
-        if found is not None and pure is not None:
-            holds, detail = found * (1 - SAME) <= pure <= found * (1 + SECOND), f"largest found {found:.9g}"
-            checks.append(Check(f"price of {release.label!r}", holds, f"{_rounding.float_up(pure):.9g}, {detail}"))
+        found = release.event.searched_epsilon
+        if found is not None:
+            priced = _rounding.float_up(release.event.pure_epsilon or Fraction(0))
+            holds = found * (1 - SAME) <= priced <= found * (1 + SECOND)
+            checks.append(Check(f"price of {release.label!r}", holds, f"{priced:.9g}, largest found {found:.9g}"))
     return checks
 
 

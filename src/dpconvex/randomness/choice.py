@@ -65,18 +65,9 @@ def _refined(weights: FloatArray, prefixes: NDArray[np.int64], generator: np.ran
 
 
 def draw_point(ends: FloatArray, rate: float, step: float, source: BitSource) -> float:
-    """Return a point of density proportional to ``exp(-rate |k - n/2|)`` on interval k, rounded to multiples of `step`.
+    """Return a point of density proportional to ``exp(-rate |k - n/2|)`` on interval k, rounded once to a grid.
 
-    Parameters
-    ----------
-    ends : array of shape (n + 2,)
-        Ascending, the last larger than the first; interval k = 0 .. n lies between ``ends[k]`` and ``ends[k + 1]``.
-    rate : float
-        Not negative.
-    step : float
-        Positive. The real point is rounded once.
-    source : BitSource
-        Of the bits.
+    Interval k = 0 .. n lies between ``ends[k]`` and ``ends[k + 1]``; ends, shape (n + 2,), ascend.
     """
     k = draw_interval(ends, rate, source.generator())
     between = _Between(float(ends[k]), float(ends[k + 1]))

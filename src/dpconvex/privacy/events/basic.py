@@ -18,13 +18,7 @@ from dpconvex.privacy.profiles import gaussian_delta
 
 @dataclass(frozen=True)
 class PureMechanism(PureEvent):
-    """A mechanism that is epsilon-DP by its own proof: exponential mechanism, noisy maximum, above-threshold.
-
-    Parameters
-    ----------
-    epsilon : float
-        Positive.
-    """
+    """A mechanism that is epsilon-DP by its own proof: exponential mechanism, noisy maximum, above-threshold."""
 
     epsilon: float
     kind: ClassVar[str] = "pure_mechanism"
@@ -50,16 +44,8 @@ class BoundedRange(Event):
     ``Phi(b) = beta``, and lies below (it is convex, the other has straight pieces between common points). Both
     likelihood ratios give ``epsilon = L(a) - L(b)``, ``L(x) = log Phi(x) - log Phi(-x)``. ``L'`` is the sum of the
     hazard rates of x and -x, even and convex (Sampford 1953). So at given mu epsilon is least for ``a = -b``: at
-    given epsilon mu is largest there, where ``epsilon = 2 L(mu / 2)``.
-
-    Parameters
-    ----------
-    epsilon : float
-        Positive.
-
-    References
-    ----------
-    Dong, Durfee and Rogers 2020, "Optimal differential privacy composition for exponential mechanisms".
+    given epsilon mu is largest there, where ``epsilon = 2 L(mu / 2)``. (Dong, Durfee and Rogers 2020, "Optimal
+    differential privacy composition for exponential mechanisms".)
     """
 
     epsilon: float
@@ -92,12 +78,8 @@ def covered_range(mu: float) -> float:
 class NormExponentialNoise(PureEvent):
     """Noise of density proportional to ``exp(-||z|| / scale)`` added to a value of the given sensitivity.
 
-    In the l1 norm these are independent Laplace variables, in the l2 norm the "l2 Laplace" mechanism.
-
-    Parameters
-    ----------
-    sensitivity, scale : float
-        In the same norm, positive. Pure epsilon is their ratio.
+    In the l1 norm these are independent Laplace variables, in the l2 norm the "l2 Laplace" mechanism. Pure epsilon is
+    the sensitivity over the scale, in the same norm.
     """
 
     sensitivity: float
@@ -122,12 +104,7 @@ class GaussianNoise(Event):
     """Independent normal noise added to a value of the given l2 sensitivity.
 
     The sensitivity is the one of the stated relation (under replace-one, the distance between two data sets with one
-    record replaced): no further factor 2 is due.
-
-    Parameters
-    ----------
-    sensitivity, sigma : float
-        Positive; sigma is the standard deviation of every coordinate.
+    record replaced): no further factor 2 is due. Sigma is the standard deviation of every coordinate.
     """
 
     sensitivity: float
@@ -161,12 +138,8 @@ class FailureProbability(Event):
     """Nothing is released, but a lemma on which another release rests may fail with this probability.
 
     Replace everything after the failure by silence: the modified algorithm has the guarantee of the other events, and
-    the two differ with at most this probability. So it is added to delta, once, whatever epsilon is.
-
-    Parameters
-    ----------
-    probability : float
-        In (0, 1), for both of two neighbouring data sets together.
+    the two differ with at most this probability, for both of two neighboring data sets together. So it is added to
+    delta, once, whatever epsilon is.
     """
 
     probability: float
@@ -190,13 +163,6 @@ class BoundedLaplaceNoise(Event):
     The only outputs that give away a data set lie in a strip as wide as the sensitivity at the end of the support, of
     probability ``e^(-bound/scale) (e^(sensitivity/scale) - 1) / (2 - 2 e^(-bound/scale))``; elsewhere densities differ
     by at most ``e^(sensitivity/scale)``.
-
-    Parameters
-    ----------
-    sensitivity, scale : float
-        Positive.
-    bound : float
-        At least the sensitivity.
     """
 
     sensitivity: float

@@ -115,14 +115,8 @@ def logistic_epsilon(noise: Fraction, tau: float, cap: float = 1.0, rank: int = 
     Logistic loss with slopes of at most A, at any `tau`. The bracket is concave in a. Where it still grows at ``a = A``
     the cost is ``e + r log(1 + tau A (1 - A)/r)``. Else (then ``A > 1/2``) the maximum is at the root of
     ``-(e tau/(2A)) a^2 + (e tau/(2A) - 2 tau) a + e/(2A) + tau = 0`` (``r = 1``). A relative slack covers the root's
-    rounding: the bracket is flat there, so an error of 1e-12 in the root costs far less than 1e-12 in the value.
-
-    Parameters
-    ----------
-    noise : Fraction
-        The noise part ``e``.
-    tau, cap, rank
-        ``tau``, ``A`` and ``r``.
+    rounding: the bracket is flat there, so an error of 1e-12 in the root costs far less than 1e-12 in the value. Here
+    `noise` is ``e``, `cap` is A and `rank` is r.
     """
     if rank > 1:
         return rank * logistic_epsilon(noise / rank, _rounding.ratio_up(tau, rank), cap)

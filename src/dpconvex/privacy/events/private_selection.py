@@ -62,13 +62,7 @@ def added_up(uses: Iterable[Used]) -> list[list[tuple[Event, int]]]:
 
 @dataclass(frozen=True)
 class WholeRun(Event):
-    """Several uses of mechanisms, on all records or on disjoint blocks of them, as one event.
-
-    Parameters
-    ----------
-    uses : tuple of (block, times, event)
-        At least one; events may be mappings of their fields, as certificates have them.
-    """
+    """Several uses of mechanisms, on all records or on disjoint blocks of them, as one event."""
 
     uses: tuple[Used, ...]
     kind: ClassVar[str] = "whole_run"
@@ -122,13 +116,6 @@ class GroupPrivacy(Event):
     complexity of differential privacy", Lemma 2.2). A mechanism that is dominated by a pure and a Gaussian one
     *together* may cost a group more than both of them enlarged: a chain of data sets, each as far from the last as
     that allows, reaches further. Only where the two are separate uses does each enlarge by itself.
-
-    Parameters
-    ----------
-    size : int
-        Positive.
-    record : Event
-        What the mechanism costs a record; a mapping of its fields, as certificates have it, is accepted.
     """
 
     size: int
@@ -175,7 +162,7 @@ class RepeatedSelection(Event):
     ----------
     runs : tuple of Event
         What one run costs, one event for every candidate that it may draw; at least one. The profile of Q is at most
-        the largest of theirs (joint convexity). Mappings of their fields, as certificates have them, are accepted.
+        the largest of theirs (joint convexity).
     shape : float
         Above -1, at most 10.
     gamma : float

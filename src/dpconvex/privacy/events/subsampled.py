@@ -64,7 +64,7 @@ class SampledSteps(Event):
     population, batch, steps : int
         n, K and T, positive, ``K <= n``.
     step : GuardedGaussianNoise
-        One use on K units, with a Gaussian test; a mapping of its fields, as certificates have it, is accepted.
+        One use on K units, with a Gaussian test.
     """
 
     population: int
@@ -120,8 +120,7 @@ class PoissonSteps(Event):
     steps : int
         T, positive, at most `MOST_STEPS`.
     step : GaussianNoise
-        One release; its sensitivity is the largest length that one unit adds to the sum by taking part. A mapping of
-        its fields, as certificates have it, is accepted.
+        One release; its sensitivity is the largest length that one unit adds to the sum by taking part.
     """
 
     rate: float
@@ -172,16 +171,8 @@ class PoissonSteps(Event):
 def poisson_delta(epsilon: float, rate: float, contribution: float, steps: int) -> float:
     """Return the profile of `PoissonSteps`, rounded up.
 
-    Parameters
-    ----------
-    epsilon : float
-        At least 0.
-    rate : float
-        In (0, 1). The sampler's coins are made of floats: `RATE_SLACK` covers that.
-    contribution : float
-        Length that one unit adds to a sum, in standard deviations of the noise; positive.
-    steps : int
-        Positive.
+    The contribution is the length that one unit adds to a sum, in standard deviations of the noise. The sampler's coins
+    are made of floats: `RATE_SLACK` covers that.
     """
     if not contribution <= 1.25 * MOST_CONTRIBUTION:
         return 1.0
@@ -193,19 +184,8 @@ def poisson_delta(epsilon: float, rate: float, contribution: float, steps: int) 
 def largest_contribution(rate: float, steps: int, epsilon: float, delta: float) -> float:
     """Return the largest contribution, in standard deviations, whose `poisson_delta` is at most `delta`.
 
-    To `CLOSE` relative, from below; at most 1.25 times `MOST_CONTRIBUTION`.
-
-    Parameters
-    ----------
-    rate, steps
-        As in `poisson_delta`.
-    epsilon, delta : float
-        Positive; delta at least `LEAST_DELTA`.
-
-    Raises
-    ------
-    InvalidParameterError
-        If delta is smaller than what convolutions on a grid can tell from 0.
+    To `CLOSE` relative, from below; at most 1.25 times `MOST_CONTRIBUTION`. A delta below what convolutions on a grid
+    can tell from 0 is refused.
     """
     slack = fft_slack(steps)
     if delta < max(LEAST_DELTA, 10 * slack):
