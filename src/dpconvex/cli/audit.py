@@ -101,7 +101,7 @@ def _grid(
 ) -> None:
     from importlib.metadata import version
 
-    from dpconvex.audit.grid import EPSILONS, Settings, audit_grid, summary
+    from dpconvex.audit.auditor import EPSILONS, Settings, audit_grid, summary
     from dpconvex.errors import InvalidParameterError
 
     if folder is None:

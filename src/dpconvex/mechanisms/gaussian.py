@@ -47,24 +47,15 @@ INFLATION = 1.0 + 2.0**-20
 class GaussianMechanism(Mechanism[FloatArray]):
     """Independent normal noise on every coordinate: (epsilon, delta), exact profile.
 
-    Parameters
-    ----------
-    sensitivity : Sensitivity
-        In the l2 norm (``"absolute"`` in dimension 1).
-    sigma : float
-        Standard deviation, positive; use `calibrate` to get it from a promise.
-    dim : int
-        Values have shape (dim,).
-
     References
     ----------
     Balle and Wang 2018, "Improving the Gaussian mechanism for differential privacy"; Canonne, Kamath and Steinke
     2020, "The discrete Gaussian for differential privacy".
     """
 
-    sensitivity: Sensitivity
-    sigma: float
-    dim: int
+    sensitivity: Sensitivity  # in the l2 norm (`"absolute"` in dimension 1)
+    sigma: float  # standard deviation, positive; use `calibrate` to get it from a promise
+    dim: int  # values have shape (dim,)
     name: ClassVar[str] = "Gaussian"
 
     def __post_init__(self) -> None:
@@ -150,20 +141,12 @@ class SampledGaussian(Planned):
     ----------
     The profile of `PoissonSteps`, provided that a unit that takes part moves the released value by at most
     `step.sensitivity`, and one that does not moves it not at all: that is the algorithm's lemma.
-
-    Parameters
-    ----------
-    step : GaussianMechanism
-        Of one release; its sensitivity is to a unit's taking part, half of what a replaced unit may do.
-    rate : float
-        Probability of taking part, as `PoissonSteps` has it.
-    steps : int
-        How many releases, positive.
     """
 
+    # Of one release; its sensitivity is to a unit's taking part, half of what a replaced unit may do.
     step: GaussianMechanism
-    rate: float
-    steps: int
+    rate: float  # probability of taking part, as `PoissonSteps` has it
+    steps: int  # how many releases, positive
     name: ClassVar[str] = "Gaussian on secret samples"
 
     def __post_init__(self) -> None:

@@ -29,24 +29,15 @@ class NormNoiseMechanism(Mechanism[FloatArray]):
     ----------
     Pure ``epsilon``, down to the last bit.
 
-    Parameters
-    ----------
-    norm : NoiseNorm
-        Of dimension d; values have shape (d,).
-    sensitivity : Sensitivity
-        In that norm: its ``norm`` is ``norm.name``.
-    epsilon : float
-        Positive.
-
     References
     ----------
     Hardt and Talwar 2010, "On the geometry of differential privacy"; in the l2 norm Chaudhuri, Monteleoni and Sarwate
     2011, "Differentially private empirical risk minimization", and Lowy and Razaviyayn, Lemma B.3 (moments).
     """
 
-    norm: NoiseNorm
-    sensitivity: Sensitivity
-    epsilon: float
+    norm: NoiseNorm  # of dimension d; values have shape (d,)
+    sensitivity: Sensitivity  # in that norm: its `norm` is `norm.name`
+    epsilon: float  # positive
     name: ClassVar[str] = "norm-exponential noise"
 
     def __post_init__(self) -> None:

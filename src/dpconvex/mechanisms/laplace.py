@@ -24,23 +24,14 @@ class LaplaceMechanism(Mechanism[FloatArray]):
     The value is rounded to a public grid, for which the sensitivity is enlarged; discrete Laplace noise on the grid
     has exactly the privacy of the continuous one.
 
-    Parameters
-    ----------
-    sensitivity : Sensitivity
-        In the l1 norm (``"absolute"`` in dimension 1).
-    scale : float
-        Of the noise, positive; its variance is ``2 scale**2``. Use `calibrate` to get it from epsilon.
-    dim : int
-        Values have shape (dim,).
-
     References
     ----------
     Ghosh, Roughgarden and Sundararajan 2012, "Universally utility-maximizing privacy mechanisms".
     """
 
-    sensitivity: Sensitivity
-    scale: float
-    dim: int
+    sensitivity: Sensitivity  # in the l1 norm (`"absolute"` in dimension 1)
+    scale: float  # of the noise, positive; its variance is `2 scale**2`. Use `calibrate` to get it from epsilon.
+    dim: int  # values have shape (dim,)
     name: ClassVar[str] = "Laplace"
 
     def __post_init__(self) -> None:
@@ -86,23 +77,14 @@ class BoundedLaplaceMechanism(Mechanism[FloatArray]):
     alone. Epsilon is the enlarged sensitivity over the scale; delta is the probability of the strip at the end of the
     support, see `BoundedLaplaceNoise`.
 
-    Parameters
-    ----------
-    sensitivity : Sensitivity
-        ``"absolute"``.
-    scale : float
-        Of the noise before conditioning, positive.
-    bound : float
-        Largest absolute value of the noise, at least twice the sensitivity and the scale.
-
     References
     ----------
     Kumar, Liu, Tian and Yang 2025, "Private geometric median in nearly-linear time", Fact 3.
     """
 
-    sensitivity: Sensitivity
-    scale: float
-    bound: float
+    sensitivity: Sensitivity  # `"absolute"`
+    scale: float  # of the noise before conditioning, positive
+    bound: float  # largest absolute value of the noise, at least twice the sensitivity and the scale
     name: ClassVar[str] = "bounded Laplace"
     dim: ClassVar[int] = 1
 

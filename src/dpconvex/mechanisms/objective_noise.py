@@ -52,20 +52,12 @@ class NormObjectiveNoise(ObjectiveNoise):
     """``b`` of density proportional to ``exp(-||b|| / event.scale)``: pure epsilon.
 
     The output noise that hides the solver's inaccuracy is a separate release, of a `NormNoiseMechanism`.
-
-    Parameters
-    ----------
-    norm : NoiseNorm
-        Of the parameter vector of one output.
-    event : PureObjectivePerturbation
-        Fixes the scale.
-    sensitivity : Sensitivity
-        Of the summed gradients, in that norm.
     """
 
-    norm: NoiseNorm
+    norm: NoiseNorm  # of the parameter vector of one output
+    # Fixes the scale.
     event: PureObjectivePerturbation  # pyright: ignore[reportIncompatibleVariableOverride]
-    sensitivity: Sensitivity
+    sensitivity: Sensitivity  # of the summed gradients, in that norm
     name: ClassVar[str] = "objective perturbation, norm-exponential"
 
     def __post_init__(self) -> None:
@@ -81,21 +73,13 @@ class NormObjectiveNoise(ObjectiveNoise):
 @final
 @dataclass(frozen=True, eq=False)
 class GaussianObjectiveNoise(ObjectiveNoise):
-    """Independent normal ``b``, with a second normal noise on the minimizer inside the same event.
+    """Independent normal ``b``, with a second normal noise on the minimizer inside the same event."""
 
-    Parameters
-    ----------
-    standard_deviations : array of shape (d,)
-        Per coordinate, at ``event.sigma = 1`` (all ones, or `gaussian_block_weights`).
-    event : GaussianObjectivePerturbation
-        Fixes sigma, and through ``rho`` the ratio of the solver's radius to the output noise.
-    sensitivity : Sensitivity
-        Of the summed gradients: ``"l2"`` in units of the standard deviations.
-    """
-
+    # Shape (d,); per coordinate, at `event.sigma = 1` (all ones, or `gaussian_block_weights`)
     standard_deviations: FloatArray
+    # Fixes sigma, and through `rho` the ratio of the solver's radius to the output noise
     event: GaussianObjectivePerturbation  # pyright: ignore[reportIncompatibleVariableOverride]
-    sensitivity: Sensitivity
+    sensitivity: Sensitivity  # of the summed gradients: `"l2"` in units of the standard deviations
     name: ClassVar[str] = "objective perturbation, Gaussian"
 
     def __post_init__(self) -> None:

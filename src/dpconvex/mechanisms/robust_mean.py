@@ -49,36 +49,17 @@ SPLITS = np.linspace(0.02, 0.9, 45)
 @final
 @dataclass(frozen=True)
 class RobustMean(GuardedMean):
-    """Constants of the mechanism; made by `plan_robust_mean`.
+    """Constants of the mechanism; made by `plan_robust_mean`."""
 
-    Parameters
-    ----------
-    count, dim : int
-        Number C of points, and their dimension.
-    passing : int
-        Score s0 above which the sensitivity holds.
-    low, high : int
-        A and B: counts at which weights leave 0 and reach 1.
-    threshold : float
-        theta.
-    score_sigma : float
-        Standard deviation of the score's noise.
-    sigma : float
-        Of the mean's noise, in units of its sensitivity.
-    score : {"h_index", "average"}
-        Form B or variant S.
-    unit : Unit
-    """
-
-    count: int
-    dim: int
-    passing: int
-    low: int
-    high: int
-    threshold: float
-    score_sigma: float
-    sigma: float
-    score: str = "h_index"
+    count: int  # number C of points
+    dim: int  # their dimension
+    passing: int  # score s0 above which the sensitivity holds
+    low: int  # A: count at which weights leave 0
+    high: int  # B: count at which they reach 1
+    threshold: float  # theta
+    score_sigma: float  # standard deviation of the score's noise
+    sigma: float  # of the mean's noise, in units of its sensitivity
+    score: str = "h_index"  # "h_index" (form B) or "average" (variant S)
     unit: Unit = Unit.USER
     name: ClassVar[str] = "robust mean"
 
@@ -313,25 +294,13 @@ class OutlierRemoval(GuardedMean):
         Both scores are below ``2C/3 + 2(C - 1)/C``: the noise must exceed ``2C/15 - 2(C - 1)/C``.
     Odd C
         The ramp's lower end C/2 leaves only (C-1)/2 unchanged neighbors, and the argument fails: refused.
-
-    Parameters
-    ----------
-    count, dim : int
-        Number C of points, even and at least 16, and their dimension.
-    score_scale : float
-        Laplace scale b.
-    coupling : float
-        zeta, in (0, 1).
-    sigma : float
-        Standard deviation of the mean's noise in units of its sensitivity.
-    unit : Unit
     """
 
-    count: int
-    dim: int
-    score_scale: float
-    coupling: float
-    sigma: float
+    count: int  # number C of points, even and at least 16
+    dim: int  # their dimension
+    score_scale: float  # Laplace scale b
+    coupling: float  # zeta, in (0, 1)
+    sigma: float  # standard deviation of the mean's noise in units of its sensitivity
     unit: Unit = Unit.USER
     lemma: ClassVar[str] = "outlier removal, Lemma B.2 with exact constants"  # pyright: ignore[reportIncompatibleVariableOverride]
     name: ClassVar[str] = "outlier removal"

@@ -34,21 +34,14 @@ class ReportNoisyMax(Mechanism[int]):
     ----------
     Pure ``epsilon`` for the index alone, whatever the number of candidates.
 
-    Parameters
-    ----------
-    sensitivity : Sensitivity
-        Largest change of any one score, ``"linf"``.
-    epsilon : float
-        Positive.
-
     References
     ----------
     McKenna and Sheldon 2020, "Permute-and-flip: a new mechanism for differentially private selection"; Ding et al.
     2021, "The permute-and-flip mechanism is identical to report-noisy-max with exponential noise".
     """
 
-    sensitivity: Sensitivity
-    epsilon: float
+    sensitivity: Sensitivity  # largest change of any one score, `"linf"`
+    epsilon: float  # positive
     name: ClassVar[str] = "report noisy max"
 
     def __post_init__(self) -> None:
@@ -95,23 +88,12 @@ class AboveThreshold(Mechanism[int]):
     Guarantees
     ----------
     Pure ``epsilon`` for the whole sequence of answers, queries chosen adaptively.
-
-    Parameters
-    ----------
-    sensitivity : Sensitivity
-        Of every query, ``"absolute"``.
-    epsilon : float
-        Positive.
-    threshold : float
-        Public.
-    split : float
-        Share ``e1 / epsilon`` of the threshold, in (0, 1).
     """
 
-    sensitivity: Sensitivity
-    epsilon: float
-    threshold: float
-    split: float = 1 / (1 + 2 ** (2 / 3))
+    sensitivity: Sensitivity  # of every query, `"absolute"`
+    epsilon: float  # positive
+    threshold: float  # public
+    split: float = 1 / (1 + 2 ** (2 / 3))  # share `e1 / epsilon` of the threshold, in (0, 1)
     name: ClassVar[str] = "above threshold"
 
     def __post_init__(self) -> None:
@@ -201,27 +183,15 @@ class MedianMechanism(Mechanism[float]):
     Guarantees
     ----------
     Pure ``epsilon`` (McSherry and Talwar 2007, with sensitivity 1 of the rank).
-
-    Parameters
-    ----------
-    epsilon : float
-        Positive.
-    lower, upper : float
-        Ends of the interval; values are clipped to it.
-    dim : int
-        n: values have shape (dim,).
-    charged : {"pure", "gaussian"}
-        Whether epsilons are summed, or each use is charged as the Gaussian that covers it (`BoundedRange`).
-    sensitivity : Sensitivity
-        Of the rank: 1.
     """
 
-    epsilon: float
-    lower: float
+    epsilon: float  # positive
+    lower: float  # ends of the interval, to which values are clipped
     upper: float
-    dim: int
+    dim: int  # n: values have shape (dim,)
+    # Whether epsilons are summed, or each use is charged as the Gaussian that covers it (`BoundedRange`).
     charged: Literal["pure", "gaussian"] = "pure"
-    sensitivity: Sensitivity = RANK
+    sensitivity: Sensitivity = RANK  # of the rank: 1
     name: ClassVar[str] = "exponential mechanism for a median"
 
     def __post_init__(self) -> None:
@@ -269,19 +239,13 @@ class BestOfRepeats(Planned):
     Those of `RepeatedSelection`, provided that each run, *with its score*, is one of the event's runs, drawn with fresh
     randomness: scores of private data need noise of their own.
 
-    Parameters
-    ----------
-    sensitivity : Sensitivity
-        Of a score before its noise, ``"absolute"``.
-    event : RepeatedSelection
-        What a run costs, and the law of their number.
-
     References
     ----------
     Papernot and Steinke 2022, "Hyperparameter tuning with Renyi differential privacy".
     """
 
-    sensitivity: Sensitivity
+    sensitivity: Sensitivity  # of a score before its noise, `"absolute"`
+    # What a run costs, and the law of their number.
     event: RepeatedSelection  # pyright: ignore[reportIncompatibleVariableOverride]
     name: ClassVar[str] = "best of a secret number of runs"
 

@@ -49,25 +49,13 @@ class VertexSampling(Planned):
     zCDP with ``rho = square_sum/8`` (times ``ENLARGEMENT^2``), hence (epsilon, delta); or epsilon-DP with the sum of
     the ranges. Provided that the scores of every draw move by vectors of the stated ranges between neighbors that
     share the earlier draws: that is the algorithm's lemma, quoted in the sensitivity.
-
-    Parameters
-    ----------
-    sensitivity : Sensitivity
-        Largest range ``max_j (s - s')_j - min_j (s - s')_j`` of one draw, norm ``"range"``.
-    draws : int
-        Most draws that depend on one record: later draws whose scores contain its gradient.
-    square_sum : float
-        Most that the squared ranges of these draws sum to; ``draws sensitivity^2`` if all are alike.
-    limit : int
-        Draws of the whole run, those that depend on no record included; a session makes no more.
-    range_sum : float or None
-        Most that the ranges of these draws sum to: the draws are then charged as one pure mechanism. None: in zCDP.
     """
 
-    sensitivity: Sensitivity
-    draws: int
-    square_sum: float
-    limit: int
+    sensitivity: Sensitivity  # largest range `max_j (s - s')_j - min_j (s - s')_j` of one draw, norm `"range"`
+    draws: int  # most draws that depend on one record: later draws whose scores contain its gradient
+    square_sum: float  # most that the squared ranges of these draws sum to; `draws sensitivity^2` if all are alike
+    limit: int  # draws of the whole run, those that depend on no record included; a session makes no more
+    # Most that the ranges of these draws sum to: the draws are then charged as one pure mechanism. None: in zCDP.
     range_sum: float | None = None
     name: ClassVar[str] = "vertex sampling"
 

@@ -20,30 +20,15 @@ MOST_CHARGED = 10**6
 
 @dataclass(frozen=True)
 class Release:
-    """One planned or performed use of a mechanism.
+    """One planned or performed use of a mechanism."""
 
-    Parameters
-    ----------
-    label : str
-        What is released, in words.
-    mechanism : str
-        Name of the mechanism.
-    event : Event
-        What it costs.
-    sensitivity : Sensitivity
-        Of the released value, with its lemma.
-    block : str or None
-        A fixed part of the records that only this release reads, disjoint from all other blocks; None: all records.
-    times : int
-        How many such releases.
-    """
-
-    label: str
-    mechanism: str
-    event: Event
-    sensitivity: Sensitivity
+    label: str  # what is released, in words
+    mechanism: str  # name of the mechanism
+    event: Event  # what it costs
+    sensitivity: Sensitivity  # of the released value, with its lemma
+    # A fixed part of the records that only this release reads, disjoint from all other blocks; None: all records
     block: str | None = None
-    times: int = 1
+    times: int = 1  # how many such releases
 
     def __post_init__(self) -> None:
         _validate.integer("times", self.times, at_least=1)

@@ -21,7 +21,14 @@ from dpconvex import _rounding
 from dpconvex._files import read_text
 from dpconvex.errors import CertificateError, DpconvexError, UnsupportedEventError
 from dpconvex.privacy import accounting, ledger as _ledger
-from dpconvex.privacy.certificate import COURSE, PrivacyCertificate, current_versions, digest, parse
+from dpconvex.privacy.certificate import (
+    COURSE,
+    PrivacyCertificate,
+    current_versions,
+    digest,
+    parse,
+    signature_fault,
+)
 from dpconvex.privacy.ledger import Release
 from dpconvex.privacy.profiles import charge, limited
 
@@ -169,8 +176,6 @@ def _text(certificate: str | Path) -> str:
 
 
 def _signature(certificate: PrivacyCertificate | str | Path, public_key: str | Path) -> Check:
-    from dpconvex.privacy.signing import signature_fault
-
     if isinstance(certificate, PrivacyCertificate) or str(certificate).lstrip().startswith("{"):
         return Check("signature", False, "lies beside a certificate's file, and no file was given")
     fault = signature_fault(Path(certificate), Path(public_key))

@@ -26,24 +26,12 @@ MOST_NESTED = 6
 
 @dataclass(frozen=True)
 class Parts:
-    """A composition that is at least as revealing as an event: what the closed-form accountant adds up.
+    """A composition that is at least as revealing as an event: what the closed-form accountant adds up."""
 
-    Parameters
-    ----------
-    pure : Fraction
-        Epsilon of a pure part, 0 for none.
-    mu : float
-        Sensitivity over standard deviation of a Gaussian part, 0 for none.
-    failure : float
-        Probability that anything at all is revealed.
-    rho : float
-        Of a zero-concentrated (zCDP) part, 0 for none.
-    """
-
-    pure: Fraction
-    mu: float = 0.0
-    failure: float = 0.0
-    rho: float = 0.0
+    pure: Fraction  # epsilon of a pure part, 0 for none
+    mu: float = 0.0  # sensitivity over standard deviation of a Gaussian part, 0 for none
+    failure: float = 0.0  # probability that anything at all is revealed
+    rho: float = 0.0  # of a zero-concentrated (zCDP) part, 0 for none
 
 
 class Event(ABC):

@@ -37,30 +37,15 @@ GAUSSIAN_RULES = ("one_sided", "two_sided", "one_sided_sc", "two_sided_sc", "log
 
 @dataclass(frozen=True)
 class PureObjectivePerturbation(PureEvent):
-    """The minimizer under norm-exponential noise ``b`` of the given scale.
+    """The minimizer under norm-exponential noise ``b`` of the given scale."""
 
-    Parameters
-    ----------
-    sensitivity : float
-        Largest distance, in the noise's norm, between the gradients of two records (``2 A X_K``).
-    scale : float
-        Scale of the noise density ``exp(-||b|| / scale)``.
-    tau : float
-        ``X_2^2 / (n l2)``, rounded up.
-    rule : {"determinant", "free", "logistic"}
-        Which bound on the determinant applies (module docstring).
-    curvature : float
-        The trace bound ``t`` for ``determinant``, ``q`` for ``free``, the largest slope for ``logistic`` (1: no cap).
-    rank : int
-        The rank bound ``r`` for ``determinant`` and ``logistic``.
-    """
-
-    sensitivity: float
-    scale: float
-    tau: float
-    rule: str
+    sensitivity: float  # largest distance, in the noise's norm, between the gradients of two records (`2 A X_K`)
+    scale: float  # scale of the noise density `exp(-||b|| / scale)`
+    tau: float  # `X_2^2 / (n l2)`, rounded up
+    rule: str  # which bound on the determinant applies (module docstring)
+    # The trace bound `t` for `determinant`, `q` for `free`, the largest slope for `logistic` (1: no cap)
     curvature: float
-    rank: int = 1
+    rank: int = 1  # the rank bound `r` for `determinant` and `logistic`
     kind: ClassVar[str] = "pure_objective_perturbation"
 
     def __post_init__(self) -> None:
@@ -150,31 +135,18 @@ def _check_cap(rule: str, curvature: float) -> None:
 
 @dataclass(frozen=True)
 class GaussianObjectivePerturbation(Event):
-    """The minimizer under Gaussian ``b``, released with Gaussian output noise that hides the solver's inaccuracy.
+    """The minimizer under Gaussian ``b``, released with Gaussian output noise that hides the solver's inaccuracy."""
 
-    Parameters
-    ----------
-    gradient_bound : float
-        Largest length of one record's gradient in units where every coordinate of ``b`` has the same standard
-        deviation: ``A X_2`` (``X_2`` itself for softmax).
-    sigma : float
-        That standard deviation.
-    rho : float
-        Twice the certified solver radius over the output noise's standard deviation; 0 for an exact minimizer.
-    tau : float
-        ``X_2^2 / (n l2)``, rounded up.
-    rule : {"one_sided", "two_sided", "one_sided_sc", "two_sided_sc", "logistic", "softmax"}
-        Formula (3.1) for margin losses or two-sided losses, (3.2) for losses with condition SC, (3.4) for the logistic
-        loss with a cap, or softmax.
-    curvature : float
-        ``c``, or ``q`` for the ``_sc`` rules, or the largest slope for logistic, or the number of classes for softmax.
-    """
-
+    # Largest length of one record's gradient in units where every coordinate of `b` has the same standard deviation:
+    # `A X_2` (`X_2` itself for softmax).
     gradient_bound: float
-    sigma: float
-    rho: float
-    tau: float
+    sigma: float  # that standard deviation
+    rho: float  # twice the certified solver radius over the output noise's standard deviation; 0 for an exact minimizer
+    tau: float  # `X_2^2 / (n l2)`, rounded up
+    # Formula (3.1) for margin losses or two-sided losses, (3.2) for losses with condition SC ("_sc"), (3.4) for the
+    # logistic loss with a cap, or softmax.
     rule: str
+    # The bound `c`, or `q` for the `_sc` rules, or the largest slope for logistic, or the number of classes for softmax
     curvature: float
     kind: ClassVar[str] = "gaussian_objective_perturbation"
 

@@ -156,25 +156,14 @@ class GroupPrivacy(Event):
 
 @dataclass(frozen=True)
 class RepeatedSelection(Event):
-    """The best of a secret random number of runs; see the module's docstring.
+    """The best of a secret random number of runs; see the module's docstring."""
 
-    Parameters
-    ----------
-    runs : tuple of Event
-        What one run costs, one event for every candidate that it may draw; at least one. The profile of Q is at most
-        the largest of theirs (joint convexity).
-    shape : float
-        Above -1, at most 10.
-    gamma : float
-        In [0, 1). 0 for pure promises only.
-    most : int
-        Largest number of runs, 1 to 10,000.
-    """
-
+    # What one run costs, one event for every candidate that it may draw; at least one. The profile of Q is at most the
+    # largest of theirs (joint convexity).
     runs: tuple[Event, ...]
-    shape: float
-    gamma: float
-    most: int
+    shape: float  # above -1, at most 10
+    gamma: float  # in [0, 1). 0 for pure promises only.
+    most: int  # largest number of runs, 1 to 10,000
     kind: ClassVar[str] = "repeated_selection"
 
     def __post_init__(self) -> None:

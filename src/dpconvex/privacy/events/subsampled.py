@@ -57,20 +57,12 @@ def fft_slack(steps: int) -> float:
 
 @dataclass(frozen=True)
 class SampledSteps(Event):
-    """`steps` uses of a guarded mean, each on a fresh secret uniform subset of `batch` of `population` units.
+    """`steps` uses of a guarded mean, each on a fresh secret uniform subset of `batch` of `population` units."""
 
-    Parameters
-    ----------
-    population, batch, steps : int
-        n, K and T, positive, ``K <= n``.
-    step : GuardedGaussianNoise
-        One use on K units, with a Gaussian test.
-    """
-
-    population: int
-    batch: int
-    steps: int
-    step: GuardedGaussianNoise
+    population: int  # n
+    batch: int  # K, at most n
+    steps: int  # T
+    step: GuardedGaussianNoise  # one use on K units, with a Gaussian test
     kind: ClassVar[str] = "sampled_steps"
 
     def __post_init__(self) -> None:
@@ -111,20 +103,11 @@ class SampledSteps(Event):
 
 @dataclass(frozen=True)
 class PoissonSteps(Event):
-    """`steps` sums with Gaussian noise, each over a fresh secret sample that every unit joins with probability `rate`.
+    """`steps` sums with Gaussian noise, each over a fresh secret sample that a unit joins with probability `rate`."""
 
-    Parameters
-    ----------
-    rate : float
-        q, at least `LEAST_RATE` and below 1.
-    steps : int
-        T, positive, at most `MOST_STEPS`.
-    step : GaussianNoise
-        One release; its sensitivity is the largest length that one unit adds to the sum by taking part.
-    """
-
-    rate: float
-    steps: int
+    rate: float  # q, at least `LEAST_RATE` and below 1
+    steps: int  # T, positive, at most `MOST_STEPS`
+    # One release; its sensitivity is the largest length that one unit adds to the sum by taking part
     step: GaussianNoise
     kind: ClassVar[str] = "poisson_steps"
     finest: ClassVar[bool] = True

@@ -28,28 +28,17 @@ class GuardedGaussianNoise(Event):
     P'(S) + t``. Which case holds is a property of the pair, not of what happened: nothing is conditioned on passing.
     Alone it has delta ``max(t, profile)``; in compositions it is dominated by "the profile, except with probability t
     everything" (`parts`).
-
-    Parameters
-    ----------
-    score_noise : {"gaussian", "laplace"}
-    score_sensitivity, score_scale : float
-        Of the score, absolute; standard deviation or Laplace scale. Positive.
-    margin : float
-        Positive.
-    coupling : float
-        Probability, over coins apart from data and noise, that the value moves by more than `sensitivity` between a
-        good pair; in [0, 1). It enters additively (joint convexity).
-    sensitivity, sigma : float
-        Of the value in l2, and the standard deviation of each coordinate. Positive.
     """
 
-    score_noise: str
-    score_sensitivity: float
-    score_scale: float
+    score_noise: str  # "gaussian", "laplace"
+    score_sensitivity: float  # of the score, absolute
+    score_scale: float  # standard deviation or Laplace scale
     margin: float
+    # Probability, over coins apart from data and noise, that the value moves by more than `sensitivity` between a good
+    # pair. It enters additively (joint convexity).
     coupling: float
-    sensitivity: float
-    sigma: float
+    sensitivity: float  # of the value in l2
+    sigma: float  # standard deviation of each coordinate
     kind: ClassVar[str] = "guarded_gaussian_noise"
 
     def __post_init__(self) -> None:

@@ -25,19 +25,11 @@ class VertexDraws(Event):
     ``h(0) = h(1) = 0`` and ``h'' <= eta^2/4`` (variance on an interval), hence ``h(a) <= a (a-1) eta^2/8`` (Cesar and
     Rogers 2021). zCDP adds up over adaptive draws: the whole costs ``rho = square_sum/8``. Draws whose scores do not
     depend on the replaced record cost nothing and are not counted. For a pure promise use `PureMechanism`.
-
-    Parameters
-    ----------
-    largest : float
-        Largest range of one draw, positive.
-    draws : int
-        Most draws that depend on one record.
-    square_sum : float
-        Most that the squared ranges of the draws that depend on one record sum to; at most ``draws largest^2``.
     """
 
-    largest: float
-    draws: int
+    largest: float  # largest range of one draw, positive
+    draws: int  # most draws that depend on one record
+    # Most that the squared ranges of the draws that depend on one record sum to; at most `draws largest^2`
     square_sum: float
     kind: ClassVar[str] = "vertex_draws"
 
