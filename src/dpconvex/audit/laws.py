@@ -1,8 +1,8 @@
 """Log-densities of what mechanisms release, written down again from their docstrings, not from their samplers.
 
 `log_law` gives the logarithm of the probability (or density) of an outcome given the private value, up to a constant
-that is the same for all values. A new mechanism registers its law with ``@log_law.register``; one that has none can be
-audited by counting only.
+that is the same for all values. Mechanisms that have none here say their own
+(`dpconvex.mechanisms.base.Planned.log_density`); one without either can be audited by counting only.
 """
 
 from __future__ import annotations
@@ -34,8 +34,11 @@ _FLOOR = 700.0
 
 @singledispatch
 def log_law(mechanism: Any, value: Any, outcome: Any) -> float:
-    """Return the log-probability of an outcome, given the private value, up to a constant; raise if no law is known."""
-    raise UnsupportedEventError(f"no law is known for {type(mechanism).__name__}: register one, or audit by counting")
+    """Return the log-probability of an outcome, given the private value, up to a constant; raise if no law is known.
+
+    What no function is registered for says its own law (`Planned.log_density`).
+    """
+    return mechanism.log_density(value, outcome)
 
 
 @log_law.register
