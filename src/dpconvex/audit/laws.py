@@ -27,6 +27,7 @@ from dpconvex.mechanisms import (
     RobustMean,
     VertexSampling,
 )
+from dpconvex.mechanisms.base import Planned
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(200)
 _FLOOR = 700.0
@@ -34,11 +35,13 @@ _FLOOR = 700.0
 
 @singledispatch
 def log_law(mechanism: Any, value: Any, outcome: Any) -> float:
-    """Return the log-probability of an outcome, given the private value, up to a constant; raise if no law is known.
+    """Return the log-probability of an outcome, given the private value, up to a constant; raise if no law is known."""
+    raise UnsupportedEventError(f"no law is known for {type(mechanism).__name__}: register one, or audit by counting")
 
-    What no function is registered for says its own law (`Planned.log_density`).
-    """
-    return mechanism.log_density(value, outcome)
+
+@log_law.register
+def _(mechanism: Planned, value: Any, outcome: Any) -> float:
+    return mechanism.log_density(value, outcome)  # its own, where no law is registered here
 
 
 @log_law.register

@@ -20,7 +20,7 @@ from dpconvex.algorithms.location.geometric_median import GeometricMedianResult
 from dpconvex.algorithms.minimax.base import SaddleResult
 from dpconvex.algorithms.queries.base import QueryResult
 from dpconvex.errors import InvalidParameterError
-from dpconvex.privacy import PrivacyParams, Unit
+from dpconvex.privacy import PrivacyParams, Release, Unit
 
 
 class Auditable(Protocol):
@@ -94,6 +94,17 @@ def _(result: SaddleResult) -> FloatArray:
 @released.register
 def _(result: QueryResult) -> FloatArray:
     return np.concatenate([result.histogram, result.answers])
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Use:
+    """What is no plan, as something to audit: a promise, what is released, and a way to run."""
+
+    privacy: PrivacyParams
+    algorithm: str
+    releases: tuple[Release, ...]
+    run: Callable[..., Any]
 
 
 @final
