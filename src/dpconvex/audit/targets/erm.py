@@ -24,11 +24,11 @@ from dpconvex.algorithms.erm import (
 from dpconvex.algorithms.erm.heavy_tailed import MomentPlan, Moments, clipped_gradient, registry
 from dpconvex.algorithms.erm.registry import plans
 from dpconvex.algorithms.erm.two_stage import centering, projection
+from dpconvex.algorithms.search.run import Part, run as search
 from dpconvex.algorithms.select import Options
 from dpconvex.audit.neighbors import record_pairs, user_pairs
 from dpconvex.audit.target import Builder, Subject, Use, targets
 from dpconvex.estimators import PrivateLinearSVC, PrivateSearchCV
-from dpconvex.estimators._search_run import Part, run as search
 from dpconvex.losses import AbsoluteLoss, HingeLoss, HuberLoss, LogisticLoss, SmoothedHingeLoss, SquaredLoss
 from dpconvex.losses.base import LinearModelLoss
 from dpconvex.privacy import PrivacyParams, Unit
