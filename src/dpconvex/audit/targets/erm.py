@@ -24,14 +24,15 @@ from dpconvex.algorithms.erm import (
 from dpconvex.algorithms.erm.heavy_tailed import MomentPlan, Moments, clipped_gradient, registry
 from dpconvex.algorithms.erm.registry import plans
 from dpconvex.algorithms.erm.two_stage import centering, projection
+from dpconvex.algorithms.search.plan import SearchPlan
 from dpconvex.algorithms.search.run import Part, run as search
 from dpconvex.algorithms.select import Options
 from dpconvex.audit.neighbors import record_pairs, user_pairs
-from dpconvex.audit.target import Builder, Subject, Use, targets
+from dpconvex.audit.target import Builder, Subject, targets
 from dpconvex.estimators import PrivateLinearSVC, PrivateSearchCV
 from dpconvex.losses import AbsoluteLoss, HingeLoss, HuberLoss, LogisticLoss, SmoothedHingeLoss, SquaredLoss
 from dpconvex.losses.base import LinearModelLoss
-from dpconvex.privacy import PrivacyParams, Unit
+from dpconvex.privacy import PrivacyParams, Release, Unit
 from dpconvex.problems import Block, DataDomain
 from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.problems.objective import Bounds, Objective
@@ -232,6 +233,35 @@ def _accelerated(test: str, sample: int | None = None) -> Builder:
     return build
 
 
+@final
+@dataclass(frozen=True, eq=False)
+class SearchUse:
+    """One search as something to audit: a plan, and the estimator whose parameters it searches."""
+
+    plan: SearchPlan
+    base: PrivateLinearSVC
+
+    @property
+    def privacy(self) -> PrivacyParams:
+        """That of the search."""
+        return self.plan.privacy
+
+    @property
+    def algorithm(self) -> str:
+        """Its name."""
+        return self.plan.algorithm
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        """Those of the plan."""
+        return self.plan.releases
+
+    def run(self, X: Any, y: Any, source: BitSource) -> FloatArray:
+        """Return the chosen position and the model's coefficients."""
+        chosen, model = search(self.plan, self.base, Part(X, y, None), source)
+        return np.array([chosen, *np.ravel(model.coef_)])
+
+
 def _search(method: str, ratio: float = 9.0) -> Builder:
     """Two strengths of the ridge, `ratio` apart; output perturbation of a hinge loss in one dimension."""
 
@@ -246,13 +276,7 @@ def _search(method: str, ratio: float = 9.0) -> Builder:
         )
         grid = {"l2": [4 * bound**2, 4 * ratio * bound**2]}
         plan = PrivateSearchCV(base, grid, method=method, holdout=1 / 3).plan(SEARCHED)[0]
-
-        def run(X: Any, y: Any, source: BitSource) -> FloatArray:  # the chosen position, and the model's coefficients
-            chosen, model = search(plan, base, Part(X, y, None), source)
-            return np.array([chosen, *np.ravel(model.coef_)])
-
-        use = Use(plan.privacy, plan.algorithm, plan.releases, run)
-        return Subject(use, record_pairs(plan.whole[0].plan.problem), output=np.asarray)
+        return Subject(SearchUse(plan, base), record_pairs(plan.whole[0].plan.problem), output=np.asarray)
 
     return build
 
