@@ -29,7 +29,7 @@ from dpconvex.audit import Pair, Subject, array_pairs, record_pairs, user_pairs
 from dpconvex.audit.auditor import priced_once
 from dpconvex.audit.replay import Step, _Recorder, coins, tapped
 from dpconvex.audit.target import run_of
-from dpconvex.audit.targets import TARGETS, erm, location, mechanisms, minimax, queries
+from dpconvex.audit.targets import TARGETS, erm, location, mechanisms, minimax, queries, search
 from dpconvex.errors import UnsupportedEventError
 from dpconvex.losses import AbsoluteLoss, HingeLoss, LogisticLoss, SmoothedHingeLoss
 from dpconvex.mechanisms import (
@@ -228,13 +228,13 @@ FAMILIES: dict[str, Iterable[str]] = {
     "split": SPLIT,
     "linear": [target.name for target in erm.TARGETS],
     "vertices": [target.name for target in (*minimax.TARGETS, *queries.TARGETS)],
-    "others": [target.name for target in (*location.TARGETS, *mechanisms.TARGETS)],
+    "others": [target.name for target in (*location.TARGETS, *search.TARGETS, *mechanisms.TARGETS)],
 }
 BLOCKS = {
     "split": {*SPLIT} - {"queries, fresh batches", "stable_sgd, random order"},
-    "linear": {"private_search"},
+    "linear": set(),
     "vertices": {"boosted_mirror_descent", "sgda"},
-    "others": set(),
+    "others": {"private_search"},
 }
 """What splits its units into blocks; two of our own count a unit's draws or visits in one entry."""
 

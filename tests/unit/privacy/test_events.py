@@ -167,7 +167,7 @@ class TestObjectivePerturbation:
 
 def test_a_kind_stands_for_one_class_and_is_known_with_it() -> None:
     """No list is kept by hand: a new class, of a plug-in say, is known once it is defined."""
-    with pytest.raises(UnsupportedEventError, match="event kind='a new kind': must be one of pure_mechanism"):
+    with pytest.raises(UnsupportedEventError, match="event kind='a new kind': must be one of bounded_laplace_noise"):
         event_from_dict({"kind": "a new kind", "epsilon": 1.0})
 
     @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What is audited of empirical risk minimization: records, heavy tails, users, searches.
+"""What is audited of empirical risk minimization: records, heavy tails, users.
 
 One feature, so that sensitivities are attained.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Self, final
+from typing import Self, final
 
 import numpy as np
 
@@ -24,19 +24,15 @@ from dpconvex.algorithms.erm import (
 from dpconvex.algorithms.erm.heavy_tailed import MomentPlan, Moments, clipped_gradient, registry
 from dpconvex.algorithms.erm.registry import plans
 from dpconvex.algorithms.erm.two_stage import centering, projection
-from dpconvex.algorithms.search.plan import SearchPlan
-from dpconvex.algorithms.search.run import Part, run as search
 from dpconvex.algorithms.select import Options
 from dpconvex.audit.neighbors import record_pairs, user_pairs
 from dpconvex.audit.target import Builder, Subject, targets
-from dpconvex.estimators import PrivateLinearSVC, PrivateSearchCV
 from dpconvex.losses import AbsoluteLoss, HingeLoss, HuberLoss, LogisticLoss, SmoothedHingeLoss, SquaredLoss
 from dpconvex.losses.base import LinearModelLoss
-from dpconvex.privacy import PrivacyParams, Release, Unit
+from dpconvex.privacy import PrivacyParams, Unit
 from dpconvex.problems import Block, DataDomain
 from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.problems.objective import Bounds, Objective
-from dpconvex.randomness import BitSource
 from dpconvex.sets.base import ConvexSet
 from dpconvex.solvers import LBFGS, Solver, SolverResult
 
@@ -48,8 +44,6 @@ RIDGE = 4.0
 """Weight of the ridge over the square of the features' bound: margins stay in the linear part of the hinge."""
 SHARE = 1e-3
 """Of a wrong solver's radius, for the solver underneath."""
-SEARCHED = 6
-"""Records of a search, two of them held out: one of them moves a score far."""
 
 
 def linear_problem(loss: LinearModelLoss, bound: float, n: int = N, records: int | None = None) -> LinearModelProblem:
@@ -233,54 +227,6 @@ def _accelerated(test: str, sample: int | None = None) -> Builder:
     return build
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class SearchUse:
-    """One search as something to audit: a plan, and the estimator whose parameters it searches."""
-
-    plan: SearchPlan
-    base: PrivateLinearSVC
-
-    @property
-    def privacy(self) -> PrivacyParams:
-        """That of the search."""
-        return self.plan.privacy
-
-    @property
-    def algorithm(self) -> str:
-        """Its name."""
-        return self.plan.algorithm
-
-    @property
-    def releases(self) -> tuple[Release, ...]:
-        """Those of the plan."""
-        return self.plan.releases
-
-    def run(self, X: Any, y: Any, source: BitSource) -> FloatArray:
-        """Return the chosen position and the model's coefficients."""
-        chosen, model = search(self.plan, self.base, Part(X, y, None), source)
-        return np.array([chosen, *np.ravel(model.coef_)])
-
-
-def _search(method: str, ratio: float = 9.0) -> Builder:
-    """Two strengths of the ridge, `ratio` apart; output perturbation of a hinge loss in one dimension."""
-
-    def build(privacy: PrivacyParams, bound: float) -> Subject:
-        base = PrivateLinearSVC(
-            privacy.epsilon,
-            domain=DataDomain((Block(1, "linf", bound),)),
-            classes=[-1.0, 1.0],
-            fit_intercept=False,
-            algorithm="output_perturbation",
-            noise="l2",
-        )
-        grid = {"l2": [4 * bound**2, 4 * ratio * bound**2]}
-        plan = PrivateSearchCV(base, grid, method=method, holdout=1 / 3).plan(SEARCHED)[0]
-        return Subject(SearchUse(plan, base), record_pairs(plan.whole[0].plan.problem), output=np.asarray)
-
-    return build
-
-
 TARGETS = (
     *targets(
         Unit.RECORD,
@@ -312,8 +258,6 @@ TARGETS = (
             "clipped_residuals": ("pure", _selected("clipped_residuals", True)),
             "private_moments": ("pure", _moments),
             "clipped_gradient": ("approximate", _clipped),
-            "private_search": ("pure", _search("composition")),
-            "private_search/repeats": ("pure", _search("repeats")),
         },
     ),
     *targets(

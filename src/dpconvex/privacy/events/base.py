@@ -125,7 +125,7 @@ def event_from_dict(fields: dict[str, Any]) -> Event:
     arguments = dict(fields)
     kind = arguments.pop("kind", None)
     if not isinstance(kind, str) or kind not in _KINDS:
-        raise UnsupportedEventError(f"event kind={kind!r}: must be one of {', '.join(_KINDS)}")
+        raise UnsupportedEventError(f"event kind={kind!r}: must be one of {', '.join(sorted(_KINDS))}")
     try:
         return _KINDS[kind](**arguments)
     except (TypeError, InvalidParameterError) as error:
