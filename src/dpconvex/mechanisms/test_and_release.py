@@ -23,8 +23,15 @@ from dpconvex.errors import InvalidDataError
 from dpconvex.mechanisms.base import Planned
 from dpconvex.mechanisms.gaussian import GaussianMechanism, add_gaussian
 from dpconvex.privacy import Ledger, Sensitivity, Unit
-from dpconvex.problems.data.near_points import Groups, IntArray, near_counts
-from dpconvex.problems.data.points import WEIGHTED_MEAN_ROUNDING, PointDomain, clip_points, weighted_mean
+from dpconvex.problems.data.points import (
+    WEIGHTED_MEAN_ROUNDING,
+    Groups,
+    IntArray,
+    PointDomain,
+    clip_points,
+    near_counts,
+    weighted_mean,
+)
 from dpconvex.randomness import BitSource
 
 UNIT_LEMMA = "in units of reach times radius (rounding included) the weighted mean of a good pair moves by at most 1: "

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from dpconvex.algorithms.erm import heavy_tailed
 from dpconvex.algorithms.erm.heavy_tailed import clipped_gradient
+from dpconvex.algorithms.erm.heavy_tailed.moments import Moments
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import PrivacyParams
-from dpconvex.problems.data.moments import Moments
 from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex_experiments.base import Cell, Experiment, Outcome, Setting
 from dpconvex_experiments.checks import Anchors, Check, Estimate, exact

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, final
 
 from dpconvex import _rounding
 from dpconvex._types import FloatArray
-from dpconvex.algorithms.location.base import LocationPlan, check
+from dpconvex.algorithms.location.base import LocationPlan, LocationResult, check
 from dpconvex.algorithms.recipes import recorded
 from dpconvex.mechanisms import GaussianMechanism
 from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity
@@ -27,7 +27,7 @@ LABEL = "mean"
 
 @final
 @dataclass(frozen=True)
-class ClippedMeanPlan(LocationPlan):
+class ClippedMeanPlan(LocationPlan[LocationResult]):
     """Constants of one noisy mean.
 
     Parameters
@@ -64,8 +64,9 @@ class ClippedMeanPlan(LocationPlan):
         """As the mechanism."""
         return self.mechanism.exact_bits(source)
 
-    def _listing(self, points: FloatArray, source: BitSource, ledger: Ledger) -> FloatArray:
-        return self.mechanism.release(points.mean(axis=0), LABEL, source, ledger)
+    def _run(self, points: FloatArray, source: BitSource, ledger: Ledger) -> LocationResult:
+        location = self.mechanism.release(points.mean(axis=0), LABEL, source, ledger)
+        return LocationResult(location, self.certificate(source), self)
 
 
 @recorded("clipped_mean")

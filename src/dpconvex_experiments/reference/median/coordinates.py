@@ -19,7 +19,7 @@ import numpy as np
 
 from dpconvex import _rounding
 from dpconvex._types import FloatArray
-from dpconvex.algorithms.location.base import LocationPlan, check
+from dpconvex.algorithms.location.base import LocationPlan, LocationResult, check
 from dpconvex.algorithms.recipes import recorded
 from dpconvex.mechanisms import MedianMechanism
 from dpconvex.privacy import Ledger, PrivacyParams, Release
@@ -33,7 +33,7 @@ LABEL = "median of a coordinate"
 
 @final
 @dataclass(frozen=True)
-class CoordinateMedianPlan(LocationPlan):
+class CoordinateMedianPlan(LocationPlan[LocationResult]):
     """Constants of d medians.
 
     Parameters
@@ -71,9 +71,10 @@ class CoordinateMedianPlan(LocationPlan):
         """As the mechanism."""
         return self.mechanism.exact_bits(source)
 
-    def _listing(self, points: FloatArray, source: BitSource, ledger: Ledger) -> FloatArray:
+    def _run(self, points: FloatArray, source: BitSource, ledger: Ledger) -> LocationResult:
         columns = points.T  # one release a coordinate
-        return np.array([self.mechanism.release(column, LABEL, source, ledger) for column in columns])
+        location = np.array([self.mechanism.release(column, LABEL, source, ledger) for column in columns])
+        return LocationResult(location, self.certificate(source), self)
 
 
 @recorded("coordinate_median")

@@ -25,7 +25,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from dpconvex._types import FloatArray
-from dpconvex.algorithms.location.base import LocationPlan, check
+from dpconvex.algorithms.location.base import LocationPlan, LocationResult, check
 from dpconvex.algorithms.location.noisy_descent import NoisyGradients
 from dpconvex.algorithms.recipes import recorded
 from dpconvex.privacy import Ledger, PrivacyParams, Release
@@ -42,7 +42,7 @@ MOST_STEPS = 1000
 
 @final
 @dataclass(frozen=True)
-class HalvingPlan(LocationPlan):
+class HalvingPlan(LocationPlan[LocationResult]):
     """Constants of one run.
 
     Parameters
@@ -88,7 +88,7 @@ class HalvingPlan(LocationPlan):
         parts = (self.finder.mechanism, self.warm.mechanism, self.fine.mechanism)
         return all(mechanism.exact_bits(source) for mechanism in parts)
 
-    def _listing(self, points: FloatArray, source: BitSource, ledger: Ledger) -> FloatArray:
+    def _run(self, points: FloatArray, source: BitSource, ledger: Ledger) -> LocationResult:
         d, n = self.domain.dim, self.n
         radius = self.finder.find(points, source, ledger)  # stage 1
         z, ball = np.zeros(d), self.domain.radius_bound
@@ -98,7 +98,8 @@ class HalvingPlan(LocationPlan):
             z = self.warm.descend(points, z, ball, step, source, ledger, steps=self.warm.times // rounds)
             ball = ball / 2 + 12 * radius
         step = 50 * radius * math.sqrt(d / 3) / (self.fine_mu * n)  # stage 3; rho = fine_mu^2 / 2
-        return self.fine.descend(points, z, 25 * radius, step, source, ledger)
+        location = self.fine.descend(points, z, 25 * radius, step, source, ledger)
+        return LocationResult(location, self.certificate(source), self)
 
 
 @recorded("halving")

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from dpconvex._types import FloatArray
-from dpconvex.algorithms.location.base import LocationPlan, check
+from dpconvex.algorithms.location.base import LocationPlan, LocationResult, check
 from dpconvex.algorithms.location.noisy_descent import NoisyGradients
 from dpconvex.algorithms.recipes import recorded
 from dpconvex.privacy import Ledger, PrivacyParams, Release
@@ -30,7 +30,7 @@ MOST_STEPS = 1000
 
 @final
 @dataclass(frozen=True)
-class OriginDescentPlan(LocationPlan):
+class OriginDescentPlan(LocationPlan[LocationResult]):
     """Constants of one descent.
 
     Parameters
@@ -70,9 +70,10 @@ class OriginDescentPlan(LocationPlan):
         """As the mechanism."""
         return self.gradients.mechanism.exact_bits(source)
 
-    def _listing(self, points: FloatArray, source: BitSource, ledger: Ledger) -> FloatArray:
+    def _run(self, points: FloatArray, source: BitSource, ledger: Ledger) -> LocationResult:
         origin, ball = np.zeros(self.domain.dim), self.domain.radius_bound
-        return self.gradients.descend(points, origin, ball, self.step, source, ledger)
+        location = self.gradients.descend(points, origin, ball, self.step, source, ledger)
+        return LocationResult(location, self.certificate(source), self)
 
 
 @recorded("origin_descent")

@@ -1,19 +1,20 @@
-r"""Private geometric median: radius, centre, refinement (Kumar, Liu, Tian and Yang 2025, Algorithms 2 to 4).
+r"""Private geometric median: radius, center, refinement (Kumar, Liu, Tian and Yang 2025, Algorithms 2 to 4).
 
 Guarantee
-    (epsilon, delta)-DP for neighbours that replace one record (or, with one point a user, all points of one user); the
+    (epsilon, delta)-DP for neighbors that replace one record (or, with one point a user, all points of one user); the
     radius alone is pure epsilon_1-DP. The bound R on the data serves accuracy only: no sensitivity depends on it, but
     for the rounding of floats.
 Calibrated constants
-    Radius: `radius`, pure epsilon_1. Test and centre: `centre`, mu_t- and mu_c-GDP given the radius, outside events of
-    probability delta_1 + delta_2. Refinement: mu_b-GDP given the centre (`descent`, `stable_sgd`). Domination is
-    preserved by adaptive composition, so the whole has the profile of randomised response with epsilon_1 composed with
-    one Gaussian of ``mu^2 = mu_t^2 + mu_c^2 + mu_b^2``, plus ``delta_1 + delta_2``: mu is the largest that fits.
+    Radius, test and center: `radius_and_center`, pure epsilon_1, then mu_t- and mu_c-GDP given the radius, outside
+    events of probability delta_1 + delta_2. Refinement: mu_b-GDP given the center (`noisy_descent`, `stable_sgd`).
+    Domination is preserved by adaptive composition, so the whole has the profile of randomized response with epsilon_1
+    composed with one Gaussian of ``mu^2 = mu_t^2 + mu_c^2 + mu_b^2``, plus ``delta_1 + delta_2``: mu is the largest
+    that fits.
 Printed constants
     `printed` and Algorithm 4 with the shares of Theorem 4: (1/4, 1/4, 1/2) of epsilon and of delta. For epsilon <= 1.
 Assumptions
     n is public. Groups and orders of visits are functions of positions and fresh coins (a generator of their own from
-    the source of bits), never of values; records are sanitised one by one and never dropped. As the coins are uniform
+    the source of bits), never of values; records are sanitized one by one and never dropped. As the coins are uniform
     permutations, the law of the output does not depend on the order of records, but for the rounding of sums, which
     the sensitivities include: a replaced user may as well stand elsewhere (`user_points`).
 """
@@ -29,35 +30,46 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import Plan
-from dpconvex.algorithms.location.geometric_median import printed
-from dpconvex.algorithms.location.geometric_median.booster import Booster, WarmStart
-from dpconvex.algorithms.location.geometric_median.center import CentreFinder, plan_centre
-from dpconvex.algorithms.location.geometric_median.descent import plan_descent
-from dpconvex.algorithms.location.geometric_median.radius import RadiusFinder, plan_grouped
-from dpconvex.algorithms.location.geometric_median.stable_sgd import plan_printed, plan_stable_sgd
+from dpconvex._types import FloatArray
+from dpconvex.algorithms.base import check_relation
+from dpconvex.algorithms.location.base import Booster, CenterFinder, LocationPlan, RadiusFinder, Stage, WarmStart
+from dpconvex.algorithms.location.noisy_descent import plan_descent
+from dpconvex.algorithms.location.printed import plan_printed_center, plan_printed_radius
+from dpconvex.algorithms.location.radius_and_center import plan_center, plan_radius
+from dpconvex.algorithms.location.stable_sgd import plan_printed, plan_stable_sgd
 from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import recorded, stored
-from dpconvex.errors import InvalidDataError, InvalidParameterError
-from dpconvex.privacy import Assumption, Neighboring, PrivacyCertificate, PrivacyParams, Release
+from dpconvex.errors import InvalidParameterError
+from dpconvex.privacy import Assumption, Ledger, PrivacyCertificate, PrivacyParams, Release
 from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems.data.points import PointDomain
 from dpconvex.randomness import BitSource
 
+__all__ = [
+    "BOOSTS",
+    "Booster",
+    "GeometricMedianPlan",
+    "GeometricMedianResult",
+    "MedianStatus",
+    "Shares",
+    "WarmStart",
+    "plan",
+]
+
 BOOSTS = ("descent", "stable_sgd", "fixed_order", "none")
-"""Ways to refine the centre."""
+"""Ways to refine the center."""
 EXACT_UP_TO = 5000
-"""Largest n whose near points are all counted by the centre stage."""
-SCORED = 20_000
+"""Largest n whose near points are all counted by the center stage."""
+SCORED_RECORDS = 20_000
 """Least number of records that the radius stage reads."""
-ROUGH_CENTRE = 4000
-"""Least number of records that the centre stage reads before a refinement."""
-AVERAGED = 0.6
+CENTER_RECORDS = 4000
+"""Least number of records that the center stage reads before a refinement."""
+AVERAGED_SHARE = 0.6
 """Share of the descent's iterates that are averaged."""
 FALLBACK_RADIUS = 0.2
-"""Effective radius, as a share of R, that refinement presumes when there is no centre."""
+"""Effective radius, as a share of R, that refinement presumes when there is no center."""
 MOST_RECORDS = 2**26
+"""Largest n that is planned for."""
 
 
 class MedianStatus(StrEnum):
@@ -78,7 +90,7 @@ class Shares:
     radius : float or None
         Share of epsilon for the radius; None: 0.1, below 5000 records 0.2.
     failure : float
-        Share of delta for the lemmas of the centre that may fail, in (0, 1).
+        Share of delta for the lemmas of the center that may fail, in (0, 1).
     test, center, boost : float
         Proportions of the squared Gaussian budget; without refinement the first two share all of it.
     """
@@ -127,7 +139,7 @@ class GeometricMedianResult:
 
 @final
 @dataclass(frozen=True, eq=False)
-class GeometricMedianPlan(Plan):
+class GeometricMedianPlan(LocationPlan[GeometricMedianResult]):
     """Constants of one run.
 
     Parameters
@@ -140,12 +152,12 @@ class GeometricMedianPlan(Plan):
         The promise.
     constants : str
         ``"calibrated"`` or ``"paper"``.
-    radius_stage, centre_stage
+    radius_stage, center_stage
         The first two stages.
     booster : Booster or None
-        Refinement; None: the centre is the answer.
+        Refinement; None: the center is the answer.
     fallback : WarmStart
-        What stands for a centre if the test fails: the origin. With a ball of radius 0 it is the answer, otherwise
+        What stands for a center if the test fails: the origin. With a ball of radius 0 it is the answer, otherwise
         refinement begins there.
     """
 
@@ -154,21 +166,26 @@ class GeometricMedianPlan(Plan):
     privacy: PrivacyParams
     constants: str
     radius_stage: RadiusFinder
-    centre_stage: CentreFinder
+    center_stage: CenterFinder
     booster: Booster | None
     fallback: WarmStart
     noise_name: str = "Laplace and Gaussian"
     algorithm: ClassVar[str] = "geometric_median"
 
     @property
+    def stages(self) -> tuple[Stage, ...]:
+        """In the order of the run."""
+        return tuple(stage for stage in (self.radius_stage, self.center_stage, self.booster) if stage is not None)
+
+    @property
     def releases(self) -> tuple[Release, ...]:
-        """Of the three stages in turn."""
-        boost = () if self.booster is None else self.booster.releases
-        return (*self.radius_stage.releases, *self.centre_stage.releases, *boost)
+        return tuple(release for stage in self.stages for release in stage.releases)
+
+    def exact_bits(self, source: BitSource) -> bool:
+        return all(stage.exact_bits(source) for stage in self.stages)
 
     @property
     def theorem(self) -> str:
-        """Where the guarantee comes from."""
         text = "Private geometric median in nearly-linear time (Kumar, Liu, Tian and Yang 2025)"
         if self.constants == "paper":
             return text + ", Theorem 4: Algorithms 2, 3 and 4, repaired."
@@ -176,24 +193,15 @@ class GeometricMedianPlan(Plan):
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
-        """Beyond the domain."""
         coins = Assumption(
             "groups and orders of visits do not depend on the data",
             "fresh uniform coins by position, from a generator of their own",
         )
         return (coins, *(() if self.booster is None else self.booster.assumptions))
 
-    @property
-    def public(self) -> Mapping[str, Any]:
-        """Sizes, domain, constants of the stages."""
-        return {
-            "n": self.n,
-            **self.domain.describe(),
-            "boost": "none" if self.booster is None else self.booster.name,
-            **self.radius_stage.describe(),
-            **self.centre_stage.describe(),
-            **({} if self.booster is None else self.booster.describe()),
-        }
+    def describe(self) -> Mapping[str, Any]:
+        constants = (constant for stage in self.stages for constant in stage.describe().items())
+        return {"boost": "none" if self.booster is None else self.booster.name, **dict(constants)}
 
     @property
     def expected_error(self) -> float | None:
@@ -205,7 +213,7 @@ class GeometricMedianPlan(Plan):
 
     @property
     def predicted_error(self) -> PredictedError:
-        """No bound is free of the data: the error is proportional to their effective radius, see `expected_error`."""
+        # No bound is free of the data: the error is proportional to their effective radius.
         R = self.domain.radius_bound
         return PredictedError(2 * R, R, "every point of the domain; in units of the released radius see expected_error")
 
@@ -216,37 +224,20 @@ class GeometricMedianPlan(Plan):
 
     @property
     def outlook(self) -> str:
-        """What `hopeless` compares, in words."""
         return f"its noise is expected to be {self.expected_error:.3g} times the radius that holds most points"
 
-    def exact_bits(self, source: BitSource) -> bool:
-        """Whether all stages are exact."""
-        stages = (self.radius_stage, self.centre_stage, self.booster)
-        return all(stage.exact_bits(source) for stage in stages if stage is not None)
-
-    def run(self, X: AnyArray, source: BitSource) -> GeometricMedianResult:
-        """Run the planned algorithm.
-
-        Parameters
-        ----------
-        X : array of shape (n, dim)
-            Points of exactly the planned number; sanitised here (`clip_points`).
-        source : BitSource
-            Where noise and coins come from.
-
-        Raises
-        ------
-        InvalidDataError
-            If shape or dtype are not those of the plan (public facts).
-        """
-        from dpconvex.algorithms.location.geometric_median.run import run
-
-        if len(X) != self.n:
-            raise InvalidDataError(
-                f"X has {len(X)} records, but the plan is for n={self.n}: the noise depends on n. Plan again"
-            )
-        with np.errstate(all="ignore"):  # what floating point meets depends on the data, so it never speaks up
-            return run(self, X, source)
+    def _run(self, points: FloatArray, source: BitSource, ledger: Ledger) -> GeometricMedianResult:
+        found = self.radius_stage.find(points, source, ledger)  # stage 1: Algorithm 2, FastRadius
+        start = self.center_stage.find(points, found.radius, source, ledger)  # stage 2: Algorithm 3, FastCenter
+        status = MedianStatus.RADIUS_AT_TOP if found.at_top else MedianStatus.OK
+        if start is None:
+            start, status = self.fallback, MedianStatus.CENTER_FAILED
+        location = start.center
+        if self.booster is not None and start.ball > 0:  # stage 3: Algorithm 4, or descent
+            location = self.booster.refine(points, start, source, ledger)
+        R = self.domain.radius_bound
+        location = location * min(1.0, R / max(float(np.linalg.norm(location)), R))  # post-processing: R is public
+        return GeometricMedianResult(location, found.radius, start.center, status, self.certificate(source), self)
 
 
 @recorded("geometric_median")
@@ -295,8 +286,7 @@ def plan(
     _validate.choice("constants", constants, ("calibrated", "paper"))
     _validate.choice("boost", boost, BOOSTS)
     _validate.real("level", level, at_least=0.6, at_most=0.95)
-    if privacy.neighboring != Neighboring.REPLACE_ONE:
-        raise InvalidParameterError("neighboring", str(privacy.neighboring), "must be 'replace_one' for this algorithm")
+    check_relation(privacy, users=True)
     if privacy.pure:
         remedy = "Use a value far below 1/n; only the radius can be had with delta=0"
         raise InvalidParameterError("delta", privacy.delta, "must be positive for the geometric median", remedy)
@@ -321,29 +311,20 @@ def _calibrated(
     # Down by 1e-9: squares and roots of the parts are rounded up again when the ledger adds them.
     mu = largest_mu(privacy.epsilon, privacy.delta * (1 - shares.failure), pure) * (1 - 1e-9)
     whole = shares.test + shares.center + (0.0 if boost == "none" else shares.boost)
-    mu_test, mu_centre, mu_boost = (mu * math.sqrt(part / whole) for part in (shares.test, shares.center, shares.boost))
+    mu_test, mu_center, mu_boost = (mu * math.sqrt(part / whole) for part in (shares.test, shares.center, shares.boost))
     # Samples are so large that the noise of a score is below a hundredth of the sample, the margin of the test about a
-    # tenth of it, and the noise of the centre about half a radius.
-    scored = max(SCORED, math.ceil(1000 / pure))
-    rough = max(ROUGH_CENTRE, math.ceil(300 / mu_test), math.ceil(60 * math.sqrt(domain.dim) / mu_centre))
+    # tenth of it, and the noise of the center about half a radius.
+    scored = max(SCORED_RECORDS, math.ceil(1000 / pure))
+    rough = max(CENTER_RECORDS, math.ceil(300 / mu_test), math.ceil(60 * math.sqrt(domain.dim) / mu_center))
     sample = n if boost == "none" else min(n, rough)
-    centre = plan_centre(
-        domain,
-        sample,
-        mu_test,
-        mu_centre,
-        failure,
-        level=level,
-        exact_up_to=EXACT_UP_TO if n <= EXACT_UP_TO else 0,
-        unit=unit,
-    )
+    exact_up_to = EXACT_UP_TO if n <= EXACT_UP_TO else 0
     return GeometricMedianPlan(
         domain,
         n,
         privacy,
         "calibrated",
-        plan_grouped(domain, n, pure, level=level, sample=scored, unit=unit),
-        centre,
+        plan_radius(domain, n, pure, level=level, sample=scored, unit=unit),
+        plan_center(domain, sample, mu_test, mu_center, failure, level=level, exact_up_to=exact_up_to, unit=unit),
         _booster(boost, n, domain.dim, mu_boost, steps, passes, privacy),
         _fallback(domain, boost == "descent"),
     )
@@ -356,7 +337,7 @@ def _booster(
         return None
     if boost == "descent":
         steps = steps if steps is not None else 30 if n < 20_000 else 20
-        return plan_descent(n, dim, mu, steps=steps, tail=AVERAGED, unit=privacy.unit)
+        return plan_descent(n, dim, mu, steps=steps, tail=AVERAGED_SHARE, unit=privacy.unit)
     order = "fixed" if boost == "fixed_order" else "random"
     return plan_stable_sgd(n, dim, mu, order=order, passes=passes, unit=privacy.unit)
 
@@ -367,12 +348,8 @@ def _paper(domain: PointDomain, n: int, privacy: PrivacyParams, boost: str) -> G
         remedy = "Use epsilon=1, as the paper does, or constants='calibrated'"
         raise InvalidParameterError("epsilon", epsilon, "must be at most 1 with constants='paper'", remedy)
     if boost == "descent":
-        raise InvalidParameterError(
-            "boost",
-            boost,
-            "must be 'stable_sgd', 'fixed_order' or 'none' with constants='paper'",
-            "Choose one of these",
-        )
+        what = "must be 'stable_sgd', 'fixed_order' or 'none' with constants='paper'"
+        raise InvalidParameterError("boost", boost, what, "Choose one of these")
     if domain.radius_bound / domain.min_radius * n * math.sqrt(domain.dim) > 2.0**45:
         raise InvalidParameterError(
             "min_radius", domain.min_radius, "is too small with constants='paper'", "Use constants='calibrated'"
@@ -384,8 +361,8 @@ def _paper(domain: PointDomain, n: int, privacy: PrivacyParams, boost: str) -> G
         n,
         privacy,
         "paper",
-        printed.plan_radius(domain, n, epsilon / 4, delta / 4, unit),
-        printed.plan_centre(domain, n, epsilon / 4, delta / 4, unit),
+        plan_printed_radius(domain, n, epsilon / 4, delta / 4, unit),
+        plan_printed_center(domain, n, epsilon / 4, delta / 4, unit),
         booster,
         _fallback(domain, False),
     )

@@ -4,7 +4,7 @@ Listing
     Phase k walks from a released point z: ``z <- project(z + eta_k (x_i - z) / ||x_i - z||)`` for the visited records
     i (no move where ``x_i = z``), and releases the average of some of its iterates plus Gaussian noise.
 Guarantee
-    mu-GDP (hence (epsilon, delta)) for neighbours that replace one record, given the warm start.
+    mu-GDP (hence (epsilon, delta)) for neighbors that replace one record, given the warm start.
 Lemma
     Two walks of a phase from the same start over the same visits, in data sets that differ in one record, stay within
     ``2 m eta`` of each other after m visits of that record; so do their averages. (The paper: ``(2m+1) eta``.)
@@ -16,13 +16,13 @@ Lemma
     most ``c + |b - eta|`` from the other: at most ``2 eta``, or at most the old distance, when ``eta >= 2 c``.
     Projection onto a common ball does not increase distances. The bound is attained (tests).
     Visits may not depend on the data: they come from coins drawn apart from all noise, and may be published. The ball
-    and its centre are released values. Any fixed choice of iterates may be averaged, but only one average is released.
+    and its center are released values. Any fixed choice of iterates may be averaged, but only one average is released.
 Budget
     Every phase is a Gaussian release whose sensitivity is its own bound; phases compose to the root of the sum of
     squares. In a single pass every record is visited in one phase only, so each phase may spend the whole budget:
     under replace-one the two data sets differ in one position of the public order.
 Rounding
-    Iterates are kept relative to the ball's centre, which is subtracted from each record by itself. A step errs by at
+    Iterates are kept relative to the ball's center, which is subtracted from each record by itself. A step errs by at
     most ``u (d + 20)(ball + 2 eta)``, u = 2^-53, on either data set, and errors do not grow on the way, as every step
     takes distance D to at most ``max(D, 2 eta)``: ``2 T`` times that joins the sensitivity, averaging included.
 """
@@ -38,8 +38,9 @@ import numpy as np
 
 from dpconvex import _rounding, _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.location.geometric_median.booster import Booster, WarmStart
+from dpconvex.algorithms.location.base import Booster, WarmStart
 from dpconvex.mechanisms import FailureAllowance, GaussianMechanism
+from dpconvex.mechanisms.base import Planned
 from dpconvex.privacy import Assumption, Ledger, Release, Sensitivity, Unit
 from dpconvex.randomness import BitSource
 from dpconvex.solvers._unit_vectors import UNIT_ROUNDOFF
@@ -54,118 +55,70 @@ Order = Literal["fixed", "random"]
 @final
 @dataclass(frozen=True)
 class Phase:
-    """Public constants of one phase. Lengths are multiples of the warm start's ball.
-
-    Parameters
-    ----------
-    label : str
-        Of the release.
-    steps : int
-        Visits.
-    step : float
-        Step size eta.
-    ball : float
-        Radius of the projection.
-    recentred : bool
-        Whether the ball stands about the phase's start, not about the warm start's centre.
-    first : int
-        Iterates ``first, ..., steps`` are averaged; -1: ``0, ..., steps - 1``, as printed.
-    uses : int or None
-        Visits of one record that the noise covers; None: as many as the drawn order has.
-    extra : int
-        Step sizes added to ``2 * uses``: 1 as printed, else 0.
-    mechanism : GaussianMechanism
-        Of sensitivity 1: the average is released in units of its own sensitivity.
-    block : str or None
-        Names the records of a phase that shares none with any other.
-    """
+    """Public constants of one phase. Lengths are multiples of the warm start's ball."""
 
     label: str
-    steps: int
-    step: float
-    ball: float
-    recentred: bool
-    first: int
-    uses: int | None
-    extra: int
-    mechanism: GaussianMechanism
-    block: str | None
-
-    def release(self) -> Release:
-        """Return the ledger entry."""
-        return self.mechanism.planned(self.label, self.block)
+    steps: int  # visits
+    step: float  # eta
+    ball: float  # radius of the projection
+    recentered: bool  # whether the ball stands about the phase's start, not about the warm start's center
+    first: int  # iterates first, ..., steps are averaged; -1: 0, ..., steps - 1, as printed
+    uses: int | None  # visits of one record that the noise covers; None: as many as the drawn order has
+    extra: int  # step sizes added to 2 * uses: 1 as printed, else 0
+    mechanism: GaussianMechanism  # of sensitivity 1: the average is released in units of its own sensitivity
+    block: str | None  # names the records of a phase that shares none with any other
 
     def sensitivity(self, uses: int) -> float:
-        """Bound on how far one record visited `uses` times moves the average, rounding included; l2."""
+        """Return how far one record visited `uses` times moves the average at most, in l2, rounding included."""
         error = 2 * UNIT_ROUNDOFF * (self.steps * (self.mechanism.dim + 20) + 16)
-        bound = _rounding.product_up(2.0 * uses + self.extra, self.step)
+        bound = _rounding.product_up(2.0 * uses + self.extra, self.step)  # the lemma
         return _rounding.sum_up((bound, _rounding.product_up(error, self.ball + 2 * self.step, 1 + 1e-9)))
 
     def average(
-        self, points: FloatArray, visits: AnyArray, centre: FloatArray, z: FloatArray, size: float
+        self, points: FloatArray, visits: AnyArray, center: FloatArray, z: FloatArray, size: float
     ) -> FloatArray:
-        """Walk, without noise; return the average of the kept iterates, relative to `centre`.
+        """Walk, without noise; return the average of the kept iterates, relative to the center of the ball.
 
-        Parameters
-        ----------
-        points : array of shape (n, dim)
-        visits : array of shape (steps,)
-            Rows.
-        centre : array of shape (dim,)
-            Of the ball.
-        z : array of shape (dim,)
-            Start less the centre.
-        size : float
-            The warm start's ball: the unit of lengths.
+        `visits` are rows of the points, z is the start less the center, and `size` is the unit of lengths.
         """
-        from dpconvex.algorithms.location.geometric_median._walk import walk
+        from dpconvex.algorithms.location._walk import walk
 
-        return walk(points, visits, centre, z.copy(), self.step * size, self.ball * size, self.first)
+        return walk(points, visits, center, z.copy(), self.step * size, self.ball * size, self.first)
 
 
 @final
 @dataclass(frozen=True)
 class StableSgd(Booster):
-    """Public constants of all phases.
+    """Public constants of all phases."""
 
-    Parameters
-    ----------
-    n : int
-        Number of records.
-    order : {"fixed", "random"}
-        Passes in one shuffled order, or independent uniform draws.
-    phases : tuple of Phase
-    allowance : FailureAllowance or None
-        Pays for draws that visit a record more often than the printed noise covers.
-    """
-
-    n: int
-    order: Order
+    n: int  # records
+    order: Order  # passes in one shuffled order, or independent uniform draws
     phases: tuple[Phase, ...]
-    allowance: FailureAllowance | None = None
+    allowance: FailureAllowance | None = None  # for draws that visit a record more often than the printed noise covers
     name: ClassVar[str] = "stable_sgd"
 
     @property
+    def mechanisms(self) -> Mapping[str, Planned]:
+        allowed = {} if self.allowance is None else {ALLOWANCE: self.allowance}
+        return {**allowed, **{phase.label: phase.mechanism for phase in self.phases}}
+
+    @property
     def releases(self) -> tuple[Release, ...]:
-        """One average a phase, and the allowance."""
-        allowed = () if self.allowance is None else (self.allowance.planned(ALLOWANCE),)
-        return (*allowed, *(phase.release() for phase in self.phases))
+        blocks = {phase.label: phase.block for phase in self.phases}
+        return tuple(mechanism.planned(label, blocks.get(label)) for label, mechanism in self.mechanisms.items())
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
-        """About the order."""
         return (
             Assumption("the order of visits does not depend on the data", "drawn from coins apart from data and noise"),
         )
 
     @property
     def deviation(self) -> float:
-        """Noise of the last phase, for a ball of two radii."""
-        last = self.phases[-1]
+        last = self.phases[-1]  # for a ball of two radii
         return 2 * last.sensitivity(last.uses or _likely_uses(last.steps, self.n)) * last.mechanism.sigma
 
     def describe(self) -> Mapping[str, Any]:
-        """Constants for the certificate."""
         return {
             "boost": {"fixed": "fixed_order", "random": self.name}[self.order],
             "steps": [phase.steps for phase in self.phases],
@@ -173,39 +126,17 @@ class StableSgd(Booster):
             "covered_visits": [phase.uses for phase in self.phases],
         }
 
-    def exact_bits(self, source: BitSource) -> bool:
-        """As the mechanisms."""
-        return all(phase.mechanism.exact_bits(source) for phase in self.phases)
-
     def refine(self, points: FloatArray, start: WarmStart, source: BitSource, ledger: Ledger) -> FloatArray:
-        """Walk from the warm start, phase by phase.
-
-        Parameters
-        ----------
-        points : array of shape (n, dim)
-            In the domain.
-        start : WarmStart
-            Released centre and ball; the steps are sized by the ball.
-        source : BitSource
-            Of the order, and of the noise.
-        ledger : Ledger
-            It must list `releases`.
-
-        Returns
-        -------
-        array of shape (dim,)
-            In the ball.
-        """
         if self.allowance is not None:
             self.allowance.charge(ALLOWANCE, ledger)
-        z, size = start.centre, start.ball
+        z, size = start.center, start.ball
         for phase, visits in zip(self.phases, self.visits(source.generator()), strict=True):
-            centre = z if phase.recentred else start.centre
+            center = z if phase.recentered else start.center
             uses = phase.uses if phase.uses is not None else int(np.bincount(visits).max())
             unit = phase.sensitivity(uses) * size
-            moved = phase.average(points, visits, centre, z - centre, size) - (z - centre)
+            moved = phase.average(points, visits, center, z - center, size) - (z - center)
             noisy = phase.mechanism.release(moved / unit, phase.label, source, ledger, phase.block)
-            z = start.centre + _into_ball(z - start.centre + unit * noisy, size)
+            z = start.center + _into_ball(z - start.center + unit * noisy, size)
         return z
 
     def visits(self, coins: np.random.Generator) -> list[AnyArray]:
@@ -228,25 +159,10 @@ def plan_stable_sgd(
     tail: float = 0.5,
     unit: Unit = Unit.RECORD,
 ) -> StableSgd:
-    """Plan phases of equal length with a Gaussian budget, step sizes falling by 4 from one to the next.
+    """Plan phases of equal length that together spend `mu`, step sizes falling by 4 from one to the next.
 
-    Parameters
-    ----------
-    n, dim : int
-        Numbers of records and of coordinates.
-    mu : float
-        What all phases together may spend, positive.
-    order : {"fixed", "random"}
-        A fixed order needs less noise: in one pass every record is visited once.
-    passes : int
-        Visits over n.
-    phases : int
-    travel : float
-        Step sizes of the first phase sum to ``travel / phases`` balls.
-    tail : float
-        Share of a phase's iterates, from the last backwards, that are averaged; in (0, 1].
-    unit : Unit
-        What a record stands for.
+    A fixed order needs less noise: in one pass every record is visited once. Step sizes of the first phase sum to
+    ``travel / phases`` balls; the share `tail` of a phase's iterates, from the last backwards, is averaged.
     """
     _validate.choice("order", order, ("fixed", "random"))
     _validate.integer("phases", phases, at_least=1)
@@ -255,7 +171,8 @@ def plan_stable_sgd(
     _validate.real("tail", tail, above=0.0, at_most=1.0)
     phases = min(phases, total)
     alone = order == "fixed" and passes == 1
-    each = mu if alone else mu / math.sqrt(phases) * (1 - 1e-12)  # accountants round up
+    # In a single pass phases read disjoint records; otherwise squares of budgets add up, and accountants round up.
+    each = mu if alone else mu / math.sqrt(phases) * (1 - 1e-12)
     mechanism = GaussianMechanism.of_mu(Sensitivity(1.0, "l2", LEMMA, unit=unit), each, dim)
 
     def phase(k: int) -> Phase:
@@ -265,7 +182,7 @@ def plan_stable_sgd(
             steps=steps,
             step=travel / total / 4.0**k,
             ball=1.0,
-            recentred=False,
+            recentered=False,
             first=steps - math.ceil(tail * steps) + 1,
             uses=-(-steps // n) if order == "fixed" else None,
             extra=0,
@@ -292,19 +209,9 @@ def plan_printed(
     experiments, ``ball / (16 sqrt(T))`` (random order) and ``ball / (4 sqrt(T))`` (fixed). Repaired: the balls of later
     phases have the radius of the noise that separates their start from the point they must hold (Lemma 13).
 
-    Parameters
-    ----------
-    n, dim : int
-        Numbers of records and of coordinates.
-    epsilon, delta : float
-        Of this stage, positive.
-    order : {"fixed", "random"}
-        Remark 1, or the algorithm as listed: then visits beyond ``m = 3 (T/n + log(8/delta))`` of a record fail with
-        probability at most ``delta / 8``, which is charged.
-    steps : int or None
-        T, rounded up to the next ``2^K - 1``; None: n.
-    unit : Unit
-        What a record stands for.
+    In random order, the algorithm as listed, visits beyond ``m = 3 (T/n + log(8/delta))`` of a record fail with
+    probability at most ``delta / 8``, which is charged; the fixed order is Remark 1. T = `steps`, by default n, is
+    rounded up to the next ``2^K - 1``.
     """
     _validate.choice("order", order, ("fixed", "random"))
     _validate.integer("n", n, at_least=1)
@@ -323,7 +230,7 @@ def plan_printed(
             steps=2 ** (count - k),
             step=eta / 4.0**k,
             ball=1.0 if k == 1 else 2 * noise * spread,
-            recentred=k > 1,
+            recentered=k > 1,
             first=-1,
             uses=m,
             extra=1,
@@ -336,7 +243,7 @@ def plan_printed(
 
 
 def _likely_uses(steps: int, n: int) -> int:
-    """Largest number of visits of a record that uniform draws are likely to have."""
+    """Return the largest number of visits of a record that uniform draws are likely to have."""
     from scipy.stats import poisson
 
     return int(poisson.isf(1 / (2 * n), steps / n)) + 1

@@ -1,7 +1,7 @@
-r"""Plan of noisy projected gradient descent with clipped per-record gradients, for pure and approximate DP.
+r"""Noisy projected gradient descent with clipped per-record gradients: the method to beat under heavy tails.
 
 Guarantee
-    Pure epsilon-DP (noise ``exp(-|b|_2 / beta)``) or (epsilon, delta)-DP (Gaussian), neighbours replace one record.
+    Pure epsilon-DP (noise ``exp(-|b|_2 / beta)``) or (epsilon, delta)-DP (Gaussian), neighbors replace one record.
 Lemma
     A mean of n gradients, each cut to length C, moves by at most ``2C/n`` in l2 when one record is replaced, at every
     point, whatever the point depends on. T releases compose adaptively: pure epsilons add up, ``mu_t`` by the root of
@@ -13,7 +13,7 @@ Bound
 
         R^2 / (2 eta T) + eta/2 (min(C, G_2)^2 + E|b|^2) + 2 R G_k^k / ((k-1) C^(k-1))
 
-    on the data, over records with these moments. Level and T minimise it over a public grid, eta exactly.
+    on the data, over records with these moments. Level and T minimize it over a public grid, eta exactly.
 """
 
 from __future__ import annotations
@@ -27,19 +27,23 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import LinearModelPlan, PrivateResult, check_relation, require_average
+from dpconvex.algorithms.base import LinearModelPlan, PrivateResult
+from dpconvex.algorithms.erm.heavy_tailed.moments import Moments, check_heavy, extreme
 from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import recorded
 from dpconvex.geometry import L2Norm
 from dpconvex.mechanisms import GaussianMechanism, NormNoiseMechanism
-from dpconvex.privacy import Assumption, PrivacyParams, Release, Sensitivity
+from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release, Sensitivity
 from dpconvex.privacy.profiles import largest_mu
-from dpconvex.problems.data.moments import Moments, check_moments, extreme
+from dpconvex.problems import Records
+from dpconvex.problems.data.users import UserGroups
 from dpconvex.problems.linear.problem import LinearModelProblem
-from dpconvex.problems.linear.truncated import Truncation, check_loss
+from dpconvex.problems.linear.truncated import TruncatedRisk, Truncation
 from dpconvex.problems.objective import ROUNDING
 from dpconvex.randomness import BitSource
 from dpconvex.sets import L2Ball
+
+__all__ = ["ClippedGradientPlan", "plan"]
 
 LABEL = "clipped gradient"
 LEMMA = "a mean of n vectors of length at most C changes by at most 2C/n when one is replaced, plus rounding"
@@ -48,36 +52,16 @@ MOST_STEPS = 4096
 
 @dataclass(frozen=True)
 class ClippedGradientPlan(LinearModelPlan):
-    """Constants of one run of noisy gradient descent.
-
-    Parameters
-    ----------
-    problem : LinearModelProblem
-        What is minimised, over the ball of its radius.
-    privacy : PrivacyParams
-        The promise.
-    level : float
-        Length C to which gradients are cut.
-    steps : int
-        T, all of them taken.
-    step_size : float
-        eta.
-    mechanism : NormNoiseMechanism or GaussianMechanism
-        Noise of one gradient.
-    bound : float
-        On the expected excess mean loss.
-    trivial : float
-        What the zero vector loses at most.
-    """
+    """Constants of one run, over the ball of the problem's radius."""
 
     problem: LinearModelProblem
     privacy: PrivacyParams
-    level: float
-    steps: int
-    step_size: float
-    mechanism: NormNoiseMechanism | GaussianMechanism
-    bound: float
-    trivial: float
+    level: float  # C, the length to which gradients are cut
+    steps: int  # T, all of them taken
+    step_size: float  # eta
+    mechanism: NormNoiseMechanism | GaussianMechanism  # noise of one gradient
+    bound: float  # on the expected excess mean loss
+    trivial: float  # what the zero vector loses at most
     noise_name: str
     constants: str = "calibrated"
     l2: float = 0.0
@@ -90,32 +74,22 @@ class ClippedGradientPlan(LinearModelPlan):
 
     @property
     def ball(self) -> L2Ball:
-        """Where all parameters lie."""
         return L2Ball(self.problem.radius)
 
     @property
-    def solver_radius(self) -> float:
-        """0: nothing is solved."""
-        return 0.0
-
-    @property
     def predicted_error(self) -> PredictedError:
-        """Bound on the excess mean loss on the data."""
         return PredictedError(self.bound, self.trivial, "projected stochastic subgradients, averaged; clipping bias")
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        """All gradients."""
         return (replace(self.mechanism.planned(LABEL), times=self.steps),)
 
     @property
     def theorem(self) -> str:
-        """Composition of noisy mean gradients."""
         return "Noisy gradient descent: mean gradients of records cut to length C, composed adaptively."
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
-        """What the lemma needs."""
         return (
             Assumption("every record's gradient has length at most C", "its slope is cut at C over the record's norm"),
             Assumption("the number of steps and their size are public", "the plan fixes them; every step is taken"),
@@ -123,27 +97,27 @@ class ClippedGradientPlan(LinearModelPlan):
 
     @property
     def coefficient_deviation(self) -> FloatArray:
-        """Of the average iterate, if nothing pulled back: the noise of all steps."""
+        """The noise of all steps in the average iterate, if nothing pulled it back."""
         per_step = self.step_size * _deviation(self.mechanism, self.problem.dim) / math.sqrt(self.problem.dim)
         return np.full(self.problem.dim, min(per_step * math.sqrt(self.steps / 3), self.problem.radius))
 
     def describe(self) -> Mapping[str, Any]:
-        """Constants for the certificate."""
-        return {
-            "noise": self.noise_name,
-            "level": self.level,
-            "steps": self.steps,
-            "step_size": self.step_size,
-        }
+        return {"noise": self.noise_name, "level": self.level, "steps": self.steps, "step_size": self.step_size}
 
     def exact_bits(self, source: BitSource) -> bool:
-        """As the mechanism has it."""
         return self.mechanism.exact_bits(source)
 
-    def _listing(self, X: AnyArray, y: AnyArray, source: BitSource) -> PrivateResult:
-        from dpconvex.algorithms.erm.heavy_tailed.clipped_gradient.run import run
-
-        return run(self, X, y, source)
+    def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> PrivateResult:
+        """Take the planned number of steps from 0; return the average of the points where gradients were taken."""
+        ledger = Ledger(self.privacy, self.releases)
+        records = Records.clipped(X, self.problem.domain)
+        risk = TruncatedRisk(self.problem.loss, records, y, 1.0, self.truncation)  # its ridge is left out below
+        w, total = np.zeros(self.problem.dim), np.zeros(self.problem.dim)
+        for _ in range(self.steps):
+            total += w
+            noisy = self.mechanism.release(risk.mean_slope(w), LABEL, source, ledger)
+            w = self.ball.project(w - self.step_size * noisy)
+        return self.finish(total / self.steps, source)
 
 
 @recorded("clipped_gradient")
@@ -158,23 +132,11 @@ def plan(
 ) -> ClippedGradientPlan:
     """Return the plan: Gaussian noise if ``delta > 0``, else noise of the l2 norm.
 
-    Parameters
-    ----------
-    problem : LinearModelProblem
-        Loss with one prediction, smooth or piecewise linear.
-    privacy : PrivacyParams
-        The promise.
-    moments : Moments
-        Of the gradients over the ball, for the bound and the defaults; privacy does not rest on them.
-    level, step_size : float, optional
-        C and eta, from public knowledge; default: what minimises the bound.
-    steps : int, optional
-        T, likewise.
+    The loss has one prediction and is smooth or piecewise linear. Moments are those of the gradients over the ball, for
+    the bound and the defaults: privacy does not rest on them. What is given of C (`level`), T (`steps`) and eta
+    (`step_size`) is public knowledge; the rest minimizes the bound.
     """
-    check_moments(moments)
-    check_relation(privacy)
-    require_average(problem)
-    check_loss(problem.loss)
+    check_heavy(problem, privacy, moments)
     n, d, R, k = problem.n, problem.dim, problem.radius, moments.k
     if level is not None:
         _validate.real("level", level, above=0.0)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpconvex.algorithms.erm.heavy_tailed import Moments, plan_moments
-from dpconvex.algorithms.erm.heavy_tailed.private_moments import BINS, _gradient_bounds
+from dpconvex.algorithms.erm.heavy_tailed.moments import BINS, _gradient_bounds
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import AbsoluteLoss, HingeLoss, HuberLoss, LogisticLoss, SquaredLoss
 from dpconvex.privacy import PrivacyParams, verify

@@ -1,7 +1,9 @@
-r"""A usable moment bound from the data themselves, with a part of the budget.
+r"""What is assumed of the tails: declared, or found in the data with a part of the budget.
+
+`Moments` are public numbers, on which utility rests and privacy does not. `plan_moments` finds usable ones:
 
 Guarantee
-    Pure epsilon-DP for neighbours that replace one record.
+    Pure epsilon-DP for neighbors that replace one record.
 Lemma
     Every record falls into one bin of a public grid, by its gradient bound ``|x| max |phi'|`` over the ball or by the
     slope of its loss at the prediction 0: functions of the record alone. Replacing a record moves one count down by 1
@@ -21,13 +23,12 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import DATA_ASSUMPTIONS, check_relation, require_arrays, require_average
-from dpconvex.algorithms.recipes import Recipe, recorded, stored_recipe
-from dpconvex.errors import InvalidDataError
+from dpconvex.algorithms.base import DATA_ASSUMPTIONS, beyond_floats, check_relation, require_arrays, require_average
+from dpconvex.algorithms.recipes import Recipe, recorded, stored, stored_recipe
+from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.mechanisms import LaplaceMechanism
 from dpconvex.privacy import Ledger, NoiseSource, PrivacyCertificate, PrivacyParams, Release, Sensitivity, certify
 from dpconvex.problems import Records
-from dpconvex.problems.data.moments import Moments
 from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.problems.linear.truncated import check_loss
 from dpconvex.randomness import BitSource
@@ -40,21 +41,97 @@ FALSE_TOP = 0.05
 """Probability that an empty bin counts as occupied."""
 
 
+@stored
 @dataclass(frozen=True)
-class MomentPlan:
-    """Constants of one private estimate of moments.
+class Moments:
+    """Bounds on the moments of ``A(z) = sup over the ball of |grad loss(w, z)|`` for a random record z.
+
+    Public numbers: from knowledge of the field, a public sample or earlier studies, never from the private data. A
+    bound that is too small costs accuracy (bias), one that is too large costs noise; privacy holds with any.
 
     Parameters
     ----------
-    problem : LinearModelProblem
-        Loss, domain, n and radius.
-    privacy : PrivacyParams
-        What the histogram may cost; pure.
     k : float
-        Order of the moment, at least 2.
-    slopes : bool
-        False: moments of gradients over the ball. True: of the slopes of the loss at the prediction 0.
+        Order, at least 2: at least the variance of the gradients is finite.
+    bound : float
+        ``G_k``, at least ``(E A^k)^(1/k)``, in the unit of the gradient.
+    second : float, optional
+        ``G_2``, at least ``(E A^2)^(1/2)``; default `bound`, its upper bound.
+    first : float, optional
+        ``G_1``, at least ``E A``; default `second`.
     """
+
+    k: float
+    bound: float
+    second: float | None = None
+    first: float | None = None
+
+    def __post_init__(self) -> None:
+        _validate.real("k", self.k, at_least=2.0, at_most=1e3, remedy="The theory needs a second moment")
+        _validate.real("bound", self.bound, above=0.0)
+        for name, larger in (("second", self.bound), ("first", self.g2)):
+            value = {"second": self.second, "first": self.first}[name]
+            if value is not None and not 0 < value <= larger:
+                raise InvalidParameterError(name, value, f"must be positive and at most {larger!r}, as moments grow")
+
+    @property
+    def g2(self) -> float:
+        """``G_2``."""
+        return self.bound if self.second is None else self.second
+
+    @property
+    def g1(self) -> float:
+        """``G_1``."""
+        return self.g2 if self.first is None else self.first
+
+    def excess(self, level: float) -> float:
+        """Bound on ``E (A - C)_+`` for the level C: ``G_k^k / ((k - 1) C^(k-1))``, at most ``G_1``."""
+        return min(self.bound * (self.bound / level) ** (self.k - 1) / (self.k - 1), self.g1)
+
+    def excess_square(self, level: float) -> float:
+        """Bound on ``E (A - C)_+^2``: ``2 G_k^k C^(2-k) / ((k-1)(k-2))`` for k > 2, at most ``G_2^2``."""
+        if self.k == 2:
+            return self.g2**2
+        k = self.k
+        return min(2 * self.bound**2 * (self.bound / level) ** (k - 2) / ((k - 1) * (k - 2)), self.g2**2)
+
+
+def check_moments(moments: object) -> None:
+    """Raise `InvalidParameterError` unless these are `Moments`: a bare number does not say of which order."""
+    if not isinstance(moments, Moments):
+        raise InvalidParameterError("moments", moments, "must be Moments", "Write Moments(k=2, bound=6.5)")
+
+
+def check_heavy(problem: LinearModelProblem, privacy: PrivacyParams, moments: object) -> None:
+    """Raise `InvalidParameterError` unless methods for heavy tails apply to these public facts."""
+    check_moments(moments)
+    check_relation(privacy)
+    require_average(problem)
+    check_loss(problem.loss)
+
+
+def extreme(problem: str, moments: Moments) -> InvalidParameterError:
+    """Return the error for public numbers whose constants no float holds: it names the moment bound if that is odd."""
+    if 1e-30 <= moments.bound <= 1e30:
+        return beyond_floats(problem)
+    what = "must have constants whose squares, ratios and products are floats"
+    return InvalidParameterError("moments.bound", moments.bound, what, "Rescale the data, or correct the bound")
+
+
+def record_cap(moments: Moments, n: int, failure: float = 0.01) -> float:
+    """Return a gradient norm that no record exceeds with probability ``1 - failure``: ``G_k (n / failure)^(1/k)``.
+
+    For choosing the domain that records are clipped into: with heavy tails it should be wide, since no noise is
+    proportional to it, but not infinite, since the worst-case time of the solver is. `n` counts the records.
+    """
+    _validate.records("n", n)
+    _validate.real("failure", failure, above=0.0, below=1.0)
+    return moments.bound * (n / failure) ** (1 / moments.k)
+
+
+@dataclass(frozen=True)
+class MomentPlan:
+    """Constants of one private estimate of the k-th moment of gradients over the ball, or of slopes at prediction 0."""
 
     problem: LinearModelProblem
     privacy: PrivacyParams
@@ -65,7 +142,7 @@ class MomentPlan:
 
     @property
     def label(self) -> str:
-        """Of the release."""
+        """Names the release."""
         return SLOPES_LABEL if self.slopes else LABEL
 
     @property
@@ -88,16 +165,7 @@ class MomentPlan:
         return float(largest) * RATIO ** -np.arange(BINS, dtype=np.float64)
 
     def run(self, X: AnyArray, y: AnyArray, source: BitSource) -> tuple[Moments, PrivacyCertificate]:
-        """Return the moments and the certificate.
-
-        Parameters
-        ----------
-        X : array of shape (n, n_features)
-            Features, clipped here.
-        y : array of shape (n,)
-            Targets, clipped here.
-        source : BitSource
-            Where the noise comes from.
+        """Return the moments and the certificate, for data of exactly the planned shapes, clipped here.
 
         Raises
         ------

@@ -12,22 +12,12 @@ from dpconvex.solvers._unit_vectors import COINCIDENT
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
 def walk(
-    points: FloatArray, visits: AnyArray, centre: FloatArray, z: FloatArray, step: float, ball: float, first: int
+    points: FloatArray, visits: AnyArray, center: FloatArray, z: FloatArray, step: float, ball: float, first: int
 ) -> FloatArray:
-    """Take one step of length `step` towards each visited point; return the mean of the iterates kept.
+    """Take one step of length `step` towards each visited row; return the mean of the iterates ``first, ..., T``.
 
-    Parameters
-    ----------
-    points : array of shape (n, d)
-    visits : array of shape (T,)
-        Rows, in the order of visits.
-    centre : array of shape (d,)
-        Of the ball.
-    z : array of shape (d,)
-        First iterate less the centre; overwritten by the last one.
-    step, ball : float
-    first : int
-        Iterates ``first, ..., T`` are averaged; -1 stands for ``0, ..., T - 1``.
+    Iterates are relative to the center of the ball; z is the first one, and overwritten by the last. A `first` of -1
+    stands for ``0, ..., T - 1``.
     """
     d, steps = len(z), len(visits)
     row, kept, count = np.empty(d), np.zeros(d), 0
@@ -40,7 +30,7 @@ def walk(
             break
         square = 0.0
         for j in range(d):
-            row[j] = difference(points[visits[t], j], centre[j], z[j])
+            row[j] = difference(points[visits[t], j], center[j], z[j])
             square += row[j] * row[j]
         if square < COINCIDENT:
             continue
