@@ -53,11 +53,8 @@ ABSENT = "nothing"
 UNREADABLE = (DpconvexError, LookupError, TypeError, ValueError, ArithmeticError, AttributeError)
 """What reading a certificate's fields may raise: each may be anything."""
 
-MOST_TRYING = 6e6
-"""Computing, about microseconds, that goes into finding numbers that nothing confirms."""
-
-MOST_PRICING = 6e6
-"""Computing, about microseconds, that goes into the prices of one certificate."""
+MOST_PRICING, MOST_TRYING = 6e6, 6e6
+"""Computing, about microseconds, that goes into prices, and into finding numbers that nothing confirms."""
 
 NOT_CHECKED = (
     "what the planner was given: sizes, bounds, losses, options, constants that a caller declared, values released "
@@ -135,8 +132,8 @@ def verify(
     Returns
     -------
     Verification
-        With one `Check` a claim. A malformed certificate, or one of a later schema or with an event that is not known
-        here, gives one failed check that says so, not an exception.
+        With one `Check` a claim. A malformed certificate, of a later schema, or with an unknown event, gives one failed
+        check that says so, not an exception.
     """
     try:
         fields = certificate.to_dict() if isinstance(certificate, PrivacyCertificate) else parse(_text(certificate))
@@ -184,8 +181,7 @@ def _signature(certificate: PrivacyCertificate | str | Path, public_key: str | P
 
 def _document_checks(fields: dict[str, Any], read: PrivacyCertificate) -> list[Check]:
     stated, computed = fields.get("digest"), digest(fields)
-    source = read.noise_source
-    flag = fields.get("private")
+    source, flag = read.noise_source, fields.get("private")
     unchanged = "content is unchanged" if stated == computed else "content was changed"
     return [
         Check("well formed", True, f"schema version {fields['schema_version']}"),
