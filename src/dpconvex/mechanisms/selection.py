@@ -79,10 +79,10 @@ class AboveThreshold(Mechanism[int]):
     r"""Answer queries one by one with "below" until the first "above", for one pure epsilon in all.
 
     The threshold gets discrete Laplace noise of scale ``s/e1`` once, each query fresh noise of scale ``2 s/e2``, with
-    ``s`` the enlarged sensitivity and ``e1 + e2 = epsilon``. The default ``e1 : e2 = 1 : 2^(2/3)`` minimises the
+    ``s`` the enlarged sensitivity and ``e1 + e2 = epsilon``. The default ``e1 : e2 = 1 : 2^(2/3)`` minimizes the
     variance of the comparison; textbooks have ``1 : 1``. Proof (Dwork and Roth 2014, Theorem 3.23, with the split of
     Lyu, Su and Li 2017, Theorem 4): for fixed query noises below, moving the noisy threshold by ``s`` (cost ``e1``)
-    keeps every "below" a "below" on the neighbour, and moving the last query's noise by ``2 s`` (cost ``e2``) keeps the
+    keeps every "below" a "below" on the neighbor, and moving the last query's noise by ``2 s`` (cost ``e2``) keeps the
     "above". On the grid all shifts are whole numbers of steps.
 
     Guarantees
@@ -262,12 +262,8 @@ class BestOfRepeats(Planned):
     ) -> T:
         """Record the release, make all runs, return the best outcome among those that count; of equals the first.
 
-        Parameters
-        ----------
-        attempt : callable
-            One run: an outcome and its noisy score, larger is better; no NaN.
-        label, source, ledger, block
-            As in `Mechanism.release`.
+        An attempt is one run: it returns an outcome and its noisy score, larger is better; no NaN. All else is as in
+        `Mechanism.release`.
         """
         ledger.record(self.planned(label, block))
         count = 1 + int(choice.draw(np.array(self.event.weights), 1, source.generator())[0])

@@ -120,12 +120,8 @@ class VertexSession:
     def draw(self, scores: FloatArray, count: int = 1) -> NDArray[np.int64]:
         """Return `count` independent vertices, each with probability proportional to ``exp(scores)``.
 
-        Parameters
-        ----------
-        scores : array of shape (d,), d >= 1
-            Log-weights, of any content: NaN counts as 0, infinities saturate.
-        count : int
-            At least 1; beyond the planned number `BudgetExceededError`. A multinomial of `count` is `count` draws.
+        Scores, shape (d,), are of any content: NaN counts as 0, infinities saturate. A multinomial of `count` is
+        `count` draws; beyond the planned number `BudgetExceededError` is raised.
         """
         if not 1 <= count <= self.left:
             raise BudgetExceededError(f"vertex sampling: {self.left} draws are left of the plan, {count} asked for")

@@ -85,7 +85,7 @@ class PrivacyCertificate:
         What the guarantee rests on and how each is enforced.
     noise_source : NoiseSource
     public : mapping
-        Public facts and constants of the plan: sizes, domain, regularisation, noise scales.
+        Public facts and constants of the plan: sizes, domain, regularization, noise scales.
     versions : mapping
         Library and interpreter versions.
     model : str, optional

@@ -45,11 +45,11 @@ def add_noise(value: FloatArray, law: Law, scale: float, step: float, source: Bi
     from flint import arb
 
     half = arb(0.5)
-    centre, factor = [arb(v) / step for v in value.tolist()], scale / arb(step)
+    center, factor = [arb(v) / step for v in value.tolist()], scale / arb(step)
 
     def nearest(noise: list[Any]) -> list[int] | None:
         units: list[int] = []
-        for c, z in zip(centre, noise, strict=True):
+        for c, z in zip(center, noise, strict=True):
             unit = (c + factor * z + half).floor().unique_fmpz()
             if unit is None:
                 return None
