@@ -51,7 +51,7 @@ class Mutant:
 
 
 OUTPUT = "algorithms/erm/output_perturbation"
-BOOSTING, SYNTHETIC = "algorithms/minimax/saddle_point/boosted.py", "algorithms/queries/synthetic.py"
+BOOSTING, SYNTHETIC = "algorithms/minimax/boosted.py", "algorithms/queries/synthetic.py"
 AGGREGATES, GATHER = "algorithms/erm/user_level/aggregates.py", "algorithms/erm/user_level/gradients.py"
 GRADIENTS = "algorithms/erm/gradient_descent/gradients.py"
 SAMPLES, DRAWN = "mechanisms/gaussian.py", "poisson_sample(self._units, self._mechanism.rate, self._coins)"
@@ -76,7 +76,7 @@ MUTANTS = (
     ),
     Mutant(
         "sensitivity without its factor 2",
-        f"{OUTPUT}/sensitivity.py",
+        f"{OUTPUT}/schedules.py",
         "return problem.contrast / l2",
         "return problem.contrast / 2 / l2",
         "output_perturbation",
@@ -85,7 +85,7 @@ MUTANTS = (
     Mutant(
         "feature bound not squared in the curvature",
         "problems/linear/problem.py",
-        "_rounding.ratio_up(_rounding.product_up(self.domain.l2, self.domain.l2), ",
+        "_rounding.ratio_up(self._square_length, ",
         "_rounding.ratio_up(self.domain.l2, ",
         "objective_perturbation/curved",
         ("tests/unit/algorithms/erm/test_objective_planner.py", "-k", "squared_bound"),
@@ -101,9 +101,9 @@ MUTANTS = (
     ),
     Mutant(
         "a phase left out of the list of releases",
-        "algorithms/erm/exponential_mechanism/localised.py",
-        "return (self.centre.planned(CENTRE), self.choice.planned(CHOICE))",
-        "return (self.choice.planned(CHOICE),)",
+        "algorithms/erm/exponential_mechanism.py",
+        "return {CENTER: self.center, CHOICE: self.choice}",
+        "return {CHOICE: self.choice}",
         "exponential_mechanism/localised",
         ("tests/unit/algorithms/erm/test_exponential_localized.py",),
     ),
@@ -117,9 +117,9 @@ MUTANTS = (
     ),
     Mutant(
         "regularisation from the data",
-        f"{OUTPUT}/run.py",
-        "plan.problem.objective(X, y, plan.l2, groups)",
-        "plan.problem.objective(X, y, plan.l2 * (1.5 - float((y > 0).mean())), groups)",
+        f"{OUTPUT}/plan.py",
+        "self.problem.objective(X, y, self.l2, groups)",
+        "self.problem.objective(X, y, self.l2 * (1.5 - float((y > 0).mean())), groups)",
         "output_perturbation",
         ("tests/contracts/test_public_constants.py", "-k", "output_perturbation"),
     ),
@@ -326,16 +326,16 @@ MUTANTS = (
     Mutant(
         "noisy gradient: all batches are the first",
         GRADIENTS,
-        "slice(j, None, plan.batches)",
-        "slice(0, None, plan.batches)",
+        "slice(j, None, batches)",
+        "slice(0, None, batches)",
         "",
         (f"{READS}::test_blocks_read_disjoint_units[split]",),
     ),
     Mutant(
         "noisy gradient: all batches are of the same users",
         GRADIENTS,
-        "order[j :: plan.batches]",
-        "order[0 :: plan.batches]",
+        "order[j::batches]",
+        "order[0::batches]",
         "",
         (f"{READS}::test_blocks_read_disjoint_units[split]",),
     ),
@@ -349,7 +349,7 @@ MUTANTS = (
     ),
     Mutant(
         "noisy gradient: every step has the same noise",
-        "algorithms/erm/gradient_descent/run.py",
+        "algorithms/erm/gradient_descent/plan.py",
         "gradients[j](w), LABEL, source,",
         "gradients[j](w), LABEL, source.__class__(7),",
         "",
@@ -421,7 +421,7 @@ MUTANTS = (
     ),
     Mutant(
         "descent ascent: every step reads the first batch",
-        "algorithms/minimax/gaussian/gaussian_descent.py",
+        "algorithms/minimax/gaussian.py",
         "slice(t * B, (t + 1) * B) if self.one_pass",
         "slice(0, B) if self.one_pass",
         "sgda",
@@ -429,7 +429,7 @@ MUTANTS = (
     ),
     Mutant(
         "anytime: draws of the next iterate not counted",
-        "algorithms/minimax/saddle_point/anytime.py",
+        "algorithms/minimax/anytime.py",
         "after = counts.sum() - np.cumsum(counts)",
         "after = counts.sum() - np.cumsum(counts) - np.roll(counts, -1)",
         "anytime_mirror_descent",

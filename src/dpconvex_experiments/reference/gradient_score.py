@@ -35,7 +35,7 @@ import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.base import LinearModelPlan, PrivateResult, check_relation, require_average
-from dpconvex.algorithms.erm.exponential_mechanism.grid import MAX_DIM, ball_grid, largest_side
+from dpconvex.algorithms.erm.exponential_mechanism import MAX_DIM, ball_grid, largest_side
 from dpconvex.algorithms.erm.heavy_tailed.moments import Moments
 from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import recorded

@@ -118,7 +118,7 @@ def _grid(privacy: PrivacyParams, bound: float) -> Subject:
 
 def _localized(privacy: PrivacyParams, bound: float) -> Subject:
     problem = linear_problem(SmoothedHingeLoss(0.5), bound)
-    return linear_subject(exponential_mechanism.plan_localised(problem, privacy, RIDGE * bound**2)[0])
+    return linear_subject(exponential_mechanism.plan_localized(problem, privacy, RIDGE * bound**2)[0])
 
 
 def _noisy(privacy: PrivacyParams, bound: float) -> Subject:

@@ -30,57 +30,43 @@ from dpconvex.problems.minimax.base import SimplexSaddle
 
 MOST_SAMPLES = 4096
 """Largest K that is considered."""
-SLACK_SHARE = 1 / 16
-"""Measured size of what sampling costs (bias and output terms), as a share of its bound."""
-NOISE_SHARE = 1 / 8
-"""The same for the terms ``(5/2) t_b L_b^2`` of noisy gradients; both enter choices only (`Bound.score`).
 
-Averages with equal weights of bilinear games keep the whole term: larger steps make the path cycle, and such an average
-depends on where in a cycle it stops.
-"""
-RAMP = 1 / 3
-"""Share of the iterations over which the weights of a tapered output rise, and again fall.
 
-A path that cycles around the saddle point is averaged out by weights without jumps; the rise also leaves out the start.
-"""
-EXPECTED_SHARE = 1 / 4
-"""Measured gap as a share of the score: enters `Schedule.expected` only."""
+@final
+@dataclass(frozen=True)
+class Tuning:
+    """What was measured on simulated games (docs, Saddle points); it enters choices only, never the privacy."""
+
+    slack_share: float = 1 / 16  # what sampling costs (bias and output terms), as a share of its bound
+    # The same for the terms (5/2) t_b L_b^2 of noisy gradients. Averages with equal weights of bilinear games keep the
+    # whole term: larger steps make the path cycle, and such an average depends on where in a cycle it stops.
+    noise_share: float = 1 / 8
+    # Share of the iterations over which the weights of a tapered output rise, and again fall. A path that cycles around
+    # the saddle point is averaged out by weights without jumps; the rise also leaves out the start.
+    ramp: float = 1 / 3
+    gap_share: float = 1 / 4  # measured gap as a share of the score, for `Schedule.expected`
+
+
+TUNING = Tuning()
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Which draws follow which batch.
+    """Which draws follow which batch."""
 
-    Parameters
-    ----------
-    T : int
-        Iterations, at least 2: gradients at all but the last.
-    K : int
-        Draws for one query point.
-    reuse : bool
-        Whether the output averages the query points themselves, or one fresh draw of each iterate.
-    balanced : bool
-        Whether early batches, to whose records more draws are exposed, are larger.
-    pure : bool
-        Whether ranges are summed instead of their squares.
-    tapered : bool
-        Whether the output's weights rise from 0 and fall to 0 again, or are equal. Costs nothing: what is averaged has
-        been released.
-    """
-
-    T: int
-    K: int
-    reuse: bool
-    balanced: bool
-    pure: bool = False
-    tapered: bool = False
+    T: int  # iterations, at least 2: gradients at all but the last
+    K: int  # draws for one query point
+    reuse: bool  # whether the output averages the query points themselves, or one fresh draw of each iterate
+    balanced: bool  # whether early batches, to whose records more draws are exposed, are larger
+    pure: bool = False  # whether ranges are summed instead of their squares
+    tapered: bool = False  # whether the output's weights rise from 0 and fall again; free: its points are released
 
     @cached_property
     def output_weights(self) -> FloatArray:
         """Weights of the released points in the output, shape (T,); they sum to 1."""
         place = (np.arange(self.T) + 0.5) / self.T
-        weights = np.minimum(1.0, np.minimum(place, 1 - place) / RAMP) if self.tapered else np.ones(self.T)
+        weights = np.minimum(1.0, np.minimum(place, 1 - place) / TUNING.ramp) if self.tapered else np.ones(self.T)
         return weights / weights.sum()
 
     @cached_property
@@ -94,11 +80,15 @@ class Layout:
         """Draws in each block, all together."""
         return self.K * self.T if self.reuse else (self.K + 1) * self.T - self.K
 
+    @cached_property
+    def _exposed(self) -> FloatArray:
+        """Roots of the draws that follow each batch, or for pure privacy their numbers."""
+        exposed = self.draws_after.astype(np.float64)
+        return exposed if self.pure else np.sqrt(exposed)
+
     @property
     def _weights(self) -> FloatArray:
-        exposed = self.draws_after.astype(np.float64)
-        root = exposed if self.pure else np.sqrt(exposed)
-        return root if self.balanced else np.ones(self.T - 1)
+        return self._exposed if self.balanced else np.ones(self.T - 1)
 
     def sizes(self, n: int) -> NDArray[np.int64]:
         """Return the batch sizes, shape (T - 1,)."""
@@ -106,35 +96,23 @@ class Layout:
 
     def exposure(self, sizes: NDArray[np.int64]) -> float:
         """Largest of ``sqrt(m_r)/|B_r|``, or of ``m_r/|B_r|`` for pure privacy."""
-        exposed = self.draws_after.astype(np.float64)
-        return float(((exposed if self.pure else np.sqrt(exposed)) / sizes).max())
+        return float((self._exposed / sizes).max())
 
     def roughly(self, n: int) -> float:
         """`exposure` before rounding to whole records."""
-        exposed = self.draws_after.astype(np.float64)
-        root = exposed if self.pure else np.sqrt(exposed)
         level = max(n - (self.T - 1) / 2, 1.0) / float(self._weights.sum())
-        return float((root / self._weights).max()) / level
+        return float((self._exposed / self._weights).max()) / level
 
 
 @final
 @dataclass(frozen=True)
 class Bound:
-    """The explicit bound for a problem.
-
-    Parameters
-    ----------
-    problem : SimplexSaddle
-    reuse : bool
-        As in `Layout`.
-    noise_share, slack_share : float
-        Weights of terms in the `score`; 1 to minimise the bound itself.
-    """
+    """The explicit bound for a problem, with or without re-used outputs."""
 
     problem: SimplexSaddle
     reuse: bool
-    noise_share: float = NOISE_SHARE
-    slack_share: float = SLACK_SHARE
+    noise_share: float = TUNING.noise_share  # weights of terms in the score; 1 to minimize the bound itself
+    slack_share: float = TUNING.slack_share
 
     @property
     def ells(self) -> tuple[float, float]:
@@ -143,11 +121,11 @@ class Bound:
 
     @property
     def single(self) -> bool:
-        """Whether there is no maximisation."""
+        """Whether there is no maximization."""
         return self.problem.dy == 1
 
     def best_steps(self, T: int) -> tuple[float, float]:
-        """Steps that minimise the score if privacy allows them."""
+        """Steps that minimize the score if privacy allows them."""
         factor = (2.0 if self.single else 0.8) / self.noise_share
         return tuple(  # pyright: ignore[reportReturnType]
             math.sqrt(factor * ell / T) / L if ell and L else 0.0
@@ -158,7 +136,7 @@ class Bound:
         """Return steps within ``(sum_b (t_b spread_b)^p)^(1/p) <= cap``, p = 1 or 2.
 
         Nearly the best ones: where the cap binds, ``t_b`` is proportional to ``(l_b/spread_b^p)^(1/(1+p))``, which
-        minimises ``sum l_b/t_b``; a block that has enough leaves the rest to the other.
+        minimizes ``sum l_b/t_b``; a block that has enough leaves the rest to the other.
         """
         best, spread = self.best_steps(T), self.problem.spread
         norm = 1 if pure else 2
@@ -199,6 +177,7 @@ class Bound:
         if self.reuse:
             return self.bias(K)
         ell, smooth = sum(self.ells), min(self.problem.smoothness, 1e300)
+        # Lemma 3.11 with 4 L1 sqrt(l/T): erratum E4.
         output = 2 * smooth / T if self.single else 4 * smooth / T + 4 * smooth * math.sqrt(ell / T)
         return self.bias(K) + min(output, 2 * sum(self.problem.lipschitz))
 
@@ -208,40 +187,26 @@ class Bound:
         return self._regret(T, steps, 1.0) + self.slack(T, K) if proved else math.inf
 
     def score(self, T: int, K: int, steps: tuple[float, float]) -> float:
-        """Return what is minimised over T and K: the bound with the measured shares of its terms."""
+        """Return what is minimized over T and K: the bound with the measured shares of its terms."""
         return self._regret(T, steps, self.noise_share) + self.slack_share * self.slack(T, K)
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """Constants of one run.
-
-    Parameters
-    ----------
-    layout : Layout
-    sizes : array of shape (T - 1,)
-        Batch sizes.
-    steps : tuple of float
-        Of x and of y.
-    bound : float
-        On the expected gap; infinite where none is proved: tapered outputs, and re-used ones of games that are not
-        bilinear.
-    expected : float
-        The gap to expect by measurement: a share of the score, for comparisons only.
-    """
+    """Constants of one run."""
 
     layout: Layout
-    sizes: NDArray[np.int64]
-    steps: tuple[float, float]
-    bound: float
-    expected: float
+    sizes: NDArray[np.int64]  # of the batches, (T - 1,)
+    steps: tuple[float, float]  # of x and of y
+    bound: float  # on the expected gap; infinite where none is proved: tapered, and re-used if not bilinear
+    expected: float  # gap by measurement: a share of the score, for comparisons only
 
     @classmethod
     def of(cls, layout: Layout, sizes: NDArray[np.int64], steps: tuple[float, float], bound: Bound) -> Schedule:
         """Return the schedule with its errors."""
         T, K = layout.T, layout.K
-        expected = EXPECTED_SHARE * Bound(bound.problem, bound.reuse).score(T, K, steps)
+        expected = TUNING.gap_share * Bound(bound.problem, bound.reuse).score(T, K, steps)
         return cls(layout, sizes, steps, math.inf if layout.tapered else bound.value(T, K, steps), expected)
 
 
@@ -257,24 +222,15 @@ def calibrated(
     measured: bool = True,
     tapered: bool = False,
 ) -> Schedule:
-    """Return the schedule of the smallest `Bound.score`.
+    """Return the schedule of the smallest `Bound.score`, over T and K where the caller does not fix them.
 
-    Parameters
-    ----------
-    problem : SimplexSaddle
-    budget : float
-        ``sqrt(8 rho)``; with `pure` epsilon.
-    pure, reuse, balanced, tapered
-        As in `Layout`.
-    T, K : int or None
-        Fixed by the caller; None: minimise the score over them.
-    measured : bool
-        Whether terms have their measured weights in the score; else it is the bound itself.
+    `budget` is ``sqrt(8 rho)``, with `pure` epsilon; with `measured` terms have their measured weights in the score,
+    which is the bound itself otherwise; the rest as in `Layout`.
     """
     if problem.n < 2:
         raise InvalidParameterError("n", problem.n, "must be at least 2", "One record cannot be learned from privately")
-    n, noise_share = problem.n, NOISE_SHARE if measured and (tapered or not problem.bilinear) else 1.0
-    bound = Bound(problem, reuse, noise_share, SLACK_SHARE if measured else 1.0)
+    n, noise_share = problem.n, TUNING.noise_share if measured and (tapered or not problem.bilinear) else 1.0
+    bound = Bound(problem, reuse, noise_share, TUNING.slack_share if measured else 1.0)
     candidates = [T] if T is not None else np.unique(np.geomspace(2, min(n, 10**6), 60).astype(int)).tolist()
     fixed = 1 if bound.bias(1) == 0 else None
     wanted = K if K is not None else fixed
@@ -299,18 +255,10 @@ def calibrated(
 def printed(
     problem: SimplexSaddle, epsilon: float, delta: float, *, T: int | None = None, K: int | None = None
 ) -> Schedule:
-    """Return Theorem 3.1's T and K (constants 1), and Proposition 3.3's step.
+    """Return Theorem 3.1's T and K (constants 1; or those given), and Proposition 3.3's step.
 
     The printed bound on the step is for equal batches of ``floor(n/T)`` records and fresh output draws; the x and y
-    blocks share one constant L0 and one step.
-
-    Parameters
-    ----------
-    problem : SimplexSaddle
-    epsilon, delta : float
-        ``0 < epsilon < 8 log(1/delta)``, delta positive.
-    T, K : int or None
-        Instead of the printed ones.
+    blocks share one constant L0 and one step. It needs ``0 < epsilon < 8 log(1/delta)`` and positive delta.
     """
     if delta <= 0 or epsilon >= 8 * math.log(1 / delta):
         raise InvalidParameterError(
@@ -332,6 +280,7 @@ def printed(
     affordable(n, T)
     layout = Layout(T, K, False, False)
     sizes = np.full(T - 1, max(n // T, 1))
+    # Proposition 3.3, with the 1/16 that Theorem 3.1 drops: erratum E9.
     cap = (n // T) * epsilon / (16 * L0 * math.sqrt(T * (K + 1) * logd)) if L0 else math.inf
     step = min(cap, math.sqrt(ell / T) / max(problem.lipschitz))
     steps = (step, step if problem.dy > 1 else 0.0)

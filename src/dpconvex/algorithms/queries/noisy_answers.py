@@ -1,7 +1,7 @@
-r"""Plan of independent Gaussian noise on all answers: what everybody tries first, and the best for few queries.
+r"""Independent Gaussian noise on all answers: what everybody tries first, and the best for few queries.
 
 Guarantee
-    (epsilon, delta) for neighbours that replace one record; one Gaussian release, priced by its exact profile.
+    (epsilon, delta) for neighbors that replace one record; one Gaussian release, priced by its exact profile.
 Lemma
     Replacing one of n records moves the mean answers of one block of queries by at most ``block_l2 / n`` in l2, and
     those of all blocks by at most ``block_l2 sqrt(blocks) / n``. Rounding of the computed means is added.
@@ -18,18 +18,18 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, final
+from typing import Any, final
 
 import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.predicted_error import PredictedError
-from dpconvex.algorithms.queries.base import QueryReleasePlan, check, fit_histogram, mean_sensitivity
+from dpconvex.algorithms.queries.base import QueryReleasePlan, check, fit_histogram, mean_sensitivity, require_delta
 from dpconvex.algorithms.recipes import recorded
-from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import GaussianMechanism
-from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity
+from dpconvex.mechanisms.base import Planned
+from dpconvex.privacy import Ledger, PrivacyParams
 from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems.queries import LinearQueries
 from dpconvex.randomness import BitSource
@@ -40,32 +40,25 @@ LABEL = "answers to all queries"
 @final
 @dataclass(frozen=True)
 class QueryNoisePlan(QueryReleasePlan):
-    """Constants of one noisy release of all answers.
+    """Constants of one noisy release of all answers."""
 
-    Parameters
-    ----------
-    queries : LinearQueries
-    n : int
-    privacy : PrivacyParams
-    mu : float
-        Gaussian budget.
-    fit_steps : int
-        Of the fit of the histogram.
-    """
-
-    queries: LinearQueries
-    n: int
-    privacy: PrivacyParams
-    mu: float
-    fit_steps: int
-    constants: str = "calibrated"
-    noise_name: str = "gaussian"
-    algorithm: ClassVar[str] = "query_noise"
+    mu: float  # Gaussian budget
+    fit_steps: int  # of the fit of the histogram
+    algorithm = "query_noise"
+    constants = "calibrated"
+    noise_name = "gaussian"
+    theorem = "Gaussian mechanism on the vector of all mean answers."
 
     @cached_property
     def mechanism(self) -> GaussianMechanism:
         """Noise of all answers."""
-        return GaussianMechanism.of_mu(_sensitivity(self.queries, self.n), self.mu, self.queries.count)
+        queries = self.queries
+        sensitivity = mean_sensitivity(queries, self.n, len(queries.blocks), queries.count)
+        return GaussianMechanism.of_mu(sensitivity, self.mu, queries.count)
+
+    @property
+    def mechanisms(self) -> Mapping[str, Planned]:
+        return {LABEL: self.mechanism}
 
     @property
     def predicted_error(self) -> PredictedError:
@@ -78,25 +71,10 @@ class QueryNoisePlan(QueryReleasePlan):
         """What is left after the fit, which removes most of the noise."""
         return expected_error(self.queries, self.n, self.privacy)
 
-    @property
-    def releases(self) -> tuple[Release, ...]:
-        """All answers at once."""
-        return (self.mechanism.planned(LABEL),)
-
-    @property
-    def theorem(self) -> str:
-        """The Gaussian mechanism."""
-        return "Gaussian mechanism on the vector of all mean answers."
-
     def describe(self) -> Mapping[str, Any]:
-        """Noise and fit."""
         return {"sigma": self.mechanism.sigma, "fit_steps": self.fit_steps}
 
-    def exact_bits(self, source: BitSource) -> bool:
-        """As the mechanism."""
-        return self.mechanism.exact_bits(source)
-
-    def _listing(self, records: AnyArray, source: BitSource, ledger: Ledger) -> tuple[FloatArray, FloatArray]:
+    def _run(self, records: AnyArray, source: BitSource, ledger: Ledger) -> tuple[FloatArray, FloatArray]:
         queries = self.queries
         truth = queries.record_sums(records) / self.n
         noisy = self.mechanism.release(truth, LABEL, source, ledger)
@@ -106,49 +84,22 @@ class QueryNoisePlan(QueryReleasePlan):
         return fit_histogram(queries, targets, dict.fromkeys(targets, 1), uniform, self.fit_steps), answers
 
 
-def _sensitivity(queries: LinearQueries, n: int) -> Sensitivity:
-    return mean_sensitivity(queries, n, len(queries.blocks), queries.count)
-
-
 @recorded("query_noise")
 def plan(queries: LinearQueries, n: int, privacy: PrivacyParams, *, fit_steps: int = 200) -> QueryNoisePlan:
-    """Plan the noisy answers.
-
-    Parameters
-    ----------
-    queries : LinearQueries
-        What is asked.
-    n : int
-        Number of records.
-    privacy : PrivacyParams
-        With ``delta > 0``.
-    fit_steps : int
-        Steps of the fit of a histogram to the answers; each reads the domain twice.
-
-    Raises
-    ------
-    InvalidParameterError
-        If delta is 0.
-    """
+    """Plan the noisy answers; each of the `fit_steps` of a histogram to them reads the domain twice."""
     check(queries, n, privacy)
     _validate.integer("fit_steps", fit_steps, at_least=1)
-    if privacy.pure:
-        raise InvalidParameterError("delta", privacy.delta, "must be > 0 for Gaussian noise", "Use 1e-6 or less")
+    require_delta(privacy)
     mu = largest_mu(privacy.epsilon, privacy.delta) * (1 - 1e-9)  # accountants round up
     return QueryNoisePlan(queries, n, privacy, mu, fit_steps)
 
 
 def expected_error(queries: LinearQueries, n: int, privacy: PrivacyParams) -> float:
-    r"""Return the size of a fitted histogram's errors, from public facts.
+    """Return the size of a fitted histogram's errors, from public facts.
 
     The fit is at most as far from the noisy answers as the data are, so its squared errors sum to at most twice
     ``max_z <noise, q(z)>``, in expectation at most ``sigma sqrt(2 block_square blocks log Z)`` (Nikolov, Talwar and
     Zhang 2013): a bound on the *root mean square* error. In experiments the largest was at most that.
-
-    Parameters
-    ----------
-    queries, n, privacy
-        As in `plan`.
     """
     sigma = plan(queries, n, privacy).mechanism.sigma
     blocks = len(queries.blocks)

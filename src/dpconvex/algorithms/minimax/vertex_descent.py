@@ -1,12 +1,12 @@
 r"""Mirror descent with vertex sampling (Gonzalez, Guzman and Paquette 2024, Algorithm 1), repaired and calibrated.
 
 Guarantee
-    (epsilon, delta)-DP, or epsilon-DP, for neighbours that replace one record, n public.
+    (epsilon, delta)-DP, or epsilon-DP, for neighbors that replace one record, n public.
 Lemma
     A record sits in one batch r and enters all later scores through one term, ``step g^r``, evaluated at points that
     are functions of earlier draws. So *given the earlier draws* the scores of every later draw move by one vector, of
     range at most ``step_b spread_b/|B_r|`` in block b. Each draw then costs that range squared over 8 in zCDP, and zCDP
-    adds up over adaptive draws; draws before the batch cost nothing. The charge is the worst r (`schedule`).
+    adds up over adaptive draws; draws before the batch cost nothing. The charge is the worst r (`vertex_schedule`).
 Assumptions, each enforced
     Gradients are clipped record by record (`SimplexSaddle`), sums are divided by the planned batch size, batches are
     disjoint slices of a fixed order, gradients are taken at drawn points only and never at the iterates, every draw is
@@ -24,27 +24,32 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, final
+from typing import Any, final
 
 import numpy as np
 
 from dpconvex import _validate
+from dpconvex._types import FloatArray
 from dpconvex.algorithms.base import beyond_floats, check_relation, within_floats
-from dpconvex.algorithms.minimax.base import SaddlePlan, SaddleResult
-from dpconvex.algorithms.minimax.saddle_point.run import run
-from dpconvex.algorithms.minimax.saddle_point.schedule import Schedule, calibrated, printed
+from dpconvex.algorithms.minimax.base import (
+    SIGNS,
+    SaddleResult,
+    VertexSamplingPlan,
+    batch_slices,
+    range_budget,
+    require_records,
+)
+from dpconvex.algorithms.minimax.vertex_schedule import Schedule, calibrated, printed
 from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import recorded
 from dpconvex.errors import InvalidParameterError
-from dpconvex.mechanisms import VertexSampling
+from dpconvex.mechanisms import VertexSampling, VertexSession
 from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT
-from dpconvex.privacy import Assumption, PrivacyParams, Release, Sensitivity
-from dpconvex.privacy.profiles import largest_rho
-from dpconvex.problems.minimax.base import SimplexSaddle
+from dpconvex.privacy import PrivacyParams, Sensitivity
+from dpconvex.problems.minimax.base import SimplexPoint, SimplexSaddle
 from dpconvex.randomness import BitSource
 
 OUTPUTS = ("auto", "tapered", "reuse", "fresh")
-LABEL = "drawn vertices, whose averages are the query points and the output"
 LEMMA = (
     "a record enters all later scores by one gradient, clipped record by record; their difference has at most the "
     "range step * spread / batch size (mirror descent with vertex sampling, Section 2.1 of the specification)"
@@ -53,27 +58,20 @@ LEMMA = (
 
 @final
 @dataclass(frozen=True, eq=False)
-class VertexDescentPlan(SaddlePlan):
-    """Constants of one run of Algorithm 1.
+class VertexDescentPlan(VertexSamplingPlan):
+    """Constants of one run of Algorithm 1, ``"calibrated"`` or the ``"paper"``'s."""
 
-    Parameters
-    ----------
-    problem : SimplexSaddle
-    privacy : PrivacyParams
-    constants : {"calibrated", "paper"}
-    schedule : Schedule
-    """
-
-    problem: SimplexSaddle
-    privacy: PrivacyParams
     constants: str
     schedule: Schedule
-    algorithm: ClassVar[str] = "vertex_mirror_descent"
-    noise_name: ClassVar[str] = "vertex sampling"  # pyright: ignore[reportIncompatibleVariableOverride]
+    algorithm = "vertex_mirror_descent"
+    label = "drawn vertices, whose averages are the query points and the output"
+    theorem = (
+        "Proposition 3.3, by adaptive composition of exponential mechanisms in zCDP, each with the range of its "
+        "score difference."
+    )
 
     @cached_property
-    def mechanism(self) -> VertexSampling:
-        """The draws of the run."""
+    def sampling(self) -> VertexSampling:
         layout, sizes = self.schedule.layout, self.schedule.sizes.astype(np.float64)
         up, exposed = 1 + 1e-12, layout.draws_after.astype(np.float64)
         reaches = np.multiply(self.schedule.steps, self.problem.spread) * up
@@ -86,42 +84,17 @@ class VertexDescentPlan(SaddlePlan):
 
     @property
     def predicted_error(self) -> PredictedError:
-        """Bound on the expected strong duality gap on the distribution of the records; see `schedule`."""
-        low, high = self.problem.value_range
-        trivial = min(high - low, 2 * sum(self.problem.lipschitz))
+        """Bound on the expected strong duality gap on the distribution of the records; see `vertex_schedule`."""
+        trivial = self.problem.trivial_gap
         if not math.isfinite(self.schedule.bound):
             return PredictedError(trivial, trivial, "the range of values: output='fresh' has a bound of its own")
         return PredictedError(self.schedule.bound, trivial, "explicit form of Theorem 3.1 (docs, Saddle points)")
 
     @property
-    def expected_error(self) -> float:
-        """The gap to expect, for comparisons between methods; no bound."""
+    def expectation(self) -> float:
         return self.schedule.expected
 
-    @property
-    def releases(self) -> tuple[Release, ...]:
-        """All draws, as one release."""
-        return (self.mechanism.planned(LABEL),)
-
-    @property
-    def theorem(self) -> str:
-        """What proves the guarantee."""
-        return (
-            "Proposition 3.3, by adaptive composition of exponential mechanisms in zCDP, each with the range of its "
-            "score difference."
-        )
-
-    @property
-    def assumptions(self) -> tuple[Assumption, ...]:
-        """What holds beyond the domain."""
-        return (
-            Assumption("each record's gradient has the stated spread", "clipped record by record before any sum"),
-            Assumption("the order of the records does not depend on their content", "declared"),
-            Assumption("gradients are taken at drawn points only", "by the run's listing"),
-        )
-
     def describe(self) -> Mapping[str, Any]:
-        """JSON-ready constants."""
         layout, sizes = self.schedule.layout, self.schedule.sizes
         return {
             "iterations": layout.T,
@@ -132,12 +105,32 @@ class VertexDescentPlan(SaddlePlan):
             "steps": list(self.schedule.steps),
         }
 
-    def exact_bits(self, source: BitSource) -> bool:
-        """Whether the source is the operating system: vertices are drawn exactly."""
-        return self.mechanism.exact_bits(source)
+    def _run(self, records: Any, source: BitSource) -> SaddleResult:
+        problem, schedule, layout = self.problem, self.schedule, self.schedule.layout
+        session = self.start(source)
+        state: list[FloatArray] = [np.zeros(problem.dx), np.zeros(problem.dy)]  # log x^t, log y^t: never leave the run
+        output = [np.zeros_like(s) for s in state]
+        batches = (*batch_slices(schedule.sizes), None)  # the last iterate is released, and never queried
+        for rows, weight in zip(batches, layout.output_weights.tolist(), strict=True):
+            # 1. Query points: averages of K vertices, drawn from the iterates.
+            points = _averages(session, state, layout.K) if layout.reuse or rows is not None else []
+            # 2. The output averages the same points, or one fresh draw.
+            released = points if layout.reuse else _averages(session, state, 1)
+            for total, point in zip(output, released, strict=True):
+                total[point.indices] += weight * point.weights
+            # 3. A step along the mean gradients of fresh records at the query points.
+            if rows is not None:
+                gradients = problem.gradient_sums(records, rows, points[0], points[1])
+                for s, g, step, sign in zip(state, gradients, schedule.steps, SIGNS, strict=True):
+                    s += self.sampling.on_grid(sign * step / (rows.stop - rows.start) * g)
+        x, y = (total / total.sum() for total in output)  # rounding only
+        return self.finish(x, y, source)
 
-    def _listing(self, records: Any, source: BitSource) -> SaddleResult:
-        return run(self, records, source)
+
+def _averages(session: VertexSession, state: list[FloatArray], count: int) -> list[SimplexPoint]:
+    """Average `count` vertices of each block; a block of one vertex needs no draw."""
+    draws = [session.draw(s, count) if len(s) > 1 else np.zeros(1, np.int64) for s in state]
+    return [SimplexPoint.average(vertices, len(s)) for vertices, s in zip(draws, state, strict=True)]
 
 
 @recorded("vertex_mirror_descent")
@@ -154,30 +147,16 @@ def plan(
 ) -> VertexDescentPlan:
     """Return the plan of Algorithm 1. Sees no data.
 
-    Parameters
-    ----------
-    problem : SimplexSaddle
-    privacy : PrivacyParams
-        One replaced record; delta may be 0.
-    constants : {"calibrated", "paper"}
-        Steps from the zCDP accountant, or the printed choices (delta positive).
-    output : {"auto", "tapered", "reuse", "fresh"}
-        Average of the query points, which costs no further draws, with weights that rise and fall (``"tapered"``) or
-        equal ones (``"reuse"``); or of one fresh draw an iteration. All are private. Fresh draws have a proved bound,
-        equal weights for bilinear games; tapered ones, the default, are the most accurate by measurement. Printed
-        constants always draw afresh.
-    batches : {"balanced", "equal"}
-        Balanced ones allow up to 3/2 times the step. Printed: equal.
-    tuning : {"measured", "bound"}
-        Minimise the bound with its terms weighted by what they were measured to be, or the proved bound itself. Makes a
-        difference for problems that are not bilinear: larger steps, fewer samples. Privacy is the same.
-    iterations, samples : int or None
-        T and K; None: chosen from public facts.
+    ``constants="calibrated"``: steps from the zCDP accountant, the rest as `output`, `batches` and `tuning` say.
+    ``"paper"``: the printed choices (delta positive), equal batches and fresh outputs. `iterations` and `samples` are T
+    and K instead of what public facts suggest.
 
-    Raises
-    ------
-    InvalidParameterError
-        If the parameters do not fit together.
+    The output averages the query points, which costs no further draws, with weights that rise and fall (``"tapered"``)
+    or equal ones (``"reuse"``); or one fresh draw an iteration (``"fresh"``). All are private. Fresh draws have a
+    proved bound, equal weights for bilinear games; tapered ones, the default, are the most accurate by measurement.
+    Batches are ``"balanced"``, for up to 3/2 times the step of ``"equal"`` ones. Tuning minimizes the ``"bound"``, or
+    the bound with its terms weighted by what they were ``"measured"`` to be, which makes a difference for problems that
+    are not bilinear: larger steps, fewer samples.
     """
     check_relation(privacy)
     _validate.choice("constants", constants, ("calibrated", "paper"))
@@ -190,16 +169,14 @@ def plan(
         _validate.integer("samples", samples, at_least=1)
     if not math.isfinite(sum(problem.spread) + sum(problem.lipschitz)):
         raise InvalidParameterError("problem", problem.name, "must have bounded gradients", "Clip them")
-    if not any(problem.spread):
-        raise InvalidParameterError("problem", problem.name, "must depend on its records", "Solve it without privacy")
+    require_records(problem)
     with within_floats(problem.name):
         if constants == "paper":
             schedule = printed(problem, privacy.epsilon, privacy.delta, T=iterations, K=samples)
         else:
-            root = privacy.epsilon if privacy.pure else math.sqrt(8 * largest_rho(privacy.epsilon, privacy.delta))
             schedule = calibrated(
                 problem,
-                root / ENLARGEMENT * (1 - 1e-6),
+                range_budget(privacy) / ENLARGEMENT * (1 - 1e-6),
                 pure=privacy.pure,
                 reuse=output != "fresh",
                 tapered=output in ("auto", "tapered"),

@@ -5,7 +5,7 @@ Listing
     pieces each: near-best answers to each candidate's y and x. The fourth: estimated gaps
     ``G_i = max_j F(x_i, y_ij) - min_j F(x_ij, y_i)``; one candidate is drawn with probability falling in ``G_i``.
 Guarantee
-    (epsilon, delta) for neighbours that replace one record.
+    (epsilon, delta) for neighbors that replace one record.
 Lemma
     Pieces are fixed disjoint ranges of records, and each is read by one mechanism that keeps the whole promise; later
     ones see earlier ones through what those released: adaptive parallel composition. Values of a record are clipped to
@@ -24,23 +24,21 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, cast, final
+from typing import Any, cast, final
 
 import numpy as np
 
 from dpconvex import _validate
 from dpconvex.algorithms.base import check_relation, within_floats
+from dpconvex.algorithms.minimax import anytime, bias_reduced, vertex_descent
 from dpconvex.algorithms.minimax.base import SaddlePlan, SaddleResult
-from dpconvex.algorithms.minimax.saddle_point import anytime, bias_reduced
-from dpconvex.algorithms.minimax.saddle_point.plan import plan as plan_vertex_descent
 from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import recorded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT, VertexSampling
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release, Sensitivity
 from dpconvex.privacy.profiles import charge
-from dpconvex.problems.minimax.base import SimplexPoint, SimplexSaddle
-from dpconvex.problems.minimax.section import SaddleSection
+from dpconvex.problems.minimax.base import SaddleSection, SimplexPoint, SimplexSaddle
 from dpconvex.randomness import BitSource
 
 Planner = Callable[[SimplexSaddle, PrivacyParams], SaddlePlan]
@@ -55,31 +53,18 @@ SELECTION_LEMMA = (
 @final
 @dataclass(frozen=True, eq=False)
 class BoostedPlan(SaddlePlan):
-    """Constants of one run.
+    """Constants of one run, ``"calibrated"`` or the ``"paper"``'s."""
 
-    Parameters
-    ----------
-    problem : SimplexSaddle
-    privacy : PrivacyParams
-    constants : {"calibrated", "paper"}
-    candidates, answers : int
-        I and J.
-    failure : float
-        beta.
-    base, responder : callable
-        Planners of candidates and of answers: ``planner(section, privacy) -> SaddlePlan``.
-    """
-
-    problem: SimplexSaddle
-    privacy: PrivacyParams
     constants: str
-    candidates: int
-    answers: int
-    failure: float
-    base: Planner
-    responder: Planner
-    algorithm: ClassVar[str] = "boosted_mirror_descent"
-    noise_name: ClassVar[str] = "vertex sampling"  # pyright: ignore[reportIncompatibleVariableOverride]
+    candidates: int  # I
+    answers: int  # J
+    failure: float  # beta
+    base: Planner  # of candidates
+    responder: Planner  # of answers
+    algorithm = "boosted_mirror_descent"
+    error_share = 1.0
+    noise_name = "vertex sampling"
+    theorem = "Algorithm 4: mechanisms on disjoint pieces, each of the whole promise, and one exponential mechanism."
 
     @property
     def quarter(self) -> int:
@@ -105,25 +90,20 @@ class BoostedPlan(SaddlePlan):
         size = self.quarter // self.candidates
         found = [(self.base(SaddleSection(self.problem, 0, size), self.privacy), "candidate", self.candidates)]
         total, each = self.candidates * self.answers, self.quarter // (self.candidates * self.answers)
-        for player, fixed, active in (("x", y, self.problem.spread[0] > 0), ("y", x, self._two)):
+        for player, fixed, active in (("x", y, self.problem.spread[0] > 0), ("y", x, self.problem.dy > 1)):
             if active:
                 section = SaddleSection(self.problem, 0, each, player, fixed)
                 found.append((self.responder(section, self.privacy), f"answer in {player}", total))
         return tuple(found)
 
     @property
-    def _two(self) -> bool:
-        return self.problem.dy > 1
-
-    @property
     def predicted_error(self) -> PredictedError:
         """A candidate's predicted gap, and the selection's error; in expectation over candidates."""
-        low, high = self.problem.value_range
-        trivial = min(high - low, 2 * sum(self.problem.lipschitz))
         chosen = math.log(self.candidates / min(self.failure, 0.5)) / self.score_scale
         answered = sum(plan.predicted_error.bound for plan, _, _ in self.pieces[1:])
         bound = self.pieces[0][0].predicted_error.bound + answered + chosen
-        return PredictedError(bound, trivial, "Theorem 3.20: candidate, answers and selection, as each predicts")
+        what = "Theorem 3.20: candidate, answers and selection, as each predicts"
+        return PredictedError(bound, self.problem.trivial_gap, what)
 
     @cached_property
     def releases(self) -> tuple[Release, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -137,34 +117,24 @@ class BoostedPlan(SaddlePlan):
         return (*planned, self.sampling.planned(SELECTED, "fourth part"))
 
     @property
-    def theorem(self) -> str:
-        """Theorem 3.20's privacy."""
-        return "Algorithm 4: mechanisms on disjoint pieces, each of the whole promise, and one exponential mechanism."
-
-    @property
-    def assumptions(self) -> tuple[Assumption, ...]:
-        """What holds beyond the domain."""
+    def assumptions(self) -> tuple[Assumption, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
         of_pieces = {a.statement: a for plan, _, _ in self.pieces for a in plan.assumptions}
         return (*of_pieces.values(), Assumption("values are bounded", "each record's value is clipped before the mean"))
 
     def describe(self) -> Mapping[str, Any]:
-        """Numbers of pieces and the plans of each kind."""
         kinds = {name: {"algorithm": plan.algorithm, **plan.describe()} for plan, name, _ in self.pieces}
         facts = {"candidates": self.candidates, "answers": self.answers, "failure": self.failure}
         return {**facts, "score_scale": self.score_scale, "pieces": kinds}
 
     def exact_bits(self, source: BitSource) -> bool:
-        """As all pieces."""
         return self.sampling.exact_bits(source) and all(plan.exact_bits(source) for plan, _, _ in self.pieces)
 
-    def _listing(self, records: Any, source: BitSource) -> SaddleResult:
-        ledger = Ledger(self.privacy, self.releases)
-        planned = iter(self.releases)
-        m, count = self.quarter, self.candidates
-
-        size, J, total = m // count, self.answers, count * self.answers
-        each = m // total
+    def _run(self, records: Any, source: BitSource) -> SaddleResult:
+        ledger, planned = Ledger(self.privacy, self.releases), iter(self.releases)
         plans = {name: plan for plan, name, _ in self.pieces}
+        m, count, J = self.quarter, self.candidates, self.answers
+        size, total = m // count, count * J
+        each = m // total
 
         def solve(name: str, section: SaddleSection) -> SaddleResult:
             plan = _on(plans[name], section)
@@ -177,9 +147,10 @@ class BoostedPlan(SaddlePlan):
         for k in range(total) if self.problem.spread[0] > 0 else ():  # S2: answers to y_i
             section = SaddleSection(self.problem, m + k * each, each, "x", ys[k // J][0])
             xs[k // J].append(SimplexPoint.full(solve("answer in x", section).x))
-        for k in range(total) if self._two else ():  # S3: answers to x_i
+        for k in range(total) if self.problem.dy > 1 else ():  # S3: answers to x_i
             section = SaddleSection(self.problem, 2 * m + k * each, each, "y", xs[k // J][0])
             ys[k // J].append(SimplexPoint.full(solve("answer in y", section).x))
+        # S4: the selection, on records that no candidate or answer has read
         session = self.sampling.start(SELECTED, source, ledger, "fourth part")
         gaps = np.array([self._gap(records, x, y) for x, y in zip(xs, ys, strict=True)])
         chosen = found[int(session.draw(-self.score_scale * gaps)[0])]
@@ -213,28 +184,11 @@ def plan(
 ) -> BoostedPlan:
     """Return the plan of Algorithm 4. Sees no data.
 
-    Parameters
-    ----------
-    problem : SimplexSaddle
-    privacy : PrivacyParams
-    constants : {"calibrated", "paper"}
-        Paper: ``I = ceil(log2(4/beta))``, ``J = ceil(log2(8 I/beta))``, Algorithm 3 with its printed constants for the
-        candidates. Calibrated: few candidates, since a candidate fails with a small probability already, by Algorithm
-        1.
-    failure : float
-        beta, in (0, 1).
-    candidates, answers : int, optional
-        I and J instead.
-    base : callable, optional
-        Planner of the candidates.
-    responder : callable, optional
-        Planner of the answers, problems with one player: Algorithm 5 by default, Algorithm 1 where it does not apply;
-        private Frank-Wolfe may be handed in.
-
-    Raises
-    ------
-    InvalidParameterError
-        If a piece is too small for its planner.
+    ``constants="paper"``: ``I = ceil(log2(4/beta))``, ``J = ceil(log2(8 I/beta))``, Algorithm 3 with its printed
+    constants for the candidates. Calibrated: few candidates, since a candidate fails with a small probability already,
+    by Algorithm 1. `failure` is beta, in (0, 1); `candidates` and `answers` are I and J instead. `base` plans the
+    candidates, `responder` the answers, problems with one player: Algorithm 5 by default, Algorithm 1 where it does not
+    apply; private Frank-Wolfe may be handed in.
     """
     check_relation(privacy)
     _validate.choice("constants", constants, ("calibrated", "paper"))
@@ -252,7 +206,7 @@ def plan(
             "n", problem.n, f"must be at least {32 * count * replies} for I={count}, J={replies}", "Use Algorithm 1"
         )
     charge(40 * count * replies)
-    default = _paper_base if paper else plan_vertex_descent
+    default = _paper_base if paper else vertex_descent.plan
     found = BoostedPlan(problem, privacy, constants, count, replies, failure, base or default, responder or _respond)
     with within_floats(problem.name):
         _ = found.releases  # every piece can be planned
@@ -267,4 +221,4 @@ def _respond(problem: SimplexSaddle, privacy: PrivacyParams) -> SaddlePlan:
     try:
         return anytime.plan(problem, privacy)
     except InvalidParameterError:
-        return plan_vertex_descent(problem, privacy)
+        return vertex_descent.plan(problem, privacy)

@@ -1,11 +1,11 @@
-r"""Plan of MWEM (Hardt, Ligett and McSherry 2012) with replay of measurements and last iterate.
+r"""MWEM (Hardt, Ligett and McSherry 2012) with replay of measurements and last iterate.
 
 Listing
     For each of T rounds: select a block of queries (a marginal table, or one query) by the exponential mechanism on the
     largest error of the present histogram in it; measure its answers with Gaussian noise; fit the histogram to *all*
     measurements so far (`fit_histogram`, from the histogram of the round before). The last one is returned.
 Guarantee
-    (epsilon, delta) for neighbours that replace one record.
+    (epsilon, delta) for neighbors that replace one record.
 Lemma
     A mean answer moves by at most ``R/n``, ``R = high - low``, so the largest absolute error of a block moves by at
     most ``R/n`` either way, whatever the histogram: range ``2 c R/n`` of scores ``c * error``, ``eta^2/8``-zCDP each
@@ -14,7 +14,7 @@ Lemma
 Assumptions
     Rounds, shares and fit steps are public. Rounding of the computed means is in both sensitivities.
 Bound
-    None holds for the last iterate of a fit. `predicted_error` is a measured rule for public planning; see `typical`.
+    None holds for the last iterate of a fit. `predicted_error` is a measured rule for public planning: `typical_error`.
 """
 
 from __future__ import annotations
@@ -23,15 +23,24 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, final
+from typing import Any, final
+
+import numpy as np
 
 from dpconvex import _rounding, _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.predicted_error import PredictedError
-from dpconvex.algorithms.queries.base import QueryReleasePlan, check, mean_sensitivity, rounding
+from dpconvex.algorithms.queries.base import (
+    QueryReleasePlan,
+    check,
+    fit_histogram,
+    mean_sensitivity,
+    require_delta,
+    rounding,
+)
 from dpconvex.algorithms.recipes import recorded
-from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import GaussianMechanism
+from dpconvex.mechanisms.base import Planned
 from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT, VertexSampling
 from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity
 from dpconvex.privacy.profiles import largest_rho
@@ -49,33 +58,16 @@ SELECTION_SHARE = 0.3
 @final
 @dataclass(frozen=True)
 class MwemPlan(QueryReleasePlan):
-    """Constants of one run.
+    """Constants of one run."""
 
-    Parameters
-    ----------
-    queries : LinearQueries
-    n : int
-    privacy : PrivacyParams
-    rounds : int
-        T.
-    rho : float
-        zCDP budget of everything.
-    selection_share : float
-        Part of it that selections spend.
-    fit_steps : int
-        Of the fit after each round; the last fit has ten times as many.
-    """
-
-    queries: LinearQueries
-    n: int
-    privacy: PrivacyParams
-    rounds: int
-    rho: float
-    selection_share: float
-    fit_steps: int
-    constants: str = "calibrated"
-    noise_name: str = "gaussian"
-    algorithm: ClassVar[str] = "mwem"
+    rounds: int  # T
+    rho: float  # zCDP budget of everything
+    selection_share: float  # part of it that selections spend
+    fit_steps: int  # of the fit after each round; the last fit has ten times as many
+    algorithm = "mwem"
+    constants = "calibrated"
+    noise_name = "gaussian"
+    theorem = "Exponential and Gaussian mechanisms in adaptive zCDP composition (MWEM, Hardt et al. 2012, with replay)."
 
     @cached_property
     def scale(self) -> float:
@@ -111,54 +103,54 @@ class MwemPlan(QueryReleasePlan):
 
     @property
     def predicted_error(self) -> PredictedError:
-        """What is typical, see `typical`."""
         width = self.queries.high - self.queries.low
-        return PredictedError(
-            typical(self), width, "measured rule for MWEM with replay; no bound is known", proved=False
-        )
+        what = "measured rule for MWEM with replay; no bound is known"
+        return PredictedError(typical_error(self), width, what, proved=False)
 
     @property
     def expectation(self) -> float:
-        """What is typical."""
         return self.predicted_error.bound
+
+    @property
+    def mechanisms(self) -> Mapping[str, Planned]:
+        return {SELECTED: self.selection, MEASURED: next(iter(self.measurements.values()))}
 
     @property
     def releases(self) -> tuple[Release, ...]:
         """All selections in one entry, all measurements in one."""
-        measured = next(iter(self.measurements.values())).planned(MEASURED)
-        return (self.selection.planned(SELECTED), replace(measured, times=self.rounds))
-
-    @property
-    def theorem(self) -> str:
-        """Composition."""
-        return (
-            "Exponential and Gaussian mechanisms in adaptive zCDP composition (MWEM, Hardt et al. 2012, with replay)."
-        )
+        selected, measured = super().releases
+        return (selected, replace(measured, times=self.rounds))
 
     def describe(self) -> Mapping[str, Any]:
-        """Rounds, noise, fit."""
         constants = {"rounds": self.rounds, "selection_share": self.selection_share, "sigma": self.sigma}
         return {**constants, "score_scale": self.scale, "fit_steps": self.fit_steps}
 
-    def exact_bits(self, source: BitSource) -> bool:
-        """As both mechanisms."""
-        return self.selection.exact_bits(source) and all(m.exact_bits(source) for m in self.measurements.values())
+    def _run(self, records: AnyArray, source: BitSource, ledger: Ledger) -> tuple[FloatArray, FloatArray]:
+        queries = self.queries
+        session = self.selection.start(SELECTED, source, ledger)
+        truth = queries.record_sums(records) / self.n
+        starts = [part.start for part in queries.blocks]
+        histogram = np.full(queries.cells, 1 / queries.cells)
+        sums: dict[int, FloatArray] = {}
+        times: dict[int, int] = {}
+        for t in range(1, self.rounds + 1):
+            # 1. Select a block by the largest error of the present histogram in it.
+            errors = np.maximum.reduceat(np.abs(truth - queries.answers(histogram)), starts)
+            block = int(session.draw(self.scale * errors)[0])
+            # 2. Measure its answers.
+            answers = truth[queries.blocks[block]]
+            noisy = self.measurements[len(answers)].release(answers, MEASURED, source, ledger)
+            sums[block] = sums.get(block, 0.0) + noisy
+            times[block] = times.get(block, 0) + 1
+            # 3. Fit the histogram to all measurements so far.
+            targets = {b: sums[b] / times[b] for b in sums}
+            steps = self.fit_steps * (10 if t == self.rounds else 1)
+            histogram = fit_histogram(queries, targets, times, histogram, steps)
+        return histogram, queries.answers(histogram)
 
-    def _listing(self, records: AnyArray, source: BitSource, ledger: Ledger) -> tuple[FloatArray, FloatArray]:
-        from dpconvex.algorithms.queries.mwem.run import run
 
-        histogram = run(self, records, source, ledger)
-        return histogram, self.queries.answers(histogram)
-
-
-def typical(plan: MwemPlan) -> float:
-    """Return the largest error that was typical in experiments on simulated data (benchmarks, Synthetic data).
-
-    Parameters
-    ----------
-    plan : MwemPlan
-        Its noise, rounds and queries are all that is read.
-    """
+def typical_error(plan: MwemPlan) -> float:
+    """Return the largest error that was typical in experiments on simulated data (benchmarks, Synthetic data)."""
     width = plan.queries.high - plan.queries.low
     unseen = max(0.0, 1 - plan.rounds / len(plan.queries.blocks))
     fitted = width * math.sqrt(math.log(plan.queries.cells) / (2 * plan.rounds)) / 4
@@ -167,16 +159,7 @@ def typical(plan: MwemPlan) -> float:
 
 
 def default_rounds(queries: LinearQueries, n: int, rho: float) -> int:
-    """Rounds that balance what is left unmeasured with the noise of a measurement, at most one a block.
-
-    Parameters
-    ----------
-    queries : LinearQueries
-    n : int
-        Number of records.
-    rho : float
-        zCDP budget.
-    """
+    """Rounds that balance what is left unmeasured with the noise of a measurement, at most one a block."""
     signal = n * math.sqrt(2 * rho * math.log(queries.cells + 1)) / math.log(2 * queries.count)
     return max(1, min(len(queries.blocks), 60, round(signal / 4)))
 
@@ -193,29 +176,11 @@ def plan(
 ) -> MwemPlan:
     """Plan MWEM.
 
-    Parameters
-    ----------
-    queries : LinearQueries
-        What the histogram should answer.
-    n : int
-        Number of records.
-    privacy : PrivacyParams
-        With ``delta > 0``.
-    rounds : int, optional
-        T, from public knowledge; default: `default_rounds`.
-    selection_share : float
-        Part of the budget for selections, in (0, 1).
-    fit_steps : int
-        Steps of the fit after each round.
-
-    Raises
-    ------
-    InvalidParameterError
-        If delta is 0.
+    `rounds` is T, from public knowledge; default: `default_rounds`. Selections spend `selection_share` of the budget.
+    The fit after each round takes `fit_steps`.
     """
     check(queries, n, privacy)
-    if privacy.pure:
-        raise InvalidParameterError("delta", privacy.delta, "must be > 0 for Gaussian noise", "Use 1e-6 or less")
+    require_delta(privacy)
     _validate.real("selection_share", selection_share, above=0.0, below=1.0)
     _validate.integer("fit_steps", fit_steps, at_least=1)
     rho = largest_rho(privacy.epsilon, privacy.delta) * (1 - 1e-9)

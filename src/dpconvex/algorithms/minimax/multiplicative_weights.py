@@ -1,15 +1,15 @@
 r"""Private multiplicative weights for matrix games: one player learns, the other answers with private best responses.
 
 Listing
-    From the centre, T times: the responder draws a vertex by the exponential mechanism on its full gradient at the
+    From the center, T times: the responder draws a vertex by the exponential mechanism on its full gradient at the
     learner's point; the learner's full gradient at that vertex gets Gaussian noise and moves it multiplicatively.
     Averages of both are returned. The player with fewer vertices learns: its noise grows with their number.
 Guarantee
-    (epsilon, delta) for neighbours that replace one record.
+    (epsilon, delta) for neighbors that replace one record.
 Lemma
     Both points are functions of earlier releases. The responder's scores ``c * mean gradient`` move by a vector of
-    range ``c spread/n``: ``eta^2/8``-zCDP (Cesar and Rogers 2021). The learner's centred mean gradient moves by at most
-    ``sqrt(d) spread/(2 n)`` in l2: ``mu^2/2``-zCDP.
+    range ``c spread/n``: ``eta^2/8``-zCDP (Cesar and Rogers 2021). The learner's centered mean gradient moves by at
+    most ``sqrt(d) spread/(2 n)`` in l2: ``mu^2/2``-zCDP.
 Bound
     For bilinear games ``E gap <= log(d)/(tau T) + tau/2 (L^2 + 2 sigma^2 log(2 e d)) + log(d')/c`` on the data: the
     learner's regret and the responder's expected loss.
@@ -21,19 +21,20 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, final
+from typing import Any, final
 
 import numpy as np
 
 from dpconvex import _rounding, _validate
 from dpconvex.algorithms.base import check_relation, within_floats
-from dpconvex.algorithms.minimax.base import SaddlePlan, SaddleResult
+from dpconvex.algorithms.minimax.base import SIGNS, SaddlePlan, SaddleResult
 from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import recorded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import GaussianMechanism
+from dpconvex.mechanisms.base import Planned
 from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT, VertexSampling
-from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release, Sensitivity
+from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity
 from dpconvex.privacy.profiles import largest_rho
 from dpconvex.problems.minimax.base import SimplexPoint, SimplexSaddle
 from dpconvex.randomness import BitSource
@@ -47,35 +48,18 @@ MOST_ROUNDS = 300
 @final
 @dataclass(frozen=True, eq=False)
 class MultiplicativeWeightsPlan(SaddlePlan):
-    """Constants of one run.
+    """Constants of one run."""
 
-    Parameters
-    ----------
-    problem : SimplexSaddle
-        Bilinear.
-    privacy : PrivacyParams
-    learner : int
-        0 if x learns, 1 if y does.
-    rounds : int
-        T.
-    step : float
-        tau of the learner.
-    rho : float
-        zCDP budget; half of it for each player.
-    bound : float
-        On the expected gap.
-    """
-
-    problem: SimplexSaddle
-    privacy: PrivacyParams
-    learner: int
-    rounds: int
-    step: float
-    rho: float
-    bound: float
-    constants: str = "calibrated"
-    noise_name: str = "gaussian"
-    algorithm: ClassVar[str] = "multiplicative_weights"
+    learner: int  # 0 if x learns, 1 if y does
+    rounds: int  # T
+    step: float  # tau of the learner
+    rho: float  # zCDP budget; half of it for each player
+    bound: float  # on the expected gap
+    algorithm = "multiplicative_weights"
+    constants = "calibrated"
+    noise_name = "gaussian"
+    error_share = 0.25
+    theorem = "Exponential and Gaussian mechanisms in adaptive zCDP composition."
 
     @property
     def score_scale(self) -> float:
@@ -93,7 +77,7 @@ class MultiplicativeWeightsPlan(SaddlePlan):
     @cached_property
     def mechanism(self) -> GaussianMechanism:
         """Noise of one gradient."""
-        sensitivity = Sensitivity(_move(self.problem, self.learner), "l2", MOVE_LEMMA)
+        sensitivity = Sensitivity(_largest_move(self.problem, self.learner), "l2", MOVE_LEMMA)
         return GaussianMechanism.of_mu(sensitivity, math.sqrt(self.rho / self.rounds) * (1 - 1e-9), self._dims[0])
 
     @property
@@ -103,44 +87,25 @@ class MultiplicativeWeightsPlan(SaddlePlan):
 
     @property
     def predicted_error(self) -> PredictedError:
-        """Bound on the expected gap on the data."""
-        low, high = self.problem.value_range
-        trivial = min(high - low, 2 * sum(self.problem.lipschitz))
-        return PredictedError(self.bound, trivial, "regret of the learner and loss of the responder")
+        what = "regret of the learner and loss of the responder"
+        return PredictedError(self.bound, self.problem.trivial_gap, what)
+
+    @property
+    def mechanisms(self) -> Mapping[str, Planned]:
+        return {DRAWN: self.sampling, MOVED: self.mechanism}
 
     @property
     def releases(self) -> tuple[Release, ...]:
         """Best responses in one entry, gradients in one."""
         return (self.sampling.planned(DRAWN), replace(self.mechanism.planned(MOVED), times=self.rounds))
 
-    @property
-    def expected_error(self) -> float:
-        """A quarter of the bound, as measured."""
-        return 0.25 * self.bound
-
-    @property
-    def theorem(self) -> str:
-        """Composition."""
-        return "Exponential and Gaussian mechanisms in adaptive zCDP composition."
-
-    @property
-    def assumptions(self) -> tuple[Assumption, ...]:
-        """What the lemma needs."""
-        return (Assumption("each record's gradient has the stated spread", "clipped record by record before any sum"),)
-
     def describe(self) -> Mapping[str, Any]:
-        """Constants."""
         facts = {"learner": "xy"[self.learner], "rounds": self.rounds, "step": self.step}
         return {**facts, "score_scale": self.score_scale, "sigma": self.mechanism.sigma}
 
-    def exact_bits(self, source: BitSource) -> bool:
-        """As both mechanisms."""
-        return self.sampling.exact_bits(source) and self.mechanism.exact_bits(source)
-
-    def _listing(self, records: Any, source: BitSource) -> SaddleResult:
+    def _run(self, records: Any, source: BitSource) -> SaddleResult:
         problem, ledger, me = self.problem, Ledger(self.privacy, self.releases), self.learner
         session, everyone = self.sampling.start(DRAWN, source, ledger), slice(0, problem.n)
-        sign = (-1.0, 1.0)  # x descends, y ascends
         logs = np.zeros(self._dims[0])
         totals = [np.zeros(problem.dx), np.zeros(problem.dy)]
         for _ in range(self.rounds):
@@ -149,22 +114,24 @@ class MultiplicativeWeightsPlan(SaddlePlan):
             pair = [point, point]
             pair[1 - me] = SimplexPoint.uniform(self._dims[1])  # the game is bilinear: its own point does not matter
             gradient = problem.gradient_sums(records, everyone, pair[0], pair[1])[1 - me]
-            drawn = session.draw(sign[1 - me] * self.score_scale / problem.n * gradient)
+            drawn = session.draw(SIGNS[1 - me] * self.score_scale / problem.n * gradient)
             pair[1 - me] = SimplexPoint.average(drawn, self._dims[1])
             totals[me] += point.weights
             totals[1 - me][drawn] += 1.0
             answer = problem.gradient_sums(records, everyone, pair[0], pair[1])[me] / problem.n
             noisy = self.mechanism.release(answer - answer.mean(), MOVED, source, ledger)
-            logs = logs + sign[me] * self.step * noisy
+            logs = logs + SIGNS[me] * self.step * noisy
         return self.finish(totals[0] / self.rounds, totals[1] / self.rounds, source)
 
 
 def _scale(problem: SimplexSaddle, block: int, rounds: int, rho: float) -> float:
+    """Score of a unit of gradient for which the draws of all rounds cost half of rho."""
     eta = math.sqrt(8 * rho / 2 / rounds) * (1 - 1e-9) / ENLARGEMENT
     return eta * problem.n / (problem.spread[block] * (1 + 2 * problem.sum_rounding))
 
 
-def _move(problem: SimplexSaddle, block: int) -> float:
+def _largest_move(problem: SimplexSaddle, block: int) -> float:
+    """How far one record moves the centered mean gradient of a block, in l2, rounding included."""
     d = (problem.dx, problem.dy)[block]
     return _rounding.widen_up(math.sqrt(d) * problem.spread[block] / (2 * problem.n) * (1 + problem.sum_rounding))
 
@@ -173,23 +140,9 @@ def _move(problem: SimplexSaddle, block: int) -> float:
 def plan_multiplicative_weights(
     problem: SimplexSaddle, privacy: PrivacyParams, *, rounds: int | None = None, learner: str | None = None
 ) -> MultiplicativeWeightsPlan:
-    """Plan private multiplicative weights.
+    """Plan private multiplicative weights for a matrix game with both gradients dependent on the records.
 
-    Parameters
-    ----------
-    problem : SimplexSaddle
-        Bilinear, both gradients dependent on the records.
-    privacy : PrivacyParams
-        With ``delta > 0``.
-    rounds : int, optional
-        T; default: what minimises the bound.
-    learner : {"x", "y"}, optional
-        Who learns; default: who has fewer vertices.
-
-    Raises
-    ------
-    InvalidParameterError
-        If the problem is not a matrix game, or delta is 0.
+    `rounds` is T; default: what minimizes the bound. The `learner` is "x" or "y"; default: who has fewer vertices.
     """
     check_relation(privacy)
     if privacy.pure:
@@ -206,7 +159,7 @@ def plan_multiplicative_weights(
     rho = largest_rho(privacy.epsilon, privacy.delta) * (1 - 1e-9)
 
     def tuned(T: int) -> tuple[float, float]:
-        sigma = _move(problem, me) / math.sqrt(rho / T)
+        sigma = _largest_move(problem, me) / math.sqrt(rho / T)
         square = L**2 + 2 * sigma**2 * math.log(2 * math.e * dims[me])
         step = math.sqrt(2 * ell / (T * square))
         return ell / (step * T) + step / 2 * square + math.log(dims[1 - me]) / _scale(problem, 1 - me, T, rho), step
