@@ -269,17 +269,9 @@ class ConvexPlan(Plan, Generic[P]):
         """JSON-ready public constants beyond the problem's."""
         return {"noise": self.noise_name}
 
+    @abstractmethod
     def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> PrivateResult:
         """Run the paper's listing on data of the planned shape; `groups` for plans that protect users only."""
-        return self._listing(X, y, source) if groups is None else self._user_listing(X, y, source, groups)
-
-    def _listing(self, X: AnyArray, y: AnyArray, source: BitSource) -> PrivateResult:
-        """The family's `run.py`."""
-        raise NotImplementedError
-
-    def _user_listing(self, X: AnyArray, y: AnyArray, source: BitSource, groups: UserGroups) -> PrivateResult:
-        """The same for plans that protect users; families that have such plans override it."""
-        raise NotImplementedError(f"{self.algorithm} has no plans for users")
 
     @final
     @property

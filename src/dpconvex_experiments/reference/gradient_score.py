@@ -44,6 +44,7 @@ from dpconvex.losses.base import PiecewiseLinearLoss
 from dpconvex.mechanisms import ReportNoisyMax
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release, Sensitivity
 from dpconvex.problems import Records
+from dpconvex.problems.data.users import UserGroups
 from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.problems.linear.truncated import TruncatedRisk, Truncation, check_loss
 from dpconvex.problems.objective import ROUNDING
@@ -159,7 +160,7 @@ class GradientScorePlan(LinearModelPlan):
         slopes = np.array([risk.gradient(w) for w in self.grid])
         return -np.linalg.norm(self.grid - ball.project_rows(self.grid - step * slopes), axis=1) / step
 
-    def _listing(self, X: AnyArray, y: AnyArray, source: BitSource) -> PrivateResult:
+    def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> PrivateResult:
         ledger = Ledger(self.privacy, self.releases)
         records = Records.clipped(X, self.problem.domain)
         risk = TruncatedRisk(self.problem.loss, records, y, self.l2, self.truncation)
