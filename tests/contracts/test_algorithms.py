@@ -13,19 +13,10 @@ import pytest
 from dpconvex.algorithms.erm.registry import ERM_METHODS, plans
 from dpconvex.algorithms.select import CONSTANTS, Options
 from dpconvex.errors import InvalidDataError, InvalidParameterError
-from dpconvex.losses import (
-    LOSSES,
-    HingeLoss,
-    HuberLoss,
-    LogisticLoss,
-    PiecewiseLinearLoss,
-    SoftmaxLoss,
-    SquaredLoss,
-)
+from dpconvex.losses import LOSSES, HingeLoss, HuberLoss, LogisticLoss, PiecewiseLinearLoss, SoftmaxLoss, SquaredLoss
 from dpconvex.privacy import Ledger, PrivacyParams, Release, verify
 from dpconvex.privacy.ledger import total_delta, total_epsilon
-from dpconvex.problems import Block, DataDomain, Records, RegularizedRisk
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import Block, DataDomain, LinearModelProblem, Records, RegularizedRisk
 from dpconvex.randomness import BitSource, SeededSource, SystemSource
 from dpconvex.sets import L2Ball
 from dpconvex.solvers import default_solver

@@ -49,25 +49,33 @@ from dpconvex.algorithms.queries.registry import QUERY_METHODS, plan_queries
 from dpconvex.algorithms.select import Options
 from dpconvex.errors import CertificateError, DpconvexError, InvalidParameterError
 from dpconvex.losses import HuberLoss, LinearModelLoss, LogisticLoss, SoftmaxLoss, SquaredLoss
-from dpconvex.privacy import Check, PrivacyCertificate, PrivacyParams, Verification, accounting
-from dpconvex.privacy.certificate import COURSE, digest
-from dpconvex.privacy.events import objective
-from dpconvex.privacy.verify import (
-    Keys,
-    Pricing,
-    _with,
-    dotted,
-    numbers,
-    plan_checks,
-    recompute,
+from dpconvex.privacy import (
+    Check,
+    PrivacyCertificate,
+    PrivacyParams,
+    Verification,
+    accounting,
     verify as verify_numbers,
 )
-from dpconvex.problems import Block, DataDomain, LocationLoss, MaxRisk, PointDomain
-from dpconvex.problems.linear.problem import LinearModelProblem
-from dpconvex.problems.minimax.adversarial import ShiftedMeanLoss
-from dpconvex.problems.minimax.games import MatrixGame, PlayLog, QuadraticGame, RankOneGame
-from dpconvex.problems.minimax.group_loss import WorstGroupLoss, l1_ball_loss
-from dpconvex.problems.minimax.polytope import PolytopeSaddle
+from dpconvex.privacy.certificate import COURSE, digest
+from dpconvex.privacy.events import objective
+from dpconvex.privacy.verify import Keys, Pricing, _with, dotted, numbers, plan_checks, recompute
+from dpconvex.problems import (
+    Block,
+    DataDomain,
+    LinearModelProblem,
+    LocationLoss,
+    MatrixGame,
+    MaxRisk,
+    PlayLog,
+    PointDomain,
+    PolytopeSaddle,
+    QuadraticGame,
+    RankOneGame,
+    ShiftedMeanLoss,
+    WorstGroupLoss,
+    l1_ball_loss,
+)
 from dpconvex.problems.queries import DenseQueries, Marginals
 from dpconvex.randomness import SystemSource
 from dpconvex.verification import planned_again

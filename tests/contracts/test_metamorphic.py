@@ -24,7 +24,7 @@ from dpconvex import (
     Schema,
 )
 from dpconvex.estimators import ESTIMATORS, SPARSE_ESTIMATORS
-from dpconvex.privacy.certificate import PrivacyCertificate
+from dpconvex.privacy import PrivacyCertificate
 
 N, D = 300, 3
 RNG = np.random.default_rng(0)

@@ -23,8 +23,7 @@ from dpconvex.algorithms.select import Options
 from dpconvex.audit import prove
 from dpconvex.losses import HingeLoss, LogisticLoss, SmoothedHingeLoss, SoftmaxLoss
 from dpconvex.privacy import PrivacyParams
-from dpconvex.problems import Block, DataDomain
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import Block, DataDomain, LinearModelProblem
 from dpconvex.randomness import SeededSource, exact, real
 from dpconvex.solvers import Solver
 

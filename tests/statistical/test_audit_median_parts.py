@@ -17,7 +17,7 @@ from dpconvex.algorithms.location.stable_sgd import plan_stable_sgd
 from dpconvex.audit import prove
 from dpconvex.privacy import Ledger, PrivacyParams
 from dpconvex.privacy.profiles import largest_mu
-from dpconvex.problems.data.points import PointDomain
+from dpconvex.problems import PointDomain
 from dpconvex.randomness import SeededSource, exact
 from dpconvex_experiments.reference.median import plan_clipped_mean, plan_coordinate_median
 

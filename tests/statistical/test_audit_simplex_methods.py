@@ -12,13 +12,13 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from dpconvex.algorithms.base import Plan
+from dpconvex.algorithms import Plan
 from dpconvex.algorithms.minimax import anytime, bias_reduced, boosted, frank_wolfe
 from dpconvex.algorithms.queries import noisy_answers, synthetic
 from dpconvex.audit import enumerated_pair
-from dpconvex.mechanisms.vertex_sampling import VertexSession
+from dpconvex.mechanisms import VertexSession
 from dpconvex.privacy import PrivacyParams
-from dpconvex.problems.minimax.polytope import PolytopeSaddle
+from dpconvex.problems import PolytopeSaddle
 from dpconvex.problems.queries import DenseQueries
 from dpconvex.randomness import SeededSource
 

@@ -17,11 +17,9 @@ import pytest
 from scipy.optimize import minimize
 
 from dpconvex.algorithms.erm.objective_perturbation import planner
-from dpconvex.losses import LogisticLoss, SmoothedHingeLoss
-from dpconvex.losses.base import SmoothLoss
+from dpconvex.losses import LogisticLoss, SmoothedHingeLoss, SmoothLoss
 from dpconvex.privacy import GaussianObjectivePerturbation, PureObjectivePerturbation
-from dpconvex.problems.data.domain import Block, DataDomain
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import Block, DataDomain, LinearModelProblem
 
 N = 3
 BOUNDS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)

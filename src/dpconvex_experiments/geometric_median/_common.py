@@ -11,7 +11,7 @@ import numpy as np
 from dpconvex._types import FloatArray
 from dpconvex.problems.data.points import mean_distance
 from dpconvex.randomness import SeededSource
-from dpconvex.solvers.weiszfeld import geometric_median
+from dpconvex.solvers import geometric_median
 from dpconvex_experiments.checks import Estimate
 
 if TYPE_CHECKING:

@@ -14,16 +14,10 @@ from scipy.stats import f as f_distribution
 from dpconvex._types import FloatArray
 from dpconvex.algorithms.location.base import Booster, WarmStart
 from dpconvex.algorithms.location.noisy_descent import plan_descent
-from dpconvex.algorithms.location.stable_sgd import (
-    Order,
-    Phase,
-    StableSgd,
-    plan_printed,
-    plan_stable_sgd,
-)
+from dpconvex.algorithms.location.stable_sgd import Order, Phase, StableSgd, plan_printed, plan_stable_sgd
 from dpconvex.privacy import Ledger, PrivacyParams
 from dpconvex.problems.data.points import mean_distance
-from dpconvex.solvers.weiszfeld import geometric_median
+from dpconvex.solvers import geometric_median
 from dpconvex_experiments import checks
 from dpconvex_experiments.base import Experiment, Outcome, Setting
 from dpconvex_experiments.checks import Anchors, Check, Estimate

@@ -9,9 +9,9 @@ from dpconvex._types import FloatArray
 from dpconvex.algorithms.location import geometric_median as pipeline
 from dpconvex.estimators.median import LEVEL
 from dpconvex.privacy import PrivacyParams
-from dpconvex.problems.data.points import PointDomain
+from dpconvex.problems import PointDomain
 from dpconvex.randomness import BitSource
-from dpconvex.solvers.weiszfeld import geometric_median
+from dpconvex.solvers import geometric_median
 from dpconvex_experiments.reference.median import MEDIAN_BASELINES
 
 

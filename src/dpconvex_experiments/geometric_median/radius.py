@@ -15,7 +15,7 @@ from dpconvex._types import FloatArray
 from dpconvex.algorithms.location.printed import plan_printed_radius
 from dpconvex.algorithms.location.radius_and_center import plan_radius
 from dpconvex.privacy import Ledger, PrivacyParams, Unit
-from dpconvex.problems.data.points import PointDomain
+from dpconvex.problems import PointDomain
 from dpconvex.randomness import BitSource
 from dpconvex_experiments import checks
 from dpconvex_experiments.base import Experiment, Outcome, Setting

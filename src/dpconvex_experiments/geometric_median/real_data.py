@@ -13,7 +13,8 @@ import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.privacy import PrivacyParams
-from dpconvex.problems.data.points import PointDomain, clip_points
+from dpconvex.problems import PointDomain
+from dpconvex.problems.data.points import clip_points
 from dpconvex_experiments.base import Experiment, Outcome, Setting
 from dpconvex_experiments.checks import Anchors, Estimate
 from dpconvex_experiments.geometric_median._common import LINE_STYLES, Trial, excess

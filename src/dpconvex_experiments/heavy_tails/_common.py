@@ -9,9 +9,9 @@ import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.erm.heavy_tailed.moments import Moments, record_cap
-from dpconvex.losses.base import LinearModelLoss, SmoothLoss, Task
-from dpconvex.problems import DataDomain
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.losses import LinearModelLoss, SmoothLoss
+from dpconvex.losses.base import Task
+from dpconvex.problems import DataDomain, LinearModelProblem
 from dpconvex.randomness import SeededSource
 
 PAPER = "Lowy 2026, Optimal rates for pure epsilon-DP SCO with heavy tails"

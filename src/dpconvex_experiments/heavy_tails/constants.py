@@ -12,7 +12,7 @@ from dpconvex.algorithms.erm.heavy_tailed import clipped_gradient
 from dpconvex.algorithms.erm.heavy_tailed.moments import Moments
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import PrivacyParams
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import LinearModelProblem
 from dpconvex_experiments.base import Cell, Experiment, Outcome, Setting
 from dpconvex_experiments.checks import Anchors, Check, Estimate, exact
 from dpconvex_experiments.heavy_tails._common import DIAMETER, PAPER, LinearLoss, wide_problem

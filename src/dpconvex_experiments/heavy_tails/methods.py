@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from dpconvex._types import FloatArray
-from dpconvex.algorithms.base import LinearModelPlan
+from dpconvex.algorithms import LinearModelPlan
 from dpconvex.algorithms.erm import heavy_tailed, output_perturbation
 from dpconvex.algorithms.erm.heavy_tailed import clipped_gradient
 from dpconvex.algorithms.erm.heavy_tailed.moments import Moments, record_cap
-from dpconvex.losses import AbsoluteLoss, HuberLoss
-from dpconvex.losses.base import LinearModelLoss
+from dpconvex.losses import AbsoluteLoss, HuberLoss, LinearModelLoss
 from dpconvex.privacy import PrivacyParams
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import LinearModelProblem
 from dpconvex_experiments.base import Experiment, Outcome, Setting
 from dpconvex_experiments.checks import Anchors, Check, Estimate
 from dpconvex_experiments.heavy_tails._common import PAPER, RADIUS, streams, wide_problem

@@ -11,11 +11,10 @@ import numpy as np
 from dpconvex._types import FloatArray
 from dpconvex.algorithms.erm.output_perturbation.schedules import privacy_ratio
 from dpconvex.geometry import L2Norm
-from dpconvex.losses.base import LinearModelLoss
+from dpconvex.losses import LinearModelLoss
 from dpconvex.mechanisms import GaussianMechanism, NormNoiseMechanism
 from dpconvex.privacy import Ledger, PrivacyParams, Sensitivity
-from dpconvex.problems import DataDomain, Records
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import DataDomain, LinearModelProblem, Records
 from dpconvex.randomness import BitSource
 
 if TYPE_CHECKING:

@@ -10,11 +10,9 @@ import numpy as np
 from dpconvex._types import FloatArray
 from dpconvex.algorithms.erm import output_perturbation
 from dpconvex.algorithms.erm.output_perturbation import OutputPerturbationPlan
-from dpconvex.losses import HingeLoss, LogisticLoss, SmoothedHingeLoss
-from dpconvex.losses.base import LinearModelLoss
+from dpconvex.losses import HingeLoss, LinearModelLoss, LogisticLoss, SmoothedHingeLoss
 from dpconvex.privacy import PrivacyParams
-from dpconvex.problems import DataDomain
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import DataDomain, LinearModelProblem
 from dpconvex_experiments.base import Experiment, Outcome, Setting
 from dpconvex_experiments.checks import Anchors, Estimate, exact
 from dpconvex_experiments.output_perturbation._common import on_sphere

@@ -15,8 +15,7 @@ from dpconvex.audit import proved_epsilon
 from dpconvex.losses import SmoothedHingeLoss
 from dpconvex.mechanisms import GaussianMechanism
 from dpconvex.privacy import PrivacyParams
-from dpconvex.problems import DataDomain, Records
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import DataDomain, LinearModelProblem, Records
 from dpconvex.randomness import SeededSource
 from dpconvex_experiments import checks
 from dpconvex_experiments.base import Experiment, Outcome, Setting

@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpconvex._types import FloatArray, Status
-from dpconvex.losses import HingeLoss, LogisticLoss
-from dpconvex.losses.base import LinearModelLoss
-from dpconvex.problems import DataDomain, Records
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.losses import HingeLoss, LinearModelLoss, LogisticLoss
+from dpconvex.problems import DataDomain, LinearModelProblem, Records
 from dpconvex.solvers import (
     LBFGS,
     AcceleratedGradient,

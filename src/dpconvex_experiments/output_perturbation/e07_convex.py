@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpconvex.algorithms.erm import output_perturbation
-from dpconvex.losses import AbsoluteLoss, LogisticLoss
-from dpconvex.losses.base import LinearModelLoss
+from dpconvex.losses import AbsoluteLoss, LinearModelLoss, LogisticLoss
 from dpconvex.privacy import PrivacyParams
-from dpconvex.problems import DataDomain
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import DataDomain, LinearModelProblem
 from dpconvex.randomness import SeededSource
 from dpconvex_experiments.base import Experiment, Outcome, Setting
 from dpconvex_experiments.checks import Anchors, Check, Estimate, exact, exponent

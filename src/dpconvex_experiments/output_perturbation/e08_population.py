@@ -10,8 +10,7 @@ from dpconvex.algorithms.erm import output_perturbation
 from dpconvex.algorithms.erm.output_perturbation.schedules import privacy_ratio
 from dpconvex.losses import LogisticLoss
 from dpconvex.privacy import PrivacyParams
-from dpconvex.problems import DataDomain
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import DataDomain, LinearModelProblem
 from dpconvex.randomness import SeededSource
 from dpconvex_experiments import checks
 from dpconvex_experiments.base import Experiment, Outcome, Setting

@@ -12,8 +12,7 @@ from dpconvex.algorithms.erm import output_perturbation
 from dpconvex.algorithms.erm.output_perturbation.schedules import Schedule, privacy_ratio
 from dpconvex.losses import HingeLoss, LogisticLoss
 from dpconvex.privacy import PrivacyParams
-from dpconvex.problems import DataDomain, Records
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import DataDomain, LinearModelProblem, Records
 from dpconvex.randomness import SeededSource
 from dpconvex.sets import L2Ball
 from dpconvex.solvers import AcceleratedGradient

@@ -12,8 +12,7 @@ from dpconvex._types import FloatArray
 from dpconvex.algorithms.erm import output_perturbation
 from dpconvex.losses import LogisticLoss
 from dpconvex.privacy import PrivacyParams
-from dpconvex.problems import DataDomain
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import DataDomain, LinearModelProblem
 from dpconvex.randomness import SeededSource
 from dpconvex.sets import L2Ball
 from dpconvex_experiments import checks

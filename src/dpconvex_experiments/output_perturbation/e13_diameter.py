@@ -11,10 +11,7 @@ import numpy as np
 from dpconvex.algorithms.erm import output_perturbation
 from dpconvex.losses import HingeLoss
 from dpconvex.privacy import PrivacyParams
-from dpconvex.problems import DataDomain
-from dpconvex.problems.custom.losses import LocationLoss, MaxRisk
-from dpconvex.problems.custom.problem import CustomProblem
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import CustomProblem, DataDomain, LinearModelProblem, LocationLoss, MaxRisk
 from dpconvex.randomness import SeededSource
 from dpconvex.sets import L2Ball
 from dpconvex_experiments.base import Experiment, Outcome, Setting

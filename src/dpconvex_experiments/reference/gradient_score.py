@@ -34,18 +34,21 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import LinearModelPlan, PrivateResult, check_relation, require_average
+from dpconvex.algorithms import (
+    LinearModelPlan,
+    PredictedError,
+    PrivateResult,
+    check_relation,
+    recorded,
+    require_average,
+)
 from dpconvex.algorithms.erm.exponential_mechanism import MAX_DIM, ball_grid, largest_side
 from dpconvex.algorithms.erm.heavy_tailed.moments import Moments
-from dpconvex.algorithms.predicted_error import PredictedError
-from dpconvex.algorithms.recipes import recorded
 from dpconvex.errors import InvalidParameterError
-from dpconvex.losses.base import PiecewiseLinearLoss
+from dpconvex.losses import PiecewiseLinearLoss
 from dpconvex.mechanisms import ReportNoisyMax
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release, Sensitivity
-from dpconvex.problems import Records
-from dpconvex.problems.data.users import UserGroups
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import LinearModelProblem, Records, UserGroups
 from dpconvex.problems.linear.truncated import TruncatedRisk, Truncation, check_loss
 from dpconvex.problems.objective import ROUNDING
 from dpconvex.randomness import BitSource

@@ -27,14 +27,12 @@ import numpy as np
 
 from dpconvex import _rounding, _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import LinearModelPlan, PrivateResult, check_relation, check_unit
-from dpconvex.algorithms.predicted_error import PredictedError
-from dpconvex.algorithms.recipes import recorded
+from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult, check_relation, check_unit, recorded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import Assumption, GroupPrivacy, PrivacyParams, Release, Unit
 from dpconvex.privacy.ledger import fits
-from dpconvex.problems.data.users import Positions, UserGroups
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import LinearModelProblem, UserGroups
+from dpconvex.problems.data.users import Positions
 from dpconvex.randomness import BitSource
 
 Planner = Callable[[LinearModelProblem, PrivacyParams], Sequence[LinearModelPlan]]

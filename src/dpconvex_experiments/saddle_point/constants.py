@@ -10,7 +10,7 @@ import numpy as np
 from dpconvex.algorithms.minimax import vertex_descent
 from dpconvex.privacy import PrivacyParams
 from dpconvex.privacy.profiles import largest_rho
-from dpconvex.problems.minimax.games import RankOneGame
+from dpconvex.problems import RankOneGame
 from dpconvex_experiments.base import Experiment, Outcome, Setting
 from dpconvex_experiments.checks import Anchors, Estimate, exact
 from dpconvex_experiments.saddle_point._common import DELTA, PAPER, Game, noise

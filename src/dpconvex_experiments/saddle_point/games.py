@@ -9,7 +9,7 @@ import numpy as np
 from dpconvex.algorithms.minimax import vertex_descent
 from dpconvex.algorithms.minimax.registry import plan_saddle
 from dpconvex.privacy import PrivacyParams
-from dpconvex.problems.minimax.games import RankOneGame
+from dpconvex.problems import RankOneGame
 from dpconvex_experiments.base import Experiment, Outcome, Setting
 from dpconvex_experiments.checks import Anchors, Estimate, exponent
 from dpconvex_experiments.saddle_point._common import DELTA, PAPER, Game, curves, noise

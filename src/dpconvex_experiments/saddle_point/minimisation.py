@@ -9,7 +9,7 @@ import numpy as np
 from dpconvex.algorithms.minimax.registry import plan_sparse
 from dpconvex.losses import SquaredLoss
 from dpconvex.privacy import PrivacyParams
-from dpconvex.problems.minimax.group_loss import l1_ball_loss, single_group
+from dpconvex.problems import l1_ball_loss, single_group
 from dpconvex_experiments.base import Experiment, Outcome, Setting
 from dpconvex_experiments.checks import Anchors, Estimate
 from dpconvex_experiments.saddle_point._common import DELTA, PAPER, curves, noise

@@ -10,8 +10,7 @@ import numpy as np
 from dpconvex._types import FloatArray
 from dpconvex.algorithms.minimax.bias_reduced import bias_reduced_sums
 from dpconvex.losses import LogisticLoss
-from dpconvex.problems.minimax.base import SimplexPoint
-from dpconvex.problems.minimax.group_loss import WorstGroupLoss
+from dpconvex.problems import SimplexPoint, WorstGroupLoss
 from dpconvex_experiments import checks
 from dpconvex_experiments.base import Experiment, Outcome, Setting
 from dpconvex_experiments.checks import Anchors, Estimate, exponent

@@ -5,11 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from dpconvex._types import FloatArray
-from dpconvex.losses.base import LinearModelLoss
+from dpconvex.losses import LinearModelLoss
 from dpconvex.privacy import PrivacyParams, Unit
-from dpconvex.problems import DataDomain
-from dpconvex.problems.data.users import UserGroups
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import DataDomain, LinearModelProblem, UserGroups
 from dpconvex.randomness import SeededSource
 
 PAPER = "Lowy, Liu and Asi 2024, Faster algorithms for user-level private SCO"

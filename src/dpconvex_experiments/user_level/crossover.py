@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpconvex._types import FloatArray
-from dpconvex.algorithms.base import LinearModelPlan
+from dpconvex.algorithms import LinearModelPlan
 from dpconvex.algorithms.erm import gradient_descent, registry
 from dpconvex.algorithms.erm.user_level import plan_accelerated, plan_phased
 from dpconvex.losses import LogisticLoss
 from dpconvex.privacy import PrivacyParams
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import LinearModelProblem
 from dpconvex_experiments.base import Cell, Experiment, Outcome, Setting
 from dpconvex_experiments.checks import Anchors, Estimate, exact
 from dpconvex_experiments.output_perturbation._common import Risk, lines, panels, slope

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpconvex._types import FloatArray
-from dpconvex.algorithms.base import LinearModelPlan
+from dpconvex.algorithms import LinearModelPlan
 from dpconvex.algorithms.erm import gradient_descent
 from dpconvex.algorithms.erm.user_level import plan_accelerated
 from dpconvex.losses import LogisticLoss
-from dpconvex.problems.data.users import UserGroups
+from dpconvex.problems import UserGroups
 from dpconvex_experiments.base import Cell, Experiment, Outcome, Setting
 from dpconvex_experiments.checks import Anchors, Check, Estimate, share
 from dpconvex_experiments.output_perturbation._common import Risk, panels

@@ -14,8 +14,7 @@ from dpconvex.audit.replay import coins, participation, sampled_losses, sampled_
 from dpconvex.audit.target import run_of
 from dpconvex.audit.targets import TARGETS
 from dpconvex.errors import UnsupportedEventError
-from dpconvex.mechanisms import gaussian, plan_robust_mean
-from dpconvex.mechanisms.robust_mean import RobustMean
+from dpconvex.mechanisms import RobustMean, gaussian, plan_robust_mean
 from dpconvex.privacy import PoissonSteps, Release, SampledSteps, Sensitivity, Unit
 
 N, K, RADIUS, CLIP = 90, 60, 1.0, 10.0

@@ -12,15 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from dpconvex import (
-    Block,
-    CategoricalColumn,
-    DataDomain,
-    NumericColumn,
-    PrivateLogisticRegression,
-    Schema,
-    verify,
-)
+from dpconvex import Block, CategoricalColumn, DataDomain, NumericColumn, PrivateLogisticRegression, Schema, verify
 from dpconvex.data import ClassTarget
 from dpconvex.errors import (
     DpconvexError,

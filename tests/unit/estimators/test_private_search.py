@@ -39,7 +39,7 @@ from dpconvex.estimators import ESTIMATORS
 from dpconvex.mechanisms import BestOfRepeats, GaussianMechanism
 from dpconvex.privacy import PureMechanism, Unit, WholeRun
 from dpconvex.privacy.certificate import digest
-from dpconvex.problems.data.users import UserGroups
+from dpconvex.problems import UserGroups
 from dpconvex.randomness import SeededSource
 
 RNG = np.random.default_rng(0)

@@ -14,7 +14,7 @@ from hypothesis import given, settings, strategies as st
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import GroupedNorm, L2Norm, gaussian_block_weights
 from dpconvex.geometry.norms import MAX_RUNS
-from dpconvex.problems.data.domain import Block, DataDomain
+from dpconvex.problems import Block, DataDomain
 
 CATEGORIES = (7, 16, 7, 14, 6, 5, 2, 41)
 NORMS = (*L2Norm.examples(), *GroupedNorm.examples())

@@ -8,8 +8,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from dpconvex.losses import LOSSES, AbsoluteLoss, HingeLoss, LogisticLoss, PiecewiseLinearLoss, PinballLoss, SquaredLoss
-from dpconvex.losses.truncated import TruncatedPiecewiseLinearLosses, truncate
+from dpconvex.losses import (
+    LOSSES,
+    AbsoluteLoss,
+    HingeLoss,
+    LogisticLoss,
+    PiecewiseLinearLoss,
+    PinballLoss,
+    SquaredLoss,
+    truncate,
+)
+from dpconvex.losses.truncated import TruncatedPiecewiseLinearLosses
 
 EXAMPLES = [loss for kind in LOSSES for loss in kind.examples() if loss.n_outputs == 1]
 EVERY = slice(None)

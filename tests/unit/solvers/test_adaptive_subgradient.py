@@ -13,14 +13,14 @@ from dpconvex.losses import AbsoluteLoss, HingeLoss, LogisticLoss
 from dpconvex.problems import DataDomain, Records, RegularizedRisk
 from dpconvex.problems.linear.truncated import TruncatedRisk, Truncation
 from dpconvex.sets import Box, L2Ball
-from dpconvex.solvers import BallNewton
-from dpconvex.solvers.adaptive_subgradient import (
+from dpconvex.solvers import (
+    BallNewton,
+    CuttingPlane,
     adaptive_subgradient,
     biased_subgradient,
     biased_subgradient_gap,
     project_onto_section,
 )
-from dpconvex.solvers.subgradient import CuttingPlane
 
 
 def test_the_count_of_the_specification() -> None:

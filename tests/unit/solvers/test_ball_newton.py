@@ -13,8 +13,8 @@ from dpconvex.losses import AbsoluteLoss, HuberLoss, LogisticLoss, SquaredLoss
 from dpconvex.problems import DataDomain, Records, RegularizedRisk
 from dpconvex.problems.linear.truncated import TruncatedRisk, Truncation
 from dpconvex.sets import BallSection, Box, L2Ball
-from dpconvex.solvers import AcceleratedGradient, Guaranteed
-from dpconvex.solvers.newton import BallNewton, normal_cone
+from dpconvex.solvers import AcceleratedGradient, BallNewton, Guaranteed
+from dpconvex.solvers.newton import normal_cone
 
 DIM = 4
 DOMAIN = DataDomain.l2_ball(DIM, 5.0)

@@ -15,11 +15,11 @@ from typing import Any, ClassVar, final
 
 from dpconvex import _rounding
 from dpconvex._types import FloatArray
+from dpconvex.algorithms import recorded
 from dpconvex.algorithms.location.base import LocationPlan, LocationResult, check
-from dpconvex.algorithms.recipes import recorded
 from dpconvex.mechanisms import GaussianMechanism
 from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity
-from dpconvex.problems.data.points import PointDomain
+from dpconvex.problems import PointDomain
 from dpconvex.randomness import BitSource
 
 LABEL = "mean"

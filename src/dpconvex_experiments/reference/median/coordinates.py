@@ -19,13 +19,13 @@ import numpy as np
 
 from dpconvex import _rounding
 from dpconvex._types import FloatArray
+from dpconvex.algorithms import recorded
 from dpconvex.algorithms.location.base import LocationPlan, LocationResult, check
-from dpconvex.algorithms.recipes import recorded
 from dpconvex.mechanisms import MedianMechanism
 from dpconvex.privacy import Ledger, PrivacyParams, Release
 from dpconvex.privacy.events.basic import covered_range
 from dpconvex.privacy.profiles import largest_mu
-from dpconvex.problems.data.points import PointDomain
+from dpconvex.problems import PointDomain
 from dpconvex.randomness import BitSource
 
 LABEL = "median of a coordinate"

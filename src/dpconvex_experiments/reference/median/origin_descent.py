@@ -17,12 +17,12 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from dpconvex._types import FloatArray
+from dpconvex.algorithms import recorded
 from dpconvex.algorithms.location.base import LocationPlan, LocationResult, check
 from dpconvex.algorithms.location.noisy_descent import NoisyGradients
-from dpconvex.algorithms.recipes import recorded
 from dpconvex.privacy import Ledger, PrivacyParams, Release
 from dpconvex.privacy.profiles import largest_mu
-from dpconvex.problems.data.points import PointDomain
+from dpconvex.problems import PointDomain
 from dpconvex.randomness import BitSource
 
 MOST_STEPS = 1000

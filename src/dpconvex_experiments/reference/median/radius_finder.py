@@ -27,7 +27,7 @@ from dpconvex._types import FloatArray
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import AboveThreshold
 from dpconvex.privacy import Ledger, Release, Sensitivity, Unit
-from dpconvex.problems.data.points import PointDomain
+from dpconvex.problems import PointDomain
 from dpconvex.randomness import BitSource
 
 LABEL = "radius by all pairs"

@@ -20,8 +20,7 @@ from dpconvex.losses import AbsoluteLoss, HingeLoss, LogisticLoss, PinballLoss, 
 from dpconvex.mechanisms import GaussianMechanism, NormNoiseMechanism
 from dpconvex.privacy import PrivacyParams, verify
 from dpconvex.privacy.profiles import gaussian_delta
-from dpconvex.problems import DataDomain, Lift
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import DataDomain, Lift, LinearModelProblem
 from dpconvex.randomness import SeededSource, SystemSource
 from dpconvex.solvers import default_solver
 

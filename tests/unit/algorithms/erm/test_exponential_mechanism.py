@@ -9,8 +9,7 @@ from dpconvex.algorithms.erm import exponential_mechanism
 from dpconvex.algorithms.erm.exponential_mechanism import relative_risk
 from dpconvex.losses import AbsoluteLoss, HingeLoss, LogisticLoss, SquaredLoss
 from dpconvex.privacy import Ledger, PrivacyParams, verify
-from dpconvex.problems import DataDomain, Records
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import DataDomain, LinearModelProblem, Records
 from dpconvex.randomness import SeededSource, SystemSource
 
 LOSSES = [LogisticLoss(), HingeLoss(), AbsoluteLoss(1.0), SquaredLoss(1.0, prediction_bound=2.0)]

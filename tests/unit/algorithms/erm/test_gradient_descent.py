@@ -15,9 +15,7 @@ from dpconvex.errors import BudgetExceededError, InvalidParameterError
 from dpconvex.losses import HingeLoss, HuberLoss, LogisticLoss, SoftmaxLoss, SquaredLoss
 from dpconvex.privacy import Ledger, Neighboring, PrivacyParams, Unit, verify
 from dpconvex.privacy.profiles import gaussian_delta
-from dpconvex.problems import DataDomain, Records, RegularizedRisk
-from dpconvex.problems.data.users import UserGroups
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import DataDomain, LinearModelProblem, Records, RegularizedRisk, UserGroups
 from dpconvex.randomness import SeededSource, SystemSource
 from dpconvex.solvers import NewtonCholesky
 

@@ -22,8 +22,7 @@ from dpconvex.losses import AbsoluteLoss, HingeLoss, HuberLoss, LogisticLoss, So
 from dpconvex.mechanisms import GaussianMechanism, NormNoiseMechanism
 from dpconvex.privacy import PrivacyParams, verify
 from dpconvex.privacy.profiles import gaussian_delta
-from dpconvex.problems import Block, DataDomain, Records, TiltedRisk
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import Block, DataDomain, LinearModelProblem, Records, TiltedRisk
 from dpconvex.randomness import SeededSource, SystemSource
 
 LINE = DataDomain((Block(1, "linf", 1.0),))

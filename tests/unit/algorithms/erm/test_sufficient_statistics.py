@@ -24,9 +24,7 @@ from dpconvex.errors import BudgetExceededError, InvalidParameterError
 from dpconvex.losses import HuberLoss, SquaredLoss
 from dpconvex.privacy import Ledger, PrivacyParams, Unit, verify
 from dpconvex.privacy.ledger import total_delta
-from dpconvex.problems import Block, DataDomain
-from dpconvex.problems.data.users import UserGroups
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import Block, DataDomain, LinearModelProblem, UserGroups
 from dpconvex.randomness import SeededSource, SystemSource
 
 RECORDS, USERS = PrivacyParams(1.0, 1e-6), PrivacyParams(1.0, 1e-6, unit=Unit.USER)

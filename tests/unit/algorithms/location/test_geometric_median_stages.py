@@ -17,8 +17,7 @@ from dpconvex.privacy import Ledger, PrivacyParams, Unit
 from dpconvex.problems import PointDomain
 from dpconvex.problems.data.points import Groups, covered_shares, group_sizes, near_counts, weighted_mean
 from dpconvex.randomness import SeededSource, SystemSource
-from dpconvex.solvers import geometric_median
-from dpconvex.solvers.weiszfeld import quantile_radius
+from dpconvex.solvers import geometric_median, quantile_radius
 from dpconvex_experiments.geometric_median.radius import LEVEL, QUANTILE
 
 DOMAIN = PointDomain(2, 1000.0, 1e-3)

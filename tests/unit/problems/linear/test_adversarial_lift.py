@@ -24,8 +24,7 @@ from dpconvex.losses import (
     SoftmaxLoss,
     SquaredLoss,
 )
-from dpconvex.problems import Attack, Block, DataDomain, Lift, Records
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import Attack, Block, DataDomain, Lift, LinearModelProblem, Records
 from dpconvex.solvers import AcceleratedGradient, DualCoordinateAscent, SmoothedAcceleratedGradient, default_solver
 
 DOMAINS = {

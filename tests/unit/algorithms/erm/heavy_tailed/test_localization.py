@@ -20,12 +20,10 @@ from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import AbsoluteLoss, HingeLoss, HuberLoss, LogisticLoss, PinballLoss, SoftmaxLoss, SquaredLoss
 from dpconvex.privacy import PrivacyParams, verify
 from dpconvex.privacy.ledger import total_epsilon
-from dpconvex.problems import DataDomain, Records
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import DataDomain, LinearModelProblem, Records
 from dpconvex.problems.linear.truncated import TruncatedRisk
 from dpconvex.randomness import SeededSource, SystemSource
-from dpconvex.solvers import Guaranteed
-from dpconvex.solvers.adaptive_subgradient import JointProblem, adaptive_subgradient
+from dpconvex.solvers import Guaranteed, JointProblem, adaptive_subgradient
 
 LOSSES = (SquaredLoss(1e4), HuberLoss(), LogisticLoss(), AbsoluteLoss(1e4), HingeLoss(), PinballLoss(0.8, 1e4))
 WIDE = 1e3

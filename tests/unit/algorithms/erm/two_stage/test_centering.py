@@ -19,9 +19,7 @@ from dpconvex.losses import HuberLoss, LogisticLoss, SoftmaxLoss
 from dpconvex.mechanisms import NormNoiseMechanism
 from dpconvex.privacy import PrivacyCertificate, PrivacyParams
 from dpconvex.privacy.certificate import COURSE
-from dpconvex.problems import DataDomain
-from dpconvex.problems.data.domain import Block
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import Block, DataDomain, LinearModelProblem
 from dpconvex.randomness import SeededSource, SystemSource
 
 MIXED = DataDomain((Block(2, "linf", 0.5), Block(3, "l1", 1.0), Block(1, "linf", 4.0)), 1.0)

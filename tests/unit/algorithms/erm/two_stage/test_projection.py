@@ -22,10 +22,9 @@ from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import HuberLoss, LogisticLoss, SoftmaxLoss
 from dpconvex.mechanisms import ObjectiveNoise
 from dpconvex.privacy import PrivacyCertificate, PrivacyParams, verify
-from dpconvex.problems import DataDomain
-from dpconvex.problems.data.domain import Block
+from dpconvex.problems import Block, DataDomain, LinearModelProblem
 from dpconvex.problems.linear.expected_risk import TypicalData, _power_law, squared_reach
-from dpconvex.problems.linear.problem import LinearModelProblem, default_radius
+from dpconvex.problems.linear.problem import default_radius
 from dpconvex.randomness import BitSource, SeededSource, SystemSource
 
 MIXED = DataDomain((Block(5, "l2", 2.0), Block(3, "l1", 1.0), Block(6, "l2", 1.5), Block(2, "linf", 0.5)), 0.5)
