@@ -72,38 +72,20 @@ USER_LOSS = Assumption(
 
 @dataclass(frozen=True)
 class PrivateResult:
-    """What a run hands out.
+    """What a run hands out."""
 
-    Parameters
-    ----------
-    point : array of shape (dim,)
-        The released parameters, all outputs flat; it and `status` are the only fields that depend on data.
-    certificate : PrivacyCertificate
-        What the release costs.
-    plan : Plan
-        The public constants.
-    status : str
-        ``"ok"``, or which released test ended the run early; a function of what was released, so it costs nothing.
-    """
-
+    #: shape (dim,); the released parameters, all outputs flat; it and `status` are the only fields that depend on data
     point: FloatArray
-    certificate: PrivacyCertificate
-    plan: Plan
+    certificate: PrivacyCertificate  #: What the release costs
+    plan: Plan  #: The public constants
+    #: ``"ok"``, or which released test ended the run early; a function of what was released, so it costs nothing
     status: str = "ok"
 
 
 class Plan(ABC):
-    """Public constants of one algorithm on one problem, and what they promise.
+    """Public constants of one algorithm on one problem, and what they promise."""
 
-    Attributes
-    ----------
-    algorithm, constants, noise_name : str
-        Which algorithm, constant set and kind of noise.
-    privacy : PrivacyParams
-        The promise.
-    """
-
-    algorithm: ClassVar[str]
+    algorithm: ClassVar[str]  #: Which algorithm, constant set and kind of noise
     constants: str
     noise_name: str
     privacy: PrivacyParams
@@ -223,17 +205,10 @@ class ConvexPlan(Plan, Generic[P]):
 
     A new algorithm says what it promises (`predicted_error`, `theorem`, `assumptions`), what may release anything
     (`mechanisms`) and what a run does (`_run`). All other members have a default.
-
-    Attributes
-    ----------
-    problem : Problem
-        What is minimized.
-    l2 : float
-        Weight of the ridge; 0 where there is none.
     """
 
     problem: P
-    l2: float
+    l2: float  #: Weight of the ridge; 0 where there is none
 
     @property
     def yardstick(self) -> float:

@@ -99,17 +99,10 @@ ERM_METHODS = Registry(
 @stored
 @dataclass(frozen=True)
 class Methods:
-    """Plans some algorithms for another problem and promise, the one to run first in front.
-
-    Parameters
-    ----------
-    options : Options
-    names : tuple of str
-        Of the algorithms.
-    """
+    """Plans some algorithms for another problem and promise, the one to run first in front."""
 
     options: Options
-    names: tuple[str, ...]
+    names: tuple[str, ...]  #: Of the algorithms
 
     def __post_init__(self) -> None:
         if not set(self.names) <= set(ERM_METHODS) or len(set(self.names)) < len(self.names):

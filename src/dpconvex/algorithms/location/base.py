@@ -24,18 +24,10 @@ R = TypeVar("R", covariant=True)
 
 
 class LocationPlan(Plan, Generic[R]):
-    """Public constants of one private location estimate.
+    """Public constants of one private location estimate."""
 
-    Attributes
-    ----------
-    domain : PointDomain
-        Of the points.
-    n : int
-        Number of records (users, if one point stands for a user).
-    """
-
-    domain: PointDomain
-    n: int
+    domain: PointDomain  #: Of the points
+    n: int  #: Number of records (users, if one point stands for a user)
 
     @property
     def predicted_error(self) -> PredictedError:
@@ -141,21 +133,12 @@ class RadiusFinder(Stage):
 
 @dataclass(frozen=True, eq=False)
 class WarmStart:
-    """Where a booster begins. All three are released or public.
+    """Where a booster begins. All three are released or public."""
 
-    Parameters
-    ----------
-    center : array of shape (d,)
-        First iterate.
-    ball : float
-        Iterates are kept within this distance of the center; positive, or 0 for a center that is not to be refined.
-    radius : float
-        Effective radius of the data, by which steps are sized; positive.
-    """
-
-    center: FloatArray
+    center: FloatArray  #: shape (d,); first iterate
+    #: Iterates are kept within this distance of the center; positive, or 0 for a center that is not to be refined
     ball: float
-    radius: float
+    radius: float  #: Effective radius of the data, by which steps are sized; positive
 
 
 class CenterFinder(Stage):

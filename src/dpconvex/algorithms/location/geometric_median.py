@@ -81,21 +81,11 @@ class MedianStatus(StrEnum):
 @stored
 @dataclass(frozen=True)
 class Shares:
-    """How the budget is split.
+    """How the budget is split."""
 
-    Parameters
-    ----------
-    radius : float or None
-        Share of epsilon for the radius; None: 0.1, below 5000 records 0.2.
-    failure : float
-        Share of delta for the lemmas of the center that may fail, in (0, 1).
-    test, center, boost : float
-        Proportions of the squared Gaussian budget; without refinement the first two share all of it.
-    """
-
-    radius: float | None = None
-    failure: float = 0.1
-    test: float = 0.15
+    radius: float | None = None  #: Share of epsilon for the radius; None: 0.1, below 5000 records 0.2
+    failure: float = 0.1  #: Share of delta for the lemmas of the center that may fail, in (0, 1)
+    test: float = 0.15  #: Proportions of the squared Gaussian budget; without refinement the first two share all of it
     center: float = 0.25
     boost: float = 0.60
 
@@ -109,27 +99,14 @@ class Shares:
 
 @dataclass(frozen=True, eq=False)
 class GeometricMedianResult:
-    """What a run hands out. Location, radius, center and status are released; nothing else depends on the data.
+    """What a run hands out. Location, radius, center and status are released; nothing else depends on the data."""
 
-    Parameters
-    ----------
-    location : array of shape (dim,)
-        The private geometric median.
-    radius : float
-        The effective radius: most points have most others within it.
-    center : array of shape (dim,)
-        Where refinement began; the origin if the test failed.
-    status : MedianStatus
-        ``ok``; ``radius_at_top``: no radius below the diameter passed, so the data have no crowd at this privacy;
-        ``center_failed``: the crowd was too light for the test (too few records, too small epsilon, or no crowd), and
-        the location comes from descent over the whole domain (other refinements: it is the origin).
-    certificate : PrivacyCertificate
-    plan : GeometricMedianPlan
-    """
-
-    location: FloatArray
-    radius: float
-    center: FloatArray
+    location: FloatArray  #: shape (dim,); the private geometric median
+    radius: float  #: The effective radius: most points have most others within it
+    center: FloatArray  #: shape (dim,); where refinement began; the origin if the test failed
+    #: ``ok``; ``radius_at_top``: no radius below the diameter passed, so the data have no crowd at this privacy;
+    #: ``center_failed``: the crowd was too light for the test (too few records, too small epsilon, or no crowd), and
+    #: the location comes from descent over the whole domain (other refinements: it is the origin)
     status: MedianStatus
     certificate: PrivacyCertificate
     plan: GeometricMedianPlan
@@ -138,34 +115,17 @@ class GeometricMedianResult:
 @final
 @dataclass(frozen=True, eq=False)
 class GeometricMedianPlan(LocationPlan[GeometricMedianResult]):
-    """Constants of one run.
+    """Constants of one run."""
 
-    Parameters
-    ----------
-    domain : PointDomain
-        Of the points.
-    n : int
-        Records (users, if one point stands for a user).
-    privacy : PrivacyParams
-        The promise.
-    constants : str
-        ``"calibrated"`` or ``"paper"``.
-    radius_stage, center_stage
-        The first two stages.
-    booster : Booster or None
-        Refinement; None: the center is the answer.
-    fallback : WarmStart
-        What stands for a center if the test fails: the origin. With a ball of radius 0 it is the answer, otherwise
-        refinement begins there.
-    """
-
-    domain: PointDomain
-    n: int
+    domain: PointDomain  #: Of the points
+    n: int  #: Records (users, if one point stands for a user)
     privacy: PrivacyParams
-    constants: str
-    radius_stage: RadiusFinder
+    constants: str  #: ``"calibrated"`` or ``"paper"``
+    radius_stage: RadiusFinder  #: The first two stages
     center_stage: CenterFinder
-    booster: Booster | None
+    booster: Booster | None  #: Refinement; None: the center is the answer
+    #: What stands for a center if the test fails: the origin. With a ball of radius 0 it is the answer, otherwise
+    #: refinement begins there.
     fallback: WarmStart
     noise_name: str = "Laplace and Gaussian"
     algorithm: ClassVar[str] = "geometric_median"

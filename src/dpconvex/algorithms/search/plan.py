@@ -67,21 +67,11 @@ METHODS = ("composition", "repeats", "none")
 @stored
 @dataclass(frozen=True)
 class Candidate:
-    """One setting of the parameters, at its budget.
+    """One setting of the parameters, at its budget."""
 
-    Parameters
-    ----------
-    settings : mapping
-        Parameters and values.
-    plan : LinearModelPlan
-        What fitting it does.
-    model : Searchable or None
-        Not fitted; None where a search is planned again from its certificate.
-    """
-
-    settings: Mapping[str, Any]
-    plan: LinearModelPlan
-    model: Searchable | None = None
+    settings: Mapping[str, Any]  #: Parameters and values
+    plan: LinearModelPlan  #: What fitting it does
+    model: Searchable | None = None  #: Not fitted; None where a search is planned again from its certificate
 
     def declared(self) -> Candidate:
         """Return what a certificate holds: no model, and settings as JSON has them."""
@@ -115,37 +105,17 @@ Maker = Callable[[PrivacyParams, int, str], tuple[Candidate, ...]]
 @final
 @dataclass(frozen=True, eq=False)
 class SearchPlan(Plan):
-    """Public constants of a search.
+    """Public constants of a search."""
 
-    Parameters
-    ----------
-    method : {"composition", "repeats", "none"}
-        None: the default is fitted to all records.
-    privacy : PrivacyParams
-        The promise for the whole search.
-    n, held_out : int
-        All units, and those of the held-out part.
-    score : Score
-        Of a fitted candidate.
-    candidates : tuple of Candidate
-        At their budgets; for ``"none"`` the default alone.
-    whole : tuple of Candidate
-        The same settings at the whole budget and all units.
-    selection : ReportNoisyMax, BestOfRepeats or None
-        How one is chosen.
-    noise : LaplaceMechanism, GaussianMechanism or None
-        Added to the score of each run of ``"repeats"``.
-    """
-
-    method: str
-    privacy: PrivacyParams
-    n: int
+    method: str  #: one of "composition", "repeats", "none"; None: the default is fitted to all records
+    privacy: PrivacyParams  #: The promise for the whole search
+    n: int  #: All units, and those of the held-out part
     held_out: int
-    score: Score
-    candidates: tuple[Candidate, ...]
-    whole: tuple[Candidate, ...]
-    selection: ReportNoisyMax | BestOfRepeats | None = None
-    noise: LaplaceMechanism | GaussianMechanism | None = None
+    score: Score  #: Of a fitted candidate
+    candidates: tuple[Candidate, ...]  #: At their budgets; for ``"none"`` the default alone
+    whole: tuple[Candidate, ...]  #: The same settings at the whole budget and all units
+    selection: ReportNoisyMax | BestOfRepeats | None = None  #: How one is chosen
+    noise: LaplaceMechanism | GaussianMechanism | None = None  #: Added to the score of each run of ``"repeats"``
     algorithm: ClassVar[str] = "private_search"
     constants: str = "calibrated"
 

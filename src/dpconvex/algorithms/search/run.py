@@ -22,19 +22,11 @@ ModelT = TypeVar("ModelT", bound=Searchable)
 @final
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Some of the records.
+    """Some of the records."""
 
-    Parameters
-    ----------
-    X, y
-        As in `fit`.
-    labels : array of shape (n_records,) or None
-        Numbers of their users.
-    """
-
-    X: Any
+    X: Any  #: As in `fit`
     y: Any
-    labels: AnyArray | None
+    labels: AnyArray | None  #: shape (n_records,); numbers of their users
 
     @property
     def groups(self) -> UserGroups | None:

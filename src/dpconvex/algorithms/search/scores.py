@@ -55,24 +55,12 @@ class Searchable(Protocol):
 @stored
 @dataclass(frozen=True)
 class Score:
-    """A held-out loss.
+    """A held-out loss."""
 
-    Parameters
-    ----------
-    name : str
-        One of `BOUNDS`.
-    bound : float
-        Losses of single records are clipped into [0, bound].
-    level : float
-        Of the pinball loss.
-    range : TargetRange or None
-        Public range of a numeric target: it scales numbers to units of its width.
-    """
-
-    name: str
-    bound: float
-    level: float = 0.5
-    range: Any = None
+    name: str  #: One of `BOUNDS`
+    bound: float  #: Losses of single records are clipped into [0, bound]
+    level: float = 0.5  #: Of the pinball loss
+    range: Any = None  #: Public range of a numeric target: it scales numbers to units of its width
 
     def sensitivity(self, count: int, unit: Unit) -> Sensitivity:
         """Return how far one unit moves the mean over `count` held-out units.
@@ -128,18 +116,11 @@ def plain(value: Any) -> Any:
 @stored
 @dataclass(frozen=True)
 class Repeats:
-    """Law of the number of runs, and noise of their scores.
+    """Law of the number of runs, and noise of their scores."""
 
-    Parameters
-    ----------
-    shape, gamma : float
-        Of the law.
-    epsilon, mu : float or None
-        Of the noise on each score: Laplace noise of that epsilon, or Gaussian noise of that mu.
-    """
-
-    shape: float
+    shape: float  #: Of the law
     gamma: float
+    #: Of the noise on each score: Laplace noise of that epsilon, or Gaussian noise of that mu
     epsilon: float | None = None
     mu: float | None = None
 

@@ -48,23 +48,12 @@ class Moments:
 
     Public numbers: from knowledge of the field, a public sample or earlier studies, never from the private data. A
     bound that is too small costs accuracy (bias), one that is too large costs noise; privacy holds with any.
-
-    Parameters
-    ----------
-    k : float
-        Order, at least 2: at least the variance of the gradients is finite.
-    bound : float
-        ``G_k``, at least ``(E A^k)^(1/k)``, in the unit of the gradient.
-    second : float, optional
-        ``G_2``, at least ``(E A^2)^(1/2)``; default `bound`, its upper bound.
-    first : float, optional
-        ``G_1``, at least ``E A``; default `second`.
     """
 
-    k: float
-    bound: float
-    second: float | None = None
-    first: float | None = None
+    k: float  #: Order, at least 2: at least the variance of the gradients is finite
+    bound: float  #: ``G_k``, at least ``(E A^k)^(1/k)``, in the unit of the gradient
+    second: float | None = None  #: ``G_2``, at least ``(E A^2)^(1/2)``; default `bound`, its upper bound
+    first: float | None = None  #: ``G_1``, at least ``E A``; default `second`
 
     def __post_init__(self) -> None:
         _validate.real("k", self.k, at_least=2.0, at_most=1e3, remedy="The theory needs a second moment")

@@ -44,21 +44,13 @@ WIDEST, NARROW = 0.3, 4.0
 @final
 @dataclass(frozen=True)
 class HeavyMethod:
-    """A method for heavy tails.
+    """A method for heavy tails."""
 
-    Parameters
-    ----------
-    planner : callable
-        From problem, promise and moments to the plan; with another constant set as the keyword `constants`.
-    slopes : bool
-        False: it needs moments of gradients. True: of slopes at the prediction 0, and those where slopes are unbounded.
-    printed : bool
-        Whether it has the paper's constants.
-    """
-
+    #: From problem, promise and moments to the plan; with another constant set as the keyword `constants`
     planner: Callable[..., LinearModelPlan]
+    #: False: it needs moments of gradients. True: of slopes at the prediction 0, and those where slopes are unbounded.
     slopes: bool = False
-    printed: bool = True
+    printed: bool = True  #: Whether it has the paper's constants
 
     def __call__(
         self, problem: LinearModelProblem, privacy: PrivacyParams, moments: Moments, constants: str
@@ -111,33 +103,16 @@ def chosen(problem: LinearModelProblem, privacy: PrivacyParams, constants: str =
 @final
 @dataclass(frozen=True)
 class TunedPlan(TwoStagePlan):
-    """A moment bound from the data, then a method that uses it: one promise for both.
-
-    Parameters
-    ----------
-    problem : LinearModelProblem
-        What is minimised.
-    privacy : PrivacyParams
-        The promise for everything.
-    first : MomentPlan
-        The histogram, at its share of epsilon.
-    then : LinearModelPlan
-        The method at the rest. Before a run: for a moment bound that holds for all data; in a result: for the estimate.
-    method : HeavyMethod
-        Plans `then`.
-    moments : Moments
-        Those of `then`.
-    known : bool
-        Whether they are estimates; False: the largest gradient that the domain and targets admit.
-    """
+    """A moment bound from the data, then a method that uses it: one promise for both."""
 
     problem: LinearModelProblem
-    privacy: PrivacyParams
-    first: MomentPlan
+    privacy: PrivacyParams  #: The promise for everything
+    first: MomentPlan  #: The histogram, at its share of epsilon
+    #: The method at the rest. Before a run: for a moment bound that holds for all data; in a result: for the estimate.
     then: LinearModelPlan
-    method: HeavyMethod
-    moments: Moments
-    known: bool = False
+    method: HeavyMethod  #: Plans `then`
+    moments: Moments  #: Those of `then`
+    known: bool = False  #: Whether they are estimates; False: the largest gradient that the domain and targets admit
     adaptive: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def __post_init__(self) -> None:

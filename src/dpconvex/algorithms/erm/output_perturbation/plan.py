@@ -135,42 +135,18 @@ DECLARED = "declared by the caller, not enforced"
 
 @dataclass(frozen=True)
 class OutputPerturbationPlan(ConvexPlan[P]):
-    """Constants of one run of output perturbation.
-
-    Parameters
-    ----------
-    problem : Problem
-        What is minimized.
-    privacy : PrivacyParams
-        The promise.
-    schedule : Schedule
-        Regularization, sensitivity, solver radius, bound.
-    noise_name : {"l2", "gaussian"}
-        Kind of noise.
-    mechanism : NormNoiseMechanism or GaussianMechanism
-        The calibrated noise.
-    deviation : float
-        Standard deviation of the noise in every coordinate.
-    solver : Solver
-        Fast solver with the guaranteed one that takes over.
-    constants : {"calibrated", "paper"}
-        Which constant set.
-    target : {"empirical", "population"}
-        What the schedule minimizes a bound on.
-    printed : float or None
-        The paper's bound for such problems.
-    """
+    """Constants of one run of output perturbation."""
 
     problem: P  # pyright: ignore[reportGeneralTypeIssues]
     privacy: PrivacyParams
-    schedule: schedules.Schedule
-    noise_name: str
-    mechanism: NormNoiseMechanism | GaussianMechanism
-    deviation: float
-    solver: Solver
-    constants: str
-    target: str = "empirical"
-    printed: float | None = None
+    schedule: schedules.Schedule  #: Regularization, sensitivity, solver radius, bound
+    noise_name: str  #: one of "l2", "gaussian"; Kind of noise
+    mechanism: NormNoiseMechanism | GaussianMechanism  #: The calibrated noise
+    deviation: float  #: Standard deviation of the noise in every coordinate
+    solver: Solver  #: Fast solver with the guaranteed one that takes over
+    constants: str  #: one of "calibrated", "paper"; Which constant set
+    target: str = "empirical"  #: one of "empirical", "population"; What the schedule minimizes a bound on
+    printed: float | None = None  #: The paper's bound for such problems
     algorithm: ClassVar[str] = "output_perturbation"
 
     @property

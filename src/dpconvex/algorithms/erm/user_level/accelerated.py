@@ -81,33 +81,16 @@ OUTLIERS = 0.05
 @final
 @dataclass(frozen=True)
 class AcceleratedPlan(LinearModelPlan):
-    """Constants of one run.
+    """Constants of one run."""
 
-    Parameters
-    ----------
-    problem : LinearModelProblem
-        Over `n` users.
-    privacy : PrivacyParams
-        The promise, with the unit user.
-    phases : tuple of Phase
-        In the order in which they run.
-    smoothing : Smoothing
-        What losses with kinks are replaced by.
-    bound : float
-        On the expected excess.
-    target : {"empirical", "population"}
-        Whether the excess is on the data or on the population.
-    l2 : float
-        Ridge weight.
-    """
-
-    problem: LinearModelProblem
-    privacy: PrivacyParams
-    phases: tuple[Phase, ...]
-    smoothing: Smoothing
-    bound: float
+    problem: LinearModelProblem  #: Over `n` users
+    privacy: PrivacyParams  #: The promise, with the unit user
+    phases: tuple[Phase, ...]  #: In the order in which they run
+    smoothing: Smoothing  #: What losses with kinks are replaced by
+    bound: float  #: On the expected excess
+    #: one of "empirical", "population"; Whether the excess is on the data or on the population
     target: str = "empirical"
-    l2: float = 0.0
+    l2: float = 0.0  #: Ridge weight
     constants: str = "calibrated"
     noise_name: str = "gaussian"
     algorithm: ClassVar[str] = "accelerated_user"

@@ -49,18 +49,11 @@ FALSE_ALARM = 1e-3
 
 @dataclass(frozen=True)
 class Guard(ABC):
-    """Public constants of a fixed number of noisy means on the same units.
+    """Public constants of a fixed number of noisy means on the same units."""
 
-    Parameters
-    ----------
-    count, steps : int
-        Number of vectors in each mean, and of means that are paid for.
-    radius, clip : float
-        Distance within which vectors count as close (infinite: nothing is tested), and their largest length.
-    """
-
-    count: int
+    count: int  #: Number of vectors in each mean, and of means that are paid for
     steps: int
+    #: Distance within which vectors count as close (infinite: nothing is tested), and their largest length
     radius: float
     clip: float
     name: ClassVar[str]

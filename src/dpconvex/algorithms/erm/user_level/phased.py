@@ -69,23 +69,12 @@ AGGREGATES = ("auto", "robust", "plain")
 @final
 @dataclass(frozen=True, eq=False)
 class PhasedPlan(LinearModelPlan):
-    """Constants of one run.
+    """Constants of one run."""
 
-    Parameters
-    ----------
-    problem : LinearModelProblem
-        What is minimized, over the ball of its radius; n counts users.
-    privacy : PrivacyParams
-        The promise, for users.
-    schedule : Schedule
-        Phases and bound.
-    constants : {"calibrated", "paper"}
-    """
-
-    problem: LinearModelProblem
-    privacy: PrivacyParams
-    schedule: Schedule
-    constants: str = "calibrated"
+    problem: LinearModelProblem  #: What is minimized, over the ball of its radius; n counts users
+    privacy: PrivacyParams  #: The promise, for users
+    schedule: Schedule  #: Phases and bound
+    constants: str = "calibrated"  #: one of "calibrated", "paper";
     noise_name: str = "gaussian"
     l2: float = 0.0
     algorithm: ClassVar[str] = "phased_sgd"
