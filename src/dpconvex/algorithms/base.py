@@ -74,20 +74,20 @@ USER_LOSS = Assumption(
 class PrivateResult:
     """What a run hands out."""
 
-    #: shape (dim,); the released parameters, all outputs flat; it and `status` are the only fields that depend on data
+    #: The released parameters (dim,), all outputs flat; it and `status` are the only fields that depend on data.
     point: FloatArray
     certificate: PrivacyCertificate  #: What the release costs
     plan: Plan  #: The public constants
-    #: ``"ok"``, or which released test ended the run early; a function of what was released, so it costs nothing
+    #: ``"ok"``, or which released test ended the run early; a function of what was released, so it costs nothing.
     status: str = "ok"
 
 
 class Plan(ABC):
     """Public constants of one algorithm on one problem, and what they promise."""
 
-    algorithm: ClassVar[str]  #: Which algorithm, constant set and kind of noise
-    constants: str
-    noise_name: str
+    algorithm: ClassVar[str]
+    constants: str  #: which constant set
+    noise_name: str  #: kind of noise
     privacy: PrivacyParams
     recipe: Recipe | None = None
     """How it was planned; set by the planner (`recipes.recorded`)."""
@@ -260,12 +260,8 @@ class ConvexPlan(Plan, Generic[P]):
         """Run the planned algorithm on features (n_records, n_features) and targets (n_records,), both clipped here.
 
         There must be exactly the planned number of records, or of users: `groups` says whose record it is, for plans
-        that protect users and for no others. Targets are ignored by problems that have none.
-
-        Raises
-        ------
-        InvalidDataError
-            If the shapes or dtypes are not those of the plan (public facts).
+        that protect users and for no others. Targets are ignored by problems that have none. `InvalidDataError` if
+        shapes or dtypes are not those of the plan (public facts).
         """
         require_arrays(X, y)
         n = self.problem.n

@@ -36,10 +36,10 @@ PlanT = TypeVar("PlanT", bound=Plan)
 class Options:
     """What a user may fix instead of leaving it to the plan."""
 
-    constants: str = "calibrated"  #: one of "calibrated", "paper"; Constant set
+    constants: str = "calibrated"  #: One of `CONSTANTS`
     noise: str = "auto"  #: One of `NOISES`
     l2: float | None = None  #: Regularization; None: chosen from public facts
-    target: str = "empirical"  #: one of "empirical", "population"; Excess on the data or on their distribution
+    target: str = "empirical"  #: One of `AIMS`
 
     def __post_init__(self) -> None:
         _validate.choice("constants", self.constants, CONSTANTS)
@@ -67,7 +67,7 @@ class Method:
     #: Kinds of noise that it has, beside those that the planner itself refuses; None: the planner checks
     noises: tuple[str, ...] | None = ("auto",)
     aims: tuple[str, ...] = AIMS[:1]  #: Some of `AIMS`: what its constants may be chosen for
-    kind: str = "erm"  #: one of "erm", "saddle", "sparse", "queries"; The registry that a plug-in belongs to
+    kind: str = "erm"  #: The registry of a plug-in: "erm", "saddle", "sparse" or "queries"
     #: Whether it is preferred where no bound says much, for users: what its noise costs is limited
     harmless: bool = False
     #: ``attack(privacy, bound)`` returns a small plan for linear models, with features bounded by `bound`, on which
@@ -77,13 +77,7 @@ class Method:
     pure: bool = True  #: Whether the promise of `attack` has delta 0
 
     def offers(self, options: Options) -> bool:
-        """Whether the method has what the user fixed.
-
-        Raises
-        ------
-        InvalidParameterError
-            If it has no constants for the population.
-        """
+        """Whether the method has what the user fixed; `InvalidParameterError` if it has no constants for the population."""
         if options.target not in self.aims:
             remedy = "Use algorithm='output_perturbation'"
             raise InvalidParameterError("target", options.target, "must be 'empirical' for this algorithm", remedy)
@@ -133,16 +127,8 @@ class Registry(Mapping[str, Method]):
     ) -> tuple[tuple[PlanT, ...], dict[str, InvalidParameterError]]:
         """Return all valid plans of some methods, the smallest rank first, and why the others refuse.
 
-        Parameters
-        ----------
-        names : tuple of str
-        options : Options
-        facts : tuple
-            What every planner is given: problem and promise.
-        rank : callable
-            Sort key of a plan; between equal ones the order of methods decides.
-        where : str
-            Name of the problem, for messages.
+        `facts` is what every planner is given: problem and promise. `rank` is the sort key of a plan; between equal
+        ones the order of methods decides. `where` names the problem in messages.
         """
         found: list[tuple[Any, PlanT]] = []
         refusals: dict[str, InvalidParameterError] = {}

@@ -294,16 +294,9 @@ def plan(problem: LinearModelProblem, privacy: PrivacyParams) -> tuple[Exponenti
 def plan_localized(
     problem: LinearModelProblem, privacy: PrivacyParams, l2: float | None = None
 ) -> tuple[LocalizedMechanismPlan, ...]:
-    """Return the plan, or nothing where the mechanism does not apply (as for `plan`).
+    """Return the plan, or nothing where the mechanism does not apply (as for `plan`); each step has half of epsilon.
 
-    Parameters
-    ----------
-    problem : LinearModelProblem
-        Public facts.
-    privacy : PrivacyParams
-        The promise; half of epsilon goes to each step.
-    l2 : float, optional
-        Regularization, when the regularized objective itself is the target. Default: chosen from public facts.
+    `l2` is given when the regularized objective itself is the target; otherwise it is chosen from public facts.
     """
     if not _applies(problem, privacy):
         return ()

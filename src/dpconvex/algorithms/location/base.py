@@ -54,19 +54,9 @@ class LocationPlan(Plan, Generic[R]):
 
     @final
     def run(self, X: AnyArray, source: BitSource) -> R:
-        """Run the planned method.
+        """Run the planned method on exactly the planned number of points (n, dim), sanitized here (`clip_points`).
 
-        Parameters
-        ----------
-        X : array of shape (n, dim)
-            Points of exactly the planned number; sanitized here (`clip_points`).
-        source : BitSource
-            Where noise and coins come from.
-
-        Raises
-        ------
-        InvalidDataError
-            If shape or dtype are not those of the plan (public facts).
+        `InvalidDataError` if shape or dtype are not those of the plan (public facts).
         """
         if len(X) != self.n:
             what = f"X has {len(X)} records, but the plan is for n={self.n}: the noise depends on n. Plan again"
@@ -135,7 +125,7 @@ class RadiusFinder(Stage):
 class WarmStart:
     """Where a booster begins. All three are released or public."""
 
-    center: FloatArray  #: shape (d,); first iterate
+    center: FloatArray  #: (d,): first iterate
     #: Iterates are kept within this distance of the center; positive, or 0 for a center that is not to be refined
     ball: float
     radius: float  #: Effective radius of the data, by which steps are sized; positive

@@ -85,7 +85,7 @@ class Shares:
 
     radius: float | None = None  #: Share of epsilon for the radius; None: 0.1, below 5000 records 0.2
     failure: float = 0.1  #: Share of delta for the lemmas of the center that may fail, in (0, 1)
-    test: float = 0.15  #: Proportions of the squared Gaussian budget; without refinement the first two share all of it
+    test: float = 0.15  #: Proportion of the squared Gaussian budget, like the next two; without refinement they are two
     center: float = 0.25
     boost: float = 0.60
 
@@ -101,9 +101,9 @@ class Shares:
 class GeometricMedianResult:
     """What a run hands out. Location, radius, center and status are released; nothing else depends on the data."""
 
-    location: FloatArray  #: shape (dim,); the private geometric median
+    location: FloatArray  #: (dim,): the private geometric median
     radius: float  #: The effective radius: most points have most others within it
-    center: FloatArray  #: shape (dim,); where refinement began; the origin if the test failed
+    center: FloatArray  #: (dim,): where refinement began; the origin if the test failed
     #: ``ok``; ``radius_at_top``: no radius below the diameter passed, so the data have no crowd at this privacy;
     #: ``center_failed``: the crowd was too light for the test (too few records, too small epsilon, or no crowd), and
     #: the location comes from descent over the whole domain (other refinements: it is the origin)
@@ -117,11 +117,11 @@ class GeometricMedianResult:
 class GeometricMedianPlan(LocationPlan[GeometricMedianResult]):
     """Constants of one run."""
 
-    domain: PointDomain  #: Of the points
-    n: int  #: Records (users, if one point stands for a user)
+    domain: PointDomain
+    n: int
     privacy: PrivacyParams
     constants: str  #: ``"calibrated"`` or ``"paper"``
-    radius_stage: RadiusFinder  #: The first two stages
+    radius_stage: RadiusFinder
     center_stage: CenterFinder
     booster: Booster | None  #: Refinement; None: the center is the answer
     #: What stands for a center if the test fails: the origin. With a ball of radius 0 it is the answer, otherwise
@@ -211,32 +211,21 @@ def plan(
     passes: int = 1,
     level: float = 0.65,
 ) -> GeometricMedianPlan:
-    """Fix every constant from public facts.
+    """Fix every constant from public facts, for n from 20 to 2^26 and a positive delta.
 
     Parameters
     ----------
-    domain : PointDomain
-    n : int
-        Number of records (users), at least 20 and at most 2^26.
-    privacy : PrivacyParams
-        Replace-one, delta positive; at most epsilon 1 with the paper's constants.
     constants : {"calibrated", "paper"}
+        The paper's are for epsilon up to 1, and take no `shares`.
     boost : {"descent", "stable_sgd", "fixed_order", "none"}
         Noisy gradient descent; one-record steps in random or in fixed order; nothing.
-    shares : Shares or None
-        Split of the budget (calibrated constants only).
-    steps : int or None
+    steps
         Of the descent; None: 30, from 20000 records on 20.
-    passes : int
+    passes
         Of the one-record methods.
-    level : float
+    level
         In [0.6, 0.95]: share of the others that must be near a point on average. It tolerates a share of outliers of
         ``1 - sqrt(level)``: 19 % by default, 12 % with the paper's 0.775 (which its own constants always use).
-
-    Raises
-    ------
-    InvalidParameterError
-        A parameter is out of range.
     """
     _validate.integer("n", n, at_least=20, remedy="The method needs a crowd")
     if n > MOST_RECORDS:

@@ -107,10 +107,10 @@ Maker = Callable[[PrivacyParams, int, str], tuple[Candidate, ...]]
 class SearchPlan(Plan):
     """Public constants of a search."""
 
-    method: str  #: one of "composition", "repeats", "none"; None: the default is fitted to all records
+    method: str  #: "composition", "repeats", or "none": the default is fitted to all records
     privacy: PrivacyParams  #: The promise for the whole search
-    n: int  #: All units, and those of the held-out part
-    held_out: int
+    n: int  #: All units
+    held_out: int  #: Units of the held-out part
     score: Score  #: Of a fitted candidate
     candidates: tuple[Candidate, ...]  #: At their budgets; for ``"none"`` the default alone
     whole: tuple[Candidate, ...]  #: The same settings at the whole budget and all units
@@ -278,11 +278,6 @@ def plan_search(
     """Return the plans of a method, or of all for ``"auto"``, the one to run first.
 
     The least `SearchPlan.stake` comes first. For ``"auto"``, ``"none"`` does where even that is not `AFFORDABLE`.
-
-    Raises
-    ------
-    InvalidParameterError
-        If no candidate can be fitted, or none as the method asks for.
     """
     whole = make(privacy, n, ANY)
     base = assembled(privacy, n, held_out, score, whole)

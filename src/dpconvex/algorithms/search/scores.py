@@ -75,15 +75,8 @@ class Score:
     def mean(self, model: Searchable, X: Any, truth: FloatArray, groups: UserGroups | None) -> float:
         """Return minus the mean loss of a fitted model, larger is better; every user counts once.
 
-        Parameters
-        ----------
-        model : Searchable
-            Fitted.
-        X : table of n records
-        truth : array of shape (n,)
-            `Searchable._truth` of the model whose parameters are searched: all candidates are scored on one scale.
-        groups : UserGroups or None
-            Whose record it is.
+        `truth` (n,) is `Searchable._truth` of the model whose parameters are searched: all candidates are scored on one
+        scale. `groups` says whose record it is.
         """
         with np.errstate(all="ignore"):
             losses = np.nan_to_num(model._losses(self, X, truth), nan=self.bound, posinf=self.bound)
@@ -118,11 +111,10 @@ def plain(value: Any) -> Any:
 class Repeats:
     """Law of the number of runs, and noise of their scores."""
 
-    shape: float  #: Of the law
+    shape: float
     gamma: float
-    #: Of the noise on each score: Laplace noise of that epsilon, or Gaussian noise of that mu
-    epsilon: float | None = None
-    mu: float | None = None
+    epsilon: float | None = None  #: Of Laplace noise on each score
+    mu: float | None = None  #: Of Gaussian noise on each score
 
     def noise(self, sensitivity: Sensitivity) -> LaplaceMechanism | GaussianMechanism:
         """Return the noise for scores of that sensitivity."""
@@ -133,12 +125,7 @@ class Repeats:
 
 
 def score_for(model: Searchable, scoring: str, bound: float | None) -> Score:
-    """Return the score that the parameters of a search mean for this kind of model.
-
-    Raises
-    ------
-    InvalidParameterError
-    """
+    """Return the score that the parameters of a search mean for this kind of model."""
     name = _validate.choice("scoring", scoring, ("auto", *model._scores))
     name = model._own_score if name == "auto" else name
     largest = BOUNDS[name] if bound is None else _validate.real("score_bound", bound, above=0.0, at_most=1e6)

@@ -31,7 +31,7 @@ class Clipping:
 
     problem: LinearModelProblem  #: Of an average loss
     level: float  #: Length C to which a unit's gradient is cut
-    #: shape (dim,); D of one output: gradients are divided by it before they are cut; None: not
+    #: D of one output (dim,): gradients are divided by it before they are cut; None: they are not.
     deviations: FloatArray | None
 
     @property

@@ -82,12 +82,12 @@ class NoisyGradientPlan(LinearModelPlan):
     gamma: float | None  #: Gamma of accelerated steps; None: plain steps
     #: Noise of one gradient. Its sensitivity is to a replaced unit; with samples, to a record's taking part.
     mechanism: GaussianMechanism
-    bound: float  #: Expected excess mean loss, and what the zero vector loses at most
-    trivial: float
+    bound: float  #: Expected excess mean loss
+    trivial: float  #: What the zero vector loses at most
     rests_on: str  #: What the bound is proved for
     l2: float = 0.0  #: Ridge weight; its gradient needs no noise
     typical: Steps | None = None  #: Steps with momentum; None: those whose bound is proved
-    #: shape (dim,); D of one output: gradients are divided by it before they are cut; None: not
+    #: D of one output (dim,): gradients are divided by it before they are cut; None: they are not.
     deviations: FloatArray | None = None
     expected: float | None = None  #: Excess on typical data
     rate: float = 1.0  #: Probability with which a record takes part in a step; 1: all units, or those of the batch

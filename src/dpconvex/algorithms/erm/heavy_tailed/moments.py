@@ -154,13 +154,7 @@ class MomentPlan:
         return float(largest) * RATIO ** -np.arange(BINS, dtype=np.float64)
 
     def run(self, X: AnyArray, y: AnyArray, source: BitSource) -> tuple[Moments, PrivacyCertificate]:
-        """Return the moments and the certificate, for data of exactly the planned shapes, clipped here.
-
-        Raises
-        ------
-        InvalidDataError
-            If these are no arrays, or not of the shapes of the plan (public facts).
-        """
+        """Return the moments and the certificate, for arrays of exactly the planned shapes, clipped here."""
         require_arrays(X, y)
         if len(X) != self.problem.n or len(y) != self.problem.n:
             raise InvalidDataError(f"X has {len(X)} records and y {len(y)}, but the plan is for n={self.problem.n}")
@@ -213,18 +207,10 @@ class MomentPlan:
 def plan_moments(
     problem: LinearModelProblem, privacy: PrivacyParams, k: float = 2.0, *, slopes: bool = False
 ) -> MomentPlan:
-    """Return the plan of a private moment estimate.
+    """Return the plan of a private moment estimate, for problems as in `localization`, with targets or slope bounded.
 
-    Parameters
-    ----------
-    problem : LinearModelProblem
-        As for `heavy_tailed.plan`, with bounded targets or a bounded slope.
-    privacy : PrivacyParams
-        The part of the budget for it; a tenth of epsilon is plenty for n in the thousands.
-    k : float
-        Order of the moment, at least 2; larger ones give faster rates and rest on fewer, larger records.
-    slopes : bool, default=False
-        Of the slopes of the loss at the prediction 0, whatever the features are, in the place of gradients.
+    A tenth of epsilon is plenty for n in the thousands. Larger orders k, at least 2, give faster rates and rest on
+    fewer, larger records. `slopes`: of the loss at the prediction 0, whatever the features are, in the place of gradients.
     """
     check_relation(privacy)
     require_average(problem)

@@ -137,13 +137,7 @@ class TunedPlan(TwoStagePlan):
         return (self.moments, *self.then.course) if self.known else ()
 
     def resumed(self, *course: Any) -> TunedPlan:
-        """Return the plan for estimated moments; what the method released since goes to it.
-
-        Raises
-        ------
-        InvalidParameterError
-            If they are none that the histogram can tell of.
-        """
+        """Return the plan for estimated moments; what the method released since goes to it."""
         moments, *later = course
         largest, smallest = (float(edge) for edge in self.first.edges[[0, -1]])
         if moments.k != self.first.k or not smallest * (1 - 1e-9) <= moments.bound <= largest * (1 + 1e-9):
@@ -200,24 +194,10 @@ class TunedPlan(TwoStagePlan):
 def tuned(
     problem: LinearModelProblem, privacy: PrivacyParams, k: float, method: HeavyMethod, constants: str = "calibrated"
 ) -> TunedPlan:
-    """Return the plan of a run that finds its own moment bound.
+    """Return the plan of a run that finds its own bound on moments of order k, at least 2; the promise is for both runs.
 
-    Parameters
-    ----------
-    problem : LinearModelProblem
-    privacy : PrivacyParams
-        For both runs together.
-    k : float
-        Order of the moment, at least 2.
-    method : HeavyMethod
-        One of `HEAVY_METHODS`.
-    constants : {"calibrated", "paper"}
-        Of the method.
-
-    Raises
-    ------
-    InvalidParameterError
-        If the method cannot be planned for the smallest and the largest moments that the histogram can tell of.
+    Raises `InvalidParameterError` unless the method can be planned for the smallest and for the largest moments that
+    the histogram can tell of.
     """
     share = _rounding.product_down(SHARE, privacy.epsilon)
     alone = replace(privacy, epsilon=share, delta=0.0)
@@ -238,24 +218,9 @@ def heavy_plans(
 ) -> tuple[LinearModelPlan, ...]:
     """Return the valid plans for heavy tails, the chosen one first. Sees no data.
 
-    Parameters
-    ----------
-    problem : LinearModelProblem
-        Its loss has one prediction and is smooth or piecewise linear.
-    privacy : PrivacyParams
-        The promise. Localization spends pure epsilon whatever delta is.
-    k : float
-        Order of the moment of the gradients that is bounded, at least 2.
-    bound : float or None
-        ``G_k``; None: estimated by the run, for `SHARE` of epsilon, where the method needs it.
-    algorithm : {"auto", "heavy_tailed", "clipped_residuals", "clipped_gradient"}
-    options : Options, optional
-        `constants` only: weights of the ridge, noise and target are the method's.
-
-    Raises
-    ------
-    InvalidParameterError
-        If an option does not apply, or a parameter is so extreme that floats cannot hold the constants.
+    The loss has one prediction and is smooth or piecewise linear. `bound` is ``G_k``, on the moment of order `k`, at
+    least 2, of the gradients; None: estimated by the run, for `SHARE` of epsilon, where the method needs it. Of the
+    options only `constants` may be fixed: weights of the ridge, noise and target are the method's.
     """
     options = options or Options()
     _validate.choice("algorithm", algorithm, ("auto", *HEAVY_METHODS), "These are for heavy tails")

@@ -130,7 +130,7 @@ class ObjectivePerturbationPlan(LinearModelPlan):
     noise_name: str  #: Kind of noise, as asked for or chosen
     noise: ObjectiveNoise  #: Law of the linear term, with its event
     copies: int  #: Independent copies of the linear term, one an output; 1 where one law covers all outputs
-    deviations: FloatArray  #: shape (dim,); standard deviations of the linear term
+    deviations: FloatArray  #: (dim,): standard deviations of the linear term
     output: OutputNoise  #: Noise that hides the solver's inaccuracy
     gradient_tolerance: float  #: Gradient norm that the solver certifies
     bound: float  #: On the expected excess mean loss

@@ -291,21 +291,9 @@ class SufficientStatisticsPlan(LinearModelPlan):
 
 @recorded("sufficient_statistics")
 def plan(problem: LinearModelProblem, privacy: PrivacyParams, *, l2: float = 0.0) -> SufficientStatisticsPlan:
-    """Return the plan.
+    """Return the plan, for the squared loss, at most `MOST_COLUMNS` columns and a positive delta.
 
-    Parameters
-    ----------
-    problem : LinearModelProblem
-        With the squared loss and at most 2000 columns.
-    privacy : PrivacyParams
-        The promise, with delta positive; of records or, for a problem that counts users, of users.
-    l2 : float
-        Ridge weight; the excess is then that of the regularized loss.
-
-    Raises
-    ------
-    InvalidParameterError
-        For another loss, delta 0, a tilt, an attack, or more columns.
+    With a ridge weight `l2` the excess is that of the regularized loss.
     """
     check_regression(problem, privacy)
     _validate.real("l2", l2, at_least=0.0)

@@ -145,13 +145,7 @@ class ProjectedPlan(TwoStagePlan):
 
 @recorded("random_projection")
 def plan(problem: LinearModelProblem, privacy: PrivacyParams, planner: Planner) -> tuple[ProjectedPlan, ...]:
-    """Return the plan with the number of columns of the smallest expected error.
-
-    Raises
-    ------
-    InvalidParameterError
-        If no l2 block is wide enough, or the method refuses.
-    """
+    """Return the plan with the number of columns of the smallest expected error."""
     check_relation(privacy)
     require_average(problem)
     p = len(problem.domain.columns_in("l2"))

@@ -88,8 +88,7 @@ class AcceleratedPlan(LinearModelPlan):
     phases: tuple[Phase, ...]  #: In the order in which they run
     smoothing: Smoothing  #: What losses with kinks are replaced by
     bound: float  #: On the expected excess
-    #: one of "empirical", "population"; Whether the excess is on the data or on the population
-    target: str = "empirical"
+    target: str = "empirical"  #: or "population": where the excess is measured
     l2: float = 0.0  #: Ridge weight
     constants: str = "calibrated"
     noise_name: str = "gaussian"
@@ -214,37 +213,29 @@ def plan_accelerated(
     smoothing: str = "auto",
     l2: float = 0.0,
 ) -> AcceleratedPlan:
-    """Return the plan of the least predicted error.
+    """Return the plan of the least predicted error, for users and a positive delta.
+
+    `problem.records_per_user` says how many records a user is assumed to have, for accuracy. `l2` is a ridge weight: the
+    excess is then that of the regularized loss.
 
     Parameters
     ----------
-    problem : LinearModelProblem
-        With `records_per_user`: how many records a user is assumed to have, for accuracy.
-    privacy : PrivacyParams
-        The promise, unit user, delta positive.
     constants : {"calibrated", "paper"}
         ``"paper"`` is always refused, with the reason.
     target : {"empirical", "population"}
         One phase with all users, or phases on disjoint users.
     test : {"auto", "tested", "threshold", "clipped"}
         How means are guarded (`guards`); ``auto``: tested or clipped, whichever has less noise.
-    batches : int
+    batches
         Disjoint batches of a phase's users, in turn.
-    sample : int, optional
+    sample
         Draw so many users afresh at each step; accuracy gains nothing, time does.
-    spread : float
+    spread
         Distance of two users' mean gradients, in units of ``L/sqrt(records_per_user)``, that is not surprising.
-    outliers : float
+    outliers
         Share of users that may lie further away, in [0, 1/2).
     smoothing : {"auto", "none", "envelope", "randomised"}
         For losses with kinks.
-    l2 : float
-        Ridge weight, at least 0: the excess is then that of the regularized loss.
-
-    Raises
-    ------
-    InvalidParameterError
-        If the promise is not for users, delta is 0, or too few users leave no test that could pass.
     """
     _check(problem, privacy)
     _validate.choice("target", target, ("empirical", "population"))
