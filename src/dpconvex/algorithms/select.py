@@ -77,7 +77,7 @@ class Method:
     pure: bool = True  #: Whether the promise of `attack` has delta 0
 
     def offers(self, options: Options) -> bool:
-        """Whether the method has what the user fixed; `InvalidParameterError` if it has no constants for the population."""
+        """Whether the method has what the user fixed; raise if it has no constants for the population."""
         if options.target not in self.aims:
             remedy = "Use algorithm='output_perturbation'"
             raise InvalidParameterError("target", options.target, "must be 'empirical' for this algorithm", remedy)

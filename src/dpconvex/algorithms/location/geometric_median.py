@@ -85,7 +85,8 @@ class Shares:
 
     radius: float | None = None  #: Share of epsilon for the radius; None: 0.1, below 5000 records 0.2
     failure: float = 0.1  #: Share of delta for the lemmas of the center that may fail, in (0, 1)
-    test: float = 0.15  #: Proportion of the squared Gaussian budget, like the next two; without refinement they are two
+    #: Proportions of the squared Gaussian budget, three; without refinement the first two share all of it.
+    test: float = 0.15
     center: float = 0.25
     boost: float = 0.60
 

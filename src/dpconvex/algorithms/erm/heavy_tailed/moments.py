@@ -210,7 +210,8 @@ def plan_moments(
     """Return the plan of a private moment estimate, for problems as in `localization`, with targets or slope bounded.
 
     A tenth of epsilon is plenty for n in the thousands. Larger orders k, at least 2, give faster rates and rest on
-    fewer, larger records. `slopes`: of the loss at the prediction 0, whatever the features are, in the place of gradients.
+    fewer, larger records. `slopes` asks for moments of slopes at the prediction 0, whatever the features are, in the
+    place of gradients.
     """
     check_relation(privacy)
     require_average(problem)

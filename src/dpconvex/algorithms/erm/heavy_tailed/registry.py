@@ -194,7 +194,7 @@ class TunedPlan(TwoStagePlan):
 def tuned(
     problem: LinearModelProblem, privacy: PrivacyParams, k: float, method: HeavyMethod, constants: str = "calibrated"
 ) -> TunedPlan:
-    """Return the plan of a run that finds its own bound on moments of order k, at least 2; the promise is for both runs.
+    """Return the plan of a run that first bounds moments of order k, at least 2, itself; the promise is for both.
 
     Raises `InvalidParameterError` unless the method can be planned for the smallest and for the largest moments that
     the histogram can tell of.

@@ -268,8 +268,8 @@ def plan(
     Parameters
     ----------
     constants : {"calibrated", "paper"}
-        ``"calibrated"``: sharp schedule and the exact Gaussian. ``"paper"``: repaired printed schedule, ZWB Gaussian; for
-        tilted losses it needs `l2` (the paper treats strongly convex ones).
+        ``"calibrated"``: sharp schedule and the exact Gaussian. ``"paper"``: repaired printed schedule, ZWB Gaussian.
+        Tilted losses then need `l2` (the paper treats strongly convex ones).
     l2
         Regularization, when the regularized objective itself is the target. Default: chosen from public facts.
     target : {"empirical", "population"}

@@ -215,8 +215,8 @@ def plan_accelerated(
 ) -> AcceleratedPlan:
     """Return the plan of the least predicted error, for users and a positive delta.
 
-    `problem.records_per_user` says how many records a user is assumed to have, for accuracy. `l2` is a ridge weight: the
-    excess is then that of the regularized loss.
+    `problem.records_per_user` says how many records a user is assumed to have, for accuracy. With a ridge weight `l2`
+    the excess is that of the regularized loss.
 
     Parameters
     ----------
