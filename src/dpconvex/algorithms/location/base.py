@@ -97,7 +97,6 @@ class Stage(ABC):
         return tuple(mechanism.planned(label) for label, mechanism in self.mechanisms.items())
 
     def exact_bits(self, source: BitSource) -> bool:
-        """As `Planned.exact_bits`."""
         return all(mechanism.exact_bits(source) for mechanism in self.mechanisms.values())
 
     @abstractmethod

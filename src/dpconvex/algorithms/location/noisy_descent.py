@@ -58,7 +58,6 @@ class NoisyGradients:
 
     @property
     def release(self) -> Release:
-        """The ledger entry of all of them."""
         return replace(self.mechanism.planned(self.label), times=self.times)
 
     def descend(

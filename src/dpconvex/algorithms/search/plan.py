@@ -121,7 +121,6 @@ class SearchPlan(Plan):
 
     @property
     def noise_name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Kinds of noise of the candidates."""
         return ", ".join(dict.fromkeys(candidate.plan.noise_name for candidate in self.candidates))
 
     @property
@@ -174,17 +173,14 @@ class SearchPlan(Plan):
 
     @property
     def yardstick(self) -> float:
-        """The smallest of the candidates'."""
         return min(candidate.plan.yardstick for candidate in self.candidates)
 
     @property
     def hopeless(self) -> bool:
-        """Whether all candidates are."""
         return all(candidate.plan.hopeless for candidate in self.candidates)
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        """The fits and the choice; for ``"none"`` those of the default."""
         if self.selection is None:
             return self.candidates[0].plan.releases
         if isinstance(self.selection, BestOfRepeats):
@@ -194,7 +190,6 @@ class SearchPlan(Plan):
 
     @property
     def theorem(self) -> str:
-        """What proves the cost."""
         if self.selection is None:
             return self.candidates[0].plan.theorem
         if isinstance(self.selection, BestOfRepeats):
@@ -209,7 +204,6 @@ class SearchPlan(Plan):
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
-        """What the search rests on, and what its candidates do."""
         own = (
             Assumption("training and held-out part are disjoint", "split by coins that do not depend on the data"),
             Assumption(
@@ -229,7 +223,6 @@ class SearchPlan(Plan):
 
     @property
     def public(self) -> Mapping[str, Any]:
-        """Sizes, score, law of the number of runs, and every candidate's settings and constants."""
         if self.selection is None:
             return self.candidates[0].plan.public
         facts: dict[str, Any] = {

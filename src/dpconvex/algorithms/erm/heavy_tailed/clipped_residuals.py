@@ -78,7 +78,6 @@ class ClippedResidualsPlan(TwoStagePlan):
         return f"{self.then.theorem} The loss is {self.then.problem.loss.name}: its slope is at most {self.level:.6g}."
 
     def describe(self) -> Mapping[str, Any]:
-        """Constants of the ordinary method, and where slopes are cut."""
         method = {**self.then.describe(), "method": self.then.algorithm}
         if not self.bias:
             return method

@@ -133,7 +133,6 @@ class TunedPlan(TwoStagePlan):
 
     @property
     def course(self) -> tuple[Any, ...]:
-        """The estimated moments, and what the method released since."""
         return (self.moments, *self.then.course) if self.known else ()
 
     def resumed(self, *course: Any) -> TunedPlan:
@@ -147,7 +146,6 @@ class TunedPlan(TwoStagePlan):
 
     @property
     def theorem(self) -> str:
-        """Composition of both."""
         return (
             f"Basic composition of a private moment bound (a histogram over public bins with Laplace noise, epsilon "
             f"{self.first.privacy.epsilon:.6g}) and of a method that uses it. {self.then.theorem}"
@@ -163,7 +161,6 @@ class TunedPlan(TwoStagePlan):
         return (*self.then.assumptions, only)
 
     def describe(self) -> Mapping[str, Any]:
-        """Constants of the method, and where the moment bound comes from."""
         return {
             **self.then.describe(),
             "private_moments": {

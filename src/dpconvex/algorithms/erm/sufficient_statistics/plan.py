@@ -131,7 +131,6 @@ class Stage:
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        """The look at residuals, then all gradients."""
         gradients = replace(self.gradients.planned(self.gradients_label), times=self.rounds)
         return self.residuals.planned(self.residuals_label), gradients
 
@@ -197,7 +196,6 @@ class SufficientStatisticsPlan(LinearModelPlan):
 
     @property
     def predicted_error(self) -> PredictedError:
-        """The estimate of the module's docstring."""
         last, R = self.stages[-1], self.problem.radius * float(self.units.max())
         excess = R * last.noise * _target_bound(self.problem) + R**2 * self.hidden / (2 * last.rounds)
         source = "refined second moments; an estimate for residuals within the target bound"

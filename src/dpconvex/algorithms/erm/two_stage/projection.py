@@ -110,7 +110,6 @@ class ProjectedPlan(TwoStagePlan):
         return self._placed(inner, np.sqrt(np.mean(inner[:, : self.columns] ** 2, axis=1, keepdims=True)))
 
     def describe(self) -> Mapping[str, Any]:
-        """Constants of the method, its domain, and where that comes from."""
         projected = {"columns": len(self.wide), "to": self.columns, "method": self.then.algorithm}
         return {**self.then.problem.describe(), **self.then.describe(), "projected": projected}
 
