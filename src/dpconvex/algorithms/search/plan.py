@@ -17,9 +17,8 @@ scored on the second, so that a record is in one of them only, and costs are tho
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, final
@@ -276,9 +275,9 @@ def plan_search(
     base = assembled(privacy, n, held_out, score, whole)
     if method == "none" or (method == "auto" and len(whole) == 1):
         return (base,)
-    builders: dict[str, Callable[..., Iterator[SearchPlan]]] = {"composition": _composed, "repeats": _repeated}
-    chosen = [build(make, base) for name, build in builders.items() if method in ("auto", name)]
-    found = sorted(itertools.chain.from_iterable(chosen), key=lambda plan: plan.stake)
+    builders: dict[str, Callable[..., Iterator[SearchPlan | None]]] = {"composition": _composed, "repeats": _repeated}
+    built = (plan for name, build in builders.items() if method in ("auto", name) for plan in build(make, base))
+    found = sorted((plan for plan in built if plan is not None), key=lambda plan: plan.stake)
     if not found and method != "auto":
         raise InvalidParameterError("method", method, "cannot be priced for these candidates", "Use method='auto'")
     if method != "auto":
@@ -317,7 +316,7 @@ def assembled(
     return SearchPlan("repeats", privacy, n, held_out, score, candidates, whole, best, noise)
 
 
-def _composed(make: Maker, base: SearchPlan) -> Iterator[SearchPlan]:
+def _composed(make: Maker, base: SearchPlan) -> Iterator[SearchPlan | None]:
     """All candidates at equal shares, pure or Gaussian."""
     privacy, count, n = base.privacy, len(base.whole), base.n - base.held_out
 
@@ -325,13 +324,13 @@ def _composed(make: Maker, base: SearchPlan) -> Iterator[SearchPlan]:
         return _payable(assembled(privacy, base.n, base.held_out, base.score, base.whole, make(each, n, kind)))
 
     each = dataclasses.replace(privacy, epsilon=_rounding.ratio_down(privacy.epsilon, count), delta=0.0)
-    yield from _present([_attempt(lambda: plan(each, PURE))])
+    yield _attempt(lambda: plan(each, PURE))
     if privacy.delta:
         mu = largest_mu(privacy.epsilon, privacy.delta) / math.sqrt(count)
-        yield from _present([_shrunk(privacy, mu, privacy.delta / count, lambda each, _: plan(each, GAUSSIAN))])
+        yield _shrunk(privacy, mu, privacy.delta / count, lambda each, _: plan(each, GAUSSIAN))
 
 
-def _repeated(make: Maker, base: SearchPlan) -> Iterator[SearchPlan]:
+def _repeated(make: Maker, base: SearchPlan) -> Iterator[SearchPlan | None]:
     """Random repeats, for every law of their number, pure or Gaussian."""
     privacy, n = base.privacy, base.n - base.held_out
     most = RUNS_A_CANDIDATE * len(base.whole)
@@ -353,9 +352,9 @@ def _repeated(make: Maker, base: SearchPlan) -> Iterator[SearchPlan]:
 
         return _shrunk(privacy, mu, delta, at)
 
-    yield from _present([_attempt(lambda law=law: pure(*law)) for law in LAWS])
+    yield from [_attempt(lambda law=law: pure(*law)) for law in LAWS]
     if privacy.delta:
-        yield from _present([gaussian(*law) for law in GAUSSIAN_LAWS])
+        yield from [gaussian(*law) for law in GAUSSIAN_LAWS]
 
 
 def _largest_run(privacy: PrivacyParams, shape: float, gamma: float, most: int) -> tuple[float, float]:
@@ -373,7 +372,8 @@ def _shrunk(
 ) -> SearchPlan | None:
     """Return the first plan that fits the promise, of candidates that are calibrated to ever smaller mu."""
     for share in SHRINKING:
-        each = dataclasses.replace(privacy, epsilon=_epsilon(share * mu, delta), delta=delta)
+        epsilon = epsilon_of(lambda epsilon, mu=share * mu: gaussian_delta(epsilon, mu), delta)
+        each = dataclasses.replace(privacy, epsilon=epsilon, delta=delta)
         try:
             found = plan(each, share * mu)
         except (InvalidParameterError, UnsupportedEventError):
@@ -381,10 +381,6 @@ def _shrunk(
         if found is not None:
             return found
     return None
-
-
-def _epsilon(mu: float, delta: float) -> float:
-    return epsilon_of(lambda epsilon: gaussian_delta(epsilon, mu), delta)
 
 
 def _payable(plan: SearchPlan) -> SearchPlan | None:
@@ -397,7 +393,3 @@ def _attempt(plan: Callable[[], SearchPlan | None]) -> SearchPlan | None:
         return plan()
     except (InvalidParameterError, UnsupportedEventError):
         return None
-
-
-def _present(plans: Sequence[SearchPlan | None]) -> list[SearchPlan]:
-    return [plan for plan in plans if plan is not None]

@@ -46,15 +46,7 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms import (
-    LinearModelPlan,
-    PredictedError,
-    PrivateResult,
-    check_relation,
-    check_unit,
-    recorded,
-    require_average,
-)
+from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult, check_average, recorded
 from dpconvex.algorithms.erm.sufficient_statistics.statistics import (
     Curvature,
     Statistics,
@@ -313,9 +305,7 @@ def plan(problem: LinearModelProblem, privacy: PrivacyParams, *, l2: float = 0.0
 
 def check_regression(problem: LinearModelProblem, privacy: PrivacyParams) -> None:
     """Raise `InvalidParameterError` unless second moments of this problem can be released under this promise."""
-    check_relation(privacy, users=True)
-    check_unit(problem, privacy)
-    require_average(problem)
+    check_average(problem, privacy)
     if not isinstance(problem.loss, SquaredLoss):
         remedy = "Use linear regression, or another algorithm"
         raise InvalidParameterError("loss", problem.loss.name, "must be the squared loss", remedy)

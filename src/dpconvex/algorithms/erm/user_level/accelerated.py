@@ -39,15 +39,7 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms import (
-    LinearModelPlan,
-    PredictedError,
-    PrivateResult,
-    check_relation,
-    check_unit,
-    recorded,
-    require_average,
-)
+from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult, check_average, recorded
 from dpconvex.algorithms.erm.user_level import guards
 from dpconvex.algorithms.erm.user_level.accelerated_schedule import (
     LENGTHS,
@@ -269,9 +261,7 @@ def plan_accelerated(
 
 
 def _check(problem: LinearModelProblem, privacy: PrivacyParams) -> None:
-    check_relation(privacy, users=True)
-    check_unit(problem, privacy)
-    require_average(problem)
+    check_average(problem, privacy)
     if privacy.unit != Unit.USER or problem.records_per_user is None:
         remedy = "Use algorithm='noisy_gradient'"
         raise InvalidParameterError("unit", str(privacy.unit), "must be 'user' for this algorithm", remedy)
