@@ -82,7 +82,25 @@ class PrivateResult:
     status: str = "ok"
 
 
-class Plan(ABC):
+class Releasing:
+    """Whatever releases something by mechanisms that are fixed before the data are seen."""
+
+    @property
+    def mechanisms(self) -> Mapping[str, Planned]:
+        """All that may release anything, by what is released, in the order of the run."""
+        raise NotImplementedError(f"{type(self).__name__} names neither its mechanisms nor its releases")
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        """Everything that may leave the data; one use of each mechanism on all records, unless a subclass says more."""
+        return tuple(mechanism.planned(label) for label, mechanism in self.mechanisms.items())
+
+    def exact_bits(self, source: BitSource) -> bool:
+        """Whether all noise of released values comes from an exact sampler."""
+        return all(mechanism.exact_bits(source) for mechanism in self.mechanisms.values())
+
+
+class Plan(Releasing, ABC):
     """Public constants of one algorithm on one problem, and what they promise."""
 
     algorithm: ClassVar[str]
@@ -96,16 +114,6 @@ class Plan(ABC):
     @abstractmethod
     def predicted_error(self) -> PredictedError:
         """What the fit is expected to lose."""
-
-    @property
-    def mechanisms(self) -> Mapping[str, Planned]:
-        """All that may release anything, by what is released, in the order of the run."""
-        raise NotImplementedError(f"{type(self).__name__} names neither its mechanisms nor its releases")
-
-    @property
-    def releases(self) -> tuple[Release, ...]:
-        """Everything that may leave the data; one use of each mechanism on all records, unless a plan says more."""
-        return tuple(mechanism.planned(label) for label, mechanism in self.mechanisms.items())
 
     @property
     def yardstick(self) -> float:
@@ -168,10 +176,6 @@ class Plan(ABC):
     @abstractmethod
     def public(self) -> Mapping[str, Any]:
         """JSON-ready public facts and constants."""
-
-    def exact_bits(self, source: BitSource) -> bool:
-        """Whether all noise of released values comes from an exact sampler."""
-        return all(mechanism.exact_bits(source) for mechanism in self.mechanisms.values())
 
     @final
     def certificate(self, source: BitSource) -> PrivacyCertificate:

@@ -12,9 +12,9 @@ import numpy as np
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms import Plan, PredictedError, check_relation
+from dpconvex.algorithms.base import Releasing
 from dpconvex.errors import InvalidDataError, InvalidParameterError
-from dpconvex.mechanisms import Planned
-from dpconvex.privacy import Assumption, Ledger, PrivacyCertificate, PrivacyParams, Release
+from dpconvex.privacy import Assumption, Ledger, PrivacyCertificate, PrivacyParams
 from dpconvex.problems import PointDomain
 from dpconvex.problems.data.points import clip_points
 from dpconvex.randomness import BitSource
@@ -83,21 +83,8 @@ def check(n: int, privacy: PrivacyParams, *, pure: bool = False) -> None:
         raise InvalidParameterError("delta", privacy.delta, "must be > 0 for Gaussian noise", "Use 1e-6 or less")
 
 
-class Stage(ABC):
+class Stage(Releasing, ABC):
     """Public constants of one stage of a plan."""
-
-    @property
-    @abstractmethod
-    def mechanisms(self) -> Mapping[str, Planned]:
-        """All that may release anything, by what is released, in the order of the run."""
-
-    @property
-    def releases(self) -> tuple[Release, ...]:
-        """Everything that may leave the data; one use of each mechanism on all records, unless a stage says more."""
-        return tuple(mechanism.planned(label) for label, mechanism in self.mechanisms.items())
-
-    def exact_bits(self, source: BitSource) -> bool:
-        return all(mechanism.exact_bits(source) for mechanism in self.mechanisms.values())
 
     @abstractmethod
     def describe(self) -> Mapping[str, Any]:
