@@ -217,7 +217,7 @@ def plan(
     Parameters
     ----------
     constants : {"calibrated", "paper"}
-        The paper's are for epsilon up to 1, and take no `shares`.
+        The paper's are for epsilon up to 1, with `shares`, `steps`, `passes` and `level` of their own.
     boost : {"descent", "stable_sgd", "fixed_order", "none"}
         Noisy gradient descent; one-record steps in random or in fixed order; nothing.
     steps
