@@ -58,6 +58,7 @@ class NoisyGradients:
 
     @property
     def release(self) -> Release:
+        """The ledger entry of all of them."""
         return replace(self.mechanism.planned(self.label), times=self.times)
 
     def descend(

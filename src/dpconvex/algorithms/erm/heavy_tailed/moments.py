@@ -141,6 +141,7 @@ class MomentPlan:
 
     @property
     def releases(self) -> tuple[Release, ...]:
+        """One: the histogram."""
         return (self.mechanism.planned(self.label),)
 
     @property

@@ -123,6 +123,7 @@ class Stage:
 
     @property
     def releases(self) -> tuple[Release, ...]:
+        """The look at residuals, then all gradients."""
         gradients = replace(self.gradients.planned(self.gradients_label), times=self.rounds)
         return self.residuals.planned(self.residuals_label), gradients
 
