@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
 
+from docutils import nodes
+from docutils.statemachine import StringList
 from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
 
 import dpconvex
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+from generated import GENERATED  # noqa: E402
 
 project = "dpconvex"
 author = "The dpconvex developers"
@@ -122,6 +129,20 @@ def show_guarantees(app: Sphinx, what: str, name: str, obj: object, options: dic
             return
 
 
+class Generated(SphinxDirective):
+    """The block ``{generated} NAME``: Markdown that `generated.py` makes of the code, anew in every build."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        self.env.note_reread()
+        container = nodes.container()
+        text = GENERATED[self.arguments[0]]()
+        self.state.nested_parse(StringList(text.splitlines(), "generated.py"), 0, container)
+        return container.children
+
+
 def setup(app: Sphinx) -> None:
-    """Run before numpydoc, whose priority is the default 500."""
+    """Add what is ours; before numpydoc, whose priority is the default 500."""
+    app.add_directive("generated", Generated)
     app.connect("autodoc-process-docstring", show_guarantees, priority=100)
