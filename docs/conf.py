@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import sys
 import warnings
 from pathlib import Path
@@ -142,7 +143,21 @@ class Generated(SphinxDirective):
         return container.children
 
 
+def place_in_code(
+    name: str, rawtext: str, text: str, lineno: int, inliner: Any, *_: Any
+) -> tuple[list[nodes.Node], list[nodes.system_message]]:
+    """The role ``{at}`file name` ``: a definition in a file of dpconvex; a warning if it is not there (any more)."""
+    path, _, defined = text.partition(" ")
+    file = HERE.parent / "src" / "dpconvex" / path
+    code = file.read_text(encoding="utf-8") if file.is_file() else ""
+    if not code or (defined and not re.search(rf"^\s*(def|class) {re.escape(defined)}\b", code, re.M)):
+        return [], [inliner.reporter.warning(f"src/dpconvex/{path} has no {defined or 'content'}", line=lineno)]
+    shown = f"{path}: {defined}" if defined else path
+    return [nodes.literal(shown, shown)], []
+
+
 def setup(app: Sphinx) -> None:
     """Add what is ours; before numpydoc, whose priority is the default 500."""
     app.add_directive("generated", Generated)
+    app.add_role("at", place_in_code)
     app.connect("autodoc-process-docstring", show_guarantees, priority=100)

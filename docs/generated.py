@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import io
 import math
+import re
 import sys
 import tomllib
 from collections import Counter
@@ -34,7 +35,7 @@ GROUND = "helpers"
 Edges = Counter[tuple[str, str]]
 
 
-# --- rooms: the packages of dpconvex, two rooms of single modules, the experiments -----------------------------------
+# --- rooms: the packages of dpconvex, two rooms of single modules, the experiments ------------------------------------
 
 
 @cache
@@ -54,7 +55,7 @@ def single_modules() -> dict[str, str]:
 
 def part(module: str) -> str:
     """The name right below dpconvex."""
-    return (module.split(".") + [""])[1]
+    return module.partition(".")[2].partition(".")[0]
 
 
 def room(module: str) -> str | None:
@@ -212,11 +213,11 @@ def picture() -> str:
     with mpl.rc_context({"svg.hashsalt": "house"}):
         figure.savefig(file, format="svg", metadata={"Date": None}, facecolor="white")
     svg = file.getvalue()
-    svg = svg[svg.index("<svg") :].replace("<svg ", '<svg role="img" aria-label="The rooms of the package" ', 1)
-    return f'```{{raw}} html\n<div style="max-width:100%;overflow-x:auto">\n{svg}\n</div>\n```\n'
+    svg = re.sub(r'<svg [^>]*?width="[^"]*" height="[^"]*"', '<svg role="img" width="100%"', svg[svg.index("<svg") :])
+    return f"```{{raw}} html\n{svg}\n```\n"
 
 
-# --- the tables ---------------------------------------------------------------------------------------------------------
+# --- the tables -------------------------------------------------------------------------------------------------------
 
 
 def table(header: Iterable[object], rows: Iterable[Iterable[object]], align: str = "") -> str:
@@ -248,7 +249,7 @@ def rooms() -> str:
 
 
 def crossings() -> str:
-    """How many imports lead from the room of a row into that of a column: all below the diagonal, or none would hold."""
+    """How many imports lead from the room of a row into that of a column."""
     order = [name for floor in floors() for name in floor if name != GROUND]
     short = [name.removeprefix("dpconvex_") for name in order]
     rows = [
@@ -289,7 +290,7 @@ def rule_list() -> str:
     return "\n".join(f"**{rule['name']}**\n: {words(rule)}\n" for rule in rules())
 
 
-# --- the methods ---------------------------------------------------------------------------------------------------------
+# --- the methods ------------------------------------------------------------------------------------------------------
 
 EPSILON, DELTA, N = 1.0, 1e-6, 20_000
 

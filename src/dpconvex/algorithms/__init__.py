@@ -1,1 +1,1 @@
-"""Private algorithms: one folder a family, each with `plan` (public constants) and `run` (the listing)."""
+"""Private algorithms by the kind of problem that they solve; what all of them share stands beside the folders."""
