@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpconvex.data.synthetic_points import gaussian_cluster
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems.data.points import PointDomain
 from dpconvex_experiments import checks
@@ -17,6 +16,7 @@ from dpconvex_experiments.base import Experiment, Outcome, Setting
 from dpconvex_experiments.checks import Anchors, Check, Estimate
 from dpconvex_experiments.geometric_median._common import LINE_STYLES, Case, Trial, excess
 from dpconvex_experiments.geometric_median.methods import FAST, METHODS, ROBUST, Method
+from dpconvex_experiments.synthetic_points import gaussian_cluster
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -55,7 +55,7 @@ from dpconvex.problems import Records
 from dpconvex.problems.data.users import UserGroups
 from dpconvex.problems.linear.objective import times
 from dpconvex.problems.linear.problem import LinearModelProblem
-from dpconvex.problems.linear.regularized_risk import ROUNDING
+from dpconvex.problems.objective import ROUNDING
 from dpconvex.randomness import BitSource
 from dpconvex.sets import L2Ball, WholeSpace
 from dpconvex.solvers import Solver, default_solver

@@ -213,7 +213,7 @@ class GaussianObjectivePerturbation(Event):
 
 
 @lru_cache(maxsize=256)  # a calibration asks for one place at many deviations
-def _vertices(rule: str, curvature: float, tau: float, epsilon: float) -> list[tuple[float, float, float]]:
+def _vertices(rule: str, curvature: float, tau: float, epsilon: float) -> tuple[tuple[float, float, float], ...]:
     """Multiplicity, remaining epsilon and length (in units of the gradient bound) of every kind of vertex."""
     if rule == "softmax":
         k = curvature
@@ -224,16 +224,16 @@ def _vertices(rule: str, curvature: float, tau: float, epsilon: float) -> list[t
             (2 * (k - 1), math.sqrt(2)),
             (1, 0.0),
         ]
-        return [(count, left, length * (1 + 1e-15)) for count, length in kinds if count > 0]
+        return tuple((count, left, length * (1 + 1e-15)) for count, length in kinds if count > 0)
     if rule.endswith("_sc"):
         left = epsilon - _rounding.widen_up(curvature * tau)
         if rule == "one_sided_sc":
-            return [(1, epsilon, 2.0), (1, epsilon, 1.0), (1, left, 1.0), (1, left, 0.0)]
-        return [(2, epsilon, 2.0), (2, epsilon, math.sqrt(2)), (2, left, 1.0), (2, left, 0.0)]
+            return ((1, epsilon, 2.0), (1, epsilon, 1.0), (1, left, 1.0), (1, left, 0.0))
+        return ((2, epsilon, 2.0), (2, epsilon, math.sqrt(2)), (2, left, 1.0), (2, left, 0.0))
     if rule == "logistic":
         at_cap, at_zero = (epsilon - cost for cost in logistic_line(curvature, tau))
-        return [(1, at_cap, 2.0), (1, at_cap, 1.0), (1, at_zero, 1.0), (1, at_zero, 0.0)]
+        return ((1, at_cap, 2.0), (1, at_cap, 1.0), (1, at_zero, 1.0), (1, at_zero, 0.0))
     left = epsilon - determinant_cost(curvature, 1, tau)
     if rule == "one_sided":
-        return [(1, left, 2.0), (2, left, 1.0), (1, left, 0.0)]
-    return [(2, left, 2.0), (2, left, math.sqrt(2)), (1, left, 0.0)]
+        return ((1, left, 2.0), (2, left, 1.0), (1, left, 0.0))
+    return ((2, left, 2.0), (2, left, math.sqrt(2)), (1, left, 0.0))

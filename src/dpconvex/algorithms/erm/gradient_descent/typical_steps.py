@@ -29,7 +29,7 @@ import numpy as np
 from dpconvex._types import FloatArray
 from dpconvex.losses import LinearModelLoss
 from dpconvex.problems.data.domain import DataDomain
-from dpconvex.problems.linear.expected_risk import CONFIDENT, RESIDUAL, typical_curvature
+from dpconvex.problems.linear.expected_risk import ORDINARY, typical_curvature
 from dpconvex.problems.linear.problem import LinearModelProblem
 
 NUMERIC_MEAN_SQUARE = 1 / 3
@@ -199,7 +199,7 @@ def residual_square(loss: LinearModelLoss) -> float:
     """Return a typical squared slope over the typical curvature: 1 for classes, as for a likelihood that fits."""
     if loss.task == "classification":
         return 1.0
-    residual = RESIDUAL * 2 * math.sqrt(2 * loss.value_at_zero)
+    residual = ORDINARY.residual_deviation * 2 * math.sqrt(2 * loss.value_at_zero)
     return min(residual, loss.slope_bound) ** 2 / typical_curvature(loss)
 
 
@@ -207,7 +207,7 @@ def unit_curvature(problem: LinearModelProblem) -> float:
     """Return the risk's largest curvature; for losses with kinks a typical density of them in place of a bound."""
     if math.isfinite(problem.smoothness):
         return problem.smoothness
-    return typical_curvature(problem.loss) / CONFIDENT * problem.domain.l2**2
+    return typical_curvature(problem.loss) / ORDINARY.decided_curvature * problem.domain.l2**2
 
 
 def quadratic_bound(steps: Steps, problem: LinearModelProblem, variance: float, l2: float) -> float:
