@@ -164,7 +164,7 @@ def picture() -> str:
 
     place, right = places(), mathematics()
     top = len(floors()) - 2
-    figure = Figure(figsize=(10, 1.15 * (top + 2)))
+    figure = Figure(figsize=(9, 1.04 * (top + 2)))
     axes = figure.add_axes((0, 0, 1, 1), xlim=(0, 1), ylim=(-1.4, top + 0.4))
     axes.axis("off")
 
