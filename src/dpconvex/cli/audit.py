@@ -49,7 +49,7 @@ def audit(
 ) -> None:
     """Attack whole runs on worst-case neighbours. Exit code 1 if a promise is refuted."""
     from dpconvex.audit import audit as attack
-    from dpconvex.audit.catalogue import TARGETS, chosen
+    from dpconvex.audit.targets import TARGETS, chosen
     from dpconvex.errors import InvalidParameterError
 
     if listed:
@@ -101,7 +101,7 @@ def _grid(
 ) -> None:
     from importlib.metadata import version
 
-    from dpconvex.audit.grid import EPSILONS, Settings, audit_grid, summary
+    from dpconvex.audit.auditor import EPSILONS, Settings, audit_grid, summary
     from dpconvex.errors import InvalidParameterError
 
     if folder is None:

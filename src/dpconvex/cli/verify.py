@@ -88,13 +88,13 @@ def sign(
     ] = None,
 ) -> None:
     """Write an Ed25519 signature beside a certificate that passes verification. Needs dpconvex[sign]."""
-    from dpconvex.privacy import signing
+    from dpconvex.privacy.certificate import new_key as make_key, sign as write_signature
 
     if (certificate is None) != (key is None) or (certificate is None) == (new_key is None):
         what = "must be given with a certificate, or --new-key FILE alone"
         raise InvalidParameterError("key", None if key is None else str(key), what, "See dpconvex sign --help")
     if new_key is not None:
-        public = signing.new_key(new_key)
+        public = make_key(new_key)
         print_text(f"Wrote {new_key}: keep it to yourself. Wrote {public}: give it to whoever verifies.")
         return
     assert certificate is not None
@@ -105,5 +105,5 @@ def sign(
     if failed:
         what = f"fails verification: {failed[0].name} ({failed[0].detail})"
         raise InvalidParameterError("certificate", str(certificate), what, "Run dpconvex verify on it")
-    where = signing.sign(certificate / CERTIFICATE if certificate.is_dir() else certificate, key)
+    where = write_signature(certificate / CERTIFICATE if certificate.is_dir() else certificate, key)
     print_text(f"Wrote {where}")

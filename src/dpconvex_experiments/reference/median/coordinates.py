@@ -23,7 +23,7 @@ from dpconvex.algorithms.location.base import LocationPlan, LocationResult, chec
 from dpconvex.algorithms.recipes import recorded
 from dpconvex.mechanisms import MedianMechanism
 from dpconvex.privacy import Ledger, PrivacyParams, Release
-from dpconvex.privacy.events.gaussian_cover import covered_range
+from dpconvex.privacy.events.basic import covered_range
 from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems.data.points import PointDomain
 from dpconvex.randomness import BitSource
