@@ -22,8 +22,7 @@ from typing import Any
 import numpy as np
 
 from dpconvex import PrivateHuberRegressor, PrivateLinearRegression, PrivateLogisticRegression, PrivateQuantileRegressor
-from dpconvex.algorithms import select
-from dpconvex.algorithms.erm import exponential_mechanism, objective_perturbation, user_level
+from dpconvex.algorithms.erm import exponential_mechanism, objective_perturbation, registry, user_level
 from dpconvex.algorithms.erm.two_stage import projection as projecting
 from dpconvex.algorithms.location import geometric_median
 from dpconvex.algorithms.minimax import saddle_point
@@ -55,7 +54,7 @@ def localised(seeds: int) -> Iterator[Row]:
     yield "loss", "n", "output perturbation", "localised"
     for loss, n in ((HingeLoss(), 10**3), (HingeLoss(), 10**4), (HingeLoss(), 10**5), (LogisticLoss(), 10**4)):
         problem = LinearModelProblem(loss, DataDomain.box(1, 1.0), n, 3.0)
-        plain = select.plans(problem, PrivacyParams(1.0), "output_perturbation", select.Options(l2=0.1))[0]
+        plain = registry.plans(problem, PrivacyParams(1.0), "output_perturbation", registry.Options(l2=0.1))[0]
         local = exponential_mechanism.plan_localised(problem, PrivacyParams(1.0), 0.1)[0]
         yield loss.name, f"{n:,}", *(f"{plan.predicted_error.bound:.2g}" for plan in (plain, local))
 

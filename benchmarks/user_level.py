@@ -29,7 +29,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from dpconvex import PrivateLogisticRegression
-from dpconvex.algorithms.select import ALGORITHMS
+from dpconvex.algorithms.erm.registry import ERM_METHODS
 from dpconvex.errors import DpconvexError
 from dpconvex.losses import LogisticLoss
 from dpconvex.problems import Records, RegularizedRisk
@@ -41,7 +41,7 @@ DELTA = 1e-6
 CUTS = (1, 2, 4, 8, 16)
 OPACUS_GRID = ((0.05, 0.5, 5), (0.05, 2.0, 5), (0.05, 2.0, 20), (0.3, 0.5, 5), (0.3, 2.0, 20), (0.3, 8.0, 20))
 """Clip, learning rate, epochs."""
-METHODS = ("auto", *ALGORITHMS, "group privacy", "Opacus")
+METHODS = ("auto", *ERM_METHODS, "group privacy", "Opacus")
 
 
 class Split:
@@ -168,7 +168,7 @@ def measure(name: str, seeds: int, epsilons: list[float], methods: list[str]) ->
         sizes.append(split.n_users)
         users = PerUser(split) if "Opacus" in methods else None
         for epsilon in epsilons:
-            for algorithm in [name for name in methods if name in ("auto", *ALGORITHMS)]:
+            for algorithm in [name for name in methods if name in ("auto", *ERM_METHODS)]:
                 start = time.perf_counter()
                 try:
                     value, used = fitted(split, epsilon, algorithm, seed, table.records_per_user)

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 import pytest
 from hypothesis import HealthCheck, settings
 
-from dpconvex.algorithms import select
+from dpconvex.algorithms.erm import registry
 
 # The gate must give the same verdict twice, so examples are derived from the test alone, and never timed.
 # `HYPOTHESIS_PROFILE=explore` searches at random, with ten times as many examples.
@@ -46,7 +46,7 @@ def _plans_made_anew(request: pytest.FixtureRequest) -> Iterator[None]:
     """A test that patches the library neither uses plans made before nor leaves its own behind."""
     patches = "monkeypatch" in request.fixturenames
     if patches:
-        select.plans.cache_clear()
+        registry.plans.cache_clear()
     yield
     if patches:
-        select.plans.cache_clear()
+        registry.plans.cache_clear()

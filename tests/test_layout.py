@@ -220,7 +220,7 @@ def test_every_erratum_has_an_id_of_its_own_its_code_and_its_test() -> None:
 
 
 def code_exists(name: str) -> bool:
-    """Whether a dotted name, below the package or that of the experiments, is a module, or an attribute below the longest part of it that is one."""
+    """Whether a dotted name, of the package or the experiments, is a module or an attribute below one."""
     first, *rest = name.removeprefix("dpconvex.").split(".")
     module = first if first == "dpconvex_experiments" else "dpconvex"
     path, rest = ROOT / "src" / module, rest if first == module else [first, *rest]

@@ -17,17 +17,23 @@ SLACK = 1e-13
 
 def float_up(x: Fraction) -> float:
     """Smallest float at or above `x`; infinity beyond the largest."""
-    try:
-        y = float(x)
-    except OverflowError:
-        return math.inf if x > 0 else -sys.float_info.max
-    return y if Fraction(y) >= x else math.nextafter(y, math.inf)
+    return _quotient_up(x.numerator, x.denominator)
 
 
 def float_down(x: Fraction) -> float:
     """Largest float at or below `x`."""
     y = float(x)
     return y if Fraction(y) <= x else math.nextafter(y, -math.inf)
+
+
+def _quotient_up(top: int, bottom: int) -> float:
+    """Smallest float at or above ``top / bottom``, for positive `bottom`."""
+    try:
+        y = top / bottom
+    except OverflowError:
+        return math.inf if top > 0 else -sys.float_info.max
+    numerator, denominator = y.as_integer_ratio()
+    return y if top * denominator <= numerator * bottom else math.nextafter(y, math.inf)
 
 
 def _exact(x: float) -> Fraction:
@@ -59,7 +65,8 @@ def product_down(*factors: float) -> float:
 
 def ratio_up(a: float, b: float) -> float:
     """``a / b`` rounded up, for positive `b`."""
-    return float_up(_exact(a) / _exact(b))
+    over, under = _exact(a), _exact(b)  # divided in whole numbers: a quotient of fractions would look for divisors
+    return _quotient_up(over.numerator * under.denominator, over.denominator * under.numerator)
 
 
 def ratio_down(a: float, b: float) -> float:

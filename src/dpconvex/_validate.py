@@ -26,16 +26,17 @@ def real(
 ) -> float:
     """Return `value` as a finite float inside the stated range, or raise `InvalidParameterError`."""
     number = _number(value)
-    bounds = [
-        (f"> {above:g}" if above is not None else "", above is None or above < number),
-        (f">= {at_least:g}" if at_least is not None else "", at_least is None or at_least <= number),
-        (f"< {below:g}" if below is not None else "", below is None or number < below),
-        (f"<= {at_most:g}" if at_most is not None else "", at_most is None or number <= at_most),
-    ]
-    if not (math.isfinite(number) and all(holds for _, holds in bounds)):
-        wanted = " and ".join(text for text, _ in bounds if text)
-        raise InvalidParameterError(name, value, f"must be a finite number {wanted}".rstrip(), remedy)
-    return number
+    if (
+        math.isfinite(number)
+        and (above is None or above < number)
+        and (at_least is None or at_least <= number)
+        and (below is None or number < below)
+        and (at_most is None or number <= at_most)
+    ):
+        return number
+    bounds = {">": above, ">=": at_least, "<": below, "<=": at_most}
+    wanted = " and ".join(f"{sign} {bound:g}" for sign, bound in bounds.items() if bound is not None)
+    raise InvalidParameterError(name, value, f"must be a finite number {wanted}".rstrip(), remedy)
 
 
 def integer(name: str, value: Any, *, at_least: int | None = None, remedy: str = "") -> int:
@@ -80,6 +81,8 @@ def choice(name: str, value: Any, options: Iterable[str], remedy: str = "") -> s
 
 def _number(value: Any) -> float:
     """Return a real number as a float, and NaN for anything else."""
+    if type(value) is float:  # most are, and the next line takes long
+        return value
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         return math.nan
     try:

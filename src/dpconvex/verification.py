@@ -19,7 +19,7 @@ import numpy as np
 from dpconvex import estimators
 from dpconvex.algorithms import recipes
 from dpconvex.algorithms.erm import exponential_mechanism
-from dpconvex.algorithms.select import plans
+from dpconvex.algorithms.erm.registry import plans
 from dpconvex.errors import CertificateError, InvalidDataError
 from dpconvex.estimators._digest import model_digest
 from dpconvex.estimators.persistence import CERTIFICATE, MODEL, load_model

@@ -10,7 +10,8 @@ from functools import cache
 import numpy as np
 import pytest
 
-from dpconvex.algorithms.select import ALGORITHMS, CONSTANTS, Options, plans
+from dpconvex.algorithms.erm.registry import ERM_METHODS, plans
+from dpconvex.algorithms.select import CONSTANTS, Options
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import (
     LOSSES,
@@ -34,7 +35,7 @@ DOMAIN = DataDomain((Block(3, "l1", 1.0), Block(2, "linf", 0.5)), intercept=1.0)
 TINY = DataDomain.box(1, 1.0)
 """One feature, no intercept: small enough for algorithms that are made for few parameters."""
 N, WIDTH = 24, 5
-RECORD_LEVEL = [name for name in ALGORITHMS if name not in ("phased_sgd", "accelerated_user")]
+RECORD_LEVEL = [name for name in ERM_METHODS if name not in ("phased_sgd", "accelerated_user")]
 """Algorithms that plan for records; the others are for users only."""
 BOUNDED = [loss for kind in LOSSES for loss in kind.examples() if math.isfinite(loss.slope_bound)]
 CASES = [(loss, delta, constants) for loss in BOUNDED for delta in (0.0, DELTA) for constants in CONSTANTS]
@@ -104,7 +105,13 @@ def test_a_plan_is_a_pure_function_of_public_facts(loss, delta, constants) -> No
             [plan.algorithm, plan.noise_name, plan.l2, plan.problem.describe(), dict(plan.describe())], allow_nan=False
         )
         releases = [release.to_dict() for release in plan.releases]
-        return text, releases, plan.predicted_error, plan.coefficient_deviation.tolist(), plan.solver_radius
+        return (
+            text,
+            releases,
+            plan.predicted_error,
+            plan.coefficient_deviation.tolist(),
+            getattr(plan, "solver_radius", None),
+        )
 
     again = plans(
         LinearModelProblem(loss, DOMAIN, N, 2.0), PrivacyParams(EPSILON, delta), "auto", Options(constants=constants)

@@ -40,13 +40,13 @@ from dpconvex.algorithms import recipes
 from dpconvex.algorithms.erm import gradient_descent
 from dpconvex.algorithms.erm.heavy_tailed import Moments, plan_moments
 from dpconvex.algorithms.erm.heavy_tailed.registry import METHODS, heavy_plans
+from dpconvex.algorithms.erm.registry import ERM_METHODS, Methods, plans
 from dpconvex.algorithms.erm.two_stage import centering
 from dpconvex.algorithms.location.geometric_median import BOOSTS, plan as plan_median
 from dpconvex.algorithms.minimax.group_proportions import GroupShares, after_shares
-from dpconvex.algorithms.minimax.registry import SADDLE_METHODS, plan_saddle
-from dpconvex.algorithms.minimax.sparse_registry import SPARSE_METHODS, plan_sparse
+from dpconvex.algorithms.minimax.registry import SADDLE_METHODS, SPARSE_METHODS, plan_saddle, plan_sparse
 from dpconvex.algorithms.queries.registry import QUERY_METHODS, plan_queries
-from dpconvex.algorithms.select import ALGORITHMS, Methods, Options, plans
+from dpconvex.algorithms.select import Options
 from dpconvex.errors import CertificateError, DpconvexError, InvalidParameterError
 from dpconvex.losses import HuberLoss, LinearModelLoss, LogisticLoss, SoftmaxLoss, SquaredLoss
 from dpconvex.privacy import PrivacyCertificate, PrivacyParams, Verification, accounting, consistency
@@ -227,7 +227,7 @@ def passes(fields: dict[str, Any]) -> bool:
 
 def test_every_algorithm_is_here() -> None:
     made = {genuine(name)[0]["algorithm"] for name in PLANS}
-    assert made >= {*ALGORITHMS, *METHODS, *SADDLE_METHODS, *SPARSE_METHODS, "geometric_median", "group_privacy"}
+    assert made >= {*ERM_METHODS, *METHODS, *SADDLE_METHODS, *SPARSE_METHODS, "geometric_median", "group_privacy"}
     planners = {genuine(name)[0]["planner"]["name"] for name in PLANS}
     assert planners == set(recipes.PLANNERS)
 

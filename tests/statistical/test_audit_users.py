@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from dpconvex.algorithms import base
-from dpconvex.algorithms.select import Options, plans
+from dpconvex.algorithms.erm.registry import plans
+from dpconvex.algorithms.select import Options
 from dpconvex.audit import prove
 from dpconvex.geometry import L2Norm
 from dpconvex.losses import SmoothedHingeLoss

@@ -1,7 +1,7 @@
 """What every algorithm has in common: a plan made of public facts, a run that touches data, a result.
 
-``plan`` fixes every constant from sizes, domain and privacy parameters. ``run(plan, X, y, source)`` is the paper's
-listing. Only ``PrivateResult.point`` and ``status`` depend on the data.
+A planner fixes every constant from sizes, domain and privacy parameters. The plan's ``_run`` is the paper's listing.
+Only ``PrivateResult.point`` and ``status`` depend on the data.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from dpconvex.problems.base import Problem
 from dpconvex.problems.data.users import UserGroups
 from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.randomness import BitSource
-from dpconvex.solvers import Solver, SolverResult
+from dpconvex.solvers import SolverResult
 
 CLEARLY = 0.9
 """Share of a constant's loss below which a plan is worth running: ridge weights tend to infinity as epsilon falls, so
@@ -121,7 +121,7 @@ class Plan(ABC):
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        """Everything that may leave the data: one use of each mechanism, on all records, unless a plan says otherwise."""
+        """Everything that may leave the data; one use of each mechanism on all records, unless a plan says more."""
         return tuple(mechanism.planned(label) for label, mechanism in self.mechanisms.items())
 
     @property
@@ -218,21 +218,21 @@ class Plan(ABC):
 
 
 class ConvexPlan(Plan, Generic[P]):
-    """Public constants of one algorithm that releases an approximate minimiser of a convex problem.
+    """Public constants of one algorithm that releases an approximate minimizer of a convex problem.
+
+    A new algorithm says what it promises (`predicted_error`, `theorem`, `assumptions`), what may release anything
+    (`mechanisms`) and what a run does (`_run`). All other members have a default.
 
     Attributes
     ----------
     problem : Problem
-        What is minimised.
+        What is minimized.
     l2 : float
-        Regularisation.
-    solver : Solver
-        Fast solver with the guaranteed one that takes over.
+        Weight of the ridge; 0 where there is none.
     """
 
     problem: P
     l2: float
-    solver: Solver
 
     @property
     def yardstick(self) -> float:
@@ -243,14 +243,12 @@ class ConvexPlan(Plan, Generic[P]):
         return min(trivial, typical.at_zero)
 
     @property
-    @abstractmethod
-    def solver_radius(self) -> float:
-        """Distance to the exact minimiser that the solver must certify."""
+    def coefficient_deviation(self) -> FloatArray | None:
+        """Standard deviation of the noise in each released parameter (dim,) if columns are typical: mostly a guess.
 
-    @property
-    @abstractmethod
-    def coefficient_deviation(self) -> FloatArray:
-        """Standard deviation of the noise in each released parameter (dim,) if columns are typical: mostly a guess."""
+        None: not known; reports then show no typical bands.
+        """
+        return None
 
     @property
     def exact_deviation(self) -> bool:
@@ -265,9 +263,9 @@ class ConvexPlan(Plan, Generic[P]):
         """
         return None
 
-    @abstractmethod
     def describe(self) -> Mapping[str, Any]:
         """JSON-ready public constants beyond the problem's."""
+        return {"noise": self.noise_name}
 
     def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> PrivateResult:
         """Run the paper's listing on data of the planned shape; `groups` for plans that protect users only."""
@@ -284,7 +282,7 @@ class ConvexPlan(Plan, Generic[P]):
     @final
     @property
     def public(self) -> Mapping[str, Any]:
-        """The problem's facts, the regularisation, the constants of the algorithm, and what it may lose."""
+        """The problem's facts, the ridge, the constants of the algorithm, and what it may lose."""
         error = self.predicted_error
         loss = {"excess_loss_bound" if error.proved else "excess_loss_estimate": error.bound}
         return {**self.problem.describe(), "l2": self.l2, **self.describe(), **loss}
@@ -352,20 +350,8 @@ def begin(
 ) -> None:
     """Warn of a hopeless plan, and pay (`charge`): the last step of every fit before it reads its data.
 
-    Parameters
-    ----------
-    plan : Plan
-        What is about to run.
-    what : str
-        What fits, in words.
-    columns : int or sequence of str
-        Number or names of the data's columns.
-    n : int
-        Number of units.
-    source : BitSource
-        Of the noise.
-    promise : PrivacyParams, optional
-        Of the whole fit, where the plan is only part of it.
+    `what` fits, in words; `columns` are the data's, their number or names; `n` counts units. `promise` is that of the
+    whole fit, where the plan is only part of it.
     """
     warn_if_hopeless(plan, promise)
     charge(promise or plan.privacy, what, columns, n, private=source.private)
@@ -381,11 +367,10 @@ def require_arrays(X: object, y: object) -> None:
 
 def require_average(problem: LinearModelProblem) -> None:
     """Raise `InvalidParameterError` for a tilted or attacked problem: an algorithm's theory is for average losses."""
+    remedy = "Use algorithm='output_perturbation'"
     if problem.tilt:
-        remedy = "Use algorithm='output_perturbation'"
         raise InvalidParameterError("tilt", problem.tilt, "must be 0 for this algorithm", remedy)
     if problem.attack_radius:
-        remedy = "Use algorithm='output_perturbation'"
         raise InvalidParameterError("attack_radius", problem.attack_radius, "must be 0 for this algorithm", remedy)
 
 
@@ -397,13 +382,7 @@ def beyond_floats(problem: str) -> InvalidParameterError:
 
 @contextmanager
 def within_floats(problem: str) -> Iterator[None]:
-    """Turn failures of a plan's arithmetic into `beyond_floats`, and keep NumPy quiet: constants are public.
-
-    Parameters
-    ----------
-    problem : str
-        Its name.
-    """
+    """Turn failures of a plan's arithmetic into `beyond_floats`, and keep NumPy quiet: constants are public."""
     try:
         with np.errstate(all="ignore"):
             yield

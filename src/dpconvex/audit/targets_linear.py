@@ -17,8 +17,9 @@ from dpconvex.algorithms.erm import (
     user_level,
 )
 from dpconvex.algorithms.erm.heavy_tailed import MomentPlan, Moments, clipped_gradient, registry
+from dpconvex.algorithms.erm.registry import plans
 from dpconvex.algorithms.erm.two_stage import centering, projection
-from dpconvex.algorithms.select import Options, plans
+from dpconvex.algorithms.select import Options
 from dpconvex.audit.neighbours import record_pairs, user_pairs
 from dpconvex.audit.target import Builder, Subject
 from dpconvex.audit.worst_solver import WorstSolver

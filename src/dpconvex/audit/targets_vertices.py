@@ -12,10 +12,10 @@ from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.minimax import frank_wolfe
 from dpconvex.algorithms.minimax.base import SaddlePlan
 from dpconvex.algorithms.minimax.gaussian import plan_mirror_descent
-from dpconvex.algorithms.minimax.registry import SADDLE_METHODS
+from dpconvex.algorithms.minimax.registry import SADDLE_METHODS, SPARSE_METHODS
 from dpconvex.algorithms.minimax.saddle_point import anytime, bias_reduced
-from dpconvex.algorithms.minimax.sparse_registry import SPARSE_METHODS
 from dpconvex.algorithms.queries.registry import QUERY_METHODS
+from dpconvex.algorithms.select import Options
 from dpconvex.audit.neighbours import FAR, Pair, array_pairs
 from dpconvex.audit.target import Builder, Subject
 from dpconvex.errors import InvalidParameterError
@@ -69,7 +69,7 @@ def _game_plan(name: str, problem: MatrixGame, privacy: PrivacyParams) -> Saddle
         return replace(plan_mirror_descent(problem, privacy), iterations=_FEW)
     if name == "bias_reduced_mirror_descent":
         return bias_reduced.plan(problem, privacy, truncation=1, budget=4.0, step=_ANY_STEP)
-    return SADDLE_METHODS[name](problem, privacy, "calibrated")
+    return SADDLE_METHODS[name].plans(Options(), problem, privacy)[0]
 
 
 def _game_pairs(n: int, bound: float) -> dict[str, Pair]:
@@ -123,7 +123,7 @@ def _sparse_plan(name: str, problem: PolytopeSaddle, privacy: PrivacyParams) -> 
         return frank_wolfe.plan_variance_reduced(problem, privacy, phases=2)
     if name == "anytime_mirror_descent":
         return anytime.plan(problem, privacy, iterations=4, samples=2, period=2, output_samples=2, step=_ANY_STEP)
-    return SPARSE_METHODS[name](problem, privacy, "calibrated")
+    return SPARSE_METHODS[name].plans(Options(), problem, privacy)[0]
 
 
 def _table_pairs(n: int) -> dict[str, Pair]:
@@ -144,7 +144,7 @@ def _queries(name: str) -> Builder:
         queries = DenseQueries(bound * np.array([[0.0, 1.0, 0.5]]), 0.0, bound)
 
         def planned(n: int) -> Subject:
-            plan = QUERY_METHODS[name](queries, n, privacy, "calibrated")
+            plan = QUERY_METHODS[name].plans(Options(), queries, n, privacy)[0]
             rests = {"zeros": np.zeros(n, int), "ones": np.ones(n, int), "mixed": np.arange(n) % 2}
             found = {}
             for what, rest in rests.items():

@@ -225,7 +225,7 @@ def plan_rows(plans: Sequence[LinearModelPlan]) -> list[dict[str, Any]]:
             "constants": plan.constants,
             "noise": plan.noise_name,
             "l2": plan.l2,
-            "typical_coefficient_sd": float(np.median(plan.coefficient_deviation)),
+            "typical_coefficient_sd": None if deviation is None else float(np.median(deviation)),
             "expected_excess_loss": plan.predicted_error.expected,
             "excess_loss_bound": plan.predicted_error.bound,
             "bound_is_proved": plan.predicted_error.proved,
@@ -237,6 +237,7 @@ def plan_rows(plans: Sequence[LinearModelPlan]) -> list[dict[str, Any]]:
             "source": plan.predicted_error.source,
         }
         for k, plan in enumerate(plans)
+        for deviation in (plan.coefficient_deviation,)
     ]
 
 

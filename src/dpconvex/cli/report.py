@@ -136,6 +136,7 @@ def _content(estimator: PrivateLinearModel, origin: Origin, measured: Measured |
         "end": coefficients[0]["end"],
         "known": coefficients[0]["reach"] is not None,
         "exact": plan.exact_deviation,
+        "guessed": plan.coefficient_deviation is not None and not plan.exact_deviation,
         "direction": classes[-1] if len(classes) == 2 else "",
         "effect": estimator.effect,
         "loss": loss_name(plan) + " loss",
@@ -246,14 +247,15 @@ def _coefficients(estimator: PrivateLinearModel) -> list[dict[str, Any]]:
     """Return every released coefficient in encoded units: those beyond their guaranteed band first, by size.
 
     The others keep the order of the columns: their sizes may be noise. ``reach``: the guaranteed band, or None;
-    ``typical``: the typical one; ``at``, ``left``, ``width``: places in the chart, in percent.
+    ``typical``: the typical one, 0 where no one knows; ``at``, ``left``, ``width``: places in the chart, in percent.
     """
     plan = estimator.plan_
     outputs, width = estimator.encoded_coef_.shape
     values: FloatArray = np.column_stack([estimator.encoded_coef_, estimator.encoded_intercept_])
     reach = plan.noise_reach()
     reaches = None if reach is None else _in_units(estimator, reach)
-    typical = 2 * _in_units(estimator, plan.coefficient_deviation)
+    deviation = plan.coefficient_deviation
+    typical = np.zeros_like(values) if deviation is None else 2 * _in_units(estimator, deviation)
     names = [*_feature_names(estimator, width), "intercept"]
     prefixes = [f"{label}: " for label in _classes(estimator)] if outputs > 1 else [""]
     end = 1.15 * max(float(np.abs(values).max()), 1e-300)

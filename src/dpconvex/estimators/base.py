@@ -13,7 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.base import LinearModelPlan, begin, beyond_floats
-from dpconvex.algorithms.select import LARGEST, SMALLEST, Options, expected_of_first, plans
+from dpconvex.algorithms.erm.registry import expected_of_first, plans
+from dpconvex.algorithms.select import LARGEST, SMALLEST, Options
 from dpconvex.data import Schema
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._features import FeatureMap, feature_map, fitted_columns, learned_matrix, user_labels
@@ -26,6 +27,9 @@ from dpconvex.randomness import BitSource
 
 CALLED = {"attack_radius": "adversarial_radius", "attack_norm": "adversarial_norm", "target": "risk"}
 """What the estimators call parameters of problems and planners; a ``target`` is a column here."""
+
+LEAST_BIAS = 0.8
+"""No plan expects less than this share of the excess that a perfect fit of its loss has in the usual one."""
 
 
 class PrivateLinearModel(CarriesBudgets, BaseEstimator, ABC):
@@ -220,12 +224,16 @@ class PrivateLinearModel(CarriesBudgets, BaseEstimator, ABC):
         self, problem: LinearModelProblem, privacy: PrivacyParams, options: Options
     ) -> tuple[LinearModelPlan, ...]:
         """Return the plans for the loss, or for the surrogate of it whose first plan expects the smallest error."""
-        found = [self._choices(problem, privacy, options)]
+        best = self._choices(problem, privacy, options)
         usual = options.target == "empirical" and options.constants == "calibrated" and problem.typical is not None
-        if usual and privacy.unit == Unit.RECORD:
-            surrogates = (replace(problem, loss=loss) for loss in self._surrogates(problem))
-            found += [self._choices(surrogate, privacy, options) for surrogate in surrogates]
-        return min(found, key=expected_of_first)
+        if not usual or privacy.unit != Unit.RECORD:
+            return best
+        for loss in self._surrogates(problem):
+            surrogate = replace(problem, loss=loss)
+            if surrogate.typical is not None and LEAST_BIAS * surrogate.typical.bias > expected_of_first(best):
+                continue  # not even a perfect fit of it would do
+            best = min(best, self._choices(surrogate, privacy, options), key=expected_of_first)
+        return best
 
     def _surrogates(self, problem: LinearModelProblem) -> tuple[LinearModelLoss, ...]:
         """Return losses that may stand in for the problem's, at less noise; none by default."""

@@ -12,7 +12,7 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.base import begin
 from dpconvex.algorithms.minimax.base import SaddlePlan
-from dpconvex.algorithms.minimax.sparse_registry import plan_sparse
+from dpconvex.algorithms.minimax.registry import plan_sparse
 from dpconvex.data import NumericTarget, Schema
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators._digest import name_model

@@ -15,7 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.base import begin
-from dpconvex.algorithms.select import ALGORITHMS, NOISES
+from dpconvex.algorithms.erm.registry import ERM_METHODS
+from dpconvex.algorithms.select import NOISES
 from dpconvex.data.frames import typed
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._digest import name_model
@@ -286,7 +287,7 @@ def _candidate(
     if noise == "any":
         for plan in reversed(plans):
             pure = all(release.event.pure_epsilon is not None for release in plan.releases)
-            usual = plan.algorithm in ALGORITHMS and plan.noise_name in NOISES
+            usual = plan.algorithm in ERM_METHODS and plan.noise_name in NOISES
             pins[PURE if pure else GAUSSIAN] = (
                 {"algorithm": plan.algorithm, "noise": plan.noise_name} if usual else {"algorithm": plan.algorithm}
             )

@@ -291,12 +291,14 @@ class GroupedNorm(NoiseNorm):
         widths = widths * np.where(self.euclidean, 1 + 1e-15 * (4 + sizes), 1.0)  # as `Block.l2`
         return math.fsum(self._group_maxima(widths / self.half_widths) * self.weights) * _UP
 
-    @property
-    def coordinate_variances(self) -> FloatArray:
+    @cached_property
+    def coordinate_variances(self) -> FloatArray:  # pyright: ignore[reportIncompatibleMethodOverride]
         """``(D+1)(D+2)/a^2`` times ``2 s^2/((d+1)(d+2))``, l2: ``s^2/(d+2)``; block of d columns, group of D."""
         radius = (self._group_sizes + 1) * (self._group_sizes + 2) / self.weights**2
         block = _spread(self.sizes, self.half_widths, self.euclidean) / self.sizes
-        return np.repeat(radius[self.groups] * block, self.sizes)
+        variances = np.repeat(radius[self.groups] * block, self.sizes)
+        variances.setflags(write=False)
+        return variances
 
     @property
     def uniforms(self) -> int:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpconvex.algorithms.base import LinearModelPlan
-from dpconvex.algorithms.select import Options, plans
+from dpconvex.algorithms.erm.registry import plans
+from dpconvex.algorithms.select import Options
 from dpconvex.losses import LogisticLoss
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import DataDomain

@@ -80,11 +80,6 @@ class GroupPrivacyPlan(LinearModelPlan):
         return self.inner.noise_name
 
     @property
-    def solver_radius(self) -> float:
-        """The method's."""
-        return self.inner.solver_radius
-
-    @property
     def predicted_error(self) -> PredictedError:
         """The method's, on the rows that users fill."""
         error = self.inner.predicted_error
@@ -115,7 +110,7 @@ class GroupPrivacyPlan(LinearModelPlan):
         return (*self.inner.assumptions, rows)
 
     @property
-    def coefficient_deviation(self) -> FloatArray:
+    def coefficient_deviation(self) -> FloatArray | None:
         """The method's."""
         return self.inner.coefficient_deviation
 

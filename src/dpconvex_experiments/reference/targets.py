@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dpconvex.algorithms.base import LinearModelPlan
+from dpconvex.algorithms.erm.registry import plans
 from dpconvex.algorithms.location.noisy_descent import NoisyGradients
-from dpconvex.algorithms.select import Options, plans
+from dpconvex.algorithms.select import Options
 from dpconvex.audit.neighbours import point_pairs
 from dpconvex.audit.target import Builder, Subject, Target
 from dpconvex.audit.targets_linear import RIDGE, linear_problem, linear_subject

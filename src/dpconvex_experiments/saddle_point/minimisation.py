@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpconvex.algorithms.minimax.sparse_registry import plan_sparse
+from dpconvex.algorithms.minimax.registry import plan_sparse
 from dpconvex.losses import SquaredLoss
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems.minimax.group_loss import l1_ball_loss, single_group

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpconvex.algorithms.queries.base import largest_error
-from dpconvex.algorithms.queries.registry import QUERY_METHODS
+from dpconvex.algorithms.queries.registry import QUERY_METHODS, plan_queries
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems.queries import DenseQueries, LinearQueries, Marginals
 from dpconvex_experiments.base import Experiment, Outcome, Setting
@@ -42,8 +42,8 @@ def measure(setting: Setting) -> Outcome:
             draws = np.random.default_rng((setting.seed, n, t))
             records = draws.choice(256, n, p=draws.dirichlet(np.full(256, 0.05)))
             uniform.append(largest_error(queries, records, np.full(256, 1 / 256)))
-            for k, (method, planner) in enumerate(QUERY_METHODS.items()):
-                plan = planner(queries, n, PrivacyParams(1.0, DELTA), "calibrated")
+            for k, method in enumerate(QUERY_METHODS):
+                plan = plan_queries(queries, n, PrivacyParams(1.0, DELTA), method)[0]
                 result = plan.run(records, noise(setting.seed, n, t, k))
                 found[method].append(largest_error(queries, records, result.histogram))
         means = {method: Estimate.of(errors) for method, errors in found.items()}

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpconvex._types import FloatArray
-from dpconvex.algorithms import select
 from dpconvex.algorithms.base import LinearModelPlan
-from dpconvex.algorithms.erm import gradient_descent
+from dpconvex.algorithms.erm import gradient_descent, registry
 from dpconvex.algorithms.erm.user_level import plan_accelerated, plan_phased
 from dpconvex.losses import LogisticLoss
 from dpconvex.privacy import PrivacyParams
@@ -43,7 +42,7 @@ Method = Callable[[LinearModelProblem, PrivacyParams], LinearModelPlan]
 
 
 def _best_for_records(problem: LinearModelProblem, privacy: PrivacyParams) -> LinearModelPlan:
-    return group_privacy.plan(problem, privacy, select.plans)
+    return group_privacy.plan(problem, privacy, registry.plans)
 
 
 def _tuned(problem: LinearModelProblem, privacy: PrivacyParams) -> LinearModelPlan:

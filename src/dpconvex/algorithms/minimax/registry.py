@@ -1,61 +1,40 @@
-"""All ways to a private saddle point over two simplices by name, and the choice among them from public facts."""
+"""All ways to a private saddle point over two simplices, or a minimizer over one, and the choice among them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
 
-from dpconvex import _validate
-from dpconvex.algorithms.base import within_floats
-from dpconvex.algorithms.minimax import saddle_point
+from dpconvex.algorithms.minimax import frank_wolfe, gaussian, saddle_point
 from dpconvex.algorithms.minimax.base import SaddlePlan
-from dpconvex.algorithms.minimax.gaussian import SADDLE_BASELINES
-from dpconvex.algorithms.minimax.saddle_point import bias_reduced, boosted
+from dpconvex.algorithms.minimax.saddle_point import anytime, bias_reduced, boosted
+from dpconvex.algorithms.select import Method, Options, Registry
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems.minimax.base import SimplexSaddle
 
-Planner = Callable[[SimplexSaddle, PrivacyParams, str], SaddlePlan]
+VERTEX_DESCENT = Method("vertex_mirror_descent", saddle_point.plan, ("constants",))
+MIRROR_DESCENT = Method("gaussian_mirror_descent", gaussian.plan_mirror_descent)
 
+SADDLE_METHODS = Registry(
+    "saddle",
+    VERTEX_DESCENT,
+    MIRROR_DESCENT,
+    Method("sgda", gaussian.plan_sgda),
+    Method("multiplicative_weights", gaussian.plan_multiplicative_weights),
+    Method("bias_reduced_mirror_descent", bias_reduced.plan, ("constants",)),
+    Method("boosted_mirror_descent", boosted.plan, ("constants",)),
+)
+"""For two players: ``planner(problem, privacy, **options) -> SaddlePlan``."""
 
-def calibrated_only(plan: Callable[[SimplexSaddle, PrivacyParams], SaddlePlan]) -> Planner:
-    """Return a planner that refuses printed constants, for methods that are not the saddle-point paper's.
-
-    Parameters
-    ----------
-    plan : callable
-        ``plan(problem, privacy)``.
-    """
-
-    def planner(problem: SimplexSaddle, privacy: PrivacyParams, constants: str) -> SaddlePlan:
-        if constants != "calibrated":
-            remedy = "Use algorithm='vertex_mirror_descent'"
-            raise InvalidParameterError("constants", constants, "must be 'calibrated' for this algorithm", remedy)
-        return plan(problem, privacy)
-
-    return planner
-
-
-def vertex_descent(problem: SimplexSaddle, privacy: PrivacyParams, constants: str) -> SaddlePlan:
-    """Plan Algorithm 1; arguments as every `Planner`'s."""
-    return saddle_point.plan(problem, privacy, constants=constants)
-
-
-def _bias_reduced(problem: SimplexSaddle, privacy: PrivacyParams, constants: str) -> SaddlePlan:
-    return bias_reduced.plan(problem, privacy, constants=constants)
-
-
-def _boosted(problem: SimplexSaddle, privacy: PrivacyParams, constants: str) -> SaddlePlan:
-    return boosted.plan(problem, privacy, constants=constants)
-
-
-SADDLE_METHODS: dict[str, Planner] = {
-    "vertex_mirror_descent": vertex_descent,
-    **{name: calibrated_only(plan) for name, plan in SADDLE_BASELINES.items()},
-    "bias_reduced_mirror_descent": _bias_reduced,
-    "boosted_mirror_descent": _boosted,
-}
-"""Planner of every method: ``planner(problem, privacy, constants) -> SaddlePlan``."""
+SPARSE_METHODS = Registry(
+    "sparse",
+    Method("frank_wolfe", frank_wolfe.plan),
+    Method("anytime_mirror_descent", anytime.plan, ("constants",)),
+    VERTEX_DESCENT,
+    MIRROR_DESCENT,
+    Method("variance_reduced_frank_wolfe", frank_wolfe.plan_variance_reduced),
+)
+"""For one player: the same."""
 
 
 def plan_saddle(
@@ -79,34 +58,28 @@ def plan_saddle(
     InvalidParameterError
         If nothing applies.
     """
-    return ordered_plans(SADDLE_METHODS, problem, privacy, algorithm, constants)
+    return _chosen(SADDLE_METHODS, problem, privacy, algorithm, constants)
 
 
-def ordered_plans(
-    methods: Mapping[str, Planner], problem: SimplexSaddle, privacy: PrivacyParams, algorithm: str, constants: str
+def plan_sparse(
+    problem: SimplexSaddle, privacy: PrivacyParams, algorithm: str = "auto", *, constants: str = "calibrated"
 ) -> tuple[SaddlePlan, ...]:
-    """Return the valid plans of these methods, or of one, the smallest `SaddlePlan.expected_error` first.
+    """Return all valid plans, the smallest expected excess loss first: as `plan_saddle`, for ``dy = 1``."""
+    return _chosen(SPARSE_METHODS, problem, privacy, algorithm, constants)
 
-    Parameters
-    ----------
-    methods : mapping
-        Planners by name.
-    problem, privacy, algorithm, constants
-        As in `plan_saddle`.
-    """
-    _validate.choice("algorithm", algorithm, ("auto", *methods))
-    _validate.choice("constants", constants, ("calibrated", "paper"))
-    found: list[SaddlePlan] = []
-    refusals: list[InvalidParameterError] = []
-    for name, planner in methods.items():
-        if algorithm in ("auto", name):
-            try:
-                with within_floats(problem.name):
-                    plan = planner(problem, privacy, constants)
-                    _ = plan.releases, plan.expected_error  # public constants that are no floats show up here
-                found.append(plan)
-            except InvalidParameterError as error:
-                refusals.append(error)
+
+def _chosen(
+    methods: Registry, problem: SimplexSaddle, privacy: PrivacyParams, algorithm: str, constants: str
+) -> tuple[SaddlePlan, ...]:
+    names, options = methods.names(algorithm), Options(constants)
+    found, refusals = methods.choose(names, options, (problem, privacy), _rank, problem.name)
     if not found:
-        raise refusals[0]
-    return tuple(sorted(found, key=lambda plan: (not math.isfinite(plan.expected_error), plan.expected_error)))
+        remedy = "Use algorithm='vertex_mirror_descent'"
+        other = InvalidParameterError("constants", constants, "must be 'calibrated' for this algorithm", remedy)
+        raise next(iter(refusals.values()), other)
+    return found
+
+
+def _rank(method: Method, plan: SaddlePlan) -> tuple[bool, float]:
+    _ = plan.releases  # public constants that are no floats show up here
+    return not math.isfinite(plan.expected_error), plan.expected_error

@@ -3,41 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
-from dpconvex import _validate
-from dpconvex.algorithms.base import within_floats
 from dpconvex.algorithms.queries import mwem, noisy_answers, synthetic
 from dpconvex.algorithms.queries.base import QueryReleasePlan
+from dpconvex.algorithms.select import Method, Options, Registry
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems.queries import LinearQueries
 
-Planner = Callable[[LinearQueries, int, PrivacyParams, str], QueryReleasePlan]
-
-
-def _saddle(queries: LinearQueries, n: int, privacy: PrivacyParams, constants: str) -> QueryReleasePlan:
-    return synthetic.plan(queries, n, privacy, constants=constants)
-
-
-def _noise(queries: LinearQueries, n: int, privacy: PrivacyParams, constants: str) -> QueryReleasePlan:
-    _require_calibrated(constants)
-    return noisy_answers.plan(queries, n, privacy)
-
-
-def _mwem(queries: LinearQueries, n: int, privacy: PrivacyParams, constants: str) -> QueryReleasePlan:
-    _require_calibrated(constants)
-    return mwem.plan(queries, n, privacy)
-
-
-def _require_calibrated(constants: str) -> None:
-    if constants != "calibrated":
-        remedy = "Use algorithm='saddle_point'"
-        raise InvalidParameterError("constants", constants, "must be 'calibrated' for this algorithm", remedy)
-
-
-QUERY_METHODS: dict[str, Planner] = {"query_noise": _noise, "mwem": _mwem, "saddle_point": _saddle}
-"""Planner of every method: ``planner(queries, n, privacy, constants) -> QueryReleasePlan``."""
+QUERY_METHODS = Registry(
+    "queries",
+    Method("query_noise", noisy_answers.plan),
+    Method("mwem", mwem.plan),
+    Method("saddle_point", synthetic.plan, ("constants",)),
+)
+"""``planner(queries, n, privacy, **options) -> QueryReleasePlan``."""
 
 
 def expected_error(plan: QueryReleasePlan) -> float:
@@ -46,21 +26,12 @@ def expected_error(plan: QueryReleasePlan) -> float:
     Bounds compare badly: the saddle point's is 3 to 5 times what it loses, MWEM has none, and that of noisy answers
     ignores the fit, which removes most of the noise. Each is replaced by what fits measurements on simulated tables and
     random queries within a factor of 2 (docs, Synthetic data). Public facts only.
-
-    Parameters
-    ----------
-    plan : QueryReleasePlan
     """
     return min(plan.predicted_error.trivial, plan.expectation)
 
 
 def plan_queries(
-    queries: LinearQueries,
-    n: int,
-    privacy: PrivacyParams,
-    algorithm: str = "auto",
-    *,
-    constants: str = "calibrated",
+    queries: LinearQueries, n: int, privacy: PrivacyParams, algorithm: str = "auto", *, constants: str = "calibrated"
 ) -> tuple[QueryReleasePlan, ...]:
     """Return all valid plans, the smallest `expected_error` first. Sees no data.
 
@@ -82,18 +53,15 @@ def plan_queries(
     InvalidParameterError
         If nothing applies.
     """
-    _validate.choice("algorithm", algorithm, ("auto", *QUERY_METHODS))
-    found: list[QueryReleasePlan] = []
-    refusals: list[InvalidParameterError] = []
-    for name, planner in QUERY_METHODS.items():
-        if algorithm in ("auto", name):
-            try:
-                with within_floats("queries"):
-                    plan = planner(queries, n, privacy, constants)
-                    _ = plan.releases, expected_error(plan)  # public constants that are no floats show up here
-                found.append(plan)
-            except InvalidParameterError as error:
-                refusals.append(error)
+    names, options = QUERY_METHODS.names(algorithm), Options(constants)
+    found, refusals = QUERY_METHODS.choose(names, options, (queries, n, privacy), _rank, "queries")
     if not found:
-        raise refusals[-1]
-    return tuple(sorted(found, key=lambda plan: (not math.isfinite(expected_error(plan)), expected_error(plan))))
+        remedy = "Use algorithm='saddle_point'"
+        other = InvalidParameterError("constants", constants, "must be 'calibrated' for this algorithm", remedy)
+        raise next(reversed(refusals.values()), other)
+    return found
+
+
+def _rank(method: Method, plan: QueryReleasePlan) -> tuple[bool, float]:
+    error, _ = expected_error(plan), plan.releases  # public constants that are no floats show up here
+    return not math.isfinite(error), error

@@ -21,6 +21,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import ClassVar
 
 from dpconvex import _rounding, _validate
@@ -204,32 +205,35 @@ class GaussianObjectivePerturbation(Event):
     def delta(self, epsilon: float) -> float:
         """Formulas (3.1) to (3.4): a union bound over the vertices of the gradient-difference polytope."""
         mu = _rounding.ratio_up(self.gradient_bound, self.sigma)
-        return min(1.0, sum(count * self._profile(e, length * mu) for count, e, length in self._vertices(epsilon)))
+        vertices = _vertices(self.rule, self.curvature, self.tau, epsilon)
+        return min(1.0, sum(count * self._profile(e, length * mu) for count, e, length in vertices))
 
     def _profile(self, epsilon: float, mu: float) -> float:
         return 1.0 if epsilon < 0 else gaussian_delta(epsilon, math.hypot(mu, self.rho) * (1 + 1e-15))
 
-    def _vertices(self, epsilon: float) -> list[tuple[float, float, float]]:
-        """Multiplicity, remaining epsilon and length (in units of the gradient bound) of every kind of vertex."""
-        if self.rule == "softmax":
-            k = self.curvature
-            left = epsilon - determinant_cost(1 - 1 / k, round(k) - 1, self.tau)
-            kinds = [
-                (k - 1, math.sqrt(8)),
-                ((k - 1) * (k - 2), math.sqrt(6)),
-                (2 * (k - 1), math.sqrt(2)),
-                (1, 0.0),
-            ]
-            return [(count, left, length * (1 + 1e-15)) for count, length in kinds if count > 0]
-        if self.rule.endswith("_sc"):
-            left = epsilon - _rounding.widen_up(self.curvature * self.tau)
-            if self.rule == "one_sided_sc":
-                return [(1, epsilon, 2.0), (1, epsilon, 1.0), (1, left, 1.0), (1, left, 0.0)]
-            return [(2, epsilon, 2.0), (2, epsilon, math.sqrt(2)), (2, left, 1.0), (2, left, 0.0)]
-        if self.rule == "logistic":
-            at_cap, at_zero = (epsilon - cost for cost in logistic_line(self.curvature, self.tau))
-            return [(1, at_cap, 2.0), (1, at_cap, 1.0), (1, at_zero, 1.0), (1, at_zero, 0.0)]
-        left = epsilon - determinant_cost(self.curvature, 1, self.tau)
-        if self.rule == "one_sided":
-            return [(1, left, 2.0), (2, left, 1.0), (1, left, 0.0)]
-        return [(2, left, 2.0), (2, left, math.sqrt(2)), (1, left, 0.0)]
+
+@lru_cache(maxsize=256)  # a calibration asks for one place at many deviations
+def _vertices(rule: str, curvature: float, tau: float, epsilon: float) -> list[tuple[float, float, float]]:
+    """Multiplicity, remaining epsilon and length (in units of the gradient bound) of every kind of vertex."""
+    if rule == "softmax":
+        k = curvature
+        left = epsilon - determinant_cost(1 - 1 / k, round(k) - 1, tau)
+        kinds = [
+            (k - 1, math.sqrt(8)),
+            ((k - 1) * (k - 2), math.sqrt(6)),
+            (2 * (k - 1), math.sqrt(2)),
+            (1, 0.0),
+        ]
+        return [(count, left, length * (1 + 1e-15)) for count, length in kinds if count > 0]
+    if rule.endswith("_sc"):
+        left = epsilon - _rounding.widen_up(curvature * tau)
+        if rule == "one_sided_sc":
+            return [(1, epsilon, 2.0), (1, epsilon, 1.0), (1, left, 1.0), (1, left, 0.0)]
+        return [(2, epsilon, 2.0), (2, epsilon, math.sqrt(2)), (2, left, 1.0), (2, left, 0.0)]
+    if rule == "logistic":
+        at_cap, at_zero = (epsilon - cost for cost in logistic_line(curvature, tau))
+        return [(1, at_cap, 2.0), (1, at_cap, 1.0), (1, at_zero, 1.0), (1, at_zero, 0.0)]
+    left = epsilon - determinant_cost(curvature, 1, tau)
+    if rule == "one_sided":
+        return [(1, left, 2.0), (2, left, 1.0), (1, left, 0.0)]
+    return [(2, left, 2.0), (2, left, math.sqrt(2)), (1, left, 0.0)]

@@ -114,7 +114,7 @@ class DataDomain:
         """Return the same domain with a constant feature `value` appended."""
         return DataDomain(self.blocks, value)
 
-    @property
+    @cached_property
     def n_features(self) -> int:
         """Columns of the data matrix (the constant feature not counted)."""
         return sum(block.size for block in self.blocks)
@@ -141,7 +141,7 @@ class DataDomain:
         """Largest l1 norm of a feature vector, the constant included."""
         return math.fsum(block.l1 for block in self.all_blocks) * (1 + 1e-15)
 
-    @property
+    @cached_property
     def l2(self) -> float:
         """Largest l2 norm of a feature vector, the constant included."""
         return math.sqrt(math.fsum(block.l2**2 for block in self.all_blocks)) * (1 + 1e-15)

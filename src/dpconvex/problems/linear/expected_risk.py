@@ -28,8 +28,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, cast
+from functools import cache, cached_property
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from scipy.optimize import brentq, minimize, minimize_scalar
@@ -38,6 +38,8 @@ from scipy.special import expit
 from dpconvex._types import FloatArray
 from dpconvex.losses import LinearModelLoss
 from dpconvex.problems.data.domain import Block, BlockNorm, DataDomain
+
+Size = TypeVar("Size", float, FloatArray)
 
 MEAN, NUMERIC = -1, -2
 """In the place of a block: the mean direction, and directions of all columns that are bounded one by one."""
@@ -177,23 +179,28 @@ class TypicalData:
 
         Parameters
         ----------
-        deviations : array of shape (dim,)
-            Of each parameter; of several outputs, those of the first are taken.
+        deviations : array of shape (dim,), or (k, dim)
+            Of each parameter; of several outputs, those of the first are taken. Several rows: one after the other.
         """
-        of_block = np.square(deviations[self.start])
-        common = np.where(self.block == MEAN, self.mean @ of_block, self.numeric @ of_block)
-        return np.where(self.block < 0, common, of_block[np.maximum(self.block, 0)])
+        of_block = np.square(deviations.take(self.start, -1))
+        common = (of_block @ self.numeric)[..., None], (of_block @ self.mean)[..., None]
+        return np.concatenate((of_block, *common), -1).take(self.block, -1)  # NUMERIC and MEAN count from the end
 
     def released_noise(self, deviations: FloatArray) -> float:
         """Expected excess from independent noise added to the parameters, deviations of shape (dim,)."""
         return self._excess(self.variances(deviations))
 
-    def shrinkage(self, l2: float) -> float:
-        """Excess of the exact minimiser with ridge weight `l2`, in the usual loss."""
+    def shrinkage(self, l2: Size) -> Size:
+        """Excess of the exact minimiser with ridge weight `l2`, in the usual loss; of each, where it is an array."""
+        l2 = np.asarray(l2)[..., None]
         return self.bias + self._excess(np.square(l2 / (self.curvature + l2)) * self.signal)
 
-    def gradient_noise(self, l2: float, deviations: FloatArray) -> float:
-        """Expected excess from a random linear term of the ridge objective, deviations of shape (dim,)."""
+    def gradient_noise(self, l2: Size, deviations: FloatArray) -> Size:
+        """Expected excess from a random linear term of the ridge objective, deviations of shape (dim,).
+
+        Of each `l2`, where it is an array of shape (k,); deviations are then of shape (k, dim).
+        """
+        l2 = np.asarray(l2)[..., None]
         return self._excess(self.variances(deviations) / np.square(self.curvature + l2))
 
     def projection_bias(self, blocks: Sequence[int], columns: int) -> float:
@@ -220,8 +227,13 @@ class TypicalData:
         k = math.exp(cast(float, brentq(spare, low, high)))
         return float(np.sum(count * h * self.signal[among] * k / (h + k))) / 2
 
-    def _excess(self, squares: FloatArray) -> float:
-        return float(np.sum(self.count * self.curvature * squares)) / 2
+    def _excess(self, squares: FloatArray) -> Any:
+        found = (self._weight * squares).sum(-1)
+        return found / 2 if found.ndim else float(found) / 2
+
+    @cached_property
+    def _weight(self) -> FloatArray:
+        return self.count * self.curvature
 
 
 def _power_law(size: int) -> tuple[FloatArray, FloatArray]:

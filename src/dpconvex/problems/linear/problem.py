@@ -304,7 +304,11 @@ class LinearModelProblem(Problem):
 
     def tau(self, l2: float) -> float:
         """``X_2^2 / (n l2)``, rounded up: how far one record can bend the regularised objective."""
-        return _rounding.ratio_up(_rounding.product_up(self.domain.l2, self.domain.l2), self.n * l2 * (1 - 1e-15))
+        return _rounding.ratio_up(self._square_length, self.n * l2 * (1 - 1e-15))
+
+    @cached_property
+    def _square_length(self) -> float:
+        return _rounding.product_up(self.domain.l2, self.domain.l2)
 
     def certifiable_radius(self, l2: float, linear: float = 0.0) -> float:
         """Smallest distance to the minimiser that double precision certifies for *every* data set.

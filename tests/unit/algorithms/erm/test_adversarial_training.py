@@ -13,7 +13,8 @@ from hypothesis import given, settings, strategies as st
 
 from dpconvex.algorithms.erm import output_perturbation
 from dpconvex.algorithms.erm.output_perturbation.sensitivity import minimiser_sensitivity
-from dpconvex.algorithms.select import Options, plans
+from dpconvex.algorithms.erm.registry import plans
+from dpconvex.algorithms.select import Options
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import AbsoluteLoss, HingeLoss, LogisticLoss, PinballLoss, SmoothedHingeLoss, SmoothLoss
 from dpconvex.mechanisms import GaussianMechanism, NormNoiseMechanism

@@ -13,7 +13,8 @@ from dpconvex.algorithms.erm import exponential_mechanism
 from dpconvex.algorithms.erm.exponential_mechanism import LocalisedMechanismPlan
 from dpconvex.algorithms.erm.exponential_mechanism.localised import overshoot
 from dpconvex.algorithms.erm.exponential_mechanism.run import relative_risk
-from dpconvex.algorithms.select import Options, plans
+from dpconvex.algorithms.erm.registry import plans
+from dpconvex.algorithms.select import Options
 from dpconvex.losses import AbsoluteLoss, HingeLoss, LogisticLoss
 from dpconvex.privacy import PrivacyParams, Sensitivity, verify
 from dpconvex.problems import DataDomain, Records

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from dpconvex.algorithms.erm import output_perturbation
-from dpconvex.algorithms.select import NOISES, Options, plans
+from dpconvex.algorithms.erm.registry import plans
+from dpconvex.algorithms.select import NOISES, Options
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import AbsoluteLoss, HingeLoss, LogisticLoss, PinballLoss, SoftmaxLoss, SquaredLoss
 from dpconvex.mechanisms import GaussianMechanism

@@ -15,7 +15,8 @@ from hypothesis import given, settings, strategies as st
 from dpconvex.algorithms.erm import output_perturbation
 from dpconvex.algorithms.erm.output_perturbation import schedules, sensitivity
 from dpconvex.algorithms.erm.output_perturbation.printed import printed_bound
-from dpconvex.algorithms.select import Options, plans
+from dpconvex.algorithms.erm.registry import plans
+from dpconvex.algorithms.select import Options
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import AbsoluteLoss, HingeLoss, HuberLoss, LogisticLoss, SoftmaxLoss, SquaredLoss
 from dpconvex.mechanisms import GaussianMechanism, NormNoiseMechanism

@@ -11,7 +11,8 @@ import pytest
 from dpconvex.algorithms.erm import gradient_descent
 from dpconvex.algorithms.erm.gradient_descent import gradients
 from dpconvex.algorithms.erm.gradient_descent.gradients import sampled_gradient
-from dpconvex.algorithms.select import Options, plans
+from dpconvex.algorithms.erm.registry import plans
+from dpconvex.algorithms.select import Options
 from dpconvex.audit.exact import run_of
 from dpconvex.audit.sampled import sampled_losses
 from dpconvex.errors import BudgetExceededError, InvalidParameterError

@@ -10,12 +10,10 @@ import pytest
 
 from dpconvex.algorithms.minimax import frank_wolfe
 from dpconvex.algorithms.minimax.frank_wolfe.variance_reduced import walk
-from dpconvex.algorithms.minimax.gaussian import SADDLE_BASELINES
-from dpconvex.algorithms.minimax.registry import SADDLE_METHODS, plan_saddle
+from dpconvex.algorithms.minimax.registry import SADDLE_METHODS, SPARSE_METHODS, plan_saddle, plan_sparse
 from dpconvex.algorithms.minimax.saddle_point import anytime, anytime_schedule, bias_reduced, boosted
 from dpconvex.algorithms.minimax.saddle_point.bias_reduced_run import bias_reduced_sums
 from dpconvex.algorithms.minimax.saddle_point.bias_reduced_schedule import draw_levels, kappa, normaliser, printed
-from dpconvex.algorithms.minimax.sparse_registry import SPARSE_METHODS, plan_sparse
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import SquaredLoss
 from dpconvex.mechanisms import GaussianMechanism
@@ -50,6 +48,7 @@ def game(n: int):
     return RankOneGame(n, D, D), records, mean
 
 
+BASELINES = ("gaussian_mirror_descent", "sgda", "multiplicative_weights")
 CASES = [("sparse", name) for name in SPARSE_METHODS] + [("game", name) for name in SADDLE_METHODS]
 EACH = pytest.mark.parametrize(("kind", "name"), CASES)
 
@@ -118,14 +117,14 @@ def test_games_are_learned(name: str, limit: float) -> None:
     assert gap < plan.predicted_error.bound
 
 
-@pytest.mark.parametrize("name", SADDLE_BASELINES)
+@pytest.mark.parametrize("name", BASELINES)
 def test_released_gradients_move_within_their_sensitivity(name: str) -> None:
     n = 30
     problem, records, _ = game(n)
     records[0] = [1, 1, 1, -1, -1, -1, *[1] * D]  # a, then b: the gradient in x is (b y) a
     other = records.copy()
     other[0, D:] *= -1
-    plan = SADDLE_BASELINES[name](problem, PRIVACY)
+    plan = SADDLE_METHODS[name].planner(problem, PRIVACY)
     answers = np.random.default_rng(1).normal(0, 1, (2000, 2 * D))
     runs = []
     for data in (records, other):
@@ -160,7 +159,7 @@ def test_auto_and_refusals() -> None:
     with pytest.raises(InvalidParameterError, match="dy"):
         frank_wolfe.plan(game(3000)[0], PRIVACY)
     with pytest.raises(InvalidParameterError, match="matrix game"):
-        SADDLE_BASELINES["multiplicative_weights"](problem, PRIVACY)
+        SADDLE_METHODS["multiplicative_weights"].planner(problem, PRIVACY)
     small = regression(100)[0]
     for iterations, period, name in ((5000, 1, "iterations"), (9, 20, "period")):
         with pytest.raises(InvalidParameterError, match=name):

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpconvex.algorithms import select
-from dpconvex.algorithms.erm import gradient_descent
+from dpconvex.algorithms.erm import gradient_descent, registry
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import LogisticLoss
 from dpconvex.privacy import PrivacyParams, Unit, verify
@@ -59,9 +58,9 @@ def test_the_order_in_which_users_fill_rows_is_random() -> None:
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
-@pytest.mark.parametrize("planner", [select.plans, lambda p, q: [gradient_descent.plan(p, q)]], ids=["auto", "noisy"])
+@pytest.mark.parametrize("planner", [registry.plans, lambda p, q: [gradient_descent.plan(p, q)]], ids=["auto", "noisy"])
 def test_certificates_speak_of_users_and_verify(delta, planner) -> None:
-    if delta == 0 and planner is not select.plans:
+    if delta == 0 and planner is not registry.plans:
         pytest.skip("noisy gradient descent needs delta")
     X, y, groups = data()
     privacy = PrivacyParams(2.0, delta, unit=Unit.USER)
@@ -111,7 +110,7 @@ def test_replacing_a_user_replaces_at_most_cap_rows(label: int) -> None:
 
 def test_the_error_does_not_fall_with_the_records_of_a_user() -> None:
     privacy = PrivacyParams(2.0, unit=Unit.USER)
-    bounds = [group_privacy.plan(problem(), privacy, select.plans, cap=cap).predicted_error.bound for cap in (1, 8)]
+    bounds = [group_privacy.plan(problem(), privacy, registry.plans, cap=cap).predicted_error.bound for cap in (1, 8)]
     assert bounds[1] == pytest.approx(bounds[0], rel=0.3)
 
 
@@ -127,12 +126,12 @@ def test_the_profile_of_a_group_is_exact_for_pure_noise_and_never_overflows() ->
 
 def test_seeds_repeat_and_refusals() -> None:
     X, y, groups = data()
-    plan = group_privacy.plan(problem(), PrivacyParams(2.0, unit=Unit.USER), select.plans)
+    plan = group_privacy.plan(problem(), PrivacyParams(2.0, unit=Unit.USER), registry.plans)
     first, again = (plan.run(X, y, SeededSource(3), groups).point for _ in range(2))
     assert np.array_equal(first, again)
     with pytest.raises(InvalidParameterError, match="unit"):
-        group_privacy.plan(problem(), PrivacyParams(2.0), select.plans)
+        group_privacy.plan(problem(), PrivacyParams(2.0), registry.plans)
     with pytest.raises(InvalidParameterError, match="cap"):
-        group_privacy.plan(problem(), PrivacyParams(2.0, unit=Unit.USER), select.plans, cap=0)
+        group_privacy.plan(problem(), PrivacyParams(2.0, unit=Unit.USER), registry.plans, cap=0)
     with pytest.raises(InvalidParameterError, match="epsilon"):
         group_privacy.plan(problem(), PrivacyParams(2.0, unit=Unit.USER), lambda p, q: [])

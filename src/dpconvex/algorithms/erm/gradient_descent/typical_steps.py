@@ -147,16 +147,14 @@ def choose(
     rates : sequence of float
         Probabilities to choose from with which a record takes part in a step; 1: all do.
     """
-    assert problem.typical is not None  # there is no tilt and no attack here
-    found = [
-        option
-        for rate in rates
-        for option in _options(problem, noise, mu, levels, (steps,) if steps else _counts(problem, rate), l2, rate)
-    ]
+    counts = {rate: (steps,) if steps else _counts(problem, rate) for rate in rates}
+    effects = _effects(problem, noise, max(counts.values(), key=len), l2)
+    found = [option for rate in rates for option in _options(problem, effects, mu, levels, counts[rate], l2, rate)]
     whole, sampled = ([pair for pair in found if (pair[1].rate < 1) == below] for below in (False, True))
     gain = sampled and (not whole or _least(sampled) < GAIN * _least(whole))
     options = sampled if gain else whole
-    good = [(score, choice) for score, choice in options if not score > ENOUGH * _least(options)]
+    enough = ENOUGH * _least(options)
+    good = [(score, choice) for score, choice in options if not score > enough]
     return min(good, key=lambda pair: (pair[1].steps.count * step_work(problem, pair[1].rate), pair[0]))[1]
 
 
@@ -164,18 +162,15 @@ def _least(options: list[tuple[float, Choice]]) -> float:
     return min(score for score, _ in options)
 
 
-def _options(
-    problem: LinearModelProblem,
-    noise: FloatArray,
-    mu: float,
-    levels: Sequence[tuple[float, float]],
-    counts: tuple[int, ...],
-    l2: float,
-    rate: float,
-) -> Iterator[tuple[float, Choice]]:
-    """Yield the best constants for each level and number of steps, and their score."""
+def _effects(
+    problem: LinearModelProblem, noise: FloatArray, counts: tuple[int, ...], l2: float
+) -> tuple[FloatArray, FloatArray, FloatArray, float]:
+    """Return the excess of steps, shape (counts, tails, momenta, rates), and that of parameters 0.
+
+    From the missed share of the minimiser; from noise, were the budget not shared; from samples, over ``1/rate - 1``.
+    """
     typical = problem.typical
-    assert typical is not None
+    assert typical is not None  # there is no tilt and no attack here
     largest = unit_curvature(problem) + l2
     curvature = typical.curvature + l2
     kept = np.square(typical.curvature / curvature)  # of the minimiser's square, with the ridge
@@ -186,19 +181,37 @@ def _options(
     missed, spread = _table(counts)  # (counts, tails, momenta, products)
     with np.errstate(all="ignore"):  # unstable steps
         biases = (np.square(missed)[..., place] * bias).sum(-1)
-        noises = (spread[..., place] * weight * typical.variances(noise)).sum(-1) * np.square(np.array(RATES) / largest)
-        shares = [count * dearer(mu, count, rate) for count in counts]  # the budget is shared
-        noises *= np.array(shares)[:, None, None, None]
-        drawn = np.zeros_like(biases)
-        if rate < 1:
-            variance = weight * typical.curvature * residual_square(problem.loss) * (1 / rate - 1) / problem.n
-            drawn = (spread[..., place] * variance).sum(-1) * np.square(np.array(RATES) / largest)
+        spread = spread[..., place]
+        noises = (spread * weight * typical.variances(noise)).sum(-1) * np.square(np.array(RATES) / largest)
+        variance = weight * typical.curvature * residual_square(problem.loss) / problem.n
+        drawn = (spread * variance).sum(-1) * np.square(np.array(RATES) / largest)
+    return biases, noises, drawn, float(bias.sum())
+
+
+def _options(
+    problem: LinearModelProblem,
+    effects: tuple[FloatArray, FloatArray, FloatArray, float],
+    mu: float,
+    levels: Sequence[tuple[float, float]],
+    counts: tuple[int, ...],
+    l2: float,
+    rate: float,
+) -> Iterator[tuple[float, Choice]]:
+    """Yield the best constants for each level and number of steps, and their score."""
+    typical, largest = problem.typical, unit_curvature(problem) + l2
+    assert typical is not None
+    biases, noises, drawn = (effect[: len(counts)] for effect in effects[:3])
+    shares = [count * dearer(mu, count, rate) for count in counts]  # the budget is shared
+    with np.errstate(all="ignore"):
+        noises = noises * np.array(shares)[:, None, None, None]
+        drawn = drawn * (1 / rate - 1) if rate < 1 else np.zeros_like(drawn)
     for level, cost in levels:
         with np.errstate(all="ignore"):
             model = np.nan_to_num(BOLD * biases + level**2 * noises + drawn, nan=np.inf)
-            total = model + cost * np.clip(1 - model / (BOLD * bias.sum()), 0.0, 1.0)  # who learns little loses little
+            total = model + cost * np.clip(1 - model / (BOLD * effects[3]), 0.0, 1.0)  # who learns little loses little
+        best = total.reshape(len(counts), -1).argmin(1).tolist()
         for k, count in enumerate(counts):
-            tail, m, r = np.unravel_index(int(np.argmin(total[k])), total[k].shape)
+            tail, m, r = np.unravel_index(best[k], total[k].shape)
             picked = Steps(count, RATES[r] / largest, MOMENTA[m], _averaged(count)[tail])
             plain = total[k, tail, m, r] - (BOLD - 1) * biases[k, tail, m, r]
             yield float(total[k, tail, m, r]), Choice(picked, level, typical.bias + float(plain), rate)

@@ -25,10 +25,11 @@ from typing import Any, ClassVar, cast, final
 
 from dpconvex._types import AnyArray
 from dpconvex.algorithms.base import LinearModelPlan, PrivateResult, check_relation, require_average
+from dpconvex.algorithms.erm.registry import plans
 from dpconvex.algorithms.erm.two_stage.base import DelegatingPlan
 from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import recorded
-from dpconvex.algorithms.select import LARGEST, SMALLEST, Options, plans
+from dpconvex.algorithms.select import LARGEST, SMALLEST, Options
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import Assumption, PrivacyParams, Release
 from dpconvex.problems.data.moments import Moments, check_moments, extreme

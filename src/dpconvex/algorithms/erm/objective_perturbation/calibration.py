@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -36,6 +37,9 @@ LONGEST = 30
 
 OUTPUT_RATIO = 0.05
 """Of Gaussian noise: rho in units of ``A X_2 / sigma``. It takes an eighth of a percent of sigma."""
+
+POINTS = 40
+"""Regularisations of the grid on which the best one is looked for."""
 
 _SLOPES = np.linspace(0.0, 1.0, 129)
 """Shares of the largest slope at which estimates look for the costliest."""
@@ -154,8 +158,8 @@ def output_part(problem: LinearModelProblem, l2: float, energy: float) -> float:
 
 
 def planned_error(
-    problem: LinearModelProblem, deviations: FloatArray, output: Callable[[float], float]
-) -> Callable[[float, float], float]:
+    problem: LinearModelProblem, deviations: FloatArray, output: Callable[[Any], Any]
+) -> Callable[[Any, Any], Any]:
     """Return by what the regularisation is chosen: the expected error; for users, whose plans rank by it, bound (5.1).
 
     Parameters
@@ -171,15 +175,16 @@ def planned_error(
     Returns
     -------
     function
-        Of the regularisation and of the noise in that unit.
+        Of the regularisation and of the noise in that unit: two floats, or two arrays of them, shape (k,).
     """
     n, radius = problem.n, problem.radius
     typical, length = problem.typical, float(np.linalg.norm(deviations))
+    certifiable = np.frompyfunc(problem.certifiable_radius, 2, 1)
 
-    def mask(l2: float, noise: float) -> float:
-        return output(noise) * problem.certifiable_radius(l2, LONGEST * length * noise / n)
+    def mask(l2: Any, noise: Any) -> Any:
+        return output(noise) * certifiable(l2, LONGEST * length * noise / n)
 
-    def bound(l2: float, noise: float) -> float:
+    def bound(l2: Any, noise: Any) -> Any:
         hidden = output_part(problem, l2, problem.dim * mask(l2, noise) ** 2)
         return l2 * radius**2 / 2 + (length * noise / n) ** 2 / (2 * l2) + hidden
 
@@ -187,8 +192,8 @@ def planned_error(
         return bound
     unit_noise = typical.released_noise(np.ones(problem.dim))
 
-    def expected(l2: float, noise: float) -> float:
-        kept = typical.shrinkage(l2) + typical.gradient_noise(l2, noise / n * deviations)
+    def expected(l2: Any, noise: Any) -> Any:
+        kept = typical.shrinkage(l2) + typical.gradient_noise(l2, np.multiply.outer(noise / n, deviations))
         return kept + unit_noise * mask(l2, noise) ** 2
 
     return expected
@@ -199,7 +204,7 @@ def pure_regularization(
     frobenius: bool,
     deviations: FloatArray,
     budget: float,
-    output: Callable[[float], float],
+    output: Callable[[Any], Any],
 ) -> tuple[float, NoiseShare]:
     """Minimise the planned error over the regularisation, with the noise share that each value leaves.
 
@@ -209,16 +214,15 @@ def pure_regularization(
     loss, unit_tau, rank = problem.loss, problem.tau(1.0), user_rank(problem)
     error = planned_error(problem, deviations, output)
 
-    def cost(l2: float) -> float:
+    def noise(l2: float) -> float:
         epsilon = _estimate(loss, frobenius, unit_tau / l2, budget, rank)
-        return error(l2, 1 / epsilon) if epsilon > 0 else math.inf
+        return 1 / epsilon if epsilon > 0 else math.inf
 
     ideal = float(np.linalg.norm(deviations)) / (budget * problem.n * problem.radius)
     q = free_constant(loss, frobenius)
     floor = unit_tau * 2 * q / budget * MARGIN if q is not None else ideal
     lowest = smallest_l2(problem, budget)
-    best = minimize_on_log_grid(cost, max(ideal, lowest), 1e3 * max(ideal, floor, lowest))
-    best = min((best, max(ideal, floor)), key=cost)
+    best = least_error(error, noise, max(ideal, lowest), 1e3 * max(ideal, floor, lowest), max(ideal, floor))
     return best, pure_share(loss, frobenius, problem.tau(best), budget, rank)
 
 
@@ -247,16 +251,11 @@ def gaussian_regularization(
             charge = (determinant_cost(loss.curvature_trace, loss.curvature_rank, tau), 0.0)
         return math.inf if max(charge) > epsilon / 2 else flat / (1 - charge[0] / epsilon)
 
-    def cost(l2: float) -> float:
-        noise = sigma(l2)
-        return error(l2, noise) if noise < math.inf else math.inf
-
     flat = calibrate_gaussian(gradient_bound, 0.0, 1e-12, rule, curvature, epsilon, delta).sigma
     ideal = flat * float(np.linalg.norm(deviations)) / (problem.n * problem.radius)
     lowest = smallest_l2(problem, epsilon)
-    best = minimize_on_log_grid(cost, max(ideal, lowest), 1e3 * max(ideal, lowest))
-    if rule.endswith("_sc"):
-        best = min((best, max(ideal, 2 * curvature * unit_tau / epsilon * MARGIN)), key=cost)
+    floor = (max(ideal, 2 * curvature * unit_tau / epsilon * MARGIN),) if rule.endswith("_sc") else ()
+    best = least_error(error, sigma, max(ideal, lowest), 1e3 * max(ideal, lowest), *floor)
     return best, event(best)
 
 
@@ -289,14 +288,34 @@ def calibrate_gaussian(
     return event(smallest(lambda sigma: event(sigma).delta(epsilon) <= delta, gradient_bound / epsilon))
 
 
-def minimize_on_log_grid(bound: Callable[[float], float], low: float, high: float, points: int = 40) -> float:
-    """Minimise over [low, high]: a logarithmic grid, then a bounded search around its best point."""
-    grid = np.geomspace(low, high, points)
-    k = int(np.argmin([bound(float(x)) for x in grid]))
+def least_error(
+    error: Callable[[Any, Any], Any], noise: Callable[[float], float], low: float, high: float, *others: float
+) -> float:
+    """Return the regularisation of the smallest error in [low, high], or one of `others` if it does better.
+
+    A logarithmic grid, then a bounded search around its best point.
+
+    Parameters
+    ----------
+    error : function
+        Of the regularisation and of its noise, as from `planned_error`.
+    noise : function
+        Of the regularisation; infinite where curvature takes too much.
+    """
+
+    def cost(l2: float) -> float:
+        size = noise(l2)
+        return error(l2, size) if size < math.inf else math.inf
+
+    grid = np.geomspace(low, high, POINTS)
+    noises = np.array([noise(l2) for l2 in grid.tolist()])
+    feasible, costs = noises < math.inf, np.full(POINTS, math.inf)
+    costs[feasible] = error(grid[feasible], noises[feasible])
+    k = int(np.argmin(costs))
     # The search subtracts values, so an infeasible point is very bad rather than infinite.
-    left, right = np.log(grid[max(k - 1, 0)]), np.log(grid[min(k + 1, points - 1)])
-    found = minimize_scalar(lambda t: min(bound(math.exp(t)), 1e300), bounds=(left, right), method="bounded")
-    return min((float(grid[k]), math.exp(float(found.x))), key=bound)
+    left, right = np.log(grid[max(k - 1, 0)]), np.log(grid[min(k + 1, POINTS - 1)])
+    found = minimize_scalar(lambda t: min(cost(math.exp(t)), 1e300), bounds=(left, right), method="bounded")
+    return min((float(grid[k]), math.exp(float(found.x)), *others), key=cost)
 
 
 def overspent(loss: LinearModelLoss, tau: float, epsilon: float) -> bool:

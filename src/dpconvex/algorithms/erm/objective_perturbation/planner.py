@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 
@@ -93,7 +94,7 @@ def _pure(
         norm: NoiseNorm = L2Norm(problem.dim)
         outputs, reach = 1, _rounding.product_up(2.0, problem.lipschitz)
     else:
-        norm = NORMS[kind](problem.domain)
+        norm = _norm(kind, problem.domain)
         outputs, reach = k, _rounding.product_up(2.0, problem.loss.slope_bound_l1, norm.record_bound(problem.domain))
     lemma = "gradients of two records differ by at most 2 A X_K (docs, Objective perturbation, (1.1))"
     sensitivity = Sensitivity(reach, norm.name, in_units(lemma, privacy), unit=privacy.unit)
@@ -106,6 +107,11 @@ def _pure(
         if plan.output_excess <= 0.01 * plan.planned_error:
             break
     return best
+
+
+@lru_cache(maxsize=64)  # surrogates of a loss have the same domain
+def _norm(kind: str, domain: DataDomain) -> NoiseNorm:
+    return NORMS[kind](domain)
 
 
 def _pure_split(

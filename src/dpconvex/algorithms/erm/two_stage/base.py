@@ -9,7 +9,6 @@ from dpconvex._types import FloatArray
 from dpconvex.algorithms.base import LinearModelPlan
 from dpconvex.algorithms.recipes import continued
 from dpconvex.privacy import PrivacyParams
-from dpconvex.solvers import Solver
 
 
 class DelegatingPlan(LinearModelPlan):
@@ -33,11 +32,6 @@ class DelegatingPlan(LinearModelPlan):
         return self.then.l2
 
     @property
-    def solver(self) -> Solver:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Solver of `then`."""
-        return self.then.solver
-
-    @property
     def adaptive(self) -> bool:
         """Whether `then` is, unless the plan itself makes `then` from what was released."""
         return self.then.adaptive
@@ -56,12 +50,7 @@ class DelegatingPlan(LinearModelPlan):
         return continued(self, then=then)
 
     @property
-    def solver_radius(self) -> float:
-        """Certified distance of `then`."""
-        return self.then.solver_radius
-
-    @property
-    def coefficient_deviation(self) -> FloatArray:
+    def coefficient_deviation(self) -> FloatArray | None:
         """That of `then`, shape (dim,)."""
         return self.then.coefficient_deviation
 

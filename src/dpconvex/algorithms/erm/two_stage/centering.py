@@ -200,10 +200,10 @@ class RecentredPlan(DelegatingPlan):
         return (*self.then.assumptions, only)
 
     @property
-    def coefficient_deviation(self) -> FloatArray:
+    def coefficient_deviation(self) -> FloatArray | None:
         """That of `then` in the order of the columns, shape (dim,)."""
-        k, inner = self.problem.loss.n_outputs, self.then.problem.domain
-        return self._restored(self.then.coefficient_deviation.reshape(k, inner.dim), np.zeros(len(self.numeric)))
+        k, inner, found = self.problem.loss.n_outputs, self.then.problem.domain, self.then.coefficient_deviation
+        return None if found is None else self._restored(found.reshape(k, inner.dim), np.zeros(len(self.numeric)))
 
     def describe(self) -> Mapping[str, Any]:
         """Constants of the method, its domain, and where that comes from."""
@@ -287,8 +287,6 @@ def plan(problem: LinearModelProblem, privacy: PrivacyParams, planner: Planner) 
     if p == 0 or problem.domain.intercept == 0 or problem.n * most * privacy.epsilon < MISCOUNT:
         return ()
     second = ReportNoisyMax(Sensitivity(1.0, "linf", LENGTH_LEMMA), max(MISCOUNT / problem.n, least * privacy.epsilon))
-    lengths = public_lengths(widths)
-    planner(recentred(problem, float(lengths[-1])), privacy)  # refuse here, from public facts, what would be later
     norm = GroupedNorm.block_max(DataDomain.box(p, 1.0))
     reach = _rounding.sum_up((_rounding.ratio_up(2.0, problem.n), 2.0**-50))
     first = NormNoiseMechanism(

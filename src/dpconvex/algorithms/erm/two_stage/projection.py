@@ -120,9 +120,12 @@ class ProjectedPlan(DelegatingPlan):
         return (*self.then.assumptions, blind)
 
     @property
-    def coefficient_deviation(self) -> FloatArray:
+    def coefficient_deviation(self) -> FloatArray | None:
         """That of `then`; of a projected column the mean over projections. Shape (dim,)."""
-        inner = self.then.coefficient_deviation.reshape(-1, self.then.problem.domain.dim)
+        found = self.then.coefficient_deviation
+        if found is None:
+            return None
+        inner = found.reshape(-1, self.then.problem.domain.dim)
         out = np.empty((len(inner), self.problem.domain.dim))
         out[:, self.wide] = np.sqrt(np.mean(inner[:, : self.columns] ** 2, axis=1, keepdims=True))
         out[:, self.others] = inner[:, self.columns : self.columns + len(self.others)]

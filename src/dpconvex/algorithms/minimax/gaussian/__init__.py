@@ -11,16 +11,8 @@ from dpconvex.algorithms.minimax.gaussian.multiplicative_weights import (
     plan_multiplicative_weights,
 )
 
-SADDLE_BASELINES = {
-    "gaussian_mirror_descent": plan_mirror_descent,
-    "sgda": plan_sgda,
-    "multiplicative_weights": plan_multiplicative_weights,
-}
-"""Planner of each baseline: ``plan(problem, privacy) -> SaddlePlan``."""
-
 __all__ = [
     "GEOMETRIES",
-    "SADDLE_BASELINES",
     "GaussianDescentPlan",
     "MultiplicativeWeightsPlan",
     "plan_mirror_descent",

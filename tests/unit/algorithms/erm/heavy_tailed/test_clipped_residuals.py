@@ -14,7 +14,7 @@ from dpconvex.algorithms.erm.heavy_tailed import Moments, plan_moments
 from dpconvex.algorithms.erm.heavy_tailed.clipped_residuals import PREDICTIONS, plan, slope_moments
 from dpconvex.algorithms.erm.heavy_tailed.private_moments import LABEL, SLOPES_LABEL
 from dpconvex.algorithms.erm.heavy_tailed.registry import Method, TunedPlan
-from dpconvex.algorithms.select import plans
+from dpconvex.algorithms.erm.registry import plans
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import AbsoluteLoss, HuberLoss, LogisticLoss, PseudoHuberLoss, SquaredLoss
 from dpconvex.privacy import PrivacyParams, verify

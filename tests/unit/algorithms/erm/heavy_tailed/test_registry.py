@@ -16,7 +16,8 @@ from dpconvex.algorithms.erm import objective_perturbation
 from dpconvex.algorithms.erm.heavy_tailed import Moments, clipped_residuals
 from dpconvex.algorithms.erm.heavy_tailed.clipped_residuals import ClippedResidualsPlan
 from dpconvex.algorithms.erm.heavy_tailed.registry import METHODS, SHARE, Method, TunedPlan, chosen, heavy_plans, tuned
-from dpconvex.algorithms.select import Options, plans
+from dpconvex.algorithms.erm.registry import plans
+from dpconvex.algorithms.select import Options
 from dpconvex.errors import BudgetExceededError, InvalidDataError, InvalidParameterError
 from dpconvex.losses import AbsoluteLoss, HingeLoss, HuberLoss, LogisticLoss, SquaredLoss
 from dpconvex.privacy import PrivacyParams, PureMechanism, accounting

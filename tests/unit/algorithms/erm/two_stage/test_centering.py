@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from dpconvex import PrivateLinearRegression, PrivateLogisticRegression, verify
+from dpconvex.algorithms.erm.registry import plans
 from dpconvex.algorithms.erm.two_stage import centering
 from dpconvex.algorithms.erm.two_stage.centering import RecentredPlan, numeric_columns, recentred
-from dpconvex.algorithms.select import plans
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import HuberLoss, LogisticLoss, SoftmaxLoss
 from dpconvex.mechanisms import NormNoiseMechanism

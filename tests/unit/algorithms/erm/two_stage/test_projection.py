@@ -14,9 +14,10 @@ from hypothesis import given, strategies as st
 
 from dpconvex import PrivateLogisticRegression
 from dpconvex.algorithms.erm import objective_perturbation
+from dpconvex.algorithms.erm.registry import plans
 from dpconvex.algorithms.erm.two_stage import centering, projection as projecting
 from dpconvex.algorithms.erm.two_stage.projection import FEWEST, ProjectedPlan, projected, projection, wide_columns
-from dpconvex.algorithms.select import Options, plans
+from dpconvex.algorithms.select import Options
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import HuberLoss, LogisticLoss, SoftmaxLoss
 from dpconvex.mechanisms import ObjectiveNoise

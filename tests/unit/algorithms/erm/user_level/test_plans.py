@@ -13,7 +13,8 @@ from dpconvex import verify
 from dpconvex.algorithms.erm import exponential_mechanism, objective_perturbation
 from dpconvex.algorithms.erm.exponential_mechanism.run import relative_risk
 from dpconvex.algorithms.erm.objective_perturbation import calibration
-from dpconvex.algorithms.select import CAUTIOUS, Options, plans
+from dpconvex.algorithms.erm.registry import CAUTIOUS, plans
+from dpconvex.algorithms.select import Options
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import HuberLoss, LogisticLoss, SmoothedHingeLoss, SoftmaxLoss
 from dpconvex.privacy import PrivacyParams
