@@ -23,13 +23,7 @@ LINE_STYLES = ("o-", "s-", "^-", "D-", "v-", "P-", "X-")
 
 @dataclass(frozen=True)
 class Summary:
-    """Mean and standard deviation of a measured quantity.
-
-    Parameters
-    ----------
-    mean, deviation : float
-    trials : int
-    """
+    """Mean and standard deviation of a measured quantity."""
 
     mean: float
     deviation: float
@@ -49,18 +43,10 @@ class Summary:
 
 @dataclass(frozen=True)
 class Trial:
-    """The random streams of one repetition, each independent of all others.
+    """The random streams of one repetition, each independent of all others."""
 
-    Parameters
-    ----------
-    seed : int
-        Of the experiment.
-    key : tuple of int
-        Which repetition of which setting.
-    """
-
-    seed: int
-    key: tuple[int, ...]
+    seed: int  # of the experiment
+    key: tuple[int, ...]  # which repetition of which setting
 
     @property
     def data(self) -> np.random.Generator:
@@ -74,17 +60,10 @@ class Trial:
 
 @dataclass(frozen=True)
 class Case:
-    """Points, and what an error is.
-
-    Parameters
-    ----------
-    points : array of shape (n, d)
-    error : callable
-        Of a location, (d,) -> float.
-    """
+    """Points, and what an error is."""
 
     points: FloatArray
-    error: Callable[[FloatArray], float]
+    error: Callable[[FloatArray], float]  # of a location, (d,) -> float
 
 
 def excess(points: FloatArray) -> Case:

@@ -45,35 +45,18 @@ class Found:
 
 @dataclass(frozen=True)
 class Sweep:
-    """What is varied, and which methods run on it.
+    """What is varied, and which methods run on it."""
 
-    Parameters
-    ----------
-    title : str
-        Name of the experiment in its family.
-    name, axis, unit : str
-        What is varied, in a word and in words; what an error is.
-    values, quick : tuple of float
-    draw : callable
-        ``(value, rng) -> Case``.
-    epsilon : callable
-        ``value -> epsilon``.
-    methods : mapping
-        Some of `METHODS`.
-    trials : int
-        In the full measurement; 2 in the quick one.
-    """
-
-    title: str
-    name: str
+    title: str  # name of the experiment in its family
+    name: str  # name, axis, unit: what is varied, in a word and in words; what an error is
     axis: str
     unit: str
     values: tuple[float, ...]
     quick: tuple[float, ...]
-    draw: Callable[[float, np.random.Generator], Case]
-    epsilon: Callable[[float], float]
-    methods: Mapping[str, Method]
-    trials: int
+    draw: Callable[[float, np.random.Generator], Case]  # ``(value, rng) -> Case``
+    epsilon: Callable[[float], float]  # ``value -> epsilon``
+    methods: Mapping[str, Method]  # some of `METHODS`
+    trials: int  # in the full measurement; 2 in the quick one
 
     def measure(self, setting: Setting) -> list[Found]:
         """Run every method on every value; the methods of a trial see the same data."""

@@ -78,23 +78,13 @@ def heavy(freedom: float, n: int, rng: np.random.Generator) -> Draw:
 
 @dataclass(frozen=True)
 class Panel:
-    """One of the two sweeps.
-
-    Parameters
-    ----------
-    name, axis : str
-    values : tuple of float
-    draw : callable
-        ``(value, n, rng) -> Draw``.
-    paper : mapping
-        Seconds and their deviation in table 1, by search.
-    """
+    """One of the two sweeps."""
 
     name: str
     axis: str
     values: tuple[float, ...]
-    draw: Callable[[float, int, np.random.Generator], Draw]
-    paper: Mapping[str, tuple[float, float]]
+    draw: Callable[[float, int, np.random.Generator], Draw]  # ``(value, n, rng) -> Draw``
+    paper: Mapping[str, tuple[float, float]]  # seconds and their deviation in table 1, by search
 
 
 PANELS = (

@@ -28,23 +28,12 @@ FASHION = Path("/usr/share/datasets/fashion-mnist")  # where the Debian package 
 
 @dataclass(frozen=True)
 class Source:
-    """A public set of points.
-
-    Parameters
-    ----------
-    name : str
-    load : callable
-        Returns the points (n, d), or None where they are not installed.
-    bound : float
-        Largest length of a point, from the meaning of the columns.
-    install : str
-        How to get them.
-    """
+    """A public set of points."""
 
     name: str
-    load: Callable[[], FloatArray | None]
-    bound: float
-    install: str = "bundled"
+    load: Callable[[], FloatArray | None]  # returns the points (n, d), or None where they are not installed
+    bound: float  # largest length of a point, from the meaning of the columns
+    install: str = "bundled"  # how to get them
 
 
 def _cities() -> FloatArray:

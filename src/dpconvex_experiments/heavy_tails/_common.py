@@ -65,7 +65,6 @@ class LinearLoss(SmoothLoss):
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:
-        """The one there is."""
         return (cls(),)
 
 

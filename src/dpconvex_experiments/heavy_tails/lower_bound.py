@@ -40,19 +40,11 @@ class Packing:
     """Records that are 0 but with probability p, then ``p^(-1/k) nu``: ``G_k = 1``, mean ``p^(1-1/k) nu``.
 
     With the linear loss over the unit ball nothing but nu matters, and only about n p records show it.
-
-    Parameters
-    ----------
-    k : float
-    p : float
-        In (0, 1].
-    direction : array of shape (dim,)
-        The unit vector nu.
     """
 
     k: float
-    p: float
-    direction: FloatArray
+    p: float  # in (0, 1]
+    direction: FloatArray  # the unit vector nu
 
     @property
     def mean_norm(self) -> float:

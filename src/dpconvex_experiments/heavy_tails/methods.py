@@ -35,25 +35,13 @@ BETWEEN, OTHER_EPSILONS, OTHER_DIM = 10_000, (0.5, 3.0), 50
 
 @dataclass(frozen=True)
 class Design:
-    """Regression with independent Student features and noise.
-
-    Parameters
-    ----------
-    name : str
-    features, noise : float
-        Degrees of freedom.
-    k : float
-        Order of the moment that is declared.
-    robust : bool
-        Absolute loss; else Huber's.
-    dim : int
-    """
+    """Regression with independent Student features and noise."""
 
     name: str
-    features: float
+    features: float  # features, noise: degrees of freedom
     noise: float
-    k: float
-    robust: bool
+    k: float  # order of the moment that is declared
+    robust: bool  # absolute loss; else Huber's
     dim: int = DIM
 
     def draw(self, n: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
@@ -120,25 +108,14 @@ GRID = tuple(product((1.5, 3.0, 6.0), (100,), (0.1, 0.3)))
 
 @dataclass(frozen=True)
 class Task:
-    """One design with n records, and what its methods lose.
-
-    Parameters
-    ----------
-    design : Design
-    n : int
-    epsilon : float
-    runs : int
-    seed : int
-    tuned : bool
-        Whether to try the grid, and Gaussian noise; else pure methods planned from public facts alone.
-    """
+    """One design with n records, and what its methods lose."""
 
     design: Design
     n: int
     epsilon: float
     runs: int
     seed: int
-    tuned: bool = True
+    tuned: bool = True  # whether to try the grid, and Gaussian noise; else pure methods planned from public facts alone
 
     def measure(self) -> dict[str, tuple[Estimate, float | None]]:
         """Return mean excess and proven bound of every method; ``zero`` is the zero vector."""
@@ -174,13 +151,7 @@ class Task:
 
 
 class _Fresh:
-    """Excess risk on fresh records, the same for all.
-
-    Parameters
-    ----------
-    design : Design
-    rng : numpy.random.Generator
-    """
+    """Excess risk on fresh records, the same for all."""
 
     def __init__(self, design: Design, rng: np.random.Generator) -> None:
         self._loss = design.loss(1e100)

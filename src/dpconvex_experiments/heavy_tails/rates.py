@@ -26,17 +26,9 @@ STRONG = (0.3, 0.6, 0.9)
 
 @dataclass(frozen=True)
 class Point:
-    """One setting of a sweep.
+    """One setting of a sweep."""
 
-    Parameters
-    ----------
-    k : float
-        Moments of this order are bounded by 1; barely more exist.
-    n, dim : int
-    epsilon : float
-    """
-
-    k: float
+    k: float  # moments of this order are bounded by 1; barely more exist
     n: int
     dim: int
     epsilon: float

@@ -83,15 +83,7 @@ def balanced(loss: LinearModelLoss, n: int, dim: int) -> tuple[FloatArray, Float
 
 
 class Risk:
-    """Mean loss of records without any regulariser, and its minimum.
-
-    Parameters
-    ----------
-    loss : LinearModelLoss
-    X : array of shape (n, d)
-        Unit vectors or shorter.
-    y : array of shape (n,)
-    """
+    """Mean loss of unit vectors or shorter ones, without any regularizer, and its minimum."""
 
     def __init__(self, loss: LinearModelLoss, X: FloatArray, y: FloatArray) -> None:
         domain = DataDomain.l2_ball(X.shape[1], 1.0)

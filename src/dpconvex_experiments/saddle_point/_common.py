@@ -27,15 +27,9 @@ def noise(*key: int) -> SeededSource:
 
 @dataclass(frozen=True)
 class Game:
-    """A random rank-one game: records (a, b) of signs with payoff ``x^T a b^T y`` and known means.
+    """A random rank-one game: records (a, b) of signs with payoff ``x^T a b^T y`` and known means."""
 
-    Parameters
-    ----------
-    rows, columns : array of shape (d,)
-        Means of the entries of a and of b.
-    """
-
-    rows: FloatArray
+    rows: FloatArray  # rows, columns: means of the entries of a and of b
     columns: FloatArray
 
     @classmethod

@@ -23,13 +23,7 @@ THEORY = {"n": -1.0, "m": -0.5, "epsilon": -1.0, "d": 0.5}
 
 @dataclass(frozen=True)
 class Point:
-    """One setting.
-
-    Parameters
-    ----------
-    n, m, dim : int
-    epsilon : float
-    """
+    """One setting."""
 
     n: int
     m: int

@@ -30,20 +30,11 @@ LOSS = LogisticLoss()
 
 @dataclass(frozen=True)
 class Crowd:
-    """Who the users are.
+    """Who the users are."""
 
-    Parameters
-    ----------
-    hostile : float
-        Share of users whose records are all the same one, far from what the model says.
-    spread : float
-        Standard deviation of the users' own coefficients around the common ones, in each coordinate.
-    tail : float
-        0: all users have `M` records; else sizes are ``M`` times a Pareto variable of mean 1 and this shape.
-    """
-
-    hostile: float = 0.0
-    spread: float = 0.0
+    hostile: float = 0.0  # share of users whose records are all the same one, far from what the model says
+    spread: float = 0.0  # standard deviation of the users' own coefficients around the common ones, in each coordinate
+    # 0: all users have `M` records; else sizes are ``M`` times a Pareto variable of mean 1 and this shape
     tail: float = 0.0
 
     def draw(self, rng: np.random.Generator) -> tuple[FloatArray, FloatArray, UserGroups]:

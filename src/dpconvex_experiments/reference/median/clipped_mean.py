@@ -28,15 +28,7 @@ LABEL = "mean"
 @final
 @dataclass(frozen=True)
 class ClippedMeanPlan(LocationPlan):
-    """Constants of one noisy mean.
-
-    Parameters
-    ----------
-    domain : PointDomain
-    n : int
-    privacy : PrivacyParams
-    mechanism : GaussianMechanism
-    """
+    """Constants of one noisy mean."""
 
     domain: PointDomain
     n: int
@@ -48,20 +40,16 @@ class ClippedMeanPlan(LocationPlan):
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        """The mean."""
         return (self.mechanism.planned(LABEL),)
 
     @property
     def theorem(self) -> str:
-        """The Gaussian mechanism."""
         return "Gaussian mechanism on the mean of clipped points, exact profile (Balle and Wang 2018)"
 
     def describe(self) -> Mapping[str, Any]:
-        """The noise."""
         return {"sigma": self.mechanism.sigma}
 
     def exact_bits(self, source: BitSource) -> bool:
-        """As the mechanism."""
         return self.mechanism.exact_bits(source)
 
     def _listing(self, points: FloatArray, source: BitSource, ledger: Ledger) -> FloatArray:
@@ -70,16 +58,7 @@ class ClippedMeanPlan(LocationPlan):
 
 @recorded("clipped_mean")
 def plan_clipped_mean(domain: PointDomain, n: int, privacy: PrivacyParams) -> ClippedMeanPlan:
-    """Plan a noisy mean.
-
-    Parameters
-    ----------
-    domain : PointDomain
-    n : int
-        Number of records.
-    privacy : PrivacyParams
-        With ``delta > 0``.
-    """
+    """Plan a noisy mean; it needs ``delta > 0``."""
     check(n, privacy)
     R = domain.radius_bound
     reach = _rounding.sum_up((_rounding.ratio_up(2 * R, n), _rounding.product_up(2.0**-51, n, R)))

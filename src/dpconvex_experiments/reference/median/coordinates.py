@@ -34,41 +34,28 @@ LABEL = "median of a coordinate"
 @final
 @dataclass(frozen=True)
 class CoordinateMedianPlan(LocationPlan):
-    """Constants of d medians.
-
-    Parameters
-    ----------
-    domain : PointDomain
-    n : int
-    privacy : PrivacyParams
-    mechanism : MedianMechanism
-        For one coordinate.
-    """
+    """Constants of d medians."""
 
     domain: PointDomain
     n: int
     privacy: PrivacyParams
-    mechanism: MedianMechanism
+    mechanism: MedianMechanism  # for one coordinate
     constants: str = "calibrated"
     noise_name: str = "exponential mechanism"
     algorithm: ClassVar[str] = "coordinate_median"
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        """One a coordinate."""
         return (replace(self.mechanism.planned(LABEL), times=self.domain.dim),)
 
     @property
     def theorem(self) -> str:
-        """The exponential mechanism."""
         return "Exponential mechanism with rank utility for every coordinate (McSherry and Talwar 2007)"
 
     def describe(self) -> Mapping[str, Any]:
-        """Epsilon of a coordinate."""
         return {"epsilon_of_a_coordinate": self.mechanism.epsilon}
 
     def exact_bits(self, source: BitSource) -> bool:
-        """As the mechanism."""
         return self.mechanism.exact_bits(source)
 
     def _listing(self, points: FloatArray, source: BitSource, ledger: Ledger) -> FloatArray:
@@ -78,15 +65,7 @@ class CoordinateMedianPlan(LocationPlan):
 
 @recorded("coordinate_median")
 def plan_coordinate_median(domain: PointDomain, n: int, privacy: PrivacyParams) -> CoordinateMedianPlan:
-    """Plan a median for each coordinate.
-
-    Parameters
-    ----------
-    domain : PointDomain
-    n : int
-        Number of records.
-    privacy : PrivacyParams
-    """
+    """Plan a median for each coordinate."""
     check(n, privacy, pure=True)
     R, d = domain.radius_bound, domain.dim
     if privacy.pure:

@@ -43,27 +43,15 @@ MOST_STEPS = 1000
 @final
 @dataclass(frozen=True)
 class HalvingPlan(LocationPlan):
-    """Constants of one run.
-
-    Parameters
-    ----------
-    domain : PointDomain
-    n : int
-    privacy : PrivacyParams
-    finder : RadiusFinder
-    warm, fine : NoisyGradients
-        Of stages 2 and 3.
-    warm_mu, fine_mu : float
-        Their Gaussian budgets.
-    """
+    """Constants of one run."""
 
     domain: PointDomain
     n: int
     privacy: PrivacyParams
     finder: RadiusFinder
-    warm: NoisyGradients
+    warm: NoisyGradients  # of stages 2 and 3
     fine: NoisyGradients
-    warm_mu: float
+    warm_mu: float  # warm_mu, fine_mu: their Gaussian budgets
     fine_mu: float
     constants: str = "calibrated"
     noise_name: str = "gaussian"
@@ -71,20 +59,16 @@ class HalvingPlan(LocationPlan):
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        """The radius and all gradients."""
         return (*self.finder.releases, self.warm.release, self.fine.release)
 
     @property
     def theorem(self) -> str:
-        """The earlier paper."""
         return "Radius finder, halving and noisy gradient descent (Haghifam, Steinke and Ullman 2024)"
 
     def describe(self) -> Mapping[str, Any]:
-        """Numbers of gradients."""
         return {"warm_gradients": self.warm.times, "fine_gradients": self.fine.times}
 
     def exact_bits(self, source: BitSource) -> bool:
-        """As all its mechanisms."""
         parts = (self.finder.mechanism, self.warm.mechanism, self.fine.mechanism)
         return all(mechanism.exact_bits(source) for mechanism in parts)
 
@@ -103,16 +87,7 @@ class HalvingPlan(LocationPlan):
 
 @recorded("halving")
 def plan_halving(domain: PointDomain, n: int, privacy: PrivacyParams) -> HalvingPlan:
-    """Plan the earlier pipeline.
-
-    Parameters
-    ----------
-    domain : PointDomain
-    n : int
-        Number of records, at most `radius_finder.MAX_RECORDS`.
-    privacy : PrivacyParams
-        With ``delta > 0``.
-    """
+    """Plan the earlier pipeline, for ``delta > 0`` and at most `radius_finder.MAX_RECORDS` records."""
     check(n, privacy)
     pure = RADIUS_SHARE * privacy.epsilon
     mu = largest_mu(privacy.epsilon, privacy.delta, pure) * (1 - 1e-12)  # accountants round up

@@ -31,43 +31,29 @@ MOST_STEPS = 1000
 @final
 @dataclass(frozen=True)
 class OriginDescentPlan(LocationPlan):
-    """Constants of one descent.
-
-    Parameters
-    ----------
-    domain : PointDomain
-    n : int
-    privacy : PrivacyParams
-    gradients : NoisyGradients
-    step : float
-        Step size.
-    """
+    """Constants of one descent."""
 
     domain: PointDomain
     n: int
     privacy: PrivacyParams
     gradients: NoisyGradients
-    step: float
+    step: float  # step size
     constants: str = "calibrated"
     noise_name: str = "gaussian"
     algorithm: ClassVar[str] = "origin_descent"
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        """All gradients."""
         return (self.gradients.release,)
 
     @property
     def theorem(self) -> str:
-        """Noisy gradient descent."""
         return "Noisy gradient descent (Bassily, Smith and Thakurta 2014), full gradients"
 
     def describe(self) -> Mapping[str, Any]:
-        """Steps."""
         return {"steps": self.gradients.times, "step": self.step}
 
     def exact_bits(self, source: BitSource) -> bool:
-        """As the mechanism."""
         return self.gradients.mechanism.exact_bits(source)
 
     def _listing(self, points: FloatArray, source: BitSource, ledger: Ledger) -> FloatArray:
@@ -77,16 +63,7 @@ class OriginDescentPlan(LocationPlan):
 
 @recorded("origin_descent")
 def plan_origin_descent(domain: PointDomain, n: int, privacy: PrivacyParams) -> OriginDescentPlan:
-    """Plan a descent from the origin.
-
-    Parameters
-    ----------
-    domain : PointDomain
-    n : int
-        Number of records.
-    privacy : PrivacyParams
-        With ``delta > 0``.
-    """
+    """Plan a descent from the origin; it needs ``delta > 0``."""
     check(n, privacy)
     mu = largest_mu(privacy.epsilon, privacy.delta) * (1 - 1e-12)  # accountants round up; rho = mu^2 / 2
     steps = min(MOST_STEPS, max(1, round(n**2 * mu**2 / (256 * domain.dim))))

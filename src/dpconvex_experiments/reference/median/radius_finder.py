@@ -41,19 +41,10 @@ DELTA = 3.0
 @final
 @dataclass(frozen=True)
 class RadiusFinder:
-    """Public constants of one search.
+    """Public constants of one search."""
 
-    Parameters
-    ----------
-    grid : tuple of float
-        Radii, ascending.
-    most : int
-        M, how many of the largest counts are averaged.
-    mechanism : AboveThreshold
-    """
-
-    grid: tuple[float, ...]
-    most: int
+    grid: tuple[float, ...]  # radii, ascending
+    most: int  # M, how many of the largest counts are averaged
     mechanism: AboveThreshold
 
     @property
