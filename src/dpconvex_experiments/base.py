@@ -11,7 +11,10 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex_experiments.checks import ALARM, Check
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    import matplotlib.figure
+
+Figure: TypeAlias = "matplotlib.figure.Figure"
+"""Only the name: matplotlib loads when a figure is drawn."""
 
 _T = TypeVar("_T")
 

@@ -71,7 +71,7 @@ class Record:
 
     def write(self, folder: Path) -> tuple[Path, ...]:
         """Write ``NAME.csv``, ``NAME.svg`` and ``NAME.json``, each whole or not at all, and return their paths.
-        
+
         They go into a folder of the family inside `folder`, and replace the files of an earlier run.
         """
         base = folder / self.experiment.name

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,13 +12,10 @@ from dpconvex.data.synthetic_points import gaussian_cluster
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems.data.points import PointDomain
 from dpconvex_experiments import checks
-from dpconvex_experiments.base import Experiment, Outcome, Setting
+from dpconvex_experiments.base import Experiment, Figure, Outcome, Setting
 from dpconvex_experiments.checks import Anchors, Check, Estimate
 from dpconvex_experiments.geometric_median._common import LINE_STYLES, Case, Trial, excess
 from dpconvex_experiments.geometric_median.methods import FAST, METHODS, ROBUST, Method
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 BOUND, FINEST, DELTA, SIGMA = 1000.0, 1e-3, 1e-6, 0.1
 OURS = "private median"

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import inf
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.stats import f as f_distribution
@@ -26,12 +25,9 @@ from dpconvex.privacy import Ledger, PrivacyParams
 from dpconvex.problems.data.points import mean_distance
 from dpconvex.solvers.weiszfeld import geometric_median
 from dpconvex_experiments import checks
-from dpconvex_experiments.base import Experiment, Outcome, Setting
+from dpconvex_experiments.base import Experiment, Figure, Outcome, Setting
 from dpconvex_experiments.checks import Anchors, Check, Estimate
 from dpconvex_experiments.geometric_median._common import PAPER, Summary, Trial, bars
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 DIM, RHO, DELTA = 50, 0.5, 1e-5
 MU = math.sqrt(2 * RHO)

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from scipy.stats import f as f_distribution
@@ -19,13 +19,10 @@ from dpconvex.privacy import Ledger, PrivacyParams, Unit
 from dpconvex.problems.data.points import PointDomain
 from dpconvex.randomness import BitSource
 from dpconvex_experiments import checks
-from dpconvex_experiments.base import Experiment, Outcome, Setting
+from dpconvex_experiments.base import Experiment, Figure, Outcome, Setting
 from dpconvex_experiments.checks import Anchors, exponent
 from dpconvex_experiments.geometric_median._common import PAPER, Summary, Trial, bars
 from dpconvex_experiments.reference.median import plan_radius_finder
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 DIM, RECORDS = 10, 1_000
 GROUP, LEVEL = 64, 0.775  # the paper's level

@@ -7,20 +7,17 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems.data.points import PointDomain, clip_points
-from dpconvex_experiments.base import Experiment, Outcome, Setting
+from dpconvex_experiments.base import Experiment, Figure, Outcome, Setting
 from dpconvex_experiments.checks import Anchors, Estimate
 from dpconvex_experiments.geometric_median._common import LINE_STYLES, Trial, excess
 from dpconvex_experiments.geometric_median.methods import FAST
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 DELTA, ALPHA, FACTOR = 1e-6, 0.01, 2.0
 FASHION = Path("/usr/share/datasets/fashion-mnist")  # where the Debian package puts it

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,13 +19,10 @@ from dpconvex.problems.data.moments import Moments
 from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.problems.linear.truncated import TruncatedRisk
 from dpconvex.randomness import SeededSource
-from dpconvex_experiments.base import Cell, Experiment, Outcome, Setting
+from dpconvex_experiments.base import Cell, Experiment, Figure, Outcome, Setting
 from dpconvex_experiments.checks import SINGLE, Anchors, Check, Estimate, exact, share
 from dpconvex_experiments.heavy_tails._common import PAPER, LinearLoss, streams, wide_problem
 from dpconvex_experiments.output_perturbation._common import laplace, releases
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 LOSSES: tuple[LinearModelLoss, ...] = (HuberLoss(), AbsoluteLoss(1e9))
 DECODED = ((2, 40, 0.1), (5, 60, 0.1), (10, 100, 0.05))

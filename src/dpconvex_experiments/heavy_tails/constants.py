@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from dpconvex.algorithms.erm import heavy_tailed
 from dpconvex.algorithms.erm.heavy_tailed import clipped_gradient
@@ -13,13 +12,10 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems.data.moments import Moments
 from dpconvex.problems.linear.problem import LinearModelProblem
-from dpconvex_experiments.base import Cell, Experiment, Outcome, Setting
+from dpconvex_experiments.base import Cell, Experiment, Figure, Outcome, Setting
 from dpconvex_experiments.checks import Anchors, Check, Estimate, exact
 from dpconvex_experiments.heavy_tails._common import DIAMETER, PAPER, LinearLoss, wide_problem
 from dpconvex_experiments.output_perturbation._common import LINE_STYLES, panels
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Case = tuple[float, int, float]
 """k, d, epsilon."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.stats import binom
@@ -13,7 +12,7 @@ from dpconvex._types import FloatArray
 from dpconvex.algorithms.erm import heavy_tailed
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems.data.moments import Moments
-from dpconvex_experiments.base import Experiment, Outcome, Setting
+from dpconvex_experiments.base import Experiment, Figure, Outcome, Setting
 from dpconvex_experiments.checks import Anchors, Estimate, exponent
 from dpconvex_experiments.heavy_tails._common import (
     DIAMETER,
@@ -26,9 +25,6 @@ from dpconvex_experiments.heavy_tails._common import (
     wide_problem,
 )
 from dpconvex_experiments.output_perturbation._common import lines, panels
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 DIM, EPSILON = 10, 1.0
 ORDERS = (2.0, 4.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -18,13 +18,10 @@ from dpconvex.losses.base import LinearModelLoss
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems.data.moments import Moments, record_cap
 from dpconvex.problems.linear.problem import LinearModelProblem
-from dpconvex_experiments.base import Experiment, Outcome, Setting
+from dpconvex_experiments.base import Experiment, Figure, Outcome, Setting
 from dpconvex_experiments.checks import Anchors, Check, Estimate
 from dpconvex_experiments.heavy_tails._common import PAPER, RADIUS, streams, wide_problem
 from dpconvex_experiments.output_perturbation._common import lines, panels
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 EPSILON, DELTA, DIM = 1.0, 1e-6, 10
 FRESH = PUBLIC = 200_000

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,13 +10,10 @@ from dpconvex._types import FloatArray
 from dpconvex.algorithms.erm import heavy_tailed
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems.data.moments import Moments
-from dpconvex_experiments.base import Experiment, Outcome, Setting
+from dpconvex_experiments.base import Experiment, Figure, Outcome, Setting
 from dpconvex_experiments.checks import Anchors, Estimate, exponent
 from dpconvex_experiments.heavy_tails._common import PAPER, LinearLoss, rate, sphere, streams, wide_problem
 from dpconvex_experiments.output_perturbation._common import lines, panels
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 ORDERS = (2.0, 4.0)
 FRACTIONS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0)

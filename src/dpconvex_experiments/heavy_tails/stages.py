@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from dpconvex.algorithms.erm.heavy_tailed.localization import HeavyTailedPlan
@@ -11,14 +9,11 @@ from dpconvex.algorithms.erm.heavy_tailed.schedule import ACCURACY, Phase, Sched
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems.data.moments import Moments
 from dpconvex.problems.linear.truncated import Truncation
-from dpconvex_experiments.base import Experiment, Outcome, Setting
+from dpconvex_experiments.base import Experiment, Figure, Outcome, Setting
 from dpconvex_experiments.checks import Anchors, Estimate, exponent
 from dpconvex_experiments.heavy_tails._common import PAPER, LinearLoss, streams, wide_problem
 from dpconvex_experiments.heavy_tails.rates import ORDERS, pareto_noise
 from dpconvex_experiments.output_perturbation._common import lines, panels
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 DIM, EPSILON, L2 = 10, 1.0, 100.0
 """The ridge is so large that all points lie inside the ball: errors times it do not depend on it."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from scipy import stats
 
@@ -11,12 +9,9 @@ from dpconvex._types import FloatArray
 from dpconvex.privacy import PrivacyParams
 from dpconvex.randomness import SeededSource
 from dpconvex_experiments import checks
-from dpconvex_experiments.base import Experiment, Outcome, Setting
+from dpconvex_experiments.base import Experiment, Figure, Outcome, Setting
 from dpconvex_experiments.checks import Check, Estimate
 from dpconvex_experiments.output_perturbation._common import laplace, releases
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 SCALE = 0.3
 DIMS = (1, 2, 10, 200)

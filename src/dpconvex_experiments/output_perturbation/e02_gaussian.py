@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dpconvex.mechanisms.gaussian import zwb_constant
 from dpconvex.privacy.profiles import gaussian_delta
-from dpconvex_experiments.base import Experiment, Outcome, Setting
+from dpconvex_experiments.base import Experiment, Figure, Outcome, Setting
 from dpconvex_experiments.checks import exact
 from dpconvex_experiments.output_perturbation._common import gaussian, lines
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 SHOWN = (0.1, 0.5, 1.0, 10.0)
 NOMINAL = 1e-6

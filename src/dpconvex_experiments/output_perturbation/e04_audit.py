@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import stats
@@ -19,12 +18,9 @@ from dpconvex.problems import DataDomain, Records
 from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.randomness import SeededSource
 from dpconvex_experiments import checks
-from dpconvex_experiments.base import Experiment, Outcome, Setting
+from dpconvex_experiments.base import Experiment, Figure, Outcome, Setting
 from dpconvex_experiments.checks import SINGLE, Check
 from dpconvex_experiments.output_perturbation._common import Noise, laplace, releases
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 N, L2 = 3, 4.0
 LIMITS = {"exact minimiser": (0.6, 1.0), "solver radius charged": (0.4, 1.0), "mutant: half the noise": (1.0, 2.0)}

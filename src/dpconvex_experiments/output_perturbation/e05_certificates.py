@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,12 +22,9 @@ from dpconvex.solvers import (
     Solver,
     Subgradient,
 )
-from dpconvex_experiments.base import Experiment, Outcome, Setting
+from dpconvex_experiments.base import Experiment, Figure, Outcome, Setting
 from dpconvex_experiments.checks import Anchors, Estimate, exact
 from dpconvex_experiments.output_perturbation._common import logistic_records
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 SMOOTH: tuple[Solver, ...] = (NewtonCholesky(), LBFGS(), AcceleratedGradient(), Katyusha())
 NONSMOOTH: tuple[Solver, ...] = (DualCoordinateAscent(), Subgradient(), SmoothedAcceleratedGradient())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,12 +11,9 @@ from dpconvex.algorithms.erm.output_perturbation.schedules import privacy_ratio
 from dpconvex.privacy import PrivacyParams
 from dpconvex.randomness import SeededSource
 from dpconvex_experiments import checks
-from dpconvex_experiments.base import Experiment, Outcome, Setting
+from dpconvex_experiments.base import Experiment, Figure, Outcome, Setting
 from dpconvex_experiments.checks import Estimate, exponent
 from dpconvex_experiments.output_perturbation._common import energy, lines, noise, panels, releases
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 KAPPAS = (1.0, 10.0, 100.0)
 DELTA = 1e-6

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from dpconvex.algorithms.erm import output_perturbation
@@ -13,12 +11,9 @@ from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import DataDomain
 from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.randomness import SeededSource
-from dpconvex_experiments.base import Experiment, Outcome, Setting
+from dpconvex_experiments.base import Experiment, Figure, Outcome, Setting
 from dpconvex_experiments.checks import Anchors, Check, Estimate, exact, exponent
 from dpconvex_experiments.output_perturbation._common import Risk, balanced, lines, panels, slope
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 DIM, RADIUS, EPSILON = 10, 5.0, 10.0
 LOSSES: dict[str, LinearModelLoss] = {"absolute": AbsoluteLoss(1.0), "logistic": LogisticLoss()}

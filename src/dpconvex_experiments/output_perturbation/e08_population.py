@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from dpconvex.algorithms.erm import output_perturbation
@@ -14,7 +12,7 @@ from dpconvex.problems import DataDomain
 from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.randomness import SeededSource
 from dpconvex_experiments import checks
-from dpconvex_experiments.base import Experiment, Outcome, Setting
+from dpconvex_experiments.base import Experiment, Figure, Outcome, Setting
 from dpconvex_experiments.checks import Anchors, Check, Estimate
 from dpconvex_experiments.output_perturbation._common import (
     Risk,
@@ -25,9 +23,6 @@ from dpconvex_experiments.output_perturbation._common import (
     on_sphere,
     releases,
 )
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 DIM = 5
 SIZES = (10, 30, 100, 300, 1000, 3000)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,12 +16,9 @@ from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.randomness import SeededSource
 from dpconvex.sets import L2Ball
 from dpconvex.solvers import AcceleratedGradient
-from dpconvex_experiments.base import Cell, Experiment, Outcome, Setting
+from dpconvex_experiments.base import Cell, Experiment, Figure, Outcome, Setting
 from dpconvex_experiments.checks import Anchors, Estimate, exact
 from dpconvex_experiments.output_perturbation._common import energy, laplace, logistic_records, noise, panels, releases
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 N, DIM, L2 = 2000, 20, 0.01
 ETAS = (1.0, 0.1, 0.01)

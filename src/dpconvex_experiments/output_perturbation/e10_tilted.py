@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,12 +15,9 @@ from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import DataDomain, Records
 from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.randomness import SeededSource
-from dpconvex_experiments.base import Experiment, Outcome, Setting
+from dpconvex_experiments.base import Experiment, Figure, Outcome, Setting
 from dpconvex_experiments.checks import Anchors, Check, Estimate, exact, exponent
 from dpconvex_experiments.output_perturbation._common import balanced, lines, panels
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TILTS = (0.01, 0.1, 0.5, 1.0, 2.0)
 TINY = 1e-4

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -17,12 +17,9 @@ from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.randomness import SeededSource
 from dpconvex.sets import L2Ball
 from dpconvex_experiments import checks
-from dpconvex_experiments.base import Cell, Experiment, Outcome, Setting
+from dpconvex_experiments.base import Cell, Experiment, Figure, Outcome, Setting
 from dpconvex_experiments.checks import Anchors, Estimate, exponent
 from dpconvex_experiments.output_perturbation._common import laplace, lines, logistic_records, panels, releases
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _Data: TypeAlias = tuple[FloatArray, FloatArray]
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from dpconvex.algorithms.base import LinearModelPlan
@@ -14,12 +12,9 @@ from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import DataDomain
 from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.randomness import SeededSource
-from dpconvex_experiments.base import Experiment, Outcome, Setting
+from dpconvex_experiments.base import Experiment, Figure, Outcome, Setting
 from dpconvex_experiments.checks import Anchors, Check, Estimate
 from dpconvex_experiments.output_perturbation._common import Risk, lines, logistic_records, panels
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 RADIUS, TRUE_NORM = 10.0, 5.0
 METHODS = {

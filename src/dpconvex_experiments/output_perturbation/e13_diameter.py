@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,12 +17,9 @@ from dpconvex.problems.custom.whole_objective import MaxRisk
 from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.randomness import SeededSource
 from dpconvex.sets import L2Ball
-from dpconvex_experiments.base import Experiment, Outcome, Setting
+from dpconvex_experiments.base import Experiment, Figure, Outcome, Setting
 from dpconvex_experiments.checks import Anchors, Check, Estimate, exact
 from dpconvex_experiments.output_perturbation._common import laplace, panels, releases
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 DIMS = (1, 2, 5)
 EPSILONS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)

@@ -143,7 +143,7 @@ class GradientScorePlan(LinearModelPlan):
 @recorded("gradient_score")
 def plan_gradient_score(problem: LinearModelProblem, privacy: PrivacyParams, moments: Moments) -> GradientScorePlan:
     """Return the plan for one or two parameters; its free constants minimize the bound over public candidates.
-    
+
     Pure epsilon is spent, whatever delta is, and privacy does not rest on the moments.
     """
     check_relation(privacy)

@@ -117,7 +117,7 @@ class GroupPrivacyPlan(LinearModelPlan):
 
 def filled_rows(groups: UserGroups, cap: int, coins: np.random.Generator) -> Positions:
     """Return which records fill the rows, shape (n_users * cap,): cyclic windows of users' own, users in random order.
-    
+
     `coins` give an order and one draw a user, however many records there are.
     """
     users = coins.permutation(groups.n_users)
@@ -132,7 +132,7 @@ def plan(
     problem: LinearModelProblem, privacy: PrivacyParams, planner: Planner, *, cap: int | None = None
 ) -> GroupPrivacyPlan:
     """Return the plan of the method that predicts the least error among those whose cost can be read for groups.
-    
+
     `planner` makes plans for records; `cap` is the rows of a user, and as many as the problem's records without it.
     """
     check_relation(privacy, users=True)

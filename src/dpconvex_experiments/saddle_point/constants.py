@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -11,12 +11,9 @@ from dpconvex.algorithms.minimax import saddle_point
 from dpconvex.privacy import PrivacyParams
 from dpconvex.privacy.zcdp import largest_rho
 from dpconvex.problems.minimax.games import RankOneGame
-from dpconvex_experiments.base import Experiment, Outcome, Setting
+from dpconvex_experiments.base import Experiment, Figure, Outcome, Setting
 from dpconvex_experiments.checks import Anchors, Estimate, exact
 from dpconvex_experiments.saddle_point._common import DELTA, PAPER, Game, noise
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 SPECIFIED = {(0.5, 1e-6): 0.2305, (1.0, 1e-6): 0.4414, (2.0, 1e-6): 0.840, (4.0, 1e-6): 1.578, (8.0, 1e-6): 2.902}
 """Root of 8 rho, from the specification's table, section 2.1."""

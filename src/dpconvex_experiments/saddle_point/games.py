@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -10,12 +10,9 @@ from dpconvex.algorithms.minimax import saddle_point
 from dpconvex.algorithms.minimax.registry import plan_saddle
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems.minimax.games import RankOneGame
-from dpconvex_experiments.base import Experiment, Outcome, Setting
+from dpconvex_experiments.base import Experiment, Figure, Outcome, Setting
 from dpconvex_experiments.checks import Anchors, Estimate, exponent
 from dpconvex_experiments.saddle_point._common import DELTA, PAPER, Game, curves, noise
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 VERTEX = "vertex_mirror_descent"
 METHODS = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -10,12 +10,9 @@ from dpconvex.algorithms.minimax.registry import plan_sparse
 from dpconvex.losses import SquaredLoss
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems.minimax.group_loss import l1_ball_loss, single_group
-from dpconvex_experiments.base import Experiment, Outcome, Setting
+from dpconvex_experiments.base import Experiment, Figure, Outcome, Setting
 from dpconvex_experiments.checks import Anchors, Estimate
 from dpconvex_experiments.saddle_point._common import DELTA, PAPER, curves, noise
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 ZERO = 0.225
 """What the zero vector loses."""

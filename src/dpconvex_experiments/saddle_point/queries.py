@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -10,12 +10,9 @@ from dpconvex.algorithms.queries.base import largest_error
 from dpconvex.algorithms.queries.registry import QUERY_METHODS, plan_queries
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems.queries import DenseQueries, LinearQueries, Marginals
-from dpconvex_experiments.base import Experiment, Outcome, Setting
+from dpconvex_experiments.base import Experiment, Figure, Outcome, Setting
 from dpconvex_experiments.checks import Anchors, Estimate
 from dpconvex_experiments.saddle_point._common import DELTA, PAPER, curves, noise
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 SHAPE = (4, 4, 4, 2, 2)
 

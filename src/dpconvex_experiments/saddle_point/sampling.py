@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,12 +13,9 @@ from dpconvex.losses import LogisticLoss
 from dpconvex.problems.minimax.base import SimplexPoint
 from dpconvex.problems.minimax.group_loss import WorstGroupLoss
 from dpconvex_experiments import checks
-from dpconvex_experiments.base import Experiment, Outcome, Setting
+from dpconvex_experiments.base import Experiment, Figure, Outcome, Setting
 from dpconvex_experiments.checks import Anchors, Estimate, exponent
 from dpconvex_experiments.saddle_point._common import PAPER, curves
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Function = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
 

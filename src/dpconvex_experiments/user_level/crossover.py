@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from dpconvex.algorithms.erm.user_level import plan_accelerated, plan_phased
 from dpconvex.losses import LogisticLoss
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems.linear.problem import LinearModelProblem
-from dpconvex_experiments.base import Cell, Experiment, Outcome, Setting
+from dpconvex_experiments.base import Cell, Experiment, Figure, Outcome, Setting
 from dpconvex_experiments.checks import Anchors, Estimate, exact
 from dpconvex_experiments.output_perturbation._common import Risk, lines, panels, slope
 from dpconvex_experiments.reference import group_privacy
@@ -29,9 +28,6 @@ from dpconvex_experiments.user_level._common import (
     unit_vectors,
     user_problem,
 )
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 DIM, USERS, RADIUS, EPSILON = 10, 2000, 3.0, 2.0
 TRUTH = np.full(DIM, 2.0 / math.sqrt(DIM))

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dpconvex.algorithms.erm.user_level import plan_accelerated
 from dpconvex.algorithms.erm.user_level.accelerated_printed import printed
 from dpconvex.losses import LogisticLoss
-from dpconvex_experiments.base import Cell, Experiment, Outcome, Setting
+from dpconvex_experiments.base import Cell, Experiment, Figure, Outcome, Setting
 from dpconvex_experiments.checks import exact
 from dpconvex_experiments.output_perturbation._common import lines, panels, slope
 from dpconvex_experiments.user_level._common import PAPER, promise, user_problem
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 LARGE = (1e6, 1e7, 1e8, 1e9)
 SMALL = (10.0, 1e2, 1e3, 1e4)

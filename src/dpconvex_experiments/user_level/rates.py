@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dpconvex.algorithms.erm.user_level import plan_accelerated
-from dpconvex_experiments.base import Experiment, Outcome, Setting
+from dpconvex_experiments.base import Experiment, Figure, Outcome, Setting
 from dpconvex_experiments.checks import Anchors, Estimate, exponent
 from dpconvex_experiments.heavy_tails._common import LinearLoss
 from dpconvex_experiments.output_perturbation._common import lines, panels
 from dpconvex_experiments.user_level._common import PAPER, promise, same_size, streams, unit_vectors, user_problem
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 STRENGTHS = (0.0, 0.02, 0.04, 0.08, 0.3)
 THEORY = {"n": -1.0, "m": -0.5, "epsilon": -1.0, "d": 0.5}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,14 +14,11 @@ from dpconvex.algorithms.erm import gradient_descent
 from dpconvex.algorithms.erm.user_level import plan_accelerated
 from dpconvex.losses import LogisticLoss
 from dpconvex.problems.data.users import UserGroups
-from dpconvex_experiments.base import Cell, Experiment, Outcome, Setting
+from dpconvex_experiments.base import Cell, Experiment, Figure, Outcome, Setting
 from dpconvex_experiments.checks import Anchors, Check, Estimate, share
 from dpconvex_experiments.output_perturbation._common import Risk, panels
 from dpconvex_experiments.user_level._common import PAPER, logistic_labels, promise, streams, unit_vectors, user_problem
 from dpconvex_experiments.user_level.crossover import DIM, RADIUS, TRUTH, records
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 USERS, M, EPSILON = 1000, 64, 4.0
 LOSS = LogisticLoss()

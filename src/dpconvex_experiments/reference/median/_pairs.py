@@ -11,7 +11,7 @@ from dpconvex._types import AnyArray, FloatArray
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
 def neighbours(X: FloatArray, squares: FloatArray, counts: AnyArray) -> None:
     """Count, for every point, the others by the first grid radius (its square, ascending) that reaches them.
-    
+
     `counts` (T + 1, n) begins with zeros; pairs beyond the last radius go to the last row.
     """
     n, d = X.shape

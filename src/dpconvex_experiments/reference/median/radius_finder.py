@@ -62,16 +62,7 @@ class RadiusFinder:
         return np.partition(within, -self.most, axis=1)[:, -self.most :].mean(axis=1)
 
     def find(self, points: FloatArray, source: BitSource, ledger: Ledger) -> float:
-        """Release a radius.
-
-        Parameters
-        ----------
-        points : array of shape (n, dim)
-            In the domain.
-        source : BitSource
-        ledger : Ledger
-            It must list `releases`.
-        """
+        """Release a radius for points (n, dim) of the domain; the ledger must list `releases`."""
         fallback = source.generator().integers(len(self.grid))
         index = self.mechanism.release(self.queries(points), LABEL, source, ledger)
         return self.grid[index if index < len(self.grid) else int(fallback)]
@@ -86,22 +77,10 @@ def plan_radius_finder(
     beta: float = 0.05,
     unit: Unit = Unit.RECORD,
 ) -> RadiusFinder:
-    """Plan a search with a pure budget.
+    """Plan a pure search for a ball that holds a share `gamma` in [1/2, 1] of at most `MAX_RECORDS` points.
 
-    Parameters
-    ----------
-    domain : PointDomain
-    n : int
-        Number of records, at most `MAX_RECORDS`.
-    epsilon : float
-        Positive.
-    gamma : float
-        Share of the points that the ball is to hold, in [1/2, 1].
-    beta : float
-        Failure probability behind the threshold's shift; 0.05 reproduces what the papers report, while a value as
-        small as a usual delta lifts the threshold above n for a thousand records.
-    unit : Unit
-        What a record stands for.
+    `beta` is the failure probability behind the threshold's shift: 0.05 reproduces what the papers report, while one
+    as small as a usual delta lifts the threshold above n for a thousand records.
     """
     if _validate.integer("n", n, at_least=1) > MAX_RECORDS:
         raise InvalidParameterError("n", n, f"must be at most {MAX_RECORDS}", "It compares all pairs of records")
