@@ -15,7 +15,7 @@ from hypothesis import given, strategies as st
 from dpconvex import PrivateLogisticRegression
 from dpconvex.algorithms.erm import objective_perturbation
 from dpconvex.algorithms.erm.registry import plans
-from dpconvex.algorithms.erm.two_stage import centering, projection as projecting
+from dpconvex.algorithms.erm.two_stage import centering, projection as projected_plans
 from dpconvex.algorithms.erm.two_stage.projection import FEWEST, ProjectedPlan, projected, projection, wide_columns
 from dpconvex.algorithms.select import Options
 from dpconvex.errors import InvalidDataError, InvalidParameterError
@@ -229,7 +229,7 @@ def test_chunks_of_rows_change_nothing(chunk: int, monkeypatch: pytest.MonkeyPat
     plan, X = planned(problem()), records()
     P = coins(plan, 0)
     whole = plan._projected(X, P)
-    monkeypatch.setattr(projecting, "CHUNK", chunk)
+    monkeypatch.setattr(projected_plans, "CHUNK", chunk)
     np.testing.assert_allclose(plan._projected(X, P), whole, atol=1e-13)
 
 
@@ -277,7 +277,7 @@ def test_it_refuses_by_itself_whatever_its_method_does(task: LinearModelProblem,
         pytest.fail("asked the method")
 
     with pytest.raises(InvalidParameterError):
-        projecting.plan(task, PrivacyParams(1.0, **promise), planner)  # pyright: ignore[reportArgumentType]
+        projected_plans.plan(task, PrivacyParams(1.0, **promise), planner)  # pyright: ignore[reportArgumentType]
 
 
 def test_other_shapes_are_refused() -> None:
@@ -299,7 +299,7 @@ def test_recentred_columns_can_be_projected() -> None:
     """Three plans deep: epsilon 1e5, columns that are constant but for the first; what both put back predicts it."""
 
     def projecting(task: LinearModelProblem, privacy: PrivacyParams):
-        return projecting.plan(task, privacy, objective_perturbation.plan)
+        return projected_plans.plan(task, privacy, objective_perturbation.plan)
 
     n, rng = 2000, np.random.default_rng(0)
     X = np.full((n, 12), 0.3)
