@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -41,12 +42,19 @@ def case() -> Callable[..., AbstractContextManager[None]]:
     return naming
 
 
-@pytest.fixture(autouse=True)
-def _plans_made_anew(request: pytest.FixtureRequest) -> Iterator[None]:
+@pytest.fixture
+def monkeypatch(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     """A test that patches the library neither uses plans made before nor leaves its own behind."""
-    patches = "monkeypatch" in request.fixturenames
-    if patches:
+    replace, patched = monkeypatch.setattr, False
+
+    def replacing(*arguments: Any, **options: Any) -> None:
+        nonlocal patched
+        patched = True
         registry.plans.cache_clear()
-    yield
-    if patches:
+        replace(*arguments, **options)
+
+    monkeypatch.setattr = replacing  # type: ignore[method-assign]
+    yield monkeypatch
+    if patched:
+        monkeypatch.undo()
         registry.plans.cache_clear()
