@@ -8,6 +8,7 @@ A mechanism is ``rho``-zCDP if its outputs on neighbours have Renyi divergence a
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 
@@ -48,6 +49,7 @@ def zcdp_delta(rho: float, epsilon: float) -> float:
     return renyi_delta(ORDERS * rho, epsilon)
 
 
+@lru_cache(maxsize=64)  # a schedule asks again for every number of steps
 def largest_rho(epsilon: float, delta: float) -> float:
     """Largest zCDP budget that keeps `zcdp_delta` within `delta`, rounded down.
 
