@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -14,7 +17,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from dpconvex import PrivateLasso, PrivateSparseLogisticRegression, PrivateWorstGroupClassifier, verify
 from dpconvex.errors import InvalidDataError, InvalidParameterError
-from dpconvex.estimators import SPARSE_ESTIMATORS
+from dpconvex.estimators import SPARSE_ESTIMATORS, lasso
 from dpconvex.estimators.persistence import load_model, save_model
 
 PLAIN = {"epsilon": 2.0, "feature_bound": 1.0, "random_state": 0}
@@ -39,6 +42,13 @@ CHECKED = [
     PrivateLasso(epsilon=1e4, feature_bound=5.0, target_bounds=(-5.0, 5.0), radius=0.3, random_state=0),
     PrivateSparseLogisticRegression(epsilon=100.0, feature_bound=5.0, random_state=0, classes=[0, 1]),
 ]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _plans_are_made_once() -> Iterator[None]:
+    """A hundred checks fit the same few tables."""
+    with mock.patch.object(lasso, "plan_sparse", lru_cache(lasso.plan_sparse)):
+        yield
 
 
 @parametrize_with_checks(

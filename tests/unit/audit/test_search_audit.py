@@ -25,6 +25,7 @@ def audited(transcripts=40):
     return audit(search.plan, search.pairs, output=search.output, runs=0, transcripts=transcripts)
 
 
+@pytest.mark.gate  # tests/contracts/test_audits.py asks the same of this target
 def test_the_search_itself_spends_what_it_says() -> None:
     report = audited()
     assert report.passed

@@ -127,7 +127,7 @@ def test_printed_constants_run_and_are_worse() -> None:
     result = found.run(X, y, SeededSource(0))
     assert np.linalg.norm(result.point) <= 1 + 1e-12
     assert found.schedule.bound > 20 * planned(n=1500).schedule.bound
-    assert verify(found.run(X, y, SystemSource()).certificate).passed
+    assert verify(found.certificate(SystemSource())).passed
 
 
 def test_the_second_stage_stays_within_the_first_ball_and_its_sensitivity() -> None:
