@@ -437,7 +437,7 @@ MUTANTS = (
     ),
     Mutant(
         "search: trained on held-out units",
-        "estimators/_search_run.py",
+        "algorithms/search/run.py",
         "np.flatnonzero(~mask)), ",
         "np.arange(len(mask))[: len(mask) - mask.sum()]), ",
         "private_search",

@@ -109,7 +109,7 @@ def test_a_plan_is_a_pure_function_of_public_facts(loss, delta, constants) -> No
             text,
             releases,
             plan.predicted_error,
-            plan.coefficient_deviation.tolist(),
+            None if plan.coefficient_deviation is None else plan.coefficient_deviation.tolist(),
             getattr(plan, "solver_radius", None),
         )
 
@@ -118,8 +118,9 @@ def test_a_plan_is_a_pure_function_of_public_facts(loss, delta, constants) -> No
     )
     assert [facts(plan) for plan in again] == [facts(plan) for plan in offered(loss, delta, constants)]
     for plan in again:
-        assert plan.coefficient_deviation.shape == (plan.problem.dim,)
-        assert (plan.coefficient_deviation > 0).all()
+        if plan.coefficient_deviation is not None:  # not known, for a plug-in
+            assert plan.coefficient_deviation.shape == (plan.problem.dim,)
+            assert (plan.coefficient_deviation > 0).all()
         assert plan.theorem
         assert plan.assumptions
         error = plan.predicted_error

@@ -169,6 +169,7 @@ PLANS: dict[str, Callable[[], Any]] = {
         f"saddle {name}": lambda name=name: plan_saddle(RankOneGame(400, 6, 6), MIXED, name)[0]
         for name in SADDLE_METHODS
     },
+    **{name: lambda m=method: m.attack(PURE, 1.0) for name, method in ERM_METHODS.items() if method.attack},
     **{f"sparse {name}": lambda name=name: plan_sparse(lasso(), MIXED, name)[0] for name in SPARSE_METHODS},
     "output untrusted": lambda: plan_minimize(
         LocationLoss(DataDomain.l2_ball(2, 1.0)), 400, epsilon=1.0, radius=1.0, trusted=False

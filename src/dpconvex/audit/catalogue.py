@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from dpconvex.algorithms.erm.registry import ERM_METHODS
+from dpconvex.algorithms.select import Method
 from dpconvex.audit.target import Builder, Target
-from dpconvex.audit.targets_linear import RECORDS, USERS
+from dpconvex.audit.targets_linear import RECORDS, USERS, linear_subject
 from dpconvex.audit.targets_mechanisms import MECHANISMS
 from dpconvex.audit.targets_points import POINTS
 from dpconvex.audit.targets_search import SEARCHES
@@ -18,6 +20,13 @@ def _targets(entries: Mapping[str, tuple[str, Builder]], unit: Unit) -> dict[str
     return {name: Target(name, kind == "pure", unit, builder) for name, (kind, builder) in entries.items()}
 
 
+def _attacked(method: Method) -> Target:
+    """Return the target that a method brings: its own small plan, on the worst neighbors."""
+    assert method.attack is not None
+    attack = method.attack
+    return Target(method.name, method.pure, Unit.RECORD, lambda privacy, bound: linear_subject(attack(privacy, bound)))
+
+
 TARGETS: dict[str, Target] = {
     **_targets(RECORDS, Unit.RECORD),
     **_targets(USERS, Unit.USER),
@@ -25,6 +34,7 @@ TARGETS: dict[str, Target] = {
     **_targets(VERTICES, Unit.RECORD),
     **_targets(SEARCHES, Unit.RECORD),
     **{name: Target(name, kind == "pure", unit, builder) for name, (kind, unit, builder) in MECHANISMS.items()},
+    **{method.name: _attacked(method) for method in ERM_METHODS.values() if method.attack is not None},
     **{target.name: target for targets in load("audit") for target in targets},
 }
 """Targets by name: ``algorithm``, ``algorithm/variant`` or ``mechanism/name``."""

@@ -1,8 +1,8 @@
 """Log-densities of what mechanisms release, written down again from their docstrings, not from their samplers.
 
 `log_law` gives the logarithm of the probability (or density) of an outcome given the private value, up to a constant
-that is the same for all values. A new mechanism registers its law with ``@log_law.register``; one that has none can be
-audited by counting only.
+that is the same for all values. Mechanisms that have none here say their own
+(`dpconvex.mechanisms.base.Planned.log_density`); one without either can be audited by counting only.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ def log_law(mechanism: Any, value: Any, outcome: Any) -> float:
     Raises
     ------
     UnsupportedEventError
-        For mechanisms without a registered law.
+        For mechanisms without a registered law that do not say their `Planned.log_density` either.
     """
-    raise UnsupportedEventError(f"no law is known for {type(mechanism).__name__}: register one, or audit by counting")
+    return mechanism.log_density(value, outcome)
 
 
 @log_law.register

@@ -8,11 +8,11 @@ from typing import Any, final
 import numpy as np
 
 from dpconvex._types import FloatArray
+from dpconvex.algorithms.search.plan import SearchPlan
+from dpconvex.algorithms.search.run import Part, run
 from dpconvex.audit.neighbours import record_pairs
 from dpconvex.audit.target import Builder, Subject
 from dpconvex.estimators import PrivateLinearSVC, PrivateSearchCV
-from dpconvex.estimators._search_plan import SearchPlan
-from dpconvex.estimators._search_run import Part, run
 from dpconvex.privacy import PrivacyParams, Release
 from dpconvex.problems import Block, DataDomain
 from dpconvex.randomness import BitSource

@@ -20,9 +20,9 @@ from dpconvex.errors import InvalidParameterError
 
 if TYPE_CHECKING:
     from dpconvex.algorithms.predicted_error import PredictedError
+    from dpconvex.algorithms.search.plan import SearchPlan
     from dpconvex.data import Schema
     from dpconvex.estimators import PrivateSearchCV
-    from dpconvex.estimators._search_plan import SearchPlan
 
 Over = Annotated[
     list[str],
@@ -143,7 +143,7 @@ def _value(text: str) -> Any:
 
 def settings(values: dict[str, Any]) -> dict[str, Any]:
     """Return settings as JSON has them."""
-    from dpconvex.estimators._search_scores import plain
+    from dpconvex.algorithms.search.scores import plain
 
     return {name: plain(value) for name, value in values.items()}
 

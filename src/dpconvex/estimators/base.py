@@ -7,17 +7,19 @@ from dataclasses import replace
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.base import LinearModelPlan, begin, beyond_floats
 from dpconvex.algorithms.erm.registry import expected_of_first, plans
+from dpconvex.algorithms.search.scores import Score
 from dpconvex.algorithms.select import LARGEST, SMALLEST, Options
 from dpconvex.data import Schema
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._features import FeatureMap, feature_map, fitted_columns, learned_matrix, user_labels
+from dpconvex.estimators._targets import TargetRange
 from dpconvex.losses import LinearModelLoss
 from dpconvex.privacy import CarriesBudgets, PrivacyCertificate, PrivacyParams, Unit
 from dpconvex.problems import DataDomain
@@ -52,6 +54,10 @@ class PrivateLinearModel(CarriesBudgets, BaseEstimator, ABC):
     plan_: LinearModelPlan
     status_: str
     n_features_in_: int
+    _scores: ClassVar[tuple[str, ...]]
+    """Held-out losses that a search may choose by."""
+    _own_score: ClassVar[str]
+    """What it chooses by unless told otherwise."""
     _ready: LinearModelPlan | None = None
     """What `fit` runs if it is planned already: by a search, on copies of its own."""
 
@@ -287,6 +293,27 @@ class PrivateLinearModel(CarriesBudgets, BaseEstimator, ABC):
         features, encoded = self._encoded(X, reset=False)
         inside = encoded if self.schema is not None else features.domain.clip(encoded)  # a schema's tables lie inside
         return inside @ self.encoded_coef_.T + self.encoded_intercept_
+
+    def _target_range(self) -> TargetRange | None:
+        """Return the public range of a numeric target; None for classes."""
+        return None
+
+    @abstractmethod
+    def _truth(self, X: Any, y: Any) -> FloatArray:
+        """Return what a search scores against: positions of classes, or numbers in units of the public range."""
+
+    @abstractmethod
+    def _losses(self, score: Score, X: Any, truth: FloatArray) -> FloatArray:
+        """Return what this fitted model loses on every record, (n,)."""
+
+    def _fitted_as(self, plan: LinearModelPlan, X: Any, y: Any, labels: AnyArray | None, source: BitSource) -> Self:
+        """Return a copy that is fitted as planned, without its source; `labels` say whose record it is."""
+        model = cast(Self, clone(self))
+        model.set_params(random_state=source)  # not before: a clone would copy a seeded stream
+        model._ready = plan
+        cast(Any, model).fit(X, y, groups=labels)
+        del model._ready
+        return model.set_params(random_state=None)
 
     def _required(self, y: Any) -> Any:
         """Return `y`, or raise in the words that scikit-learn looks for."""

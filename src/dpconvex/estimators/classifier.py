@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import abstractmethod
-from typing import Any, Self, final
+from typing import Any, ClassVar, Self, final
 
 import numpy as np
 from sklearn.base import ClassifierMixin
@@ -12,6 +12,7 @@ from sklearn.base import ClassifierMixin
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.base import LinearModelPlan
+from dpconvex.algorithms.search.scores import Score
 from dpconvex.data import Schema
 from dpconvex.estimators._digest import name_model
 from dpconvex.estimators._targets import (
@@ -33,6 +34,8 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
     """A private linear classifier; its classes are declared, not learnt."""
 
     classes_: AnyArray
+    _scores: ClassVar[tuple[str, ...]] = ("error_rate",)
+    _own_score: ClassVar[str] = "error_rate"
 
     def __init__(
         self,
@@ -182,9 +185,23 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         classes = inferred_classes(self._required(y)) if classes is None else classes
         return declared_index(self._required(y), classes), classes
 
+    def _truth(self, X: Any, y: Any) -> FloatArray:
+        return self._labels(X, y)[0].astype(np.float64)
+
+    def _losses(self, score: Score, X: Any, truth: FloatArray) -> FloatArray:
+        scores = self.decision_function(X)
+        return (truth != (np.argmax(scores, axis=1) if scores.ndim == 2 else scores > 0)).astype(np.float64)
+
 
 class ProbabilisticClassifier(PrivateLinearClassifier):
     """A private linear classifier that gives probabilities."""
+
+    _scores: ClassVar[tuple[str, ...]] = ("error_rate", "log_loss")
+
+    def _losses(self, score: Score, X: Any, truth: FloatArray) -> FloatArray:
+        if score.name == "log_loss":
+            return -self.predict_log_proba(X)[np.arange(len(truth)), truth.astype(np.intp)]
+        return super()._losses(score, X, truth)
 
     @abstractmethod
     def predict_proba(self, X: Any) -> FloatArray:

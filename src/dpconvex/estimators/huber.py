@@ -86,6 +86,7 @@ class PrivateHuberRegressor(PrivateLinearRegressor):
     """
 
     kind: ClassVar[str] = "huber"
+    _own_score: ClassVar[str] = "absolute_error"
 
     def __init__(
         self,

@@ -93,6 +93,7 @@ class PrivateQuantileRegressor(PrivateLinearRegressor):
     """
 
     kind: ClassVar[str] = "quantile"
+    _own_score: ClassVar[str] = "pinball"
 
     def __init__(
         self,

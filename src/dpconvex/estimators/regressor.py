@@ -14,6 +14,7 @@ from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.base import LinearModelPlan
 from dpconvex.algorithms.erm.heavy_tailed.registry import METHODS, heavy_plans
 from dpconvex.algorithms.erm.two_stage.base import DelegatingPlan
+from dpconvex.algorithms.search.scores import Score
 from dpconvex.algorithms.select import Options
 from dpconvex.data import NumericTarget, Schema
 from dpconvex.errors import InvalidParameterError
@@ -45,6 +46,8 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
     """
 
     effect: ClassVar[str] = "the prediction"
+    _scores: ClassVar[tuple[str, ...]] = ("squared_error", "absolute_error", "pinball")
+    _own_score: ClassVar[str] = "squared_error"
 
     def __init__(
         self,
@@ -228,6 +231,15 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         width, middle = target.upper - target.lower, target.lower / 2 + target.upper / 2
         wide = replace(target, lower=middle - HEAVY_REACH * width, upper=middle + HEAVY_REACH * width)
         return replace(self.schema, target=wide)
+
+    def _target_range(self) -> TargetRange:
+        return self._range()
+
+    def _truth(self, X: Any, y: Any) -> FloatArray:
+        return self._range().scale(self._numbers(X, y))
+
+    def _losses(self, score: Score, X: Any, truth: FloatArray) -> FloatArray:
+        return score.of_residuals(truth - score.range.scale(self.predict(X)))
 
     def _numbers(self, X: Any, y: Any) -> AnyArray:
         """Return the targets in their own unit."""

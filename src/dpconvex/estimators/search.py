@@ -16,14 +16,14 @@ from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.base import begin
 from dpconvex.algorithms.erm.registry import ERM_METHODS
+from dpconvex.algorithms.search.plan import GAUSSIAN, METHODS, PURE, Candidate, SearchPlan, plan_search
+from dpconvex.algorithms.search.run import Part, run
+from dpconvex.algorithms.search.scores import score_for
 from dpconvex.algorithms.select import NOISES
 from dpconvex.data.frames import typed
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._digest import name_model
 from dpconvex.estimators._features import fitted_columns, learned_matrix
-from dpconvex.estimators._search_plan import GAUSSIAN, METHODS, PURE, Candidate, SearchPlan, plan_search
-from dpconvex.estimators._search_run import Part, run
-from dpconvex.estimators._search_scores import score_for
 from dpconvex.estimators.base import PrivateLinearModel
 from dpconvex.privacy import CarriesBudgets, PrivacyCertificate, PrivacyParams, Unit
 from dpconvex.randomness import source_from

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar, Generic, TypeVar, final
+from typing import Any, ClassVar, Generic, TypeVar, final
 
 import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.errors import InvalidParameterError
+from dpconvex.errors import InvalidParameterError, UnsupportedEventError
 from dpconvex.privacy.events.basic import Event
 from dpconvex.privacy.ledger import Ledger, Release
 from dpconvex.privacy.sensitivity import Sensitivity
@@ -37,6 +37,19 @@ class Planned(ABC):
     @abstractmethod
     def exact_bits(self, source: BitSource) -> bool:
         """Whether noise from `source` is exact on a grid, so that the bits of a release are covered by the proof."""
+
+    def log_density(self, value: AnyArray, outcome: Any) -> float:
+        """Return the logarithm of the probability or density of an outcome given the private value, up to a constant.
+
+        For the audit, so it is written from the class's docstring and not from its sampler; mechanisms of this package
+        have theirs in `dpconvex.audit.laws`. Without one, a mechanism is audited by counting outcomes.
+
+        Raises
+        ------
+        UnsupportedEventError
+            If the mechanism does not say it.
+        """
+        raise UnsupportedEventError(f"no law is known for {type(self).__name__}: give log_density, or count outcomes")
 
     @final
     def planned(self, label: str, block: str | None = None) -> Release:

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpconvex.algorithms.search import run as listing
+from dpconvex.algorithms.search.scores import Score
 from dpconvex.audit import audit
 from dpconvex.audit.catalogue import TARGETS
 from dpconvex.errors import BudgetExceededError
-from dpconvex.estimators import _search_run
-from dpconvex.estimators._search_scores import Score
 from dpconvex.randomness import SeededSource
 
 
@@ -44,13 +44,13 @@ def test_half_the_sensitivity_of_scores_is_refuted(monkeypatch) -> None:
 
 
 def test_scoring_on_training_records_is_refuted(monkeypatch) -> None:
-    split = _search_run.split
+    split = listing.split
 
     def overlapping(data, n, held_out, source):
         training, _ = split(data, n, held_out, source)
-        return training, _search_run.Part(training.X[-held_out:], training.y[-held_out:], None)
+        return training, listing.Part(training.X[-held_out:], training.y[-held_out:], None)
 
-    monkeypatch.setattr(_search_run, "split", overlapping)
+    monkeypatch.setattr(listing, "split", overlapping)
     assert not audited(100).passed
 
 

@@ -30,11 +30,12 @@ from dpconvex import (
     verify,
 )
 from dpconvex.algorithms.erm.two_stage.centering import RecentredPlan
+from dpconvex.algorithms.search import run as listing
+from dpconvex.algorithms.search.plan import Candidate
+from dpconvex.algorithms.search.scores import Score, score_for
 from dpconvex.data import ClassTarget
 from dpconvex.errors import InvalidDataError, InvalidParameterError
-from dpconvex.estimators import ESTIMATORS, _search_run
-from dpconvex.estimators._search_plan import Candidate
-from dpconvex.estimators._search_scores import Score, score_for
+from dpconvex.estimators import ESTIMATORS
 from dpconvex.mechanisms import BestOfRepeats, GaussianMechanism
 from dpconvex.privacy import PureMechanism, Unit, WholeRun
 from dpconvex.privacy.certificate import digest
@@ -151,7 +152,7 @@ class Spy:
     def __init__(self, monkeypatch) -> None:
         self.fitted: list[set[float]] = []
         self.scored: list[set[float]] = []
-        fit, mean = _search_run.fit, Score.mean
+        fit, mean = listing.fit, Score.mean
 
         def spied_fit(candidate, data, source):
             self.fitted.append(set(np.asarray(data.X)[:, 0]))
@@ -161,7 +162,7 @@ class Spy:
             self.scored.append(set(np.asarray(X)[:, 0]))
             return mean(score, model, X, targets, groups)
 
-        monkeypatch.setattr(_search_run, "fit", spied_fit)
+        monkeypatch.setattr(listing, "fit", spied_fit)
         monkeypatch.setattr(Score, "mean", spied_mean)
 
 
@@ -213,7 +214,7 @@ def test_candidates_do_not_share_noise() -> None:
     plan = PrivateSearchCV(logistic(), {"coefficient_norm": [4.0, 4.0]}, method="composition").plan(3000, 3)[0]
     source = SeededSource(0)
     for candidate in plan.candidates:
-        found.append(_search_run.fit(candidate, _search_run.Part(X[:2400], Y[:2400], None), source).coef_)
+        found.append(listing.fit(candidate, listing.Part(X[:2400], Y[:2400], None), source).coef_)
     assert np.abs(found[0] - found[1]).min() > 1e-6
 
 
@@ -232,7 +233,7 @@ def test_one_record_moves_a_score_by_no_more_than_claimed(model, name) -> None:
     y = Y if model.kind == "logistic" else NUMBERS
     fitted = clone(model).set_params(random_state=0, epsilon=100.0).fit(X, y)
     score = score_for(model, name, 0.1 if name == "log_loss" else None)
-    held, targets = X[:50].copy(), score.targets(model, X[:50], y[:50])
+    held, targets = X[:50].copy(), model._truth(X[:50], y[:50])
     claimed = score.sensitivity(50, Unit.RECORD).value
     rng, moved = np.random.default_rng(1), []
     reference = score.mean(fitted, held, targets, None)
@@ -269,12 +270,12 @@ def test_scores_are_means_of_clipped_losses() -> None:
     score = score_for(logistic(), "log_loss", 0.5)
     right = fitted.predict_log_proba(X)[np.arange(3000), Y]
     expected = np.minimum(-right, 0.5).mean()
-    assert score.mean(fitted, X, score.targets(logistic(), X, Y), None) == pytest.approx(-expected)
+    assert score.mean(fitted, X, logistic()._truth(X, Y), None) == pytest.approx(-expected)
     quantile = PrivateQuantileRegressor(feature_bounds=BOUNDS, target_bounds=(0, 20), quantile=0.9, random_state=0)
     away = NUMBERS - quantile.fit(X, NUMBERS).predict(X)
     pinball = np.maximum(0.9 * away, -0.1 * away).mean() / 20
     found = score_for(quantile, "auto", None)
-    assert found.mean(quantile, X, found.targets(quantile, X, NUMBERS), None) == pytest.approx(-pinball)
+    assert found.mean(quantile, X, quantile._truth(X, NUMBERS), None) == pytest.approx(-pinball)
 
 
 def test_all_candidates_are_scored_on_the_scale_of_the_estimator() -> None:

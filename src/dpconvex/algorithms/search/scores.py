@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, ClassVar, Protocol, Self, final
 
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import FloatArray
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.algorithms.base import LinearModelPlan
 from dpconvex.algorithms.recipes import stored
-from dpconvex.estimators._targets import TargetRange
-from dpconvex.estimators.base import PrivateLinearModel
-from dpconvex.estimators.classifier import PrivateLinearClassifier, ProbabilisticClassifier
-from dpconvex.estimators.regressor import PrivateLinearRegressor
 from dpconvex.mechanisms import GaussianMechanism, LaplaceMechanism
 from dpconvex.privacy import Sensitivity, Unit
 from dpconvex.problems.data.users import UserGroups
+from dpconvex.randomness import BitSource
 
 BOUNDS = {"error_rate": 1.0, "log_loss": 2.0, "squared_error": 1.0, "absolute_error": 1.0, "pinball": 1.0}
 """Scores, and where their losses are clipped unless the caller says otherwise.
@@ -24,8 +22,34 @@ BOUNDS = {"error_rate": 1.0, "log_loss": 2.0, "squared_error": 1.0, "absolute_er
 Errors of regressors are in units of the target's public range, so that 1 is the largest there can be.
 """
 
-OWN = {"linear": "squared_error", "huber": "absolute_error", "quantile": "pinball"}
-"""What ``"auto"`` means for regressors, by `PrivateLinearModel.kind`; for classifiers it is the error rate."""
+
+class Searchable(Protocol):
+    """What a search needs of the models that it compares: private linear models have it."""
+
+    _own_score: ClassVar[str]
+    """What ``"auto"`` means."""
+    _scores: ClassVar[tuple[str, ...]]
+    """Names of the scores that apply."""
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters by name."""
+        ...
+
+    def _target_range(self) -> Any:
+        """Return the public range of a numeric target, which scales it; None for classes."""
+        ...
+
+    def _truth(self, X: Any, y: Any) -> FloatArray:
+        """Return what is to be predicted, (n,): positions of classes, or numbers in units of the public range."""
+        ...
+
+    def _losses(self, score: Score, X: Any, truth: FloatArray) -> FloatArray:
+        """Return what the fitted model loses on every record, (n,)."""
+        ...
+
+    def _fitted_as(self, plan: LinearModelPlan, X: Any, y: Any, labels: AnyArray | None, source: BitSource) -> Self:
+        """Return a copy that is fitted as planned; `labels` say whose record it is."""
+        ...
 
 
 @final
@@ -43,13 +67,13 @@ class Score:
     level : float
         Of the pinball loss.
     range : TargetRange or None
-        Public range of a numeric target.
+        Public range of a numeric target: it scales numbers to units of its width.
     """
 
     name: str
     bound: float
     level: float = 0.5
-    range: TargetRange | None = None
+    range: Any = None
 
     def sensitivity(self, count: int, unit: Unit) -> Sensitivity:
         """Return how far one unit moves the mean over `count` held-out units.
@@ -61,55 +85,32 @@ class Score:
         lemma = f"{each} moves the mean of {count:,} losses in [0, {self.bound:g}] by at most bound/n"
         return Sensitivity(value, "absolute", lemma, unit=unit)
 
-    def mean(self, model: PrivateLinearModel, X: Any, targets: FloatArray, groups: UserGroups | None) -> float:
+    def mean(self, model: Searchable, X: Any, truth: FloatArray, groups: UserGroups | None) -> float:
         """Return minus the mean loss of a fitted model, larger is better; every user counts once.
 
         Parameters
         ----------
-        model : PrivateLinearModel
+        model : Searchable
             Fitted.
         X : table of n records
-        targets : array of shape (n,)
-            As `targets` returns them.
+        truth : array of shape (n,)
+            `Searchable._truth` of the model whose parameters are searched: all candidates are scored on one scale.
         groups : UserGroups or None
             Whose record it is.
         """
         with np.errstate(all="ignore"):
-            losses = np.nan_to_num(self._losses(model, X, targets), nan=self.bound, posinf=self.bound)
+            losses = np.nan_to_num(model._losses(self, X, truth), nan=self.bound, posinf=self.bound)
         losses = np.clip(losses, 0.0, self.bound)
         if groups is None:
             return -float(losses.mean())
         grouped = losses if groups.order is None else losses[groups.order]
         return -float((np.add.reduceat(grouped, groups.starts[:-1]) / groups.sizes).mean())
 
-    def _losses(self, model: PrivateLinearModel, X: Any, targets: FloatArray) -> FloatArray:
-        if isinstance(model, PrivateLinearClassifier):
-            if self.name == "log_loss":
-                assert isinstance(model, ProbabilisticClassifier)
-                return -model.predict_log_proba(X)[np.arange(len(targets)), targets.astype(np.intp)]
-            scores = model.decision_function(X)
-            return (targets != (np.argmax(scores, axis=1) if scores.ndim == 2 else scores > 0)).astype(np.float64)
-        assert self.range is not None
-        away = targets - self.range.scale(model.predict(X))
+    def of_residuals(self, away: FloatArray) -> FloatArray:
+        """Return the losses of residuals, target minus prediction."""
         if self.name == "squared_error":
             return away**2
         return np.abs(away) if self.name == "absolute_error" else np.maximum(self.level * away, (self.level - 1) * away)
-
-    def targets(self, base: PrivateLinearModel, X: Any, y: Any) -> FloatArray:
-        """Return what is to be predicted, (n,): positions of classes, or numbers in units of the base's public range.
-
-        Parameters
-        ----------
-        base : PrivateLinearModel
-            The estimator whose parameters are searched, not a candidate: all are scored on one scale.
-        X, y
-            As in `fit`.
-        """
-        if isinstance(base, PrivateLinearClassifier):
-            return base._labels(X, y)[0].astype(np.float64)
-        assert isinstance(base, PrivateLinearRegressor)
-        assert self.range is not None
-        return self.range.scale(base._numbers(X, y))
 
 
 def fit_label(k: int, count: int) -> str:
@@ -151,20 +152,15 @@ class Repeats:
         return LaplaceMechanism.calibrate(sensitivity, self.epsilon, 1)
 
 
-def score_for(model: PrivateLinearModel, scoring: str, bound: float | None) -> Score:
+def score_for(model: Searchable, scoring: str, bound: float | None) -> Score:
     """Return the score that the parameters of a search mean for this kind of model.
 
     Raises
     ------
     InvalidParameterError
     """
-    classifier = isinstance(model, PrivateLinearClassifier)
-    allowed = ("error_rate", "log_loss") if isinstance(model, ProbabilisticClassifier) else ("error_rate",)
-    if not classifier:
-        allowed = ("squared_error", "absolute_error", "pinball")
-    name = _validate.choice("scoring", scoring, ("auto", *allowed))
-    if name == "auto":
-        name = OWN.get(model.kind, "error_rate")
+    name = _validate.choice("scoring", scoring, ("auto", *model._scores))
+    name = model._own_score if name == "auto" else name
     largest = BOUNDS[name] if bound is None else _validate.real("score_bound", bound, above=0.0, at_most=1e6)
     level = _validate.real("quantile", model.get_params(deep=False).get("quantile", 0.5), above=0.0, below=1.0)
-    return Score(name, largest, level, model._range() if isinstance(model, PrivateLinearRegressor) else None)
+    return Score(name, largest, level, model._target_range())

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, cast, final
+from typing import Any, TypeVar, cast, final
 
 import narwhals as nw
 import numpy as np
-from sklearn.base import clone
 
 from dpconvex._types import AnyArray
-from dpconvex.estimators._search_plan import BEST, CHOICE, HELD_OUT, Candidate, SearchPlan
-from dpconvex.estimators._search_scores import fit_label
-from dpconvex.estimators.base import PrivateLinearModel
+from dpconvex.algorithms.search.plan import BEST, CHOICE, HELD_OUT, Candidate, SearchPlan
+from dpconvex.algorithms.search.scores import Searchable, fit_label
 from dpconvex.mechanisms import BestOfRepeats, ReportNoisyMax
 from dpconvex.privacy import Ledger
 from dpconvex.problems.data.users import UserGroups
 from dpconvex.randomness import BitSource
+
+ModelT = TypeVar("ModelT", bound=Searchable)
 
 
 @final
@@ -42,34 +42,34 @@ class Part:
         return None if self.labels is None else UserGroups.of(self.labels)
 
 
-def run(plan: SearchPlan, base: PrivateLinearModel, data: Part, source: BitSource) -> tuple[int, PrivateLinearModel]:
+def run(plan: SearchPlan, base: ModelT, data: Part, source: BitSource) -> tuple[int, ModelT]:
     """Return the position of the chosen candidate and its fitted model.
 
     Parameters
     ----------
     plan : SearchPlan
         For exactly these numbers of records or users.
-    base : PrivateLinearModel
+    base : Searchable
         Whose parameters are searched.
     data : Part
         All records.
     source : BitSource
     """
     if plan.selection is None:
-        return 0, fit(plan.candidates[0], data, source)
+        return 0, cast(ModelT, fit(plan.candidates[0], data, source))
     ledger = Ledger(plan.privacy, plan.releases)
     training, held_out = split(data, plan.n, plan.held_out, source)
-    targets, groups = plan.score.targets(base, held_out.X, held_out.y), held_out.groups
+    targets, groups = base._truth(held_out.X, held_out.y), held_out.groups
 
-    def scored(k: int) -> tuple[PrivateLinearModel, float]:
-        model = fit(plan.candidates[k], training, source)
+    def scored(k: int) -> tuple[ModelT, float]:
+        model = cast(ModelT, fit(plan.candidates[k], training, source))
         return model, plan.score.mean(model, held_out.X, targets, groups)
 
     if isinstance(plan.selection, BestOfRepeats):
         drawn, noise = source.generator(), plan.noise
         assert noise is not None
 
-        def attempt() -> tuple[tuple[int, PrivateLinearModel], float]:
+        def attempt() -> tuple[tuple[int, ModelT], float]:
             k = int(drawn.integers(len(plan.candidates)))
             model, score = scored(k)
             own = Ledger(plan.privacy, [noise.planned("score")])  # the search's has the run as a whole
@@ -87,7 +87,7 @@ def run(plan: SearchPlan, base: PrivateLinearModel, data: Part, source: BitSourc
     return chosen, fitted[chosen][0]
 
 
-def fit(candidate: Candidate, data: Part, source: BitSource) -> PrivateLinearModel:
+def fit(candidate: Candidate, data: Part, source: BitSource) -> Searchable:
     """Return the fitted model of a candidate, as planned, without its source.
 
     Parameters
@@ -96,12 +96,8 @@ def fit(candidate: Candidate, data: Part, source: BitSource) -> PrivateLinearMod
     data : Part
     source : BitSource
     """
-    model = cast(PrivateLinearModel, clone(cast(PrivateLinearModel, candidate.model)))
-    model.set_params(random_state=source)  # not before: a clone would copy a seeded stream
-    model._ready = candidate.plan
-    model.fit(data.X, data.y, groups=data.labels)
-    del model._ready
-    return model.set_params(random_state=None)
+    assert candidate.model is not None
+    return candidate.model._fitted_as(candidate.plan, data.X, data.y, data.labels, source)
 
 
 def split(data: Part, n: int, held_out: int, source: BitSource) -> tuple[Part, Part]:

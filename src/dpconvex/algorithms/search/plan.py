@@ -28,9 +28,8 @@ from dpconvex import _rounding
 from dpconvex.algorithms.base import LinearModelPlan, Plan
 from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import recorded, stored
+from dpconvex.algorithms.search.scores import Repeats, Score, Searchable, fit_label, plain
 from dpconvex.errors import InvalidParameterError, UnsupportedEventError
-from dpconvex.estimators._search_scores import Repeats, Score, fit_label, plain
-from dpconvex.estimators.base import PrivateLinearModel
 from dpconvex.mechanisms import BestOfRepeats, GaussianMechanism, LaplaceMechanism, ReportNoisyMax
 from dpconvex.mechanisms.base import Planned
 from dpconvex.privacy import (
@@ -79,13 +78,13 @@ class Candidate:
         Parameters and values.
     plan : LinearModelPlan
         What fitting it does.
-    model : PrivateLinearModel or None
+    model : Searchable or None
         Not fitted; None where a search is planned again from its certificate.
     """
 
     settings: Mapping[str, Any]
     plan: LinearModelPlan
-    model: PrivateLinearModel | None = None
+    model: Searchable | None = None
 
     def declared(self) -> Candidate:
         """Return what a certificate holds: no model, and settings as JSON has them."""
