@@ -87,3 +87,8 @@ class Experiment:
     def family(self) -> str:
         """The part of the name before the slash."""
         return self.name.partition("/")[0]
+
+
+def experiment(name: str, title: str, source: str) -> Callable[[Callable[[Setting], Outcome]], Experiment]:
+    """Make an experiment of the function that measures it."""
+    return lambda measure: Experiment(name, title, source, measure)

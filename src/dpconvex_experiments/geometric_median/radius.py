@@ -19,7 +19,7 @@ from dpconvex.privacy import Ledger, PrivacyParams, Unit
 from dpconvex.problems.data.points import PointDomain
 from dpconvex.randomness import BitSource
 from dpconvex_experiments import checks
-from dpconvex_experiments.base import Experiment, Figure, Outcome, Setting
+from dpconvex_experiments.base import Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, exponent
 from dpconvex_experiments.geometric_median._common import PAPER, Summary, Trial, bars
 from dpconvex_experiments.reference.median import plan_radius_finder
@@ -143,6 +143,7 @@ OPEN = (
 LOW, HIGH = 1.0, 3.6
 
 
+@experiment("geometric-median/figure-1", "How far is the released radius from the true one?", f"{PAPER}, Figure 1")
 def figure_1(setting: Setting) -> Outcome:
     """Measure the ratios."""
     trials = 4 if setting.quick else 100
@@ -214,6 +215,11 @@ def _growth(setting: Setting) -> list[Timing]:
     return found
 
 
+@experiment(
+    "geometric-median/table-1",
+    "How long does the search for the radius take, and how does that grow?",
+    f"{PAPER}, Table 1",
+)
 def table_1(setting: Setting) -> Outcome:
     """Measure the times of figure 1, and how they grow."""
     _sweep(Setting(True, setting.seed), 1)  # compiles
@@ -268,17 +274,3 @@ def table_1(setting: Setting) -> Outcome:
             OPEN,
         ),
     )
-
-
-FIGURE_1 = Experiment(
-    "geometric-median/figure-1",
-    "How far is the released radius from the true one?",
-    f"{PAPER}, Figure 1",
-    figure_1,
-)
-TABLE_1 = Experiment(
-    "geometric-median/table-1",
-    "How long does the search for the radius take, and how does that grow?",
-    f"{PAPER}, Table 1",
-    table_1,
-)

@@ -14,7 +14,7 @@ import numpy as np
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems.data.points import PointDomain, clip_points
-from dpconvex_experiments.base import Experiment, Figure, Outcome, Setting
+from dpconvex_experiments.base import Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Estimate
 from dpconvex_experiments.geometric_median._common import LINE_STYLES, Trial, excess
 from dpconvex_experiments.geometric_median.methods import FAST
@@ -80,7 +80,12 @@ SOURCES = (
 )
 
 
-def measure(setting: Setting) -> Outcome:
+@experiment(
+    "geometric-median/real-data",
+    "How accurate is the private median on real points, for which epsilon?",
+    "Accuracy beyond the paper's experiments: cities (GeoNames), digits, Fashion-MNIST, gene expression",
+)
+def real_data(setting: Setting) -> Outcome:
     """Run every method on every set at three budgets."""
     loaded = [(source, source.load()) for source in (SOURCES[:2] if setting.quick else SOURCES)]
     present = [(source, points) for source, points in loaded if points is not None]
@@ -145,11 +150,3 @@ def measure(setting: Setting) -> Outcome:
 
 def _sufficient(n: float, d: float, epsilon: float) -> bool:
     return n >= FACTOR * d**0.5 / (ALPHA * epsilon)
-
-
-REAL_DATA = Experiment(
-    "geometric-median/real-data",
-    "How accurate is the private median on real points, for which epsilon?",
-    "Accuracy beyond the paper's experiments: cities (GeoNames), digits, Fashion-MNIST, gene expression",
-    measure,
-)

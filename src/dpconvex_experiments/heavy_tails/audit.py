@@ -19,7 +19,7 @@ from dpconvex.problems.data.moments import Moments
 from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.problems.linear.truncated import TruncatedRisk
 from dpconvex.randomness import SeededSource
-from dpconvex_experiments.base import Cell, Experiment, Figure, Outcome, Setting
+from dpconvex_experiments.base import Cell, Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import SINGLE, Anchors, Check, Estimate, exact, share
 from dpconvex_experiments.heavy_tails._common import PAPER, LinearLoss, streams, wide_problem
 from dpconvex_experiments.output_perturbation._common import laplace, releases
@@ -75,7 +75,10 @@ def decoding(dim: int, n: int, p: float, epsilon: float, runs: int, seed: int) -
     return wrong, q / (2 * (1 + q))
 
 
-def measure(setting: Setting) -> Outcome:
+@experiment(
+    "heavy-tails/audit", "Can attackers prove more than epsilon?", f"{PAPER}, Lemma 2.4, Proposition 3.2, Lemma G.3"
+)
+def audit(setting: Setting) -> Outcome:
     """Make every attack."""
     count, runs = (3_000, 30) if setting.quick else (20_000, 400)
     source = SeededSource(setting.seed)
@@ -129,11 +132,3 @@ def measure(setting: Setting) -> Outcome:
             "k = 2; found is the frequency of mistakes, claimed the least of any pure method.",
         ),
     )
-
-
-AUDIT = Experiment(
-    "heavy-tails/audit",
-    "Can attackers prove more than epsilon?",
-    f"{PAPER}, Lemma 2.4, Proposition 3.2, Lemma G.3",
-    measure,
-)

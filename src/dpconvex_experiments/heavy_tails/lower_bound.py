@@ -12,7 +12,7 @@ from dpconvex._types import FloatArray
 from dpconvex.algorithms.erm import heavy_tailed
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems.data.moments import Moments
-from dpconvex_experiments.base import Experiment, Figure, Outcome, Setting
+from dpconvex_experiments.base import Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Estimate, exponent
 from dpconvex_experiments.heavy_tails._common import (
     DIAMETER,
@@ -123,7 +123,12 @@ def _plan(n: int, moments: Moments) -> heavy_tailed.HeavyTailedPlan:
     return heavy_tailed.plan(wide_problem(LinearLoss(), DIM, n, moments), PrivacyParams(EPSILON), moments)
 
 
-def measure(setting: Setting) -> Outcome:
+@experiment(
+    "heavy-tails/lower-bound",
+    "How far above the lower bound is the risk on its own instances?",
+    f"{PAPER}, Theorem 4.1, Lemmas G.1 and G.3, Proposition G.4",
+)
+def lower_bound(setting: Setting) -> Outcome:
     """Measure on all instances, for growing n."""
     sizes = (4_000, 16_000) if setting.quick else (4_000, 16_000, 64_000, 256_000)
     runs = 12 if setting.quick else 24
@@ -181,11 +186,3 @@ def measure(setting: Setting) -> Outcome:
             "method, private or not, can go below there.",
         ),
     )
-
-
-LOWER_BOUND = Experiment(
-    "heavy-tails/lower-bound",
-    "How far above the lower bound is the risk on its own instances?",
-    f"{PAPER}, Theorem 4.1, Lemmas G.1 and G.3, Proposition G.4",
-    measure,
-)

@@ -18,7 +18,7 @@ from dpconvex.losses.base import LinearModelLoss
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems.data.moments import Moments, record_cap
 from dpconvex.problems.linear.problem import LinearModelProblem
-from dpconvex_experiments.base import Experiment, Figure, Outcome, Setting
+from dpconvex_experiments.base import Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Check, Estimate
 from dpconvex_experiments.heavy_tails._common import PAPER, RADIUS, streams, wide_problem
 from dpconvex_experiments.output_perturbation._common import lines, panels
@@ -161,7 +161,12 @@ class _Fresh:
         return float(self._loss.value(self._X @ w, self._y).mean()) - self._least
 
 
-def measure(setting: Setting) -> Outcome:
+@experiment(
+    "heavy-tails/methods",
+    "Which private method loses least with heavy tails, at the same epsilon?",
+    f"{PAPER}, Theorem 3.1, Table 1; docs, Heavy tails",
+)
+def comparison(setting: Setting) -> Outcome:
     """Run every method on the same records."""
     sizes = (2_000,) if setting.quick else (2_000, 10_000, 50_000)
     designs = DESIGNS[:1] if setting.quick else DESIGNS
@@ -226,11 +231,3 @@ def _checks(
         found.append(anchors.within(f"localized over zero, {where}", ours.over(excess["zero"]), 0.0, 0.5))
     near = ("localized", *(name for name in ("descent", "descent, delta") if name in excess))
     return found + [c for name in near for c in anchors.near({f"{name}, {where}": excess[name]})]
-
-
-COMPARISON = Experiment(
-    "heavy-tails/methods",
-    "Which private method loses least with heavy tails, at the same epsilon?",
-    f"{PAPER}, Theorem 3.1, Table 1; docs, Heavy tails",
-    measure,
-)

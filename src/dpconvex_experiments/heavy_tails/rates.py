@@ -10,7 +10,7 @@ from dpconvex._types import FloatArray
 from dpconvex.algorithms.erm import heavy_tailed
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems.data.moments import Moments
-from dpconvex_experiments.base import Experiment, Figure, Outcome, Setting
+from dpconvex_experiments.base import Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Estimate, exponent
 from dpconvex_experiments.heavy_tails._common import PAPER, LinearLoss, rate, sphere, streams, wide_problem
 from dpconvex_experiments.output_perturbation._common import lines, panels
@@ -81,7 +81,12 @@ def worst_excess(point: Point, runs: int, seed: int) -> tuple[Estimate, float, E
     return Estimate.of(excess[:, worst]), strengths[worst], Estimate.of(excess[:, -1])
 
 
-def measure(setting: Setting) -> Outcome:
+@experiment(
+    "heavy-tails/rates",
+    "Does the worst excess risk have the exponents of the theory in n, epsilon and d?",
+    f"{PAPER}, Theorem 3.1; docs, Heavy tails",
+)
+def rates(setting: Setting) -> Outcome:
     """Measure every sweep for both orders."""
     runs = 3 if setting.quick else 8
     n = 8_000 if setting.quick else 32_000
@@ -143,11 +148,3 @@ def measure(setting: Setting) -> Outcome:
 
 def _x(point: Point, name: str) -> float:
     return {"n": point.n, "epsilon": point.epsilon, "d": point.dim}[name]
-
-
-RATES = Experiment(
-    "heavy-tails/rates",
-    "Does the worst excess risk have the exponents of the theory in n, epsilon and d?",
-    f"{PAPER}, Theorem 3.1; docs, Heavy tails",
-    measure,
-)

@@ -9,7 +9,7 @@ from dpconvex.algorithms.erm.heavy_tailed.schedule import ACCURACY, Phase, Sched
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems.data.moments import Moments
 from dpconvex.problems.linear.truncated import Truncation
-from dpconvex_experiments.base import Experiment, Figure, Outcome, Setting
+from dpconvex_experiments.base import Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Estimate, exponent
 from dpconvex_experiments.heavy_tails._common import PAPER, LinearLoss, streams, wide_problem
 from dpconvex_experiments.heavy_tails.rates import ORDERS, pareto_noise
@@ -46,7 +46,10 @@ def errors(k: float, m: int, stages: int, runs: int, seed: int) -> Estimate:
     return Estimate.quantile(found, QUANTILE)
 
 
-def measure(setting: Setting) -> Outcome:
+@experiment(
+    "heavy-tails/stages", "Is a second output perturbation needed?", f"{PAPER}, Propositions 2.5 and 3.2, Algorithm 4"
+)
+def stages(setting: Setting) -> Outcome:
     """Measure both for growing m."""
     sizes = (100, 1_000, 10_000) if setting.quick else (100, 1_000, 10_000, 100_000)
     runs = 15 if setting.quick else 40
@@ -94,11 +97,3 @@ def measure(setting: Setting) -> Outcome:
             "factor; the second stage gains nothing (erratum E1).",
         ),
     )
-
-
-STAGES = Experiment(
-    "heavy-tails/stages",
-    "Is a second output perturbation needed?",
-    f"{PAPER}, Propositions 2.5 and 3.2, Algorithm 4",
-    measure,
-)

@@ -1,10 +1,20 @@
 """Validation of output perturbation: experiments E1 to E13."""
 
 from dpconvex_experiments.base import Experiment
-from dpconvex_experiments.output_perturbation.comparisons import E11, E12, E13
-from dpconvex_experiments.output_perturbation.noise import E1, E2
-from dpconvex_experiments.output_perturbation.promises import E3, E4, E5
-from dpconvex_experiments.output_perturbation.rates import E6, E7, E8
-from dpconvex_experiments.output_perturbation.variants import E9, E10
+from dpconvex_experiments.output_perturbation import comparisons, noise, promises, rates, variants
 
-EXPERIMENTS: tuple[Experiment, ...] = (E1, E2, E3, E4, E5, E6, E7, E8, E9, E10, E11, E12, E13)
+EXPERIMENTS: tuple[Experiment, ...] = (
+    noise.sampler,
+    noise.calibration,
+    promises.sensitivity,
+    promises.audit,
+    promises.certificates,
+    rates.strongly_convex,
+    rates.convex,
+    rates.population,
+    variants.accuracy,
+    variants.tilted,
+    comparisons.adversarial,
+    comparisons.baselines,
+    comparisons.diameter,
+)

@@ -23,7 +23,7 @@ from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.randomness import SeededSource
 from dpconvex.sets import L2Ball
 from dpconvex_experiments import checks
-from dpconvex_experiments.base import Cell, Experiment, Figure, Outcome, Setting
+from dpconvex_experiments.base import Cell, Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Check, Estimate, exact, exponent
 from dpconvex_experiments.output_perturbation._common import Risk, laplace, lines, logistic_records, panels, releases
 
@@ -66,7 +66,12 @@ class _Judged:
         return ("robust logistic", epsilon, self.fit.attack, *accuracies, *self.found[:2], self.fit.bound, None)
 
 
-def measure_adversarial(setting: Setting) -> Outcome:
+@experiment(
+    "output-perturbation/e11-adversarial",
+    "Does adversarial training have the smooth rate?",
+    "Lowy and Razaviyayn, Proposition 5.1, Theorem 5.3 (erratum U10)",
+)
+def adversarial(setting: Setting) -> Outcome:
     """Measure the counterexample, then train against attacks in the maximum norm."""
     count, source = 2_000 if setting.quick else 40_000, SeededSource(setting.seed)
     against = [_counterexample(n, count, source) for n in SIZES]
@@ -181,14 +186,6 @@ def _risk(w: FloatArray, data: _Data, attack: float) -> float:
     return float(LogisticLoss().value(margins, np.ones(len(margins))).mean())
 
 
-E11 = Experiment(
-    "output-perturbation/e11-adversarial",
-    "Does adversarial training have the smooth rate?",
-    "Lowy and Razaviyayn, Proposition 5.1, Theorem 5.3 (erratum U10)",
-    measure_adversarial,
-)
-
-
 # E12: output perturbation next to objective perturbation, as excess risk on synthetic logistic data.
 
 BASELINE_RADIUS, TRUE_NORM = 10.0, 5.0
@@ -200,7 +197,12 @@ METHODS = {
 Row = tuple[float, ...]
 
 
-def measure_baselines(setting: Setting) -> Outcome:
+@experiment(
+    "output-perturbation/e12-baselines",
+    "How does output perturbation compare with objective perturbation?",
+    "Docs, Output perturbation and Objective perturbation",
+)
+def baselines(setting: Setting) -> Outcome:
     """Run every method on the same records."""
     sizes, epsilons = ((5_000,), (1.0, 10.0)) if setting.quick else ((5_000, 20_000, 100_000), (0.1, 1.0, 10.0))
     dims, deltas = ((10,), (0.0,)) if setting.quick else ((10, 50), (0.0, 1e-6))
@@ -260,21 +262,18 @@ def _excess(
     return Estimate.of(risk(plan.run(X, y, source).point) - least for _ in range(runs))
 
 
-E12 = Experiment(
-    "output-perturbation/e12-baselines",
-    "How does output perturbation compare with objective perturbation?",
-    "Docs, Output perturbation and Objective perturbation",
-    measure_baselines,
-)
-
-
 # E13: objectives that are no average: noise for the whole ball is never worse than the paper's regularisation.
 
 DIMS = (1, 2, 5)
 DIAMETER_EPSILONS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 
 
-def measure_diameter(setting: Setting) -> Outcome:
+@experiment(
+    "output-perturbation/e13-diameter",
+    "What is the paper's mechanism worth for objectives that are no average?",
+    "Lowy and Razaviyayn, Theorem 3.4.1 (erratum U11)",
+)
+def diameter(setting: Setting) -> Outcome:
     """Release the centre of the smallest ball around the records by both mechanisms, with the same bits."""
     count = 200 if setting.quick else 5_000
     jobs = [(d, epsilon) for d in DIMS for epsilon in DIAMETER_EPSILONS]
@@ -337,11 +336,3 @@ def _row(d: int, epsilon: float, count: int, seed: int) -> tuple[Row, Estimate, 
         points = releases(laplace(d, reach, epsilon), zero, PrivacyParams(epsilon), count, SeededSource(seed))
         found.append(Estimate.of(risk.value(ball.project(point)) - risk.value(zero) for point in points))
     return (d, epsilon, schedule.reach, own, bound, 2 * x), found[0], found[1]
-
-
-E13 = Experiment(
-    "output-perturbation/e13-diameter",
-    "What is the paper's mechanism worth for objectives that are no average?",
-    "Lowy and Razaviyayn, Theorem 3.4.1 (erratum U11)",
-    measure_diameter,
-)

@@ -13,7 +13,7 @@ from dpconvex.privacy import PrivacyParams
 from dpconvex.privacy.profiles import gaussian_delta
 from dpconvex.randomness import SeededSource
 from dpconvex_experiments import checks
-from dpconvex_experiments.base import Experiment, Figure, Outcome, Setting
+from dpconvex_experiments.base import Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Check, Estimate, exact
 from dpconvex_experiments.output_perturbation._common import gaussian, laplace, lines, releases
 
@@ -23,7 +23,12 @@ SCALE = 0.3
 DIMS = (1, 2, 10, 200)
 
 
-def measure_sampler(setting: Setting) -> Outcome:
+@experiment(
+    "output-perturbation/e1-sampler",
+    "Does the l2 Laplace sampler have the density of the theorem?",
+    "Lowy and Razaviyayn, Lemma B.3",
+)
+def sampler(setting: Setting) -> Outcome:
     """Compare draws with Gamma radii and uniform directions."""
     count, source = 2_000 if setting.quick else 20_000, SeededSource(setting.seed)
     drawn = {}
@@ -75,14 +80,6 @@ def _judged(dim: int, points: FloatArray) -> tuple[Check, ...]:
     )
 
 
-E1 = Experiment(
-    "output-perturbation/e1-sampler",
-    "Does the l2 Laplace sampler have the density of the theorem?",
-    "Lowy and Razaviyayn, Lemma B.3",
-    measure_sampler,
-)
-
-
 # E2: the Gaussian calibration keeps its promise; two printed densities do not (errata P2, P3).
 
 SHOWN = (0.1, 0.5, 1.0, 10.0)
@@ -93,7 +90,12 @@ TOO_FAR = 1 + math.sqrt(2)
 """Move of the solver's point in units of what Algorithm 8 as printed charges, at its own accuracy L^2/(mu n^2)."""
 
 
-def measure_gaussian(setting: Setting) -> Outcome:
+@experiment(
+    "output-perturbation/e2-gaussian",
+    "Is the Gaussian calibration private, and what do the printed densities cost?",
+    "Lowy and Razaviyayn, Theorem B.1; Algorithms 6 and 8 (errata P2, P3)",
+)
+def calibration(setting: Setting) -> Outcome:
     """Evaluate the exact privacy profile of every calibration."""
     step = 4 if setting.quick else 1
     epsilons = np.geomspace(1e-3, 1e3, 49)[::step]
@@ -153,11 +155,3 @@ def _row(epsilon: float) -> tuple[float, ...]:
 
 def _naive_constant(delta: float) -> float:
     return math.sqrt(math.log(2 / (math.sqrt(16 * delta + 1) - 1)))
-
-
-E2 = Experiment(
-    "output-perturbation/e2-gaussian",
-    "Is the Gaussian calibration private, and what do the printed densities cost?",
-    "Lowy and Razaviyayn, Theorem B.1; Algorithms 6 and 8 (errata P2, P3)",
-    measure_gaussian,
-)

@@ -30,7 +30,7 @@ from dpconvex.solvers import (
     Subgradient,
 )
 from dpconvex_experiments import checks
-from dpconvex_experiments.base import Experiment, Figure, Outcome, Setting
+from dpconvex_experiments.base import Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import SINGLE, Anchors, Check, Estimate, exact
 from dpconvex_experiments.output_perturbation._common import Noise, laplace, logistic_records, on_sphere, releases
 
@@ -64,7 +64,12 @@ CASES = (
 SIZES = (3, 10, 40)
 
 
-def measure_sensitivity(setting: Setting) -> Outcome:
+@experiment(
+    "output-perturbation/e3-sensitivity",
+    "Does any pair of neighbours move the minimiser further than charged?",
+    "Lowy and Razaviyayn, Proposition 2.2, Lemma 5.2, Appendix F (erratum P10)",
+)
+def sensitivity(setting: Setting) -> Outcome:
     """Search neighbours that differ in one record."""
     rng, pairs = np.random.default_rng(setting.seed), 12 if setting.quick else 150
     rows = []
@@ -129,14 +134,6 @@ def _moved(plan: OutputPerturbationPlan, X: FloatArray, y: FloatArray, other: Fl
     return float(np.linalg.norm(first - second)) - slack
 
 
-E3 = Experiment(
-    "output-perturbation/e3-sensitivity",
-    "Does any pair of neighbours move the minimiser further than charged?",
-    "Lowy and Razaviyayn, Proposition 2.2, Lemma 5.2, Appendix F (erratum P10)",
-    measure_sensitivity,
-)
-
-
 # E4: what an attacker can prove about epsilon from releases, next to what is claimed.
 
 N, L2 = 3, 4.0
@@ -156,7 +153,10 @@ class _Attack:
     threshold: float
 
 
-def measure_audit(setting: Setting) -> Outcome:
+@experiment(
+    "output-perturbation/e4-audit", "What epsilon can an attacker prove?", "Lowy and Razaviyayn, Proposition 3.1"
+)
+def audit(setting: Setting) -> Outcome:
     """Release the two minimisers of the worst neighbours, and count the worst event."""
     count, source = 5_000 if setting.quick else 50_000, SeededSource(setting.seed)
     centres = _centres()
@@ -245,14 +245,6 @@ def _best(centres: FloatArray, sigma: float) -> float:
     return float(points[np.argmax(np.where(likely > 2 * DELTA, (likely - DELTA) / rare, 0.0))])
 
 
-E4 = Experiment(
-    "output-perturbation/e4-audit",
-    "What epsilon can an attacker prove?",
-    "Lowy and Razaviyayn, Proposition 3.1",
-    measure_audit,
-)
-
-
 # E5: certified distances hold on random problems, and step counts stay below their bounds.
 
 SMOOTH: tuple[Solver, ...] = (NewtonCholesky(), LBFGS(), AcceleratedGradient(), Katyusha())
@@ -270,7 +262,12 @@ class _Found:
     steps_over_limit: float
 
 
-def measure_certificates(setting: Setting) -> Outcome:
+@experiment(
+    "output-perturbation/e5-certificates",
+    "Are the solvers' certificates true?",
+    "Docs, Solver certificates (errata P1, P4 to P8)",
+)
+def certificates(setting: Setting) -> Outcome:
     """Solve random problems and compare with references a thousand times closer."""
     rng, count = np.random.default_rng(setting.seed), 10 if setting.quick else 1000
     found: dict[str, list[_Found]] = {}
@@ -352,11 +349,3 @@ def _solve_all(rng: np.random.Generator, loss: LinearModelLoss, solvers: tuple[S
 
 def _distance(first: FloatArray, second: FloatArray) -> float:
     return float(np.linalg.norm(first - second))
-
-
-E5 = Experiment(
-    "output-perturbation/e5-certificates",
-    "Are the solvers' certificates true?",
-    "Docs, Solver certificates (errata P1, P4 to P8)",
-    measure_certificates,
-)

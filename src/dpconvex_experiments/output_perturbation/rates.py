@@ -16,7 +16,7 @@ from dpconvex.problems import DataDomain
 from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.randomness import SeededSource
 from dpconvex_experiments import checks
-from dpconvex_experiments.base import Experiment, Figure, Outcome, Setting
+from dpconvex_experiments.base import Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Check, Estimate, exact, exponent
 from dpconvex_experiments.output_perturbation._common import (
     Risk,
@@ -91,7 +91,12 @@ class _Point:
         return 0.5 * (points**2 @ self.eigenvalues)
 
 
-def measure_strongly_convex(setting: Setting) -> Outcome:
+@experiment(
+    "output-perturbation/e6-strongly-convex",
+    "Does the excess risk of smooth strongly convex objectives follow the rates?",
+    "Lowy and Razaviyayn, Proposition 2.6, Corollary 2.2 (erratum U3)",
+)
+def strongly_convex(setting: Setting) -> Outcome:
     """Measure over two decades of each parameter, one at a time."""
     count, source = 120 if setting.quick else 2000, SeededSource(setting.seed)
     kinds = [(kappa, delta) for kappa in KAPPAS for delta in (0.0, DELTA)]
@@ -155,14 +160,6 @@ def _rate(varied: str, delta: float) -> int:
     return {"n": -2, "epsilon": -2, "d": 2 if delta == 0 else 1}[varied]
 
 
-E6 = Experiment(
-    "output-perturbation/e6-strongly-convex",
-    "Does the excess risk of smooth strongly convex objectives follow the rates?",
-    "Lowy and Razaviyayn, Proposition 2.6, Corollary 2.2 (erratum U3)",
-    measure_strongly_convex,
-)
-
-
 # E7: bounds and measured risk of convex losses over n, for the paper's schedule and the sharp one.
 
 DIM, RADIUS, EPSILON = 10, 5.0, 10.0
@@ -171,7 +168,12 @@ RATES = {"absolute": -1 / 2, "logistic": -2 / 3}
 CONSTANTS = {"paper": "paper", "calibrated": "sharp"}
 
 
-def measure_convex(setting: Setting) -> Outcome:
+@experiment(
+    "output-perturbation/e7-convex",
+    "Does the risk of convex losses fall as the theorems say?",
+    "Lowy and Razaviyayn, Theorems 3.4, 3.5; sharp schedule (docs, Output perturbation)",
+)
+def convex(setting: Setting) -> Outcome:
     """Plan and run on balanced data, whose minimiser is 0 for every regularisation: what is measured is the noise."""
     sizes = (1_000, 4_000, 16_000) if setting.quick else (1_000, 3_000, 10_000, 30_000, 100_000)
     runs, source = 40 if setting.quick else 200, SeededSource(setting.seed)
@@ -235,21 +237,18 @@ def _measured(
     return Estimate.of(excess), plan.predicted_error.bound, np.inf if printed is None else printed
 
 
-E7 = Experiment(
-    "output-perturbation/e7-convex",
-    "Does the risk of convex losses fall as the theorems say?",
-    "Lowy and Razaviyayn, Theorems 3.4, 3.5; sharp schedule (docs, Output perturbation)",
-    measure_convex,
-)
-
-
 # E8: excess population loss: exact for the mean, below the bound for logistic regression, and free for large n.
 
 POPULATION_DIM = 5
 SIZES = (10, 30, 100, 300, 1000, 3000)
 
 
-def measure_population(setting: Setting) -> Outcome:
+@experiment(
+    "output-perturbation/e8-population",
+    "What does privacy cost on the population, and when is it free?",
+    "Lowy and Razaviyayn, Propositions 4.1 to 4.4 (errata U6, U7, U8)",
+)
+def population(setting: Setting) -> Outcome:
     """Draw data sets and noise; the mean of points on the unit sphere has a population loss in closed form."""
     count, source = 150 if setting.quick else 2000, SeededSource(setting.seed)
     rng = np.random.default_rng(setting.seed)
@@ -340,11 +339,3 @@ def _logistic(rng: np.random.Generator, n: int, quick: bool, source: SeededSourc
     fresh = Risk(LogisticLoss(), *logistic_records(rng, 100_000 if quick else 1_000_000, truth))
     excess = Estimate.of(fresh(plan.run(X, y, source).point) - fresh(truth) for _ in range(3 if quick else 10))
     return excess, plan.predicted_error.bound
-
-
-E8 = Experiment(
-    "output-perturbation/e8-population",
-    "What does privacy cost on the population, and when is it free?",
-    "Lowy and Razaviyayn, Propositions 4.1 to 4.4 (errata U6, U7, U8)",
-    measure_population,
-)

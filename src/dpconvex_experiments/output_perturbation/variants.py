@@ -18,7 +18,7 @@ from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.randomness import SeededSource
 from dpconvex.sets import L2Ball
 from dpconvex.solvers import AcceleratedGradient
-from dpconvex_experiments.base import Cell, Experiment, Figure, Outcome, Setting
+from dpconvex_experiments.base import Cell, Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Check, Estimate, exact, exponent
 from dpconvex_experiments.output_perturbation._common import (
     balanced,
@@ -60,7 +60,12 @@ class _Row:
         return self.found.value
 
 
-def measure_accuracy(setting: Setting) -> Outcome:
+@experiment(
+    "output-perturbation/e9-accuracy",
+    "What does solver accuracy cost, and is the printed one enough?",
+    "Lowy and Razaviyayn, Theorems 3.2 and 3.4.2b (erratum U1)",
+)
+def accuracy(setting: Setting) -> Outcome:
     """Vary the solver radius, all else equal."""
     count, source = 300 if setting.quick else 4000, SeededSource(setting.seed)
     ridge = _ridge(np.random.default_rng(setting.seed), count, source)
@@ -149,14 +154,6 @@ def _norm(n: int, kind: str, count: int, source: SeededSource) -> _Row:
     return _Row(name, eta, schedule.reach / schedule.sensitivity, None, excess, 25 * math.sqrt(q))
 
 
-E9 = Experiment(
-    "output-perturbation/e9-accuracy",
-    "What does solver accuracy cost, and is the printed one enough?",
-    "Lowy and Razaviyayn, Theorems 3.2 and 3.4.2b (erratum U1)",
-    measure_accuracy,
-)
-
-
 # E10: tilted losses: the risk grows with C or its square, and a vanishing tilt is the average.
 
 TILTS = (0.01, 0.1, 0.5, 1.0, 2.0)
@@ -180,7 +177,12 @@ CASES = (
 )
 
 
-def measure_tilted(setting: Setting) -> Outcome:
+@experiment(
+    "output-perturbation/e10-tilted",
+    "How much noise does a tilt cost?",
+    "Lowy and Razaviyayn, Lemma 5.2, Theorems 5.1 and 5.2 (erratum U9)",
+)
+def tilted(setting: Setting) -> Outcome:
     """Run on balanced data, whose minimiser is 0, with the same noise bits for every tilt."""
     runs = 20 if setting.quick else 300
     rows: list[tuple[str, float, float, float, float, float, int]] = []
@@ -279,11 +281,3 @@ def _gradient_error(seed: int) -> float:
         exact = objective.gradient(w)
         worst = max(worst, float(np.abs(numeric - exact).max() / np.linalg.norm(exact)))
     return worst
-
-
-E10 = Experiment(
-    "output-perturbation/e10-tilted",
-    "How much noise does a tilt cost?",
-    "Lowy and Razaviyayn, Lemma 5.2, Theorems 5.1 and 5.2 (erratum U9)",
-    measure_tilted,
-)

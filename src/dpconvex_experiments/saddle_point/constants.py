@@ -11,7 +11,7 @@ from dpconvex.algorithms.minimax import saddle_point
 from dpconvex.privacy import PrivacyParams
 from dpconvex.privacy.zcdp import largest_rho
 from dpconvex.problems.minimax.games import RankOneGame
-from dpconvex_experiments.base import Experiment, Figure, Outcome, Setting
+from dpconvex_experiments.base import Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Estimate, exact
 from dpconvex_experiments.saddle_point._common import DELTA, PAPER, Game, noise
 
@@ -27,7 +27,10 @@ def reaches(epsilon: float, delta: float) -> tuple[float, float, float]:
     return epsilon / (2 * math.sqrt(2 * log)), exact, math.sqrt(8 * largest_rho(epsilon, delta))
 
 
-def measure_accountant(setting: Setting) -> Outcome:
+@experiment(
+    "saddle-point/accountant", "What is bounded-range zCDP accounting worth?", f"{PAPER}, Corollary 3.6 and Theorem 3.5"
+)
+def accountant(setting: Setting) -> Outcome:
     """Compare the accountants, and what their steps achieve."""
     n, d = (5_000, 30) if setting.quick else (20_000, 300)
     runs = 3 if setting.quick else 10
@@ -86,7 +89,8 @@ def measure_accountant(setting: Setting) -> Outcome:
     )
 
 
-def measure_tuning(setting: Setting) -> Outcome:
+@experiment("saddle-point/tuning", "How good are constants that are chosen from public facts?", f"{PAPER}, Theorem 3.1")
+def tuning(setting: Setting) -> Outcome:
     """Compare printed and planned iterations with the best of a grid."""
     d = 30 if setting.quick else 100
     sizes = (5_000,) if setting.quick else (3_000, 10_000, 30_000, 100_000)
@@ -137,17 +141,3 @@ def measure_tuning(setting: Setting) -> Outcome:
             "stops; weights that rise and fall do so less.",
         ),
     )
-
-
-ACCOUNTANT = Experiment(
-    "saddle-point/accountant",
-    "What is bounded-range zCDP accounting worth?",
-    f"{PAPER}, Corollary 3.6 and Theorem 3.5",
-    measure_accountant,
-)
-TUNING = Experiment(
-    "saddle-point/tuning",
-    "How good are constants that are chosen from public facts?",
-    f"{PAPER}, Theorem 3.1",
-    measure_tuning,
-)

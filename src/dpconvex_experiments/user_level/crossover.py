@@ -15,7 +15,7 @@ from dpconvex.algorithms.erm.user_level import plan_accelerated, plan_phased
 from dpconvex.losses import LogisticLoss
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems.linear.problem import LinearModelProblem
-from dpconvex_experiments.base import Cell, Experiment, Figure, Outcome, Setting
+from dpconvex_experiments.base import Cell, Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Estimate, exact
 from dpconvex_experiments.output_perturbation._common import Risk, lines, panels, slope
 from dpconvex_experiments.reference import group_privacy
@@ -90,7 +90,12 @@ def records(rng: np.random.Generator, count: int) -> tuple[FloatArray, FloatArra
     return X, logistic_labels(rng, X, X @ TRUTH)
 
 
-def measure(setting: Setting) -> Outcome:
+@experiment(
+    "user-level/crossover",
+    "Which method loses least, and from how many records per user on?",
+    f"{PAPER}, Section 1 and footnote 3",
+)
+def crossover(setting: Setting) -> Outcome:
     """Run every method on the same users."""
     sizes = (4, 64) if setting.quick else (4, 16, 64, 256)
     runs = 2 if setting.quick else 6
@@ -152,11 +157,3 @@ def measure(setting: Setting) -> Outcome:
             + ". More than 2000 users are bundled, which costs the square root of their number per bundle.",
         ),
     )
-
-
-CROSSOVER = Experiment(
-    "user-level/crossover",
-    "Which method loses least, and from how many records per user on?",
-    f"{PAPER}, Section 1 and footnote 3",
-    measure,
-)

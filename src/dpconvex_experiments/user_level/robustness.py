@@ -14,7 +14,7 @@ from dpconvex.algorithms.erm import gradient_descent
 from dpconvex.algorithms.erm.user_level import plan_accelerated
 from dpconvex.losses import LogisticLoss
 from dpconvex.problems.data.users import UserGroups
-from dpconvex_experiments.base import Cell, Experiment, Figure, Outcome, Setting
+from dpconvex_experiments.base import Cell, Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Check, Estimate, share
 from dpconvex_experiments.output_perturbation._common import Risk, panels
 from dpconvex_experiments.user_level._common import PAPER, logistic_labels, promise, streams, unit_vectors, user_problem
@@ -66,7 +66,12 @@ METHODS: Mapping[str, Planner] = {
 }
 
 
-def measure(setting: Setting) -> Outcome:
+@experiment(
+    "user-level/robustness",
+    "When does a test fail, and what do hostile or unlike users cost?",
+    f"{PAPER}, Algorithms 2 and 3; docs, User-level privacy",
+)
+def robustness(setting: Setting) -> Outcome:
     """Run every method on every crowd."""
     runs = 3 if setting.quick else 10
     crowds = {name: crowd for name, crowd in CROWDS.items() if not setting.quick or name in QUICK}
@@ -146,11 +151,3 @@ def _checks(quick: bool, runs: int, found: Mapping[tuple[str, str], tuple[int, E
         ),
         *anchors.near({f"{m}, {c}": e for (c, m), (_, e) in found.items()}),
     )
-
-
-ROBUSTNESS = Experiment(
-    "user-level/robustness",
-    "When does a test fail, and what do hostile or unlike users cost?",
-    f"{PAPER}, Algorithms 2 and 3; docs, User-level privacy",
-    measure,
-)
