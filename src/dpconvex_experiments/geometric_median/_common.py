@@ -13,12 +13,12 @@ from dpconvex.problems.data.points import mean_distance
 from dpconvex.randomness import SeededSource
 from dpconvex.solvers.weiszfeld import geometric_median
 from dpconvex_experiments.checks import Estimate
+from dpconvex_experiments.shared import LINE_STYLES, logarithmic
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 PAPER = "Kumar, Liu, Tian and Yang 2025 (arXiv 2505.20189)"
-LINE_STYLES = ("o-", "s-", "^-", "D-", "v-", "P-", "X-")
 
 
 @dataclass(frozen=True)
@@ -81,9 +81,4 @@ def bars(
         deviation = np.array([s.deviation for s in summaries])
         below = np.minimum(deviation, 0.9 * mean) if "y" in log else deviation
         axes.errorbar(x, mean, (below, deviation), fmt=LINE_STYLES[k % len(LINE_STYLES)], label=name, capsize=2)
-    if "x" in log:
-        axes.set_xscale("log")
-    if "y" in log:
-        axes.set_yscale("log")
-    axes.set_xlabel(labels[0])
-    axes.set_ylabel(labels[1])
+    logarithmic(axes, labels, log)

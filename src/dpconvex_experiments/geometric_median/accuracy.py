@@ -14,8 +14,9 @@ from dpconvex.problems.data.points import PointDomain
 from dpconvex_experiments import checks
 from dpconvex_experiments.base import Experiment, Figure, Outcome, Setting
 from dpconvex_experiments.checks import Anchors, Check, Estimate
-from dpconvex_experiments.geometric_median._common import LINE_STYLES, Case, Trial, excess
+from dpconvex_experiments.geometric_median._common import Case, Trial, excess
 from dpconvex_experiments.geometric_median.methods import FAST, METHODS, ROBUST, Method
+from dpconvex_experiments.shared import LINE_STYLES
 
 BOUND, FINEST, DELTA, SIGMA = 1000.0, 1e-3, 1e-6, 0.1
 OURS = "private median"

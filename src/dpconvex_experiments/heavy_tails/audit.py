@@ -21,8 +21,9 @@ from dpconvex.problems.linear.truncated import TruncatedRisk
 from dpconvex.randomness import SeededSource
 from dpconvex_experiments.base import Cell, Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import SINGLE, Anchors, Check, Estimate, exact, share
-from dpconvex_experiments.heavy_tails._common import PAPER, LinearLoss, streams, wide_problem
+from dpconvex_experiments.heavy_tails._common import PAPER, LinearLoss, wide_problem
 from dpconvex_experiments.output_perturbation._common import laplace, releases
+from dpconvex_experiments.shared import streams
 
 LOSSES: tuple[LinearModelLoss, ...] = (HuberLoss(), AbsoluteLoss(1e9))
 DECODED = ((2, 40, 0.1), (5, 60, 0.1), (10, 100, 0.05))

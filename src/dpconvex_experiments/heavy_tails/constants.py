@@ -15,7 +15,7 @@ from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex_experiments.base import Cell, Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Check, Estimate, exact
 from dpconvex_experiments.heavy_tails._common import DIAMETER, PAPER, LinearLoss, wide_problem
-from dpconvex_experiments.output_perturbation._common import LINE_STYLES, panels
+from dpconvex_experiments.shared import LINE_STYLES, panels
 
 Case = tuple[float, int, float]
 """k, d, epsilon."""

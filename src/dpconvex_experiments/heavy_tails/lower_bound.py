@@ -14,17 +14,8 @@ from dpconvex.privacy import PrivacyParams
 from dpconvex.problems.data.moments import Moments
 from dpconvex_experiments.base import Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Estimate, exponent
-from dpconvex_experiments.heavy_tails._common import (
-    DIAMETER,
-    PAPER,
-    RADIUS,
-    LinearLoss,
-    rate,
-    sphere,
-    streams,
-    wide_problem,
-)
-from dpconvex_experiments.output_perturbation._common import lines, panels
+from dpconvex_experiments.heavy_tails._common import DIAMETER, PAPER, RADIUS, LinearLoss, rate, wide_problem
+from dpconvex_experiments.shared import lines, panels, streams, unit_vectors
 
 DIM, EPSILON = 10, 1.0
 ORDERS = (2.0, 4.0)
@@ -101,7 +92,7 @@ def packing_excess(k: float, n: int, kappa: float, runs: int, seed: int) -> Esti
     found = []
     for run in range(runs):
         rng, source = streams(seed, run, int(k), n, int(kappa))
-        instance = Packing(k, p, sphere(rng, 1, DIM)[0])
+        instance = Packing(k, p, unit_vectors(rng, 1, DIM)[0])
         found.append(instance.excess(plan.run(instance.draw(n, rng), np.zeros(n), source).point))
     return Estimate.of(found)
 

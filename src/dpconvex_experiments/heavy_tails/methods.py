@@ -20,8 +20,8 @@ from dpconvex.problems.data.moments import Moments, record_cap
 from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex_experiments.base import Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Check, Estimate
-from dpconvex_experiments.heavy_tails._common import PAPER, RADIUS, streams, wide_problem
-from dpconvex_experiments.output_perturbation._common import lines, panels
+from dpconvex_experiments.heavy_tails._common import PAPER, RADIUS, wide_problem
+from dpconvex_experiments.shared import lines, panels, streams
 
 EPSILON, DELTA, DIM = 1.0, 1e-6, 10
 FRESH = PUBLIC = 200_000

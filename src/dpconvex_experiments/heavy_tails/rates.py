@@ -12,8 +12,8 @@ from dpconvex.privacy import PrivacyParams
 from dpconvex.problems.data.moments import Moments
 from dpconvex_experiments.base import Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Estimate, exponent
-from dpconvex_experiments.heavy_tails._common import PAPER, LinearLoss, rate, sphere, streams, wide_problem
-from dpconvex_experiments.output_perturbation._common import lines, panels
+from dpconvex_experiments.heavy_tails._common import PAPER, LinearLoss, rate, wide_problem
+from dpconvex_experiments.shared import lines, panels, streams, unit_vectors
 
 ORDERS = (2.0, 4.0)
 FRACTIONS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0)
@@ -54,7 +54,7 @@ def pareto_noise(rng: np.random.Generator, k: float, n: int, dim: int) -> FloatA
     """Return directions with Pareto(k + 0.2) lengths whose k-th moment is 1, shape (n, dim)."""
     shape = k + 0.2
     lengths = (1 - rng.random(n)) ** (-1 / shape) * (0.2 / shape) ** (1 / k)
-    return sphere(rng, n, dim) * lengths[:, None]
+    return unit_vectors(rng, n, dim) * lengths[:, None]
 
 
 def worst_excess(point: Point, runs: int, seed: int) -> tuple[Estimate, float, Estimate]:

@@ -11,9 +11,9 @@ from dpconvex.problems.data.moments import Moments
 from dpconvex.problems.linear.truncated import Truncation
 from dpconvex_experiments.base import Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Estimate, exponent
-from dpconvex_experiments.heavy_tails._common import PAPER, LinearLoss, streams, wide_problem
+from dpconvex_experiments.heavy_tails._common import PAPER, LinearLoss, wide_problem
 from dpconvex_experiments.heavy_tails.rates import ORDERS, pareto_noise
-from dpconvex_experiments.output_perturbation._common import lines, panels
+from dpconvex_experiments.shared import lines, panels, streams
 
 DIM, EPSILON, L2 = 10, 1.0, 100.0
 """The ridge is so large that all points lie inside the ball: errors times it do not depend on it."""

@@ -25,7 +25,8 @@ from dpconvex.sets import L2Ball
 from dpconvex_experiments import checks
 from dpconvex_experiments.base import Cell, Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Check, Estimate, exact, exponent
-from dpconvex_experiments.output_perturbation._common import Risk, laplace, lines, logistic_records, panels, releases
+from dpconvex_experiments.output_perturbation._common import Risk, laplace, logistic_records, releases
+from dpconvex_experiments.shared import lines, panels
 
 # E11: adversarial training: the smooth rate is refuted, the Lipschitz bound holds; robust logistic regression.
 

@@ -15,7 +15,8 @@ from dpconvex.randomness import SeededSource
 from dpconvex_experiments import checks
 from dpconvex_experiments.base import Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Check, Estimate, exact
-from dpconvex_experiments.output_perturbation._common import gaussian, laplace, lines, releases
+from dpconvex_experiments.output_perturbation._common import gaussian, laplace, releases
+from dpconvex_experiments.shared import lines
 
 # E1: the l2 Laplace sampler has the moments, the radius and the direction of its density.
 

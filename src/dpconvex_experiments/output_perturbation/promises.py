@@ -32,7 +32,8 @@ from dpconvex.solvers import (
 from dpconvex_experiments import checks
 from dpconvex_experiments.base import Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import SINGLE, Anchors, Check, Estimate, exact
-from dpconvex_experiments.output_perturbation._common import Noise, laplace, logistic_records, on_sphere, releases
+from dpconvex_experiments.output_perturbation._common import Noise, laplace, logistic_records, releases
+from dpconvex_experiments.shared import unit_vectors
 
 # E3: no pair of neighbours moves the minimiser further than charged, and the mean attains it.
 
@@ -114,7 +115,7 @@ def sensitivity(setting: Setting) -> Outcome:
 
 def _neighbours(rng: np.random.Generator, n: int, k: int) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return features (n, DIM), labels (n,) and labels of a neighbour, which turns the last record round."""
-    X = on_sphere(rng, n, DIM)
+    X = unit_vectors(rng, n, DIM)
     if k % 2 == 0:  # aligned: all records on one axis, as many on each side as you like
         X = np.repeat(X[-1:], n, axis=0)
     y = np.sign(rng.random(n) - rng.random())

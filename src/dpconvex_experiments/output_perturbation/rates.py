@@ -18,18 +18,8 @@ from dpconvex.randomness import SeededSource
 from dpconvex_experiments import checks
 from dpconvex_experiments.base import Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Check, Estimate, exact, exponent
-from dpconvex_experiments.output_perturbation._common import (
-    Risk,
-    balanced,
-    energy,
-    lines,
-    logistic_records,
-    noise,
-    on_sphere,
-    panels,
-    releases,
-    slope,
-)
+from dpconvex_experiments.output_perturbation._common import Risk, balanced, energy, logistic_records, noise, releases
+from dpconvex_experiments.shared import lines, panels, slope, unit_vectors
 
 # E6: excess risk of smooth strongly convex objectives: rates in n, epsilon and d, and the printed bound.
 
@@ -312,7 +302,7 @@ def _mean(
     rng: np.random.Generator, n: int, delta: float, count: int, source: SeededSource
 ) -> tuple[float, float, Estimate]:
     """Return the two measured terms of the excess, and the excess, which holds their product too."""
-    centres = np.array([on_sphere(rng, n, POPULATION_DIM).mean(0) for _ in range(count)])
+    centres = np.array([unit_vectors(rng, n, POPULATION_DIM).mean(0) for _ in range(count)])
     added = releases(
         noise(POPULATION_DIM, 2 / n, 1.0, delta), np.zeros(POPULATION_DIM), PrivacyParams(1.0, delta), count, source
     )

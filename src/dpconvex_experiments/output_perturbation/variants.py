@@ -24,12 +24,11 @@ from dpconvex_experiments.output_perturbation._common import (
     balanced,
     energy,
     laplace,
-    lines,
     logistic_records,
     noise,
-    panels,
     releases,
 )
+from dpconvex_experiments.shared import lines, panels
 
 # E9: what solver accuracy costs in noise, and the printed accuracy that is too coarse (erratum U1).
 

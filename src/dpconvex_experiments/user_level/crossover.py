@@ -17,17 +17,10 @@ from dpconvex.privacy import PrivacyParams
 from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex_experiments.base import Cell, Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Estimate, exact
-from dpconvex_experiments.output_perturbation._common import Risk, lines, panels, slope
+from dpconvex_experiments.output_perturbation._common import Risk
 from dpconvex_experiments.reference import group_privacy
-from dpconvex_experiments.user_level._common import (
-    PAPER,
-    logistic_labels,
-    promise,
-    same_size,
-    streams,
-    unit_vectors,
-    user_problem,
-)
+from dpconvex_experiments.shared import lines, logistic_labels, panels, slope, streams, unit_vectors
+from dpconvex_experiments.user_level._common import PAPER, promise, same_size, user_problem
 
 DIM, USERS, RADIUS, EPSILON = 10, 2000, 3.0, 2.0
 TRUTH = np.full(DIM, 2.0 / math.sqrt(DIM))
@@ -87,7 +80,7 @@ def excess_of(m: int, runs: int, seed: int, risk: Risk, least: float) -> dict[st
 def records(rng: np.random.Generator, count: int) -> tuple[FloatArray, FloatArray]:
     """Return unit features (count, DIM) and labels of the logistic model."""
     X = unit_vectors(rng, count, DIM)
-    return X, logistic_labels(rng, X, X @ TRUTH)
+    return X, logistic_labels(rng, X @ TRUTH)
 
 
 @experiment(

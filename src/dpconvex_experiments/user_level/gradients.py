@@ -11,7 +11,7 @@ from dpconvex.algorithms.erm.user_level.accelerated_printed import printed
 from dpconvex.losses import LogisticLoss
 from dpconvex_experiments.base import Cell, Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import exact
-from dpconvex_experiments.output_perturbation._common import lines, panels, slope
+from dpconvex_experiments.shared import lines, panels, slope
 from dpconvex_experiments.user_level._common import PAPER, promise, user_problem
 
 LARGE = (1e6, 1e7, 1e8, 1e9)

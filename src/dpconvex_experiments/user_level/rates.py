@@ -10,8 +10,8 @@ from dpconvex.algorithms.erm.user_level import plan_accelerated
 from dpconvex_experiments.base import Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Estimate, exponent
 from dpconvex_experiments.heavy_tails._common import LinearLoss
-from dpconvex_experiments.output_perturbation._common import lines, panels
-from dpconvex_experiments.user_level._common import PAPER, promise, same_size, streams, unit_vectors, user_problem
+from dpconvex_experiments.shared import lines, panels, streams, unit_vectors
+from dpconvex_experiments.user_level._common import PAPER, promise, same_size, user_problem
 
 STRENGTHS = (0.0, 0.02, 0.04, 0.08, 0.3)
 THEORY = {"n": -1.0, "m": -0.5, "epsilon": -1.0, "d": 0.5}

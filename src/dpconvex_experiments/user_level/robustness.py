@@ -16,8 +16,9 @@ from dpconvex.losses import LogisticLoss
 from dpconvex.problems.data.users import UserGroups
 from dpconvex_experiments.base import Cell, Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Check, Estimate, share
-from dpconvex_experiments.output_perturbation._common import Risk, panels
-from dpconvex_experiments.user_level._common import PAPER, logistic_labels, promise, streams, unit_vectors, user_problem
+from dpconvex_experiments.output_perturbation._common import Risk
+from dpconvex_experiments.shared import logistic_labels, panels, streams, unit_vectors
+from dpconvex_experiments.user_level._common import PAPER, promise, user_problem
 from dpconvex_experiments.user_level.crossover import DIM, RADIUS, TRUTH, records
 
 USERS, M, EPSILON = 1000, 64, 4.0
@@ -42,7 +43,7 @@ class Crowd:
         own = TRUTH + self.spread * rng.standard_normal((USERS, DIM))
         X = unit_vectors(rng, groups.n_records, DIM)
         scores = np.einsum("ij,ij->i", X, np.repeat(own, sizes, axis=0))
-        y = logistic_labels(rng, X, scores)
+        y = logistic_labels(rng, scores)
         bad = groups.spread((np.arange(USERS) < self.hostile * USERS).astype(float)) > 0
         X[bad] = np.eye(DIM)[0]
         return X, np.where(bad, -1.0, y), groups
