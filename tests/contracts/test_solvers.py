@@ -154,7 +154,7 @@ def test_two_solvers_of_constrained_piecewise_linear_problems_agree_within_their
             assert two.accuracy.bound <= 0.5  # the comparison says something
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     loss=st.sampled_from(EXAMPLES),
     content=st.sampled_from(CONTENT),

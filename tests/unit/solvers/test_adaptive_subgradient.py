@@ -108,7 +108,7 @@ def test_published_projections(point, wanted) -> None:
     assert np.allclose(found, wanted, atol=2e-10)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 10**6), accuracy=st.sampled_from([1e-1, 1e-4, 1e-8]))
 def test_inexact_projections_are_members_near_the_exact_one(seed, accuracy) -> None:
     rng, calls = np.random.default_rng(seed), [0]

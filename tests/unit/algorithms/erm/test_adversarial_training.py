@@ -50,7 +50,7 @@ def extreme(rng, count, d):
     return X * rng.choice([1.0, 1e3]), rng.choice([-1.0, 1.0, 0.0, 0.5], count)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(
     loss=st.sampled_from(LOSSES),
     norm=st.sampled_from(["l2", "linf"]),

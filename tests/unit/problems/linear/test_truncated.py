@@ -135,7 +135,7 @@ def test_the_sensitivity_is_attained() -> None:
     assert abs(points[0] - points[1])[0] == pytest.approx(2 * level / l2, rel=1e-6)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 10**6), level=st.floats(0.2, 20.0), l2=st.floats(0.1, 5.0))
 def test_bias_lemma(seed, level, l2) -> None:
     """Truncation moves the minimiser by at most ``mean (A_i - C)_+ / l2`` (specification, T4)."""

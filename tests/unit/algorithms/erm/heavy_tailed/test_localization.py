@@ -296,7 +296,7 @@ def test_moment_lemmas_against_a_pareto_tail(k) -> None:
     assert record_cap(moments, 1000, 0.1) == pytest.approx(moments.bound * 1e4 ** (1 / k))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 10**6), half=st.integers(0, 4), spread=st.floats(0.0, 10.0))
 def test_the_middle_is_near_any_majority(seed, half, spread) -> None:
     """T25: adversarial placement of the minority."""
