@@ -315,9 +315,10 @@ def test_clipping_of_targets(loss: LinearModelLoss, raw: np.ndarray) -> None:
 
 
 @each(EXAMPLES)
-@pytest.mark.parametrize("dtype", [bool, np.int8, np.uint64, np.float16, np.float32, np.longdouble])
-def test_targets_of_any_numeric_dtype(loss: LinearModelLoss, dtype: type) -> None:
-    assert np.array_equal(loss.clip_targets(np.array([0, 1], dtype)), loss.clip_targets(np.array([0.0, 1.0])))
+def test_targets_of_any_numeric_dtype(loss: LinearModelLoss) -> None:
+    for dtype in (bool, np.int8, np.uint64, np.float16, np.float32, np.longdouble):
+        found = loss.clip_targets(np.array([0, 1], dtype))
+        assert np.array_equal(found, loss.clip_targets(np.array([0.0, 1.0]))), dtype
 
 
 @each(EXAMPLES)
