@@ -73,5 +73,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         for report in reports:
             if isinstance(report, pytest.TestReport):
                 seconds[report.nodeid] += report.duration
-    if seconds and config.cache is not None:
-        config.cache.set("durations", dict(seconds))
+    kept = getattr(config, "cache", None)  # `-p no:cacheprovider` leaves it out
+    if seconds and kept is not None:
+        kept.set("durations", dict(seconds))
