@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Protocol
 
 import numpy as np
 
@@ -65,12 +64,8 @@ class Design:
 DESIGNS = (Design("absolute", 2.6, 3.0, 2.0, True), Design("huber", 5.0, 5.0, 4.0, False))
 
 
-class Method(Protocol):
-    """Plans."""
-
-    def __call__(self, problem: LinearModelProblem, epsilon: float, moments: Moments, /) -> LinearModelPlan:
-        """Return a plan for public facts."""
-        ...
+Method = Callable[[LinearModelProblem, float, Moments], LinearModelPlan]
+"""Plans for a problem, epsilon and moments."""
 
 
 def _localized(constants: str) -> Method:

@@ -41,7 +41,8 @@ from dpconvex.algorithms.recipes import recorded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses.base import PiecewiseLinearLoss
 from dpconvex.mechanisms import ReportNoisyMax
-from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release, Sensitivity
+from dpconvex.mechanisms.base import Planned
+from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Sensitivity
 from dpconvex.problems import Records
 from dpconvex.problems.data.moments import Moments
 from dpconvex.problems.linear.problem import LinearModelProblem
@@ -87,16 +88,12 @@ class GradientScorePlan(LinearModelPlan):
         return ReportNoisyMax(Sensitivity(value, "linf", LEMMA), self.privacy.epsilon)
 
     @property
-    def solver_radius(self) -> float:
-        return 0.0
-
-    @property
     def predicted_error(self) -> PredictedError:
         return PredictedError(self.bound, self.trivial, "exponential mechanism on projected gradients over a grid")
 
     @property
-    def releases(self) -> tuple[Release, ...]:
-        return (self.mechanism.planned(LABEL),)
+    def mechanisms(self) -> Mapping[str, Planned]:
+        return {LABEL: self.mechanism}
 
     @property
     def theorem(self) -> str:
@@ -122,9 +119,6 @@ class GradientScorePlan(LinearModelPlan):
             "smoothing": self.truncation.smoothing,
             "target": "population",
         }
-
-    def exact_bits(self, source: BitSource) -> bool:
-        return self.mechanism.exact_bits(source)
 
     def scores(self, risk: TruncatedRisk) -> FloatArray:
         """Return minus the lengths of the projected gradients at the grid points, shape (N,)."""

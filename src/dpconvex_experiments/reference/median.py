@@ -16,6 +16,7 @@ from dpconvex.algorithms.location.noisy_descent import NoisyGradients
 from dpconvex.algorithms.recipes import recorded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import AboveThreshold, GaussianMechanism, MedianMechanism
+from dpconvex.mechanisms.base import Planned
 from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity, Unit
 from dpconvex.privacy.events.gaussian_cover import covered_range
 from dpconvex.privacy.profiles import largest_mu
@@ -47,8 +48,8 @@ class ClippedMeanPlan(LocationPlan):
     algorithm: ClassVar[str] = "clipped_mean"
 
     @property
-    def releases(self) -> tuple[Release, ...]:
-        return (self.mechanism.planned(MEAN),)
+    def mechanisms(self) -> Mapping[str, Planned]:
+        return {MEAN: self.mechanism}
 
     @property
     def theorem(self) -> str:
@@ -56,9 +57,6 @@ class ClippedMeanPlan(LocationPlan):
 
     def describe(self) -> Mapping[str, Any]:
         return {"sigma": self.mechanism.sigma}
-
-    def exact_bits(self, source: BitSource) -> bool:
-        return self.mechanism.exact_bits(source)
 
     def _listing(self, points: FloatArray, source: BitSource, ledger: Ledger) -> FloatArray:
         return self.mechanism.release(points.mean(axis=0), MEAN, source, ledger)
