@@ -25,7 +25,7 @@ from dpconvex import PrivateHuberRegressor, PrivateLinearRegression, PrivateLogi
 from dpconvex.algorithms.erm import exponential_mechanism, objective_perturbation, registry, user_level
 from dpconvex.algorithms.erm.two_stage import projection as projecting
 from dpconvex.algorithms.location import geometric_median
-from dpconvex.algorithms.minimax import saddle_point
+from dpconvex.algorithms.minimax import vertex_descent
 from dpconvex.data.synthetic_points import gaussian_cluster
 from dpconvex.losses import AbsoluteLoss, HingeLoss, HuberLoss, LogisticLoss, SoftmaxLoss
 from dpconvex.privacy import PrivacyParams, Unit
@@ -124,7 +124,7 @@ def game(seeds: int) -> Iterator[Row]:
             records = played.records(rng, n)
             gaps.setdefault("uniform", []).append(played.trivial)
             for name, options in forms.items():
-                plan = saddle_point.plan(RankOneGame(n, d, d), PrivacyParams(1.0, 1e-6), **options)
+                plan = vertex_descent.plan(RankOneGame(n, d, d), PrivacyParams(1.0, 1e-6), **options)
                 result = plan.run(records, SeededSource(seed))
                 gaps.setdefault(name, []).append(played.gap(result.x, result.y))
         yield f"{n:,}", f"{d:,}", *map(spread, gaps.values())

@@ -51,8 +51,8 @@ class Mutant:
 
 
 OUTPUT = "algorithms/erm/output_perturbation"
-BOOSTING, SYNTHETIC = "algorithms/minimax/saddle_point/boosted.py", "algorithms/queries/synthetic.py"
-AGGREGATES, GATHER = "algorithms/erm/user_level/aggregates.py", "algorithms/erm/user_level/gradient_source.py"
+BOOSTING, SYNTHETIC = "algorithms/minimax/boosted.py", "algorithms/queries/synthetic.py"
+AGGREGATES, GATHER = "algorithms/erm/user_level/aggregates.py", "algorithms/erm/user_level/gradients.py"
 GRADIENTS = "algorithms/erm/gradient_descent/gradients.py"
 SAMPLES, DRAWN = "mechanisms/sampled_gaussian.py", "poisson_sample(self._units, self._mechanism.rate, self._coins)"
 SAMPLED = "tests/unit/mechanisms/test_sampled_gaussian.py"
@@ -93,7 +93,7 @@ MUTANTS = (
     ),
     Mutant(
         "a phase released without noise",
-        "algorithms/erm/heavy_tailed/run.py",
+        "algorithms/erm/heavy_tailed/localization.py",
         "noisy = mechanism.release(solved, entry.label, source, ledger, entry.block)",
         "noisy = solved",
         "heavy_tailed",
@@ -222,8 +222,8 @@ MUTANTS = (
     Mutant(
         "sampled guard: one subset for all steps",
         GATHER,
-        "[lambda w: self._fixed(self.coins.choice(slots, size, replace=False))(w)]",
-        "[self._fixed(self.coins.choice(slots, size, replace=False))]",
+        "[lambda w: self._of(self.coins.choice(slots, size, replace=False), size)(w)]",
+        "[self._of(self.coins.choice(slots, size, replace=False), size)]",
         "accelerated_user/sampled",
         (f"{READS}::test_steps_on_subsets_draw_each_afresh_from_all_users",),
     ),
@@ -317,7 +317,7 @@ MUTANTS = (
     ),
     Mutant(
         "heavy tails: all repetitions read the same records",
-        "algorithms/erm/heavy_tailed/run.py",
+        "algorithms/erm/heavy_tailed/localization.py",
         "start, step = phase.first + j * phase.step, ",
         "start, step = phase.first, ",
         "",
@@ -357,7 +357,7 @@ MUTANTS = (
     ),
     Mutant(
         "heavy tails: every phase has the same noise",
-        "algorithms/erm/heavy_tailed/run.py",
+        "algorithms/erm/heavy_tailed/localization.py",
         "release(solved, entry.label, source,",
         "release(solved, entry.label, source.__class__(7),",
         "",
@@ -366,14 +366,14 @@ MUTANTS = (
     Mutant(
         "accelerated: all batches are of the same users",
         GATHER,
-        "slots[j :: self.batching.batches]",
-        "slots[:: self.batching.batches]",
+        "slots[j :: batching.batches]",
+        "slots[:: batching.batches]",
         "accelerated_user",
         (f"{READS}::test_blocks_read_disjoint_units[split]",),
     ),
     Mutant(
         "accelerated: phases share users",
-        "algorithms/erm/user_level/accelerated_run.py",
+        "algorithms/erm/user_level/accelerated.py",
         "order[batching.first : batching.first + batching.users]",
         "order[: batching.users]",
         "accelerated_user",
@@ -389,9 +389,9 @@ MUTANTS = (
     ),
     Mutant(
         "phased SGD: phases share users",
-        "algorithms/erm/user_level/run.py",
-        "order[phase.first : phase.first + phase.groups * phase.users]",
-        "order[: phase.groups * phase.users]",
+        "algorithms/erm/user_level/phased.py",
+        "order[phase.first : phase.first + phase.parts * phase.users]",
+        "order[: phase.parts * phase.users]",
         "phased_sgd",
         (f"{READS}::test_blocks_read_disjoint_units[split]",),
     ),
@@ -405,7 +405,7 @@ MUTANTS = (
     ),
     Mutant(
         "stable SGD: phases visit the same records",
-        "algorithms/location/geometric_median/stable_sgd.py",
+        "algorithms/location/stable_sgd.py",
         "order[np.arange(end - phase.steps, end) % self.n]",
         "order[np.arange(phase.steps) % self.n]",
         "",
@@ -421,7 +421,7 @@ MUTANTS = (
     ),
     Mutant(
         "descent ascent: every step reads the first batch",
-        "algorithms/minimax/gaussian/gaussian_descent.py",
+        "algorithms/minimax/gaussian.py",
         "slice(t * B, (t + 1) * B) if self.one_pass",
         "slice(0, B) if self.one_pass",
         "sgda",
@@ -429,7 +429,7 @@ MUTANTS = (
     ),
     Mutant(
         "anytime: draws of the next iterate not counted",
-        "algorithms/minimax/saddle_point/anytime.py",
+        "algorithms/minimax/anytime.py",
         "after = counts.sum() - np.cumsum(counts)",
         "after = counts.sum() - np.cumsum(counts) - np.roll(counts, -1)",
         "anytime_mirror_descent",

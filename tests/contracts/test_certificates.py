@@ -39,11 +39,11 @@ from dpconvex import (
 from dpconvex.algorithms import recipes
 from dpconvex.algorithms.erm import gradient_descent
 from dpconvex.algorithms.erm.heavy_tailed import Moments, plan_moments
-from dpconvex.algorithms.erm.heavy_tailed.registry import METHODS, heavy_plans
+from dpconvex.algorithms.erm.heavy_tailed.registry import HEAVY_METHODS, heavy_plans
 from dpconvex.algorithms.erm.registry import ERM_METHODS, Methods, plans
 from dpconvex.algorithms.erm.two_stage import centering
 from dpconvex.algorithms.location.geometric_median import BOOSTS, plan as plan_median
-from dpconvex.algorithms.minimax.group_proportions import GroupShares, after_shares
+from dpconvex.algorithms.minimax.group_proportions import GroupShares, after_proportions
 from dpconvex.algorithms.minimax.registry import SADDLE_METHODS, SPARSE_METHODS, plan_saddle, plan_sparse
 from dpconvex.algorithms.queries.registry import QUERY_METHODS, plan_queries
 from dpconvex.algorithms.select import Options
@@ -90,7 +90,7 @@ def worst(shares: tuple[float, ...]) -> WorstGroupLoss:
 
 def shared() -> Any:
     first = GroupShares(4000, 2, PrivacyParams(4.0, 1e-6), 0.05)
-    return after_shares(first, plan_saddle(worst((0.7, 0.4)), first.rest)[0], (0.7, 0.4))
+    return after_proportions(first, plan_saddle(worst((0.7, 0.4)), first.rest)[0], (0.7, 0.4))
 
 
 def polytope() -> PolytopeSaddle:
@@ -113,7 +113,7 @@ def found_both() -> Any:
     steep = linear(SquaredLoss(1e3), n=20_000, domain=DataDomain.box(8, 0.5).with_intercept(0.5))
     then: Any = heavy_plans(steep, PURE, 2.0, None, "clipped_residuals")[0].resumed(Moments(2.0, 1.0))
     method = then.then.then
-    assert isinstance(method, centering.RecentredPlan)
+    assert isinstance(method, centering.CenteredPlan)
     return then.after(then.then.resumed((0.1,) * 8, float(method.lengths[9])))
 
 
@@ -149,7 +149,7 @@ PLANS: dict[str, Callable[[], Any]] = {
     "phased": lambda: plans(linear(n=30_000, users=True), FOR_USERS, "phased_sgd")[0],
     "accelerated": lambda: plans(linear(n=3_000, users=True), FOR_USERS, "accelerated_user")[0],
     "group privacy": grouped,
-    **{f"heavy {name}": lambda name=name: heavy_plans(huber(), PURE, 2.0, 6.5, name)[0] for name in METHODS},
+    **{f"heavy {name}": lambda name=name: heavy_plans(huber(), PURE, 2.0, 6.5, name)[0] for name in HEAVY_METHODS},
     "heavy tuned": lambda: heavy_plans(huber(), MIXED, 2.0, None, "clipped_gradient")[0],
     **{
         f"median {boost}": lambda boost=boost: plan_median(PointDomain(3, 100.0, 1e-2), 400, MIXED, boost=boost)
@@ -181,7 +181,7 @@ PLANS: dict[str, Callable[[], Any]] = {
     "gradient score": lambda: plan_gradient_score(huber(2), PURE, Moments(2.0, 6.5)),
     "private moments": lambda: plan_moments(huber(), PURE, 2.0),
     "recentring after": found_centre,
-    **{f"heavy {name} after": lambda name=name: found_moments(name, Moments(2.0, 2.0)) for name in METHODS},
+    **{f"heavy {name} after": lambda name=name: found_moments(name, Moments(2.0, 2.0)) for name in HEAVY_METHODS},
     "heavy recentred after": found_both,
     "worst group": lambda: plan_saddle(worst((0.5, 0.5)), MIXED)[0],
     "worst group after": shared,
@@ -228,7 +228,7 @@ def passes(fields: dict[str, Any]) -> bool:
 
 def test_every_algorithm_is_here() -> None:
     made = {genuine(name)[0]["algorithm"] for name in PLANS}
-    assert made >= {*ERM_METHODS, *METHODS, *SADDLE_METHODS, *SPARSE_METHODS, "geometric_median", "group_privacy"}
+    assert made >= {*ERM_METHODS, *HEAVY_METHODS, *SADDLE_METHODS, *SPARSE_METHODS, "geometric_median", "group_privacy"}
     planners = {genuine(name)[0]["planner"]["name"] for name in PLANS}
     assert planners == set(recipes.PLANNERS)
 
@@ -611,7 +611,7 @@ FITTED: dict[str, Any] = {
     "quantile": PrivateQuantileRegressor(**NUMBER),
     **{
         f"moments, {name}": PrivateHuberRegressor(**NUMBER, algorithm=name, heavy_tailed=2.0, width=1.0)
-        for name in METHODS
+        for name in HEAVY_METHODS
     },
     "lasso": PrivateLasso(**CUBE, target_bounds=(-1, 1)),
     "sparse": PrivateSparseLogisticRegression(**CUBE, classes=[0, 1]),

@@ -22,8 +22,8 @@ import pytest
 
 from dpconvex.algorithms.erm import gradient_descent, heavy_tailed, user_level
 from dpconvex.algorithms.erm.heavy_tailed import Moments
-from dpconvex.algorithms.location.geometric_median.booster import WarmStart
-from dpconvex.algorithms.location.geometric_median.stable_sgd import plan_stable_sgd
+from dpconvex.algorithms.location.base import WarmStart
+from dpconvex.algorithms.location.stable_sgd import plan_stable_sgd
 from dpconvex.algorithms.queries import synthetic
 from dpconvex.audit import targets_linear
 from dpconvex.audit.auditor import priced_once

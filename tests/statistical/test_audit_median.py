@@ -14,14 +14,13 @@ from scipy.special import log_ndtr
 from scipy.stats import norm
 
 from dpconvex.algorithms.location.geometric_median import GeometricMedianPlan, plan
-from dpconvex.algorithms.location.geometric_median.center import LEVEL, GroupedCentre
-from dpconvex.algorithms.location.geometric_median.radius import SENSITIVITY, GroupedRadius
+from dpconvex.algorithms.location.radius_and_center import LEVEL, RADIUS_SENSITIVITY, GroupedCenter, GroupedRadius
 from dpconvex.audit.laws import halting_law
 from dpconvex.mechanisms import AboveThreshold, GaussianMechanism
 from dpconvex.privacy import Ledger, PrivacyParams
 from dpconvex.privacy.profiles import gaussian_delta, mixed_delta
 from dpconvex.problems import PointDomain
-from dpconvex.problems.data.near_points import Groups, covered_shares
+from dpconvex.problems.data.points import Groups, covered_shares
 from dpconvex.randomness import SeededSource
 
 
@@ -29,11 +28,11 @@ def planned(n: int, epsilon: float, delta: float = 1e-6) -> GeometricMedianPlan:
     return plan(PointDomain(1, 1000.0, 1e-3), n, PrivacyParams(epsilon, delta))
 
 
-def stages(n: int, epsilon: float, delta: float = 1e-6) -> tuple[GroupedRadius, GroupedCentre]:
+def stages(n: int, epsilon: float, delta: float = 1e-6) -> tuple[GroupedRadius, GroupedCenter]:
     p = planned(n, epsilon, delta)
     assert isinstance(p.radius_stage, GroupedRadius)
-    assert isinstance(p.centre_stage, GroupedCentre)
-    return p.radius_stage, p.centre_stage
+    assert isinstance(p.center_stage, GroupedCenter)
+    return p.radius_stage, p.center_stage
 
 
 # --- radius: the exact law of the halting index -------------------------------------------------------------------
@@ -64,7 +63,7 @@ def worst_loss(mechanism: AboveThreshold, change: float) -> float:
 @pytest.mark.parametrize(("n", "epsilon"), [(400, 1.0), (400, 8.0), (20_000, 2.0)])
 def test_the_radius_costs_what_is_charged_and_not_much_less(n: int, epsilon: float) -> None:
     mechanism = stages(n, epsilon)[0].mechanism
-    loss = worst_loss(mechanism, SENSITIVITY)
+    loss = worst_loss(mechanism, RADIUS_SENSITIVITY)
     assert loss <= mechanism.epsilon
     assert loss > 0.7 * mechanism.epsilon
 
@@ -72,7 +71,7 @@ def test_the_radius_costs_what_is_charged_and_not_much_less(n: int, epsilon: flo
 def test_half_the_noise_or_half_the_sensitivity_would_be_caught() -> None:
     mechanism = stages(400, 2.0)[0].mechanism
     halved = replace(mechanism, sensitivity=replace(mechanism.sensitivity, value=1.0))
-    assert worst_loss(halved, SENSITIVITY) > 1.2 * mechanism.epsilon
+    assert worst_loss(halved, RADIUS_SENSITIVITY) > 1.2 * mechanism.epsilon
     # The neighbours that need all of it exist: one of them changes the scores themselves by 2.
     X = np.zeros((400, 1))
     Y = X.copy()
@@ -92,7 +91,7 @@ def divergence(epsilon: float, log_ratio: np.ndarray, shift: np.ndarray) -> np.n
         return upper - np.exp(np.minimum(e + log_ndtr(-shift / 2 - e / shift), 700))
 
 
-def pair_delta(stage: GroupedCentre, epsilon: float, heavy: float, *, margin: float, sigma: float) -> float:
+def pair_delta(stage: GroupedCenter, epsilon: float, heavy: float, *, margin: float, sigma: float) -> float:
     """Delta of (z, centre) for sums of weights at the largest distance, means at the distance of the lemma."""
     reach = stage.test.sensitivity.value
     worst = 0.0
@@ -154,11 +153,11 @@ def test_the_true_weight_in_place_of_the_released_one_would_be_caught() -> None:
 def test_the_parts_add_up_to_the_promise() -> None:
     for n, epsilon in ((100, 1.0), (20_000, 0.5), (20_000, 8.0)):
         p = planned(n, epsilon)
-        assert isinstance(p.centre_stage, GroupedCentre)
+        assert isinstance(p.center_stage, GroupedCenter)
         pure = p.radius_stage.releases[0].event.pure_epsilon
         mus = [(release.event.parts.mu, release.times) for release in p.releases if release.event.parts is not None]
         mu = math.sqrt(sum(m * m * times for m, times in mus))
-        failing = p.centre_stage.margin + p.centre_stage.misled
+        failing = p.center_stage.margin + p.center_stage.misled
         assert mixed_delta(epsilon, float(pure or 0), mu) + failing <= 1e-6
         # A tenth more of any part, or a failure left out of the sum, does not fit.
         assert mixed_delta(epsilon, float(pure or 0) * 1.1, mu) + failing > 1e-6

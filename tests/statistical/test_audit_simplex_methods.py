@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 
 from dpconvex.algorithms.base import Plan
-from dpconvex.algorithms.minimax import frank_wolfe
-from dpconvex.algorithms.minimax.saddle_point import anytime, bias_reduced, boosted
+from dpconvex.algorithms.minimax import anytime, bias_reduced, boosted, frank_wolfe
 from dpconvex.algorithms.queries import noisy_answers, synthetic
 from dpconvex.audit import enumerated_pair
 from dpconvex.mechanisms.vertex_sampling import VertexSession

@@ -14,9 +14,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpconvex.algorithms.minimax import saddle_point
-from dpconvex.algorithms.minimax.saddle_point.plan import VertexDescentPlan
-from dpconvex.algorithms.minimax.saddle_point.schedule import Layout, Schedule
+from dpconvex.algorithms.minimax import vertex_descent
+from dpconvex.algorithms.minimax.vertex_descent import VertexDescentPlan
+from dpconvex.algorithms.minimax.vertex_schedule import Layout, Schedule
 from dpconvex.audit import EnumeratedPair, enumerated_pair
 from dpconvex.audit.auditor import priced_once
 from dpconvex.privacy import PrivacyParams
@@ -77,7 +77,7 @@ def built(problem, T, K, steps, sizes, reuse=True):
 
 def violated(plan, pairs):
     """Largest ratio of a true divergence to the charged one; above 1 the charge is refuted. Also compares deltas."""
-    charged, worst = plan.mechanism.charged, 0.0
+    charged, worst = plan.sampling.charged, 0.0
     for first, second in pairs:
         found = laws(plan, first, second)
         worst = max(worst, divergence(found) / charged.rho)
@@ -143,11 +143,11 @@ def test_mutants_are_refuted(name, monkeypatch) -> None:
     mutant = MUTANTS[name]
     problem = Tables(1, random_tables(0), factor=mutant.get("factor", 1.0))
     plan = built(problem, 2, 2, (0.02, 0.02), [1])
-    mechanism = plan.mechanism
+    mechanism = plan.sampling
     squares = mechanism.square_sum * mutant.get("squares", 1.0) / mutant.get("sizes", 1) ** 2
     value = replace(mechanism.sensitivity, value=max(mechanism.sensitivity.value, squares))
-    monkeypatch.setitem(plan.__dict__, "mechanism", replace(mechanism, sensitivity=value, square_sum=squares))
-    charged = plan.__dict__["mechanism"]
+    monkeypatch.setitem(plan.__dict__, "sampling", replace(mechanism, sensitivity=value, square_sum=squares))
+    charged = plan.__dict__["sampling"]
     assert divergence(laws(plan, np.array([0]), np.array([1]))) > 1.05 * charged.charged.rho
 
 
@@ -155,7 +155,7 @@ def test_the_last_release_counts_as_well() -> None:
     """Fresh outputs: charging the query draws alone is refuted (hidden assumption H4)."""
     plan = built(Tables(1, random_tables(0)), 2, 1, (0.05, 0.05), [1], reuse=False)
     most = divergence(laws(plan, np.array([0]), np.array([1])))
-    assert 0.99 * plan.mechanism.charged.rho < most <= plan.mechanism.charged.rho
+    assert 0.99 * plan.sampling.charged.rho < most <= plan.sampling.charged.rho
 
 
 # Specification, section 8, experiment 10: one simplex of two vertices, gradients z (1, -1), three draws a step, T = 4,
@@ -168,13 +168,13 @@ def test_the_enumeration_of_the_specification(step, exact, charged) -> None:
     table[0, ..., 0, :], table[1, ..., 0, :] = (1.0, -1.0), (-1.0, 1.0)
     problem = Tables(3, table, dy=1)
     plan = built(problem, 4, 3, (step, 0.0), [1, 1, 1])
-    assert plan.mechanism.draws == 9
-    assert zcdp_delta(plan.mechanism.charged.rho, 0.5) == pytest.approx(charged, rel=5e-3)
+    assert plan.sampling.draws == 9
+    assert zcdp_delta(plan.sampling.charged.rho, 0.5) == pytest.approx(charged, rel=5e-3)
     found = 0.0
     for others in itertools.product((0, 1), repeat=2):
         found = max(found, EnumeratedPair(*(_linear_law(step, (value, *others)) for value in (0, 1))).delta(0.5))
     assert found == pytest.approx(exact, rel=2e-2)
-    assert found <= plan.mechanism.charged.delta(0.5) <= 2.5 * found
+    assert found <= plan.sampling.charged.delta(0.5) <= 2.5 * found
 
 
 def _linear_law(step, signs):
@@ -221,6 +221,6 @@ def test_there_is_no_amplification_by_secret_batches() -> None:
 
 def test_a_plan_of_the_package_is_charged_like_these() -> None:
     problem = Tables(40, random_tables(0))
-    plan = saddle_point.plan(problem, PrivacyParams(1.0, 1e-6), batches="equal", iterations=5, samples=1)
+    plan = vertex_descent.plan(problem, PrivacyParams(1.0, 1e-6), batches="equal", iterations=5, samples=1)
     rebuilt = built(problem, 5, 1, plan.schedule.steps, plan.schedule.sizes)
-    assert rebuilt.mechanism.charged == plan.mechanism.charged
+    assert rebuilt.sampling.charged == plan.sampling.charged

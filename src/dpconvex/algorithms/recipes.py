@@ -23,7 +23,6 @@ from dpconvex.privacy import PrivacyParams
 from dpconvex.privacy.profiles import charge
 from dpconvex.problems.custom.problem import CustomProblem, DeclaredFunction, DeclaredPayoff
 from dpconvex.problems.data.domain import Block, DataDomain
-from dpconvex.problems.data.moments import Moments
 from dpconvex.problems.data.points import PointDomain
 from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.problems.minimax.base import SimplexSaddle
@@ -49,7 +48,7 @@ It is what searches take whose candidates are of two columns; what else takes lo
 CLASSES: dict[str, type] = {
     kind.__name__: kind
     for kind in (
-        *(Block, DataDomain, LinearModelProblem, Moments, PointDomain, PrivacyParams),
+        *(Block, DataDomain, LinearModelProblem, PointDomain, PrivacyParams),
         *(CustomProblem, DeclaredFunction, DeclaredPayoff),
     )
 }

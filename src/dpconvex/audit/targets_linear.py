@@ -127,7 +127,7 @@ def _recentred(privacy: PrivacyParams, bound: float) -> Subject:
     def planner(problem: LinearModelProblem, rest: PrivacyParams) -> tuple[LinearModelPlan, ...]:
         return plans(problem, rest, "output_perturbation", Options(l2=RIDGE * bound**2))
 
-    n = math.ceil(1.01 * centering.MISCOUNT / (max(centering.LENGTH_SHARES) * privacy.epsilon))
+    n = math.ceil(1.01 * centering.TUNING.miscount / (max(centering.TUNING.length_shares) * privacy.epsilon))
     domain = DataDomain((Block(1, "linf", bound),), bound)
     problem = LinearModelProblem(HingeLoss(), domain, n, 1.0 / bound)
     return linear_subject(centering.plan(problem, privacy, planner)[0])

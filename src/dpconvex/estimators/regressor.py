@@ -12,8 +12,8 @@ from sklearn.base import RegressorMixin
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.base import LinearModelPlan
-from dpconvex.algorithms.erm.heavy_tailed.registry import METHODS, heavy_plans
-from dpconvex.algorithms.erm.two_stage.base import DelegatingPlan
+from dpconvex.algorithms.erm.heavy_tailed.registry import HEAVY_METHODS, heavy_plans
+from dpconvex.algorithms.erm.two_stage.base import TwoStagePlan
 from dpconvex.algorithms.search.scores import Score
 from dpconvex.algorithms.select import Options
 from dpconvex.data import NumericTarget, Schema
@@ -168,7 +168,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
             return super().plans_at(epsilon)
         privacy = replace(plan.privacy, epsilon=epsilon)
         if tails[1] is None:
-            return (cast(DelegatingPlan, plan).at(privacy),)
+            return (cast(TwoStagePlan, plan).at(privacy),)
         return heavy_plans(plan.problem, privacy, *tails, plan.algorithm, Options(self.constants))
 
     def _choices(
@@ -176,7 +176,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
     ) -> tuple[LinearModelPlan, ...]:
         tails = self._tails()
         if tails is None:
-            if self.algorithm in METHODS:
+            if self.algorithm in HEAVY_METHODS:
                 raise InvalidParameterError(
                     "algorithm", self.algorithm, "needs the order of a bounded moment", "Give heavy_tailed=2"
                 )

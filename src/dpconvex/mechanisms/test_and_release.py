@@ -26,8 +26,15 @@ from dpconvex.privacy.events.basic import Event
 from dpconvex.privacy.ledger import Ledger
 from dpconvex.privacy.params import Unit
 from dpconvex.privacy.sensitivity import Sensitivity
-from dpconvex.problems.data.near_points import Groups, IntArray, near_counts
-from dpconvex.problems.data.points import WEIGHTED_MEAN_ROUNDING, PointDomain, clip_points, weighted_mean
+from dpconvex.problems.data.points import (
+    WEIGHTED_MEAN_ROUNDING,
+    Groups,
+    IntArray,
+    PointDomain,
+    clip_points,
+    near_counts,
+    weighted_mean,
+)
 from dpconvex.randomness.source import BitSource
 
 UNIT_LEMMA = "in units of reach times radius (rounding included) the weighted mean of a good pair moves by at most 1: "

@@ -16,8 +16,14 @@ from dpconvex.problems.linear.regularized_risk import RegularizedRisk
 from dpconvex.problems.linear.tilted import TiltedRisk
 from dpconvex.problems.minimax.adversarial import SaddleLoss, ShiftedMeanLoss
 from dpconvex.problems.minimax.base import SimplexPoint, SimplexSaddle
-from dpconvex.problems.minimax.duality_gap import DualityGap, duality_gap
-from dpconvex.problems.minimax.games import MatrixGame, PlayLog, QuadraticGame, RankOneGame
+from dpconvex.problems.minimax.games import (
+    DualityGap,
+    MatrixGame,
+    PlayLog,
+    QuadraticGame,
+    RankOneGame,
+    duality_gap,
+)
 from dpconvex.problems.minimax.group_loss import WorstGroupLoss, l1_ball_loss, single_group
 from dpconvex.problems.minimax.polytope import PolytopeSaddle, jax_saddle, l1_ball_vertices
 from dpconvex.problems.objective import Objective

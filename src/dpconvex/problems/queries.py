@@ -87,10 +87,7 @@ class LinearQueries(ABC):
     def clip_records(self, records: AnyArray) -> AnyArray:
         """Return cells as int64, (n,); what is no cell counts as cell 0, so no record is dropped.
 
-        Raises
-        ------
-        InvalidDataError
-            If `records` is not a one-dimensional array of integers (public facts).
+        Raises `InvalidDataError` unless `records` is a one-dimensional array of integers (public facts).
         """
         if records.ndim != 1 or records.dtype.kind not in "iu":
             raise InvalidDataError(
@@ -110,11 +107,6 @@ class DenseQueries(LinearQueries):
         Value of every query on every cell, inside [low, high].
     low, high : float
         Public range, ``low < high``.
-
-    Raises
-    ------
-    InvalidParameterError
-        If the matrix, which is public, is empty or leaves the range.
     """
 
     matrix: FloatArray
@@ -133,51 +125,40 @@ class DenseQueries(LinearQueries):
 
     @property
     def cells(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Columns of the matrix."""
         return self.matrix.shape[1]
 
     @property
     def count(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Rows of the matrix."""
         return self.matrix.shape[0]
 
     @cached_property
     def blocks(self) -> tuple[slice, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """One a query."""
         return tuple(slice(j, j + 1) for j in range(self.count))
 
     @property
     def block_l2(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """``high - low``, rounded up."""
         return _rounding.widen_up(self.high - self.low)
 
     @property
     def block_square(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Square of the end of the range that is further from 0."""
         return max(self.low**2, self.high**2)
 
     def answers(self, weights: FloatArray) -> FloatArray:
-        """Return the matrix times `weights`."""
         return self.matrix @ weights
 
     def record_sums(self, records: AnyArray) -> FloatArray:
-        """Count the cells, then multiply."""
         return self.matrix @ np.bincount(records, minlength=self.cells).astype(np.float64)
 
     def query(self, index: int) -> FloatArray:
-        """Return one row."""
         return self.matrix[index]
 
     def block_answers(self, block: int, weights: FloatArray) -> FloatArray:
-        """Return one row times `weights`."""
         return self.matrix[self.blocks[block]] @ weights
 
     def block_combine(self, block: int, values: FloatArray) -> FloatArray:
-        """Return one row times a number."""
         return values @ self.matrix[self.blocks[block]]
 
     def combine(self, values: FloatArray) -> FloatArray:
-        """Return `values` times the matrix."""
         return values @ self.matrix
 
     def declared(self) -> DenseQueries:
@@ -185,7 +166,6 @@ class DenseQueries(LinearQueries):
         return replace(self, matrix=np.broadcast_to(np.float64(self.low), self.matrix.shape))
 
     def describe(self) -> Mapping[str, Any]:
-        """Sizes and range."""
         return {"queries": self.count, "cells": self.cells, "range": [self.low, self.high]}
 
 
@@ -203,11 +183,6 @@ class Marginals(LinearQueries):
         Number of categories of each column; at least one column, and at most 2^27 cells together.
     subsets : tuple of tuple of int
         Columns of each marginal table, distinct and increasing.
-
-    Raises
-    ------
-    InvalidParameterError
-        If the domain is too large or a subset names no columns of it.
 
     Examples
     --------
@@ -244,7 +219,6 @@ class Marginals(LinearQueries):
 
     @cached_property
     def cells(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Product of the shape."""
         return math.prod(self.shape)
 
     @cached_property
@@ -255,7 +229,6 @@ class Marginals(LinearQueries):
 
     @cached_property
     def count(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Cells of all tables together."""
         return int(self.offsets[-1])
 
     @cached_property
@@ -295,12 +268,10 @@ class Marginals(LinearQueries):
             self._sum_out(partial.reshape(rows, size, -1).sum(axis=1), axis + 1, left_out, found)
 
     def block_answers(self, block: int, weights: FloatArray) -> FloatArray:
-        """Sum the histogram over the columns that the table leaves out."""
         rest = tuple(axis for axis in range(len(self.shape)) if axis not in self.subsets[block])
         return weights.reshape(self.shape).sum(axis=rest).ravel()
 
     def block_combine(self, block: int, values: FloatArray) -> FloatArray:
-        """Repeat the table's values along the columns that it leaves out."""
         sides = tuple(size if axis in self.subsets[block] else 1 for axis, size in enumerate(self.shape))
         return np.broadcast_to(values.reshape(sides), self.shape).flatten()
 
@@ -314,7 +285,6 @@ class Marginals(LinearQueries):
         return sums
 
     def query(self, index: int) -> FloatArray:
-        """Return the indicator of one cell of one table."""
         subset, categories = self.locate(index)
         values = np.zeros(self.shape)
         place: list[Any] = [slice(None)] * len(self.shape)
@@ -331,7 +301,6 @@ class Marginals(LinearQueries):
         return subset, tuple(int(c) for c in categories)
 
     def describe(self) -> Mapping[str, Any]:
-        """Shape, tables and sizes."""
         return {
             "queries": self.count,
             "cells": self.cells,

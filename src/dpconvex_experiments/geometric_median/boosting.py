@@ -11,9 +11,9 @@ import numpy as np
 from scipy.stats import f as f_distribution
 
 from dpconvex._types import FloatArray
-from dpconvex.algorithms.location.geometric_median.booster import Booster, WarmStart
-from dpconvex.algorithms.location.geometric_median.descent import plan_descent
-from dpconvex.algorithms.location.geometric_median.stable_sgd import (
+from dpconvex.algorithms.location.base import Booster, WarmStart
+from dpconvex.algorithms.location.noisy_descent import plan_descent
+from dpconvex.algorithms.location.stable_sgd import (
     Order,
     Phase,
     StableSgd,
@@ -91,7 +91,7 @@ def _printed(n: int, passes: int, order: Order) -> StableSgd:
     m = math.floor(3 * (steps / n + math.log(8 / DELTA))) if order == "random" else -(-steps // n)
 
     def covering(phase: Phase) -> Phase:
-        ball = phase.ball * (2 * m + 1) / (2 * (phase.uses or 0) + 1) if phase.recentred else phase.ball
+        ball = phase.ball * (2 * m + 1) / (2 * (phase.uses or 0) + 1) if phase.recentered else phase.ball
         return replace(phase, uses=m, ball=ball)
 
     return replace(base, n=n, phases=tuple(map(covering, base.phases)))

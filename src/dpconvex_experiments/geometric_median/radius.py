@@ -12,8 +12,8 @@ import numpy as np
 from scipy.stats import f as f_distribution
 
 from dpconvex._types import FloatArray
-from dpconvex.algorithms.location.geometric_median.printed import plan_radius
-from dpconvex.algorithms.location.geometric_median.radius import plan_grouped
+from dpconvex.algorithms.location.printed import plan_printed_radius
+from dpconvex.algorithms.location.radius_and_center import plan_radius
 from dpconvex.data.synthetic_points import gaussian_cluster, student_t
 from dpconvex.privacy import Ledger, PrivacyParams, Unit
 from dpconvex.problems.data.points import PointDomain
@@ -33,7 +33,7 @@ Search: TypeAlias = Callable[[FloatArray, PointDomain, BitSource], float]
 
 
 def _fast(points: FloatArray, domain: PointDomain, source: BitSource) -> float:
-    stage = plan_radius(domain, len(points), PRIVACY.epsilon, PRIVACY.delta, Unit.RECORD)
+    stage = plan_printed_radius(domain, len(points), PRIVACY.epsilon, PRIVACY.delta, Unit.RECORD)
     return stage.find(points, source, Ledger(PRIVACY, stage.releases)).radius
 
 
@@ -43,7 +43,7 @@ def _pairs(points: FloatArray, domain: PointDomain, source: BitSource) -> float:
 
 
 def _groups(points: FloatArray, domain: PointDomain, source: BitSource) -> float:
-    stage = plan_grouped(domain, len(points), PRIVACY.epsilon, level=LEVEL, group_size=GROUP)
+    stage = plan_radius(domain, len(points), PRIVACY.epsilon, level=LEVEL, group_size=GROUP)
     return stage.find(points, source, Ledger(PRIVACY, stage.releases)).radius
 
 

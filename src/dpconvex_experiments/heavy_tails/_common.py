@@ -8,9 +8,9 @@ from typing import ClassVar, Literal, Self, final
 import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
+from dpconvex.algorithms.erm.heavy_tailed.moments import Moments, record_cap
 from dpconvex.losses.base import LinearModelLoss, SmoothLoss, Task
 from dpconvex.problems import DataDomain
-from dpconvex.problems.data.moments import Moments, record_cap
 from dpconvex.problems.linear.problem import LinearModelProblem
 
 PAPER = "Lowy 2026, Optimal rates for pure epsilon-DP SCO with heavy tails"

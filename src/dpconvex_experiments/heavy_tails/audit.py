@@ -10,12 +10,12 @@ from dpconvex._types import FloatArray
 from dpconvex.algorithms.base import require
 from dpconvex.algorithms.erm import heavy_tailed
 from dpconvex.algorithms.erm.heavy_tailed import HeavyTailedPlan
+from dpconvex.algorithms.erm.heavy_tailed.moments import Moments
 from dpconvex.audit import proved_epsilon
 from dpconvex.losses import AbsoluteLoss, HuberLoss
 from dpconvex.losses.base import LinearModelLoss
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import DataDomain, Records
-from dpconvex.problems.data.moments import Moments
 from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.problems.linear.truncated import TruncatedRisk
 from dpconvex.randomness import SeededSource

@@ -12,10 +12,10 @@ from dpconvex._types import FloatArray
 from dpconvex.algorithms.base import LinearModelPlan
 from dpconvex.algorithms.erm import heavy_tailed, output_perturbation
 from dpconvex.algorithms.erm.heavy_tailed import clipped_gradient
+from dpconvex.algorithms.erm.heavy_tailed.moments import Moments, record_cap
 from dpconvex.losses import AbsoluteLoss, HuberLoss
 from dpconvex.losses.base import LinearModelLoss
 from dpconvex.privacy import PrivacyParams
-from dpconvex.problems.data.moments import Moments, record_cap
 from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex_experiments.base import Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Check, Estimate

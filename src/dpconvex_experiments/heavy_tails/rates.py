@@ -8,8 +8,8 @@ import numpy as np
 
 from dpconvex._types import FloatArray
 from dpconvex.algorithms.erm import heavy_tailed
+from dpconvex.algorithms.erm.heavy_tailed.moments import Moments
 from dpconvex.privacy import PrivacyParams
-from dpconvex.problems.data.moments import Moments
 from dpconvex_experiments.base import Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Estimate, exponent
 from dpconvex_experiments.heavy_tails._common import PAPER, LinearLoss, rate, wide_problem

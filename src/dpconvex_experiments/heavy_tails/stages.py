@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from dpconvex.algorithms.erm.heavy_tailed.localization import HeavyTailedPlan
-from dpconvex.algorithms.erm.heavy_tailed.schedule import ACCURACY, Phase, Schedule, Stage, sensitivity
+from dpconvex.algorithms.erm.heavy_tailed.moments import Moments
+from dpconvex.algorithms.erm.heavy_tailed.schedule import TUNING, Phase, Schedule, Stage, sensitivity
 from dpconvex.privacy import PrivacyParams
-from dpconvex.problems.data.moments import Moments
 from dpconvex.problems.linear.truncated import Truncation
 from dpconvex_experiments.base import Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Estimate, exponent
@@ -28,7 +28,7 @@ def planned(k: float, m: int, stages: int) -> HeavyTailedPlan:
     level = moments.bound * (m * EPSILON / d) ** (1 / k)
     unit = level / (L2 * m)
     if stages == 1:
-        parts = (Stage(ACCURACY * unit, sensitivity(level, L2, m, ACCURACY * unit)),)
+        parts = (Stage(TUNING.accuracy * unit, sensitivity(level, L2, m, TUNING.accuracy * unit)),)
     else:  # Algorithm 4 as printed: accuracies, noise 12 C/(epsilon lambda m), and the radius of the ball between
         ball = 600 * level * d / (L2 * m * EPSILON)
         parts = (Stage(unit, 6 * unit, 0.5, ball), Stage(unit / 6, 6 * unit, 0.5))

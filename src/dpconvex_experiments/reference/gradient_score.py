@@ -36,6 +36,7 @@ import numpy as np
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.base import LinearModelPlan, PrivateResult, check_relation, require_average
 from dpconvex.algorithms.erm.exponential_mechanism.grid import MAX_DIM, ball_grid, largest_side
+from dpconvex.algorithms.erm.heavy_tailed.moments import Moments
 from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import recorded
 from dpconvex.errors import InvalidParameterError
@@ -44,7 +45,6 @@ from dpconvex.mechanisms import ReportNoisyMax
 from dpconvex.mechanisms.base import Planned
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Sensitivity
 from dpconvex.problems import Records
-from dpconvex.problems.data.moments import Moments
 from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.problems.linear.truncated import TruncatedRisk, Truncation, check_loss
 from dpconvex.problems.objective import ROUNDING

@@ -11,7 +11,7 @@ import numpy as np
 
 from dpconvex import _rounding, _validate
 from dpconvex._types import FloatArray
-from dpconvex.algorithms.location.base import LocationPlan, check
+from dpconvex.algorithms.location.base import LocationPlan, LocationResult, check
 from dpconvex.algorithms.location.noisy_descent import NoisyGradients
 from dpconvex.algorithms.recipes import recorded
 from dpconvex.errors import InvalidParameterError
@@ -36,7 +36,7 @@ MEAN = "mean"
 
 @final
 @dataclass(frozen=True)
-class ClippedMeanPlan(LocationPlan):
+class ClippedMeanPlan(LocationPlan[LocationResult]):
     """Constants of one noisy mean."""
 
     domain: PointDomain
@@ -58,8 +58,9 @@ class ClippedMeanPlan(LocationPlan):
     def describe(self) -> Mapping[str, Any]:
         return {"sigma": self.mechanism.sigma}
 
-    def _listing(self, points: FloatArray, source: BitSource, ledger: Ledger) -> FloatArray:
-        return self.mechanism.release(points.mean(axis=0), MEAN, source, ledger)
+    def _run(self, points: FloatArray, source: BitSource, ledger: Ledger) -> LocationResult:
+        location = self.mechanism.release(points.mean(axis=0), MEAN, source, ledger)
+        return LocationResult(location, self.certificate(source), self)
 
 
 @recorded("clipped_mean")
@@ -87,7 +88,7 @@ COORDINATE = "median of a coordinate"
 
 @final
 @dataclass(frozen=True)
-class CoordinateMedianPlan(LocationPlan):
+class CoordinateMedianPlan(LocationPlan[LocationResult]):
     """Constants of d medians."""
 
     domain: PointDomain
@@ -112,9 +113,10 @@ class CoordinateMedianPlan(LocationPlan):
     def exact_bits(self, source: BitSource) -> bool:
         return self.mechanism.exact_bits(source)
 
-    def _listing(self, points: FloatArray, source: BitSource, ledger: Ledger) -> FloatArray:
+    def _run(self, points: FloatArray, source: BitSource, ledger: Ledger) -> LocationResult:
         columns = points.T  # one release a coordinate
-        return np.array([self.mechanism.release(column, COORDINATE, source, ledger) for column in columns])
+        location = np.array([self.mechanism.release(column, COORDINATE, source, ledger) for column in columns])
+        return LocationResult(location, self.certificate(source), self)
 
 
 @recorded("coordinate_median")
@@ -144,7 +146,7 @@ MOST_STEPS = 1000
 
 @final
 @dataclass(frozen=True)
-class OriginDescentPlan(LocationPlan):
+class OriginDescentPlan(LocationPlan[LocationResult]):
     """Constants of one descent."""
 
     domain: PointDomain
@@ -170,9 +172,10 @@ class OriginDescentPlan(LocationPlan):
     def exact_bits(self, source: BitSource) -> bool:
         return self.gradients.mechanism.exact_bits(source)
 
-    def _listing(self, points: FloatArray, source: BitSource, ledger: Ledger) -> FloatArray:
+    def _run(self, points: FloatArray, source: BitSource, ledger: Ledger) -> LocationResult:
         origin, ball = np.zeros(self.domain.dim), self.domain.radius_bound
-        return self.gradients.descend(points, origin, ball, self.step, source, ledger)
+        location = self.gradients.descend(points, origin, ball, self.step, source, ledger)
+        return LocationResult(location, self.certificate(source), self)
 
 
 @recorded("origin_descent")
@@ -287,7 +290,7 @@ START_STEPS = 1000
 
 @final
 @dataclass(frozen=True)
-class HalvingPlan(LocationPlan):
+class HalvingPlan(LocationPlan[LocationResult]):
     """Constants of one run."""
 
     domain: PointDomain
@@ -317,7 +320,7 @@ class HalvingPlan(LocationPlan):
         parts = (self.finder.mechanism, self.warm.mechanism, self.fine.mechanism)
         return all(mechanism.exact_bits(source) for mechanism in parts)
 
-    def _listing(self, points: FloatArray, source: BitSource, ledger: Ledger) -> FloatArray:
+    def _run(self, points: FloatArray, source: BitSource, ledger: Ledger) -> LocationResult:
         d, n = self.domain.dim, self.n
         radius = self.finder.find(points, source, ledger)  # stage 1
         z, ball = np.zeros(d), self.domain.radius_bound
@@ -327,7 +330,8 @@ class HalvingPlan(LocationPlan):
             z = self.warm.descend(points, z, ball, step, source, ledger, steps=self.warm.times // rounds)
             ball = ball / 2 + 12 * radius
         step = 50 * radius * math.sqrt(d / 3) / (self.fine_mu * n)  # stage 3; rho = fine_mu^2 / 2
-        return self.fine.descend(points, z, 25 * radius, step, source, ledger)
+        location = self.fine.descend(points, z, 25 * radius, step, source, ledger)
+        return LocationResult(location, self.certificate(source), self)
 
 
 @recorded("halving")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dpconvex.algorithms.base import LinearModelPlan
+from dpconvex.algorithms.erm.heavy_tailed.moments import Moments
 from dpconvex.algorithms.erm.registry import plans
 from dpconvex.algorithms.location.noisy_descent import NoisyGradients
 from dpconvex.algorithms.select import Options
@@ -14,7 +15,6 @@ from dpconvex.audit.targets_linear import RIDGE, linear_problem, linear_subject
 from dpconvex.audit.targets_points import FEW, point_domain
 from dpconvex.losses import HingeLoss, HuberLoss
 from dpconvex.privacy import PrivacyParams, Unit
-from dpconvex.problems.data.moments import Moments
 from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex_experiments.reference import group_privacy
 from dpconvex_experiments.reference.gradient_score import plan_gradient_score

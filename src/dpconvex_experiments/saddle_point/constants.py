@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dpconvex.algorithms.minimax import saddle_point
+from dpconvex.algorithms.minimax import vertex_descent
 from dpconvex.privacy import PrivacyParams
 from dpconvex.privacy.zcdp import largest_rho
 from dpconvex.problems.minimax.games import RankOneGame
@@ -40,7 +40,7 @@ def accountant(setting: Setting) -> Outcome:
     for epsilon in setting.track((1.0,) if setting.quick else (0.5, 1.0, 2.0, 4.0, 8.0), "Accountants"):
         cells: list[Any] = [epsilon, *reaches(epsilon, DELTA)]
         for name, options in forms.items():
-            plan = saddle_point.plan(RankOneGame(n, d, d), PrivacyParams(epsilon, DELTA), **options)
+            plan = vertex_descent.plan(RankOneGame(n, d, d), PrivacyParams(epsilon, DELTA), **options)
             found = []
             for t in range(runs):
                 rng = np.random.default_rng((setting.seed, t))
@@ -100,11 +100,11 @@ def tuning(setting: Setting) -> Outcome:
     ratio: dict[str, Estimate] = {}
     for n in setting.track(sizes, "Tuning"):
         problem, privacy = RankOneGame(n, d, d), PrivacyParams(1.0, DELTA)
-        planned = saddle_point.plan(problem, privacy)
+        planned = vertex_descent.plan(problem, privacy)
         T = planned.schedule.layout.T
-        grid = [saddle_point.plan(problem, privacy, iterations=max(2, int(T * f)), samples=1) for f in (0.25, 0.5, 2)]
-        bound = saddle_point.plan(problem, privacy, output="reuse", tuning="bound")
-        plans = [saddle_point.plan(problem, privacy, constants="paper"), bound, planned, *grid]
+        grid = [vertex_descent.plan(problem, privacy, iterations=max(2, int(T * f)), samples=1) for f in (0.25, 0.5, 2)]
+        bound = vertex_descent.plan(problem, privacy, output="reuse", tuning="bound")
+        plans = [vertex_descent.plan(problem, privacy, constants="paper"), bound, planned, *grid]
         found: list[list[float]] = [[] for _ in plans]
         for t in range(runs):
             rng = np.random.default_rng((setting.seed, n, t))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dpconvex.algorithms.minimax import saddle_point
+from dpconvex.algorithms.minimax import vertex_descent
 from dpconvex.algorithms.minimax.registry import plan_saddle
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems.minimax.games import RankOneGame
@@ -36,7 +36,7 @@ def gap(method: str, d: int, n: int, epsilon: float, key: tuple[int, ...]) -> tu
 
 def explicit_bound(problem: RankOneGame, privacy: PrivacyParams) -> float:
     """Return the bound that is proved for vertex sampling with equal weights."""
-    return saddle_point.plan(problem, privacy, output="reuse", tuning="bound").predicted_error.bound
+    return vertex_descent.plan(problem, privacy, output="reuse", tuning="bound").predicted_error.bound
 
 
 @experiment("saddle-point/dimension", "Does the gap of a game grow with the number of strategies?", PAPER)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dpconvex._types import FloatArray
-from dpconvex.algorithms.minimax.saddle_point.bias_reduced_run import bias_reduced_sums
+from dpconvex.algorithms.minimax.bias_reduced import bias_reduced_sums
 from dpconvex.losses import LogisticLoss
 from dpconvex.problems.minimax.base import SimplexPoint
 from dpconvex.problems.minimax.group_loss import WorstGroupLoss

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from dpconvex.algorithms.erm.user_level import plan_accelerated
-from dpconvex.algorithms.erm.user_level.accelerated_printed import printed
+from dpconvex.algorithms.erm.user_level.accelerated_schedule import printed
 from dpconvex.losses import LogisticLoss
 from dpconvex_experiments.base import Cell, Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import exact

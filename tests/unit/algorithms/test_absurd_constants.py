@@ -8,10 +8,15 @@ from typing import Any
 import pytest
 
 from dpconvex.algorithms.base import within_floats
-from dpconvex.algorithms.minimax import saddle_point
-from dpconvex.algorithms.minimax.frank_wolfe import full_batch, variance_reduced
-from dpconvex.algorithms.minimax.gaussian import gaussian_descent, multiplicative_weights
-from dpconvex.algorithms.minimax.saddle_point import anytime, bias_reduced, boosted
+from dpconvex.algorithms.minimax import (
+    anytime,
+    bias_reduced,
+    boosted,
+    frank_wolfe,
+    gaussian,
+    multiplicative_weights,
+    vertex_descent,
+)
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import SquaredLoss
 from dpconvex.privacy import PrivacyParams
@@ -19,19 +24,19 @@ from dpconvex.problems.minimax.games import MatrixGame
 from dpconvex.problems.minimax.group_loss import l1_ball_loss
 
 GAMES: dict[str, Callable[..., Any]] = {
-    "vertex descent": saddle_point.plan,
+    "vertex descent": vertex_descent.plan,
     "bias reduced": bias_reduced.plan,
     "boosted": boosted.plan,
-    "mirror descent": gaussian_descent.plan_mirror_descent,
-    "sgda": gaussian_descent.plan_sgda,
+    "mirror descent": gaussian.plan_mirror_descent,
+    "sgda": gaussian.plan_sgda,
     "multiplicative weights": multiplicative_weights.plan_multiplicative_weights,
 }
 SINGLE: dict[str, Callable[..., Any]] = {
-    "vertex descent": saddle_point.plan,
+    "vertex descent": vertex_descent.plan,
     "anytime": anytime.plan,
-    "frank wolfe": full_batch.plan,
-    "variance reduced": variance_reduced.plan_variance_reduced,
-    "mirror descent": gaussian_descent.plan_mirror_descent,
+    "frank wolfe": frank_wolfe.plan,
+    "variance reduced": frank_wolfe.plan_variance_reduced,
+    "mirror descent": gaussian.plan_mirror_descent,
 }
 PROMISES = ((1e-300, 0.0), (1e-300, 1e-300), (1e-10, 1e-10), (1.0, 1e-6), (1e300, 0.0), (1e10, 1e-6))
 
@@ -76,7 +81,7 @@ def test_more_records_than_schedules_can_be_made_for(n: int) -> None:
         made.append(l1_ball_loss(SquaredLoss(1.0, 1.0), n, 3, 1.0))
         planner(made[-1], PrivacyParams(1.0, 1e-6), constants="paper")
 
-    for planner in (saddle_point.plan, anytime.plan):
+    for planner in (vertex_descent.plan, anytime.plan):
         with pytest.raises(InvalidParameterError, match=r"^n=\d+\.*\d*: "):
             planned(planner)
     assert len(made) == (2 if n <= 2**53 else 0)

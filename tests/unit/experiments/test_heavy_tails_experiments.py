@@ -105,7 +105,7 @@ def test_the_printed_double_stage_is_that_of_the_paper() -> None:
     plan = stages.planned(2.0, 1000, 2)
     (phase,) = plan.phases
     unit = phase.truncation.level / (phase.l2 * phase.m)
-    assert [m.scale for m in plan.mechanisms[0]] == pytest.approx([12 * unit / stages.EPSILON] * 2)
+    assert [m.scale for m in plan.noises[0]] == pytest.approx([12 * unit / stages.EPSILON] * 2)
     assert phase.stages[0].confine == pytest.approx(600 * unit * stages.DIM / stages.EPSILON)
     assert phase.truncation.level == pytest.approx((1000 * stages.EPSILON / stages.DIM) ** 0.5)
     assert [stage.radius for stage in phase.stages] == pytest.approx([unit, unit / 6])

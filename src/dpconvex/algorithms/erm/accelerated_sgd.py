@@ -26,23 +26,20 @@ from typing import final
 from dpconvex._types import FloatArray
 
 Oracle = Callable[[FloatArray], FloatArray | None]
-"""Noisy gradient of the smooth part at a point (dim,); None ends the run (a failed test)."""
+"""Noisy gradient of the whole objective at a point (dim,); None ends the run (a failed test)."""
 Variance = Callable[[int], float]
-"""Mean square error V^2 of a gradient if there are so many of them."""
+"""Mean square error V^2 of a gradient if there are so many of them; infinite where so many are impossible."""
+
+MOST_STEPS = 4096
+MOST_STAGES = 60
+ENOUGH_BOUND = 1.02
+"""Fewer steps are taken where the bound grows by no more than this factor."""
 
 
 @final
 @dataclass(frozen=True)
 class Stage:
-    """One stage.
-
-    Parameters
-    ----------
-    steps : int
-        N, at least 1.
-    gamma : float
-        Gamma: L for a single stage, at least 2 L in many.
-    """
+    """N steps, at least 1, with Gamma: L for a single stage, at least 2 L in many."""
 
     steps: int
     gamma: float
@@ -51,16 +48,7 @@ class Stage:
 @final
 @dataclass(frozen=True)
 class Descent:
-    """Stages that minimise a strongly convex objective from noisy gradients.
-
-    Parameters
-    ----------
-    stages : tuple of Stage
-    convexity : float
-        mu, at least 0.
-    excess : float
-        Bound on the expected excess at the end.
-    """
+    """Stages that minimize an objective of convexity mu >= 0; `excess` bounds the expected excess at the end."""
 
     stages: tuple[Stage, ...]
     convexity: float
@@ -74,17 +62,7 @@ class Descent:
     def minimise(
         self, start: FloatArray, oracle: Oracle, project: Callable[[FloatArray], FloatArray]
     ) -> tuple[FloatArray, bool]:
-        """Return the last aggregated point, shape (dim,), and whether every step was taken.
-
-        Parameters
-        ----------
-        start : array of shape (dim,)
-            In the set.
-        oracle : callable
-            Noisy gradient of the whole objective; None: the test failed, and what was reached until then is returned.
-        project : callable
-            Nearest point of the set.
-        """
+        """Return the last aggregated point (dim,), and whether every step was taken; `start` lies in the set."""
         mu, point = self.convexity, start
         for stage in self.stages:
             x, aggregated = point, point
@@ -102,31 +80,13 @@ class Descent:
 
 
 def single_stage(smoothness: float, convexity: float, distance: float, variance: Variance, steps: int) -> Descent:
-    """Plan one stage.
-
-    Parameters
-    ----------
-    smoothness, convexity : float
-        L and mu, positive.
-    distance : float
-        D.
-    variance : callable
-        V^2 by the number of steps.
-    steps : int
-        N, at least 1.
-    """
+    """Plan one stage for a mu-strongly convex objective, mu > 0; `distance` is D, `steps` is N."""
     excess = 2 * smoothness * distance**2 / (steps * (steps + 1)) + 8 * variance(steps) / (convexity * (steps + 1))
     return Descent((Stage(steps, smoothness),), convexity, excess)
 
 
 def balanced_stage(smoothness: float, convexity: float, distance: float, variance: Variance, steps: int) -> Descent:
-    """Plan one stage with the Gamma that is best for the bound without strong convexity.
-
-    Parameters
-    ----------
-    smoothness, convexity, distance, variance, steps
-        As in `single_stage`; the convexity may be 0.
-    """
+    """Plan one stage with the Gamma that is best for the bound without strong convexity; mu may be 0."""
     square, pairs = variance(steps), steps * (steps + 1)
     gamma = max(2 * smoothness, math.sqrt(square * pairs * (2 * steps + 1) / 12) / distance)
     excess = 2 * gamma * distance**2 / pairs + (2 * steps + 1) * square / (6 * gamma) if gamma < math.inf else math.inf
@@ -134,20 +94,9 @@ def balanced_stage(smoothness: float, convexity: float, distance: float, varianc
 
 
 def many_stages(smoothness: float, convexity: float, gap: float, variance: Variance, stages: int) -> Descent | None:
-    """Plan stages that halve the excess; None if the noise of their steps forbids it.
+    """Plan stages that halve the excess, G = `gap` at first; None if the noise of their steps forbids it.
 
     The noise depends on the total number of steps, and that on the noise: the first consistent total is taken.
-
-    Parameters
-    ----------
-    smoothness, convexity : float
-        L and mu, positive.
-    gap : float
-        G.
-    variance : callable
-        V^2 by the number of steps, infinite where so many are impossible.
-    stages : int
-        At least 1.
     """
     total, least = 1, 4 * math.sqrt(2 * smoothness / convexity)
     while total <= MOST_STEPS:
@@ -170,20 +119,12 @@ def many_stages(smoothness: float, convexity: float, gap: float, variance: Varia
 def plan_descent(
     smoothness: float, convexity: float, distance: float, gap: float, variance: Variance, lengths: Sequence[int]
 ) -> Descent:
-    """Return the plan of the least bound, among single stages of the given lengths and many stages.
-
-    Parameters
-    ----------
-    smoothness, convexity, distance, gap, variance
-        As above.
-    lengths : sequence of int
-        Ascending.
-    """
+    """Return the plan of the least bound, among single stages of the given ascending lengths and many stages."""
     options = [balanced_stage(smoothness, convexity, distance, variance, steps) for steps in lengths]
     if convexity:
         options += [single_stage(smoothness, convexity, distance, variance, steps) for steps in lengths]
     least = min(option.excess for option in options)
-    best = min((option for option in options if option.excess <= ENOUGH * least), key=lambda option: option.steps)
+    best = min((option for option in options if option.excess <= ENOUGH_BOUND * least), key=lambda option: option.steps)
     several: list[Descent] = []
     for stages in range(1, MOST_STAGES if convexity else 1):
         found = many_stages(smoothness, convexity, gap, variance, stages)
@@ -191,9 +132,3 @@ def plan_descent(
             break
         several.append(found)
     return min((best, *several), key=lambda option: option.excess)
-
-
-MOST_STEPS = 4096
-MOST_STAGES = 60
-ENOUGH = 1.02
-"""Fewer steps are taken where the bound grows by no more than this factor."""

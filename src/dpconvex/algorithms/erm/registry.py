@@ -67,7 +67,7 @@ def _centering(problem: LinearModelProblem, privacy: PrivacyParams, noise: str =
     methods = Methods(Options(noise=noise), CENTERED)
     found = centering.plan(problem, privacy, methods)
     for plan in found:  # refuse here, from public facts, what would be refused once the length is known
-        methods.check(centering.recentred(problem, float(plan.lengths[-1])), privacy)
+        methods.check(centering.centered(problem, float(plan.lengths[-1])), privacy)
     return found
 
 

@@ -1,11 +1,11 @@
-"""What the baselines share: a plan for points of a ball, a run that sanitises them, a released location."""
+"""Private locations of points in a ball: plans, their stages, and what a run hands out."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, ClassVar, Generic, TypeVar, final
 
 import numpy as np
 
@@ -14,77 +14,60 @@ from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.base import Plan, check_relation
 from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.errors import InvalidDataError, InvalidParameterError
-from dpconvex.privacy import Assumption, Ledger, PrivacyCertificate, PrivacyParams
+from dpconvex.mechanisms.base import Planned
+from dpconvex.privacy import Assumption, Ledger, PrivacyCertificate, PrivacyParams, Release
 from dpconvex.problems.data.points import PointDomain, clip_points
 from dpconvex.randomness import BitSource
 
-
-@final
-@dataclass(frozen=True, eq=False)
-class LocationResult:
-    """What a run hands out.
-
-    Parameters
-    ----------
-    location : array of shape (dim,)
-        The released point; the only field that depends on data.
-    certificate : PrivacyCertificate
-    plan : LocationPlan
-    """
-
-    location: FloatArray
-    certificate: PrivacyCertificate
-    plan: LocationPlan
+R = TypeVar("R", covariant=True)
+"""What a run hands out."""
 
 
-class LocationPlan(Plan):
+class LocationPlan(Plan, Generic[R]):
     """Public constants of one private location estimate.
 
     Attributes
     ----------
     domain : PointDomain
+        Of the points.
     n : int
-        Number of records.
+        Number of records (users, if one point stands for a user).
     """
 
     domain: PointDomain
     n: int
-    constants: str = "calibrated"
 
     @property
     def predicted_error(self) -> PredictedError:
-        """The diameter: no better bound on the objective holds for every data set."""
-        return PredictedError(
-            2 * self.domain.radius_bound, self.domain.radius_bound, "the domain's diameter; a baseline without theory"
-        )
+        # No better bound on the objective holds for every data set.
+        R = self.domain.radius_bound
+        return PredictedError(2 * R, R, "the domain's diameter; a baseline without theory")
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
-        """None beyond the domain."""
         return ()
 
     @final
     @property
     def public(self) -> Mapping[str, Any]:
-        """Domain, sizes, constants."""
-        return {**self.domain.describe(), "n": self.n, **self.describe()}
+        return {"n": self.n, **self.domain.describe(), **self.describe()}
 
     @abstractmethod
     def describe(self) -> Mapping[str, Any]:
-        """JSON-ready constants beyond the domain."""
+        """JSON-ready constants beyond sizes and domain."""
 
     @abstractmethod
-    def _listing(self, points: FloatArray, source: BitSource, ledger: Ledger) -> FloatArray:
-        """Return the released location for sanitised points of shape (n, dim)."""
+    def _run(self, points: FloatArray, source: BitSource, ledger: Ledger) -> R:
+        """Run the paper's listing on sanitized points of shape (n, dim)."""
 
     @final
-    def run(self, X: AnyArray, source: BitSource) -> LocationResult:
+    def run(self, X: AnyArray, source: BitSource) -> R:
         """Run the planned method.
 
         Parameters
         ----------
         X : array of shape (n, dim)
-            Points of exactly the planned number; sanitised here.
+            Points of exactly the planned number; sanitized here (`clip_points`).
         source : BitSource
             Where noise and coins come from.
 
@@ -94,23 +77,113 @@ class LocationPlan(Plan):
             If shape or dtype are not those of the plan (public facts).
         """
         if len(X) != self.n:
-            raise InvalidDataError(f"X has {len(X)} records, but the plan is for n={self.n}. Plan again")
+            what = f"X has {len(X)} records, but the plan is for n={self.n}: the noise depends on n. Plan again"
+            raise InvalidDataError(what)
         with np.errstate(all="ignore"):  # what floating point meets depends on the data, so it never speaks up
-            location = self._listing(clip_points(X, self.domain), source, Ledger(self.privacy, self.releases))
-        return LocationResult(location, self.certificate(source), self)
+            return self._run(clip_points(X, self.domain), source, Ledger(self.privacy, self.releases))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class LocationResult:
+    """What a run hands out; the location, shape (dim,), is the only field that depends on data."""
+
+    location: FloatArray
+    certificate: PrivacyCertificate
+    plan: LocationPlan[LocationResult]
 
 
 def check(n: int, privacy: PrivacyParams, *, pure: bool = False) -> None:
-    """Raise `InvalidParameterError` unless a baseline can promise this.
-
-    Parameters
-    ----------
-    n : int
-        At least 1.
-    privacy : PrivacyParams
-        For one replaced record; with ``delta > 0`` unless `pure`.
-    """
+    """Raise `InvalidParameterError` unless n is positive and the promise for records, with delta > 0 unless `pure`."""
     check_relation(privacy)
     _validate.integer("n", n, at_least=1)
     if privacy.pure and not pure:
         raise InvalidParameterError("delta", privacy.delta, "must be > 0 for Gaussian noise", "Use 1e-6 or less")
+
+
+class Stage(ABC):
+    """Public constants of one stage of a plan."""
+
+    @property
+    @abstractmethod
+    def mechanisms(self) -> Mapping[str, Planned]:
+        """All that may release anything, by what is released, in the order of the run."""
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        """Everything that may leave the data; one use of each mechanism on all records, unless a stage says more."""
+        return tuple(mechanism.planned(label) for label, mechanism in self.mechanisms.items())
+
+    def exact_bits(self, source: BitSource) -> bool:
+        """As `Planned.exact_bits`."""
+        return all(mechanism.exact_bits(source) for mechanism in self.mechanisms.values())
+
+    @abstractmethod
+    def describe(self) -> Mapping[str, Any]:
+        """JSON-ready constants."""
+
+
+@dataclass(frozen=True)
+class FoundRadius:
+    """A released radius, in the unit of the data; `at_top` if no radius of the grid passed, so that it is the last."""
+
+    radius: float
+    at_top: bool
+
+
+class RadiusFinder(Stage):
+    """The stage that finds the effective radius."""
+
+    @abstractmethod
+    def find(self, points: FloatArray, source: BitSource, ledger: Ledger) -> FoundRadius:
+        """Release the effective radius of sanitized points (n, d)."""
+
+
+@dataclass(frozen=True, eq=False)
+class WarmStart:
+    """Where a booster begins. All three are released or public.
+
+    Parameters
+    ----------
+    center : array of shape (d,)
+        First iterate.
+    ball : float
+        Iterates are kept within this distance of the center; positive, or 0 for a center that is not to be refined.
+    radius : float
+        Effective radius of the data, by which steps are sized; positive.
+    """
+
+    center: FloatArray
+    ball: float
+    radius: float
+
+
+class CenterFinder(Stage):
+    """The stage that finds a center."""
+
+    @abstractmethod
+    def find(self, points: FloatArray, radius: float, source: BitSource, ledger: Ledger) -> WarmStart | None:
+        """Release a center of sanitized points (n, d) for a released radius, or None if the test failed."""
+
+
+class Booster(Stage):
+    """The stage that refines the center: a frozen dataclass that knows n, d and its share of the budget."""
+
+    name: ClassVar[str]
+
+    @property
+    def assumptions(self) -> tuple[Assumption, ...]:
+        """What its sensitivity rests on beyond the domain."""
+        return ()
+
+    @property
+    @abstractmethod
+    def deviation(self) -> float:
+        """Rough deviation of a coordinate of the result, in units of the effective radius (public facts only)."""
+
+    @abstractmethod
+    def refine(self, points: FloatArray, start: WarmStart, source: BitSource, ledger: Ledger) -> FloatArray:
+        """Return a released point (d,) near the geometric median of sanitized, C-contiguous points (n, d).
+
+        Every ``source.generator()`` is a stream of its own.
+        """

@@ -1,11 +1,13 @@
-"""What all private saddle-point algorithms share, whatever their family: the plan, the result, disjoint batches."""
+"""What all private saddle-point algorithms share: the plan, the result, disjoint batches."""
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, final
+from functools import cached_property
+from typing import Any, ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,12 +15,22 @@ from numpy.typing import NDArray
 from dpconvex._types import FloatArray
 from dpconvex.algorithms.base import Plan
 from dpconvex.errors import InvalidParameterError
-from dpconvex.privacy import PrivacyCertificate
+from dpconvex.mechanisms import VertexSampling, VertexSession
+from dpconvex.mechanisms.base import Planned
+from dpconvex.privacy import Assumption, Ledger, PrivacyCertificate, PrivacyParams
+from dpconvex.privacy.zcdp import largest_rho
 from dpconvex.problems.minimax.base import SimplexSaddle
 from dpconvex.randomness import BitSource
 
 MOST_ITERATIONS = 2**22
 """More would take hours, and their schedule gigabytes."""
+
+SIGNS = (-1.0, 1.0)
+"""Descent in x, ascent in y: erratum E1. (The paper prints a minus in the gradient *and* in the update.)"""
+
+CLIPPED = Assumption("each record's gradient has the stated spread", "clipped record by record before any sum")
+PUBLIC_ORDER = Assumption("the order of the records does not depend on their content", "declared")
+DRAWN_POINTS = Assumption("gradients are taken at drawn points only", "by the run's listing")
 
 
 @final
@@ -31,9 +43,11 @@ class SaddleResult:
     x : array of shape (dx,)
         Probability vector, an average of drawn vertices.
     y : array of shape (dy,)
-        Probability vector; ``[1.0]`` for problems of minimisation.
+        Probability vector; ``[1.0]`` for problems of minimization.
     certificate : PrivacyCertificate
+        What the release costs.
     plan : SaddlePlan
+        The public constants.
     """
 
     x: FloatArray
@@ -42,75 +56,94 @@ class SaddleResult:
     plan: SaddlePlan
 
 
+@dataclass(frozen=True, eq=False)
 class SaddlePlan(Plan):
-    """Public constants of an algorithm that releases an approximate saddle point over two simplices.
-
-    Attributes
-    ----------
-    problem : SimplexSaddle
-        Sizes and constants.
-    """
+    """Public constants of an algorithm that releases an approximate saddle point over two simplices."""
 
     problem: SimplexSaddle
+    privacy: PrivacyParams
+    theorem: ClassVar[str]  # pyright: ignore[reportIncompatibleMethodOverride]
+    error_share: ClassVar[float]
+    """Of the bound, that was measured on simulated games and regressions: proofs are unequally loose."""
+    assumptions: ClassVar[tuple[Assumption, ...]] = (CLIPPED,)  # pyright: ignore[reportIncompatibleMethodOverride]
 
     @property
-    def expected_error(self) -> float:
-        """The gap or excess to expect, for comparisons between methods, from public facts; no bound unless it says so.
-
-        Bounds of different proofs are unequally loose, so methods scale theirs by what was measured on simulated games
-        and regressions (docs, Saddle points).
-        """
-        return self.predicted_error.bound
+    def expectation(self) -> float:
+        """The gap or excess to expect, for comparisons between methods, from public facts; no bound."""
+        return self.error_share * self.predicted_error.bound
 
     @property
     def yardstick(self) -> float:
         """What one fixed point loses: the range of values, or what the problem knows of a constant prediction."""
         return min(self.predicted_error.trivial, self.problem.constant_excess)
 
-    @property
-    def expectation(self) -> float:
-        """As `expected_error`."""
-        return self.expected_error
-
     @abstractmethod
     def describe(self) -> Mapping[str, Any]:
         """JSON-ready public constants beyond the problem's."""
 
     @abstractmethod
-    def _listing(self, records: Any, source: BitSource) -> SaddleResult:
-        """The algorithm's listing."""
+    def _run(self, records: Any, source: BitSource) -> SaddleResult:
+        """Run the paper's listing on records of the planned form."""
 
     @final
     @property
     def public(self) -> Mapping[str, Any]:
-        """The problem's facts and the constants of the algorithm."""
         return {**self.problem.describe(), **self.describe()}
 
     @final
     def run(self, records: Any, source: BitSource) -> SaddleResult:
-        """Run the planned algorithm.
+        """Run the planned algorithm on records of the problem's form, in an order that says nothing of their content.
 
-        Parameters
-        ----------
-        records : object
-            Of the problem's form (`SimplexSaddle.check`), exactly the planned number. Their order must not depend on
-            their content.
-        source : BitSource
-            Where the vertices are drawn from.
-
-        Raises
-        ------
-        InvalidDataError
-            If the form (shapes, dtypes) is not the plan's.
+        Raises `InvalidDataError` if their form (shapes, dtypes; `SimplexSaddle.check`) is not the plan's.
         """
         self.problem.check(records)
         with np.errstate(all="ignore"):  # what floating point meets depends on the data, so it never speaks up
-            return self._listing(records, source)
+            return self._run(records, source)
 
     @final
     def finish(self, x: FloatArray, y: FloatArray, source: BitSource) -> SaddleResult:
         """Attach the certificate to a released pair."""
         return SaddleResult(x, y, self.certificate(source), self)
+
+
+class VertexSamplingPlan(SaddlePlan):
+    """A plan that releases nothing but drawn vertices, in one entry of the ledger, under its `label`."""
+
+    label: ClassVar[str]
+    noise_name = "vertex sampling"
+    assumptions = (CLIPPED, PUBLIC_ORDER, DRAWN_POINTS)
+
+    @cached_property
+    def sampling(self) -> VertexSampling:
+        """All draws of a run."""
+        raise NotImplementedError
+
+    @property
+    def mechanisms(self) -> Mapping[str, Planned]:
+        return {self.label: self.sampling}
+
+    @final
+    def start(self, source: BitSource) -> VertexSession:
+        """Record the draws in a ledger of their own, and return what draws them."""
+        return self.sampling.start(self.label, source, Ledger(self.privacy, self.releases))
+
+
+def range_budget(privacy: PrivacyParams) -> float:
+    """Return what the ranges of all draws may add up to (pure promises), or their squares to the square of (zCDP)."""
+    return privacy.epsilon if privacy.pure else math.sqrt(8 * largest_rho(privacy.epsilon, privacy.delta))
+
+
+def require_records(problem: SimplexSaddle) -> None:
+    """Raise `InvalidParameterError` for a problem whose gradients depend on no record."""
+    if not any(problem.spread):
+        raise InvalidParameterError("problem", problem.name, "must depend on its records", "Solve it without privacy")
+
+
+def require_single(problem: SimplexSaddle, algorithm: str = "this algorithm") -> None:
+    """Raise `InvalidParameterError` unless the problem is one of minimization over one simplex, from records."""
+    if problem.dy != 1:
+        raise InvalidParameterError("problem.dy", problem.dy, f"must be 1 for {algorithm}", "Use a saddle algorithm")
+    require_records(problem)
 
 
 def affordable(n: int, iterations: float) -> None:
@@ -121,27 +154,10 @@ def affordable(n: int, iterations: float) -> None:
 
 
 def batch_sizes(n: int, weights: FloatArray) -> NDArray[np.int64]:
-    """Return sizes of disjoint batches, nearly proportional to `weights`, whose ratios to them are as large as can be.
+    """Return sizes (T,) of disjoint batches of n records, nearly proportional to positive `weights` (T,).
 
     The smallest ratio ``size_r / weights_r`` decides about privacy, so sizes are ``ceil(level weights_r)`` for the
     largest level that n records allow.
-
-    Parameters
-    ----------
-    n : int
-        Records.
-    weights : array of shape (T,)
-        Positive.
-
-    Returns
-    -------
-    array of shape (T,)
-        At least 1 each; their sum is at most n.
-
-    Raises
-    ------
-    InvalidParameterError
-        If there are more batches than records.
     """
     if len(weights) > n:
         raise InvalidParameterError("iterations", len(weights), f"must be at most n={n}", "Use fewer iterations")

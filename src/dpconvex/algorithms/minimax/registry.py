@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import math
 
-from dpconvex.algorithms.minimax import frank_wolfe, gaussian, saddle_point
+from dpconvex.algorithms.minimax import (
+    anytime,
+    bias_reduced,
+    boosted,
+    frank_wolfe,
+    gaussian,
+    multiplicative_weights,
+    vertex_descent,
+)
 from dpconvex.algorithms.minimax.base import SaddlePlan
-from dpconvex.algorithms.minimax.saddle_point import anytime, bias_reduced, boosted
 from dpconvex.algorithms.select import Method, Options, Registry
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems.minimax.base import SimplexSaddle
 
-VERTEX_DESCENT = Method("vertex_mirror_descent", saddle_point.plan, ("constants",))
+VERTEX_DESCENT = Method("vertex_mirror_descent", vertex_descent.plan, ("constants",))
 MIRROR_DESCENT = Method("gaussian_mirror_descent", gaussian.plan_mirror_descent)
 
 SADDLE_METHODS = Registry(
@@ -20,7 +27,7 @@ SADDLE_METHODS = Registry(
     VERTEX_DESCENT,
     MIRROR_DESCENT,
     Method("sgda", gaussian.plan_sgda),
-    Method("multiplicative_weights", gaussian.plan_multiplicative_weights),
+    Method("multiplicative_weights", multiplicative_weights.plan_multiplicative_weights),
     Method("bias_reduced_mirror_descent", bias_reduced.plan, ("constants",)),
     Method("boosted_mirror_descent", boosted.plan, ("constants",)),
 )
@@ -40,7 +47,7 @@ SPARSE_METHODS = Registry(
 def plan_saddle(
     problem: SimplexSaddle, privacy: PrivacyParams, algorithm: str = "auto", *, constants: str = "calibrated"
 ) -> tuple[SaddlePlan, ...]:
-    """Return all valid plans, the smallest `SaddlePlan.expected_error` first. Sees no data.
+    """Return all valid plans, the smallest `SaddlePlan.expectation` first. Sees no data.
 
     Parameters
     ----------
@@ -82,4 +89,4 @@ def _chosen(
 
 def _rank(method: Method, plan: SaddlePlan) -> tuple[bool, float]:
     _ = plan.releases  # public constants that are no floats show up here
-    return not math.isfinite(plan.expected_error), plan.expected_error
+    return not math.isfinite(plan.expectation), plan.expectation

@@ -15,14 +15,14 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 
 from dpconvex import _rounding, _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.base import Plan, check_relation
-from dpconvex.errors import InvalidDataError
+from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.privacy import Assumption, Ledger, PrivacyCertificate, PrivacyParams, Sensitivity
 from dpconvex.problems.queries import LinearQueries
 from dpconvex.randomness import BitSource
@@ -45,7 +45,9 @@ class QueryResult:
     answers : array of shape (count,)
         Answers to the planned queries; those of the histogram unless the method says otherwise.
     certificate : PrivacyCertificate
+        What the release costs.
     plan : QueryReleasePlan
+        The public constants.
     """
 
     histogram: FloatArray
@@ -61,33 +63,26 @@ class QueryResult:
         return generator.choice(len(self.histogram), size=_validate.integer("size", size, at_least=1), p=self.histogram)
 
 
+@dataclass(frozen=True)
 class QueryReleasePlan(Plan):
-    """Public constants of one way to answer queries.
-
-    Attributes
-    ----------
-    queries : LinearQueries
-    n : int
-        Number of records.
-    """
+    """Public constants of one way to answer queries about n records."""
 
     queries: LinearQueries
     n: int
+    privacy: PrivacyParams
+    theorem: ClassVar[str]  # pyright: ignore[reportIncompatibleMethodOverride]
+    assumptions: ClassVar[tuple[Assumption, ...]] = (  # pyright: ignore[reportIncompatibleMethodOverride]
+        Assumption("a query's values lie in its public range", "the queries are public and fixed"),
+    )
 
     @property
     @abstractmethod
     def expectation(self) -> float:
         """The largest error of a histogram that is typical: a guess (docs, Synthetic data), no bound."""
 
-    @property
-    def assumptions(self) -> tuple[Assumption, ...]:
-        """None beyond the domain."""
-        return (Assumption("a query's values lie in its public range", "the queries are public and fixed"),)
-
     @final
     @property
     def public(self) -> Mapping[str, Any]:
-        """Sizes and constants."""
         queries = self.queries
         facts = {"cells": queries.cells, "queries": queries.count, "low": queries.low, "high": queries.high}
         return {"n": self.n, **facts, **self.describe()}
@@ -97,24 +92,14 @@ class QueryReleasePlan(Plan):
         """JSON-ready constants of the method."""
 
     @abstractmethod
-    def _listing(self, records: AnyArray, source: BitSource, ledger: Ledger) -> tuple[FloatArray, FloatArray]:
-        """Return histogram and answers for cells (n,) inside the domain."""
+    def _run(self, records: AnyArray, source: BitSource, ledger: Ledger) -> tuple[FloatArray, FloatArray]:
+        """Run the paper's listing on cells (n,) inside the domain; return histogram and answers."""
 
     @final
     def run(self, records: AnyArray, source: BitSource) -> QueryResult:
-        """Run the planned method.
+        """Run the planned method on the cell of each record, integers (n,); those outside the domain count as cell 0.
 
-        Parameters
-        ----------
-        records : integer array of shape (n,)
-            The cell of each record; those outside the domain count as cell 0.
-        source : BitSource
-            Where the noise comes from.
-
-        Raises
-        ------
-        InvalidDataError
-            If length or dtype are not those of the plan (public facts).
+        Raises `InvalidDataError` if length or dtype are not those of the plan (public facts).
         """
         cells = np.asarray(records)
         if cells.shape != (self.n,) or cells.dtype.kind not in "iu":
@@ -123,36 +108,27 @@ class QueryReleasePlan(Plan):
             )
         ledger = Ledger(self.privacy, self.releases)
         with np.errstate(all="ignore"):  # what floating point meets depends on the data, so it never speaks up
-            histogram, answers = self._listing(self.queries.clip_records(cells), source, ledger)
+            histogram, answers = self._run(self.queries.clip_records(cells), source, ledger)
         return QueryResult(histogram, answers, self.certificate(source), self)
 
 
 def check(queries: LinearQueries, n: int, privacy: PrivacyParams) -> None:
-    """Raise `InvalidParameterError` unless queries can be answered about n records under this promise.
-
-    Parameters
-    ----------
-    queries : LinearQueries
-    n : int
-        At least 1.
-    privacy : PrivacyParams
-        For one replaced record.
-    """
+    """Raise `InvalidParameterError` unless queries can be answered about n records under this promise."""
     check_relation(privacy)
     _validate.records("n", n)
     _validate.integer("queries.count", queries.count, at_least=1)
 
 
-def mean_sensitivity(queries: LinearQueries, n: int, blocks: int, count: int) -> Sensitivity:
-    """How far, in l2, one replaced record moves the mean answers of so many blocks, rounding included.
+def require_delta(privacy: PrivacyParams, purpose: str = "Gaussian noise") -> None:
+    """Raise `InvalidParameterError` for a pure promise."""
+    if privacy.pure:
+        raise InvalidParameterError("delta", privacy.delta, f"must be > 0 for {purpose}", "Use 1e-6 or less")
 
-    Parameters
-    ----------
-    queries : LinearQueries
-    n : int
-        Number of records.
-    blocks, count : int
-        How many blocks, and queries in them.
+
+def mean_sensitivity(queries: LinearQueries, n: int, blocks: int, count: int) -> Sensitivity:
+    """How far, in l2, one replaced record of n moves the mean answers of `blocks` blocks with `count` queries in all.
+
+    Rounding of the computed means is included.
     """
     exact = _rounding.product_up(queries.block_l2 / n, math.sqrt(blocks), 1 + 1e-12)
     return Sensitivity(_rounding.sum_up((exact, 2 * rounding(queries) * math.sqrt(count))), "l2", LEMMA)
@@ -174,21 +150,11 @@ def fit_histogram(
 ) -> FloatArray:
     r"""Return weights over the cells whose answers are near `targets`: least squares over the simplex.
 
-    Accelerated entropic mirror descent (Tseng 2008) on ``sum_b times_b ||q_b(x) - targets_b||^2 / 2`` from `start`,
-    which keeps the result as smooth as the answers allow. Along directions within the simplex the objective is
-    ``sum_b times_b block_l2^2/4``-smooth in the l1 norm. Post-processing of whatever was released.
-
-    Parameters
-    ----------
-    queries : LinearQueries
-    targets : mapping from int to array
-        Measured answers of each measured block.
-    times : mapping from int to int
-        How often each was measured: its weight.
-    start : array of shape (cells,)
-        Weights that sum to 1; the fit stays near them where the answers leave a choice.
-    steps : int
-        All of them are taken.
+    Accelerated entropic mirror descent (Tseng 2008) on ``sum_b times_b ||q_b(x) - targets_b||^2 / 2`` from `start`
+    (cells,), near which the result stays where the answers leave a choice. Along directions within the simplex the
+    objective is ``sum_b times_b block_l2^2/4``-smooth in the l1 norm. Post-processing of whatever was released:
+    `targets` are the measured answers of each measured block, `times` how often it was measured, its weight. All
+    `steps` are taken.
     """
     curvature = sum(times.values()) * queries.block_l2**2 / 4
     everything = len(targets) == len(queries.blocks)

@@ -5,9 +5,9 @@ Game
     The gradient in x is ``-sum_j y_j q_j``: *no data in it*, so given the drawn query the x-player is public, and only
     the y-player is sampled.
 Guarantee
-    (epsilon, delta), or pure epsilon, for neighbours that replace one record.
+    (epsilon, delta), or pure epsilon, for neighbors that replace one record.
 Lemma
-    ``x^t`` is a function of the drawn queries, so it cancels between neighbours that share them. With all n records at
+    ``x^t`` is a function of the drawn queries, so it cancels between neighbors that share them. With all n records at
     every step, the score of ``+-q_j`` at draw t is ``+-tau ((t-1) q_j(data) - sum_k <q_j, x^k>)``: one record moves it
     by at most ``tau (t-1) R/n`` either way, ``R = high - low``: range ``2 tau R (t-1)/n``. With fresh batches of B
     records it moves by a fixed vector of range ``2 tau R/B`` after the record's batch. Every draw is
@@ -25,18 +25,19 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, final
+from typing import Any, final
 
 import numpy as np
 
 from dpconvex import _rounding, _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.predicted_error import PredictedError
-from dpconvex.algorithms.queries.base import QueryReleasePlan, check, rounding
+from dpconvex.algorithms.queries.base import QueryReleasePlan, check, require_delta, rounding
 from dpconvex.algorithms.recipes import recorded
 from dpconvex.errors import InvalidParameterError
-from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT, VertexSampling, VertexSession
-from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity
+from dpconvex.mechanisms.base import Planned
+from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT, VertexSampling
+from dpconvex.privacy import Ledger, PrivacyParams, Sensitivity
 from dpconvex.privacy.zcdp import largest_rho
 from dpconvex.problems.queries import LinearQueries
 from dpconvex.randomness import BitSource
@@ -55,32 +56,19 @@ LEMMA = (
 @final
 @dataclass(frozen=True)
 class SyntheticPlan(QueryReleasePlan):
-    """Constants of one run.
+    """Constants of one run, ``"calibrated"`` or the ``"paper"``'s."""
 
-    Parameters
-    ----------
-    queries : LinearQueries
-    n : int
-    privacy : PrivacyParams
-    mode : {"full", "fresh"}
-        All records at every step, or disjoint batches.
-    steps : int
-        T, histograms that are averaged; ``T - 1`` queries are drawn.
-    tau_x, tau_y : float
-        Step sizes of the histogram and of the queries' weights.
-    constants : str
-    """
-
-    queries: LinearQueries
-    n: int
-    privacy: PrivacyParams
-    mode: str
-    steps: int
-    tau_x: float
-    tau_y: float
+    mode: str  # "full": all records at every step; "fresh": disjoint batches
+    steps: int  # T, histograms that are averaged; T - 1 queries are drawn
+    tau_x: float  # step size of the histogram
+    tau_y: float  # step size of the queries' weights
     constants: str = "calibrated"
-    noise_name: str = "vertex sampling"
-    algorithm: ClassVar[str] = "saddle_point_synthetic_data"
+    algorithm = "saddle_point_synthetic_data"
+    noise_name = "vertex sampling"
+    theorem = (
+        "Mirror descent with vertex sampling for synthetic data (González, Guzmán and Paquette, Theorem 1.1, "
+        "variant reconstructed): only the queries are drawn, by exponential mechanisms of bounded range."
+    )
 
     @property
     def batch(self) -> int:
@@ -100,7 +88,6 @@ class SyntheticPlan(QueryReleasePlan):
 
     @property
     def predicted_error(self) -> PredictedError:
-        """Bound on the expected largest error."""
         width = self.queries.high - self.queries.low
         bound = _bound(self.queries, self.mode, self.steps, self.tau_x, self.tau_y)
         return PredictedError(bound, width, "regrets of both players (Theorem 1.1, reconstructed)")
@@ -111,59 +98,41 @@ class SyntheticPlan(QueryReleasePlan):
         return self.predicted_error.bound / 3
 
     @property
-    def releases(self) -> tuple[Release, ...]:
-        """All drawn queries, in one entry."""
-        return (self.sampling.planned(LABEL),)
-
-    @property
-    def theorem(self) -> str:
-        """The reconstructed variant."""
-        return (
-            "Mirror descent with vertex sampling for synthetic data (González, Guzmán and Paquette, Theorem 1.1, "
-            "variant reconstructed): only the queries are drawn, by exponential mechanisms of bounded range."
-        )
+    def mechanisms(self) -> Mapping[str, Planned]:
+        return {LABEL: self.sampling}
 
     def describe(self) -> Mapping[str, Any]:
-        """Steps and step sizes."""
         return {"mode": self.mode, "steps": self.steps, "batch": self.batch, "tau_x": self.tau_x, "tau_y": self.tau_y}
 
-    def exact_bits(self, source: BitSource) -> bool:
-        """As the sampler."""
-        return self.sampling.exact_bits(source)
-
-    def _listing(self, records: AnyArray, source: BitSource, ledger: Ledger) -> tuple[FloatArray, FloatArray]:
-        session = self.sampling.start(LABEL, source, ledger)
+    def _run(self, records: AnyArray, source: BitSource, ledger: Ledger) -> tuple[FloatArray, FloatArray]:
+        queries, n, B, session = self.queries, self.n, self.batch, self.sampling.start(LABEL, source, ledger)
         if self.mode == "fresh":  # batches need an order that says nothing about the records
             records = source.generator().permutation(records)
-        histogram = _run(self, records, session)
-        return histogram, self.queries.answers(histogram)
-
-
-def _run(plan: SyntheticPlan, records: AnyArray, session: VertexSession) -> FloatArray:
-    """Play the game; return the average histogram (public given the draws)."""
-    queries, n, B = plan.queries, plan.n, plan.batch
-    data = queries.record_sums(records) / n if plan.mode == "full" else np.zeros(0)
-    log_x, total = np.zeros(queries.cells), np.zeros(queries.cells)  # x^1 uniform
-    answered = np.zeros(queries.count)  # sum of <q_j, x^k>, public
-    score = np.zeros(queries.count)  # of +q_j; -q_j has its negative; y^1 uniform
-    for t in range(1, plan.steps + 1):
-        x = np.exp(log_x - log_x.max())
-        x /= x.sum()
-        total += x
-        if t == plan.steps:
-            break
-        drawn = int(session.draw(np.concatenate([score, -score]))[0])  # j_t ~ y^t
-        sign = 1.0 if drawn < queries.count else -1.0
-        log_x += plan.tau_x * sign * queries.query(drawn % queries.count)
-        if t == plan.steps - 1:
-            continue  # a gradient after the last draw would not be used
-        if plan.mode == "full":
-            answered += queries.answers(x)
-            score = plan.tau_y * (t * data - answered)  # not a running sum, which would add up roundings of the data
-        else:
-            means = queries.record_sums(records[(t - 1) * B : t * B]) / B
-            score += plan.sampling.on_grid(plan.tau_y * (means - queries.answers(x)))
-    return total / plan.steps
+        data = queries.record_sums(records) / n if self.mode == "full" else np.zeros(0)
+        log_x, total = np.zeros(queries.cells), np.zeros(queries.cells)  # x^1 uniform
+        answered = np.zeros(queries.count)  # sum of <q_j, x^k>, public
+        score = np.zeros(queries.count)  # of +q_j; -q_j has its negative; y^1 uniform
+        for t in range(1, self.steps + 1):
+            x = np.exp(log_x - log_x.max())
+            x /= x.sum()
+            total += x
+            if t == self.steps:
+                break
+            # The y-player draws j_t ~ y^t; given it, the x-player's step is public.
+            drawn = int(session.draw(np.concatenate([score, -score]))[0])
+            sign = 1.0 if drawn < queries.count else -1.0
+            log_x += self.tau_x * sign * queries.query(drawn % queries.count)
+            if t == self.steps - 1:
+                continue  # a gradient after the last draw would not be used
+            if self.mode == "full":
+                answered += queries.answers(x)
+                # Not a running sum, which would add up roundings of the data.
+                score = self.tau_y * (t * data - answered)
+            else:
+                means = queries.record_sums(records[(t - 1) * B : t * B]) / B
+                score += self.sampling.on_grid(self.tau_y * (means - queries.answers(x)))
+        histogram = total / self.steps
+        return histogram, queries.answers(histogram)
 
 
 def _unit_range(queries: LinearQueries, batch: int) -> float:
@@ -223,36 +192,18 @@ def plan(
     mode: str | None = None,
     steps: int | None = None,
 ) -> SyntheticPlan:
-    """Plan synthetic data by a private saddle point.
+    """Plan synthetic data by a private saddle point; the queries are closed under negation here.
 
-    Parameters
-    ----------
-    queries : LinearQueries
-        What the histogram should answer; closed under negation here.
-    n : int
-        Number of records.
-    privacy : PrivacyParams
-        Pure or approximate.
-    constants : {"calibrated", "paper"}
-        Steps of least bound with zCDP accounting of bounded ranges; or the printed orders with constant 1 and the
-        printed cap, which needs ``delta > 0``.
-    mode : {"full", "fresh"}, optional
-        All records at every step (the default, for the data's own answers) or disjoint batches, as printed
-        (``constants="paper"``).
-    steps : int, optional
-        T, at least 2; with fresh batches at most ``n + 2``. Default: from the
-        constants; calibrated, not more than is quick.
-
-    Raises
-    ------
-    InvalidParameterError
-        If the paper's constants are asked for with delta 0.
+    ``constants="calibrated"``: steps of least bound with zCDP accounting of bounded ranges, and all records at every
+    step (``mode="full"``), for the data's own answers. ``"paper"``: the printed orders with constant 1, the printed
+    cap, which needs ``delta > 0``, and disjoint batches (``mode="fresh"``). `steps` is T, at least 2; with fresh
+    batches at most ``n + 2``. Default: from the constants; calibrated, not more than is quick.
     """
     check(queries, n, privacy)
     _validate.choice("constants", constants, ("calibrated", "paper"))
     paper = constants == "paper"
-    if paper and privacy.pure:
-        raise InvalidParameterError("delta", privacy.delta, "must be > 0 for constants='paper'", "Use 1e-6 or less")
+    if paper:
+        require_delta(privacy, "constants='paper'")
     mode = mode or ("fresh" if paper else "full")
     _validate.choice("mode", mode, MODES)
     most = MOST_STEPS if mode == "full" else min(MOST_STEPS, n + 2)
@@ -267,9 +218,6 @@ def plan(
     else:
         most = min(most, max(300, int(MOST_WORK / queries.cells)))
         grid = {min(most, round(2 ** (i / 4))) for i in range(4, 4 * most.bit_length() + 1)}
-        steps = min(
-            sorted(grid),
-            key=lambda T: _bound(queries, mode, T, *_tuned(queries, n, privacy, mode, T, False)),
-        )
+        steps = min(sorted(grid), key=lambda T: _bound(queries, mode, T, *_tuned(queries, n, privacy, mode, T, False)))
     tau_x, tau_y = _tuned(queries, n, privacy, mode, steps, paper)
     return SyntheticPlan(queries, n, privacy, mode, steps, tau_x, tau_y, constants)

@@ -78,7 +78,7 @@ class DataDomain:
         In column order. Together they cover all columns.
     intercept : float
         Value of the constant feature that is appended *inside* the bounds (0: no intercept). The constant column
-        comes last in every parameter vector, is never stored in the data matrix, and is regularised like the rest.
+        comes last in every parameter vector, is never stored in the data matrix, and is regularized like the rest.
 
     Examples
     --------
@@ -154,17 +154,9 @@ class DataDomain:
     def clip(self, X: AnyArray) -> FloatArray:
         """Return a copy of `X`, row by row moved into the domain.
 
-        NaN becomes 0; an infinity counts as the largest float. Entries of ``linf`` blocks are clipped to the bound;
-        an ``l1`` or ``l2`` block that is too long is scaled down to its bound (its direction is kept).
-
-        Parameters
-        ----------
-        X : array of shape (n, n_features)
-            Any real or integer dtype.
-
-        Returns
-        -------
-        array of shape (n, n_features), float64
+        `X` has shape (n, n_features) and any real or integer dtype; the copy is float64. NaN becomes 0; an infinity
+        counts as the largest float. Entries of ``linf`` blocks are clipped to the bound; an ``l1`` or ``l2`` block that
+        is too long is scaled down to its bound (its direction is kept).
         """
         self.check_columns(X)
         with np.errstate(over="ignore"):  # long doubles beyond float64 become infinities
@@ -196,7 +188,7 @@ class DataDomain:
 
     @cached_property
     def _runs(self) -> tuple[tuple[BlockNorm, float, int, int], ...]:
-        """Equal neighbouring blocks merged: (norm, bound, block size, number of blocks)."""
+        """Equal adjacent blocks merged: (norm, bound, block size, number of blocks)."""
         runs: list[tuple[BlockNorm, float, int, int]] = []
         for block in self.blocks:
             # A block of one column is an interval in every norm.
@@ -227,15 +219,7 @@ def shorten(rows: FloatArray, norm: BlockNorm, bound: float, among: NDArray[np.b
     """Scale the vectors along the last axis of `rows` that are too long down to `bound`, in place, whatever their size.
 
     Division by the largest entry comes first: squares and sums of huge or tiny floats must not overflow or vanish.
-
-    Parameters
-    ----------
-    rows : array of shape (..., size)
-        Finite floats.
-    norm : {"l1", "l2"}
-    bound : float
-    among : array of shape (..., 1), or True
-        Which vectors may be touched.
+    `rows` (..., size) are finite, `norm` is l1 or l2, and `among` (..., 1) says which vectors may be touched.
     """
     scale = np.maximum(np.abs(rows).max(-1, keepdims=True), bound)
     unit = rows / scale

@@ -1,6 +1,8 @@
-"""Points in a ball: the public domain of location problems, and the sanitising that makes any input a member of it.
+"""Points in a ball: the public domain of location problems, sanitizing into it, and how many points lie near each.
 
-Sanitising works on one record at a time and never drops one, so replacing one record changes one sanitised record.
+Sanitizing works on one record at a time and never drops one, so replacing one record changes one sanitized record.
+Neighbors are counted exactly within groups of records, never with an n x n matrix. Membership of a group depends on the
+position of a record and on public coins, never on its value.
 """
 
 from __future__ import annotations
@@ -12,14 +14,19 @@ from functools import cached_property
 from typing import Any, final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import InvalidDataError, InvalidParameterError
+from dpconvex.problems.data import _threads
 from dpconvex.problems.data.domain import DataDomain, shorten
 from dpconvex.problems.data.users import UserGroups
 
+IntArray = NDArray[np.int64]
+
 _CHUNK = 2**17  # floats worked on at a time: 1 MB
+_PARTS = 16  # into which counting is split for threads
 _EXTREME = 1e100
 
 
@@ -73,21 +80,13 @@ class PointDomain:
 
 
 def clip_points(X: AnyArray, domain: PointDomain) -> FloatArray:
-    """Sanitise points record by record: the result lies in the domain whatever `X` holds.
+    """Sanitize points record by record: the result lies in the domain whatever `X` holds.
 
     NaN becomes 0, an infinity the largest float of its sign, and a point outside the ball is scaled down to its
     boundary. No record is dropped or merged.
 
-    Parameters
-    ----------
-    X : array of shape (n, dim), n >= 1
-        Any real or integer dtype. Not changed.
-    domain : PointDomain
-
-    Returns
-    -------
-    array of shape (n, dim), float64, C-contiguous
-        `X` itself where it has that form and lies in the ball, else a copy.
+    `X` of shape (n, dim) may have any real or integer dtype and is not changed; it is returned itself where it is
+    float64, C-contiguous and in the ball, else a copy of that form.
 
     Raises
     ------
@@ -111,14 +110,7 @@ def clip_points(X: AnyArray, domain: PointDomain) -> FloatArray:
 
 
 def mean_distance(X: FloatArray, z: FloatArray) -> float:
-    """Return ``(1/n) sum_i ||x_i - z||``, the objective of the geometric median.
-
-    Parameters
-    ----------
-    X : array of shape (n, d)
-        Finite.
-    z : array of shape (d,)
-    """
+    """Return ``(1/n) sum_i ||x_i - z||``, the objective of the geometric median, for finite `X` of shape (n, d)."""
     total = 0.0
     for part in _chunks(X):
         difference = part - z
@@ -135,23 +127,12 @@ def weighted_mean(X: FloatArray, weights: FloatArray) -> FloatArray:
 
     The two sums err by ``2^-53`` of themselves and ``n^2 2^-106`` of the sum of magnitudes (Ogita, Rump and Oishi 2005,
     "Accurate sum and dot product", Proposition 5.5), whose norms are at most ``R sum w``; then comes one division.
-    `WEIGHTED_MEAN_ROUNDING` is the total.
-
-    Parameters
-    ----------
-    X : array of shape (n, d)
-        Finite, C-contiguous.
-    weights : array of shape (n,)
-        In [0, 1].
-
-    Returns
-    -------
-    array of shape (d,)
+    `WEIGHTED_MEAN_ROUNDING` is the total. `X` (n, d) is finite and C-contiguous; weights (n,) lie in [0, 1].
     """
-    from dpconvex.problems.data import _point_loops
+    from dpconvex.problems.data import _loops
 
     high, low = np.zeros(X.shape[1]), np.zeros(X.shape[1])
-    total, rest = _point_loops.weighted_sums(X, weights, high, low)
+    total, rest = _loops.weighted_sums(X, weights, high, low)
     return (high + low) / (total + rest) if total > 0 else high
 
 
@@ -159,20 +140,8 @@ def user_points(X: AnyArray, users: AnyArray, domain: PointDomain) -> FloatArray
     """Replace the points of each user by their mean, so that one user is one record.
 
     A user who contributes thousands of points then counts as much as one who contributes a single one; the number of
-    users must be public, who has how many points need not be.
-
-    Parameters
-    ----------
-    X : array of shape (n, dim), n >= 1
-        Sanitised here.
-    users : array of shape (n,)
-        Whose point it is; as `UserGroups.of` reads labels.
-    domain : PointDomain
-
-    Returns
-    -------
-    array of shape (number of users, dim)
-        In the order of the sorted user names.
+    users must be public, who has how many points need not be. `X` is sanitized here; `users` are labels as
+    `UserGroups.of` reads them, and the means, one a row, stand in the order of the sorted labels.
 
     Raises
     ------
@@ -194,3 +163,99 @@ def _chunks(X: FloatArray) -> list[FloatArray]:
     # Longer rows one by one: NumPy sums a row beyond its buffer differently where it is alone.
     step = max(1, _CHUNK // X.shape[1]) if X.shape[1] <= 8192 else 1
     return [X[start : start + step] for start in range(0, len(X), step)]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """A partition of record positions.
+
+    Parameters
+    ----------
+    order : array of shape (n,)
+        A permutation of ``0, ..., n - 1``.
+    bounds : array of shape (groups + 1,)
+        Group g holds the positions ``order[bounds[g]:bounds[g + 1]]``; sizes differ by at most one.
+    """
+
+    order: IntArray
+    bounds: IntArray
+
+    @classmethod
+    def random(cls, n: int, size: int, coins: np.random.Generator) -> Groups:
+        """Return ``floor(n / size)`` groups (at least one) of at least `size` records, uniformly at random.
+
+        A single group needs no coins.
+        """
+        sizes = group_sizes(n, size)
+        order = np.arange(n) if len(sizes) == 1 else coins.permutation(n)
+        return cls(order, np.concatenate([[0], np.cumsum(sizes)]))
+
+    @property
+    def sizes(self) -> IntArray:
+        """Size of the group of every record, by position, shape (n,)."""
+        out = np.empty(len(self.order), dtype=np.int64)
+        sizes = np.diff(self.bounds)
+        out[self.order] = np.repeat(sizes, sizes)
+        return out
+
+
+def group_sizes(n: int, size: int) -> IntArray:
+    """Sizes of ``floor(n / size)`` groups, at least one, of n records: they differ by at most one."""
+    groups = max(1, n // size)
+    return np.full(groups, n // groups) + (np.arange(groups) < n % groups)
+
+
+def covered_shares(points: FloatArray, groups: Groups, grid: FloatArray) -> FloatArray:
+    """Return for each radius of a grid the sum over records of the share of the others in their group within it.
+
+    The grid is ``r 2^t`` for t = 0, 1, ..., and groups have at least 2 records each. The sums, shape (T,), ascend; the
+    last one is n, whatever the last radius. Replacing one record changes each by at most 2: its own share by at most 1,
+    and those of the ``s - 1`` others in its group by at most ``1 / (s - 1)`` each.
+    """
+    from dpconvex.problems.data import _loops
+
+    small = int(np.diff(groups.bounds).min())
+    mantissa, exponent = math.frexp(float(grid[0]))
+
+    def work(part: int) -> FloatArray:
+        levels = np.zeros((2, len(grid)))
+        bounds = _share(groups.bounds, part)
+        _loops.pair_levels(points, groups.order, bounds, mantissa * mantissa, exponent, small, levels)
+        return levels
+
+    below = np.cumsum(_threads.total(_PARTS, work), axis=1)  # whole numbers: exact
+    return below[0] / (small - 1) + below[1] / small
+
+
+def near_counts(points: FloatArray, groups: Groups, radius: float) -> IntArray:
+    """Return how many members of its group lie within `radius` of each record, itself included, shape (n,)."""
+    from dpconvex.problems.data import _loops
+
+    single = len(groups.bounds) == 2
+
+    def work(part: int) -> FloatArray:
+        out = np.zeros(len(points))
+        bounds = groups.bounds if single else _share(groups.bounds, part)
+        first, step = (part, _PARTS) if single else (0, 1)
+        _loops.near_counts(points, groups.order, bounds, first, step, radius * radius, out)
+        return out
+
+    counts = np.empty(len(points), dtype=np.int64)
+    counts[groups.order] = _threads.total(_PARTS, work)
+    return counts
+
+
+def near_draws(points: FloatArray, radius: float, draws: int, coins: np.random.Generator) -> IntArray:
+    """Return how many of `draws` records, drawn with replacement for each record, lie within `radius` of it, (n,)."""
+    from dpconvex.problems.data import _loops
+
+    counts = np.zeros(len(points), dtype=np.int64)
+    for _ in range(draws):
+        _loops.near_partners(points, coins.integers(len(points), size=len(points)), radius * radius, counts)
+    return counts
+
+
+def _share(bounds: IntArray, part: int) -> IntArray:
+    cuts = np.linspace(0, len(bounds) - 1, _PARTS + 1).astype(int)
+    return bounds[cuts[part] : cuts[part + 1] + 1]

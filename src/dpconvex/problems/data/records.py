@@ -11,7 +11,7 @@ Nothing here raises or warns because of what the data hold.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import final
 
@@ -32,29 +32,14 @@ PIECE = 2048
 @final
 @dataclass(frozen=True)
 class RowBlock:
-    """Some consecutive clipped records, in float64.
-
-    Parameters
-    ----------
-    rows : slice
-        Which records.
-    features : array of shape (m, n_features)
-    factor : array of shape (m,) or None
-        What each row of `features` is multiplied by; None for 1.
-    intercept : float
-        The constant last feature (0: none).
-    extra : array of shape (m,) or None
-        A further feature, repeated in `copies` columns between the features and the intercept; None for no such column.
-    copies : int
-        Number of its columns.
-    """
+    """Some consecutive clipped records, in float64."""
 
     rows: slice
-    features: FloatArray
-    factor: FloatArray | None
-    intercept: float
-    extra: FloatArray | None = None
-    copies: int = 0
+    features: FloatArray  # (m, n_features)
+    factor: FloatArray | None  # (m,), what each row of the features is multiplied by; None for 1
+    intercept: float  # the constant last feature; 0: none
+    extra: FloatArray | None = None  # (m,), a further feature between the others and the intercept
+    copies: int = 0  # columns that hold it
 
     def predict(self, W: FloatArray) -> FloatArray:
         """Return ``X W^T``: shape (m,) for `W` of shape (dim,), (m, k) for (k, dim)."""
@@ -105,13 +90,8 @@ class RowBlock:
 class Records:
     """Clipped features of `n` records; made by `clipped`.
 
-    Parameters
-    ----------
-    domain : DataDomain
-    n : int
-    blocks : list of RowBlock
-        Blocks of equal length (the last may be shorter), in order. `RowBlock.features` may still have the caller's
-        dtype; it is converted block by block at each pass.
+    Row blocks are of equal length (the last may be shorter), in order. Their features may still have the caller's
+    dtype; they are converted block by block at each pass.
     """
 
     def __init__(self, domain: DataDomain, n: int, blocks: list[RowBlock]) -> None:
@@ -121,11 +101,8 @@ class Records:
     def clipped(cls, X: AnyArray, domain: DataDomain) -> Records:
         """Clip `X` into `domain`, by the rule of `DataDomain.clip`.
 
-        Parameters
-        ----------
-        X : array of shape (n, n_features), n >= 1
-            Any real or integer dtype and memory order. It is not changed, and must not change afterwards.
-        domain : DataDomain
+        `X`, of shape (n, n_features), may have any real or integer dtype and memory order. It is not changed, and must
+        not change afterwards.
 
         Raises
         ------
@@ -155,14 +132,9 @@ class Records:
         return replace(b, features=np.asarray(b.features, dtype=np.float64))
 
     def lifted(self, extra: FloatArray, domain: DataDomain) -> Records:
-        """Return the same records with a further feature, without a copy of the others.
+        """Return the same records with a further feature of shape (n,), without a copy of the others.
 
-        Parameters
-        ----------
-        extra : array of shape (n,)
-            The feature; it is the value of every column that `domain` adds.
-        domain : DataDomain
-            Of the lifted records: the columns come after the features; its intercept replaces the present one.
+        It is the value of every column that `domain` adds after the features; the intercept is that of `domain`.
         """
         copies = domain.n_features - self.domain.n_features
         blocks = [replace(b, extra=extra[b.rows], copies=copies, intercept=domain.intercept) for b in self._blocks]
@@ -171,6 +143,10 @@ class Records:
     def blocks(self) -> Iterator[RowBlock]:
         """Yield the records block by block, for passes that do several things at once."""
         return map(self.block, range(self.n_blocks))
+
+    def total(self, work: Callable[[RowBlock], FloatArray]) -> FloatArray:
+        """Return the sum of `work` over the row blocks, computed by several threads."""
+        return _threads.total(self.n_blocks, lambda index: work(self.block(index)))
 
     @property
     def n_panels(self) -> int:
@@ -228,12 +204,9 @@ class Records:
         return np.concatenate(parts) if parts else np.empty((0, self.dim))
 
     def take(self, index: AnyArray) -> FloatArray:
-        """Return the records of the given numbers, in that order, as a new dense array of shape (m, dim).
+        """Return the records of the given numbers (m,), in that order, as a new dense array of shape (m, dim).
 
-        Parameters
-        ----------
-        index : array of shape (m,)
-            Numbers of records, in any order; the fewer calls for the same total the better.
+        The fewer calls for the same total the better.
         """
         out, size = np.empty((len(index), self.dim)), self._blocks[0].rows.stop
         by_block = np.argsort(index, kind="stable")

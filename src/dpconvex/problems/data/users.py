@@ -1,4 +1,4 @@
-r"""Whose record it is: records grouped by user in one pass, and how much each record then counts.
+r"""Whose record it is: records grouped by user in one pass, how much each counts, and the gradients of users.
 
 A *user* is everything that one label covers. The number of users is public; how many records a user has, and so how
 many records there are, is not. All users count the same, and a user's records share its weight:
@@ -8,6 +8,9 @@ many records there are, is not. All users count the same, and a user's records s
 They add up to 1, so the user's part of an objective, ``f_u = sum_z v_z loss_z``, is convex and has the Lipschitz
 constant and the curvature bound of one record's loss. A bound on what replacing one record among n does, whose proof
 needs no more than that, holds for replacing one user among n. Every record is used, none is drawn.
+
+A user's gradient is computed from its own records alone, down to the last bit: it is a sum over its records in their
+order. Records are read in portions that end where a user ends, if the user is not larger than a portion.
 """
 
 from __future__ import annotations
@@ -20,10 +23,16 @@ from numpy.typing import NDArray
 
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import InvalidDataError
+from dpconvex.losses.base import LinearModelLoss
+from dpconvex.problems.data import _threads
+from dpconvex.problems.data.domain import shorten
+from dpconvex.problems.data.records import Records
 
 Positions = NDArray[np.intp]
 
 _MISSING = ("", "None", "nan", "NaT", "<NA>")
+_PORTION = 2**18  # floats read at a time (2 MB)
+_SHARE = 32  # portions of scattered records are at least this part of the data, so that few passes are made
 
 
 @final
@@ -117,13 +126,138 @@ def _text(cell: object) -> str:
 
 
 def record_weights(groups: UserGroups, share: float = 1.0) -> FloatArray:
-    """Return the weights v of the module's docstring times `share`, rounded down, shape (n_records,).
-
-    Parameters
-    ----------
-    groups : UserGroups
-    share : float
-        What the weights of a user add up to, at most.
-    """
+    """Return the weights v of above times `share`, rounded down, (n_records,): those of a user add up to it at most."""
     down = np.nextafter(1 / groups.sizes, 0.0)
     return groups.spread(down if share == 1 else np.nextafter(share * down, 0.0))
+
+
+def pick_users(groups: UserGroups, users: Positions) -> tuple[Positions, UserGroups]:
+    """Return which records some users have, one user after the other, and the same users as groups of those records.
+
+    `users`, each at most once, are positions in `groups`; the returned ones are positions of records in the data.
+
+    Examples
+    --------
+    >>> groups = UserGroups.of(np.array(["b", "a", "b", "c"]))
+    >>> rows, picked = pick_users(groups, np.array([2, 1]))
+    >>> rows.tolist(), picked.starts.tolist()
+    ([3, 0, 2], [0, 1, 3])
+    """
+    firsts, sizes = groups.starts[:-1][users], groups.sizes[users]
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    rows = np.arange(starts[-1]) + np.repeat(firsts - starts[:-1], sizes)
+    return (rows if groups.order is None else groups.order[rows]), UserGroups(starts)
+
+
+def user_gradients(
+    loss: LinearModelLoss,
+    records: Records,
+    targets: FloatArray,
+    groups: UserGroups,
+    weights: FloatArray | None,
+    w: FloatArray,
+) -> FloatArray:
+    """Return every user's weighted sum of (sub)gradients, shape (n_users, dim).
+
+    Targets are clipped (`LinearModelLoss.clip_targets`); without `weights`, one a record, it is each user's mean. The
+    parameters `w` are flat, all outputs.
+
+    Raises
+    ------
+    InvalidDataError
+        If the sizes do not fit (public facts).
+    """
+    reader = _Reader(loss, records, targets, groups, weights, w)
+    out = np.empty((groups.n_users, len(w)))
+
+    def work(part: int) -> FloatArray:
+        users = reader.users(part)
+        out[users] = reader.gradients(users)
+        return np.zeros(0)
+
+    _threads.total(reader.parts, work)
+    return out
+
+
+def clipped_mean(
+    loss: LinearModelLoss,
+    records: Records,
+    targets: FloatArray,
+    groups: UserGroups,
+    weights: FloatArray | None,
+    w: FloatArray,
+    clip: float,
+    center: FloatArray | None = None,
+) -> FloatArray:
+    """Return the mean over users of their gradients, each shortened to l2 norm `clip`; shape (dim,).
+
+    No array of the size (n_users, dim) is made. Replacing a user moves the exact mean by at most ``2 clip / n_users``;
+    the computed sum rounds by less than `objective.ROUNDING` times `clip` on either data set.
+
+    An infinite `clip` shortens nothing. With a `center`, a released or public vector, the differences from it are
+    shortened, and their mean is returned.
+    """
+    reader = _Reader(loss, records, targets, groups, weights, w)
+
+    def work(part: int) -> FloatArray:
+        G = reader.gradients(reader.users(part))
+        if center is not None:
+            G -= center
+        if clip < np.inf:
+            np.nan_to_num(G, copy=False, nan=0.0)
+            shorten(G, "l2", clip)
+        return G.sum(0)
+
+    return _threads.total(reader.parts, work) / groups.n_users
+
+
+class _Reader:
+    """Users in portions of about equally many records."""
+
+    def __init__(
+        self,
+        loss: LinearModelLoss,
+        records: Records,
+        targets: FloatArray,
+        groups: UserGroups,
+        weights: FloatArray | None,
+        w: FloatArray,
+    ) -> None:
+        n = groups.n_records
+        sizes = (records.n, len(targets), n if weights is None else len(weights))
+        if sizes != (n, n, n) or w.shape != (loss.n_outputs * records.dim,):
+            raise InvalidDataError(f"records, targets and weights have sizes {sizes}, parameters {w.shape}: need {n}")
+        self._loss, self._records, self._targets, self._groups = loss, records, targets, groups
+        self._weights, self._W = weights, np.ascontiguousarray(w.reshape(loss.n_outputs, records.dim))
+        self._portion = max(1, _PORTION // records.dim, 0 if groups.order is None else n // _SHARE)
+        cuts = np.searchsorted(groups.starts, np.arange(self._portion, n, self._portion))
+        self._bounds = np.unique(np.concatenate([[0], cuts, [groups.n_users]]))
+        self.parts = len(self._bounds) - 1
+
+    def users(self, part: int) -> slice:
+        """Return the users of a portion."""
+        return slice(int(self._bounds[part]), int(self._bounds[part + 1]))
+
+    def gradients(self, users: slice) -> FloatArray:
+        """Return the gradients of consecutive users."""
+        from dpconvex.problems.data import _loops
+
+        starts = self._groups.starts[users.start : users.stop + 1]
+        out = np.zeros((users.stop - users.start, self._W.size))
+        for first in range(int(starts[0]), int(starts[-1]), self._portion):
+            place = slice(first, min(first + self._portion, int(starts[-1])))
+            rows, index = self._read(place)
+            z = np.empty((len(rows), len(self._W)))
+            _loops.predictions(rows, self._W, z)
+            one = self._loss.n_outputs == 1
+            slopes = self._loss.derivative(z[:, 0] if one else z, self._targets[index]).reshape(len(rows), -1)
+            if self._weights is not None:
+                slopes = slopes * self._weights[index][:, None]
+            _loops.add_by_user(rows, slopes, starts, first, out)
+        return out if self._weights is not None else out / np.diff(starts)[:, None]
+
+    def _read(self, place: slice) -> tuple[FloatArray, slice | AnyArray]:
+        order = self._groups.order
+        if order is None:
+            return self._records.rows(place), place
+        return self._records.take(order[place]), order[place]

@@ -46,7 +46,7 @@ class SaddleLoss(ConvexFunction):
     Attributes
     ----------
     attack : Block
-        The set S: norm ``"l2"`` or ``"linf"``, k and bound. It is centred at 0.
+        The set S: norm ``"l2"`` or ``"linf"``, k and bound. It is centered at 0.
     parameter_smoothness, attack_smoothness, cross_smoothness : float
         How much ``grad_w h`` changes a unit of w, ``grad_v h`` a unit of v, and either a unit of the other (l2).
         Finite, for all w, all v in S and every record.
@@ -88,12 +88,10 @@ class SaddleLoss(ConvexFunction):
     @final
     @property
     def bounds(self) -> Bounds:
-        """For the saddle solver."""
         return SaddleBounds()
 
     @final
     def objective(self, records: Records, l2: float, radius: float) -> SaddleObjective:
-        """Return the saddle objective."""
         return SaddleObjective(self, records, l2, radius)
 
     @final
@@ -126,7 +124,6 @@ class SaddleLoss(ConvexFunction):
 
     @final
     def claims(self, radius: float) -> tuple[str, ...]:
-        """Return what privacy rests on, in words."""
         smooth = f"{self.parameter_smoothness:g}, {self.attack_smoothness:g}, {self.cross_smoothness:g}"
         return (
             "the payoff is convex in the parameters for every attack",
@@ -144,13 +141,6 @@ class SaddleObjective(Objective):
 
     Values and gradients of J itself come from attacks that are only nearly the worst: they serve reports. Their
     rounding slack is infinite, so that no certificate can rest on them.
-
-    Parameters
-    ----------
-    loss : SaddleLoss
-    records : Records
-    l2, radius : float
-        Positive.
     """
 
     loss: SaddleLoss
@@ -160,17 +150,14 @@ class SaddleObjective(Objective):
 
     @property
     def bounds(self) -> Bounds:
-        """For the saddle solver."""
         return SaddleBounds()
 
     @property
     def dim(self) -> int:
-        """Length of a parameter vector."""
         return self.loss.dim
 
     @property
     def strong_convexity(self) -> float:
-        """The ridge weight."""
         return self.l2
 
     @property
@@ -185,33 +172,26 @@ class SaddleObjective(Objective):
 
     @property
     def initial_gap(self) -> float:
-        """The smaller of ``L R`` and ``L^2 / (2 l2)``."""
         L = self.loss.lipschitz(self.radius)
         return min(L * self.radius, L**2 / (2 * self.l2)) * _UP
 
     def lipschitz_within(self, radius: float) -> float:
-        """Return the payoff's constant and the ridge's."""
         return (self.loss.lipschitz(radius) + self.l2 * radius) * _UP
 
     def value(self, w: FloatArray) -> float:
-        """Return ``J(w)`` from below, nearly."""
         return self.value_and_gradient(w)[0]
 
     def gradient(self, w: FloatArray) -> FloatArray:
-        """Return nearly a subgradient."""
         return self.value_and_gradient(w)[1]
 
     def value_and_gradient(self, w: FloatArray) -> tuple[float, FloatArray]:
-        """Return both, as `SaddleLoss.total` finds them."""
         value, gradient = self.loss.total(w, self.records)
         return value + self.l2 / 2 * float(w @ w), gradient + self.l2 * w
 
     def gradient_rounding(self, w: FloatArray) -> float:
-        """Return infinity."""
         return math.inf
 
     def value_rounding(self, value: float, w: FloatArray) -> float:
-        """Return infinity."""
         return math.inf
 
     def blocks(self) -> Iterator[tuple[FloatArray, slice]]:
@@ -273,23 +253,11 @@ class SaddleObjective(Objective):
 @final
 @dataclass(frozen=True)
 class SaddleConstants:
-    """Constants of the regularised saddle that is solved (proofs: docs, Saddle problems).
+    """Constants of the regularized saddle that is solved (proofs: docs, Saddle problems)."""
 
-    Parameters
-    ----------
-    sigma : float
-        Weight of a ridge on the attacks. ``sigma s^2 / 4``, s the length of the longest attack, is half the gap that is
-        wanted, ``l2 accuracy^2 / 2``.
-    concavity : float
-        The payoff's and the ridge's.
-    condition : float
-        In the norm ``l2 |w|^2 + concavity mean |v_i|^2`` the saddle operator has monotonicity 1 and this Lipschitz
-        constant.
-    """
-
-    sigma: float
-    concavity: float
-    condition: float
+    sigma: float  # weight of a ridge on the attacks: sigma s^2 / 4, s the longest attack, is half the wanted gap
+    concavity: float  # the payoff's and the ridge's
+    condition: float  # Lipschitz constant of the saddle operator in l2 |w|^2 + concavity mean |v_i|^2; monotonicity 1
 
 
 def saddle_constants(loss: SaddleLoss, l2: float, accuracy: float) -> SaddleConstants:
@@ -304,7 +272,7 @@ def saddle_constants(loss: SaddleLoss, l2: float, accuracy: float) -> SaddleCons
 def saddle_steps(loss: SaddleLoss, l2: float, radius: float, accuracy: float) -> int:
     """Return the extragradient steps after which the saddle gap certifies `accuracy`, for every data set.
 
-    The squared distance to the regularised saddle point, in its norm, shrinks by ``1 - 1/(2 condition)`` a step, from
+    The squared distance to the regularized saddle point, in its norm, shrinks by ``1 - 1/(2 condition)`` a step, from
     at most ``l2 (2R)^2 + concavity (2s)^2``. Near it the gap is at most ``sigma s^2 / 4`` plus a polynomial in it.
     """
     constants = saddle_constants(loss, l2, accuracy)
@@ -366,21 +334,17 @@ class ShiftedMeanLoss(SaddleLoss):
 
     @property
     def dim(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Columns of a record."""
         return self.domain.n_features
 
     @property
     def attack_smoothness(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The concavity."""
         return self.concavity
 
     @property
     def attack_concavity(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The concavity."""
         return self.concavity
 
     def lipschitz(self, radius: float) -> float:
-        """Return ``R + X + s``."""
         return (radius + self.domain.l2 + self.attack.l2) * _UP
 
     def contrast(self, radius: float) -> float:
@@ -388,23 +352,18 @@ class ShiftedMeanLoss(SaddleLoss):
         return 2 * self.domain.l2 * _UP
 
     def attack_lipschitz(self, radius: float) -> float:
-        """Return ``R + c s``."""
         return (radius + self.concavity * self.attack.l2) * _UP
 
     def value(self, w: FloatArray, v: FloatArray, records: FloatArray) -> FloatArray:
-        """Return the payoffs, shape (m,)."""
         return np.square(w - records).sum(1) / 2 + v @ w - self.concavity / 2 * np.square(v).sum(1)
 
     def gradient(self, w: FloatArray, v: FloatArray, records: FloatArray) -> FloatArray:
-        """Return ``w - x + v``."""
         return w - records + v
 
     def attack_gradient(self, w: FloatArray, v: FloatArray, records: FloatArray) -> FloatArray:
-        """Return ``w - c v``."""
         return w - self.concavity * v
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:
-        """Return small instances for the contract tests."""
         line = DataDomain.box(1, 1.0)
         return (cls(DataDomain.l2_ball(2, 1.0), 0.3), cls(line, 0.5, 1.0), cls(line, 0.5, norm="linf"))

@@ -1,8 +1,8 @@
 r"""Convex-concave problems over two simplices: what a record contributes, and by how much it can move a gradient.
 
 ``min over x, max over y of (1/n) sum_i f(x, y; z_i)``, x a probability vector of length dx, y one of length dy. With
-``dy = 1`` it is plain stochastic convex optimisation over one simplex. Polytopes with few vertices are simplices in
-disguise: `lifted.PolytopeSaddle`, and `worst_loss.WorstGroupLoss` for linear models over an l1 ball.
+``dy = 1`` it is plain stochastic convex optimization over one simplex. Polytopes with few vertices are simplices in
+disguise: `polytope.PolytopeSaddle`, and `group_loss.WorstGroupLoss` for linear models over an l1 ball.
 
 Privacy rests on `SimplexSaddle.spread` alone, so each class enforces it *record by record* before anything is summed:
 entries are clamped, non-finite numbers become 0, nothing is dropped. The other constants serve accuracy.
@@ -24,6 +24,7 @@ from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 
 Pair = tuple[FloatArray, FloatArray]
+"""Of x and of y."""
 
 _CHUNK = 2**20
 """Floats of records worked on at a time (8 MB)."""
@@ -65,7 +66,7 @@ class SimplexPoint:
 
     @classmethod
     def uniform(cls, dim: int) -> SimplexPoint:
-        """Return the centre of the simplex."""
+        """Return the center of the simplex."""
         return cls.full(np.full(dim, 1 / dim))
 
     def dense(self) -> FloatArray:
@@ -93,13 +94,22 @@ class SimplexSaddle(ABC):
     name : str
         In plans and certificates.
     n, dx, dy : int
-        Records; vertices of the two simplices. With ``dy = 1`` there is no maximisation.
+        Records; vertices of the two simplices. With ``dy = 1`` there is no maximization.
+    smoothness : float
+        L1: most that a gradient coordinate changes per unit of ``||x||_1 + ||y||_1``; infinite if not smooth.
+    second_smoothness : float
+        L2: the same for the derivatives of gradient coordinates; 0 for quadratics, infinite if unknown.
+    bilinear : bool
+        Whether f is linear in x for fixed y and linear in y for fixed x.
     """
 
     name: ClassVar[str]
     n: int
     dx: int
     dy: int
+    smoothness: float = math.inf
+    second_smoothness: float = math.inf
+    bilinear: bool = False
 
     @property
     @abstractmethod
@@ -120,29 +130,14 @@ class SimplexSaddle(ABC):
 
     @property
     @abstractmethod
-    def smoothness(self) -> float:
-        """L1: most that a gradient coordinate changes per unit of ``||x||_1 + ||y||_1``; infinite if not smooth."""
-
-    @property
-    @abstractmethod
-    def second_smoothness(self) -> float:
-        """L2: the same for the derivatives of gradient coordinates; 0 for quadratics, infinite if unknown."""
-
-    @property
-    @abstractmethod
-    def bilinear(self) -> bool:
-        """Whether f is linear in x for fixed y and linear in y for fixed x."""
-
-    @property
-    @abstractmethod
     def value_range(self) -> tuple[float, float]:
         """Least and largest value of f over the simplices and all records."""
 
     @property
-    def trivial_excess(self) -> float:
-        """What no x exceeds the best one by, for any y: the range of values, or the range of a gradient."""
+    def trivial_gap(self) -> float:
+        """What no pair's duality gap, or with ``dy = 1`` its excess, exceeds: the range of values, or of gradients."""
         low, high = self.value_range
-        return min(high - low, 2 * self.lipschitz[0])
+        return min(high - low, 2 * sum(self.lipschitz))
 
     @property
     def constant_excess(self) -> float:
@@ -154,7 +149,7 @@ class SimplexSaddle(ABC):
         """Raise `InvalidDataError` unless `records` has the public form (shape, dtype) of n records."""
 
     @abstractmethod
-    def _gradients(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> tuple[FloatArray, FloatArray]:
+    def _gradients(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> Pair:
         """Sum the clipped gradients of some records; rows are few enough to hold them densely."""
 
     @abstractmethod
@@ -191,22 +186,13 @@ class SimplexSaddle(ABC):
         return max(1e-6, 4 * self.n * operations / 2**53)
 
     @final
-    def gradient_sums(
-        self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint
-    ) -> tuple[FloatArray, FloatArray]:
+    def gradient_sums(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> Pair:
         """Return the sums over `rows` of the records' clipped gradients in x (dx,) and in y (dy,).
 
         Replacing one record changes the two sums by vectors of range at most `spread`. In float64, a few thousand
         records at a time; no array of n records times d coordinates is made.
 
-        Parameters
-        ----------
-        records : object
-            What `check` accepts.
-        rows : slice
-            Of stride 1.
-        x, y : SimplexPoint
-            *Released* points, or public ones: never the private state of an algorithm.
+        `rows` is of stride 1; `x` and `y` are *released* or public points, never the private state of an algorithm.
         """
         with np.errstate(all="ignore"):
             return _added_pairwise(
@@ -241,6 +227,100 @@ def _added_pairwise(zero: Pair, terms: Iterable[Pair]) -> Pair:
     for term in reversed(waiting):
         zero = (zero[0] + term[0], zero[1] + term[1])
     return zero
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class SaddleSection(SimplexSaddle):
+    """Records ``start .. start + n - 1`` of a problem, of one player or of both.
+
+    Its records are all records of the whole problem, of which it reads its own only.
+    """
+
+    whole: SimplexSaddle
+    start: int
+    n: int
+    # "x": minimize over x with y fixed. "y": minimize *minus* the value over y with x fixed; the remaining player is
+    # called x either way, and dy = 1.
+    player: str = "both"
+    fixed: SimplexPoint | None = None  # the other player's point: released or public
+    name: ClassVar[str] = "section of a saddle problem"
+
+    def __post_init__(self) -> None:
+        _validate.integer("start", self.start, at_least=0)
+        _validate.integer("n", self.n, at_least=1)
+        _validate.choice("player", self.player, ("both", "x", "y"))
+        if self.start + self.n > self.whole.n:
+            raise InvalidParameterError("n", self.n, f"must leave start + n within the {self.whole.n} records")
+        if (self.player == "both") != (self.fixed is None):
+            what = "must be given for a section with one player, and only there"
+            raise InvalidParameterError("fixed", self.fixed, what)
+
+    @property
+    def dx(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.whole.dy if self.player == "y" else self.whole.dx
+
+    @property
+    def dy(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.whole.dy if self.player == "both" else 1
+
+    def _of(self, pair: tuple[float, float]) -> tuple[float, float]:
+        return pair if self.player == "both" else (pair[self.player == "y"], 0.0)
+
+    @property
+    def spread(self) -> tuple[float, float]:
+        return self._of(self.whole.spread)
+
+    @property
+    def sum_rounding(self) -> float:
+        return self.whole.sum_rounding  # records are fewer, and gradients are computed as the whole computes them
+
+    @property
+    def lipschitz(self) -> tuple[float, float]:
+        return self._of(self.whole.lipschitz)
+
+    @property
+    def smoothness(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return 0.0 if self.player != "both" and self.whole.bilinear else self.whole.smoothness
+
+    @property
+    def second_smoothness(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.whole.second_smoothness
+
+    @property
+    def bilinear(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.whole.bilinear
+
+    @property
+    def value_range(self) -> tuple[float, float]:
+        low, high = self.whole.value_range
+        return (-high, -low) if self.player == "y" else (low, high)
+
+    def record_size(self, records: Any) -> int:
+        return self.whole.record_size(records)
+
+    def describe(self) -> Mapping[str, Any]:
+        return {**super().describe(), "whole": self.whole.name, "start": self.start, "player": self.player}
+
+    def check(self, records: Any) -> None:
+        self.whole.check(records)
+
+    def _there(self, rows: slice, x: SimplexPoint, y: SimplexPoint) -> tuple[slice, SimplexPoint, SimplexPoint]:
+        """Which rows and which points of the whole problem these are."""
+        shifted = slice(rows.start + self.start, rows.stop + self.start)
+        if self.fixed is None:
+            return shifted, x, y
+        return (shifted, self.fixed, x) if self.player == "y" else (shifted, x, self.fixed)
+
+    def _gradients(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> Pair:
+        gx, gy = self.whole._gradients(records, *self._there(rows, x, y))
+        if self.player == "both":
+            return gx, gy
+        return (-gy if self.player == "y" else gx), np.zeros(1)
+
+    def _values(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> FloatArray:
+        values = self.whole._values(records, *self._there(rows, x, y))
+        return -values if self.player == "y" else values
 
 
 def clamped(values: AnyArray, bound: float) -> FloatArray:

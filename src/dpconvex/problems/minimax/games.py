@@ -1,16 +1,21 @@
-"""Matrix games whose payoff matrix is a mean over private records, in four forms, and quadratic games."""
+"""Matrix games whose payoff matrix is a mean over private records, in four forms, quadratic games, and duality gaps.
+
+Gaps are for simulations, public data and held-out data whose owners agreed: the gap on private records is *not*
+private.
+"""
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 import numpy as np
 from scipy.sparse import issparse
 
+from dpconvex import _validate
 from dpconvex._types import FloatArray
 from dpconvex.problems.minimax.base import (
+    Pair,
     SimplexPoint,
     SimplexSaddle,
     check_array,
@@ -25,40 +30,29 @@ from dpconvex.problems.minimax.base import (
 class _Game(SimplexSaddle):
     """``f(x, y; z) = x^T A_z y`` with entries of at most `bound` in magnitude, to which they are clamped."""
 
-    @property
-    @abstractmethod
-    def _bound(self) -> float:
-        """Largest entry of a payoff matrix."""
+    bound: float
+    second_smoothness = 0.0
+    bilinear = True
+
+    def __post_init__(self) -> None:
+        check_sizes(self.n, self.dx, self.dy, 2)
+        check_bound("bound", self.bound)
 
     @property
     def spread(self) -> tuple[float, float]:
-        """``4 bound``: each coordinate lies in ``[-bound, bound]``."""
-        return 4 * self._bound, 4 * self._bound
+        return 4 * self.bound, 4 * self.bound  # each coordinate lies in [-bound, bound]
 
     @property
     def lipschitz(self) -> tuple[float, float]:
-        """``bound``."""
-        return self._bound, self._bound
+        return self.bound, self.bound
 
     @property
-    def smoothness(self) -> float:
-        """``bound``."""
-        return self._bound
-
-    @property
-    def second_smoothness(self) -> float:
-        """0."""
-        return 0.0
-
-    @property
-    def bilinear(self) -> bool:
-        """True."""
-        return True
+    def smoothness(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.bound
 
     @property
     def value_range(self) -> tuple[float, float]:
-        """``[-bound, bound]``."""
-        return -self._bound, self._bound
+        return -self.bound, self.bound
 
 
 @final
@@ -82,20 +76,10 @@ class MatrixGame(_Game):
     bound: float = 1.0
     name: ClassVar[str] = "matrix game"
 
-    def __post_init__(self) -> None:
-        check_sizes(self.n, self.dx, self.dy, 2)
-        check_bound("bound", self.bound)
-
-    @property
-    def _bound(self) -> float:
-        return self.bound
-
     def record_size(self, records: Any) -> int:
-        """All entries."""
         return self.dx * self.dy
 
     def check(self, records: Any) -> None:
-        """Accept the two forms."""
         if issparse(records):
             check_sparse("records", records, (self.n, self.dx * self.dy))
         else:
@@ -110,7 +94,7 @@ class MatrixGame(_Game):
         part.data = clamped(part.data, self.bound)
         return np.asarray(part.sum(0)).reshape(self.dx, self.dy)
 
-    def _gradients(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> tuple[FloatArray, FloatArray]:
+    def _gradients(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> Pair:
         total = self._total(records, rows)
         return y.combine(total), x.combine(total.T)
 
@@ -136,19 +120,12 @@ class RankOneGame(_Game):
     dx: int
     dy: int
     name: ClassVar[str] = "rank-one matrix game"
-
-    def __post_init__(self) -> None:
-        check_sizes(self.n, self.dx, self.dy, 2)
-
-    @property
-    def _bound(self) -> float:
-        return 1.0
+    bound = 1.0
 
     def check(self, records: Any) -> None:
-        """Accept the array."""
         check_array("records", records, (self.n, self.dx + self.dy))
 
-    def _gradients(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> tuple[FloatArray, FloatArray]:
+    def _gradients(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> Pair:
         part = clamped(records[rows], 1.0)
         a, b = part[:, : self.dx], part[:, self.dx :]
         return y.combine(b) @ a, x.combine(a) @ b
@@ -182,43 +159,27 @@ class PlayLog(_Game):
     bound: float = 1.0
     name: ClassVar[str] = "play log"
 
-    def __post_init__(self) -> None:
-        check_sizes(self.n, self.dx, self.dy, 2)
-        check_bound("bound", self.bound)
-
-    @property
-    def _bound(self) -> float:
-        return self.bound
-
     @property
     def spread(self) -> tuple[float, float]:
-        """``2 bound``: the difference of two such gradients has at most two entries, each within the bound, or one."""
+        # The difference of two such gradients has at most two entries, each within the bound, or one.
         return 2 * self.bound, 2 * self.bound
 
     @property
     def lipschitz(self) -> tuple[float, float]:
-        """``bound/2``: one entry differs from 0."""
-        return self.bound / 2, self.bound / 2
+        return self.bound / 2, self.bound / 2  # one entry differs from 0
 
     def check(self, records: Any) -> None:
-        """Accept the array."""
         check_array("records", records, (self.n, 3))
 
     def _plays(self, records: Any, rows: slice) -> tuple[Any, Any, FloatArray]:
         part = np.nan_to_num(np.asarray(records[rows], dtype=np.float64), nan=-1.0, posinf=-1.0, neginf=-1.0)
-        i, j = (np.where((part[:, k] >= 0) & (part[:, k] < d), part[:, k], 0).astype(np.int64) for k, d in self._sizes)
+        places = ((0, self.dx), (1, self.dy))
+        i, j = (np.where((part[:, k] >= 0) & (part[:, k] < d), part[:, k], 0).astype(np.int64) for k, d in places)
         return i, j, clamped(records[rows, 2], self.bound)
 
-    @property
-    def _sizes(self) -> tuple[tuple[int, int], ...]:
-        return (0, self.dx), (1, self.dy)
-
-    def _gradients(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> tuple[FloatArray, FloatArray]:
+    def _gradients(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> Pair:
         i, j, loss = self._plays(records, rows)
-        return (
-            sums_by(i, loss * y.dense()[j], self.dx),
-            sums_by(j, loss * x.dense()[i], self.dy),
-        )
+        return sums_by(i, loss * y.dense()[j], self.dx), sums_by(j, loss * x.dense()[i], self.dy)
 
     def _values(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> FloatArray:
         i, j, loss = self._plays(records, rows)
@@ -242,56 +203,105 @@ class QuadraticGame(SimplexSaddle):
     dx: int
     dy: int
     name: ClassVar[str] = "quadratic game"
+    smoothness = 1.0
+    second_smoothness = 0.0
 
     def __post_init__(self) -> None:
         check_sizes(self.n, self.dx, self.dy, 2)
 
     @property
     def spread(self) -> tuple[float, float]:
-        """8: each coordinate is the sum of two of magnitude 1."""
-        return 8.0, 8.0
+        return 8.0, 8.0  # each coordinate is the sum of two of magnitude 1
 
     @property
     def lipschitz(self) -> tuple[float, float]:
-        """2."""
         return 2.0, 2.0
 
     @property
-    def smoothness(self) -> float:
-        """1."""
-        return 1.0
-
-    @property
-    def second_smoothness(self) -> float:
-        """0."""
-        return 0.0
-
-    @property
-    def bilinear(self) -> bool:
-        """False."""
-        return False
-
-    @property
     def value_range(self) -> tuple[float, float]:
-        """``[-3/2, 3/2]``."""
         return -1.5, 1.5
 
     def record_size(self, records: Any) -> int:
-        """Four vectors."""
         return 2 * (self.dx + self.dy)
 
     def check(self, records: Any) -> None:
-        """Accept the array."""
         check_array("records", records, (self.n, 2 * (self.dx + self.dy)))
 
     def _vectors(self, records: Any, rows: slice) -> list[FloatArray]:
         ends = np.cumsum([self.dx, self.dx, self.dy])
         return np.split(clamped(records[rows], 1.0), ends, axis=1)
 
-    def _gradients(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> tuple[FloatArray, FloatArray]:
+    def _gradients(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> Pair:
         q, a, b, r = self._vectors(records, rows)
         return x.combine(q) @ q + y.combine(b) @ a, x.combine(a) @ b - y.combine(r) @ r
 
     def _values(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> FloatArray:
         q, a, b, r = self._vectors(records, rows)
         return x.combine(q) ** 2 / 2 + x.combine(a) * y.combine(b) - y.combine(r) ** 2 / 2
+
+
+@final
+@dataclass(frozen=True)
+class DualityGap:
+    """``max_w F(x, w) - min_v F(v, y)`` lies between `lower` and `upper`, up to rounding."""
+
+    lower: float
+    upper: float
+
+
+def duality_gap(
+    problem: SimplexSaddle, records: Any, x: FloatArray, y: FloatArray, *, steps: int = 200, tolerance: float = 1e-4
+) -> DualityGap:
+    """Enclose the strong duality gap of (x, y) on the mean of the records. Not private.
+
+    Each side is a concave maximization over a simplex, solved by Frank-Wolfe: a point gives a value from below, its
+    gradient an upper bound on all others. Where the problem is linear in a block one step is exact.
+
+    Parameters
+    ----------
+    records : object
+        Of the problem's form.
+    x : array of shape (dx,)
+        Probability vector.
+    y : array of shape (dy,)
+        Probability vector; ``[1.0]`` for minimization, where the gap is the excess over the minimum.
+    steps : int
+        Most steps for each side, at least 1.
+    tolerance : float
+        Stop when both sides are known up to this share of the problem's value range.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpconvex.problems import MatrixGame
+    >>> pennies = np.array([[[1.0, -1.0], [-1.0, 1.0]]])
+    >>> duality_gap(MatrixGame(1, 2, 2), pennies, np.array([1.0, 0.0]), np.array([0.5, 0.5]))
+    DualityGap(lower=1.0, upper=1.0)
+    """
+    problem.check(records)
+    _validate.integer("steps", steps, at_least=1)
+    at_x, at_y = SimplexPoint.full(x), SimplexPoint.full(y)
+    low, high = problem.value_range
+    wanted = tolerance * (high - low)
+    best = _extreme(problem, records, at_x, at_y, 1, steps, wanted)
+    least = _extreme(problem, records, at_x, at_y, 0, steps, wanted)
+    return DualityGap(best[0] - least[1], best[1] - least[0])
+
+
+def _extreme(
+    problem: SimplexSaddle, records: Any, x: SimplexPoint, y: SimplexPoint, block: int, steps: int, wanted: float
+) -> tuple[float, float]:
+    """Enclose the maximum over y (block 1) or the minimum over x (block 0), as (least, largest)."""
+    sign, everything = (1.0, slice(0, problem.n)) if block else (-1.0, slice(0, problem.n))
+    inner, outer = -np.inf, np.inf  # of the maximum of sign * F
+    for k in range(steps):
+        value = sign * problem.value_sum(records, everything, x, y) / problem.n
+        gradient = sign * problem.gradient_sums(records, everything, x, y)[block] / problem.n
+        moving = y if block else x
+        j = int(np.argmax(gradient))
+        inner, outer = max(inner, value), min(outer, value + float(gradient[j] - moving.combine(gradient)))
+        if outer - inner <= wanted:
+            break
+        moved = moving.plus_vertex(j, 2 / (k + 2))
+        x, y = (x, moved) if block else (moved, y)
+    return (inner, outer) if block else (-outer, -inner)

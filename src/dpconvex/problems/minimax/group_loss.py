@@ -3,7 +3,7 @@ r"""Linear models with weights in an l1 ball: the largest loss over groups, or w
 ``min over ||w||_1 <= R, max over y of (1/n) sum_i y_{g_i} c_{g_i} loss(<w, a_i>, b_i)`` with public factors c. The ball
 is the simplex over its ``2 p`` vertices: ``w = R (x_+ - x_-)`` with lifted gradient ``R (g, -g)``. With
 ``c_g = 1/(share of group g)`` the maximum is over the groups' mean losses; with ``c_g = 1`` groups count by their mass.
-With one group, ``dy = 1``: plain optimisation over the ball.
+With one group, ``dy = 1``: plain optimization over the ball.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import LinearModelLoss
 from dpconvex.problems.minimax.base import (
+    Pair,
     SimplexPoint,
     SimplexSaddle,
     check_array,
@@ -99,7 +100,6 @@ class WorstGroupLoss(SimplexSaddle):
 
     @property
     def dy(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Number of groups."""
         return len(self.factors)
 
     @property
@@ -137,49 +137,40 @@ class WorstGroupLoss(SimplexSaddle):
 
     @property
     def spread(self) -> tuple[float, float]:
-        """``4 P A c_max`` and ``2 loss_bound c_max``; 0 in y for a single group."""
+        # One record's lifted gradient is within P A c_max, its loss within [0, loss_bound] c_max.
         x = 4 * self.reach * self.slope * self._largest
         return x, 2 * self.loss_bound * self._largest if self.dy > 1 else 0.0
 
     @property
     def lipschitz(self) -> tuple[float, float]:
-        """``P A`` and ``loss_bound/2``, times the largest product of a factor and its group's share (1 if inverse)."""
+        # P A and loss_bound/2, times the largest product of a factor and its group's share (1 if inverse).
         x = self.reach * self.slope * self._mean_factor
         return x, self.loss_bound * self._mean_factor / 2 if self.dy > 1 else 0.0
 
     @property
-    def smoothness(self) -> float:
-        """``max(P^2 curvature, P A)`` times the same: of a group's loss, and of its share."""
+    def smoothness(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """``max(P^2 curvature, P A)``, of a group's loss and of its share, times the largest factor times share."""
         of_loss = self.reach**2 * self.loss.curvature_bound
         return self._mean_factor * max(of_loss, self.reach * self.slope if self.dy > 1 else 0.0)
 
     @property
-    def second_smoothness(self) -> float:
-        """``P^3`` times the third derivative, times the same; with groups at least ``P^2 curvature``."""
+    def second_smoothness(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """``P^3`` times the third derivative, times the same factor; with groups at least ``P^2 curvature``."""
         third = self._mean_factor * self.reach**3 * self.third_derivative
         return max(third, self._mean_factor * self.reach**2 * self.loss.curvature_bound) if self.dy > 1 else third
 
     @property
-    def bilinear(self) -> bool:
-        """False."""
-        return False
-
-    @property
     def value_range(self) -> tuple[float, float]:
-        """From 0."""
         return 0.0, self.loss_bound * self._largest
 
     @property
     def constant_excess(self) -> float:
-        """Of weights 0: the loss of every group is at most the trivial one."""
-        return self.loss.trivial * self._mean_factor
+        return self.loss.trivial * self._mean_factor  # of weights 0: every group's loss is at most the trivial one
 
     def record_size(self, records: Any) -> int:
-        """Features, as far as they are stored: few where the array is sparse."""
         return 1 if issparse(records[0]) else self.dim
 
     def describe(self) -> Mapping[str, Any]:
-        """Sizes, constants, loss, ball and factors."""
         return {
             **super().describe(),
             "loss": self.loss.name,
@@ -190,7 +181,6 @@ class WorstGroupLoss(SimplexSaddle):
         }
 
     def check(self, records: Any) -> None:
-        """Accept the tuple."""
         if not isinstance(records, tuple) or len(records) != 3:
             raise InvalidDataError("records must be a tuple (X, targets, groups)")
         X, targets, groups = records
@@ -222,7 +212,7 @@ class WorstGroupLoss(SimplexSaddle):
     def _losses(self, z: FloatArray, targets: FloatArray) -> FloatArray:
         return np.clip(np.nan_to_num(self.loss.value(z, targets)), 0.0, self.loss_bound)
 
-    def _gradients(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> tuple[FloatArray, FloatArray]:
+    def _gradients(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> Pair:
         X = self._features(records, rows)
         targets, g, factors = self._targets(records, rows)
         z = self._predictions(X, x)
@@ -250,7 +240,7 @@ def l1_ball_loss(
     intercept: bool = False,
     third_derivative: float = math.inf,
 ) -> WorstGroupLoss:
-    """Return the problem of minimising the mean loss of a linear model over an l1 ball: one group, ``dy = 1``."""
+    """Return the problem of minimizing the mean loss of a linear model over an l1 ball: one group, ``dy = 1``."""
     return WorstGroupLoss(loss, n, n_features, radius, feature_bound, (1.0,), intercept, third_derivative)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import InvalidDataError, InvalidParameterError
-from dpconvex.problems.minimax.base import SimplexPoint, SimplexSaddle, check_bound, check_sizes, clamped
+from dpconvex.problems.minimax.base import Pair, SimplexPoint, SimplexSaddle, check_bound, check_sizes, clamped
 
 Gradients = Callable[[FloatArray, FloatArray, AnyArray], tuple[AnyArray, AnyArray]]
 Values = Callable[[FloatArray, FloatArray, AnyArray], AnyArray]
@@ -39,7 +39,7 @@ class PolytopeSaddle(SimplexSaddle):
     n : int
     gradients : callable
         ``gradients(u, v, records) -> (grad_u, grad_v)`` of shapes (m, p) and (m, q) for m records; row i a function of
-        record i alone. For minimisation only return ``np.zeros((m, 1))`` second and give ``W = [[0]]``.
+        record i alone. For minimization only return ``np.zeros((m, 1))`` second and give ``W = [[0]]``.
     values : callable
         ``values(u, v, records) -> (m,)``.
     V, W : array of shape (p, dx), (q, dy)
@@ -100,42 +100,34 @@ class PolytopeSaddle(SimplexSaddle):
 
     @property
     def dx(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Columns of V."""
         return self.V.shape[1]
 
     @property
     def dy(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Columns of W."""
         return self.W.shape[1]
 
     @property
     def spread(self) -> tuple[float, float]:
-        """``4 bounds``."""
         return 4 * self.bounds[0], 4 * self.bounds[1] if self.dy > 1 else 0.0
 
     @property
     def lipschitz(self) -> tuple[float, float]:
-        """``bounds``."""
         return self.bounds[0], self.bounds[1] if self.dy > 1 else 0.0
 
     @property
-    def smoothness(self) -> float:
-        """As declared."""
+    def smoothness(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.l1_smoothness
 
     @property
-    def second_smoothness(self) -> float:
-        """As declared."""
+    def second_smoothness(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.l2_smoothness
 
     @property
-    def bilinear(self) -> bool:
-        """As declared."""
+    def bilinear(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.is_bilinear
 
     @property
     def value_range(self) -> tuple[float, float]:
-        """As declared."""
         return self.value_bounds
 
     def declared(self) -> PolytopeSaddle:
@@ -144,15 +136,13 @@ class PolytopeSaddle(SimplexSaddle):
         return replace(self, gradients=no_function, values=no_function, V=V, W=W)
 
     def describe(self) -> dict[str, Any]:
-        """Sizes, constants and the title."""
         return {**super().describe(), "title": self.title, "bounds": list(self.bounds)}
 
     def check(self, records: Any) -> None:
-        """Accept an array with n rows."""
         if not isinstance(records, np.ndarray) or records.shape[:1] != (self.n,):
             raise InvalidDataError(f"records must be an array with n={self.n} rows")
 
-    def _gradients(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> tuple[FloatArray, FloatArray]:
+    def _gradients(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> Pair:
         part = records[rows]
         found = self.gradients(x.combine(self.V), y.combine(self.W), part)
         sums = []

@@ -14,7 +14,7 @@ from dpconvex.algorithms.erm.accelerated_sgd import (
     plan_descent,
     single_stage,
 )
-from dpconvex.algorithms.erm.user_level.accelerated_printed import printed, refusal
+from dpconvex.algorithms.erm.user_level.accelerated_schedule import printed, refusal
 
 DIM = 20
 

@@ -11,8 +11,13 @@ from hypothesis import given, settings, strategies as st
 
 from dpconvex.algorithms.erm.registry import plans
 from dpconvex.algorithms.erm.sufficient_statistics import SufficientStatisticsPlan, plan, plan_adaptive_ridge
-from dpconvex.algorithms.erm.sufficient_statistics.estimates import Curvature, cutting_level
-from dpconvex.algorithms.erm.sufficient_statistics.statistics import Statistics, packed, unpacked
+from dpconvex.algorithms.erm.sufficient_statistics.statistics import (
+    Curvature,
+    Statistics,
+    cutting_level,
+    packed,
+    unpacked,
+)
 from dpconvex.algorithms.select import Options
 from dpconvex.audit import audit
 from dpconvex.audit.neighbours import Pair

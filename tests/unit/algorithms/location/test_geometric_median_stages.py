@@ -9,15 +9,13 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from scipy.stats import binom, hypergeom, laplace, norm
 
-from dpconvex.algorithms.location.geometric_median import printed
-from dpconvex.algorithms.location.geometric_median.center import GroupedCentre, least_group, plan_centre
-from dpconvex.algorithms.location.geometric_median.radius import plan_grouped
+from dpconvex.algorithms.location import printed
+from dpconvex.algorithms.location.radius_and_center import GroupedCenter, least_group, plan_center, plan_radius
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms.gaussian import INFLATION
 from dpconvex.privacy import Ledger, PrivacyParams, Unit
 from dpconvex.problems import PointDomain
-from dpconvex.problems.data.near_points import Groups, covered_shares, group_sizes, near_counts
-from dpconvex.problems.data.points import weighted_mean
+from dpconvex.problems.data.points import Groups, covered_shares, group_sizes, near_counts, weighted_mean
 from dpconvex.randomness import SeededSource, SystemSource
 from dpconvex.solvers import geometric_median
 from dpconvex.solvers.weiszfeld import quantile_radius
@@ -26,14 +24,14 @@ from dpconvex_experiments.geometric_median.radius import LEVEL, QUANTILE
 DOMAIN = PointDomain(2, 1000.0, 1e-3)
 
 
-def centre_of(
+def center_of(
     n: int, dim: int = 2, exact_up_to: int = 10_000, domain: PointDomain | None = None, mu: float = 0.5
-) -> GroupedCentre:
+) -> GroupedCenter:
     domain = domain or PointDomain(dim, 1000.0, 1e-3)
-    return plan_centre(domain, n, mu, mu, 1e-6, level=0.775, exact_up_to=exact_up_to)
+    return plan_center(domain, n, mu, mu, 1e-6, level=0.775, exact_up_to=exact_up_to)
 
 
-def weighed(stage: GroupedCentre, X: np.ndarray, radius: float) -> tuple[float, np.ndarray]:
+def weighed(stage: GroupedCenter, X: np.ndarray, radius: float) -> tuple[float, np.ndarray]:
     groups = Groups.random(len(X), len(X), np.random.default_rng(0))
     weights = stage.ramp.weights(near_counts(X, groups, 2 * radius), groups.sizes)
     return float(weights.sum()), weighted_mean(X, weights)
@@ -51,7 +49,7 @@ def tight_pair(n: int) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("n", [20, 60, 400])
 def test_own_weight_and_others_both_move_the_sum_of_weights(n: int) -> None:
-    stage = centre_of(n)
+    stage = center_of(n)
     others = stage.ramp.others(n)
     assert others == pytest.approx((n - 1) / (n / 4 - 1))
     X, Y = tight_pair(n)
@@ -65,7 +63,7 @@ def test_own_weight_and_others_both_move_the_sum_of_weights(n: int) -> None:
 @given(seed=st.integers(0, 2**32 - 1), n=st.integers(20, 48), d=st.integers(1, 3))
 def test_means_and_sums_of_neighbours_keep_within_the_lemma(seed: int, n: int, d: int) -> None:
     rng = np.random.default_rng(seed)
-    stage, radius = centre_of(n, d), 1.0
+    stage, radius = center_of(n, d), 1.0
     best = 0.0
     X = rng.integers(-2, 3, (n, d)) * rng.choice([0.5, 0.9, 1.0], n)[:, None]
     X[rng.random(n) < 0.1] *= 40
@@ -104,7 +102,7 @@ def test_groups_are_large_enough_for_the_exact_law(n: int, low: float) -> None:
 
 def test_every_weight_needs_more_than_half_of_all_records_near() -> None:
     n = 40
-    stage = centre_of(n)
+    stage = center_of(n)
     X = np.zeros((n, 2))
     X[n // 2 + 1 :] = 100.0  # n/2 + 1 records see n/2 + 1 near: weight 0
     assert weighed(stage, X, 1.0)[0] == 0.0
@@ -112,14 +110,14 @@ def test_every_weight_needs_more_than_half_of_all_records_near() -> None:
     assert weighed(stage, X, 1.0)[0] > 0.0
 
 
-def released(stage: GroupedCentre, X: np.ndarray, source, radius: float = 1.0):
+def released(stage: GroupedCenter, X: np.ndarray, source, radius: float = 1.0):
     return stage.find(X, radius, source, Ledger(PrivacyParams(1e6, 0.4), stage.releases))
 
 
 def test_noise_of_the_centre_is_scaled_by_the_released_bound_and_not_by_the_true_weight() -> None:
     # Balls are 2 radius + sigma_c (sqrt d + 2) with sigma_c inverse to z: so z can be read off. It must spread as the
     # noise of the test does (un-noised it would not spread at all), below the true sum of weights.
-    stage, X = centre_of(400), np.zeros((400, 2))
+    stage, X = center_of(400), np.zeros((400, 2))
     balls = np.array([released(stage, X, SeededSource(k)).ball for k in range(60)])
     z = 4 * stage.test.sensitivity.value * stage.mechanism.sigma * (math.sqrt(2) + 2) / (balls - 2)
     sigma = stage.test.sigma
@@ -129,7 +127,7 @@ def test_noise_of_the_centre_is_scaled_by_the_released_bound_and_not_by_the_true
 
 
 def test_a_light_crowd_fails_the_test() -> None:
-    stage = centre_of(400)
+    stage = center_of(400)
     X = np.random.default_rng(0).standard_normal((400, 2)) * 300
     assert all(released(stage, X, SeededSource(k)) is None for k in range(20))
 
@@ -139,16 +137,16 @@ def test_a_range_of_a_trillion_costs_nothing_but_floats(source) -> None:
     # Error probability: 6 standard deviations of the planned noise per coordinate, below 1e-7.
     n, radius = 20_000, 1e-12
     domain = PointDomain(3, 1.0, 1e-12)
-    stage = centre_of(n, exact_up_to=0, domain=domain)
+    stage = center_of(n, exact_up_to=0, domain=domain)
     assert stage.coarse is not None
     X = np.tile(np.array([0.6, -0.5, 0.3]), (n, 1))
     start = released(stage, X, source, radius)
     sigma = (start.ball - 2 * radius) / (math.sqrt(3) + 2)
-    assert np.abs(start.centre - X[0]).max() < 6 * sigma + 2e-16
+    assert np.abs(start.center - X[0]).max() < 6 * sigma + 2e-16
     assert sigma < 0.2 * radius
 
 
-def released_bound(stage: GroupedCentre, X: np.ndarray, source) -> float:
+def released_bound(stage: GroupedCenter, X: np.ndarray, source) -> float:
     """The lower bound of the sum of weights that a run released, read off the ball about its centre."""
     start = released(stage, X, source)
     assert start is not None
@@ -158,7 +156,7 @@ def released_bound(stage: GroupedCentre, X: np.ndarray, source) -> float:
 
 @pytest.mark.parametrize("n", [20, 400, 30_000])
 def test_public_constants_cover_the_lemmas(n: int) -> None:
-    stage = centre_of(n, exact_up_to=5000)
+    stage = center_of(n, exact_up_to=5000)
     assert norm.sf(stage.threshold_margin / (stage.test.sigma * INFLATION)) <= stage.margin
     assert stage.least_weight > stage.test.sensitivity.value  # else a neighbour may have no mean
     assert stage.allowance.probability >= stage.margin + stage.misled
@@ -167,16 +165,16 @@ def test_public_constants_cover_the_lemmas(n: int) -> None:
 
 
 def test_the_unit_of_the_noise_includes_rounding() -> None:
-    fine = centre_of(20_000, exact_up_to=0, domain=PointDomain(3, 1.0, 1e-12))
+    fine = center_of(20_000, exact_up_to=0, domain=PointDomain(3, 1.0, 1e-12))
     reach = fine.test.sensitivity.value / 18_000
     assert fine.unit(1e-12, 18_000) >= 4e-12 * reach + 2.0**-50  # two means, each 2^-51 off
-    high = centre_of(20, dim=10**6, domain=PointDomain(10**6, 1.0, 0.5))
+    high = center_of(20, dim=10**6, domain=PointDomain(10**6, 1.0, 0.5))
     errors = 2 * 10**6 * 2.0**-52  # of distances, relative
     assert high.unit(0.5, 18) >= 4 * 0.5 * high.test.sensitivity.value / 18 * (1 + errors)
 
 
 def test_a_crowd_of_positive_weight_may_still_be_too_light() -> None:
-    stage = centre_of(400, mu=50.0)  # hardly any noise
+    stage = center_of(400, mu=50.0)  # hardly any noise
     X = np.zeros((400, 2))
     X[:, 0] = 10.0 * np.arange(400)
     X[:220] = 0.0
@@ -185,7 +183,7 @@ def test_a_crowd_of_positive_weight_may_still_be_too_light() -> None:
 
 
 def test_near_is_within_two_radii() -> None:
-    stage = centre_of(400, mu=50.0)
+    stage = center_of(400, mu=50.0)
     X = np.zeros((400, 2))
     X[200:, 0] = 3.0
     assert released(stage, X, SeededSource(0), radius=1.0) is None
@@ -195,19 +193,19 @@ def test_near_is_within_two_radii() -> None:
 def test_groups_and_samples_follow_from_fresh_coins() -> None:
     # Hardly any noise: what differs from run to run are the coins. 75 % near each other, so that weights are in
     # between; the first records of the array are far off, so that a sample of the first ones would see no crowd.
-    stage = centre_of(6000, exact_up_to=0, mu=500.0)
+    stage = center_of(6000, exact_up_to=0, mu=500.0)
     X = np.zeros((6000, 2))
     X[:1500, 0] = 10.0 * np.arange(1, 1501) * (-1.0) ** np.arange(1500)
     bounds = [released_bound(stage, X, SeededSource(k)) for k in range(6)]
     assert np.ptp(bounds) > 1.0
-    small = centre_of(1000, mu=500.0)
+    small = center_of(1000, mu=500.0)
     assert released(small, X, SeededSource(0)) is not None
-    radius = plan_grouped(DOMAIN, 6000, 1e4, sample=1000, level=0.5)
+    radius = plan_radius(DOMAIN, 6000, 1e4, sample=1000, level=0.5)
     assert not radius.find(X, SeededSource(0), Ledger(PrivacyParams(1e4), radius.releases)).at_top
 
 
 def test_the_planned_sensitivity_of_the_radius_is_attained() -> None:
-    stage = plan_grouped(DOMAIN, 400, 1.0)
+    stage = plan_radius(DOMAIN, 400, 1.0)
     X = np.zeros((400, 2))
     Y = X.copy()
     Y[7] = 900.0
@@ -218,16 +216,16 @@ def test_the_planned_sensitivity_of_the_radius_is_attained() -> None:
 
 
 def test_a_sample_is_read_where_it_will_do() -> None:
-    stage = centre_of(600)
+    stage = center_of(600)
     X = np.zeros((5000, 2))
     assert stage.n == 600
     start = released(stage, X, SeededSource(0))
-    assert np.linalg.norm(start.centre) < start.ball
+    assert np.linalg.norm(start.center) < start.ball
 
 
 @pytest.mark.parametrize(("size", "n"), [(64, 5000), (200, 200)])
 def test_the_radius_is_near_that_of_the_crowd(size: int, n: int) -> None:
-    stage = plan_grouped(DOMAIN, n, 2.0, group_size=size)
+    stage = plan_radius(DOMAIN, n, 2.0, group_size=size)
     X = np.random.default_rng(0).standard_normal((n, 2))
     X[: n // 20] += 500
     for k in range(5):
@@ -237,7 +235,7 @@ def test_the_radius_is_near_that_of_the_crowd(size: int, n: int) -> None:
 
 
 def test_without_a_crowd_the_radius_is_at_the_top() -> None:
-    stage = plan_grouped(PointDomain(1, 1.0, 0.5), 40, 50.0)
+    stage = plan_radius(PointDomain(1, 1.0, 0.5), 40, 50.0)
     X = np.repeat([[-1.0], [1.0]], 20, axis=0)  # half of the pairs are 2 apart: only the top covers them
     found = stage.find(X, SeededSource(0), Ledger(PrivacyParams(50.0), stage.releases))
     assert found.at_top
@@ -246,11 +244,11 @@ def test_without_a_crowd_the_radius_is_at_the_top() -> None:
 
 def test_printed_constants() -> None:
     # Specification, section 3.6: R/r = 1e4, delta = 1e-5.
-    stage = printed.plan_radius(PointDomain(10, 1e4, 1.0), 1000, 0.25, 1e-5, Unit.RECORD)
+    stage = printed.plan_printed_radius(PointDomain(10, 1e4, 1.0), 1000, 0.25, 1e-5, Unit.RECORD)
     assert (stage.rounds, stage.draws) == (14, 47)
     assert stage.mechanism.threshold_scale == pytest.approx(6 / 0.25, rel=1e-5)
     assert stage.mechanism.query_scale == pytest.approx(12 / 0.25, rel=1e-5)
-    centre = printed.plan_centre(PointDomain(10, 1e4, 1.0), 1000, 0.25, 1e-5, Unit.RECORD)
+    centre = printed.plan_printed_center(PointDomain(10, 1e4, 1.0), 1000, 0.25, 1e-5, Unit.RECORD)
     assert centre.draws == 12787
     # Failing draws, both data sets: delta/4 for the radius; delta/18 + 2 delta/9 for the centre.
     assert stage.allowance.probability == pytest.approx(1e-5 / 4)
@@ -264,13 +262,13 @@ def test_printed_constants() -> None:
 def test_printed_stages_find_a_heavy_crowd() -> None:
     n, domain = 4000, PointDomain(2, 100.0, 0.1)
     X = np.random.default_rng(0).standard_normal((n, 2)) + 20
-    radius = printed.plan_radius(domain, n, 2.0, 1e-3, Unit.RECORD)
+    radius = printed.plan_printed_radius(domain, n, 2.0, 1e-3, Unit.RECORD)
     found = radius.find(X, SeededSource(0), Ledger(PrivacyParams(2.0, 1e-3), radius.releases))
     assert 1.0 <= found.radius <= 8.0
-    centre = printed.plan_centre(domain, n, 2.0, 1e-3, Unit.RECORD)
+    centre = printed.plan_printed_center(domain, n, 2.0, 1e-3, Unit.RECORD)
     start = centre.find(X, found.radius, SeededSource(0), Ledger(PrivacyParams(2.5, 1e-3), centre.releases))
     assert start is not None
-    assert np.linalg.norm(start.centre - 20) < 6 * found.radius
+    assert np.linalg.norm(start.center - 20) < 6 * found.radius
     noise = 400 * found.radius / n * centre.mechanism.sigma  # of a coordinate, by which its ball is measured
     assert start.ball == pytest.approx(6 * found.radius + 3 * noise * math.sqrt(2 * math.log(4 / 1e-3)))
 
@@ -278,7 +276,7 @@ def test_printed_stages_find_a_heavy_crowd() -> None:
 def test_the_printed_test_passes_only_where_the_crowd_is_certain() -> None:
     # The margin is 0.9 n, so that even a sum of weights of n passes with probability 1e-4 only (four runs: below 1e-3).
     n = 453
-    centre = printed.plan_centre(PointDomain(2, 100.0, 0.1), n, 1.0, 1e-6, Unit.RECORD)
+    centre = printed.plan_printed_center(PointDomain(2, 100.0, 0.1), n, 1.0, 1e-6, Unit.RECORD)
     assert 0.85 * n < centre.test.bound < 0.95 * n
     for k in range(4):
         ledger = Ledger(PrivacyParams(2.0, 1e-5), centre.releases)
@@ -290,7 +288,7 @@ def test_scores_drawn_from_their_law_are_those_of_drawn_indices() -> None:
     n = 300
     X = np.zeros((n, 2))
     X[:90] = 50.0
-    stage = printed.plan_centre(PointDomain(2, 100.0, 0.1), n, 1.0, 1e-2, Unit.RECORD)
+    stage = printed.plan_printed_center(PointDomain(2, 100.0, 0.1), n, 1.0, 1e-2, Unit.RECORD)
     by_law = stage._scores(X, 1.0, np.random.default_rng(0))
     assert n <= 2 * stage.draws
     for rows, share in ((slice(90, n), 0.7), (slice(0, 90), 0.3)):
@@ -308,7 +306,7 @@ def test_p1_the_event_that_lemma_9_conditions_on_differs_between_neighbours() ->
     Conditioned on the event, the neighbour's score alone exceeds k/2. The repair counts the event on both data sets.
     """
     n, delta = 10_000, 1e-5
-    stage = printed.plan_centre(PointDomain(10, 1e4, 1.0), n, 0.25, delta, Unit.RECORD)
+    stage = printed.plan_printed_center(PointDomain(10, 1e4, 1.0), n, 0.25, delta, Unit.RECORD)
     k = stage.draws
     bound, free = binom.sf(k / 2, k, 0.45), binom.sf(k / 2, k, 0.45 + 1 / n)
     assert 0 < bound < free <= delta / 9 / n  # what each record may fail with
@@ -343,7 +341,7 @@ def test_u3_the_sample_size_of_theorem_4_lacks_the_number_of_radii() -> None:
     """U3: of T empty rounds some one passes with a probability that grows with ``T = log2(R/r)``, by quadrature."""
     stopped, u = {}, (np.arange(4000) + 0.5) / 4000
     for rounds in (10, 600):
-        stage = printed.plan_radius(
+        stage = printed.plan_printed_radius(
             PointDomain(2, 2.0 ** (rounds / 2), 2.0 ** (-rounds / 2)), 100, 1.0, 1e-5, Unit.RECORD
         )
         assert stage.rounds == rounds
@@ -360,11 +358,11 @@ def test_u6_u7_the_printed_grid_is_empty_at_one_radius_and_never_reaches_the_lar
         PointDomain(2, 1.0, 1.0)
     for ratio in (2.0, 3.0, 4.0, 1000.0, 1024.0):
         domain = PointDomain(2, ratio, 1.0)
-        stage = printed.plan_radius(domain, 400, 1.0, 1e-2, Unit.RECORD)
+        stage = printed.plan_printed_radius(domain, 400, 1.0, 1e-2, Unit.RECORD)
         assert domain.grid[stage.rounds - 1] < ratio <= domain.grid[stage.rounds]
         assert domain.grid[-1] >= 2 * ratio  # ours reaches the diameter
     far = np.array([[-1000.0], [1000.0]]).repeat(200, axis=0)
-    stage = printed.plan_radius(PointDomain(1, 1000.0, 1.0), 400, 1.0, 1e-2, Unit.RECORD)
+    stage = printed.plan_printed_radius(PointDomain(1, 1000.0, 1.0), 400, 1.0, 1e-2, Unit.RECORD)
     found = stage.find(far, SeededSource(0), Ledger(PrivacyParams(1.0, 1e-2), stage.releases))
     assert (found.radius, found.at_top) == (1000.0, True)
 
@@ -372,6 +370,6 @@ def test_u6_u7_the_printed_grid_is_empty_at_one_radius_and_never_reaches_the_lar
 def test_u11_algorithm_2_and_its_experiment_have_different_levels() -> None:
     """U11: 0.775 n is the threshold of the algorithm and of all plans; 0.75 is the quantile of the plotted ratio."""
     domain = PointDomain(2, 100.0, 1.0)
-    assert printed.plan_radius(domain, 1000, 1.0, 1e-5, Unit.RECORD).mechanism.threshold == pytest.approx(775)
-    assert plan_grouped(domain, 1000, 1.0).mechanism.threshold == pytest.approx(775)
+    assert printed.plan_printed_radius(domain, 1000, 1.0, 1e-5, Unit.RECORD).mechanism.threshold == pytest.approx(775)
+    assert plan_radius(domain, 1000, 1.0).mechanism.threshold == pytest.approx(775)
     assert (LEVEL, QUANTILE) == (0.775, 0.75)

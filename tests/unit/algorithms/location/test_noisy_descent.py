@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from dpconvex.algorithms.location import noisy_descent
-from dpconvex.algorithms.location.geometric_median.booster import WarmStart
-from dpconvex.algorithms.location.geometric_median.descent import plan_descent
-from dpconvex.algorithms.location.noisy_descent import NoisyGradients, gradient_sensitivity, mean_gradient
+from dpconvex.algorithms.location.base import WarmStart
+from dpconvex.algorithms.location.noisy_descent import NoisyGradients, gradient_sensitivity, mean_gradient, plan_descent
 from dpconvex.errors import BudgetExceededError, InvalidParameterError
 from dpconvex.privacy import Ledger, PrivacyParams, Unit
 from dpconvex.randomness import SeededSource, SystemSource

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from scipy.stats import chi
 
-from dpconvex.algorithms.location.geometric_median import stable_sgd
-from dpconvex.algorithms.location.geometric_median.booster import WarmStart
-from dpconvex.algorithms.location.geometric_median.stable_sgd import Phase, plan_printed, plan_stable_sgd
+from dpconvex.algorithms.location import stable_sgd
+from dpconvex.algorithms.location.base import WarmStart
+from dpconvex.algorithms.location.stable_sgd import Phase, plan_printed, plan_stable_sgd
 from dpconvex.mechanisms import GaussianMechanism
 from dpconvex.privacy import Ledger, PrivacyParams
 from dpconvex.randomness import SeededSource, SystemSource

@@ -8,12 +8,10 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from dpconvex.algorithms.minimax import frank_wolfe
-from dpconvex.algorithms.minimax.frank_wolfe.variance_reduced import walk
+from dpconvex.algorithms.minimax import anytime, bias_reduced, boosted, frank_wolfe
+from dpconvex.algorithms.minimax.bias_reduced import bias_reduced_sums, draw_levels, kappa, normalizer, printed
+from dpconvex.algorithms.minimax.frank_wolfe import walk
 from dpconvex.algorithms.minimax.registry import SADDLE_METHODS, SPARSE_METHODS, plan_saddle, plan_sparse
-from dpconvex.algorithms.minimax.saddle_point import anytime, anytime_schedule, bias_reduced, boosted
-from dpconvex.algorithms.minimax.saddle_point.bias_reduced_run import bias_reduced_sums
-from dpconvex.algorithms.minimax.saddle_point.bias_reduced_schedule import draw_levels, kappa, normaliser, printed
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import SquaredLoss
 from dpconvex.mechanisms import GaussianMechanism
@@ -253,7 +251,7 @@ def cubic(n: int) -> PolytopeSaddle:
 @pytest.mark.parametrize("antithetic", [False, True])
 @pytest.mark.parametrize("M", [0, 1, 2])
 def test_algorithm_2_has_the_mean_of_a_large_average(M: int, antithetic: bool) -> None:
-    """Exact expectation over levels and vertices. With the printed normaliser (at most 1) it fails: erratum E2."""
+    """Exact expectation over levels and vertices. With the printed normalizer (at most 1) it fails: erratum E2."""
     problem, records, p = cubic(8), np.zeros((8, 1)), np.array([0.3, 0.7])
     rows, total, misprint = slice(0, 1), np.zeros(2), np.zeros(2)
 
@@ -271,9 +269,9 @@ def test_algorithm_2_has_the_mean_of_a_large_average(M: int, antithetic: bool) -
             return bias_reduced_sums(problem, records, rows, (draws, draws), M, antithetic)[0]
 
         mean = expected(2 ** (N + 1), combined)
-        total += 0.5**N / normaliser(M) * mean
+        total += 0.5**N / normalizer(M) * mean
         first = expected(1, lambda d: 3 * np.bincount(d, minlength=2) ** 2.0)
-        misprint += 0.5**N / normaliser(M) * ((mean - first) * (1 - 0.5 ** (M + 1)) / normaliser(M) + first)
+        misprint += 0.5**N / normalizer(M) * ((mean - first) * (1 - 0.5 ** (M + 1)) / normalizer(M) + first)
     fine = 2 ** (M + 1)
     large = expected(fine, lambda d: 3 * (np.bincount(d, minlength=2) / fine) ** 2)
     np.testing.assert_allclose(total, large, rtol=1e-10)
@@ -281,7 +279,7 @@ def test_algorithm_2_has_the_mean_of_a_large_average(M: int, antithetic: bool) -
 
 
 def test_kappa_and_the_counterexample_to_the_printed_sensitivity() -> None:
-    assert [2 * normaliser(M) * 2 + 1 for M in (1, 2, 4, 8)] == pytest.approx([7, 8, 8.75, 8.984375])
+    assert [2 * normalizer(M) * 2 + 1 for M in (1, 2, 4, 8)] == pytest.approx([7, 8, 8.75, 8.984375])
     assert (kappa(0, 3, False), kappa(0, 3, True)) == (2 * 1.875 - 1, 2.875)
     assert kappa(2, 3, False) == kappa(2, 3, True) == 2 * 1.875 * 4 + 1
 
@@ -390,13 +388,13 @@ def test_e5_draws_from_an_average_of_iterates_have_twice_the_range() -> None:
     x = np.array([[1e-6, 1e-14, 1.0, 1e-16], [1e-14, 1e-6, 1e-16, 1.0]])
     shift = 0.05 * np.array([1.0, -1.0, -1.0, 1.0])  # eta = 0.1
 
-    def normalised(rows):
+    def normalized(rows):
         return rows / rows.sum(axis=1, keepdims=True)
 
-    ratios = np.log(normalised(x * np.exp(shift)).mean(0) / normalised(x).mean(0))
+    ratios = np.log(normalized(x * np.exp(shift)).mean(0) / normalized(x).mean(0))
     assert np.ptp(ratios[:2]) > 1.99 * 0.1
     assert np.abs(ratios).max() <= 0.1 * (1 + 1e-12)
-    one = np.log(normalised(x * np.exp(shift))[0] / normalised(x)[0])
+    one = np.log(normalized(x * np.exp(shift))[0] / normalized(x)[0])
     assert np.ptp(one) <= 0.1 * (1 + 1e-12)
 
 
@@ -408,9 +406,9 @@ def test_e6_a_second_moment_is_twice_the_integral_of_its_tail() -> None:
     assert 2 * integral == pytest.approx((b**2).mean())
     problem, _, _ = regression(400)
     K, L1, L2, ell = 10**6, problem.smoothness, min(problem.second_smoothness, 1e150), np.log(problem.dx)
-    assert anytime_schedule._moments(problem, K)[1] == pytest.approx(8 * L2**2 / K**2 + 8 * L1**2 * (4 + ell) / K)
-    assert anytime_schedule._terms(problem, anytime_schedule.Shape(100, K, 5, 10))[1] == pytest.approx(
-        problem.lipschitz[0] ** 2 / 2 + 2 * (4 * 5) * anytime_schedule._moments(problem, K)[1]
+    assert anytime._moments(problem, K)[1] == pytest.approx(8 * L2**2 / K**2 + 8 * L1**2 * (4 + ell) / K)
+    assert anytime._terms(problem, anytime.Shape(100, K, 5, 10))[1] == pytest.approx(
+        problem.lipschitz[0] ** 2 / 2 + 2 * (4 * 5) * anytime._moments(problem, K)[1]
     )  # printed: 4 tau q times the moment
 
 

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from dpconvex.algorithms.minimax import saddle_point
-from dpconvex.algorithms.minimax.saddle_point import batch_sizes, batch_slices
-from dpconvex.algorithms.minimax.saddle_point.schedule import Bound, Layout, calibrated, printed
+from dpconvex.algorithms.minimax import vertex_descent
+from dpconvex.algorithms.minimax.base import batch_sizes, batch_slices
+from dpconvex.algorithms.minimax.vertex_schedule import Bound, Layout, calibrated, printed
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import LogisticLoss, SquaredLoss
 from dpconvex.mechanisms import VertexSession
 from dpconvex.privacy import Neighboring, PrivacyParams, verify
 from dpconvex.privacy.zcdp import largest_rho
 from dpconvex.problems import MatrixGame, QuadraticGame, RankOneGame, WorstGroupLoss, l1_ball_loss, single_group
-from dpconvex.problems.minimax import duality_gap
+from dpconvex.problems.minimax.games import duality_gap
 from dpconvex.randomness import SeededSource, SystemSource
 
 PROMISE = PrivacyParams(1.0, 1e-6)
@@ -71,7 +71,7 @@ class TestBatches:
             seen.append((rows, made[0]))
             return np.zeros(2), np.zeros(3)
 
-        plan = saddle_point.plan(
+        plan = vertex_descent.plan(
             problem,
             PROMISE,
             output="reuse" if reuse else "fresh",
@@ -83,11 +83,11 @@ class TestBatches:
         monkeypatch.setattr(MatrixGame, "gradient_sums", lambda self, *arguments: watched(*arguments))
         plan.run(np.zeros((30, 2, 3)), SeededSource(0))
         layout = plan.schedule.layout
-        assert made[0] == 2 * layout.draws == plan.mechanism.limit
+        assert made[0] == 2 * layout.draws == plan.sampling.limit
         assert [2 * m for m in layout.draws_after] == [made[0] - before for _, before in seen]
         assert [rows.stop - rows.start for rows, _ in seen] == plan.schedule.sizes.tolist()
         assert seen[-1][0].stop <= 30
-        assert plan.mechanism.draws == 2 * layout.draws_after[0]
+        assert plan.sampling.draws == 2 * layout.draws_after[0]
 
 
 class TestConstants:
@@ -97,7 +97,7 @@ class TestConstants:
     def test_the_charge_is_the_worst_record_s(self, batches, output, delta) -> None:
         """Recomputed batch by batch from steps, sizes and draws."""
         problem = WorstGroupLoss(LogisticLoss(), 500, 4, 2.0, 1.0, (1.0, 2.0, 1.0))
-        plan = saddle_point.plan(problem, PrivacyParams(1.0, delta), batches=batches, output=output)
+        plan = vertex_descent.plan(problem, PrivacyParams(1.0, delta), batches=batches, output=output)
         schedule = plan.schedule
         reaches = [t * s for t, s in zip(schedule.steps, problem.spread, strict=True)]
         squares = [
@@ -105,9 +105,9 @@ class TestConstants:
             for m, size in zip(schedule.layout.draws_after, schedule.sizes, strict=True)
         ]
         sums = [m / size * sum(reaches) for m, size in zip(schedule.layout.draws_after, schedule.sizes, strict=True)]
-        assert plan.mechanism.square_sum == pytest.approx(max(squares), rel=1e-9)
-        assert plan.mechanism.square_sum >= max(squares)
-        assert plan.mechanism.sensitivity.value >= max(reaches) / schedule.sizes.min()
+        assert plan.sampling.square_sum == pytest.approx(max(squares), rel=1e-9)
+        assert plan.sampling.square_sum >= max(squares)
+        assert plan.sampling.sensitivity.value >= max(reaches) / schedule.sizes.min()
         certificate = plan.certificate(SystemSource())
         if delta:
             assert math.sqrt(max(squares)) == pytest.approx(ROOT, rel=2e-2) or schedule.steps == Bound(
@@ -173,11 +173,11 @@ class TestConstants:
 
     def test_no_bound_is_claimed_for_reused_outputs_of_games_that_are_not_bilinear(self) -> None:
         problem = QuadraticGame(10**4, 9, 9)
-        plan = saddle_point.plan(problem, PROMISE)
+        plan = vertex_descent.plan(problem, PROMISE)
         assert plan.schedule.layout.reuse
         assert plan.predicted_error.vacuous
-        assert 0 < plan.expected_error < plan.predicted_error.bound == 3.0
-        assert saddle_point.plan(problem, PROMISE, output="fresh").schedule.bound > plan.expected_error
+        assert 0 < plan.expectation < plan.predicted_error.bound == 3.0
+        assert vertex_descent.plan(problem, PROMISE, output="fresh").schedule.bound > plan.expectation
 
     def test_non_affine_gradients_get_more_samples(self) -> None:
         problem = WorstGroupLoss(LogisticLoss(), 10**6, 100, 8.0, 1.0, (1.0,) * 5, third_derivative=0.1)
@@ -187,10 +187,10 @@ class TestConstants:
     def test_a_tapered_output_costs_nothing_and_claims_no_bound(self) -> None:
         problem = RankOneGame(10**4, 100, 100)
         plans = {
-            name: saddle_point.plan(problem, PROMISE, output=name, iterations=300) for name in ("tapered", "reuse")
+            name: vertex_descent.plan(problem, PROMISE, output=name, iterations=300) for name in ("tapered", "reuse")
         }
         layout = plans["tapered"].schedule.layout
-        assert saddle_point.plan(problem, PROMISE).describe()["output"] == "tapered"
+        assert vertex_descent.plan(problem, PROMISE).describe()["output"] == "tapered"
         assert layout.draws == plans["reuse"].schedule.layout.draws
         assert layout.draws_after.tolist() == plans["reuse"].schedule.layout.draws_after.tolist()
         assert plans["tapered"].predicted_error.vacuous
@@ -214,7 +214,7 @@ class TestRuns:
         A = np.full((4000, 3, 3), 0.5)
         A[:, 0, :] = -0.5
         A[:, :, 0] += 0.5
-        found = saddle_point.plan(MatrixGame(4000, 3, 3), PROMISE, output=output).run(A, SeededSource(0))
+        found = vertex_descent.plan(MatrixGame(4000, 3, 3), PROMISE, output=output).run(A, SeededSource(0))
         assert found.x[0] > 0.8
         assert found.y[0] > 0.8
         assert found.x.sum() == pytest.approx(1.0)
@@ -228,9 +228,9 @@ class TestRuns:
         M, records = spec_game(10_000, 100, 0)
         problem = RankOneGame(10_000, 100, 100)
         plans = {
-            "tapered": saddle_point.plan(problem, PROMISE),
-            "equal": saddle_point.plan(problem, PROMISE, output="reuse"),
-            "paper": saddle_point.plan(problem, PROMISE, constants="paper"),
+            "tapered": vertex_descent.plan(problem, PROMISE),
+            "equal": vertex_descent.plan(problem, PROMISE, output="reuse"),
+            "paper": vertex_descent.plan(problem, PROMISE, constants="paper"),
         }
         gaps = {k: np.mean([gap(M, plan.run(records, SeededSource(s))) for s in (0, 1)]) for k, plan in plans.items()}
         assert gaps["tapered"] < 0.1
@@ -243,7 +243,7 @@ class TestRuns:
         gaps = []
         for seed in range(3):
             M, records = spec_game(n, d, seed)
-            gaps.append(gap(M, saddle_point.plan(RankOneGame(n, d, d), PROMISE).run(records, SeededSource(seed))))
+            gaps.append(gap(M, vertex_descent.plan(RankOneGame(n, d, d), PROMISE).run(records, SeededSource(seed))))
         assert np.mean(gaps) <= most
 
     def test_sparse_regression_over_the_l1_ball(self) -> None:
@@ -253,7 +253,7 @@ class TestRuns:
         truth[:2] = 0.6, -0.3
         y = X @ truth + rng.uniform(-0.1, 0.1, n)
         problem = l1_ball_loss(SquaredLoss(1.0, 1.0), n, p, 1.0, third_derivative=0.0)
-        found = saddle_point.plan(problem, PROMISE).run(single_group(X, y), SeededSource(1))
+        found = vertex_descent.plan(problem, PROMISE).run(single_group(X, y), SeededSource(1))
         assert found.y.tolist() == [1.0]
         assert ((problem.point(found.x) - truth) ** 2).sum() / 2 < 0.08
 
@@ -264,7 +264,7 @@ class TestRuns:
         X = rng.choice([-1.0, 1.0], (n, 6))
         y = np.where(g == 1, X[:, 1], X[:, 0])
         problem = WorstGroupLoss(LogisticLoss(), n, 6, 3.0, 1.0, (1.25, 5.0), third_derivative=0.1)
-        found = saddle_point.plan(problem, PROMISE).run((X, y, g), SeededSource(0))
+        found = vertex_descent.plan(problem, PROMISE).run((X, y, g), SeededSource(0))
         w = problem.point(found.x)
         assert min(w[0], w[1]) > 0.25
         assert found.y[1] > 0.3
@@ -291,14 +291,14 @@ class TestRuns:
     @pytest.mark.parametrize("constants", ["calibrated", "paper"])
     def test_content_neither_raises_nor_warns(self, content, constants) -> None:
         problem = WorstGroupLoss(LogisticLoss(), 200, 3, 1.0, 1.0, (1.0, 1.0))
-        plan = saddle_point.plan(problem, PROMISE, constants=constants)
+        plan = vertex_descent.plan(problem, PROMISE, constants=constants)
         found = plan.run((np.full((200, 3), content), np.full(200, content), np.full(200, content)), SeededSource(0))
         assert np.isfinite(found.x).all()
         assert found.x.sum() == pytest.approx(1.0)
 
     def test_what_leaves_is_an_average_of_as_many_vertices_as_charged(self) -> None:
         problem = RankOneGame(400, 5, 7)
-        plan = saddle_point.plan(problem, PROMISE, output="reuse")
+        plan = vertex_descent.plan(problem, PROMISE, output="reuse")
         found = plan.run(spec_game(400, 6, 0)[1], SeededSource(0))
         T = plan.schedule.layout.T
         np.testing.assert_allclose(found.x * T, np.rint(found.x * T), atol=1e-9)
@@ -307,7 +307,7 @@ class TestRuns:
         np.testing.assert_array_equal(found.x, again.x)
 
     def test_system_entropy_gives_a_private_certificate_that_verifies(self) -> None:
-        plan = saddle_point.plan(RankOneGame(300, 5, 7), PROMISE)
+        plan = vertex_descent.plan(RankOneGame(300, 5, 7), PROMISE)
         found = plan.run(spec_game(300, 6, 0)[1], SystemSource())
         assert found.certificate.private
         assert found.certificate.noise_source.exact_bits
@@ -319,7 +319,7 @@ class TestRuns:
 
 class TestRefusals:
     def test_public_form(self) -> None:
-        plan = saddle_point.plan(RankOneGame(300, 5, 7), PROMISE)
+        plan = vertex_descent.plan(RankOneGame(300, 5, 7), PROMISE)
         for wrong in (np.zeros((299, 12)), np.zeros((300, 11)), np.zeros((300, 12), dtype=str), [[1.0]]):
             with pytest.raises(InvalidDataError):
                 plan.run(wrong, SeededSource(0))
@@ -338,16 +338,16 @@ class TestRefusals:
     )
     def test_parameters(self, name, arguments) -> None:
         with pytest.raises(InvalidParameterError, match=name):
-            saddle_point.plan(RankOneGame(300, 5, 7), PROMISE, **arguments)
+            vertex_descent.plan(RankOneGame(300, 5, 7), PROMISE, **arguments)
 
     def test_other_promises(self) -> None:
         problem = RankOneGame(300, 5, 7)
         with pytest.raises(InvalidParameterError, match="replace_one"):
-            saddle_point.plan(problem, PrivacyParams(1.0, 1e-6, Neighboring.ADD_OR_REMOVE_ONE))
+            vertex_descent.plan(problem, PrivacyParams(1.0, 1e-6, Neighboring.ADD_OR_REMOVE_ONE))
         with pytest.raises(InvalidParameterError, match="delta > 0"):
-            saddle_point.plan(problem, PrivacyParams(1.0), constants="paper")
+            vertex_descent.plan(problem, PrivacyParams(1.0), constants="paper")
         with pytest.raises(InvalidParameterError, match="n="):
-            saddle_point.plan(RankOneGame(1, 5, 7), PROMISE)
+            vertex_descent.plan(RankOneGame(1, 5, 7), PROMISE)
 
     def test_unbounded_losses(self) -> None:
         with pytest.raises(InvalidParameterError, match="radius"):

@@ -12,11 +12,15 @@ from scipy.spatial.distance import cdist
 
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.problems import PointDomain
-from dpconvex.problems.data.near_points import Groups, covered_shares, group_sizes, near_counts, near_draws
 from dpconvex.problems.data.points import (
     WEIGHTED_MEAN_ROUNDING,
+    Groups,
     clip_points,
+    covered_shares,
+    group_sizes,
     mean_distance,
+    near_counts,
+    near_draws,
     user_points,
     weighted_mean,
 )

@@ -8,11 +8,10 @@ import pytest
 from dpconvex.errors import InvalidDataError
 from dpconvex.losses import AbsoluteLoss, LogisticLoss, SoftmaxLoss
 from dpconvex.losses.base import LinearModelLoss
-from dpconvex.problems.data import user_gradients as module
+from dpconvex.problems.data import users as module
 from dpconvex.problems.data.domain import DataDomain
 from dpconvex.problems.data.records import Records
-from dpconvex.problems.data.user_gradients import clipped_mean, user_gradients
-from dpconvex.problems.data.users import UserGroups, record_weights
+from dpconvex.problems.data.users import UserGroups, clipped_mean, record_weights, user_gradients
 
 LOSSES: list[LinearModelLoss] = [LogisticLoss(), SoftmaxLoss(3), AbsoluteLoss()]
 

@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import HingeLoss, LogisticLoss, SoftmaxLoss
 from dpconvex.problems import DataDomain, Records, RegularizedRisk
-from dpconvex.problems.data.users import UserGroups, record_weights
+from dpconvex.problems.data.users import UserGroups, pick_users, record_weights
 from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.solvers import DualCoordinateAscent, Katyusha, NewtonCholesky, SmoothedAcceleratedGradient
 from dpconvex.solvers.stochastic_subgradient import StochasticSubgradient
@@ -36,6 +36,21 @@ def test_groups_are_those_of_a_dictionary(labels: list[int], kind: str) -> None:
     assert groups.sizes.tolist() == [len(rows) for rows in expected.values()]
     values = np.arange(groups.n_users, dtype=float)
     assert groups.spread(values).tolist() == [list(expected).index(one) for one in array]
+
+
+@given(st.lists(st.integers(0, 6), min_size=1, max_size=40), st.randoms(use_true_random=False))
+def test_picked_users_have_their_own_records_in_order(labels, random) -> None:
+    names = np.array(labels)
+    groups = UserGroups.of(names)
+    present = np.unique(names)
+    users = list(range(len(present)))
+    random.shuffle(users)
+    users = np.array(users[: random.randint(1, len(users))])
+    rows, picked = pick_users(groups, users)
+    assert picked.n_users == len(users)
+    for k, user in enumerate(users):
+        mine = rows[picked.starts[k] : picked.starts[k + 1]]
+        assert mine.tolist() == np.flatnonzero(names == present[user]).tolist()
 
 
 def test_grouped_rows_are_not_sorted_again() -> None:

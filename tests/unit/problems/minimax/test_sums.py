@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpconvex.algorithms.minimax.frank_wolfe import full_batch
+from dpconvex.algorithms.minimax import frank_wolfe
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems.minimax import base
-from dpconvex.problems.minimax.base import SimplexPoint
+from dpconvex.problems.minimax.base import SaddleSection, SimplexPoint
 from dpconvex.problems.minimax.games import MatrixGame, RankOneGame
-from dpconvex.problems.minimax.section import SaddleSection
 
 
 @dataclass(frozen=True)
@@ -58,6 +57,6 @@ def test_the_charge_grows_with_public_sizes_and_is_paid() -> None:
     whole = MatrixGame(10**9, 3, 1000)
     one = SaddleSection(whole, 0, 10**9, "x", SimplexPoint.uniform(1000))
     assert one.sum_rounding == whole.sum_rounding > 1e-3 / 4
-    plan = full_batch.plan(one, PrivacyParams(1.0, 1e-6))
+    plan = frank_wolfe.plan(one, PrivacyParams(1.0, 1e-6))
     charged = plan.releases[0].sensitivity.value
     assert charged >= plan.score_scale * one.spread[0] / one.n * (1 + one.sum_rounding)

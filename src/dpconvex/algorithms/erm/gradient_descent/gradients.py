@@ -14,9 +14,7 @@ from dpconvex.mechanisms.sampled_gaussian import Sample
 from dpconvex.problems import Records, RegularizedRisk
 from dpconvex.problems.data import _threads
 from dpconvex.problems.data.records import RowBlock
-from dpconvex.problems.data.user_batches import pick_users
-from dpconvex.problems.data.user_gradients import clipped_mean
-from dpconvex.problems.data.users import UserGroups, record_weights
+from dpconvex.problems.data.users import UserGroups, clipped_mean, pick_users, record_weights
 from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.problems.objective import Objective
 from dpconvex.randomness import BitSource

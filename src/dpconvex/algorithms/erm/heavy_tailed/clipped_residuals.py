@@ -1,7 +1,7 @@
 r"""Residuals cut at one public level, then an ordinary method: for heavy targets and features of honest bounds.
 
 Guarantee
-    That of the ordinary method, for neighbours that replace one record and every data set: no moment has to exist.
+    That of the ordinary method, for neighbors that replace one record and every data set: no moment has to exist.
 Lemma
     Let ``phi_W`` be the loss whose slope in the prediction is ``clip(phi', -W, W)`` (`LinearModelLoss.cut`): convex, of
     slope at most W, whatever the target is. The ordinary method runs on it, with the sensitivity that it states there.
@@ -14,27 +14,28 @@ Error
     predictions lie in the range the difference of their mean losses changes in expectation by at most
     ``2 P E(s - T)_+ <= 2 P M^k / ((k - 1) T^(k-1))`` (Markov, integrated). Added to the ordinary method's bound, it is
     the bound stated here: on the data at hand, in expectation over them and the noise. The choice
-    ``T = a M (n epsilon / d)^(1/k)`` balances bias and noise as in `heavy_tailed`; a is 0.3, or 0.6 from k = 3 on.
+    ``T = a M (n epsilon / d)^(1/k)`` balances bias and noise as in localization (`schedule.Tuning.level`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, cast, final
+from typing import Any, ClassVar, final
 
 from dpconvex._types import AnyArray
-from dpconvex.algorithms.base import LinearModelPlan, PrivateResult, check_relation, require_average
+from dpconvex.algorithms.base import LinearModelPlan, PrivateResult
+from dpconvex.algorithms.erm.heavy_tailed.moments import Moments, check_heavy, check_moments, extreme
+from dpconvex.algorithms.erm.heavy_tailed.schedule import TUNING
 from dpconvex.algorithms.erm.registry import plans
-from dpconvex.algorithms.erm.two_stage.base import DelegatingPlan
+from dpconvex.algorithms.erm.two_stage.base import TwoStagePlan
 from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import recorded
 from dpconvex.algorithms.select import LARGEST, SMALLEST, Options
 from dpconvex.errors import InvalidParameterError
-from dpconvex.privacy import Assumption, PrivacyParams, Release
-from dpconvex.problems.data.moments import Moments, check_moments, extreme
+from dpconvex.privacy import PrivacyParams
+from dpconvex.problems.data.users import UserGroups
 from dpconvex.problems.linear.problem import LinearModelProblem
-from dpconvex.problems.linear.truncated import check_loss
 from dpconvex.randomness import BitSource
 
 PREDICTIONS = 0.5
@@ -43,20 +44,8 @@ PREDICTIONS = 0.5
 
 @final
 @dataclass(frozen=True)
-class ClippedResidualsPlan(DelegatingPlan):
-    """Constants of one ordinary run on a loss with its slope cut.
-
-    Parameters
-    ----------
-    problem : LinearModelProblem
-        With the loss that is meant.
-    privacy : PrivacyParams
-        The promise.
-    moments : Moments
-        Of the slopes s at the prediction 0.
-    then : LinearModelPlan
-        The ordinary method, on the loss with its slope cut.
-    """
+class ClippedResidualsPlan(TwoStagePlan):
+    """An ordinary method, `then`, on the loss of `problem` with its slope cut; `moments` are those of the slopes s."""
 
     problem: LinearModelProblem
     privacy: PrivacyParams
@@ -86,21 +75,10 @@ class ClippedResidualsPlan(DelegatingPlan):
         return PredictedError(given.bound + self.bias, trivial, source, proved=given.proved)
 
     @property
-    def releases(self) -> tuple[Release, ...]:
-        """The ordinary method's."""
-        return self.then.releases
-
-    @property
     def theorem(self) -> str:
-        """The ordinary method's, for the loss that is minimised."""
         if not self.bias:
             return self.then.theorem
         return f"{self.then.theorem} The loss is {self.then.problem.loss.name}: its slope is at most {self.level:.6g}."
-
-    @property
-    def assumptions(self) -> tuple[Assumption, ...]:
-        """The ordinary method's."""
-        return self.then.assumptions
 
     def describe(self) -> Mapping[str, Any]:
         """Constants of the ordinary method, and where slopes are cut."""
@@ -116,18 +94,12 @@ class ClippedResidualsPlan(DelegatingPlan):
             "moment_bounds": [self.moments.bound, self.moments.g2, self.moments.g1],
         }
 
-    def exact_bits(self, source: BitSource) -> bool:
-        """As the ordinary method."""
-        return self.then.exact_bits(source)
-
     def at(self, privacy: PrivacyParams) -> ClippedResidualsPlan:
-        """Return the plan of another promise for the same moments."""
         return plan(self.problem, privacy, self.moments, constants=self.constants)
 
-    def _listing(self, X: AnyArray, y: AnyArray, source: BitSource) -> PrivateResult:
+    def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> PrivateResult:
         result = self.then.run(X, y, source)
-        ran = self.after(cast(LinearModelPlan, result.plan))
-        return ran.finish(result.point, source, result.status)
+        return self.restored(result, result.point, source)
 
 
 @recorded("clipped_residuals")
@@ -136,29 +108,17 @@ def plan(
 ) -> ClippedResidualsPlan:
     """Return the plan: of all ordinary methods the one with the smallest bound.
 
-    Parameters
-    ----------
-    problem : LinearModelProblem
-        Public facts; noise is in proportion to its longest record. Loss of one prediction, smooth or piecewise linear.
-    privacy : PrivacyParams
-        The promise, with or without delta.
-    moments : Moments
-        Of the slope of a record's loss at the prediction 0. Not used if slopes are bounded.
-    constants : {"calibrated", "paper"}
-        Of the ordinary method.
+    Noise is in proportion to the domain's longest record. The loss has one prediction and is smooth or piecewise
+    linear; moments are those of its slopes at the prediction 0, and not used where slopes are bounded.
 
     Raises
     ------
     InvalidParameterError
         If no ordinary method applies, or the moment bound is so extreme that floats cannot hold the constants.
     """
-    check_moments(moments)
-    check_relation(privacy)
-    require_average(problem)
-    check_loss(problem.loss)
-    share = 0.3 if moments.k < 3 else 0.6  # as measured for localization
+    check_heavy(problem, privacy, moments)
     try:
-        beyond = share * moments.bound * (problem.n * privacy.epsilon / problem.dim) ** (1 / moments.k)
+        beyond = TUNING.level(moments.k, moments.bound, problem.n * privacy.epsilon / problem.dim)
     except OverflowError:
         raise extreme(problem.name, moments) from None
     if not SMALLEST <= beyond <= LARGEST:
@@ -171,12 +131,6 @@ def plan(
 
 def slope_moments(problem: LinearModelProblem, moments: Moments) -> Moments:
     """Return moments of slopes from those of gradients: no record is shorter than the constant feature.
-
-    Parameters
-    ----------
-    problem : LinearModelProblem
-    moments : Moments
-        Of gradients.
 
     Raises
     ------

@@ -1,13 +1,13 @@
-r"""Plan of pure-DP stochastic convex optimization with heavy tails (Lowy 2026, Algorithms 1, 2 and 4).
+r"""Pure-DP stochastic convex optimization with heavy tails: population localization (Lowy 2026, Algorithms 1, 2, 4).
 
 Guarantee
-    Pure epsilon-DP for neighbours that replace one record, for every data set: no moment has to exist for it.
+    Pure epsilon-DP for neighbors that replace one record, for every data set: no moment has to exist for it.
 Lemma
     Per-record surrogates are convex and C-Lipschitz (losses with their slopes cut, `dpconvex.losses.truncated`), so
-    the ridge risk of m records is lambda-strongly convex and two neighbours' exact minimisers over the ball differ by
+    the ridge risk of m records is lambda-strongly convex and two neighbors' exact minimizers over the ball differ by
     at most ``2C/(lambda m)``; the certified point by at most ``2C/(lambda m) + 2 tau`` (docs, Heavy tails). Noise of
     density ``exp(-|b| / beta)``, ``beta = (2C/(lambda m) + 2 tau)/epsilon``, makes each release epsilon-DP. Every
-    record is read by one release only, and later releases use earlier ones as public centres: parallel composition.
+    record is read by one release only, and later releases use earlier ones as public centers: parallel composition.
 Sensitivity
     In l2, for one replaced record, n and the assignment of records to phases by their position being public.
 Assumptions
@@ -18,6 +18,18 @@ Utility
 Deviations
     Truncation in the place of the Lipschitz extension, and records interleaved in phases by position. Calibrated: one
     stage in the place of two (erratum E1: the second is not needed for the rate), free constants of the docs.
+
+========= ===================== ====================================================
+Letter    Name in the listing   Meaning
+========= ===================== ====================================================
+w_t       ``center``            center of the phase's ridge; the last one is released
+lambda_t  ``phase.l2``          ridge weight
+C_t       ``truncation.level``  largest gradient of one record
+Z^(t,j)   ``rows``              part j of the records of phase t
+tau       ``stage.radius``      certified distance to the exact minimizer over W or W_0
+W_0       ``region``            where the second stage minimizes: near the first release
+b         inside ``release``    noise of the planned mechanism
+========= ===================== ====================================================
 """
 
 from __future__ import annotations
@@ -32,21 +44,21 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import LinearModelPlan, PrivateResult, check_relation, require_average
-from dpconvex.algorithms.erm.heavy_tailed.printed import paper
-from dpconvex.algorithms.erm.heavy_tailed.schedule import Phase, Schedule, Stage, calibrated
+from dpconvex.algorithms.base import LinearModelPlan, PrivateResult, require
+from dpconvex.algorithms.erm.heavy_tailed.moments import Moments, check_heavy, extreme
+from dpconvex.algorithms.erm.heavy_tailed.schedule import Phase, Schedule, Stage, calibrated, paper
 from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import recorded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import L2Norm
 from dpconvex.mechanisms import NormNoiseMechanism
-from dpconvex.privacy import Assumption, PrivacyParams, Release, Sensitivity
-from dpconvex.problems.data.moments import Moments, check_moments, extreme
+from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release, Sensitivity
+from dpconvex.problems import Records
+from dpconvex.problems.data.users import UserGroups
 from dpconvex.problems.linear.problem import LinearModelProblem
-from dpconvex.problems.linear.truncated import check_loss
+from dpconvex.problems.linear.truncated import TruncatedRisk
 from dpconvex.randomness import BitSource
-from dpconvex.sets import BallSection, L2Ball
-from dpconvex.sets.base import ConvexSet
+from dpconvex.sets import BallSection, ConvexSet, L2Ball
 from dpconvex.solvers import AcceleratedGradient, BallNewton, Guaranteed, Solver
 
 LEMMA = (
@@ -57,29 +69,13 @@ LEMMA = (
 
 @dataclass(frozen=True)
 class HeavyTailedPlan(LinearModelPlan):
-    """Constants of one run of population localization.
-
-    Parameters
-    ----------
-    problem : LinearModelProblem
-        What is minimised, over the ball of its radius.
-    privacy : PrivacyParams
-        The promise; delta is not used.
-    moments : Moments
-        What is assumed of the tails.
-    schedule : Schedule
-        Phases and bound.
-    failure : float or None
-        Probability with which the bound may fail; None: it holds in expectation.
-    solver : Solver
-        Fast solver with the guaranteed one that takes over.
-    """
+    """Constants of one run of population localization, over the ball of the problem's radius."""
 
     problem: LinearModelProblem
-    privacy: PrivacyParams
+    privacy: PrivacyParams  # its delta is not used
     moments: Moments
     schedule: Schedule
-    failure: float | None = None
+    failure: float | None = None  # probability with which the bound may fail; None: it holds in expectation
     solver: Solver = field(default_factory=lambda: Guaranteed(BallNewton(), AcceleratedGradient()))
     constants: str = "calibrated"
     noise_name: str = "l2"
@@ -90,7 +86,6 @@ class HeavyTailedPlan(LinearModelPlan):
 
     @property
     def phases(self) -> tuple[Phase, ...]:
-        """In the order in which they run."""
         return self.schedule.phases
 
     @property
@@ -100,11 +95,10 @@ class HeavyTailedPlan(LinearModelPlan):
 
     @property
     def ball(self) -> L2Ball:
-        """Where all parameters lie."""
         return L2Ball(self.problem.radius)
 
     @cached_property
-    def mechanisms(self) -> tuple[tuple[NormNoiseMechanism, ...], ...]:
+    def noises(self) -> tuple[tuple[NormNoiseMechanism, ...], ...]:
         """Noise of each stage of each phase."""
         norm, epsilon = L2Norm(self.problem.dim), self.privacy.epsilon
         return tuple(
@@ -113,38 +107,27 @@ class HeavyTailedPlan(LinearModelPlan):
         )
 
     def near(self, point: FloatArray, stage: Stage) -> ConvexSet:
-        """Return where the stage after `stage`, which released `point`, minimises."""
+        """Return where the stage after `stage`, which released `point`, minimizes."""
         return self.ball if math.isinf(stage.confine) else BallSection(self.problem.radius, stage.confine, point)
 
     @property
-    def solver_radius(self) -> float:
-        """Certified distance in the last phase."""
-        return self.phases[-1].stages[-1].radius
-
-    @property
     def predicted_error(self) -> PredictedError:
-        """Bound on the excess population risk."""
         source = "population localization by output perturbation (docs, Heavy tails)"
         trivial = min(self.problem.loss.value_at_zero, self.moments.g1 * self.problem.radius)
         return PredictedError(self.schedule.bound, trivial, source)
 
-    @property
-    def releases(self) -> tuple[Release, ...]:
-        """One for each stage of each part of each phase; every record is read by one part."""
-        return self._releases
-
     @cached_property
-    def _releases(self) -> tuple[Release, ...]:
+    def releases(self) -> tuple[Release, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """One for each stage of each part of each phase; every record is read by one part."""
         return tuple(
             mechanism.planned(f"minimiser of phase {t}, part {j}, stage {i}", f"records of phase {t}, part {j}")
-            for t, (phase, mechanisms) in enumerate(zip(self.phases, self.mechanisms, strict=True), 1)
+            for t, (phase, mechanisms) in enumerate(zip(self.phases, self.noises, strict=True), 1)
             for j in range(1, phase.repetitions + 1)
             for i, mechanism in enumerate(mechanisms, 1)
         )
 
     @property
     def theorem(self) -> str:
-        """Localization by output perturbation of truncated risks."""
         return (
             "Localized output perturbation (Lowy 2026, Algorithm 1, with one output perturbation a part of a phase, or "
             "two that share epsilon): the certified minimiser moves by at most 2C/(l2 m) + 2 tau between neighbours, C "
@@ -170,11 +153,10 @@ class HeavyTailedPlan(LinearModelPlan):
     @property
     def coefficient_deviation(self) -> FloatArray:
         """Standard deviation of the last phase's noise."""
-        scale = self.mechanisms[-1][-1].scale
+        scale = self.noises[-1][-1].scale
         return np.full(self.problem.dim, scale * math.sqrt(self.problem.dim + 1))
 
     def describe(self) -> Mapping[str, Any]:
-        """Constants for the certificate."""
         return {
             "noise": self.noise_name,
             "target": "population",
@@ -191,7 +173,7 @@ class HeavyTailedPlan(LinearModelPlan):
                     "solver_radius": [stage.radius for stage in phase.stages],
                     "noise_scale": [mechanism.scale for mechanism in mechanisms],
                 }
-                for phase, mechanisms in zip(self.phases, self.mechanisms, strict=True)
+                for phase, mechanisms in zip(self.phases, self.noises, strict=True)
             ],
         }
 
@@ -199,10 +181,38 @@ class HeavyTailedPlan(LinearModelPlan):
         """Never: noise in floating point, guarded by two grids."""
         return False
 
-    def _listing(self, X: AnyArray, y: AnyArray, source: BitSource) -> PrivateResult:
-        from dpconvex.algorithms.erm.heavy_tailed.run import run
+    def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> PrivateResult:
+        """Solve ever more regularized problems on disjoint parts of the records, each around the last release."""
+        ledger = Ledger(self.privacy, self.releases)
+        problem, planned = self.problem, iter(self.releases)
+        center = np.zeros(problem.dim)  # line 1
+        for phase, mechanisms in zip(self.phases, self.noises, strict=True):  # lines 5-7
+            found = []
+            for j in range(phase.repetitions):  # lines 8-10
+                start, step = phase.first + j * phase.step, phase.repetitions * phase.step
+                rows = slice(start, start + step * phase.m, step)
+                records = Records.clipped(X[rows], problem.domain)
+                risk = TruncatedRisk(problem.loss, records, y[rows], phase.l2, phase.truncation, center)
+                region, point = self.ball, center
+                for stage, mechanism in zip(phase.stages, mechanisms, strict=True):
+                    solved = require(self.solver.solve(risk, stage.radius, region, point), stage.radius)
+                    entry = next(planned)
+                    noisy = mechanism.release(solved, entry.label, source, ledger, entry.block)
+                    point = region.project(noisy)
+                    region = self.near(point, stage)
+                found.append(point)
+            center = middle(np.array(found))  # line 11
+        return self.finish(center, source)
 
-        return run(self, X, y, source)
+
+def middle(points: FloatArray) -> FloatArray:
+    """Return the point whose ball around it that holds more than half of all points is smallest; the first if tied.
+
+    If more than half of the points (J, dim) are within r of any one place, the result is within 3 r of it.
+    """
+    distances = np.linalg.norm(points[:, None] - points[None], axis=2)
+    half = len(points) // 2
+    return points[np.argmin(np.sort(distances, axis=1)[:, half])]
 
 
 @recorded("heavy_tailed")
@@ -238,10 +248,7 @@ def plan(
         If the loss has several outputs, or the problem a tilt, or the moment bound is so extreme that floats cannot
         hold the constants.
     """
-    check_moments(moments)
-    check_relation(privacy)
-    require_average(problem)
-    check_loss(problem.loss)
+    check_heavy(problem, privacy, moments)
     if failure is not None:
         _validate.real("failure", failure, above=0.0, below=0.5)
     _validate.choice("constants", constants, ("calibrated", "paper"))
@@ -252,7 +259,7 @@ def plan(
         else:
             schedule = calibrated(problem, privacy.epsilon, moments, failure)
         planned = HeavyTailedPlan(problem, privacy, moments, schedule, failure, constants=constants)
-        _ = [mechanism.event for stages in planned.mechanisms for mechanism in stages]  # noise scales, too, are floats
+        _ = [mechanism.event for stages in planned.noises for mechanism in stages]  # noise scales, too, are floats
         return planned
     except (ArithmeticError, ValueError) as error:  # constants that no float holds
         if isinstance(error, InvalidParameterError) and error.name == "n":

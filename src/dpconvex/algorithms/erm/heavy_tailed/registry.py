@@ -17,19 +17,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, cast, final
+from typing import Any, ClassVar, cast, final
 
 from dpconvex import _rounding, _validate
 from dpconvex._types import AnyArray
 from dpconvex.algorithms.base import LinearModelPlan, PrivateResult, within_floats
 from dpconvex.algorithms.erm import heavy_tailed
 from dpconvex.algorithms.erm.heavy_tailed import MomentPlan, Moments, clipped_gradient, clipped_residuals
-from dpconvex.algorithms.erm.two_stage.base import DelegatingPlan
+from dpconvex.algorithms.erm.two_stage.base import TwoStagePlan
 from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import NAMED, continued, recorded
 from dpconvex.algorithms.select import LARGEST, SMALLEST, Options
 from dpconvex.errors import InvalidParameterError
-from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release
+from dpconvex.mechanisms.base import Planned
+from dpconvex.privacy import Assumption, Ledger, PrivacyParams
+from dpconvex.problems.data.users import UserGroups
 from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.randomness import BitSource
 
@@ -40,30 +42,36 @@ WIDEST, NARROW = 0.3, 4.0
 """Longest record, in units of a typical one, up to which ``"auto"`` prefers clipped residuals: the larger of NARROW and
 ``WIDEST sqrt(n epsilon / d)``. Ours, measured: the two methods cross near 0.3 to 0.45 of that root."""
 
-Planner = Callable[[LinearModelProblem, PrivacyParams, Moments, str], LinearModelPlan]
-
 
 @final
 @dataclass(frozen=True)
-class Method:
+class HeavyMethod:
     """A method for heavy tails.
 
     Parameters
     ----------
     planner : callable
-        From problem, promise, moments and constant set to the plan.
+        From problem, promise and moments to the plan; with another constant set as the keyword `constants`.
     slopes : bool
         False: it needs moments of gradients. True: of slopes at the prediction 0, and those where slopes are unbounded.
+    printed : bool
+        Whether it has the paper's constants.
     """
 
-    planner: Planner
+    planner: Callable[..., LinearModelPlan]
     slopes: bool = False
+    printed: bool = True
 
     def __call__(
         self, problem: LinearModelProblem, privacy: PrivacyParams, moments: Moments, constants: str
     ) -> LinearModelPlan:
         """Return the plan."""
-        return self.planner(problem, privacy, moments, constants)
+        if constants == "calibrated":
+            return self.planner(problem, privacy, moments)
+        if not self.printed:
+            remedy = "Use algorithm='heavy_tailed'"
+            raise InvalidParameterError("constants", constants, "must be 'calibrated' for this algorithm", remedy)
+        return self.planner(problem, privacy, moments, constants=constants)
 
     def settled(self, problem: LinearModelProblem, k: float) -> Moments | None:
         """Return the moments that public facts tell already: slopes bounded by the loss; None where data must tell."""
@@ -78,31 +86,13 @@ class Method:
         return self.settled(problem, moments.k) or clipped_residuals.slope_moments(problem, moments)
 
 
-def _localized(
-    problem: LinearModelProblem, privacy: PrivacyParams, moments: Moments, constants: str
-) -> LinearModelPlan:
-    return heavy_tailed.plan(problem, privacy, moments, constants=constants)
-
-
-def _clipped(problem: LinearModelProblem, privacy: PrivacyParams, moments: Moments, constants: str) -> LinearModelPlan:
-    return clipped_residuals.plan(problem, privacy, moments, constants=constants)
-
-
-def _descent(problem: LinearModelProblem, privacy: PrivacyParams, moments: Moments, constants: str) -> LinearModelPlan:
-    if constants != "calibrated":
-        raise InvalidParameterError(
-            "constants", constants, "must be 'calibrated' for this algorithm", "Use algorithm='heavy_tailed'"
-        )
-    return clipped_gradient.plan(problem, privacy, moments)
-
-
-METHODS: Mapping[str, Method] = {
-    "heavy_tailed": Method(_localized),
-    "clipped_residuals": Method(_clipped, slopes=True),
-    "clipped_gradient": Method(_descent),
+HEAVY_METHODS: Mapping[str, HeavyMethod] = {
+    "heavy_tailed": HeavyMethod(heavy_tailed.plan),
+    "clipped_residuals": HeavyMethod(clipped_residuals.plan, slopes=True),
+    "clipped_gradient": HeavyMethod(clipped_gradient.plan, printed=False),
 }
 """By the name used in estimators and on the command line; ``"auto"`` is one of the first two, by `chosen`."""
-NAMED.update({f"heavy-tailed method {name}": method for name, method in METHODS.items()})
+NAMED.update({f"heavy-tailed method {name}": method for name, method in HEAVY_METHODS.items()})
 
 
 def chosen(problem: LinearModelProblem, privacy: PrivacyParams, constants: str = "calibrated") -> str:
@@ -122,7 +112,7 @@ def chosen(problem: LinearModelProblem, privacy: PrivacyParams, constants: str =
 
 @final
 @dataclass(frozen=True)
-class TunedPlan(DelegatingPlan):
+class TunedPlan(TwoStagePlan):
     """A moment bound from the data, then a method that uses it: one promise for both.
 
     Parameters
@@ -135,7 +125,7 @@ class TunedPlan(DelegatingPlan):
         The histogram, at its share of epsilon.
     then : LinearModelPlan
         The method at the rest. Before a run: for a moment bound that holds for all data; in a result: for the estimate.
-    method : Method
+    method : HeavyMethod
         Plans `then`.
     moments : Moments
         Those of `then`.
@@ -147,16 +137,16 @@ class TunedPlan(DelegatingPlan):
     privacy: PrivacyParams
     first: MomentPlan
     then: LinearModelPlan
-    method: Method
+    method: HeavyMethod
     moments: Moments
     known: bool = False
+    adaptive: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def __post_init__(self) -> None:
         Ledger(self.privacy, self.releases)  # refuses, from public facts, what the promise does not cover
 
     @property
     def algorithm(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The method's."""
         return self.then.algorithm
 
     @property
@@ -165,14 +155,8 @@ class TunedPlan(DelegatingPlan):
         return self.then.predicted_error
 
     @property
-    def releases(self) -> tuple[Release, ...]:
-        """The histogram, and all of the method."""
-        return (*self.first.releases, *self.then.releases)
-
-    @property
-    def adaptive(self) -> bool:
-        """Always: `then` is planned from the released moments."""
-        return True
+    def mechanisms(self) -> Mapping[str, Planned]:
+        return {self.first.label: self.first.mechanism}
 
     @property
     def course(self) -> tuple[Any, ...]:
@@ -223,10 +207,6 @@ class TunedPlan(DelegatingPlan):
             },
         }
 
-    def exact_bits(self, source: BitSource) -> bool:
-        """Whether the noise of both is."""
-        return self.first.mechanism.exact_bits(source) and self.then.exact_bits(source)
-
     def informed(self, moments: Moments) -> TunedPlan:
         """Return the plan for estimated moments, with the same budgets."""
         then = self.method(self.problem, self.then.privacy, moments, self.then.constants)
@@ -236,16 +216,16 @@ class TunedPlan(DelegatingPlan):
         """Return the plan of another promise for the same moments."""
         return tuned(self.problem, privacy, self.first.k, self.method, self.constants).informed(self.moments)
 
-    def _listing(self, X: AnyArray, y: AnyArray, source: BitSource) -> PrivateResult:
+    def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> PrivateResult:
         moments, _ = self.first.run(X, y, source)
         plan = self.informed(moments)
         result = plan.then.run(X, y, source)
-        return plan.after(cast(LinearModelPlan, result.plan)).finish(result.point, source, result.status)
+        return plan.restored(result, result.point, source)
 
 
 @recorded("tuned")
 def tuned(
-    problem: LinearModelProblem, privacy: PrivacyParams, k: float, method: Method, constants: str = "calibrated"
+    problem: LinearModelProblem, privacy: PrivacyParams, k: float, method: HeavyMethod, constants: str = "calibrated"
 ) -> TunedPlan:
     """Return the plan of a run that finds its own moment bound.
 
@@ -256,8 +236,8 @@ def tuned(
         For both runs together.
     k : float
         Order of the moment, at least 2.
-    method : Method
-        One of `METHODS`.
+    method : HeavyMethod
+        One of `HEAVY_METHODS`.
     constants : {"calibrated", "paper"}
         Of the method.
 
@@ -305,14 +285,14 @@ def heavy_plans(
         If an option does not apply, or a parameter is so extreme that floats cannot hold the constants.
     """
     options = options or Options()
-    _validate.choice("algorithm", algorithm, ("auto", *METHODS), "These are for heavy tails")
+    _validate.choice("algorithm", algorithm, ("auto", *HEAVY_METHODS), "These are for heavy tails")
     _validate.real("epsilon", privacy.epsilon, at_least=SMALLEST)
     _validate.real("radius", problem.radius, at_least=SMALLEST, at_most=LARGEST)
     if options.l2 is not None:
         raise InvalidParameterError("l2", options.l2, "is chosen by the method for heavy tails", "Leave it out")
     if options.noise != "auto":
         raise InvalidParameterError("noise", options.noise, "must be 'auto' for heavy tails", "Leave it out")
-    method = METHODS[chosen(problem, privacy, options.constants) if algorithm == "auto" else algorithm]
+    method = HEAVY_METHODS[chosen(problem, privacy, options.constants) if algorithm == "auto" else algorithm]
     with within_floats(problem.name):
         moments = method.settled(problem, k) if bound is None else method.adapted(problem, Moments(k, bound))
         if moments is None:

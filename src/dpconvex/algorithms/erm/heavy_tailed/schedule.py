@@ -1,4 +1,4 @@
-r"""Phases of population localization with output perturbation, and the bound that they prove.
+r"""Phases of population localization with output perturbation, and the bound that they prove: ours, and as printed.
 
 Symbols: m records and level C in a phase, ``lambda`` its ridge weight, tau the solver's radius, beta the noise scale.
 All of it is utility: whatever these numbers are, a stage that spends ``e`` has ``beta >= (2C/(lambda m) + 2 tau)/e``.
@@ -11,6 +11,12 @@ where ``(+)`` adds independent zero-mean noise in squares, ``bias^2 = E[mean (A 
 of smoothing kinks. With s = 3 for repetitions (else 1) and ``F`` being ``G_1``-Lipschitz,
 
     E F(w) - F(w*) <= lambda_1 R^2/2 + s^2 sum_{i<T} lambda_{i+1} (Delta_i / lambda_i)^2 / 2 + s G_1 Delta_T / lambda_T
+
+`paper` returns the constants as printed: localization with *double* output perturbation (Algorithms 1, 2 and 4). The
+paper leaves open ``lambda_1`` (here: minimizes the bound), the constant of J (``50 log(T/delta)``, what Hoeffding's
+inequality needs) and where to stop (errata E8 to E10). All else is as printed; the noise is 1.9 times larger than
+privacy asks for. The bound is that of the docs with the bias repaired (erratum E1) and exact quantiles of the noise
+(erratum E3). It is vacuous unless n is in the millions.
 """
 
 from __future__ import annotations
@@ -20,81 +26,62 @@ import math
 from dataclasses import dataclass
 from typing import final
 
-from scipy.stats import binom
+from scipy.stats import binom, gamma
 
+from dpconvex.algorithms.erm.heavy_tailed.moments import Moments
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses.base import PiecewiseLinearLoss
-from dpconvex.problems.data.moments import Moments
 from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.problems.linear.truncated import Truncation
 from dpconvex.problems.objective import ROUNDING
 
-GROWTH = 5.0
-"""Of the ridge weight from phase to phase; any value above ``2^(2 - 2/k)`` keeps the rate."""
-ACCURACY = 0.05
-"""Solver radius in units of ``C / (lambda m)``: noise is 5 % larger than for exact minimisers."""
-SMOOTHING = 0.25
-"""Shift of the minimiser by smoothing kinks, in units of the noise's mean length."""
-FEWEST = 20
-"""Records of a phase, at least, unless there is one phase only."""
-SUCCESS = 0.9
-"""Probability that one repetition comes within ``Delta / sqrt(1 - SUCCESS)`` (Markov)."""
+
+@final
+@dataclass(frozen=True)
+class Tuning:
+    """Numbers of ours (docs, Heavy tails)."""
+
+    growth: float = 5.0  # of the ridge weight from phase to phase; any value above 2^(2 - 2/k) keeps the rate
+    accuracy: float = 0.05  # solver radius in units of C / (lambda m): noise is 5 % larger than for exact minimizers
+    smoothing: float = 0.25  # shift of the minimizer by smoothing kinks, in units of the noise's mean length
+    fewest: int = 20  # records of a phase, at least, unless there is one phase only
+    success: float = 0.9  # probability that a repetition comes within Delta / sqrt(1 - success) (Markov)
+    level_shares: tuple[float, float] = (0.3, 0.6)  # of G_k (m epsilon / d)^(1/k): for k below 3, and from 3 on
+
+    def level(self, k: float, bound: float, scale: float) -> float:
+        """Return the level for the k-th moment `bound`, `scale` being ``m epsilon / d``: it balances bias and noise."""
+        return (self.level_shares[0] if k < 3 else self.level_shares[1]) * bound * scale ** (1 / k)
+
+
+TUNING = Tuning()
+PRINTED_TAIL = 3.0
+"""The paper's zeta (Algorithm 2)."""
 
 
 @final
 @dataclass(frozen=True)
 class Stage:
-    """One output perturbation.
+    """One output perturbation."""
 
-    Parameters
-    ----------
-    radius : float
-        Of the solver, tau.
-    reach : float
-        Sensitivity that the noise is calibrated to, at least ``2C/(lambda m) + 2 tau``.
-    share : float
-        Of epsilon.
-    confine : float
-        The next stage minimises within this distance of the release; infinite for the last one.
-    """
-
-    radius: float
-    reach: float
-    share: float = 1.0
-    confine: float = math.inf
+    radius: float  # of the solver, tau
+    reach: float  # sensitivity that the noise is calibrated to, at least 2C/(lambda m) + 2 tau
+    share: float = 1.0  # of epsilon
+    confine: float = math.inf  # the next stage minimizes within this distance of the release
 
 
 @final
 @dataclass(frozen=True)
 class Phase:
-    """Constants of one phase.
-
-    Parameters
-    ----------
-    first, step : int
-        It reads the records ``first, first + step, ...``.
-    repetitions : int
-        Parts of it that are solved apart, interleaved likewise.
-    m : int
-        Records of a part; at most ``repetitions - 1`` records of the phase are left out.
-    l2 : float
-        Ridge weight lambda.
-    truncation : Truncation
-        Level C, ball and smoothing.
-    stages : tuple of Stage
-        One, or two in the paper's double output perturbation; their shares sum to 1.
-    error : float
-        Bound on the root mean squared distance of one part's release from the phase's population minimiser.
-    """
+    """Constants of one phase: it reads the records ``first, first + step, ...``."""
 
     first: int
     step: int
-    repetitions: int
-    m: int
-    l2: float
-    truncation: Truncation
-    stages: tuple[Stage, ...]
-    error: float
+    repetitions: int  # parts that are solved apart, interleaved likewise
+    m: int  # records of a part; at most repetitions - 1 records of the phase are left out
+    l2: float  # ridge weight lambda
+    truncation: Truncation  # level C, ball and smoothing
+    stages: tuple[Stage, ...]  # one, or two in the paper's double output perturbation; their shares sum to 1
+    error: float  # bound on the root mean squared distance of a part's release from the phase's population minimizer
 
     def __post_init__(self) -> None:
         if math.fsum(stage.share for stage in self.stages) > 1:
@@ -109,11 +96,8 @@ class Phase:
 class Schedule:
     """All phases, and what they prove.
 
-    Parameters
-    ----------
-    phases : tuple of Phase
-    bound : float
-        On the expected excess population risk; with repetitions, on the risk itself but for the failure probability.
+    The bound is on the expected excess population risk; with repetitions, on the risk itself but for the failure
+    probability.
     """
 
     phases: tuple[Phase, ...]
@@ -133,7 +117,7 @@ class Schedule:
 
 
 def sensitivity(level: float, l2: float, m: int, radius: float) -> float:
-    """Return ``2C/(lambda m) + 2 tau``, how far the certified minimiser moves, rounded up."""
+    """Return ``2C/(lambda m) + 2 tau``, how far the certified minimizer moves, rounded up."""
     return (2 * level / (l2 * m) + 2 * radius) * (1 + 1e-14)
 
 
@@ -144,25 +128,18 @@ def finest(problem: LinearModelProblem, truncation: Truncation, l2: float) -> fl
 
 
 def calibrated(problem: LinearModelProblem, epsilon: float, moments: Moments, failure: float | None = None) -> Schedule:
-    """Return the default schedule of the specification's section 4.3.
+    """Return the default schedule of the specification's section 4.3, each release at `epsilon`.
 
-    Parameters
-    ----------
-    problem : LinearModelProblem
-    epsilon : float
-        Of each release.
-    moments : Moments
-    failure : float, optional
-        In (0, 1/2): a bound that fails with this probability at most, through repetitions; None: in expectation.
+    `failure` in (0, 1/2): a bound that fails with this probability at most, through repetitions; None: in expectation.
     """
     n, R, k = problem.n, problem.radius, moments.k
     first = _Scaled.of(problem, epsilon, moments, max(1, n // 2))
-    ratio = math.log(GROWTH / 2 ** (1 - 1 / k))
+    ratio = math.log(TUNING.growth / 2 ** (1 - 1 / k))
     T = 3 + math.ceil(math.log(max(2 * moments.g1 / first.error, 1.0)) / ratio)
-    while T > 1 and n // 2**T < FEWEST:
+    while T > 1 and n // 2**T < TUNING.fewest:
         T -= 1
     J = 1 if failure is None else repetitions(failure / T)
-    while T > 1 and n // 2**T // J < FEWEST:
+    while T > 1 and n // 2**T // J < TUNING.fewest:
         T -= 1
     J = min(J, n)
     layout = [(2**t - 1, 2 ** (t + 1)) for t in range(T - 1)] + [(2 ** (T - 1) - 1, 2 ** (T - 1))]
@@ -170,23 +147,23 @@ def calibrated(problem: LinearModelProblem, epsilon: float, moments: Moments, fa
     scaled = [_Scaled.of(problem, epsilon, moments, m) for m in sizes]
     base = scaled[0].error / (2 * R)  # kappa = 1, D = 2 R
     phases = tuple(
-        part.phase(start, step, J, base * GROWTH**t, problem)
+        part.phase(start, step, J, base * TUNING.growth**t, problem)
         for t, ((start, step), part) in enumerate(zip(layout, scaled, strict=True))
     )
     return Schedule(phases, _bound(phases, R, moments.g1))
 
 
 def repetitions(failure: float) -> int:
-    """Smallest odd J whose majority succeeds but for that probability, each with probability `SUCCESS`."""
+    """Smallest odd J whose majority succeeds but for that probability, each with probability `Tuning.success`."""
     J = 1
-    while binom.cdf(J // 2, J, SUCCESS) > failure:
+    while binom.cdf(J // 2, J, TUNING.success) > failure:
         J += 2
     return J
 
 
 def _bound(phases: tuple[Phase, ...], R: float, g1: float) -> float:
     """Telescoping over the phases (docs, Heavy tails)."""
-    s = 1.0 if phases[0].repetitions == 1 else 3 / math.sqrt(1 - SUCCESS)
+    s = 1.0 if phases[0].repetitions == 1 else 3 / math.sqrt(1 - TUNING.success)
     total = phases[0].l2 * R**2 / 2
     for now, following in itertools.pairwise(phases):
         total += following.l2 * (s * now.error) ** 2 / 2
@@ -196,15 +173,7 @@ def _bound(phases: tuple[Phase, ...], R: float, g1: float) -> float:
 @final
 @dataclass(frozen=True)
 class _Scaled:
-    """A phase's constants, those with the unit of a parameter times lambda.
-
-    Parameters
-    ----------
-    m : int
-    level : float
-    shift, error : float
-        Of smoothing; of the release.
-    """
+    """A phase's constants, those with the unit of a parameter times lambda: `shift` by smoothing, `error` in all."""
 
     m: int
     level: float
@@ -214,23 +183,89 @@ class _Scaled:
     @classmethod
     def of(cls, problem: LinearModelProblem, epsilon: float, moments: Moments, m: int) -> _Scaled:
         d, k = problem.dim, moments.k
-        share = 0.3 if k < 3 else 0.6  # measured; see the specification, 4.3
-        level = share * moments.bound * (m * epsilon / d) ** (1 / k)
+        level = TUNING.level(k, moments.bound, m * epsilon / d)
         level = min(level, problem.lipschitz)  # no gradient is longer: nothing is cut then
         cut = level < problem.lipschitz
-        beta = 2 * (1 + ACCURACY) * level / (m * epsilon)
-        shift = SMOOTHING * d * beta if isinstance(problem.loss, PiecewiseLinearLoss) else 0.0
+        beta = 2 * (1 + TUNING.accuracy) * level / (m * epsilon)
+        shift = TUNING.smoothing * d * beta if isinstance(problem.loss, PiecewiseLinearLoss) else 0.0
         bias = math.sqrt(moments.excess(level) ** 2 + moments.excess_square(level) / m) if cut else 0.0
-        centred = ACCURACY * level / m + shift + bias + moments.g2 / math.sqrt(m)
-        return cls(m, level, shift, math.hypot(math.sqrt(d * (d + 1)) * beta, centred))
+        centered = TUNING.accuracy * level / m + shift + bias + moments.g2 / math.sqrt(m)
+        return cls(m, level, shift, math.hypot(math.sqrt(d * (d + 1)) * beta, centered))
 
     def phase(self, first: int, step: int, J: int, l2: float, problem: LinearModelProblem) -> Phase:
         """Return the phase for a ridge weight."""
-        # Smoothing lowers every loss by at most smoothing C^2 / 2: the minimiser moves by C sqrt(smoothing / lambda).
+        # Smoothing lowers every loss by at most smoothing C^2 / 2: the minimizer moves by C sqrt(smoothing / lambda).
         smoothing = l2 * (self.shift / (l2 * self.level)) ** 2 if self.shift else 1.0
         truncation = Truncation(self.level, problem.radius, smoothing)
-        wanted = ACCURACY * self.level / (l2 * self.m)
+        wanted = TUNING.accuracy * self.level / (l2 * self.m)
         radius = max(wanted, finest(problem, truncation, l2))
         extra = (radius - wanted) * (1 + 2 * (problem.dim + 1))  # what rounding adds; noise follows
         stage = Stage(radius, sensitivity(self.level, l2, self.m, radius))
         return Phase(first, step, J, self.m, l2, truncation, (stage,), self.error / l2 + extra)
+
+
+def paper(problem: LinearModelProblem, epsilon: float, moments: Moments, failure: float) -> Schedule:
+    """Return the printed schedule with failure probability `failure`.
+
+    Raises
+    ------
+    InvalidParameterError
+        If n is too small for a single phase: fewer than twice the repetitions.
+    """
+    n, R = problem.n, problem.radius
+    growth, aggregation = 32.0, 3.0  # of the ridge weight; what aggregation multiplies distances by
+    T = max(1, math.ceil(math.log2(n)))
+    J = math.ceil(50 * math.log(T / failure))
+    sizes = [n // 2**t // J for t in range(1, T + 1)]
+    sizes = [m for m in sizes if m >= 1]
+    if not sizes:
+        raise InvalidParameterError("n", n, f"must be at least {2 * J} for the printed constants", "Use 'calibrated'")
+    errors = [_printed_error(problem, epsilon, moments, m) for m in sizes]
+    total = sum(growth / 2 * (aggregation * e) ** 2 / growth**t for t, e in enumerate(errors[:-1]))
+    total += aggregation * moments.g1 * errors[-1] / growth ** (len(sizes) - 1)
+    base = math.sqrt(2 * total) / R
+    phases: list[Phase] = []
+    for t, (m, error) in enumerate(zip(sizes, errors, strict=True)):
+        layout = (2**t - 1, 2 ** (t + 1), J, m)
+        phase = _printed_phase(problem, epsilon, moments, layout, base * growth**t, error)
+        if phases and phase.stages[1].radius < finest(problem, phase.truncation, phase.l2):
+            break  # beyond double precision
+        phases.append(phase)
+    bound = base * R**2 / 2
+    bound += sum(b.l2 / 2 * (aggregation * a.error) ** 2 for a, b in itertools.pairwise(phases))
+    return Schedule(tuple(phases), bound + aggregation * moments.g1 * phases[-1].error)
+
+
+def _printed_level(problem: LinearModelProblem, epsilon: float, moments: Moments, m: int) -> float:
+    return moments.bound * (m * epsilon / problem.dim) ** (1 / moments.k)
+
+
+def _printed_error(problem: LinearModelProblem, epsilon: float, moments: Moments, m: int) -> float:
+    """Distance from the population minimizer, times lambda, that each part keeps with probability 0.6."""
+    level = _printed_level(problem, epsilon, moments, m)
+    noise = 12 * level / (epsilon * m) * float(gamma.ppf(0.9, problem.dim)) + level / (3 * m)
+    shift = TUNING.smoothing * 12 * problem.dim * level / (epsilon * m) * isinstance(problem.loss, PiecewiseLinearLoss)
+    return noise + shift + 10 * moments.excess(level) + math.sqrt(10 / m) * moments.g2
+
+
+def _printed_phase(
+    problem: LinearModelProblem,
+    epsilon: float,
+    moments: Moments,
+    layout: tuple[int, int, int, int],
+    l2: float,
+    error: float,
+) -> Phase:
+    first, step, J, m = layout
+    level = _printed_level(problem, epsilon, moments, m)
+    unit = level / (l2 * m)
+    shift = TUNING.smoothing * 12 * problem.dim * unit / epsilon
+    truncation = Truncation(level, problem.radius, l2 * (shift / level) ** 2)
+    ball = 200 * PRINTED_TAIL * problem.dim * unit / epsilon  # 100 zeta C d / (lambda m (epsilon / 2))
+    slack = finest(problem, truncation, l2)  # the first phase may need it at extreme constants
+    radii = [max(share * unit, slack if first == 0 else 0.0) for share in (1.0, 1 / 6)]
+    stages = tuple(
+        Stage(radius, max(6 * unit, (2 * unit + 2 * radius) * (1 + 1e-13)), 0.5, confine)
+        for radius, confine in zip(radii, (ball, math.inf), strict=True)
+    )
+    return Phase(first, step, J, m, l2, truncation, stages, error / l2)

@@ -1,7 +1,7 @@
 r"""AdaSSP: ridge regression from noisy second moments, its weight from a noisy smallest eigenvalue.
 
 Guarantee
-    (epsilon, delta)-DP, neighbours replace one record, or one user with all records (the unit of the promise).
+    (epsilon, delta)-DP, neighbors replace one record, or one user with all records (the unit of the promise).
 Lemma
     Replacing one record moves the smallest eigenvalue of the mean of ``x x^T`` by at most ``X^2 / n``, the mean itself
     by ``sqrt(2) X^2 / n`` in Frobenius length and that of ``x y`` by ``2 X B / n`` in l2. Gaussian noise composes.
@@ -10,7 +10,7 @@ Sensitivity
 Assumptions
     Records are clipped into the domain, targets into their bounds; the number of units is public.
 Deviations from the paper
-    Its neighbours add or remove a record, which moves the last two by ``X^2`` and ``X B``; its noise is that of the
+    Its neighbors add or remove a record, which moves the last two by ``X^2`` and ``X B``; its noise is that of the
     classical Gaussian mechanism with a third of epsilon and of delta each, here of a third of the exact budget; its
     noise has equal deviations on the upper triangle, here those of an isotropic matrix. The rules for the smallest
     eigenvalue and the ridge are the paper's, for these deviations. Eigenvalues that stay below the ridge are raised to
@@ -33,18 +33,13 @@ import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.base import LinearModelPlan, PrivateResult
-from dpconvex.algorithms.erm.sufficient_statistics.plan import (
-    MOMENTS,
-    MOMENTS_LEMMA,
-    check_regression,
-    sensitivity_of_mean,
-)
+from dpconvex.algorithms.erm.sufficient_statistics.plan import MOMENTS, MOMENTS_LEMMA, check_regression, noisy_mean
 from dpconvex.algorithms.erm.sufficient_statistics.statistics import Statistics, packed, unpacked
 from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import recorded
 from dpconvex.losses import SquaredLoss
 from dpconvex.mechanisms import GaussianMechanism
-from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release, Sensitivity
+from dpconvex.privacy import Assumption, Ledger, PrivacyParams
 from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems.data.users import UserGroups
 from dpconvex.problems.linear.problem import LinearModelProblem
@@ -59,18 +54,8 @@ FAILURE = 0.05
 
 @final
 @dataclass(frozen=True)
-class AdaptiveRidgePlan(LinearModelPlan):
-    """Constants of one run of AdaSSP.
-
-    Parameters
-    ----------
-    problem : LinearModelProblem
-        What is minimised: the mean squared loss of bounded targets.
-    privacy : PrivacyParams
-        The promise.
-    eigenvalue, moments, products : GaussianMechanism
-        Noise of the three releases.
-    """
+class AdasspPlan(LinearModelPlan):
+    """Constants of one run of AdaSSP: the noise of its three releases."""
 
     problem: LinearModelProblem
     privacy: PrivacyParams
@@ -81,11 +66,6 @@ class AdaptiveRidgePlan(LinearModelPlan):
     noise_name: str = "gaussian"
     constants: str = "paper"
     algorithm: ClassVar[str] = "sufficient_statistics"
-
-    @property
-    def solver_radius(self) -> float:
-        """0: a linear system is solved, after the noise."""
-        return 0.0
 
     @property
     def largest_ridge(self) -> float:
@@ -101,60 +81,36 @@ class AdaptiveRidgePlan(LinearModelPlan):
         return PredictedError(R * noise + R**2 * self.largest_ridge, self.problem.value_at_zero, source, proved=False)
 
     @property
-    def releases(self) -> tuple[Release, ...]:
-        """Smallest eigenvalue, moments, products."""
-        return (
-            self.eigenvalue.planned(EIGENVALUE),
-            self.moments.planned(MOMENTS),
-            self.products.planned(PRODUCTS),
-        )
+    def mechanisms(self) -> Mapping[str, GaussianMechanism]:
+        return {EIGENVALUE: self.eigenvalue, MOMENTS: self.moments, PRODUCTS: self.products}
 
     @property
     def theorem(self) -> str:
-        """Composition of Gaussian mechanisms."""
         return "AdaSSP (Wang 2018, Algorithm 2) for replaced records: three Gaussian mechanisms, composed."
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
-        """What the lemma needs."""
         return (Assumption("targets lie within their bound", "each is clipped before anything is computed"),)
 
     @property
     def coefficient_deviation(self) -> FloatArray:
-        """Of the products, through the largest ridge."""
+        """The noise of the products, through the largest ridge."""
         return np.full(self.problem.dim, min(self.products.sigma / self.largest_ridge, self.problem.radius))
 
     def describe(self) -> Mapping[str, Any]:
-        """Constants for the certificate."""
-        return {
-            "noise": self.noise_name,
-            "largest_ridge": self.largest_ridge,
-        }
-
-    def exact_bits(self, source: BitSource) -> bool:
-        """As the mechanisms have it."""
-        return self.moments.exact_bits(source)
+        return {"noise": self.noise_name, "largest_ridge": self.largest_ridge}
 
     def ridge(self, eigenvalue: float) -> float:
-        """Return the ridge for the noisy smallest eigenvalue.
-
-        Parameters
-        ----------
-        eigenvalue : float
-        """
+        """Return the ridge for the noisy smallest eigenvalue."""
         log = math.log(6 / self.privacy.delta)
         surely = max(0.0, eigenvalue - math.sqrt(log) * self.eigenvalue.sigma)
         return max(0.0, self.largest_ridge - surely)
 
-    def _listing(self, X: AnyArray, y: AnyArray, source: BitSource) -> PrivateResult:
-        return self._fit(Statistics.of(self.problem, X, y, None, np.ones(self.problem.dim)), source)
-
-    def _user_listing(self, X: AnyArray, y: AnyArray, source: BitSource, groups: UserGroups) -> PrivateResult:
-        return self._fit(Statistics.of(self.problem, X, y, groups, np.ones(self.problem.dim)), source)
-
-    def _fit(self, data: Statistics, source: BitSource) -> PrivateResult:
+    def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> PrivateResult:
         """Algorithm 2."""
-        ledger, d, exact = Ledger(self.privacy, self.releases), self.problem.dim, data.moments()
+        ledger, d = Ledger(self.privacy, self.releases), self.problem.dim
+        data = Statistics.of(self.problem, X, y, groups, np.ones(d))
+        exact = data.moments()
         smallest = self.eigenvalue.release(np.linalg.eigvalsh(exact)[:1], EIGENVALUE, source, ledger)
         noisy = unpacked(self.moments.release(packed(exact), MOMENTS, source, ledger), d)
         products = self.products.release(data.products(), PRODUCTS, source, ledger)
@@ -165,34 +121,16 @@ class AdaptiveRidgePlan(LinearModelPlan):
 
 
 @recorded("adaptive_ridge")
-def plan_adaptive_ridge(problem: LinearModelProblem, privacy: PrivacyParams) -> AdaptiveRidgePlan:
-    """Return the plan of AdaSSP.
-
-    Parameters
-    ----------
-    problem : LinearModelProblem
-        With the squared loss and at most 2000 columns.
-    privacy : PrivacyParams
-        The promise, with delta positive; of records or, for a problem that counts users, of users.
-
-    Raises
-    ------
-    InvalidParameterError
-        For another loss, delta 0, a tilt, an attack, or more columns.
-    """
+def plan_adaptive_ridge(problem: LinearModelProblem, privacy: PrivacyParams) -> AdasspPlan:
+    """Return the plan of AdaSSP; problems and promises are those of `sufficient_statistics.plan`."""
     check_regression(problem, privacy)
     assert isinstance(problem.loss, SquaredLoss)  # checked
     length, d = problem.domain.l2, problem.dim
     mu = largest_mu(privacy.epsilon, privacy.delta) / math.sqrt(3) * (1 - 1e-12)  # accountants round up
-
-    def mechanism(size: float, lemma: str, dim: int) -> GaussianMechanism:
-        value = sensitivity_of_mean(size, problem.n)
-        return GaussianMechanism.of_mu(Sensitivity(value, "l2", lemma, unit=privacy.unit), mu, dim)
-
-    return AdaptiveRidgePlan(
+    return AdasspPlan(
         problem,
         privacy,
-        mechanism(length**2, EIGENVALUE_LEMMA, 1),
-        mechanism(math.sqrt(2) * length**2, MOMENTS_LEMMA, d * (d + 1) // 2),
-        mechanism(2 * length * problem.loss.target_bound, PRODUCTS_LEMMA, d),
+        noisy_mean(problem, privacy, length**2, EIGENVALUE_LEMMA, mu, 1),
+        noisy_mean(problem, privacy, math.sqrt(2) * length**2, MOMENTS_LEMMA, mu, d * (d + 1) // 2),
+        noisy_mean(problem, privacy, 2 * length * problem.loss.target_bound, PRODUCTS_LEMMA, mu, d),
     )

@@ -1,7 +1,7 @@
-r"""Plan of least squares from noisy second moments, refined by noisy gradients of cut residuals.
+r"""Least squares from noisy second moments, refined by noisy gradients of cut residuals.
 
 Guarantee
-    (epsilon, delta)-DP, neighbours replace one record, or one user with all records (the unit of the promise).
+    (epsilon, delta)-DP, neighbors replace one record, or one user with all records (the unit of the promise).
 Lemma
     For vectors z, z' of length at most Z, ``|z z^T - z' z'^T|_F^2 = |z|^4 + |z'|^4 - 2 <z, z'>^2 <= 2 Z^4``: the mean
     of ``z z^T`` moves by at most ``sqrt(2) Z^2 / n`` in Frobenius length when one record is replaced. The mean of
@@ -12,8 +12,8 @@ Lemma
     root of the sum of squares; all else is post-processing. Proofs: docs, Sufficient statistics.
 Sensitivity
     As the lemma has it, and the rounding of sums. Features are divided by the units of `gaussian_block_weights`, X is
-    the length of a record in them, and targets by a unit in which their square is at most ``TARGET_SHARE X^2``;
-    ``Z^2 = (1 + TARGET_SHARE) X^2``.
+    the length of a record in them, and targets by a unit in which their square is at most ``t X^2``, t being
+    `Tuning.target_share`; ``Z^2 = (1 + t) X^2``.
 Assumptions
     Records are clipped into the domain and targets into their bounds. The number of units, all noise and all numbers of
     steps are functions of public numbers. The level of residuals, the ridge and the steps' preconditioner are functions
@@ -46,12 +46,13 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import (
-    LinearModelPlan,
-    PrivateResult,
-    check_relation,
-    check_unit,
-    require_average,
+from dpconvex.algorithms.base import LinearModelPlan, PrivateResult, check_relation, check_unit, require_average
+from dpconvex.algorithms.erm.sufficient_statistics.statistics import (
+    Curvature,
+    Statistics,
+    cutting_level,
+    packed,
+    unpacked,
 )
 from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import recorded
@@ -59,7 +60,7 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry.norms import gaussian_block_weights
 from dpconvex.losses import SquaredLoss
 from dpconvex.mechanisms import GaussianMechanism
-from dpconvex.privacy import Assumption, PrivacyParams, Release, Sensitivity
+from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release, Sensitivity
 from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems.data.users import UserGroups
 from dpconvex.problems.linear.problem import LinearModelProblem
@@ -70,43 +71,33 @@ MOMENTS = "second moments"
 MOMENTS_LEMMA = "the mean of z z^T moves by at most sqrt(2) Z^2 / n in Frobenius length, plus rounding"
 GRADIENT_LEMMA = "the mean of x cut(r) with |cut| <= 1 moves by at most 2 X / n, plus rounding"
 SHARES_LEMMA = "one share falls by at most 1/n and another grows by at most 1/n, plus rounding"
-MOMENTS_SHARE, RESIDUALS_SHARE = 0.15, 0.05
-"""Parts of ``mu^2`` for the moments and for both looks at residuals; gradients have the rest.
-
-These and the numbers below are ours, chosen on simulated tables (docs, Sufficient statistics).
-"""
-STAGES = ((6, 0.15), (20, 0.85))
-"""Gradients of each stage, and the stage's part of what gradients have."""
-TARGET_SHARE = 0.1
-RESOLUTION = 1.7
-"""Hidden curvature in units of ``sqrt(d)`` times the deviation of a moment; 2 is the length of such noise."""
-PULL = 0.3
-"""Ridge in units of the gradient's noise over the length of the parameters."""
-REACH = 0.05
-"""Part of X by which the mean of what is cut off moves a gradient; X at most, if all of it points one way."""
-LEVELS = 17
-"""Levels for residuals, each ``sqrt(2)`` times the one before, up to the largest residual."""
-TYPICAL_LEVEL = 0.5
-"""Level of residuals in units of the target bound that plans expect."""
-LAST_STEPS = 1.5
-"""Variance of what a stage yields in units of that of all its gradients together, as measured."""
 MOST_COLUMNS = 2000
 
 
 @final
 @dataclass(frozen=True)
-class Stage:
-    """One look at residuals and some gradients.
+class Tuning:
+    """Numbers of ours, chosen on simulated tables (docs, Sufficient statistics)."""
 
-    Parameters
-    ----------
-    number : int
-        From 1.
-    residuals, gradients : GaussianMechanism
-        Of the shares of residuals, and of each gradient at level 1.
-    rounds : int
-        How many gradients.
-    """
+    moments_share: float = 0.15  # part of mu^2
+    residuals_share: float = 0.05  # part of mu^2 for all looks at residuals; gradients have the rest
+    stages: tuple[tuple[int, float], ...] = ((6, 0.15), (20, 0.85))  # gradients, and their part of that rest
+    target_share: float = 0.1  # largest square of a target among the moments, in units of X^2
+    resolution: float = 1.7  # hidden curvature over sqrt(d) deviations of a moment; 2 is the length of such noise
+    pull: float = 0.3  # ridge in units of the gradient's noise over the length of the parameters
+    reach: float = 0.05  # length of the mean of what is cut off, in units of X; 1 if all of it points one way
+    levels: int = 17  # for residuals, each sqrt(2) times the one before, up to the largest residual
+    expected_level: float = 0.5  # of residuals, in units of the target bound
+    last_steps: float = 1.5  # variance of what a stage yields over that of all its gradients together, as measured
+
+
+TUNING = Tuning()
+
+
+@final
+@dataclass(frozen=True)
+class Stage:
+    """One look at residuals and some gradients, each at level 1; stages are numbered from 1."""
 
     number: int
     residuals: GaussianMechanism
@@ -115,17 +106,17 @@ class Stage:
 
     @property
     def residuals_label(self) -> str:
-        """Of the first release."""
+        """Names the first release."""
         return f"shares of residuals, stage {self.number}"
 
     @property
     def gradients_label(self) -> str:
-        """Of the other releases."""
+        """Names the other releases."""
         return f"mean gradient of cut residuals, stage {self.number}"
 
     @property
     def deviation(self) -> float:
-        """Of the mean of all gradients, per unit of the level."""
+        """Deviation of the mean of all gradients, per unit of the level."""
         return self.gradients.sigma / math.sqrt(self.rounds)
 
     @property
@@ -135,7 +126,7 @@ class Stage:
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        """In order."""
+        """The look at residuals, then all gradients."""
         gradients = replace(self.gradients.planned(self.gradients_label), times=self.rounds)
         return self.residuals.planned(self.residuals_label), gradients
 
@@ -143,33 +134,16 @@ class Stage:
 @final
 @dataclass(frozen=True)
 class SufficientStatisticsPlan(LinearModelPlan):
-    """Constants of one run.
-
-    Parameters
-    ----------
-    problem : LinearModelProblem
-        What is minimised: the mean squared loss of bounded targets.
-    privacy : PrivacyParams
-        The promise.
-    moments : GaussianMechanism
-        Of the joint second moments of features and targets.
-    stages : tuple of Stage
-        What follows.
-    l2 : float
-        Ridge weight asked for; its gradient needs no noise.
-    """
+    """Constants of one run."""
 
     problem: LinearModelProblem
     privacy: PrivacyParams
-    moments: GaussianMechanism
+    moments: GaussianMechanism  # noise of the joint second moments of features and targets
     stages: tuple[Stage, ...]
-    l2: float = 0.0
+    l2: float = 0.0  # ridge weight asked for; its gradient needs no noise
     noise_name: str = "gaussian"
     constants: str = "calibrated"
     algorithm: ClassVar[str] = "sufficient_statistics"
-    moments_label: ClassVar[str] = MOMENTS
-    pull: ClassVar[float] = PULL
-    resolution: ClassVar[float] = RESOLUTION
 
     @property
     def units(self) -> FloatArray:
@@ -178,33 +152,23 @@ class SufficientStatisticsPlan(LinearModelPlan):
 
     @property
     def record_length(self) -> float:
-        """X."""
+        """X, the length of the longest record in these units."""
         return gaussian_block_weights(self.problem.domain)[1]
 
     @property
     def target_unit(self) -> float:
         """What targets are divided by among the moments."""
-        return _target_bound(self.problem) / (math.sqrt(TARGET_SHARE) * self.record_length)
+        return _target_bound(self.problem) / (math.sqrt(TUNING.target_share) * self.record_length)
 
     @property
     def moment_deviation(self) -> float:
-        """Of an entry of the noisy moments off the diagonal."""
+        """Deviation of an entry of the noisy moments off the diagonal."""
         return self.moments.sigma / math.sqrt(2)
-
-    @property
-    def reach(self) -> float:
-        """Length that the mean of what is cut off adds to a gradient, per unit."""
-        return REACH * self.record_length
 
     @property
     def own_ridge(self) -> FloatArray:
         """Curvature of the ridge that was asked for, in the units of the noise, shape (dim,)."""
         return self.l2 / self.units**2
-
-    @property
-    def comparator(self) -> float:
-        """The comparator's largest norm in the units of the noise."""
-        return self.problem.radius * float(self.units.max())
 
     @property
     def expected_energy(self) -> float:
@@ -216,15 +180,10 @@ class SufficientStatisticsPlan(LinearModelPlan):
         """Levels for residuals, ascending; the last is the largest residual there is."""
         slope = self.problem.loss.slope_bound
         largest = slope if math.isfinite(slope) else 2 * _target_bound(self.problem)
-        return largest * 2.0 ** (-np.arange(LEVELS)[::-1] / 2)
+        return largest * 2.0 ** (-np.arange(TUNING.levels)[::-1] / 2)
 
     def with_public(self, moments: FloatArray) -> FloatArray:
-        """Return noisy moments, shape (dim, dim), with the square of the constant as it is and the ridge added.
-
-        Parameters
-        ----------
-        moments : array of shape (dim, dim)
-        """
+        """Return noisy moments, shape (dim, dim), with the square of the constant as it is and the ridge added."""
         known = moments.copy()
         constant = self.problem.domain.intercept
         if constant:
@@ -232,14 +191,9 @@ class SufficientStatisticsPlan(LinearModelPlan):
         return known + np.diag(self.own_ridge)
 
     @property
-    def solver_radius(self) -> float:
-        """0: nothing is solved."""
-        return 0.0
-
-    @property
     def predicted_error(self) -> PredictedError:
         """The estimate of the module's docstring."""
-        last, R = self.stages[-1], self.comparator
+        last, R = self.stages[-1], self.problem.radius * float(self.units.max())
         excess = R * last.noise * _target_bound(self.problem) + R**2 * self.hidden / (2 * last.rounds)
         source = "refined second moments; an estimate for residuals within the target bound"
         return PredictedError(excess, self.problem.value_at_zero, source, expected=self.expected, proved=False)
@@ -247,32 +201,30 @@ class SufficientStatisticsPlan(LinearModelPlan):
     @property
     def hidden(self) -> float:
         """Curvature that noise in the moments may hide."""
-        return RESOLUTION * math.sqrt(self.problem.dim) * self.moment_deviation
+        return TUNING.resolution * math.sqrt(self.problem.dim) * self.moment_deviation
 
     @cached_property
     def expected(self) -> float:
-        """Excess on typical data, residuals cut at `TYPICAL_LEVEL`: what the last stage's steps leave, and its noise.
+        """Excess on typical data, residuals cut at the expected level: what the last steps leave, and their noise.
 
         K steps leave of a direction about what a ridge of ``s / K`` leaves.
         """
         typical, last = self.problem.typical, self.stages[-1]
         assert typical is not None  # there is no tilt and no attack here
-        level = TYPICAL_LEVEL * _target_bound(self.problem)
-        ridge = self.hidden / last.rounds + PULL * last.noise * level / math.sqrt(self.expected_energy)
+        level = TUNING.expected_level * _target_bound(self.problem)
+        ridge = self.hidden / last.rounds + TUNING.pull * last.noise * level / math.sqrt(self.expected_energy)
         weight = self.l2 + ridge * float(np.mean(self.units**2))
-        return typical.shrinkage(weight) + LAST_STEPS * typical.gradient_noise(
+        return typical.shrinkage(weight) + TUNING.last_steps * typical.gradient_noise(
             weight, last.deviation * level * self.units
         )
 
     @cached_property
     def releases(self) -> tuple[Release, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Moments, then stage by stage the shares of residuals and the gradients."""
         later = (release for stage in self.stages for release in stage.releases)
         return self.moments.planned(MOMENTS), *later
 
     @property
     def theorem(self) -> str:
-        """Composition of Gaussian mechanisms."""
         return (
             "Sufficient statistics, refined: noisy second moments, then noisy mean gradients with residuals cut at "
             "levels from noisy shares of residuals, composed adaptively."
@@ -280,7 +232,6 @@ class SufficientStatisticsPlan(LinearModelPlan):
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
-        """What the lemma needs."""
         return (
             Assumption("targets lie within their bound", "each is clipped before anything is computed"),
             Assumption(
@@ -299,7 +250,6 @@ class SufficientStatisticsPlan(LinearModelPlan):
         return np.minimum(noise / (squares + hidden + self.own_ridge) / self.units, self.problem.radius)
 
     def describe(self) -> Mapping[str, Any]:
-        """Constants for the certificate."""
         return {
             "noise": self.noise_name,
             "rounds": [stage.rounds for stage in self.stages],
@@ -307,18 +257,31 @@ class SufficientStatisticsPlan(LinearModelPlan):
         }
 
     def exact_bits(self, source: BitSource) -> bool:
-        """As the mechanisms have it."""
         return self.moments.exact_bits(source)
 
-    def _listing(self, X: AnyArray, y: AnyArray, source: BitSource) -> PrivateResult:
-        from dpconvex.algorithms.erm.sufficient_statistics.run import run
-
-        return run(self, X, y, None, source)
-
-    def _user_listing(self, X: AnyArray, y: AnyArray, source: BitSource, groups: UserGroups) -> PrivateResult:
-        from dpconvex.algorithms.erm.sufficient_statistics.run import run
-
-        return run(self, X, y, groups, source)
+    def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> PrivateResult:
+        """Fit noisy moments, then take noisy gradient steps with residuals cut at a level that is found privately."""
+        ledger, d = Ledger(self.privacy, self.releases), self.problem.dim
+        data = Statistics.of(self.problem, X, y, groups, self.units)
+        joint = packed(data.joint_moments(self.target_unit))
+        noisy = unpacked(self.moments.release(joint, MOMENTS, source, ledger), d + 1)
+        curvature = Curvature.of(self.with_public(noisy[:d, :d]), self.moment_deviation, TUNING.resolution)
+        w, energy = curvature.first_fit(
+            noisy[:d, d] * self.target_unit, self.moment_deviation * self.target_unit, self.expected_energy
+        )
+        for stage in self.stages:
+            shares = stage.residuals.release(
+                data.residual_shares(w, self.thresholds), stage.residuals_label, source, ledger
+            )
+            level = cutting_level(shares, self.thresholds, stage.noise, TUNING.reach * self.record_length)
+            ridge = TUNING.pull * stage.noise * level / math.sqrt(max(energy, float(w @ w)))
+            points, gradients = np.zeros((stage.rounds, d)), np.zeros((stage.rounds, d))
+            for k in range(stage.rounds):
+                cut = stage.gradients.release(data.gradient(w, level), stage.gradients_label, source, ledger)
+                points[k], gradients[k] = w, level * cut - (self.own_ridge + ridge) * w
+                w = w + curvature.step(gradients[k], ridge)
+            w = curvature.settled(points, gradients, ridge)
+        return self.finish(w / self.units, source)
 
 
 @recorded("sufficient_statistics")
@@ -332,7 +295,7 @@ def plan(problem: LinearModelProblem, privacy: PrivacyParams, *, l2: float = 0.0
     privacy : PrivacyParams
         The promise, with delta positive; of records or, for a problem that counts users, of users.
     l2 : float
-        Ridge weight; the excess is then that of the regularised loss.
+        Ridge weight; the excess is then that of the regularized loss.
 
     Raises
     ------
@@ -343,21 +306,18 @@ def plan(problem: LinearModelProblem, privacy: PrivacyParams, *, l2: float = 0.0
     _validate.real("l2", l2, at_least=0.0)
     mu, d = largest_mu(privacy.epsilon, privacy.delta) * (1 - 1e-12), problem.dim  # accountants round up
     length = gaussian_block_weights(problem.domain)[1]
-
-    def mechanism(size: float, lemma: str, share: float, dim: int) -> GaussianMechanism:
-        value = sensitivity_of_mean(size, problem.n)
-        return GaussianMechanism.of_mu(Sensitivity(value, "l2", lemma, unit=privacy.unit), mu * math.sqrt(share), dim)
-
-    moments = mechanism(
-        math.sqrt(2) * (1 + TARGET_SHARE) * length**2, MOMENTS_LEMMA, MOMENTS_SHARE, (d + 1) * (d + 2) // 2
-    )
-    residuals = mechanism(math.sqrt(2), SHARES_LEMMA, RESIDUALS_SHARE / len(STAGES), LEVELS + 1)
-    left = 1 - MOMENTS_SHARE - RESIDUALS_SHARE
-    stages = tuple(
-        Stage(number, residuals, mechanism(2 * length, GRADIENT_LEMMA, left * part / rounds, d), rounds)
-        for number, (rounds, part) in enumerate(STAGES, 1)
-    )
-    return SufficientStatisticsPlan(problem, privacy, moments, stages, l2)
+    longest = math.sqrt(2) * (1 + TUNING.target_share) * length**2
+    part = mu * math.sqrt(TUNING.moments_share)
+    moments = noisy_mean(problem, privacy, longest, MOMENTS_LEMMA, part, (d + 1) * (d + 2) // 2)
+    looks = TUNING.residuals_share / len(TUNING.stages)
+    residuals = noisy_mean(problem, privacy, math.sqrt(2), SHARES_LEMMA, mu * math.sqrt(looks), TUNING.levels + 1)
+    left = 1 - TUNING.moments_share - TUNING.residuals_share
+    stages = []
+    for number, (rounds, part) in enumerate(TUNING.stages, 1):
+        each = mu * math.sqrt(left * part / rounds)
+        gradients = noisy_mean(problem, privacy, 2 * length, GRADIENT_LEMMA, each, d)
+        stages.append(Stage(number, residuals, gradients, rounds))
+    return SufficientStatisticsPlan(problem, privacy, moments, tuple(stages), l2)
 
 
 def check_regression(problem: LinearModelProblem, privacy: PrivacyParams) -> None:
@@ -376,9 +336,12 @@ def check_regression(problem: LinearModelProblem, privacy: PrivacyParams) -> Non
         raise InvalidParameterError("delta", privacy.delta, "must be positive for sufficient statistics", remedy)
 
 
-def sensitivity_of_mean(size: float, n: int) -> float:
-    """Return ``size / n`` and the rounding of a mean of terms of that size."""
-    return size * (1 / n + 2 * ROUNDING) * (1 + 1e-12)
+def noisy_mean(
+    problem: LinearModelProblem, privacy: PrivacyParams, size: float, lemma: str, mu: float, dim: int
+) -> GaussianMechanism:
+    """Return the mechanism for a mean over units that moves by ``size / n`` at most, and by rounding."""
+    value = size * (1 / problem.n + 2 * ROUNDING) * (1 + 1e-12)
+    return GaussianMechanism.of_mu(Sensitivity(value, "l2", lemma, unit=privacy.unit), mu, dim)
 
 
 def _target_bound(problem: LinearModelProblem) -> float:

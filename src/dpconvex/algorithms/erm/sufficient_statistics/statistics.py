@@ -1,4 +1,8 @@
-"""Second moments, residuals and gradients of a least-squares problem on data. Nothing here is private."""
+"""What is computed from the records of a least-squares problem, and what is made of it once it is noisy.
+
+`Statistics` reads the data: nothing of it is private. `Curvature` and `cutting_level` see released numbers only: they
+are post-processing.
+"""
 
 from __future__ import annotations
 
@@ -9,47 +13,32 @@ import numpy as np
 
 from dpconvex import _rounding
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.problems import Records
-from dpconvex.problems.data import _threads
-from dpconvex.problems.data.records import RowBlock
+from dpconvex.problems.data.records import Records, RowBlock
 from dpconvex.problems.data.users import UserGroups
 from dpconvex.problems.linear.problem import LinearModelProblem
+
+_ENERGIES = np.exp(np.linspace(-9.0, 6.0, 61))
+"""Candidates for the energy of the parameters, in units of what the public radius lets one expect."""
+_ENERGY_DEVIATION = 1.5
+"""Deviation of the logarithm of that energy from what is expected, a priori."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Statistics:
-    """Weighted sums over records; `of` makes them. A record's weight is ``1/n``; a user's records share theirs.
-
-    Parameters
-    ----------
-    problem : LinearModelProblem
-    records : Records
-    targets, weights : arrays of shape (n_records,)
-    units : array of shape (dim,)
-        Features are divided by these, parameters multiplied.
-    """
+    """Weighted sums over records; `of` makes them. A record's weight is ``1/n``; a user's records share theirs."""
 
     problem: LinearModelProblem
     records: Records
     targets: FloatArray
     weights: FloatArray
-    units: FloatArray
+    units: FloatArray  # (dim,): features are divided by these, parameters multiplied
 
     @classmethod
     def of(
         cls, problem: LinearModelProblem, X: AnyArray, y: AnyArray, groups: UserGroups | None, units: FloatArray
     ) -> Statistics:
-        """Clip records and targets, and weigh them.
-
-        Parameters
-        ----------
-        problem : LinearModelProblem
-        X : array of shape (n_records, n_features)
-        y : array of shape (n_records,)
-        groups : UserGroups or None
-        units : array of shape (dim,)
-        """
+        """Clip records and targets, and weigh them."""
         weights = problem.weights(groups)
         if weights is None:
             weights = np.full(len(y), _rounding.ratio_down(1.0, problem.n))
@@ -64,41 +53,24 @@ class Statistics:
         return self.records.adjoint(self.weights * self.targets) / self.units
 
     def joint_moments(self, unit: float) -> FloatArray:
-        """Return the mean of ``z z^T`` for ``z = (x, y / unit)``, shape (dim + 1, dim + 1).
-
-        Parameters
-        ----------
-        unit : float
-            Of the targets.
-        """
+        """Return the mean of ``z z^T`` for ``z = (x, y / unit)``, shape (dim + 1, dim + 1)."""
         y = self.targets / unit
         cross = self.products() / unit
         return np.block([[self.moments(), cross[:, None]], [cross[None, :], np.array([[self.weights @ y**2]])]])
 
     def gradient(self, w: FloatArray, clip: float) -> FloatArray:
-        """Return the mean of ``x cut(r, 1)``, r the residual at `w` in units of `clip`; shape (dim,).
-
-        Parameters
-        ----------
-        w : array of shape (dim,)
-        clip : float
-            Positive.
-        """
+        """Return the mean of ``x cut(r)``, r the residual at `w` over `clip` and cut to [-1, 1]; shape (dim,)."""
 
         def work(block: RowBlock) -> FloatArray:
             cut = np.nan_to_num(np.clip(self._residuals(block, w) / clip, -1.0, 1.0))  # overflow stays in its record
             return block.adjoint(self.weights[block.rows] * cut)
 
-        return _threads.total(self.records.n_blocks, lambda index: work(self.records.block(index))) / self.units
+        return self.records.total(work) / self.units
 
     def residual_shares(self, w: FloatArray, thresholds: FloatArray) -> FloatArray:
         """Return the share of records by the size of their residual, shape (len(thresholds) + 1,).
 
-        Parameters
-        ----------
-        w : array of shape (dim,)
-        thresholds : array of shape (k,)
-            Ascending; the first bin holds what is below all of them.
+        Thresholds ascend; the first share is that of residuals below all of them.
         """
         bins = len(thresholds) + 1
 
@@ -106,32 +78,89 @@ class Statistics:
             found = np.searchsorted(thresholds, np.abs(self._residuals(block, w)), side="right")
             return np.bincount(found, self.weights[block.rows], minlength=bins).astype(np.float64)
 
-        return _threads.total(self.records.n_blocks, lambda index: work(self.records.block(index)))
+        return self.records.total(work)
 
     def _residuals(self, block: RowBlock, w: FloatArray) -> FloatArray:
         return -self.problem.loss.derivative(block.predict(w / self.units), self.targets[block.rows])
 
 
 def packed(matrix: FloatArray) -> FloatArray:
-    """Return the upper triangle of a symmetric matrix as a vector of the matrix's Frobenius length.
-
-    Parameters
-    ----------
-    matrix : array of shape (d, d)
-    """
+    """Return the upper triangle of a symmetric matrix as a vector of the matrix's Frobenius length."""
     rows, columns = np.triu_indices(len(matrix))
     return matrix[rows, columns] * np.where(rows == columns, 1.0, np.sqrt(2.0))
 
 
 def unpacked(vector: FloatArray, dim: int) -> FloatArray:
-    """Return the symmetric matrix, shape (dim, dim); inverse of `packed`.
-
-    Parameters
-    ----------
-    vector : array of shape (dim * (dim + 1) / 2,)
-    dim : int
-    """
+    """Return the symmetric matrix, shape (dim, dim), of a `packed` vector."""
     rows, columns = np.triu_indices(dim)
     matrix = np.zeros((dim, dim))
     matrix[rows, columns] = vector / np.where(rows == columns, 1.0, np.sqrt(2.0))
     return matrix + np.triu(matrix, 1).T
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Curvature:
+    """Noisy second moments by eigenvalues: a first fit and preconditioned steps.
+
+    Noise in second moments hides curvature below about ``2 sqrt(d)`` of its deviations: the *resolution* s. With the
+    noisy moments ``A = V diag(a) V^T``, negative a raised to 0, steps are taken with the inverse of
+    ``A + (s + lambda) I``, which is at least the true curvature except in extreme draws: steps neither diverge nor
+    stall where A is right, and where it is not they are those of gradient descent.
+    """
+
+    values: FloatArray  # at least 0
+    basis: FloatArray  # eigenvectors in columns
+    deviation: float  # of an entry of the matrix off the diagonal
+    resolution: float  # curvature that noise may hide
+
+    @classmethod
+    def of(cls, matrix: FloatArray, deviation: float, share: float) -> Curvature:
+        """Decompose a noisy matrix, shape (dim, dim); the resolution is `share` times ``sqrt(dim)`` deviations."""
+        values, basis = np.linalg.eigh(matrix)
+        return cls(np.maximum(values, 0.0), basis, deviation, share * deviation * np.sqrt(len(values)))
+
+    def first_fit(self, products: FloatArray, deviation: float, expected: float) -> tuple[FloatArray, float]:
+        """Return the posterior mean of the parameters given the noisy mean of ``x y``, and their estimated energy.
+
+        A priori they are independent normal numbers; what noise in the moments does to them counts as further noise of
+        the products, beside that of their own `deviation`. The energy, the sum of their variances, is that of the
+        largest posterior density; `expected` is what public facts let one expect.
+        """
+        d, a, seen = len(self.values), self.values, self.basis.T @ products
+        energies = expected * _ENERGIES
+        noise = deviation**2 + self.deviation**2 * energies
+        variances = energies[:, None] / d * a**2 + noise[:, None]
+        evidence = (
+            -0.5 * (np.log(variances) + seen**2 / variances).sum(1) - 0.5 * (np.log(_ENERGIES) / _ENERGY_DEVIATION) ** 2
+        )
+        best = int(np.argmax(evidence))
+        return self.basis @ (energies[best] / d * a * seen / variances[best]), float(energies[best])
+
+    def step(self, gradient: FloatArray, ridge: float) -> FloatArray:
+        """Return the inverse of ``A + (resolution + ridge) I`` times a gradient, shape (dim,)."""
+        return self.basis @ (self.basis.T @ gradient / (self.values + self.resolution + ridge))
+
+    def settled(self, points: FloatArray, gradients: FloatArray, ridge: float) -> FloatArray:
+        """Return what points and gradients, both (rounds, dim) in their order, say together; shape (dim,).
+
+        A step from the mean point with the mean gradient: of all of them where the curvature is known, for the first
+        points are then as good as the last; of the last half in other directions.
+        """
+        late = slice(len(points) // 2, None)
+        last, whole = (points[part].mean(0) + self.step(gradients[part].mean(0), ridge) for part in (late, slice(None)))
+        known = np.square(self.values / (self.values + self.resolution + ridge))
+        return last + self.basis @ (known * (self.basis.T @ (whole - last)))
+
+
+def cutting_level(shares: FloatArray, thresholds: FloatArray, noise: float, reach: float) -> float:
+    """Return the threshold at which noise and what cutting residuals does to a mean gradient are least together.
+
+    Thresholds (k,) ascend, and `shares` (k + 1,) are the noisy shares of residuals between them. Per unit, `noise` is
+    the length of the gradient's noise and `reach` the length that the mean of cut-off parts adds to the gradient.
+    """
+    edges = np.concatenate([[0.0], thresholds, thresholds[-1:]])
+    middle = (edges[1:] + edges[:-1]) / 2
+    beyond = np.maximum(middle[None, :] - thresholds[:, None], 0.0) @ shares
+    cost = (noise * thresholds) ** 2 + (reach * np.maximum(beyond, 0.0)) ** 2
+    return float(thresholds[np.argmin(cost)])

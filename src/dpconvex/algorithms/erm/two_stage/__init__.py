@@ -1,1 +1,1 @@
-"""Methods whose first release chooses the public facts of an ordinary method that follows."""
+"""Methods that prepare a problem, mostly by a first release, for an ordinary method that follows."""

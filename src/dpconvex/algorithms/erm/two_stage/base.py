@@ -1,35 +1,65 @@
-"""Plans that leave the main run to another plan."""
+"""Plans that prepare a problem, with a release of their own or without, and leave the fit to an ordinary method."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable, Mapping
 from typing import Any, Self, cast
 
 from dpconvex._types import FloatArray
-from dpconvex.algorithms.base import LinearModelPlan
+from dpconvex.algorithms.base import LinearModelPlan, PrivateResult
 from dpconvex.algorithms.recipes import continued
-from dpconvex.privacy import PrivacyParams
+from dpconvex.mechanisms.base import Planned
+from dpconvex.privacy import Assumption, PrivacyParams, Release
+from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.randomness import BitSource
+
+Planner = Callable[[LinearModelProblem, PrivacyParams], tuple[LinearModelPlan, ...]]
+"""Plans of the ordinary methods for a problem and a promise, the one to run first in front."""
 
 
-class DelegatingPlan(LinearModelPlan):
-    """A plan whose parameters are released by another plan, `then`; its constants are those of that plan."""
+class TwoStagePlan(LinearModelPlan):
+    """A plan whose parameters are released by another plan, `then`: its promises and constants are that plan's.
+
+    The `mechanisms` are those of the first stage alone; the `releases` go on with those of `then`.
+    """
 
     then: LinearModelPlan
 
     @property
+    def mechanisms(self) -> Mapping[str, Planned]:
+        return {}
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        return (*super().releases, *self.then.releases)
+
+    def exact_bits(self, source: BitSource) -> bool:
+        return super().exact_bits(source) and self.then.exact_bits(source)
+
+    @property
     def constants(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Constant set of `then`."""
         return self.then.constants
 
     @property
     def noise_name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Kind of noise of `then`."""
         return self.then.noise_name
 
     @property
     def l2(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Regularisation of `then`."""
         return self.then.l2
+
+    @property
+    def coefficient_deviation(self) -> FloatArray | None:
+        return self.then.coefficient_deviation
+
+    @property
+    def theorem(self) -> str:
+        return self.then.theorem
+
+    @property
+    def assumptions(self) -> tuple[Assumption, ...]:
+        return self.then.assumptions
 
     @property
     def adaptive(self) -> bool:
@@ -38,10 +68,9 @@ class DelegatingPlan(LinearModelPlan):
 
     @property
     def course(self) -> tuple[Any, ...]:
-        """That of `then`."""
         return self.then.course
 
-    def resumed(self, *course: Any) -> LinearModelPlan:
+    def resumed(self, *course: Any) -> Self:
         """Return the plan with `then` resumed."""
         return self.after(cast(LinearModelPlan, self.then.resumed(*course)))
 
@@ -49,11 +78,10 @@ class DelegatingPlan(LinearModelPlan):
         """Return this plan with what `then` became in a run."""
         return continued(self, then=then)
 
-    @property
-    def coefficient_deviation(self) -> FloatArray | None:
-        """That of `then`, shape (dim,)."""
-        return self.then.coefficient_deviation
+    def restored(self, result: PrivateResult, point: FloatArray, source: BitSource) -> PrivateResult:
+        """Return the result of a run of `then` as that of this plan; `point` holds its parameters in this problem."""
+        return self.after(cast(LinearModelPlan, result.plan)).finish(point, source, result.status)
 
     @abstractmethod
     def at(self, privacy: PrivacyParams) -> LinearModelPlan:
-        """Return the plan of another promise for the same moments."""
+        """Return the plan of another promise, which has seen no more of the data than this one."""

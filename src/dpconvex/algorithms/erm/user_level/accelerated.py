@@ -1,7 +1,7 @@
-r"""Plan of the accelerated user-level method with removal of outlying gradients (Lowy, Liu and Asi, Algorithms 2, 3).
+r"""Accelerated user-level method with removal of outlying gradients (Lowy, Liu and Asi 2024, Algorithms 2 and 3).
 
 Guarantee
-    (epsilon, delta)-DP for neighbours that replace one user with all records; n, the number of users, is public.
+    (epsilon, delta)-DP for neighbors that replace one user with all records; n, the number of users, is public.
 Lemma
     A user's mean gradient is one vector, so one user moves one of C vectors: the sensitivity of their robust mean is
     kappa times a public radius for a good pair (`guards`; docs, User-level privacy). Convexity, the Lipschitz constant,
@@ -15,6 +15,16 @@ Deviations (errata of the paper in brackets)
     Threshold noise once a phase (E3), deterministic weights (E4), subsets without replacement (E5), tests amplified
     together with their release, or not at all (E6), K at most n_i (E8), the last point instead of 0 on failure (E16),
     projections (E17), AC-SA in full (E18). A user counts the same whatever the number of records.
+
+======== ============================= ================================================
+Letter   Name here                     Meaning
+======== ============================= ================================================
+x_i      ``center``                    end of phase i; the last one is released
+D_i      ``slots``                     users of phase i
+q_t(Z)   ``batches[j](w)``             users' mean gradients at the point of step t
+g_t      ``mean``                      their robust mean with noise
+lambda_i ``phase.l2``                  weight of the phase's ridge around ``x_{i-1}``
+======== ============================= ================================================
 """
 
 from __future__ import annotations
@@ -23,24 +33,17 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, final
 
 import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import (
-    LinearModelPlan,
-    PrivateResult,
-    check_relation,
-    check_unit,
-    require_average,
-)
+from dpconvex.algorithms.base import LinearModelPlan, PrivateResult, check_relation, check_unit, require_average
 from dpconvex.algorithms.erm.user_level import guards
-from dpconvex.algorithms.erm.user_level.accelerated_printed import refusal
 from dpconvex.algorithms.erm.user_level.accelerated_schedule import (
-    FEW_LENGTHS,
     LENGTHS,
+    SAMPLED_LENGTHS,
     Batching,
     Facts,
     GuardPlanner,
@@ -48,13 +51,14 @@ from dpconvex.algorithms.erm.user_level.accelerated_schedule import (
     Schedule,
     empirical,
     population,
+    refusal,
 )
+from dpconvex.algorithms.erm.user_level.gradients import Smoothing, UserGradients, smoothings
 from dpconvex.algorithms.erm.user_level.guards import Guard
-from dpconvex.algorithms.erm.user_level.smoothing import Smoothing, smoothings
 from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import recorded
 from dpconvex.errors import InvalidParameterError
-from dpconvex.privacy import Assumption, PrivacyParams, Release, Unit
+from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release, Unit
 from dpconvex.problems.data.users import UserGroups
 from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.randomness import BitSource
@@ -66,9 +70,10 @@ MOST_UNITS = 2000
 SPREAD = 2.5
 """Default distance of two users' mean gradients, in units of ``L/sqrt(m)``."""
 OUTLIERS = 0.05
-ON_FAILURE = "the point reached before the step whose test failed"
+"""Default share of users that may lie further away."""
 
 
+@final
 @dataclass(frozen=True)
 class AcceleratedPlan(LinearModelPlan):
     """Constants of one run.
@@ -84,9 +89,9 @@ class AcceleratedPlan(LinearModelPlan):
     smoothing : Smoothing
         What losses with kinks are replaced by.
     bound : float
-        Expected excess.
-    target : str
-        Whether it is on the data or on the population.
+        On the expected excess.
+    target : {"empirical", "population"}
+        Whether the excess is on the data or on the population.
     l2 : float
         Ridge weight.
     """
@@ -108,22 +113,15 @@ class AcceleratedPlan(LinearModelPlan):
         return L2Ball(self.problem.radius)
 
     @property
-    def solver_radius(self) -> float:
-        """0: nothing is solved."""
-        return 0.0
-
-    @property
     def predicted_error(self) -> PredictedError:
-        """Expected excess mean loss of the planned constants."""
         where = "on the data" if self.target == "empirical" else "on the population"
-        tested = any(phase.guard.name != "clipped" for phase in self.phases)
+        tested = any(math.isfinite(phase.guard.radius) for phase in self.phases)
         rests = "users alike: their mean gradients lie within the radius" if tested else "every data set"
         trivial = min(self.problem.trivial, self.problem.lipschitz * self.problem.radius)
         return PredictedError(self.bound, trivial, f"accelerated noisy gradients, {where}; for {rests}")
 
     @cached_property
     def releases(self) -> tuple[Release, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Of all phases and batches."""
         return tuple(
             release
             for i, phase in enumerate(self.phases)
@@ -138,13 +136,11 @@ class AcceleratedPlan(LinearModelPlan):
 
     @property
     def theorem(self) -> str:
-        """Where the guarantee comes from."""
         names = ", ".join(sorted({phase.guard.name for phase in self.phases}))
         return f"User-level means of gradients (Lowy, Liu and Asi 2024, Algorithms 2 and 3, repaired); guard: {names}."
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
-        """Beyond the domain."""
         return (
             Assumption("a user's vector depends on this user's records alone", "mean gradient, then cut to length L"),
             Assumption("phases, batches and bundles do not depend on the data", "slots by coins of their own"),
@@ -159,11 +155,10 @@ class AcceleratedPlan(LinearModelPlan):
         return np.full(self.problem.dim, min(walked, self.problem.radius))
 
     def describe(self) -> Mapping[str, Any]:
-        """Constants for the certificate."""
         return {
             "noise": self.noise_name,
-            "smoothing": [self.smoothing.name, self.smoothing.size()],
-            "on_failure": ON_FAILURE,
+            "smoothing": [self.smoothing.name, self.smoothing.size],
+            "on_failure": "the point reached before the step whose test failed",
             "planned_gradients": self.planned_gradients,
             "phases": [
                 {
@@ -188,16 +183,32 @@ class AcceleratedPlan(LinearModelPlan):
         return sum(phase.descent.steps * phase.batching.read * per_user for phase in self.phases)
 
     def exact_bits(self, source: BitSource) -> bool:
-        """All noise comes from discrete samplers."""
-        return source.exact
+        return source.exact  # all noise is discrete Gaussian or Laplace
 
-    def _listing(self, X: AnyArray, y: AnyArray, source: BitSource) -> PrivateResult:
-        raise AssertionError("a user-level plan runs on groups")
+    def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> PrivateResult:
+        """Solve ever more regularized problems on disjoint users from noisy means of their gradients."""
+        assert groups is not None  # `run` checked; tells the type checker
+        ledger, coins = Ledger(self.privacy, self.releases), source.generator()
+        gradients = UserGradients(self.problem, self.smoothing, X, y, groups, coins)
+        order = coins.permutation(groups.n_users)
+        center = np.zeros(self.problem.dim)
+        for i, phase in enumerate(self.phases):
+            batching = phase.batching
+            slots = order[batching.first : batching.first + batching.users]
+            batches = gradients.batches(batching, slots)
+            means = [phase.guard.start(source, ledger, self.block(i, j)) for j in range(batching.batches)]
+            turn = iter(range(phase.descent.steps))
 
-    def _user_listing(self, X: AnyArray, y: AnyArray, source: BitSource, groups: UserGroups) -> PrivateResult:
-        from dpconvex.algorithms.erm.user_level.accelerated_run import run
+            def gradient(w: FloatArray) -> FloatArray | None:
+                j = next(turn) % batching.batches  # noqa: B023 - used within this turn of the loop only
+                mean = means[j](batches[j](w))  # noqa: B023
+                ridge = phase.l2 * (w - center) + self.l2 * w  # noqa: B023
+                return None if mean is None else mean + ridge
 
-        return run(self, X, y, groups, source)
+            center, passed = phase.descent.minimise(center, gradient, self.ball.project)
+            if not passed:
+                return self.finish(center, source, f"failed: a test of phase {i + 1}")
+        return self.finish(center, source)
 
 
 @recorded("accelerated_user")
@@ -224,7 +235,7 @@ def plan_accelerated(
     privacy : PrivacyParams
         The promise, unit user, delta positive.
     constants : {"calibrated", "paper"}
-        ``"paper"`` is always refused, with the reason: `accelerated_printed`.
+        ``"paper"`` is always refused, with the reason.
     target : {"empirical", "population"}
         One phase with all users, or phases on disjoint users.
     test : {"auto", "tested", "threshold", "clipped"}
@@ -240,7 +251,7 @@ def plan_accelerated(
     smoothing : {"auto", "none", "envelope", "randomised"}
         For losses with kinks.
     l2 : float
-        Ridge weight, at least 0: the excess is then that of the regularised loss.
+        Ridge weight, at least 0: the excess is then that of the regularized loss.
 
     Raises
     ------
@@ -268,7 +279,7 @@ def plan_accelerated(
         chosen = smoothings(problem, smoothing, error)
         facts = Facts(
             problem.n, per_user, problem.dim, problem.radius, L, chosen.smoothness(problem), l2,
-            chosen.excess(problem), guard, LENGTHS if sample is None else FEW_LENGTHS,
+            chosen.excess(problem), guard, LENGTHS if sample is None else SAMPLED_LENGTHS,
         )  # fmt: skip
         return (empirical if target == "empirical" else population)(facts), chosen
 

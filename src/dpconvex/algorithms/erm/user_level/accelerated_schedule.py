@@ -1,25 +1,38 @@
 r"""Phases of the accelerated method, and the bounds that choose them. All of it is utility, and public.
 
-Phase i minimises, over the ball of radius R and from ``x_{i-1}``, the mean of n_i fresh users' mean losses plus
-``l2/2 |x|^2 + lambda_i/2 |x - x_{i-1}|^2``; its excess at the end is at most ``g_i`` (`acsa`), with noise of mean
-square ``V^2 = d s^2`` (and ``L^2/(K m)`` where a step sees K users only).
+Phase i minimizes, over the ball of radius R and from ``x_{i-1}``, the mean of n_i fresh users' mean losses plus
+``l2/2 |x|^2 + lambda_i/2 |x - x_{i-1}|^2``; its excess at the end is at most ``g_i`` (`accelerated_sgd`), with noise of
+mean square ``V^2 = d s^2`` (and ``L^2/(K m)`` where a step sees K users only).
 
 One phase (target "empirical"): ``g_1`` on the data, with ``lambda = 0``.
 
 Several (target "population"; the paper's localization with its constants made explicit): replacing one of N records
-moves a regularised minimiser by ``2L/((lambda + l2) N)``, so minimisers generalise up to ``2L^2/((lambda_i + l2) n_i
+moves a regularized minimizer by ``2L/((lambda + l2) N)``, so minimizers generalize up to ``2L^2/((lambda_i + l2) n_i
 m)``, and the sum telescopes, with ``D_1 = R`` and ``D_i^2 = 2 g_{i-1}/(lambda_{i-1} + l2)``:
 
     E F(x_l) - F(w) <= sum_i [2L^2/((lambda_i + l2) n_i m) + lambda_i D_i^2/2] + L sqrt(2 g_l/(lambda_l + l2)).
 
 Strongly convex losses (l2 > 0): the same again on a growing block of further users, from a point within ``sqrt(2
-bound/l2)`` of the minimiser (the reduction of Feldman, Koren and Talwar 2020, Section 5.1): each begins nearer.
+bound/l2)`` of the minimizer (the reduction of Feldman, Koren and Talwar 2020, Section 5.1): each begins nearer.
+
+Printed constants of Algorithm 3, real-valued, and why it is never run with them. With ``l = floor(log2 n)`` phases, for
+``i = 1, ..., l``
+
+    n_i = (1 - 2^-q) n 2^(-iq),  lambda_i = lambda 2^(pi),  T_i = (1 + sqrt(beta/lambda_i)) log(ndm),
+    K_i = 500 log(n_i^2 m^2 e^epsilon/delta) (1/epsilon + n_i epsilon / sqrt(T_i log(1/delta))),
+    sigma_i = 1000 tau sqrt(T_i) log(n d e^epsilon/delta) / (epsilon n_i),
+
+``tau = L log(ndm)/sqrt(m)`` (the paper gives no constant), ``lambda = L/D (1/sqrt(nm) + sqrt(d)/(epsilon n sqrt(m)))``,
+``p = 3q + 2.5 + log_n sqrt(m)``, D the diameter. A minibatch needs ``K_i <= n_i``. The proof says that its conditions
+ensure that; they do not (erratum E8): ``T_i`` tends to ``log(ndm)``, so that in late phases ``K_i`` exceeds ``n_i`` for
+every n and every epsilon above about a tenth. And for ``K_i < n_i`` the proof of privacy has a gap (E6).
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import final
@@ -32,36 +45,26 @@ from dpconvex.errors import InvalidParameterError
 
 LENGTHS = tuple(sorted({round(2 ** (k / 2)) for k in range(2, 21)}))
 """Numbers of steps that are considered, 2 to 1024."""
-FEW_LENGTHS = (8, 16, 32, 64, 128, 256)
+SAMPLED_LENGTHS = (8, 16, 32, 64, 128, 256)
 """The same where planning one of them takes long."""
 PHASES = (2, 3, 4, 5, 6)
-GROWTH = (1.0, 2.0, 3.0)
+"""Numbers of phases that are considered."""
+WEIGHT_EXPONENTS = (1.0, 2.0, 3.0)
 """Exponents p of ``lambda_i = lambda 2^(p (i-1))``."""
 RESTARTS = (1, 2, 3)
+"""Numbers of blocks that are considered for strongly convex losses."""
 
 
 @final
 @dataclass(frozen=True)
 class Batching:
-    """Which users a phase reads at each step.
+    """Which users a phase reads at each step."""
 
-    Parameters
-    ----------
-    first, users : int
-        The phase's users are ``users`` consecutive slots from ``first``.
-    batches : int
-        Disjoint batches in turn.
-    units : int
-        Vectors in each mean: users, or bundles of users of sizes that differ by at most one.
-    sample : int or None
-        Size of a fresh random subset; None: no sampling.
-    """
-
-    first: int
+    first: int  # the phase's users stand in consecutive slots from this one
     users: int
-    batches: int
-    units: int
-    sample: int | None = None
+    batches: int  # disjoint ones, in turn
+    units: int  # vectors in each mean: users, or bundles of users of sizes that differ by at most one
+    sample: int | None = None  # size of a fresh random subset
 
     @property
     def read(self) -> int:
@@ -77,24 +80,16 @@ class Batching:
 @final
 @dataclass(frozen=True)
 class Phase:
-    """Constants of one phase.
-
-    Parameters
-    ----------
-    batching : Batching
-    l2 : float
-        lambda_i.
-    descent : Descent
-    guard : Guard
-        For one batch's share of the steps.
-    """
+    """Constants of one phase."""
 
     batching: Batching
-    l2: float
+    l2: float  # lambda_i
     descent: Descent
-    guard: Guard
+    guard: Guard  # for one batch's share of the steps
 
 
+Draft = tuple[int, int, float, Descent]
+"""A phase without its guard: first slot, users, lambda_i, steps."""
 GuardPlanner = Callable[[int, int], tuple[Batching, Guard]]
 """Batching and guard for so many users and steps; raises `InvalidParameterError` where impossible."""
 
@@ -102,35 +97,21 @@ GuardPlanner = Callable[[int, int], tuple[Batching, Guard]]
 @final
 @dataclass(frozen=True)
 class Facts:
-    """Public numbers that the bounds are made of.
+    """Public numbers that the bounds are made of."""
 
-    Parameters
-    ----------
-    n, m, dim : int
-        Users, records of each, parameters.
-    radius, lipschitz, smoothness, l2 : float
-        R, L, beta (of the stand-in for losses with kinks) and the ridge weight.
-    excess : float
-        What smoothing adds.
-    guard : callable
-        Plans the means; cached by the caller.
-    lengths : tuple of int
-        Numbers of steps that are considered.
-    """
-
-    n: int
-    m: int
+    n: int  # users
+    m: int  # records of each
     dim: int
-    radius: float
-    lipschitz: float
-    smoothness: float
+    radius: float  # R
+    lipschitz: float  # L
+    smoothness: float  # beta, of the stand-in for losses with kinks
     l2: float
-    excess: float
-    guard: GuardPlanner
-    lengths: tuple[int, ...] = LENGTHS
+    excess: float  # what smoothing adds
+    guard: GuardPlanner  # cached by the caller
+    lengths: tuple[int, ...] = LENGTHS  # numbers of steps that are considered
 
     def variance(self, users: int, steps: int) -> float:
-        """V^2 of a gradient; infinite where the test could not pass."""
+        """Return V^2 of a gradient; infinite where the test could not pass."""
         length = next((length for length in self.lengths if length >= steps), None)
         if length is None:
             return math.inf
@@ -142,14 +123,14 @@ class Facts:
         return self.dim * guard.deviation**2 + sampling
 
     def descent(self, users: int, l2: float, distance: float) -> Descent:
-        """Steps of a phase with that many users and that weight, from so far away."""
+        """Plan the steps of a phase with that many users and that weight, from so far away."""
         convexity = l2 + self.l2
         smooth, slope = self.smoothness + convexity, self.lipschitz + self.l2 * self.radius
         gap = min(slope * distance, slope**2 / (2 * convexity) if convexity else math.inf) * (1 + 1e-9)
         return plan_descent(smooth, convexity, distance, gap, lambda T: self.variance(users, T), self.lengths)
 
     def phase(self, first: int, users: int, l2: float, descent: Descent) -> Phase:
-        """The phase with its guard, for exactly the steps of `descent`."""
+        """Return the phase with its guard, for exactly the steps of `descent`."""
         batching, guard = self.guard(users, descent.steps)
         return Phase(replace(batching, first=first), l2, descent, guard)
 
@@ -157,20 +138,14 @@ class Facts:
 @final
 @dataclass(frozen=True)
 class Schedule:
-    """Phases and their bound.
-
-    Parameters
-    ----------
-    phases : tuple of Phase
-    bound : float
-    """
+    """Phases and their bound."""
 
     phases: tuple[Phase, ...]
     bound: float
 
 
 def empirical(facts: Facts) -> Schedule:
-    """One phase with all users, for the excess on the data."""
+    """Plan one phase with all users, for the excess on the data."""
     descent = facts.descent(facts.n, 0.0, facts.radius)
     bound = descent.excess + facts.excess
     require_steps(bound)
@@ -185,38 +160,30 @@ def require_steps(bound: float) -> None:
 
 
 def population(facts: Facts) -> Schedule:
-    """Several phases on disjoint users; with l2, restarts of them."""
-    found: list[tuple[float, list[_Draft]]] = []
+    """Plan several phases on disjoint users; with l2, restarts of them."""
+    found: list[tuple[float, list[Draft]]] = []
     for restarts in RESTARTS if facts.l2 else (1,):
-        drafts: list[_Draft] = []
+        drafts: list[Draft] = []
         radius, first, bound = facts.radius, 0, math.inf
         for block in _growing(facts.n, restarts):
-            bound, part = _localised(facts, first, block, radius)
+            bound, part = _localized(facts, first, block, radius)
             drafts += part
             first += block
             radius = min(radius, math.sqrt(2 * bound / facts.l2)) if facts.l2 else radius
         found.append((bound, drafts))
     bound, drafts = min(found, key=lambda option: option[0])
     require_steps(bound)
-    return Schedule(tuple(facts.phase(d.first, d.users, d.l2, d.descent) for d in drafts), bound)
-
-
-@dataclass(frozen=True)
-class _Draft:
-    first: int
-    users: int
-    l2: float
-    descent: Descent
+    return Schedule(tuple(facts.phase(*draft) for draft in drafts), bound)
 
 
 def _growing(n: int, blocks: int) -> list[int]:
-    """Block sizes that double, the last takes the rest."""
+    """Return block sizes that double; the last block takes the rest."""
     sizes = [n * 2**k // (2**blocks - 1) for k in range(blocks - 1)]
     return [*sizes, n - sum(sizes)]
 
 
 def halves(first: int, n: int, phases: int) -> list[tuple[int, int]]:
-    """First slot and size of phases that take half of what is left, the last all of it."""
+    """Return first slot and size of phases that take half of what is left, the last all of it."""
     out, left = [], n
     for i in range(phases):
         size = left if i == phases - 1 else left // 2
@@ -225,24 +192,24 @@ def halves(first: int, n: int, phases: int) -> list[tuple[int, int]]:
     return out
 
 
-def _localised(facts: Facts, first: int, n: int, radius: float) -> tuple[float, list[_Draft]]:
-    """Best phases on one block of users, from within `radius` of the minimiser."""
+def _localized(facts: Facts, first: int, n: int, radius: float) -> tuple[float, list[Draft]]:
+    """Return the best phases on one block of users, from within `radius` of the minimizer."""
     L, best, least = facts.lipschitz, [], math.inf
 
     @cache
     def descent(users: int, l2: float, distance: float) -> Descent:
         return facts.descent(users, l2, distance)
 
-    for count, p in _pairs(n):
+    for count, p in itertools.product([count for count in PHASES if n >= 2**count], WEIGHT_EXPONENTS):
         for weight in (L / radius * np.geomspace(1e-4, 10, 16)).tolist():
             bound, square, drafts = facts.excess, radius**2, []
             for i, (slot, users) in enumerate(halves(first, n, count)):
                 l2 = weight * 2 ** (p * i)
                 convexity = l2 + facts.l2
                 found = descent(users, l2, min(2 * facts.radius, (L + facts.l2 * facts.radius) / convexity))
-                bound += 2 * L**2 / (convexity * users * facts.m) + l2 * square / 2
-                square = 2 * found.excess / convexity
-                drafts.append(_Draft(slot, users, l2, found))
+                bound += 2 * L**2 / (convexity * users * facts.m) + l2 * square / 2  # generalization, ridge
+                square = 2 * found.excess / convexity  # D_(i+1)^2
+                drafts.append((slot, users, l2, found))
                 if not bound < least:
                     break
             else:
@@ -252,5 +219,86 @@ def _localised(facts: Facts, first: int, n: int, radius: float) -> tuple[float, 
     return least, best
 
 
-def _pairs(n: int) -> Iterable[tuple[int, float]]:
-    return ((count, p) for count in PHASES if n >= 2**count for p in GROWTH)
+@dataclass(frozen=True)
+class PrintedPhase:
+    """Real-valued constants of one phase, as printed."""
+
+    users: float  # n_i
+    batch: float  # K_i
+    steps: float  # T_i
+    l2: float  # lambda_i
+    deviation: float  # sigma_i
+
+
+@dataclass(frozen=True)
+class Printed:
+    """Real-valued constants of Algorithm 3, as printed.
+
+    The bound is that of formulas (15) to (18) of the proof, with every hidden constant 1 and ``K_i`` capped at ``n_i``.
+    """
+
+    growth: float  # p
+    l2: float  # lambda
+    radius: float  # tau
+    phases: tuple[PrintedPhase, ...]
+    bound: float
+    gradients: float  # sum_i T_i K_i m, with K_i capped at n_i
+
+    @property
+    def feasible(self) -> bool:
+        """Whether every minibatch fits into its phase."""
+        return all(phase.batch <= phase.users for phase in self.phases)
+
+
+def printed(
+    n: float,
+    m: float,
+    dim: float,
+    epsilon: float,
+    delta: float,
+    *,
+    smoothness: float = 1.0,
+    lipschitz: float = 1.0,
+    diameter: float = 1.0,
+    q: float | None = None,
+    logarithms: bool = True,
+) -> Printed:
+    """Return the printed constants; by default ``q = 1 / log n``, which nearly maximizes the last phase.
+
+    Without `logarithms` logarithmic factors and the 500 are left out, to see the powers in the number of gradients;
+    ``K_i >= n_i/T_i`` is then enforced (E9).
+    """
+    q = 1 / math.log(n) if q is None else q
+    big = math.log(n * dim * m) if logarithms else 1.0
+    tau, p = lipschitz * big / math.sqrt(m), 3 * q + 2.5 + math.log(math.sqrt(m)) / math.log(n)
+    l2 = lipschitz / diameter * (1 / math.sqrt(n * m) + math.sqrt(dim) / (epsilon * n * math.sqrt(m)))
+    phases: list[PrintedPhase] = []
+    for i in range(1, int(math.log2(n)) + 1):
+        users, weight = (1 - 2**-q) * n / 2 ** (i * q), l2 * 2 ** (p * i)
+        steps = (1 + math.sqrt(smoothness / weight)) * big
+        if logarithms:
+            scale = 500 * (2 * math.log(users * m) + epsilon - math.log(delta))
+            batch = scale * (1 / epsilon + users * epsilon / math.sqrt(steps * math.log(1 / delta)))
+            noise = 1000 * (math.log(n * dim) + epsilon - math.log(delta))
+        else:
+            batch, noise = max(1 / epsilon + users * epsilon / math.sqrt(steps), users / steps), 1.0
+        deviation = noise * tau * math.sqrt(steps) / (epsilon * users)
+        phases.append(PrintedPhase(users, batch, steps, weight, deviation))
+    gradients = sum(phase.steps * min(phase.batch, phase.users) * m for phase in phases)
+    bound, square = 0.0, diameter**2
+    for phase in phases:
+        variance = dim * phase.deviation**2 + lipschitz**2 * big / (min(phase.batch, phase.users) * m)
+        bound += lipschitz**2 / (phase.l2 * phase.users * m) + phase.l2 * square
+        square = 2 * variance / (phase.l2**2 * phase.steps)
+    return Printed(p, l2, tau, tuple(phases), bound + lipschitz * math.sqrt(square), gradients)
+
+
+def refusal(n: int, m: int, dim: int, epsilon: float, delta: float, smoothness: float) -> InvalidParameterError:
+    """Return the error that says what the printed constants would need."""
+    found = printed(n, m, dim, epsilon, delta, smoothness=smoothness)
+    worst = max(phase.batch / phase.users for phase in found.phases)
+    what = (
+        f"cannot be run: a minibatch would need {worst:.3g} times the users of its phase, and where it fits the proof "
+        f"of privacy has a gap (Errata); the printed proof bounds the excess by {found.bound:.3g} L D"
+    )
+    return InvalidParameterError("constants", "paper", what, "Use constants='calibrated', or algorithm='phased_sgd'")

@@ -1,6 +1,6 @@
-r"""How the results of groups of users become one released point: three ways, each (epsilon, delta)-DP for its block.
+r"""How the results of the parts of a phase become one released point: three ways, each (epsilon, delta)-DP.
 
-All take displacements from a point that is already released, one a group; one user moves one of them.
+All take displacements from a point that is already released, one a part; one user moves one of them.
 
 `Guarded`
     A mean that is released only if most displacements are close to one another (`mechanisms.RobustMean`, or the printed
@@ -23,7 +23,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 
@@ -46,6 +46,9 @@ SEARCHED_LEMMA = (
 class Aggregate(ABC):
     """Public constants of one release."""
 
+    presumes_radius: ClassVar[bool] = False
+    """Whether it fails unless displacements are within a public radius of one another."""
+
     @property
     @abstractmethod
     def deviation(self) -> float:
@@ -53,13 +56,13 @@ class Aggregate(ABC):
 
     @abstractmethod
     def releases(self, label: str, block: str) -> tuple[Release, ...]:
-        """Everything that `release` may record."""
+        """Return everything that `release` may record."""
 
     @abstractmethod
     def release(
         self, displacements: FloatArray, start: FloatArray, label: str, source: BitSource, ledger: Ledger, block: str
     ) -> FloatArray | None:
-        """Return a private displacement (dim,) from those of the groups (C, dim); None if the test failed."""
+        """Return a private displacement (dim,) from those of the parts (C, dim); None if the test failed."""
 
     @abstractmethod
     def describe(self) -> Mapping[str, Any]:
@@ -69,38 +72,29 @@ class Aggregate(ABC):
 @final
 @dataclass(frozen=True)
 class Guarded(Aggregate):
-    """Test, then a weighted mean.
+    """Test whether most displacements are within `radius` of one another, then release their weighted mean.
 
-    Parameters
-    ----------
-    mean : GuardedMean
-    radius : float
-        Within which displacements should be of one another.
-    clip : float
-        Largest length of a displacement.
+    Longer displacements than `clip` are shortened.
     """
 
     mean: GuardedMean
     radius: float
     clip: float
+    presumes_radius: ClassVar[bool] = True
 
     @property
     def deviation(self) -> float:
-        """Proportional to the radius."""
         return self.mean.unit_length(self.radius, self.clip) * self.mean.sigma
 
     def releases(self, label: str, block: str) -> tuple[Release, ...]:
-        """Test and mean are one."""
         return (self.mean.planned(label, block),)
 
     def release(
         self, displacements: FloatArray, start: FloatArray, label: str, source: BitSource, ledger: Ledger, block: str
     ) -> FloatArray | None:
-        """Test, then the mean."""
         return self.mean.release(displacements, self.radius, self.clip, label, source, ledger, block)
 
     def describe(self) -> Mapping[str, Any]:
-        """Kind, radius and what the mean moves by."""
         return {
             "aggregate": self.mean.name,
             "radius": self.radius,
@@ -114,24 +108,12 @@ class Guarded(Aggregate):
 @final
 @dataclass(frozen=True)
 class Plain(Aggregate):
-    """A mean of vectors cut to a public length.
+    """A mean of C vectors cut to a public length c: the points themselves, or their displacements from the start."""
 
-    Parameters
-    ----------
-    count : int
-        Number C of vectors.
-    clip : float
-        c.
-    about_origin : bool
-        Whether the points themselves are cut, or their displacements from the start.
-    noise : GaussianMechanism
-        In units of the mean's sensitivity; see `plain`.
-    """
-
-    count: int
-    clip: float
-    about_origin: bool
-    noise: GaussianMechanism
+    count: int  # C
+    clip: float  # c
+    about_origin: bool  # whether the points themselves are cut
+    noise: GaussianMechanism  # in units of the mean's sensitivity
 
     @property
     def length(self) -> float:
@@ -140,23 +122,19 @@ class Plain(Aggregate):
 
     @property
     def deviation(self) -> float:
-        """``2 c sigma / C``."""
         return self.length * self.noise.sigma
 
     def releases(self, label: str, block: str) -> tuple[Release, ...]:
-        """One Gaussian mean."""
         return (self.noise.planned(label, block),)
 
     def release(
         self, displacements: FloatArray, start: FloatArray, label: str, source: BitSource, ledger: Ledger, block: str
     ) -> FloatArray | None:
-        """Return the noisy mean; never None."""
         anchor = start if self.about_origin else np.zeros_like(start)
         mean = plain_mean(displacements + anchor, self.clip)
         return self.length * self.noise.release(mean / self.length, label, source, ledger, block) - anchor
 
     def describe(self) -> Mapping[str, Any]:
-        """Kind and length."""
         return {
             "aggregate": "sample and aggregate",
             "clip": self.clip,
@@ -169,38 +147,18 @@ class Plain(Aggregate):
 @final
 @dataclass(frozen=True)
 class Searched(Aggregate):
-    """Find a radius privately, then release the weighted mean at it.
+    """Find a radius privately, then release the weighted mean at it; s0, A and B as in `mechanisms.RobustMean`."""
 
-    Parameters
-    ----------
-    count : int
-        Number C of displacements.
-    grid : tuple of float
-        Radii, ascending.
-    clip : float
-        Largest length of a displacement.
-    passing, low, high : int
-        s0, A and B of `mechanisms.RobustMean`.
-    kappa : float
-        Sensitivity of the weighted mean in units of the radius.
-    test : AboveThreshold
-        On the h-indices.
-    misled : float
-        delta_t.
-    noise : GaussianMechanism
-        In units of the mean's sensitivity.
-    """
-
-    count: int
-    grid: tuple[float, ...]
-    clip: float
-    passing: int
-    low: int
-    high: int
-    kappa: float
-    test: AboveThreshold
-    misled: float
-    noise: GaussianMechanism
+    count: int  # number C of displacements
+    grid: tuple[float, ...]  # radii, ascending
+    clip: float  # largest length of a displacement
+    passing: int  # s0
+    low: int  # A
+    high: int  # B
+    kappa: float  # sensitivity of the weighted mean in units of the radius
+    test: AboveThreshold  # on the h-indices
+    misled: float  # delta_t
+    noise: GaussianMechanism  # in units of the mean's sensitivity
 
     @property
     def deviation(self) -> float:
@@ -209,17 +167,16 @@ class Searched(Aggregate):
 
     @cached_property
     def allowance(self) -> FailureAllowance:
-        """For radii that pass although they should not."""
+        """Pays for radii that pass although they should not."""
         lemma = "threshold's and queries' noise exceed the margin (union bound over the grid)"
         return FailureAllowance(self.misled, lemma, self.noise.sensitivity.unit)
 
     def length(self, radius: float) -> float:
-        """Sensitivity of the weighted mean at a selected radius, rounding included."""
+        """Return the sensitivity of the weighted mean at a selected radius, rounding included."""
         rounding = 2 * (WEIGHTED_MEAN_ROUNDING + 2.0**-51) * self.clip
         return (self.kappa * radius * (1 + 2 * (self.noise.dim + 8) * 2.0**-52) + rounding) * (1 + 1e-12)
 
     def releases(self, label: str, block: str) -> tuple[Release, ...]:
-        """Radius, allowance, mean."""
         return (
             self.test.planned(f"radius of {label}", block),
             self.allowance.planned(f"failing lemma of {label}", block),
@@ -229,7 +186,6 @@ class Searched(Aggregate):
     def release(
         self, displacements: FloatArray, start: FloatArray, label: str, source: BitSource, ledger: Ledger, block: str
     ) -> FloatArray | None:
-        """Search the radius, then release the mean; never None."""
         points = clip_points(displacements, PointDomain(displacements.shape[1], self.clip, self.clip / 2))
         ledger.record(self.allowance.planned(f"failing lemma of {label}", block))
         session = self.test.start(f"radius of {label}", source, ledger, block)
@@ -243,7 +199,6 @@ class Searched(Aggregate):
         return length * self.noise.release(mean / length, label, source, ledger, block)
 
     def describe(self) -> Mapping[str, Any]:
-        """Kind, grid and test."""
         return {
             "aggregate": "private radius",
             "grid": [self.grid[0], self.grid[-1], len(self.grid)],
@@ -262,12 +217,12 @@ def plain(count: int, dim: int, clip: float, about_origin: bool, mu: float, unit
 
 
 def plain_length(count: int, clip: float) -> float:
-    """``2 c / C`` and rounding."""
+    """Return the sensitivity ``2 c / C`` of a plain mean, rounding included."""
     return (2 * clip / count + 2 * (WEIGHTED_MEAN_ROUNDING + 2.0**-51) * clip) * (1 + 1e-12)
 
 
 def plain_mean(points: FloatArray, clip: float) -> FloatArray:
-    """Mean of vectors (C, dim), each cut to length `clip` (not a number counts as 0)."""
+    """Return the mean of vectors (C, dim), each cut to length `clip` (not a number counts as 0)."""
     cut = clip_points(points, PointDomain(points.shape[1], clip, clip / 2))
     return weighted_mean(cut, np.ones(len(cut)))
 
@@ -285,17 +240,7 @@ def searched(
 ) -> Searched | None:
     """Return the private-radius release with the least noise at equal radius, or None if there are too few points.
 
-    Parameters
-    ----------
-    count, dim : int
-    epsilon, delta : float
-        Of everything.
-    grid : tuple of float
-        Public radii, ascending.
-    clip : float
-    failure : float
-        Probability that a radius at which all points are close is passed over.
-    unit : Unit
+    `failure` is the probability that a radius at which all points are close is passed over.
     """
     misled, best, least = delta / 10, None, math.inf
     for share in (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8):
@@ -304,7 +249,7 @@ def searched(
         margin = scales.threshold_scale * math.log(1 / misled) + scales.query_scale * math.log(len(grid) / misled)
         missed = (scales.threshold_scale + scales.query_scale) * math.log(1 / failure)
         margin = margin * (1 + 1e-5) + 1e-5 * (scales.threshold_scale + scales.query_scale)
-        passing = math.floor(count - margin - missed)
+        passing = math.floor(count - margin - missed)  # s0; a bad radius must beat the margin, good ones the rest
         found = best_ramp(count, passing, "h_index")
         if found is None:
             continue

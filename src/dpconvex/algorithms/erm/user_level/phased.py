@@ -1,11 +1,11 @@
-r"""Plan of phased one-pass SGD over groups of users (Lowy, Liu and Asi 2024, Algorithm 1).
+r"""Phased one-pass SGD over parts of the users (Lowy, Liu and Asi 2024, Algorithm 1).
 
 Guarantee
-    (epsilon, delta)-DP for neighbours that replace one *user*: everything that the data hold under one label.
+    (epsilon, delta)-DP for neighbors that replace one *user*: everything that the data hold under one label.
 Lemma
-    Users are put into disjoint phases, and within a phase into C disjoint groups, by uniform coins. Given the coins and
-    what earlier phases released, a user moves the result of one group of one phase. The release of a phase is
-    (epsilon, delta)-DP for one replaced result of a group, whatever the results are (`aggregates`): parallel
+    Users are put into disjoint phases, and within a phase into C disjoint parts, by uniform coins. Given the coins and
+    what earlier phases released, a user moves the result of one part of one phase. The release of a phase is
+    (epsilon, delta)-DP for one replaced result of a part, whatever the results are (`aggregates`): parallel
     composition over phases. Averaging over the coins keeps the guarantee (joint convexity), and as they are uniform,
     it does not matter where a replaced user stands among the others.
 Sensitivity
@@ -18,7 +18,17 @@ Bound
     `phased_schedule`: expected excess population risk of a model whose users have M records each.
 Deviations
     Calibrated: h-index test, deterministic weights, exact accounting; sample-and-aggregate where its noise is smaller;
-    C, step sizes and number of phases minimise the bound. Radius 0 does not fail: `radius="private"` searches it.
+    C, step sizes and number of phases minimize the bound. Radius 0 does not fail: `radius="private"` searches it.
+
+======== ================= =====================================================
+Letter   Name here         Meaning
+======== ================= =====================================================
+x_i      ``x``             what phase i released, projected
+D_{i,j}  ``users[j]``      users of part j (the paper's group j)
+eta_i    ``step_size``     step size
+x~_{i,j} ``walked[j]``     average iterate of part j, relative to x_{i-1}
+tau, C   ``aggregate``     constants of test and mean
+======== ================= =====================================================
 """
 
 from __future__ import annotations
@@ -32,17 +42,22 @@ import numpy as np
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.base import LinearModelPlan, PrivateResult, check_relation, require_average
-from dpconvex.algorithms.erm.user_level.phased_printed import paper
-from dpconvex.algorithms.erm.user_level.phased_schedule import Facts, Phase, Schedule, calibrated
+from dpconvex.algorithms.erm.user_level.phased_schedule import Facts, Phase, Schedule, calibrated, paper
 from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import recorded
 from dpconvex.errors import InvalidParameterError
-from dpconvex.privacy import Assumption, PrivacyParams, Release, Unit
-from dpconvex.problems.data.users import UserGroups
+from dpconvex.losses.base import LinearModelLoss
+from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release, Unit
+from dpconvex.problems.data import _threads
+from dpconvex.problems.data.records import Records
+from dpconvex.problems.data.users import Positions, UserGroups
 from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.randomness import BitSource
+from dpconvex.sets import L2Ball
 from dpconvex.solvers import _components as components
 
+_PORTION = 2**19  # floats read at a time (4 MB), at least,
+_SHARE = 32  # or this part of the data
 RADII = ("practical", "provable", "private")
 AGGREGATES = ("auto", "robust", "plain")
 
@@ -55,7 +70,7 @@ class PhasedPlan(LinearModelPlan):
     Parameters
     ----------
     problem : LinearModelProblem
-        What is minimised, over the ball of its radius; n counts users.
+        What is minimized, over the ball of its radius; n counts users.
     privacy : PrivacyParams
         The promise, for users.
     schedule : Schedule
@@ -77,33 +92,23 @@ class PhasedPlan(LinearModelPlan):
         return self.schedule.phases
 
     @property
-    def solver_radius(self) -> float:
-        """0: nothing is solved."""
-        return 0.0
-
-    @property
     def predicted_error(self) -> PredictedError:
-        """Bound on the expected excess population risk."""
         trivial = min(self.problem.trivial, self.problem.lipschitz * self.problem.radius)
         return PredictedError(self.schedule.bound, trivial, self.schedule.source)
 
     @property
     def gradient_evaluations(self) -> int:
         """Most gradients of single records that a run evaluates: at most one a record, up to the cap of each user."""
-        return sum(phase.groups * phase.steps for phase in self.phases)
+        return sum(phase.parts * phase.steps for phase in self.phases)
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        """Those of the phases; every user is in one phase."""
         return tuple(
-            release
-            for i, phase in enumerate(self.phases, 1)
-            for release in phase.aggregate.releases(label_of(i), block_of(i))
+            release for i, phase in enumerate(self.phases, 1) for release in phase.aggregate.releases(*_names(i))
         )
 
     @property
     def theorem(self) -> str:
-        """Parallel composition of phases."""
         text = "Phased one-pass SGD over groups of users (Lowy, Liu and Asi 2024, Algorithm 1)"
         if self.constants == "paper":
             return text + ", Theorem 2.1 with the exact sensitivity of Lemma B.2 and an even number of groups."
@@ -111,7 +116,6 @@ class PhasedPlan(LinearModelPlan):
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
-        """What privacy rests on."""
         return (
             Assumption("users are assigned to phases and groups without looking at data", "uniform coins by position"),
             Assumption(
@@ -123,18 +127,16 @@ class PhasedPlan(LinearModelPlan):
 
     @property
     def coefficient_deviation(self) -> FloatArray:
-        """Standard deviation of the last phase's noise."""
         return np.full(self.problem.dim, self.phases[-1].aggregate.deviation)
 
     def describe(self) -> Mapping[str, Any]:
-        """Constants for the certificate."""
         return {
             "noise": self.noise_name,
             "gradient_evaluations": self.gradient_evaluations,
             "fallback": "the point released by the phase before, at first the origin",
             "phases": [
                 {
-                    "groups": phase.groups,
+                    "groups": phase.parts,
                     "users_per_group": phase.users,
                     "steps": phase.steps,
                     "step_size": phase.step_size,
@@ -145,26 +147,106 @@ class PhasedPlan(LinearModelPlan):
         }
 
     def exact_bits(self, source: BitSource) -> bool:
-        """Whether the source is the operating system: all noise is discrete Gaussian or Laplace."""
-        return source.exact
+        return source.exact  # all noise is discrete Gaussian or Laplace
 
-    def _listing(self, X: AnyArray, y: AnyArray, source: BitSource) -> PrivateResult:
-        raise NotImplementedError("plans for users are run with groups")
+    def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> PrivateResult:
+        """Walk over parts of the users from the last released point, and release the mean of where they end."""
+        assert groups is not None  # `run` checked; tells the type checker
+        ledger, problem = Ledger(self.privacy, self.releases), self.problem
+        records, targets = Records.clipped(X, problem.domain), problem.loss.clip_targets(y)
+        data = Pooled(problem.loss, records, targets, groups, problem.radius, problem.records_per_user or 1)
+        order, ball = source.generator().permutation(problem.n), L2Ball(problem.radius)
+        x = np.zeros(problem.dim)
+        for i, phase in enumerate(self.phases, 1):  # line 1
+            members = order[phase.first : phase.first + phase.parts * phase.users]  # line 2
+            users, (label, block) = members.reshape(phase.parts, -1), _names(i)
+            walked = data.displacements(users, x, phase.step_size, source)  # line 3
+            moved = phase.aggregate.release(walked, x, label, source, ledger, block)  # lines 4 to 6
+            if moved is None:
+                return self.finish(x, source, f"the test of phase {i} of {len(self.phases)} failed")
+            last = i == len(self.phases)
+            x = x + moved if last and not self.schedule.projected else ball.project(x + moved)
+        return self.finish(x, source)
 
-    def _user_listing(self, X: AnyArray, y: AnyArray, source: BitSource, groups: UserGroups) -> PrivateResult:
-        from dpconvex.algorithms.erm.user_level.run import run_phases
 
-        return run_phases(self, X, y, source, groups)
-
-
-def label_of(phase: int) -> str:
-    """Label of a phase's release."""
-    return f"mean iterate of phase {phase}"
+def _names(phase: int) -> tuple[str, str]:
+    """Return the label of a phase's release, and which users it reads."""
+    return f"mean iterate of phase {phase}", f"users of phase {phase}"
 
 
-def block_of(phase: int) -> str:
-    """Which users a phase reads."""
-    return f"users of phase {phase}"
+@final
+@dataclass(frozen=True, eq=False)
+class Pooled:
+    """One pass of projected SGD, in the l2 ball of `radius`, over the pooled records of each of several parts.
+
+    A part's result is a function of the records of its own users, of a public start and of coins of its own: one user
+    moves one result. Of a user with more than `cap` records a random `cap` are taken, so a part of N users takes at
+    most ``N cap`` steps, a public number; a user with k records counts like ``min(k, cap)``, as in
+    `problems.data.users`.
+    """
+
+    loss: LinearModelLoss
+    records: Records
+    targets: FloatArray
+    groups: UserGroups
+    radius: float
+    cap: int
+
+    def displacements(self, users: AnyArray, start: FloatArray, step: float, source: BitSource) -> FloatArray:
+        """Return how far each part's average iterate is from the start, shape (parts, dim).
+
+        `users` are numbers, each at most once, shape (parts, users of a part). The order of records in each part comes
+        from a stream of its own.
+        """
+        moved, total = np.zeros((2, len(users), len(start)))
+        lengths, pieces, size = np.ones((len(users), 1)), [], 0
+        portion = max(_PORTION // self.records.dim, self.records.n // _SHARE)
+        for j, members in enumerate(users):
+            index = drawn_records(self.groups, members, self.cap, source.generator())
+            lengths[j] = max(1, len(index))
+            for first in range(0, len(index), portion):
+                pieces.append((j, index[first : first + portion]))
+                size += len(pieces[-1][1])
+                if size >= portion:  # so no two pieces of a part are walked at once
+                    self._walk(pieces, start, step, moved, total)
+                    pieces, size = [], 0
+        self._walk(pieces, start, step, moved, total)
+        return total / lengths
+
+    def _walk(
+        self, pieces: list[tuple[int, Positions]], start: FloatArray, step: float, moved: FloatArray, total: FloatArray
+    ) -> None:
+        """Walk on, over a piece of the records of each of some parts: they are read together, which is faster."""
+        from dpconvex.algorithms.erm.user_level import _loops
+
+        if not pieces:
+            return
+        ends = np.cumsum([0, *(len(index) for _, index in pieces)])
+        index = np.concatenate([index for _, index in pieces])
+        rows, curve = self.records.take(index), components.slope_curve(self.loss, self.targets[index])
+        assert curve is not None  # the plan refused other losses; tells the type checker
+
+        def walk(k: int) -> FloatArray:
+            j, part = pieces[k][0], slice(ends[k], ends[k + 1])
+            _loops.one_pass(
+                rows[part], curve.records[part], curve.shape, curve.scale, start, step, self.radius, moved[j], total[j]
+            )
+            return np.zeros(0)
+
+        _threads.total(len(pieces), walk)
+
+
+def drawn_records(groups: UserGroups, users: AnyArray, cap: int, coins: np.random.Generator) -> Positions:
+    """Return the records of some different users, at most `cap` random ones of each, in random order."""
+    first, sizes = groups.starts[users], groups.sizes[users]
+    ends = np.cumsum(sizes)
+    inside = np.arange(int(ends[-1])) - np.repeat(ends - sizes, sizes)  # 0, 1, ... within each user
+    places = np.repeat(first, sizes) + inside
+    if bool(np.any(sizes > cap)):
+        whose = np.repeat(np.arange(len(users)), sizes)
+        places = places[np.lexsort((coins.random(len(places)), whose))][inside < cap]
+    places = coins.permutation(places)
+    return places if groups.order is None else groups.order[places]
 
 
 @recorded("phased_sgd")
@@ -189,7 +271,7 @@ def plan_phased(
     constants : {"calibrated", "paper"}
         ``"paper"``: printed constants, for more than 100000 users, whose noise exceeds the diameter at every size.
     radius : {"practical", "provable", "private"} or float
-        How close groups' results should be, in units of ``eta L sqrt(T)``: 2.5, what is proven (about 18), found
+        How close the parts' results should be, in units of ``eta L sqrt(T)``: 2.5, what is proven (about 18), found
         privately, or a number. Privacy does not depend on it (calibrated constants only).
     aggregate : {"auto", "robust", "plain"}
         Test and robust mean, sample and aggregate, or in each phase whichever has less noise.

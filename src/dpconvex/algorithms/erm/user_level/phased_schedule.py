@@ -1,21 +1,31 @@
-r"""Sizes, step sizes and releases of phased one-pass SGD, chosen to minimise its bound.
+r"""Sizes, step sizes and releases of phased one-pass SGD: those that minimize its bound, and the printed ones.
 
 Bound
     On the expected excess *population* risk over the ball of radius R, for users with M records each, all drawn
-    independently from one distribution. Phase i: n_i users in C groups, ``T_i = M floor(n_i / C)`` steps of size
-    ``eta_i`` a group. For the mean ``m_i`` of the groups' averages and every fixed y (online to batch, convexity)
+    independently from one distribution. Phase i: n_i users in C parts, ``T_i = M floor(n_i / C)`` steps of size
+    ``eta_i`` a part. For the mean ``m_i`` of the parts' averages and every fixed y (online to batch, convexity)
 
         E F(m_i) - F(y) <= E|x_{i-1} - y|^2 / (2 eta_i T_i) + eta_i L^2 / 2.
 
-    With ``y = m_{i-1}`` (first: the minimiser), ``x_{i-1}`` is ``m_{i-1}`` plus noise of deviation ``s_{i-1}``, and
+    With ``y = m_{i-1}`` (first: the minimizer), ``x_{i-1}`` is ``m_{i-1}`` plus noise of deviation ``s_{i-1}``, and
     projection does not lengthen it: ``E|x_{i-1} - m_{i-1}|^2 <= d s_{i-1}^2``. The sums telescope, and the last noise
     adds ``L sqrt(d) s_l``, or without a last projection ``curvature/2 d s_l^2``. A test that fails, with probability at
     most 2 beta a phase, costs at most what predicting with the start may lose, ``2 L R``.
 Radius
-    Two groups' averages differ by more than ``b(l) eta L sqrt(T)``, ``b(l) = 2 (sqrt(l) + sqrt(l + 1))``, with
+    Two parts' averages differ by more than ``b(l) eta L sqrt(T)``, ``b(l) = 2 (sqrt(l) + sqrt(l + 1))``, with
     probability at most ``e^-l``, for convex losses of slope at most L, smooth or not (docs, User-level privacy,
-    Lemma 4). In 200000 measured pairs the ratio stayed below 2.1; ``PRACTICAL`` is the default, and the bound then
-    presumes that it holds.
+    Lemma 4). In 200000 measured pairs the ratio stayed below 2.1; `PRACTICAL_SPREAD` is the default, and the bound
+    then presumes that it holds.
+Printed constants
+    With l = floor(log2 n) phases, ``C = 100 log(20 n m e^epsilon / delta) / epsilon``, and for ``i = 1, ..., l``
+
+        n_i = (1 - 2^-q) n 2^(-iq),  eta_i = eta 2^(-pi),  N_i = n_i / C,  T_i = N_i m,
+        tau_i = 1000 eta_i L sqrt(T_i) log(ndm),  sigma_i = 100 tau_i log^2(n/delta) / (epsilon C),
+
+    ``eta = D / (L sqrt(d m n epsilon))``, ``p = J + 3/2`` with ``m <= n^J``, D the diameter. To be run: C is raised to
+    ``150 log(20 e^epsilon / delta) / epsilon`` (erratum E2) and to an even integer (the proof needs it, see
+    `mechanisms.printed_mean`), the other sizes are rounded down (E19). ``N_l >= 1`` is not implied by the theorem's
+    condition (E1): checked here, it takes more than 100000 users.
 """
 
 from __future__ import annotations
@@ -29,62 +39,43 @@ import numpy as np
 from dpconvex._types import FloatArray
 from dpconvex.algorithms.erm.user_level.aggregates import Aggregate, Guarded, Searched, plain, plain_length, searched
 from dpconvex.errors import InvalidParameterError
-from dpconvex.mechanisms import RobustMean
+from dpconvex.mechanisms import OutlierRemoval, RobustMean
+from dpconvex.mechanisms.printed_mean import flips
 from dpconvex.mechanisms.robust_mean import budget, robust_mean_of
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems.linear.problem import LinearModelProblem
 
-FAILURE = 1e-5
+TEST_FAILURE = 1e-5
 """Probability beta with which a test fails although points are close, and with which they are not."""
-PRACTICAL = 2.5
-"""Radius in units of ``eta L sqrt(T)``."""
+PRACTICAL_SPREAD = 2.5
+"""Default radius in units of ``eta L sqrt(T)``."""
 MOST_PHASES = 6
+"""Numbers of phases up to this one are considered."""
 LEAST_MOVE = 1e-10
 """A phase that moves less than this share of the radius is not worth its users."""
-DECAYS = (1, 2, 3)
-STEPS = 2.0 ** (-np.arange(-4, 33) / 2)
+STEP_DECAYS = (1, 2, 3)
+"""Exponents k of ``eta_i = eta 2^(-k (i-1))``."""
+FIRST_STEPS = 2.0 ** (-np.arange(-4, 33) / 2)
 """First step sizes, in units of ``R / (L sqrt(T))``."""
 
 
 @dataclass(frozen=True)
 class Phase:
-    """One phase.
+    """One phase: C parts of N users each, who walk at most T steps."""
 
-    Parameters
-    ----------
-    first : int
-        Number of its first user, in the random order of users.
-    groups, users : int
-        C groups of N users each.
-    steps : int
-        Most steps T of a group.
-    step_size : float
-        eta.
-    aggregate : Aggregate
-        How the groups' results are released.
-    """
-
-    first: int
-    groups: int
-    users: int
-    steps: int
-    step_size: float
+    first: int  # number of its first user, in the random order of users
+    parts: int  # C
+    users: int  # N
+    steps: int  # T
+    step_size: float  # eta
     aggregate: Aggregate
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """All phases.
+    """All phases, a bound on the expected excess population risk, and what it rests on.
 
-    Parameters
-    ----------
-    phases : tuple of Phase
-    bound : float
-        On the expected excess population risk; the module says for whom.
-    source : str
-        What the bound rests on.
-    projected : bool
-        Whether the last release is projected onto the ball; all others are.
+    Releases are projected onto the ball, the last one where `projected` says so.
     """
 
     phases: tuple[Phase, ...]
@@ -95,54 +86,39 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Facts:
-    """What the search works with.
+    """What the search works with."""
 
-    Parameters
-    ----------
-    n, records, dim : int
-        Users, records M of a user, parameters.
-    lipschitz, curvature, radius : float
-        L, beta (may be infinite) and R.
-    privacy : PrivacyParams
-    constant : float or None
-        Radius in units of ``eta L sqrt(T)``; None: what is proven.
-    searching : bool
-        Whether the radius is found privately.
-    kind : {"auto", "robust", "plain"}
-        Which releases may be used.
-    """
-
-    n: int
-    records: int
+    n: int  # users
+    records: int  # M of a user
     dim: int
-    lipschitz: float
-    curvature: float
-    radius: float
+    lipschitz: float  # L
+    curvature: float  # beta; may be infinite
+    radius: float  # R
     privacy: PrivacyParams
-    constant: float | None
-    searching: bool
-    kind: str = "auto"
+    constant: float | None  # radius in units of eta L sqrt(T); None: what is proven
+    searching: bool  # whether the radius is found privately
+    kind: str = "auto"  # which releases may be used: "auto", "robust" or "plain"
 
     @classmethod
     def of(cls, problem: LinearModelProblem, privacy: PrivacyParams, radius: str | float, kind: str) -> Facts:
-        """Read them from a problem."""
+        """Return the facts of a problem."""
         assert problem.records_per_user is not None  # the plan checked; tells the type checker
-        constant = {"practical": PRACTICAL, "provable": None, "private": PRACTICAL}.get(str(radius), 0.0)
-        constant = float(radius) if constant == 0.0 else constant
+        spreads = {"practical": PRACTICAL_SPREAD, "provable": None, "private": PRACTICAL_SPREAD}
+        constant = spreads[radius] if isinstance(radius, str) else float(radius)
         return cls(
             problem.n, problem.records_per_user, problem.dim, problem.lipschitz, problem.curvature, problem.radius,
             privacy, constant, radius == "private", kind,
         )  # fmt: skip
 
-    def spread(self, groups: int) -> float:
-        """Radius in units of ``eta L sqrt(T)``."""
+    def spread(self, parts: int) -> float:
+        """Return the radius in units of ``eta L sqrt(T)``."""
         if self.constant is not None:
             return self.constant
-        return proven_spread(math.log(groups**2 / (2 * FAILURE)))
+        return proven_spread(math.log(parts**2 / (2 * TEST_FAILURE)))
 
 
 def proven_spread(level: float) -> float:
-    """Return ``b(l) = 2 (sqrt(l) + sqrt(l + 1))``: two groups exceed it with probability at most ``e^-l``."""
+    """Return ``b(l) = 2 (sqrt(l) + sqrt(l + 1))``: two parts exceed it with probability at most ``e^-l``."""
     return 2 * (math.sqrt(level) + math.sqrt(level + 1))
 
 
@@ -150,7 +126,7 @@ def proven_spread(level: float) -> float:
 class _Shape:
     """Everything but the step size and the releases."""
 
-    groups: int
+    parts: int
     sizes: tuple[int, ...]
     decay: int
 
@@ -162,12 +138,9 @@ def phase_sizes(n: int, phases: int) -> tuple[int, ...]:
 
 
 def calibrated(facts: Facts, groups: int | None = None, phases: int | None = None) -> Schedule:
-    """Return the schedule of least bound, among those with the given number of groups and of phases.
+    """Return the schedule of least bound, among those with the given number of groups (C) and of phases.
 
-    Raises
-    ------
-    InvalidParameterError
-        If there are fewer users than groups, or too few for the promise.
+    Raises `InvalidParameterError` if there are fewer users than groups, or too few for the promise.
     """
     kinds = ("auto", "plain") if facts.kind == "auto" else (facts.kind,)  # a test also costs what its failure loses
     found = [_best_shape(replace(facts, kind=kind), groups, phases) for kind in kinds]
@@ -183,12 +156,12 @@ def _best_shape(facts: Facts, groups: int | None, phases: int | None) -> tuple[f
     best, chosen, step = math.inf, None, 0.0
     counts = range(1, MOST_PHASES + 1) if phases is None else [phases]
     for sizes in (phase_sizes(facts.n, count) for count in counts):
-        for C in _group_counts(facts, sizes[-1]) if groups is None else [groups]:
+        for C in _part_counts(facts, sizes[-1]) if groups is None else [groups]:
             if min(sizes) < C:
                 continue
-            for decay in DECAYS if len(sizes) > 1 else DECAYS[:1]:
+            for decay in STEP_DECAYS if len(sizes) > 1 else STEP_DECAYS[:1]:
                 shape = _Shape(C, sizes, decay)
-                etas = facts.radius / (facts.lipschitz * math.sqrt(_steps(facts, shape)[0])) * STEPS
+                etas = facts.radius / (facts.lipschitz * math.sqrt(_steps(facts, shape)[0])) * FIRST_STEPS
                 bounds = np.minimum(*_bounds(facts, shape, etas))
                 at = int(np.argmin(bounds))
                 if bounds[at] < best:
@@ -196,14 +169,14 @@ def _best_shape(facts: Facts, groups: int | None, phases: int | None) -> tuple[f
     return best, chosen, step, facts.kind
 
 
-def _group_counts(facts: Facts, most: int) -> list[int]:
+def _part_counts(facts: Facts, most: int) -> list[int]:
     """Return the candidates for C: a grid of ratio ``sqrt(2)``."""
     grid = {round(2 ** (k / 2)) for k in range(2 * int(math.log2(max(most, 1))) + 1)} | {most}
     return sorted(grid & set(range(1, min(most, 20_000) + 1)))
 
 
 def _steps(facts: Facts, shape: _Shape) -> list[int]:
-    return [max(1, size // shape.groups * facts.records) for size in shape.sizes]
+    return [max(1, size // shape.parts * facts.records) for size in shape.sizes]
 
 
 def _bounds(facts: Facts, shape: _Shape, etas: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -212,10 +185,10 @@ def _bounds(facts: Facts, shape: _Shape, etas: FloatArray) -> tuple[FloatArray, 
     square, total = np.full(len(etas), R**2), np.zeros(len(etas))
     for i, T in enumerate(_steps(facts, shape)):
         eta = etas * 2.0 ** (-shape.decay * i)
-        total += np.minimum(square, 4 * R**2) / (2 * eta * T) + eta * L**2 / 2
-        guarded, direct = _deviations(facts, shape.groups, T, eta)
-        total += np.where(guarded < direct, 2 * FAILURE * 2 * L * R, 0.0)
-        square = d * np.minimum(guarded, direct) ** 2
+        total += np.minimum(square, 4 * R**2) / (2 * eta * T) + eta * L**2 / 2  # online to batch
+        guarded, direct = _deviations(facts, shape.parts, T, eta)
+        total += np.where(guarded < direct, 2 * TEST_FAILURE * 2 * L * R, 0.0)  # a test that fails
+        square = d * np.minimum(guarded, direct) ** 2  # from this phase's noise to the next one's start
     return total + L * np.sqrt(np.minimum(square, 4 * R**2)), total + facts.curvature / 2 * square
 
 
@@ -230,25 +203,27 @@ def _deviations(facts: Facts, C: int, T: int, eta: FloatArray) -> tuple[FloatArr
     else:
         mean = _robust(facts, C)
         scale = math.inf if mean is None else mean.deviation
-    guarded = scale * radius if facts.kind == "robust" else np.where(radius < 2 * facts.radius, scale * radius, np.inf)
-    return (guarded if facts.kind != "plain" else np.full_like(eta, np.inf)), (
-        direct if facts.kind != "robust" else np.full_like(eta, np.inf)
-    )
+    never = np.full_like(eta, np.inf)
+    if facts.kind == "robust":
+        return scale * radius, never
+    if facts.kind == "plain":
+        return never, direct
+    return np.where(radius < 2 * facts.radius, scale * radius, np.inf), direct  # any two points are within 2 R
 
 
 def _built(facts: Facts, shape: _Shape, eta: float) -> Schedule:
-    first, phases, tests = 0, [], 0
+    first, phases, presumed = 0, [], False
     for i, (size, T) in enumerate(zip(shape.sizes, _steps(facts, shape), strict=True)):
         step = eta * 2.0 ** (-shape.decay * i)
         if step * facts.lipschitz * T < LEAST_MOVE * facts.radius:
             break
-        aggregate = _aggregate(facts, shape.groups, T, step)
-        tests += isinstance(aggregate, Guarded)
-        phases.append(Phase(first, shape.groups, size // shape.groups, T, step, aggregate))
+        aggregate = _aggregate(facts, shape.parts, T, step)
+        presumed |= aggregate.presumes_radius
+        phases.append(Phase(first, shape.parts, size // shape.parts, T, step, aggregate))
         first += size
     projected, free = (float(bound[0]) for bound in _bounds(facts, shape, np.array([eta])))
     source = "phased one-pass SGD, telescoped (docs, User-level privacy); for independent records of one distribution"
-    if tests and facts.constant is not None:
+    if presumed and facts.constant is not None:
         source += f", provided that groups' averages are within {facts.constant:g} eta L sqrt(T) of one another"
     return Schedule(tuple(phases), min(projected, free), source, projected <= free)
 
@@ -274,10 +249,100 @@ def _aggregate(facts: Facts, C: int, T: int, step: float) -> Aggregate:
 
 def _robust(facts: Facts, C: int) -> RobustMean | None:
     mu, test = budget(facts.privacy.epsilon, facts.privacy.delta)
-    return robust_mean_of(C, facts.dim, mu, test, failure=FAILURE, unit=facts.privacy.unit)
+    return robust_mean_of(C, facts.dim, mu, test, failure=TEST_FAILURE, unit=facts.privacy.unit)
 
 
 @lru_cache(maxsize=256)
 def _searched(facts: Facts, C: int, grid: tuple[float, ...], clip: float) -> Searched | None:
     privacy = facts.privacy
-    return searched(C, facts.dim, privacy.epsilon, privacy.delta, grid, clip, failure=FAILURE, unit=privacy.unit)
+    return searched(C, facts.dim, privacy.epsilon, privacy.delta, grid, clip, failure=TEST_FAILURE, unit=privacy.unit)
+
+
+@dataclass(frozen=True)
+class PrintedPhase:
+    """Real-valued constants of one phase, as printed."""
+
+    users: float  # n_i
+    group: float  # N_i
+    steps: float  # T_i
+    step_size: float  # eta_i
+    radius: float  # tau_i
+    deviation: float  # sigma_i
+
+
+@dataclass(frozen=True)
+class Printed:
+    """Real-valued constants of Algorithm 1, as printed.
+
+    The bound is what the proof of Theorem B.1 gives for them, with the constants of its Lemma B.3: telescoped, no
+    logarithm dropped.
+    """
+
+    groups: float  # C
+    step_size: float  # eta
+    phases: tuple[PrintedPhase, ...]
+    bound: float
+
+
+def printed(
+    n: int,
+    m: int,
+    dim: int,
+    epsilon: float,
+    delta: float,
+    *,
+    lipschitz: float = 1.0,
+    diameter: float = 1.0,
+    q: float | None = None,
+    groups: float | None = None,
+) -> Printed:
+    """Return the printed constants, or those with another number of groups C.
+
+    By default ``q = 1 / log n``, which nearly maximizes the last phase.
+    """
+    q = 1 / math.log(n) if q is None else q
+    C = 100 * math.log(20 * n * m * math.exp(epsilon) / delta) / epsilon if groups is None else groups
+    p, eta = math.log(m) / math.log(n) + 1.5, diameter / (lipschitz * math.sqrt(dim * m * n * epsilon))
+    phases, bound, square = [], 0.0, diameter**2
+    for i in range(1, int(math.log2(n)) + 1):
+        users = (1 - 2**-q) * n / 2 ** (i * q)
+        step, steps = eta * 2 ** (-p * i), users / C * m
+        radius = 1000 * step * lipschitz * math.sqrt(steps) * math.log(n * dim * m)
+        deviation = 100 * radius * math.log(n / delta) ** 2 / (epsilon * C)
+        phases.append(PrintedPhase(users, users / C, steps, step, radius, deviation))
+        bound += square / (step * steps) + step * lipschitz**2
+        square = dim * deviation**2
+    return Printed(C, eta, tuple(phases), bound + lipschitz * math.sqrt(square))
+
+
+def paper(facts: Facts) -> Schedule:
+    """Return the printed algorithm as it can be run.
+
+    Raises `InvalidParameterError` if a group of the last phase would have no user, or the exact cost of the printed
+    noise exceeds the promise.
+    """
+    privacy, n, m, d = facts.privacy, facts.n, facts.records, facts.dim
+    epsilon, delta = privacy.epsilon, privacy.delta
+    if epsilon > 10:
+        raise InvalidParameterError("epsilon", epsilon, "must be at most 10 with constants='paper'", "Theorem 2.1")
+    literal = 100 * math.log(20 * n * m * math.exp(epsilon) / delta) / epsilon
+    repaired = 150 / epsilon * math.log(20 * math.exp(epsilon) / delta)
+    C = 2 * math.ceil(max(literal, repaired) / 2)
+    constants = printed(n, m, d, epsilon, delta, lipschitz=facts.lipschitz, diameter=2 * facts.radius, groups=C)
+    if n < 2 or constants.phases[-1].group < 1:  # erratum E1
+        least = f"too few for the printed C={C} groups in each of {max(1, int(math.log2(n)))} phases"
+        raise InvalidParameterError("n", n, f"users are {least}", "Use constants='calibrated'")
+    coupling = delta / (10 * math.exp(epsilon))
+    sigma = 100 * math.log(n / delta) ** 2 / (6 * epsilon * (flips(C, coupling) + 2))
+    mean = OutlierRemoval(C, d, 20 / epsilon, coupling, sigma, privacy.unit)
+    if mean.event.delta(epsilon) > delta:
+        raise InvalidParameterError("delta", delta, "is exceeded by the printed noise", "Use constants='calibrated'")
+    first, phases = 0, []
+    for phase in constants.phases:
+        N = int(phase.group)
+        clip = max(min(2 * facts.radius, phase.step_size * facts.lipschitz * N * m), 1e-90)
+        aggregate = Guarded(mean, phase.radius, clip)
+        phases.append(Phase(first, C, N, N * m, phase.step_size, aggregate))
+        first += C * N
+    source = "proof of Theorem B.1 with its constants (Lowy, Liu and Asi 2024); for independent records"
+    return Schedule(tuple(phases), constants.bound, source, True)

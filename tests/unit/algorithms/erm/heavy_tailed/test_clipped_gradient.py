@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from dpconvex.algorithms.erm.heavy_tailed.clipped_gradient import plan
+from dpconvex.algorithms.erm.heavy_tailed.moments import Moments
 from dpconvex.losses import AbsoluteLoss, HuberLoss, LogisticLoss, SquaredLoss
 from dpconvex.mechanisms import GaussianMechanism
 from dpconvex.privacy import PrivacyParams, verify
 from dpconvex.privacy.ledger import total_delta, total_epsilon
 from dpconvex.problems import DataDomain, Records
-from dpconvex.problems.data.moments import Moments
 from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.problems.linear.truncated import TruncatedRisk
 from dpconvex.randomness import SeededSource, SystemSource

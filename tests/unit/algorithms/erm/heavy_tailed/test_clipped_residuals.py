@@ -12,8 +12,8 @@ from hypothesis import given, strategies as st
 
 from dpconvex.algorithms.erm.heavy_tailed import Moments, plan_moments
 from dpconvex.algorithms.erm.heavy_tailed.clipped_residuals import PREDICTIONS, plan, slope_moments
-from dpconvex.algorithms.erm.heavy_tailed.private_moments import LABEL, SLOPES_LABEL
-from dpconvex.algorithms.erm.heavy_tailed.registry import Method, TunedPlan
+from dpconvex.algorithms.erm.heavy_tailed.moments import LABEL, SLOPES_LABEL
+from dpconvex.algorithms.erm.heavy_tailed.registry import HeavyMethod, TunedPlan
 from dpconvex.algorithms.erm.registry import plans
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import AbsoluteLoss, HuberLoss, LogisticLoss, PseudoHuberLoss, SquaredLoss
@@ -170,7 +170,7 @@ def test_the_certificate_lists_what_ran_where_the_method_plans_anew(known: bool)
         assert found.adaptive
         result = found.run(X, y, SystemSource())
     else:
-        method = Method(lambda *_: found, slopes=True)
+        method = HeavyMethod(lambda *_: found, slopes=True)
         first = plan_moments(task, PrivacyParams(0.1), 2.0, slopes=True)
         result = TunedPlan(task, PrivacyParams(1.2), first, found, method, Moments(2.0, 1.0)).run(X, y, SystemSource())
     stated = result.certificate.public["recentred"]

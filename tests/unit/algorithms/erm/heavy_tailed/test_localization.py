@@ -13,10 +13,9 @@ from hypothesis import given, settings, strategies as st
 from scipy.stats import binom, gamma
 
 from dpconvex._types import Status
-from dpconvex.algorithms.erm.heavy_tailed import Moments, plan, record_cap, run as listing
-from dpconvex.algorithms.erm.heavy_tailed.printed import TAIL
-from dpconvex.algorithms.erm.heavy_tailed.run import middle
-from dpconvex.algorithms.erm.heavy_tailed.schedule import SUCCESS, Stage, repetitions
+from dpconvex.algorithms.erm.heavy_tailed import Moments, localization as listing, plan, record_cap
+from dpconvex.algorithms.erm.heavy_tailed.localization import middle
+from dpconvex.algorithms.erm.heavy_tailed.schedule import PRINTED_TAIL, TUNING, Stage, repetitions
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import AbsoluteLoss, HingeLoss, HuberLoss, LogisticLoss, PinballLoss, SoftmaxLoss, SquaredLoss
 from dpconvex.privacy import PrivacyParams, verify
@@ -97,7 +96,7 @@ def test_a_plan_spends_its_epsilon_and_no_more(loss, epsilon) -> None:
         found = planned(loss, 3000, epsilon=epsilon, failure=failure)
         cost = total_epsilon(found.releases, 0.0)
         assert epsilon * (1 - 1e-5) < cost <= epsilon
-        for phase, (mechanism,) in zip(found.phases, found.mechanisms, strict=True):
+        for phase, (mechanism,) in zip(found.phases, found.noises, strict=True):
             exact = 2 * phase.truncation.level / (phase.l2 * phase.m) + 2 * phase.stages[0].radius
             assert mechanism.scale * epsilon >= exact
 
@@ -105,7 +104,7 @@ def test_a_plan_spends_its_epsilon_and_no_more(loss, epsilon) -> None:
 def test_the_printed_ledger() -> None:
     """T14 of the specification: as printed the stages spend epsilon/3 and 7 epsilon/36 of their halves."""
     found = planned(n=4000, constants="paper", epsilon=0.9, failure=0.1)
-    first, mechanisms = found.phases[0], found.mechanisms[0]
+    first, mechanisms = found.phases[0], found.noises[0]
     unit = first.truncation.level / (first.l2 * first.m)
     assert [stage.radius / unit for stage in first.stages] == pytest.approx([1.0, 1 / 6])
     assert [m.scale for m in mechanisms] == pytest.approx([12 * unit / 0.9] * 2, rel=1e-5)
@@ -195,7 +194,7 @@ def farthest(found, phase, seed):
 def test_neighbours_stay_within_the_sensitivity_and_nearly_reach_it(loss) -> None:
     """So noise of half the scale, or a forgotten factor 2, would break the promise: the bound below fails for it."""
     found = planned(loss, 30)
-    (phase,), ((mechanism,),) = found.phases, found.mechanisms
+    (phase,), ((mechanism,),) = found.phases, found.noises
     worst = farthest(found, phase, 1)
     assert worst <= mechanism.scale * found.privacy.epsilon
     assert worst <= phase.stages[0].reach
@@ -207,7 +206,7 @@ def test_a_run_moves_by_at_most_the_sensitivity_of_the_phase_that_reads_the_reco
     found = planned(AbsoluteLoss(1e4), 200)
     last, n = found.phases[-1], found.problem.n
     X, y = heavy(n, found.problem.dim)
-    grid = 4 * found.mechanisms[-1][0].step * math.sqrt(found.problem.dim)
+    grid = 4 * found.noises[-1][0].step * math.sqrt(found.problem.dim)
     moved = []
     for value in (1e9, -1e9, np.nan, np.inf, 0.0):
         X2, y2 = X.copy(), y.copy()
@@ -234,7 +233,7 @@ def test_a_release_has_the_density_that_is_claimed() -> None:
     """One phase: the length of the noise is Gamma(d) times the scale (chi-square on 10 cells, p >= 1e-4)."""
     found = planned(LogisticLoss(), 30, epsilon=1000.0)  # small noise: the ball does not cut it
     X, y = heavy(30, found.problem.dim)
-    phase, mechanism = found.phases[0], found.mechanisms[0][0]
+    phase, mechanism = found.phases[0], found.noises[0][0]
     risk = TruncatedRisk(found.problem.loss, Records.clipped(X, found.problem.domain), y, phase.l2, phase.truncation)
     centre = found.solver.solve(risk, phase.stages[0].radius, found.ball, np.zeros(found.problem.dim)).point
     lengths = [np.linalg.norm(found.run(X, y, SeededSource(seed)).point - centre) for seed in range(200)]
@@ -270,7 +269,7 @@ def test_one_parameter_exactly() -> None:
     """
     problem = LinearModelProblem(AbsoluteLoss(1e4), DataDomain.box(1, WIDE), 30, 1.0)
     found = plan(problem, PrivacyParams(1.0), Moments(2.0, 0.5))
-    (phase,), ((mechanism,),) = found.phases, found.mechanisms
+    (phase,), ((mechanism,),) = found.phases, found.noises
     points = []
     for sign in (1.0, -1.0):
         X, y = np.zeros((30, 1)), np.zeros(30)
@@ -343,7 +342,7 @@ def test_the_bound_with_repetitions_by_hand() -> None:
 
 def test_repetitions() -> None:
     """The specification's table, 2.1 (c), row q = 0.9."""
-    assert SUCCESS == 0.9
+    assert TUNING.success == 0.9
     assert [repetitions(failure) for failure in (0.1, 0.01, 0.001)] == [1, 5, 9]
 
 
@@ -411,7 +410,7 @@ def test_e2_the_ball_of_the_first_stage_is_twice_as_wide_as_the_proof_says() -> 
     phase = found.phases[0]
     unit, C, m, d = phase.truncation.level / (phase.l2 * phase.m), phase.truncation.level, phase.m, found.problem.dim
     radius = phase.stages[0].confine
-    assert radius == pytest.approx(100 * TAIL * d * unit / 0.5)
+    assert radius == pytest.approx(100 * PRINTED_TAIL * d * unit / 0.5)
     assert radius == pytest.approx(600 * d * unit)
     ends = np.array([-radius, radius])
 
@@ -474,7 +473,7 @@ def test_e10_a_solver_that_succeeds_with_0_6_is_not_enough() -> None:
 
 def test_e16_the_ball_of_zeta_1_is_missed_too_often() -> None:
     """E16: "any zeta >= 1" leaves the first stage a failure of exp(-1); a call may fail with 0.3 in all. It is 3."""
-    assert math.exp(-1) > 1 - 0.7 > math.exp(-TAIL)
+    assert math.exp(-1) > 1 - 0.7 > math.exp(-PRINTED_TAIL)
 
 
 def test_e21_repetitions_grow_with_log_log_n() -> None:

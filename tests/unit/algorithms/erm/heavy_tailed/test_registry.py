@@ -15,7 +15,15 @@ from hypothesis import given, settings, strategies as st
 from dpconvex.algorithms.erm import objective_perturbation
 from dpconvex.algorithms.erm.heavy_tailed import Moments, clipped_residuals
 from dpconvex.algorithms.erm.heavy_tailed.clipped_residuals import ClippedResidualsPlan
-from dpconvex.algorithms.erm.heavy_tailed.registry import METHODS, SHARE, Method, TunedPlan, chosen, heavy_plans, tuned
+from dpconvex.algorithms.erm.heavy_tailed.registry import (
+    HEAVY_METHODS,
+    SHARE,
+    HeavyMethod,
+    TunedPlan,
+    chosen,
+    heavy_plans,
+    tuned,
+)
 from dpconvex.algorithms.erm.registry import plans
 from dpconvex.algorithms.select import Options
 from dpconvex.errors import BudgetExceededError, InvalidDataError, InvalidParameterError
@@ -28,8 +36,8 @@ from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.randomness import SeededSource, SystemSource
 
 LOSSES = (HuberLoss(0.2, 1e6), SquaredLoss(1e6, 1e6), AbsoluteLoss(1e6), LogisticLoss(), HingeLoss())
-CASES = [(loss, name, PrivacyParams(1.0)) for loss in LOSSES for name in METHODS]
-CASES += [(LOSSES[0], name, PrivacyParams(0.3, 1e-6)) for name in METHODS]
+CASES = [(loss, name, PrivacyParams(1.0)) for loss in LOSSES for name in HEAVY_METHODS]
+CASES += [(LOSSES[0], name, PrivacyParams(0.3, 1e-6)) for name in HEAVY_METHODS]
 
 
 def problem(loss: Any = LOSSES[0], n: int = 400) -> LinearModelProblem:
@@ -68,7 +76,7 @@ def test_one_certificate_covers_both_releases(loss: Any, method: str, privacy: P
 
 @pytest.mark.parametrize("epsilon", [1e-6, 0.1, 1 / 3, 1.0, math.pi, 1e6])
 def test_the_shares_add_up_to_no_more_than_the_promise(epsilon: float) -> None:
-    plan = tuned(problem(), PrivacyParams(epsilon), 2.0, METHODS["heavy_tailed"])
+    plan = tuned(problem(), PrivacyParams(epsilon), 2.0, HEAVY_METHODS["heavy_tailed"])
     first, then = plan.first.privacy.epsilon, plan.then.privacy.epsilon
     assert first == pytest.approx(SHARE * epsilon)
     assert epsilon * (1 - 1e-12) <= math.fsum((first, then)) <= epsilon
@@ -76,19 +84,19 @@ def test_the_shares_add_up_to_no_more_than_the_promise(epsilon: float) -> None:
 
 @pytest.mark.parametrize("mutant", ["first at all of epsilon", "second at all of epsilon"])
 def test_a_plan_that_spends_too_much_is_refused(mutant: str) -> None:
-    plan = tuned(problem(), PrivacyParams(1.0), 2.0, METHODS["heavy_tailed"])
+    plan = tuned(problem(), PrivacyParams(1.0), 2.0, HEAVY_METHODS["heavy_tailed"])
     greedy = replace(plan.first, privacy=PrivacyParams(1.0))
-    rich = METHODS["heavy_tailed"](plan.problem, PrivacyParams(1.0), plan.moments, "calibrated")
+    rich = HEAVY_METHODS["heavy_tailed"](plan.problem, PrivacyParams(1.0), plan.moments, "calibrated")
     with pytest.raises(BudgetExceededError):
         replace(plan, first=greedy) if mutant.startswith("first") else replace(plan, then=rich)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", HEAVY_METHODS)
 @settings(max_examples=25, deadline=None)
 @given(counts=st.lists(st.floats(-1e4, 1e6), min_size=80, max_size=80), k=st.floats(2.0, 50.0))
 def test_no_released_histogram_makes_planning_fail(method: str, counts: list[float], k: float) -> None:
     """The second plan is made from released numbers: it must not raise, whatever they are."""
-    plan = tuned(problem(LOSSES[1]), PrivacyParams(1.0), k, METHODS[method])
+    plan = tuned(problem(LOSSES[1]), PrivacyParams(1.0), k, HEAVY_METHODS[method])
     informed = plan.informed(plan.first.moments(np.array(counts)))
     assert informed.then.privacy == plan.then.privacy
     assert informed.moments.bound <= plan.moments.bound * (1 + 1e-12)
@@ -98,7 +106,7 @@ def test_no_released_histogram_makes_planning_fail(method: str, counts: list[flo
 @pytest.mark.parametrize("epsilon", [0.3, 5.0])
 @pytest.mark.parametrize("n", [30, 5000])
 def test_every_second_run_composes_with_the_histogram(n: int, epsilon: float) -> None:
-    plan = tuned(problem(LOSSES[1], n), PrivacyParams(epsilon, 1e-2), 2.0, METHODS["clipped_residuals"])
+    plan = tuned(problem(LOSSES[1], n), PrivacyParams(epsilon, 1e-2), 2.0, HEAVY_METHODS["clipped_residuals"])
     for bound in (1e-5, 1.0, 40.0):
         assert plan.informed(Moments(2.0, bound)).then.privacy == plan.then.privacy
 
@@ -114,15 +122,18 @@ def test_every_ordinary_method_composes_with_a_pure_release(n: int, delta: float
             assert accounting.spent_epsilon(events, delta) <= 1.1 * (1 + 1e-6), plan.algorithm
 
 
-def _priced_alone(task: LinearModelProblem, rest: PrivacyParams, moments: Moments, _: str) -> ClippedResidualsPlan:
+def _priced_alone(task: LinearModelProblem, rest: PrivacyParams, moments: Moments) -> ClippedResidualsPlan:
     """Clipped residuals whose ordinary method is objective perturbation with Gaussian noise."""
     found = clipped_residuals.plan(task, rest, moments)
     return replace(found, then=objective_perturbation.plan(found.then.problem, rest, noise="gaussian")[0])
 
 
+PRICED_ALONE = HeavyMethod(_priced_alone, slopes=True)
+
+
 def test_a_method_that_is_priced_alone_may_follow_the_histogram() -> None:
     wide = LinearModelProblem(LOSSES[1], DataDomain.box(60, 0.5).with_intercept(0.5), 1000, 1.0)
-    plan = tuned(wide, PrivacyParams(1.0, 1e-6), 2.0, Method(_priced_alone, slopes=True)).informed(Moments(2.0, 0.01))
+    plan = tuned(wide, PrivacyParams(1.0, 1e-6), 2.0, PRICED_ALONE).informed(Moments(2.0, 0.01))
     assert isinstance(plan.releases[-1].event, GaussianObjectivePerturbation)
     rng = np.random.default_rng(0)
     X = rng.uniform(-0.5, 0.5, (1000, 60))
@@ -141,7 +152,7 @@ CONTENTS: dict[str, Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndar
 }
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", HEAVY_METHODS)
 @pytest.mark.parametrize("content", CONTENTS.values(), ids=CONTENTS)
 def test_content_never_speaks(content: Any, method: str) -> None:
     (plan,) = heavy_plans(problem(LOSSES[1]), PrivacyParams(1.0), 2.0, None, method)
@@ -153,7 +164,7 @@ def test_content_never_speaks(content: Any, method: str) -> None:
 
 def test_before_a_run_the_bound_holds_for_all_data() -> None:
     n = 40_000
-    plan = tuned(problem(LOSSES[1], n), PrivacyParams(1.0), 2.0, METHODS["heavy_tailed"])
+    plan = tuned(problem(LOSSES[1], n), PrivacyParams(1.0), 2.0, HEAVY_METHODS["heavy_tailed"])
     largest = plan.moments.bound
     X, y = np.full((n, 2), 0.5), np.full(n, -1e9)
     result = plan.run(X, y, SeededSource(0)).plan
@@ -165,7 +176,7 @@ def test_before_a_run_the_bound_holds_for_all_data() -> None:
     assert (at.moments, at.privacy.epsilon) == (result.moments, 2.0)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", HEAVY_METHODS)
 def test_a_known_bound_needs_no_histogram(method: str) -> None:
     (plan,) = heavy_plans(problem(), PrivacyParams(1.0), 2.0, 0.3, method)
     assert plan.algorithm == method
@@ -218,18 +229,18 @@ def test_refusals_name_the_parameter(name: str, changed: dict[str, Any]) -> None
     assert caught.value.remedy or name in ("k", "bound")
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", HEAVY_METHODS)
 @pytest.mark.parametrize("moments", [6.5, (2, 6.5), None])
 def test_a_bare_number_is_no_moment(method: str, moments: Any) -> None:
     with pytest.raises(InvalidParameterError, match=r"Write Moments\(k=2, bound=6.5\)"):
-        METHODS[method](problem(), PrivacyParams(1.0), moments, "calibrated")
+        HEAVY_METHODS[method](problem(), PrivacyParams(1.0), moments, "calibrated")
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", HEAVY_METHODS)
 def test_extreme_numbers_are_blamed_by_name(method: str) -> None:
     for bound in (1e-300, 1e-200, 1e300):
         with pytest.raises(InvalidParameterError) as caught:
-            METHODS[method](problem(SquaredLoss(1.0)), PrivacyParams(1.0), Moments(2.0, bound), "calibrated")
+            HEAVY_METHODS[method](problem(SquaredLoss(1.0)), PrivacyParams(1.0), Moments(2.0, bound), "calibrated")
         assert caught.value.name == "moments.bound"
     wide = LinearModelProblem(SquaredLoss(1.0), DataDomain.l2_ball(2, 1e90), 10, 1e90)
     with pytest.raises(InvalidParameterError) as caught:
@@ -240,7 +251,7 @@ def test_extreme_numbers_are_blamed_by_name(method: str) -> None:
 @pytest.mark.parametrize("kind", [list, pd.DataFrame, tuple])
 def test_plans_run_on_arrays_and_say_so(kind: Any) -> None:
     X, y = records()
-    tuned_plan = tuned(problem(), PrivacyParams(1.0), 2.0, METHODS["heavy_tailed"])
+    tuned_plan = tuned(problem(), PrivacyParams(1.0), 2.0, HEAVY_METHODS["heavy_tailed"])
     for plan in (tuned_plan, tuned_plan.first, tuned_plan.then):
         for pair in ((kind(X), y), (X, kind(y))):
             with pytest.raises(InvalidDataError, match="runs on NumPy arrays"):

@@ -13,7 +13,7 @@ from hypothesis import given, strategies as st
 from dpconvex import PrivateLinearRegression, PrivateLogisticRegression, verify
 from dpconvex.algorithms.erm.registry import plans
 from dpconvex.algorithms.erm.two_stage import centering
-from dpconvex.algorithms.erm.two_stage.centering import RecentredPlan, numeric_columns, recentred
+from dpconvex.algorithms.erm.two_stage.centering import CenteredPlan, centered
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import HuberLoss, LogisticLoss, SoftmaxLoss
 from dpconvex.mechanisms import NormNoiseMechanism
@@ -31,9 +31,9 @@ def problem(loss=None, n: int = 4000, domain: DataDomain = MIXED, **more) -> Lin
     return LinearModelProblem(loss or LogisticLoss(), domain, n, 5.0, **more)
 
 
-def planned(task: LinearModelProblem, epsilon: float = 1.0, delta: float = 0.0) -> RecentredPlan:
+def planned(task: LinearModelProblem, epsilon: float = 1.0, delta: float = 0.0) -> CenteredPlan:
     (plan,) = plans(task, PrivacyParams(epsilon, delta), "recentring")
-    assert isinstance(plan, RecentredPlan)
+    assert isinstance(plan, CenteredPlan)
     return plan
 
 
@@ -57,13 +57,13 @@ def test_without_noise_it_finds_the_parameters_of_the_columns_as_they_were(loss)
     plan = planned(task, 1e6)
     result = plan.run(X, y, SeededSource(1))
     ran = result.plan
-    assert isinstance(ran, RecentredPlan)
-    assert ran.centre is not None
-    assert np.abs(X[:, [0, 1, 5]].mean(axis=0) - ran.centre).max() < 1e-4
-    centred = np.column_stack([X[:, [0, 1, 5]] - ran.centre, X[:, 2:5]])
+    assert isinstance(ran, CenteredPlan)
+    assert ran.center is not None
+    assert np.abs(X[:, [0, 1, 5]].mean(axis=0) - ran.center).max() < 1e-4
+    centred = np.column_stack([X[:, [0, 1, 5]] - ran.center, X[:, 2:5]])
     inner = ran.then.problem
     w = result.point.reshape(loss.n_outputs, MIXED.dim)
-    weights = np.column_stack([w[:, [0, 1, 5]], w[:, 2:5], w[:, -1] + w[:, [0, 1, 5]] @ ran.centre])
+    weights = np.column_stack([w[:, [0, 1, 5]], w[:, 2:5], w[:, -1] + w[:, [0, 1, 5]] @ ran.center])
     weights[:, -1] /= inner.domain.intercept
     gradient = inner.objective(centred, y, ran.then.l2).gradient(weights.ravel())
     assert np.linalg.norm(gradient) < 1e-3
@@ -92,7 +92,7 @@ def test_the_released_mean_moves_by_two_over_n_at_most(seed: int, n: int, where:
         patch.setattr(NormNoiseMechanism, "release", release)
         for data in (X, other):
             with pytest.raises(Stop), np.errstate(all="ignore"):
-                plan._listing(data, np.ones(n), SeededSource(0))
+                plan._run(data, np.ones(n), None, SeededSource(0))
     moved = float(np.abs(seen[0] - seen[1]).max())
     assert moved <= 2 / n + 2.0**-50
     assert np.abs(seen).max() <= 1
@@ -177,10 +177,10 @@ def test_the_public_list_covers_every_record_and_centre() -> None:
 
 
 def test_the_recentred_domain_holds_the_numeric_columns_first() -> None:
-    assert numeric_columns(MIXED).tolist() == [0, 1, 5]
-    few = recentred(problem(), 0.3).domain
+    assert MIXED.columns_in("linf").tolist() == [0, 1, 5]
+    few = centered(problem(), 0.3).domain
     assert [(b.size, b.norm, b.bound) for b in few.blocks] == [(3, "linf", 0.3), (3, "l1", 1.0)]
-    many = recentred(problem(domain=DataDomain.box(20, 1.0).with_intercept(1.0)), 0.3).domain
+    many = centered(problem(domain=DataDomain.box(20, 1.0).with_intercept(1.0)), 0.3).domain
     assert [(b.size, b.norm, b.bound) for b in many.blocks] == [(20, "l2", 0.3)]
     assert many.intercept == 0.3
 
@@ -189,10 +189,10 @@ def test_the_plan_of_another_promise_has_seen_no_data() -> None:
     task = problem(n=4000)
     X, y = concentrated(task.n)
     ran = planned(task).run(X, y, SeededSource(0)).plan
-    assert isinstance(ran, RecentredPlan)
+    assert isinstance(ran, CenteredPlan)
     again = ran.at(PrivacyParams(2.0))
-    assert isinstance(again, RecentredPlan)
-    assert again.centre is None
+    assert isinstance(again, CenteredPlan)
+    assert again.center is None
     assert centering.plan(task, PrivacyParams(2.0), ran.planner)[0].length == again.length
 
 
@@ -200,7 +200,7 @@ def test_the_plan_of_another_promise_has_seen_no_data() -> None:
 def test_the_certificate_states_the_promise_whatever_length_was_released(delta: float) -> None:
     """One length is followed by pure noise, another by Gaussian noise: the former's cost is not that of the plan."""
     plan = PrivateLogisticRegression(2.0, delta, feature_bounds=(0, 100), algorithm="recentring").plan(30_000, 20)[0]
-    assert isinstance(plan, RecentredPlan)
+    assert isinstance(plan, CenteredPlan)
     kinds = set()
     for length in plan.lengths[::5]:
         course = plan.informed(np.zeros(20), float(length))

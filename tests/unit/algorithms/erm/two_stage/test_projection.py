@@ -15,8 +15,8 @@ from hypothesis import given, strategies as st
 from dpconvex import PrivateLogisticRegression
 from dpconvex.algorithms.erm import objective_perturbation
 from dpconvex.algorithms.erm.registry import plans
-from dpconvex.algorithms.erm.two_stage import centering, projection as projected_plans
-from dpconvex.algorithms.erm.two_stage.projection import FEWEST, ProjectedPlan, projected, projection, wide_columns
+from dpconvex.algorithms.erm.two_stage import centering, projection as projecting
+from dpconvex.algorithms.erm.two_stage.projection import FEWEST, ProjectedPlan, projected, projection
 from dpconvex.algorithms.select import Options
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import HuberLoss, LogisticLoss, SoftmaxLoss
@@ -100,7 +100,7 @@ def test_the_projected_domain() -> None:
     expected = [(6, "l2", 2.5), (3, "l1", 1.0), (2, "linf", 0.5)]
     assert [(b.size, b.norm, b.bound) for b in inner.blocks] == expected
     assert inner.intercept == 0.5
-    assert wide_columns(MIXED).tolist() == [*range(5), *range(8, 14)]
+    assert MIXED.columns_in("l2").tolist() == [*range(5), *range(8, 14)]
     reach = {block.name or str(k): squared_reach(block) for k, block in enumerate(MIXED.all_blocks)}
     left = sum(reach.values()) - (1 - 6 / 11) * (reach["0"] + reach["2"])
     assert projected(problem(), 6).radius ** 2 == pytest.approx(25 * left / sum(reach.values()))
@@ -229,7 +229,7 @@ def test_chunks_of_rows_change_nothing(chunk: int, monkeypatch: pytest.MonkeyPat
     plan, X = planned(problem()), records()
     P = coins(plan, 0)
     whole = plan._projected(X, P)
-    monkeypatch.setattr(projected_plans, "CHUNK", chunk)
+    monkeypatch.setattr(projecting, "CHUNK", chunk)
     np.testing.assert_allclose(plan._projected(X, P), whole, atol=1e-13)
 
 
@@ -277,7 +277,7 @@ def test_it_refuses_by_itself_whatever_its_method_does(task: LinearModelProblem,
         pytest.fail("asked the method")
 
     with pytest.raises(InvalidParameterError):
-        projected_plans.plan(task, PrivacyParams(1.0, **promise), planner)  # pyright: ignore[reportArgumentType]
+        projecting.plan(task, PrivacyParams(1.0, **promise), planner)  # pyright: ignore[reportArgumentType]
 
 
 def test_other_shapes_are_refused() -> None:
@@ -298,20 +298,20 @@ def test_the_plan_of_another_promise() -> None:
 def test_recentred_columns_can_be_projected() -> None:
     """Three plans deep: epsilon 1e5, columns that are constant but for the first; what both put back predicts it."""
 
-    def projecting(task: LinearModelProblem, privacy: PrivacyParams):
-        return projected_plans.plan(task, privacy, objective_perturbation.plan)
+    def planner(task: LinearModelProblem, privacy: PrivacyParams):
+        return projecting.plan(task, privacy, objective_perturbation.plan)
 
     n, rng = 2000, np.random.default_rng(0)
     X = np.full((n, 12), 0.3)
     X[:, 0] += rng.uniform(-0.3, 0.3, n)
     task = problem(HuberLoss(1.0, 1.0), n, DataDomain.box(12, 1.0).with_intercept(1.0), 20.0)
-    result = centering.plan(task, PrivacyParams(1e5), projecting)[0].run(X, 2 * X[:, 0] - 0.6, SeededSource(0))
+    result = centering.plan(task, PrivacyParams(1e5), planner)[0].run(X, 2 * X[:, 0] - 0.6, SeededSource(0))
     residuals = X @ result.point[:-1] + result.point[-1] - (2 * X[:, 0] - 0.6)
     assert np.abs(residuals).max() < 0.05
     public = result.certificate.public
     assert public["projected"]["columns"] == 12
     assert public["recentred"]["method"] == "random_projection"
-    assert verify(centering.plan(task, PrivacyParams(1.0), projecting)[0].certificate(SystemSource())).passed
+    assert verify(centering.plan(task, PrivacyParams(1.0), planner)[0].certificate(SystemSource())).passed
 
 
 @pytest.mark.parametrize("algorithm", ["random_projection", "recentring"])

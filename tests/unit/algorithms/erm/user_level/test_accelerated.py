@@ -13,7 +13,7 @@ from scipy.stats import laplace, norm
 
 from dpconvex.algorithms.erm.user_level import guards, plan_accelerated
 from dpconvex.algorithms.erm.user_level.accelerated_schedule import halves
-from dpconvex.algorithms.erm.user_level.gradient_source import GradientSource
+from dpconvex.algorithms.erm.user_level.gradients import UserGradients
 from dpconvex.errors import BudgetExceededError, InvalidParameterError
 from dpconvex.losses import HingeLoss, LogisticLoss, SoftmaxLoss
 from dpconvex.mechanisms.robust_mean import h_index
@@ -91,9 +91,8 @@ def test_less_noise_than_planned_is_over_budget(kind) -> None:
         case guards.ThresholdGuard() | guards.ClippedSteps():
             quiet = replace(guard, noise=replace(guard.noise, sigma=guard.noise.sigma / 2))
         case guards.SampledGuard():
-            mean = replace(guard.sampled.mean, sigma=guard.sampled.mean.sigma / 2)
-            event = replace(guard.sampled.event, step=mean.event)
-            quiet = replace(guard, sampled=replace(guard.sampled, mean=mean, event=event))
+            mean = replace(guard.mean, sigma=guard.mean.sigma / 2)
+            quiet = replace(guard, mean=mean, event=replace(guard.event, step=mean.event))
     with pytest.raises(BudgetExceededError):
         Ledger(USERS, quiet.releases(None))
     ledger = Ledger(USERS, guard.releases(None))
@@ -165,6 +164,12 @@ def test_phases_and_batches_read_disjoint_users(kind) -> None:
     assert len(set(names)) == sum(phase.batching.batches for phase in plan.phases)
 
 
+def batches(plan, X, y, groups, slots):
+    """Vectors of every batch of the first phase."""
+    gradients = UserGradients(plan.problem, plan.smoothing, X, y, groups, np.random.default_rng(1))
+    return gradients.batches(plan.phases[0].batching, slots)
+
+
 @pytest.mark.parametrize("kind", ["tested", "batches", "sampled"])
 def test_a_user_moves_one_vector_only(kind) -> None:
     """Whatever the records of the new user hold; all other vectors keep every bit."""
@@ -174,15 +179,7 @@ def test_a_user_moves_one_vector_only(kind) -> None:
     w = np.array([0.3, -2.0, 1.0])
     slots = np.random.default_rng(0).permutation(N)
     with np.errstate(all="ignore"):
-        first, second = (
-            [
-                vectors(w)
-                for vectors in GradientSource(
-                    plan, A, b, groups, plan.phases[0].batching, np.random.default_rng(1)
-                ).batches(slots)
-            ]
-            for A, b in ((X, y), (X2, y2))
-        )
+        first, second = ([vectors(w) for vectors in batches(plan, A, b, groups, slots)] for A, b in ((X, y), (X2, y2)))
     changed = sum(int((f != s).any(axis=1).sum()) for f, s in zip(first, second, strict=True))
     assert changed <= 1
     assert all(np.isfinite(s).all() and np.linalg.norm(s, axis=1).max() <= 1 + 1e-12 for s in second)
@@ -197,7 +194,7 @@ def test_bundles_hold_every_user_once(monkeypatch) -> None:
     assert batching.units == 70
     X, y, groups = crowd()
     w, slots = np.zeros(DIM), np.random.default_rng(0).permutation(N)
-    (vectors,) = GradientSource(plan, X, y, groups, batching, np.random.default_rng(1)).batches(slots)
+    (vectors,) = batches(plan, X, y, groups, slots)
     sizes = np.full(70, N // 70) + (np.arange(70) < N % 70)
     risk = RegularizedRisk(LogisticLoss(), Records.clipped(X, DOMAIN), y, 0.0)
     assert np.allclose(sizes @ vectors(w) / N, risk.gradient(w))

@@ -12,9 +12,8 @@ from scipy.stats import laplace, norm
 
 from dpconvex.algorithms.erm.user_level import PhasedPlan, aggregates, plan_phased
 from dpconvex.algorithms.erm.user_level.aggregates import Guarded, Plain, Searched
-from dpconvex.algorithms.erm.user_level.one_pass import Pooled, drawn_records
-from dpconvex.algorithms.erm.user_level.phased_printed import printed
-from dpconvex.algorithms.erm.user_level.phased_schedule import phase_sizes, proven_spread
+from dpconvex.algorithms.erm.user_level.phased import Pooled, drawn_records
+from dpconvex.algorithms.erm.user_level.phased_schedule import phase_sizes, printed, proven_spread
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import AbsoluteLoss, HuberLoss, LogisticLoss, PseudoHuberLoss, SoftmaxLoss, SquaredLoss
 from dpconvex.losses.base import LinearModelLoss
@@ -65,8 +64,8 @@ def test_printed_plan_needs_crowds_and_predicts_nothing() -> None:
         plan_phased(problem(100_000), PROMISE, constants="paper")
     plan = plan_phased(problem(300_000), PROMISE, constants="paper")
     assert plan.predicted_error.vacuous
-    assert all(phase.groups % 2 == 0 and phase.users >= 1 for phase in plan.phases)
-    assert plan.phases[-1].first + plan.phases[-1].groups <= 300_000
+    assert all(phase.parts % 2 == 0 and phase.users >= 1 for phase in plan.phases)
+    assert plan.phases[-1].first + plan.phases[-1].parts <= 300_000
     Ledger(PROMISE, plan.releases)
     with pytest.raises(InvalidParameterError, match="epsilon"):
         plan_phased(problem(300_000), PrivacyParams(11.0, 1e-6, unit=Unit.USER), constants="paper")
@@ -97,7 +96,7 @@ def test_releases_are_of_disjoint_users_and_fit() -> None:
     blocks = {release.block for release in plan.releases}
     assert len(blocks) == len(plan.phases) == 3
     Ledger(PROMISE, plan.releases)
-    used = [(phase.first, phase.first + phase.groups * phase.users) for phase in plan.phases]
+    used = [(phase.first, phase.first + phase.parts * phase.users) for phase in plan.phases]
     assert all(a[1] <= b[0] for a, b in pairwise(used))
     assert used[-1][1] <= 5000
     assert verify(plan.run(*data(5000)[:2], SystemSource(), data(5000)[2]).certificate).passed
@@ -336,7 +335,7 @@ def test_e2_the_printed_number_of_groups_is_too_small_for_small_deltas() -> None
     plan = plan_phased(problem(300_000, 1), PrivacyParams(1.0, 1e-11, unit=Unit.USER), constants="paper")
     wanted = 150 * math.log(20 * math.e / 1e-11)
     assert wanted > printed(300_000, 1, 3, 1.0, 1e-11).groups + 2
-    assert all(phase.groups >= wanted for phase in plan.phases)
+    assert all(phase.parts >= wanted for phase in plan.phases)
 
 
 def test_e10_the_decomposition_of_lemma_b4_has_the_constant_16() -> None:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from dpconvex.algorithms.erm.user_level.smoothing import Envelope, Randomised, smoothings
+from dpconvex.algorithms.erm.user_level.gradients import Envelope, Randomized, smoothings
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import AbsoluteLoss, HingeLoss, LogisticLoss, SoftmaxLoss
 from dpconvex.problems import DataDomain
@@ -32,7 +32,7 @@ def test_one_draw_a_record_has_the_law_of_the_ball() -> None:
     x = rng.standard_normal(DIM)
     direct = ball_points(rng, 200_000, 0.7) @ x
     norms = np.full(200_000, np.linalg.norm(x))
-    _, columns = Randomised(0.7).at_step(AbsoluteLoss(5.0), np.zeros(200_000), norms, DIM, rng)
+    _, columns = Randomized(0.7).at_step(AbsoluteLoss(5.0), np.zeros(200_000), norms, DIM, rng)
     for power in (1, 2, 3, 4):
         a, b = direct**power, columns[:, 1] ** power
         assert abs(a.mean() - b.mean()) <= 5 * math.hypot(a.std(), b.std()) / math.sqrt(200_000)
@@ -50,7 +50,7 @@ def test_the_sandwich_holds_in_the_repaired_direction_only() -> None:
 
 def test_slopes_are_unbiased_and_as_smooth_as_claimed() -> None:
     rng, r, count = np.random.default_rng(2), 0.5, 400_000
-    smoothing, p = Randomised(r), problem(AbsoluteLoss(5.0))
+    smoothing, p = Randomized(r), problem(AbsoluteLoss(5.0))
 
     def mean_slope(z):
         loss, columns = smoothing.at_step(p.loss, np.zeros(count), np.ones(count), DIM, rng)

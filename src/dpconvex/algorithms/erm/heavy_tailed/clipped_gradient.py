@@ -1,0 +1,186 @@
+r"""Noisy projected gradient descent with clipped per-record gradients: the method to beat under heavy tails.
+
+Guarantee
+    Pure epsilon-DP (noise ``exp(-|b|_2 / beta)``) or (epsilon, delta)-DP (Gaussian), neighbors replace one record.
+Lemma
+    A mean of n gradients, each cut to length C, moves by at most ``2C/n`` in l2 when one record is replaced, at every
+    point, whatever the point depends on. T releases compose adaptively: pure epsilons add up, ``mu_t`` by the root of
+    the sum of squares; steps, projections and averages are post-processing.
+Assumptions
+    Level, steps and step size are public. Sums of n cut gradients round by less than the slack in the sensitivity.
+Bound
+    Cut gradients are those of convex losses (docs, Heavy tails), and the average of the T iterates has expected excess
+
+        R^2 / (2 eta T) + eta/2 (min(C, G_2)^2 + E|b|^2) + 2 R G_k^k / ((k-1) C^(k-1))
+
+    on the data, over records with these moments. Level and T minimize it over a public grid, eta exactly.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dpconvex import _validate
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.algorithms.base import LinearModelPlan, PrivateResult
+from dpconvex.algorithms.erm.heavy_tailed.moments import Moments, check_heavy, extreme
+from dpconvex.algorithms.predicted_error import PredictedError
+from dpconvex.algorithms.recipes import recorded
+from dpconvex.geometry import L2Norm
+from dpconvex.mechanisms import GaussianMechanism, NormNoiseMechanism
+from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release, Sensitivity
+from dpconvex.privacy.profiles import largest_mu
+from dpconvex.problems import Records
+from dpconvex.problems.data.users import UserGroups
+from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems.linear.truncated import TruncatedRisk, Truncation
+from dpconvex.problems.objective import ROUNDING
+from dpconvex.randomness import BitSource
+from dpconvex.sets import L2Ball
+
+__all__ = ["ClippedGradientPlan", "plan"]
+
+LABEL = "clipped gradient"
+LEMMA = "a mean of n vectors of length at most C changes by at most 2C/n when one is replaced, plus rounding"
+MOST_STEPS = 4096
+
+
+@dataclass(frozen=True)
+class ClippedGradientPlan(LinearModelPlan):
+    """Constants of one run, over the ball of the problem's radius."""
+
+    problem: LinearModelProblem
+    privacy: PrivacyParams
+    level: float  # C, the length to which gradients are cut
+    steps: int  # T, all of them taken
+    step_size: float  # eta
+    mechanism: NormNoiseMechanism | GaussianMechanism  # noise of one gradient
+    bound: float  # on the expected excess mean loss
+    trivial: float  # what the zero vector loses at most
+    noise_name: str
+    constants: str = "calibrated"
+    l2: float = 0.0
+    algorithm: ClassVar[str] = "clipped_gradient"
+
+    @property
+    def truncation(self) -> Truncation:
+        """Level and ball; kinks are left as they are."""
+        return Truncation(self.level, self.problem.radius, 1e-100)
+
+    @property
+    def ball(self) -> L2Ball:
+        return L2Ball(self.problem.radius)
+
+    @property
+    def predicted_error(self) -> PredictedError:
+        return PredictedError(self.bound, self.trivial, "projected stochastic subgradients, averaged; clipping bias")
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        return (replace(self.mechanism.planned(LABEL), times=self.steps),)
+
+    @property
+    def theorem(self) -> str:
+        return "Noisy gradient descent: mean gradients of records cut to length C, composed adaptively."
+
+    @property
+    def assumptions(self) -> tuple[Assumption, ...]:
+        return (
+            Assumption("every record's gradient has length at most C", "its slope is cut at C over the record's norm"),
+            Assumption("the number of steps and their size are public", "the plan fixes them; every step is taken"),
+        )
+
+    @property
+    def coefficient_deviation(self) -> FloatArray:
+        """The noise of all steps in the average iterate, if nothing pulled it back."""
+        per_step = self.step_size * _deviation(self.mechanism, self.problem.dim) / math.sqrt(self.problem.dim)
+        return np.full(self.problem.dim, min(per_step * math.sqrt(self.steps / 3), self.problem.radius))
+
+    def describe(self) -> Mapping[str, Any]:
+        return {"noise": self.noise_name, "level": self.level, "steps": self.steps, "step_size": self.step_size}
+
+    def exact_bits(self, source: BitSource) -> bool:
+        return self.mechanism.exact_bits(source)
+
+    def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> PrivateResult:
+        """Take the planned number of steps from 0; return the average of the points where gradients were taken."""
+        ledger = Ledger(self.privacy, self.releases)
+        records = Records.clipped(X, self.problem.domain)
+        risk = TruncatedRisk(self.problem.loss, records, y, 1.0, self.truncation)  # its ridge is left out below
+        w, total = np.zeros(self.problem.dim), np.zeros(self.problem.dim)
+        for _ in range(self.steps):
+            total += w
+            noisy = self.mechanism.release(risk.mean_slope(w), LABEL, source, ledger)
+            w = self.ball.project(w - self.step_size * noisy)
+        return self.finish(total / self.steps, source)
+
+
+@recorded("clipped_gradient")
+def plan(
+    problem: LinearModelProblem,
+    privacy: PrivacyParams,
+    moments: Moments,
+    *,
+    level: float | None = None,
+    steps: int | None = None,
+    step_size: float | None = None,
+) -> ClippedGradientPlan:
+    """Return the plan: Gaussian noise if ``delta > 0``, else noise of the l2 norm.
+
+    The loss has one prediction and is smooth or piecewise linear. Moments are those of the gradients over the ball, for
+    the bound and the defaults: privacy does not rest on them. What is given of C (`level`), T (`steps`) and eta
+    (`step_size`) is public knowledge; the rest minimizes the bound.
+    """
+    check_heavy(problem, privacy, moments)
+    n, d, R, k = problem.n, problem.dim, problem.radius, moments.k
+    if level is not None:
+        _validate.real("level", level, above=0.0)
+    if steps is not None:
+        _validate.integer("steps", steps, at_least=1)
+    if step_size is not None:
+        _validate.real("step_size", step_size, above=0.0)
+    mu = 0.0 if privacy.pure else largest_mu(privacy.epsilon, privacy.delta)
+
+    def length(T: int) -> float:
+        """Root mean square length of the noise, for C = 1: to choose constants by."""
+        return 2 * T / (n * privacy.epsilon) * math.sqrt(d * (d + 1)) if privacy.pure else 2 / n * math.sqrt(T * d) / mu
+
+    def bound(C: float, T: int, eta: float | None) -> tuple[float, float]:
+        square = min(C, moments.g2) ** 2 + (C * length(T)) ** 2
+        chosen = R / math.sqrt(T * square) if eta is None else eta
+        cut = moments.excess(C) if problem.lipschitz > C else 0.0
+        return R**2 / (2 * chosen * T) + chosen / 2 * square + 2 * R * cut, chosen
+
+    reach = moments.bound * (n * privacy.epsilon / d + 1) ** (1 / k)
+    levels = [level] if level else [reach * 2.0 ** (-j / 2) for j in range(-2, 24)]
+    counts = [steps] if steps else [2**i for i in range(MOST_STEPS.bit_length())]
+    try:
+        found = ((*bound(C, T, step_size), C, T) for C in levels for T in counts)
+        value, eta, C, T = min(found, key=lambda one: one[0])
+        mechanism = _mechanism(C, T, problem, privacy, mu)
+    except (ArithmeticError, ValueError):  # constants that no float holds
+        raise extreme(problem.name, moments) from None
+    trivial = min(problem.loss.value_at_zero, moments.g1 * R)
+    noise = "l2" if privacy.pure else "gaussian"
+    return ClippedGradientPlan(problem, privacy, C, T, eta, mechanism, value, trivial, noise)
+
+
+def _mechanism(
+    level: float, steps: int, problem: LinearModelProblem, privacy: PrivacyParams, mu: float
+) -> NormNoiseMechanism | GaussianMechanism:
+    sensitivity = Sensitivity((2 * level / problem.n + 2 * ROUNDING * level) * (1 + 1e-12), "l2", LEMMA)
+    if privacy.pure:
+        return NormNoiseMechanism(L2Norm(problem.dim), sensitivity, privacy.epsilon / steps * (1 - 1e-12))
+    return GaussianMechanism.of_mu(sensitivity, mu / math.sqrt(steps) * (1 - 1e-12), problem.dim)
+
+
+def _deviation(mechanism: NormNoiseMechanism | GaussianMechanism, dim: int) -> float:
+    """Root mean square length of the noise."""
+    if isinstance(mechanism, GaussianMechanism):
+        return mechanism.sigma * math.sqrt(dim)
+    return mechanism.scale * math.sqrt(dim * (dim + 1))

@@ -1,0 +1,205 @@
+r"""Users' mean gradients, of losses with kinks those of smooth stand-ins: vectors whose mean a step releases.
+
+Randomized (the paper, Section 4)
+    ``f_r(w) = E f(w + y)``, y uniform in the ball of radius r: L-Lipschitz, ``L sqrt(d)/r``-smooth, and ``f <= f_r <=
+    f + L r`` (the paper prints it the wrong way round, E12). A linear model sees y only through ``<y, x>``, which is
+    ``r |x| U`` with ``(1 + U)/2 ~ Beta((d+1)/2, (d+1)/2)``: one draw a record, fresh at every step. One draw a user
+    would keep a user's mean gradient from concentrating, one a step would leave an error that no mean reduces.
+Envelope (calibrated)
+    The Moreau envelope of the loss in its prediction, of width s: L-Lipschitz, ``X_2^2/s``-smooth, ``f - s A^2/2 <= f_s
+    <= f``, nothing random. The same error with a curvature smaller by ``2 sqrt(d)``.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+import numpy as np
+
+from dpconvex import _validate
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.algorithms.erm.user_level.accelerated_schedule import Batching
+from dpconvex.errors import InvalidParameterError
+from dpconvex.losses.base import LinearModelLoss, PiecewiseLinearLoss
+from dpconvex.problems import Records
+from dpconvex.problems.data.users import Positions, UserGroups, pick_users, user_gradients
+from dpconvex.problems.linear.problem import LinearModelProblem
+
+Vectors = Callable[[FloatArray], FloatArray]
+"""Vectors (units, dim) at parameters (dim,). Not private."""
+SMOOTHINGS = ("auto", "none", "envelope", "randomised")
+
+
+@final
+@dataclass(frozen=True)
+class ShiftedLoss:
+    """A loss at predictions that are moved by a record's own shift; the shift is the second column of the targets."""
+
+    loss: LinearModelLoss
+    n_outputs: ClassVar[int] = 1
+
+    def derivative(self, z: FloatArray, y: FloatArray) -> FloatArray:
+        """Return the slope (n,) at ``z + y[:, 1]`` for the targets ``y[:, 0]``."""
+        return self.loss.derivative(z + y[:, 1], y[:, 0])
+
+
+class Smoothing(ABC):
+    """How a loss is made smooth."""
+
+    name: ClassVar[str]
+    size: float
+    """The parameter, for the certificate."""
+
+    @abstractmethod
+    def smoothness(self, problem: LinearModelProblem) -> float:
+        """Smoothness constant of one record's stand-in."""
+
+    @abstractmethod
+    def excess(self, problem: LinearModelProblem) -> float:
+        """Largest difference between the excess of the loss and that of the stand-in."""
+
+    @abstractmethod
+    def at_step(
+        self, loss: LinearModelLoss, targets: FloatArray, norms: FloatArray, dim: int, coins: np.random.Generator
+    ) -> tuple[LinearModelLoss | ShiftedLoss, FloatArray]:
+        """Return the loss and targets (n,) whose slopes are those of one step, for records of these lengths (n,).
+
+        The coins are apart from all noise.
+        """
+
+
+@final
+@dataclass(frozen=True)
+class NoSmoothing(Smoothing):
+    """The loss is smooth as it is."""
+
+    name: ClassVar[str] = "none"
+    size: float = 0.0
+
+    def smoothness(self, problem: LinearModelProblem) -> float:
+        return problem.smoothness
+
+    def excess(self, problem: LinearModelProblem) -> float:
+        return 0.0
+
+    def at_step(
+        self, loss: LinearModelLoss, targets: FloatArray, norms: FloatArray, dim: int, coins: np.random.Generator
+    ) -> tuple[LinearModelLoss | ShiftedLoss, FloatArray]:
+        return loss, targets
+
+
+@final
+@dataclass(frozen=True)
+class Envelope(Smoothing):
+    """Moreau envelope of a piecewise linear loss, of width s in the unit of predictions over that of slopes."""
+
+    size: float  # s
+    name: ClassVar[str] = "envelope"
+
+    def __post_init__(self) -> None:
+        _validate.real("width", self.size, above=0.0)
+
+    def smoothness(self, problem: LinearModelProblem) -> float:
+        return problem.feature_l2**2 / self.size
+
+    def excess(self, problem: LinearModelProblem) -> float:
+        return self.size * problem.loss.slope_bound**2 / 2
+
+    def at_step(
+        self, loss: LinearModelLoss, targets: FloatArray, norms: FloatArray, dim: int, coins: np.random.Generator
+    ) -> tuple[LinearModelLoss | ShiftedLoss, FloatArray]:
+        assert isinstance(loss, PiecewiseLinearLoss)  # `smoothings` offers it to no other
+        return loss.smoothed(self.size), targets
+
+
+@final
+@dataclass(frozen=True)
+class Randomized(Smoothing):
+    """Average over a ball of radius r around the parameters, by one draw a record and step."""
+
+    size: float  # r
+    name: ClassVar[str] = "randomised"
+
+    def __post_init__(self) -> None:
+        _validate.real("radius", self.size, above=0.0)
+
+    def smoothness(self, problem: LinearModelProblem) -> float:
+        return problem.lipschitz * math.sqrt(problem.dim) / self.size
+
+    def excess(self, problem: LinearModelProblem) -> float:
+        return problem.lipschitz * self.size
+
+    def at_step(
+        self, loss: LinearModelLoss, targets: FloatArray, norms: FloatArray, dim: int, coins: np.random.Generator
+    ) -> tuple[LinearModelLoss | ShiftedLoss, FloatArray]:
+        shape = (dim + 1) / 2
+        shifts = self.size * norms * (2 * coins.beta(shape, shape, size=len(targets)) - 1)
+        return ShiftedLoss(loss), np.column_stack([targets, shifts])
+
+
+def smoothings(problem: LinearModelProblem, kind: str, error: float) -> Smoothing:
+    """Return the smoothing of a kind whose excess is `error`; ``auto``: none for smooth losses, else the envelope.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the kind does not go with the loss.
+    """
+    _validate.choice("smoothing", kind, SMOOTHINGS)
+    smooth = math.isfinite(problem.smoothness)
+    kind = ("none" if smooth else "envelope") if kind == "auto" else kind
+    if kind == "none":
+        if not smooth:
+            raise InvalidParameterError("smoothing", kind, "must not be 'none' for a loss with kinks", "Use 'auto'")
+        return NoSmoothing()
+    if kind == "envelope":
+        if not isinstance(problem.loss, PiecewiseLinearLoss):
+            raise InvalidParameterError("smoothing", kind, "needs a piecewise linear loss", "Use 'auto'")
+        return Envelope(2 * error / problem.loss.slope_bound**2)
+    if problem.loss.n_outputs > 1:
+        raise InvalidParameterError("smoothing", kind, "needs a loss of one prediction", "Use 'auto'")
+    return Randomized(error / problem.lipschitz)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class UserGradients:
+    """Mean gradients of users, or means of them over bundles of users; the coins are apart from all noise."""
+
+    problem: LinearModelProblem
+    smoothing: Smoothing
+    X: AnyArray
+    y: AnyArray
+    groups: UserGroups
+    coins: np.random.Generator
+
+    def batches(self, batching: Batching, slots: Positions) -> list[Vectors]:
+        """Return the vectors of every batch of a phase whose users are `slots`, in a random order."""
+        size = batching.sample
+        if size is not None:  # without replacement (erratum E5)
+            return [lambda w: self._of(self.coins.choice(slots, size, replace=False), size)(w)]
+        return [self._of(slots[j :: batching.batches], batching.units) for j in range(batching.batches)]
+
+    def _of(self, users: Positions, units: int) -> Vectors:
+        """Return the vectors of these users, in bundles of consecutive ones."""
+        everybody = len(users) == self.groups.n_users
+        rows, groups = (slice(None), self.groups) if everybody else pick_users(self.groups, users)
+        loss = self.problem.loss
+        records, targets = Records.clipped(self.X[rows], self.problem.domain), loss.clip_targets(self.y[rows])
+        norms = np.sqrt(records.squared_norms())
+        sizes = np.full(units, len(users) // units) + (np.arange(units) < len(users) % units)
+
+        def vectors(w: FloatArray) -> FloatArray:
+            slopes, values = self.smoothing.at_step(loss, targets, norms, len(w), self.coins)
+            # Of the loss only the derivative is used.
+            G = user_gradients(slopes, records, values, groups, None, w)  # pyright: ignore[reportArgumentType]
+            if units == len(users):
+                return G
+            ordered = G[users] if everybody else G
+            return np.add.reduceat(ordered, np.cumsum(sizes) - sizes, axis=0) / sizes[:, None]
+
+        return vectors

@@ -1,0 +1,373 @@
+r"""Private geometric median: radius, center, refinement (Kumar, Liu, Tian and Yang 2025, Algorithms 2 to 4).
+
+Guarantee
+    (epsilon, delta)-DP for neighbors that replace one record (or, with one point a user, all points of one user); the
+    radius alone is pure epsilon_1-DP. The bound R on the data serves accuracy only: no sensitivity depends on it, but
+    for the rounding of floats.
+Calibrated constants
+    Radius, test and center: `radius_and_center`, pure epsilon_1, then mu_t- and mu_c-GDP given the radius, outside
+    events of probability delta_1 + delta_2. Refinement: mu_b-GDP given the center (`noisy_descent`, `stable_sgd`).
+    Domination is preserved by adaptive composition, so the whole has the profile of randomized response with epsilon_1
+    composed with one Gaussian of ``mu^2 = mu_t^2 + mu_c^2 + mu_b^2``, plus ``delta_1 + delta_2``: mu is the largest
+    that fits.
+Printed constants
+    `printed` and Algorithm 4 with the shares of Theorem 4: (1/4, 1/4, 1/2) of epsilon and of delta. For epsilon <= 1.
+Assumptions
+    n is public. Groups and orders of visits are functions of positions and fresh coins (a generator of their own from
+    the source of bits), never of values; records are sanitized one by one and never dropped. As the coins are uniform
+    permutations, the law of the output does not depend on the order of records, but for the rounding of sums, which
+    the sensitivities include: a replaced user may as well stand elsewhere (`user_points`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, ClassVar, final
+
+import numpy as np
+
+from dpconvex import _validate
+from dpconvex._types import FloatArray
+from dpconvex.algorithms.base import check_relation
+from dpconvex.algorithms.location.base import Booster, CenterFinder, LocationPlan, RadiusFinder, Stage, WarmStart
+from dpconvex.algorithms.location.noisy_descent import plan_descent
+from dpconvex.algorithms.location.printed import plan_printed_center, plan_printed_radius
+from dpconvex.algorithms.location.radius_and_center import plan_center, plan_radius
+from dpconvex.algorithms.location.stable_sgd import plan_printed, plan_stable_sgd
+from dpconvex.algorithms.predicted_error import PredictedError
+from dpconvex.algorithms.recipes import recorded, stored
+from dpconvex.errors import InvalidParameterError
+from dpconvex.privacy import Assumption, Ledger, PrivacyCertificate, PrivacyParams, Release
+from dpconvex.privacy.profiles import largest_mu
+from dpconvex.problems.data.points import PointDomain
+from dpconvex.randomness import BitSource
+
+__all__ = [
+    "BOOSTS",
+    "Booster",
+    "GeometricMedianPlan",
+    "GeometricMedianResult",
+    "MedianStatus",
+    "Shares",
+    "WarmStart",
+    "plan",
+]
+
+BOOSTS = ("descent", "stable_sgd", "fixed_order", "none")
+"""Ways to refine the center."""
+EXACT_UP_TO = 5000
+"""Largest n whose near points are all counted by the center stage."""
+SCORED_RECORDS = 20_000
+"""Least number of records that the radius stage reads."""
+CENTER_RECORDS = 4000
+"""Least number of records that the center stage reads before a refinement."""
+AVERAGED_SHARE = 0.6
+"""Share of the descent's iterates that are averaged."""
+FALLBACK_RADIUS = 0.2
+"""Effective radius, as a share of R, that refinement presumes when there is no center."""
+MOST_RECORDS = 2**26
+"""Largest n that is planned for."""
+
+
+class MedianStatus(StrEnum):
+    """How a run went: a function of what was released, so it costs nothing."""
+
+    OK = "ok"
+    RADIUS_AT_TOP = "radius_at_top"
+    CENTER_FAILED = "center_failed"
+
+
+@stored
+@dataclass(frozen=True)
+class Shares:
+    """How the budget is split.
+
+    Parameters
+    ----------
+    radius : float or None
+        Share of epsilon for the radius; None: 0.1, below 5000 records 0.2.
+    failure : float
+        Share of delta for the lemmas of the center that may fail, in (0, 1).
+    test, center, boost : float
+        Proportions of the squared Gaussian budget; without refinement the first two share all of it.
+    """
+
+    radius: float | None = None
+    failure: float = 0.1
+    test: float = 0.15
+    center: float = 0.25
+    boost: float = 0.60
+
+    def __post_init__(self) -> None:
+        if self.radius is not None:
+            _validate.real("radius", self.radius, above=0.0, below=1.0)
+        _validate.real("failure", self.failure, above=0.0, below=1.0)
+        for name in ("test", "center", "boost"):
+            _validate.real(name, getattr(self, name), above=0.0, at_most=1e6)
+
+
+@dataclass(frozen=True, eq=False)
+class GeometricMedianResult:
+    """What a run hands out. Location, radius, center and status are released; nothing else depends on the data.
+
+    Parameters
+    ----------
+    location : array of shape (dim,)
+        The private geometric median.
+    radius : float
+        The effective radius: most points have most others within it.
+    center : array of shape (dim,)
+        Where refinement began; the origin if the test failed.
+    status : MedianStatus
+        ``ok``; ``radius_at_top``: no radius below the diameter passed, so the data have no crowd at this privacy;
+        ``center_failed``: the crowd was too light for the test (too few records, too small epsilon, or no crowd), and
+        the location comes from descent over the whole domain (other refinements: it is the origin).
+    certificate : PrivacyCertificate
+    plan : GeometricMedianPlan
+    """
+
+    location: FloatArray
+    radius: float
+    center: FloatArray
+    status: MedianStatus
+    certificate: PrivacyCertificate
+    plan: GeometricMedianPlan
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class GeometricMedianPlan(LocationPlan[GeometricMedianResult]):
+    """Constants of one run.
+
+    Parameters
+    ----------
+    domain : PointDomain
+        Of the points.
+    n : int
+        Records (users, if one point stands for a user).
+    privacy : PrivacyParams
+        The promise.
+    constants : str
+        ``"calibrated"`` or ``"paper"``.
+    radius_stage, center_stage
+        The first two stages.
+    booster : Booster or None
+        Refinement; None: the center is the answer.
+    fallback : WarmStart
+        What stands for a center if the test fails: the origin. With a ball of radius 0 it is the answer, otherwise
+        refinement begins there.
+    """
+
+    domain: PointDomain
+    n: int
+    privacy: PrivacyParams
+    constants: str
+    radius_stage: RadiusFinder
+    center_stage: CenterFinder
+    booster: Booster | None
+    fallback: WarmStart
+    noise_name: str = "Laplace and Gaussian"
+    algorithm: ClassVar[str] = "geometric_median"
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """In the order of the run."""
+        return tuple(stage for stage in (self.radius_stage, self.center_stage, self.booster) if stage is not None)
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        return tuple(release for stage in self.stages for release in stage.releases)
+
+    def exact_bits(self, source: BitSource) -> bool:
+        return all(stage.exact_bits(source) for stage in self.stages)
+
+    @property
+    def theorem(self) -> str:
+        text = "Private geometric median in nearly-linear time (Kumar, Liu, Tian and Yang 2025)"
+        if self.constants == "paper":
+            return text + ", Theorem 4: Algorithms 2, 3 and 4, repaired."
+        return text + ": groups for random indices, tight sensitivities, one Gaussian and one pure profile."
+
+    @property
+    def assumptions(self) -> tuple[Assumption, ...]:
+        coins = Assumption(
+            "groups and orders of visits do not depend on the data",
+            "fresh uniform coins by position, from a generator of their own",
+        )
+        return (coins, *(() if self.booster is None else self.booster.assumptions))
+
+    def describe(self) -> Mapping[str, Any]:
+        constants = (constant for stage in self.stages for constant in stage.describe().items())
+        return {"boost": "none" if self.booster is None else self.booster.name, **dict(constants)}
+
+    @property
+    def expected_error(self) -> float | None:
+        """Rough distance of the location from the geometric median in units of the released radius, if status is ok.
+
+        The noise of the refinement alone; None without refinement.
+        """
+        return None if self.booster is None else self.booster.deviation * math.sqrt(self.domain.dim)
+
+    @property
+    def predicted_error(self) -> PredictedError:
+        # No bound is free of the data: the error is proportional to their effective radius.
+        R = self.domain.radius_bound
+        return PredictedError(2 * R, R, "every point of the domain; in units of the released radius see expected_error")
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether the noise is as long as the radius that holds most points; not known without refinement."""
+        return self.expected_error is not None and not self.expected_error < 1
+
+    @property
+    def outlook(self) -> str:
+        return f"its noise is expected to be {self.expected_error:.3g} times the radius that holds most points"
+
+    def _run(self, points: FloatArray, source: BitSource, ledger: Ledger) -> GeometricMedianResult:
+        found = self.radius_stage.find(points, source, ledger)  # stage 1: Algorithm 2, FastRadius
+        start = self.center_stage.find(points, found.radius, source, ledger)  # stage 2: Algorithm 3, FastCenter
+        status = MedianStatus.RADIUS_AT_TOP if found.at_top else MedianStatus.OK
+        if start is None:
+            start, status = self.fallback, MedianStatus.CENTER_FAILED
+        location = start.center
+        if self.booster is not None and start.ball > 0:  # stage 3: Algorithm 4, or descent
+            location = self.booster.refine(points, start, source, ledger)
+        R = self.domain.radius_bound
+        location = location * min(1.0, R / max(float(np.linalg.norm(location)), R))  # post-processing: R is public
+        return GeometricMedianResult(location, found.radius, start.center, status, self.certificate(source), self)
+
+
+@recorded("geometric_median")
+def plan(
+    domain: PointDomain,
+    n: int,
+    privacy: PrivacyParams,
+    *,
+    constants: str = "calibrated",
+    boost: str = "descent",
+    shares: Shares | None = None,
+    steps: int | None = None,
+    passes: int = 1,
+    level: float = 0.65,
+) -> GeometricMedianPlan:
+    """Fix every constant from public facts.
+
+    Parameters
+    ----------
+    domain : PointDomain
+    n : int
+        Number of records (users), at least 20 and at most 2^26.
+    privacy : PrivacyParams
+        Replace-one, delta positive; at most epsilon 1 with the paper's constants.
+    constants : {"calibrated", "paper"}
+    boost : {"descent", "stable_sgd", "fixed_order", "none"}
+        Noisy gradient descent; one-record steps in random or in fixed order; nothing.
+    shares : Shares or None
+        Split of the budget (calibrated constants only).
+    steps : int or None
+        Of the descent; None: 30, from 20000 records on 20.
+    passes : int
+        Of the one-record methods.
+    level : float
+        In [0.6, 0.95]: share of the others that must be near a point on average. It tolerates a share of outliers of
+        ``1 - sqrt(level)``: 19 % by default, 12 % with the paper's 0.775 (which its own constants always use).
+
+    Raises
+    ------
+    InvalidParameterError
+        A parameter is out of range.
+    """
+    _validate.integer("n", n, at_least=20, remedy="The method needs a crowd")
+    if n > MOST_RECORDS:
+        raise InvalidParameterError("n", n, f"must be at most {MOST_RECORDS}", "Use a random subset")
+    _validate.choice("constants", constants, ("calibrated", "paper"))
+    _validate.choice("boost", boost, BOOSTS)
+    _validate.real("level", level, at_least=0.6, at_most=0.95)
+    check_relation(privacy, users=True)
+    if privacy.pure:
+        remedy = "Use a value far below 1/n; only the radius can be had with delta=0"
+        raise InvalidParameterError("delta", privacy.delta, "must be positive for the geometric median", remedy)
+    if constants == "paper":
+        return _paper(domain, n, privacy, boost)
+    return _calibrated(domain, n, privacy, boost, shares or Shares(), steps, passes, level)
+
+
+def _calibrated(
+    domain: PointDomain,
+    n: int,
+    privacy: PrivacyParams,
+    boost: str,
+    shares: Shares,
+    steps: int | None,
+    passes: int,
+    level: float,
+) -> GeometricMedianPlan:
+    unit, failure = privacy.unit, shares.failure * privacy.delta
+    share = shares.radius if shares.radius is not None else 0.1 if n >= 5000 else 0.2
+    pure = share * privacy.epsilon
+    # Down by 1e-9: squares and roots of the parts are rounded up again when the ledger adds them.
+    mu = largest_mu(privacy.epsilon, privacy.delta * (1 - shares.failure), pure) * (1 - 1e-9)
+    whole = shares.test + shares.center + (0.0 if boost == "none" else shares.boost)
+    mu_test, mu_center, mu_boost = (mu * math.sqrt(part / whole) for part in (shares.test, shares.center, shares.boost))
+    # Samples are so large that the noise of a score is below a hundredth of the sample, the margin of the test about a
+    # tenth of it, and the noise of the center about half a radius.
+    scored = max(SCORED_RECORDS, math.ceil(1000 / pure))
+    rough = max(CENTER_RECORDS, math.ceil(300 / mu_test), math.ceil(60 * math.sqrt(domain.dim) / mu_center))
+    sample = n if boost == "none" else min(n, rough)
+    exact_up_to = EXACT_UP_TO if n <= EXACT_UP_TO else 0
+    return GeometricMedianPlan(
+        domain,
+        n,
+        privacy,
+        "calibrated",
+        plan_radius(domain, n, pure, level=level, sample=scored, unit=unit),
+        plan_center(domain, sample, mu_test, mu_center, failure, level=level, exact_up_to=exact_up_to, unit=unit),
+        _booster(boost, n, domain.dim, mu_boost, steps, passes, privacy),
+        _fallback(domain, boost == "descent"),
+    )
+
+
+def _booster(
+    boost: str, n: int, dim: int, mu: float, steps: int | None, passes: int, privacy: PrivacyParams
+) -> Booster | None:
+    if boost == "none":
+        return None
+    if boost == "descent":
+        steps = steps if steps is not None else 30 if n < 20_000 else 20
+        return plan_descent(n, dim, mu, steps=steps, tail=AVERAGED_SHARE, unit=privacy.unit)
+    order = "fixed" if boost == "fixed_order" else "random"
+    return plan_stable_sgd(n, dim, mu, order=order, passes=passes, unit=privacy.unit)
+
+
+def _paper(domain: PointDomain, n: int, privacy: PrivacyParams, boost: str) -> GeometricMedianPlan:
+    epsilon, delta, unit = privacy.epsilon, privacy.delta, privacy.unit
+    if epsilon > 1:
+        remedy = "Use epsilon=1, as the paper does, or constants='calibrated'"
+        raise InvalidParameterError("epsilon", epsilon, "must be at most 1 with constants='paper'", remedy)
+    if boost == "descent":
+        what = "must be 'stable_sgd', 'fixed_order' or 'none' with constants='paper'"
+        raise InvalidParameterError("boost", boost, what, "Choose one of these")
+    if domain.radius_bound / domain.min_radius * n * math.sqrt(domain.dim) > 2.0**45:
+        raise InvalidParameterError(
+            "min_radius", domain.min_radius, "is too small with constants='paper'", "Use constants='calibrated'"
+        )
+    order = "fixed" if boost == "fixed_order" else "random"
+    booster = None if boost == "none" else plan_printed(n, domain.dim, epsilon / 2, delta / 2, order=order, unit=unit)
+    return GeometricMedianPlan(
+        domain,
+        n,
+        privacy,
+        "paper",
+        plan_printed_radius(domain, n, epsilon / 4, delta / 4, unit),
+        plan_printed_center(domain, n, epsilon / 4, delta / 4, unit),
+        booster,
+        _fallback(domain, False),
+    )
+
+
+def _fallback(domain: PointDomain, refined: bool) -> WarmStart:
+    R = domain.radius_bound
+    return WarmStart(np.zeros(domain.dim), R if refined else 0.0, FALLBACK_RADIUS * R)

@@ -1,0 +1,150 @@
+r"""The first two stages as printed: FastRadius and FastCenter with random indices (Algorithms 2 and 3), repaired.
+
+Guarantee
+    Each stage is (epsilon, delta)-DP with its share, for neighbors that replace one record.
+Lemmas
+    FastRadius (Lemma 5): unless an index is drawn more than ``2k`` times in a round (probability at most ``delta/4``
+    over all rounds, `FailureAllowance`), scores change by at most 3. FastCenter (Lemmas 8 and 9): unless indices repeat
+    too often or a score is far from its mean on either data set, the sum of weights changes by at most 12 and the mean
+    by at most ``400 radius / n``.
+Repairs
+    Numbers of draws are rounded up to integers. Failing draws are charged additively (``delta/4``, ``5 delta/18``): the
+    event that the printed proof of FastCenter conditions on depends on the data, so it must be bounded for both data
+    sets. The radius is handed on as it is. A failed test is reported, not answered by the origin.
+Draws
+    Up to twice as many records as draws, a score is drawn from its exact law given the counts of all near records,
+    ``Bin(k, N_i / n)``: indices of different records are independent. No array of n times k indices is ever made.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.algorithms.location.base import CenterFinder, FoundRadius, RadiusFinder, WarmStart
+from dpconvex.algorithms.location.radius_and_center import CENTER, RADIUS, TEST
+from dpconvex.mechanisms import AboveThreshold, BoundedLaplaceMechanism, FailureAllowance, GaussianMechanism
+from dpconvex.mechanisms.base import Planned
+from dpconvex.privacy import Ledger, Sensitivity, Unit
+from dpconvex.problems.data.points import (
+    WEIGHTED_MEAN_ROUNDING,
+    Groups,
+    PointDomain,
+    near_counts,
+    near_draws,
+    weighted_mean,
+)
+from dpconvex.randomness import BitSource
+
+RADIUS_FAILURE, CENTER_FAILURE = "repeated indices of the radius", "misleading indices of the centre"
+
+
+@final
+@dataclass(frozen=True)
+class PrintedRadius(RadiusFinder):
+    """Algorithm 2: fresh indices for every record and round."""
+
+    domain: PointDomain
+    n: int
+    mechanism: AboveThreshold  # of sensitivity 3, half its budget for the threshold
+    allowance: FailureAllowance
+
+    @property
+    def rounds(self) -> int:
+        """Radii ``r, 2 r, ...`` below R."""
+        return math.ceil(math.log2(self.domain.radius_bound / self.domain.min_radius))
+
+    @property
+    def draws(self) -> int:
+        """Indices a record and round, k."""
+        return math.ceil(3 * math.log(self.rounds / self.allowance.probability))
+
+    @property
+    def mechanisms(self) -> Mapping[str, Planned]:
+        return {RADIUS_FAILURE: self.allowance, RADIUS: self.mechanism}  # once, for the whole search
+
+    def describe(self) -> Mapping[str, Any]:
+        return {
+            "radius_epsilon": self.mechanism.epsilon,
+            "radius_threshold": self.mechanism.threshold,
+            "radius_draws": self.draws,
+            "radius_queries": self.rounds,
+        }
+
+    def find(self, points: FloatArray, source: BitSource, ledger: Ledger) -> FoundRadius:
+        """Release the first radius at which the noisy score reaches the noisy threshold, or R."""
+        coins = source.generator()
+        self.allowance.charge(RADIUS_FAILURE, ledger)
+        session = self.mechanism.start(RADIUS, source, ledger)
+        for radius in self.domain.grid[: self.rounds].tolist():
+            if session.query(float(near_draws(points, radius, self.draws, coins).sum()) / self.draws):
+                return FoundRadius(radius, False)
+        return FoundRadius(self.domain.radius_bound, True)
+
+
+@final
+@dataclass(frozen=True)
+class PrintedCenter(CenterFinder):
+    """Algorithm 3: weights from some 10^4 random indices a record."""
+
+    domain: PointDomain
+    n: int
+    draws: int  # indices a record, k
+    test: BoundedLaplaceMechanism  # of the sum of weights, sensitivity 12
+    mechanism: GaussianMechanism  # of the mean, in units of its sensitivity, 400 radius / n
+    allowance: FailureAllowance
+
+    @property
+    def mechanisms(self) -> Mapping[str, Planned]:
+        return {CENTER_FAILURE: self.allowance, TEST: self.test, CENTER: self.mechanism}
+
+    def describe(self) -> Mapping[str, Any]:
+        return {"centre_counts": "draws", "centre_draws": self.draws, "centre_least_weight": 0.55 * self.n}
+
+    def find(self, points: FloatArray, radius: float, source: BitSource, ledger: Ledger) -> WarmStart | None:
+        scores = self._scores(points, 2 * radius, source.generator())
+        weights = np.clip((scores - 0.5 * self.draws) / (0.25 * self.draws), 0.0, 1.0)
+        self.allowance.charge(CENTER_FAILURE, ledger)
+        noisy = self.test.release(np.array([weights.sum()]), TEST, source, ledger)
+        if float(noisy[0]) - self.test.bound <= 0.55 * self.n + self.test.step:
+            return None
+        unit = 400 * radius / self.n + 2 * (WEIGHTED_MEAN_ROUNDING + 2.0**-52) * self.domain.radius_bound
+        center = unit * self.mechanism.release(weighted_mean(points, weights) / unit, CENTER, source, ledger)
+        failure = self.allowance.probability * 18 / 5  # the stage's delta
+        reach = 3 * unit * self.mechanism.sigma * math.sqrt(self.domain.dim * math.log(4 / failure))
+        return WarmStart(center, 6 * radius + reach, radius)
+
+    def _scores(self, points: FloatArray, radius: float, coins: np.random.Generator) -> AnyArray:
+        if self.n > 2 * self.draws:
+            return near_draws(points, radius, self.draws, coins)
+        near = near_counts(points, Groups.random(self.n, self.n, coins), radius)
+        return coins.binomial(self.draws, near / self.n)
+
+
+def plan_printed_radius(domain: PointDomain, n: int, epsilon: float, delta: float, unit: Unit) -> PrintedRadius:
+    """Fix Algorithm 2's constants for its share (epsilon, delta)."""
+    lemma = "a score changes by at most 1 + 2 where no index is drawn more than 2k times (Lemma 5)"
+    mechanism = AboveThreshold(Sensitivity(3.0, "absolute", lemma, unit=unit), epsilon, 0.775 * n, 0.5)
+    coins = FailureAllowance(delta / 4, "an index is drawn more than 2k times in some round (Chernoff, Lemma 5)", unit)
+    return PrintedRadius(domain, n, mechanism, coins)
+
+
+def plan_printed_center(domain: PointDomain, n: int, epsilon: float, delta: float, unit: Unit) -> PrintedCenter:
+    """Fix Algorithm 3's constants for its share (epsilon, delta), epsilon at most 2."""
+    weights = Sensitivity(12.0, "absolute", "the sum of weights changes by at most 12 (Lemma 9)", unit=unit)
+    lemma = "in units of 400 radius / n, the weighted mean moves by at most 1 where the test passes (Lemma 9)"
+    sigma = 4 / epsilon * math.sqrt(math.log(12 / delta)) * (1 + 1e-12)
+    coins = "an index repeats too often, or a score misleads on either data set (Lemma 9, 5 delta / 18)"
+    return PrintedCenter(
+        domain,
+        n,
+        math.ceil(600 * math.log(18 * n / delta)),
+        BoundedLaplaceMechanism.calibrate(weights, epsilon / 2, delta / 6),
+        GaussianMechanism(Sensitivity(1.0, "l2", lemma, unit=unit), sigma, domain.dim),
+        FailureAllowance(5 * delta / 18, coins, unit),
+    )

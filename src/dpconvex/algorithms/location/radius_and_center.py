@@ -1,0 +1,325 @@
+r"""Stages 1 and 2, calibrated: the effective radius, and a private center of the crowd.
+
+Stage 1: the radius, the scale at which most points have most others near (FastRadius)
+    Pure epsilon-DP for neighbors that replace one record. Records are partitioned into groups by position and public
+    coins. The score of a radius rho is ``q(rho) = sum_i |{j in group(i), j != i: ||x_i - x_j|| <= rho}| / (s_i - 1)``
+    with group sizes ``s_i``. Replacing record h changes its own term by at most 1, and each of the other ``s-1`` terms
+    of its group by at most ``1/(s-1)``: together by at most 2, for *every* partition, known or not, and for all radii
+    at once. So AboveThreshold with sensitivity 2 over the radii is pure epsilon-DP (Kumar, Liu, Tian and Yang 2025,
+    Algorithm 2 and Lemma 5, with groups in place of random indices, and a record not its own neighbor). The noise is
+    that of general, not monotone, queries: the changes may have either sign. All scores come from one pass. The last
+    radius of the grid covers the diameter, so it is never asked about: it is the answer when none passed. With one
+    group of all records the scores are exact.
+Stage 2: the center, the weighted mean of the points that have most others near (FastCenter)
+    Given a released radius rho, the test is mu_t-GDP and the center mu_c-GDP for neighbors that replace one record,
+    except with probability delta_1 (the test errs by more than its margin) plus delta_2 (groups mislead; 0 for exact
+    counts). Kumar, Liu, Tian and Yang 2025, Algorithm 3 and Lemmas 8 and 9, with tight constants.
+Symbols
+    ``f_i`` members of i's group within 2 rho, itself included; ``p_i = clip((f_i - floor_s) / width_s, 0, 1)``, where
+    ``floor_s`` and ``width_s`` depend on the group's size s only; ``Z = sum p_i``; ``S`` a bound on
+    ``sum_{i != h} |p_i - p_i'|`` when record h is replaced.
+Lemma 1 (weights)
+    The own weight changes by at most 1, each other weight of the group by at most ``1 / width_s``. So ``S = (s-1) /
+    width_s <= 1 / (high - low)``, and ``|Z - Z'| <= S + 1``.
+Lemma 2 (geometry)
+    A record of positive weight has more than ``n/2 + 1`` points within 2 rho: with exact counts because
+    ``floor = n/2 + 1``; with groups except with probability delta_2 (Lemma 4). Two such records, even one from each of
+    two neighboring data sets, share two near positions, hence one that was not replaced: they are within 4 rho.
+Lemma 3 (mean)
+    Write ``m = sum p_i x_i / Z``. As ``sum p_i' (x_i' - m') = 0``, ``Z (m - m')`` is the sum over ``i != h`` of
+    ``(p_i - p_i') (x_i - m')``, of norm at most ``4 rho S``, plus ``p_h (x_h - m') - p_h' (x_h' - m')``. For
+    ``p_h >= p_h'`` the latter is ``p_h' (x_h - x_h') + (p_h - p_h') (x_h - m')``, of norm at most ``4 rho``; otherwise
+    exchange the roles. So ``||m - m'|| <= 4 rho (S + 1) / max(Z, Z')`` wherever both Z are positive. The released z, a
+    noisy Z less a margin that noise exceeds with probability delta_1, is at most ``max(Z, Z')`` in all other cases; a
+    run goes on only if ``z > S + 1``, so that both means exist, and then noise is scaled to ``4 rho (S + 1) / z``.
+Lemma 4 (groups)
+    A record with at most ``n/2 + 1/2`` near points has ``f - 1`` hypergeometric, and ``P(f > a s) <= exp(-(s-1)
+    KL(a || 1/2) + (1-a) log(a/(1-a)))``. `least_group` makes this at most ``delta_2 / (2 n)``: one union over both data
+    sets. The coins must be fresh: independent of the data and of the radius. Every group must have that size.
+Samples
+    With many records, or where a rough center will do, a stage reads a random sample of records, chosen by position
+    and coins. For fixed coins a replaced record is in it or not, so all lemmas hold with n the size of the sample. No
+    amplification is claimed.
+Rounding
+    Distances err by a factor ``1 + (d + 8) 2^-52``, the mean by `WEIGHTED_MEAN_ROUNDING` times R on either data set:
+    both are in the unit. Where R is so many units that the grid of the noise does not reach, the same mean with 2^25
+    times the noise is released first (for 2^-20 of the budget), and the precise one relative to it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+
+from dpconvex import _rounding, _validate
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.algorithms.location.base import CenterFinder, FoundRadius, RadiusFinder, WarmStart
+from dpconvex.mechanisms import AboveThreshold, FailureAllowance, GaussianMechanism
+from dpconvex.mechanisms.base import Planned
+from dpconvex.mechanisms.gaussian import INFLATION
+from dpconvex.privacy import Ledger, Sensitivity, Unit
+from dpconvex.problems.data.points import (
+    WEIGHTED_MEAN_ROUNDING,
+    Groups,
+    PointDomain,
+    covered_shares,
+    group_sizes,
+    near_counts,
+    weighted_mean,
+)
+from dpconvex.randomness import BitSource
+
+RADIUS = "effective radius"
+RADIUS_LEMMA = (
+    "the sum over records of the share of the others in their group within a radius changes by at most 2: the replaced "
+    "record's own share by at most 1, those of the others in its group together by at most 1"
+)
+RADIUS_SENSITIVITY = 2.0
+TEST, CENTER, COARSE, FAILURE = "weight of the crowd", "centre of the crowd", "coarse centre", "failing lemmas"
+LEVEL = 0.25
+"""Share of records that the crowd must weigh, by its private lower bound."""
+COARSE_UNITS = 2.0**20
+COARSE_SENSITIVITY = 2.0**-5
+"""Claimed in coarse units, where the truth is 2^-20: it makes the grid fine enough and the range wide enough."""
+COARSE_SHARE = 2.0**-10
+"""Of the center's mu that the coarse center spends."""
+SUMS = 1 + 1e-7
+"""What rounding adds to differences of sums of weights."""
+
+
+@final
+@dataclass(frozen=True)
+class GroupedRadius(RadiusFinder):
+    """All pairs within groups of records."""
+
+    domain: PointDomain
+    mechanism: AboveThreshold  # of sensitivity 2; its threshold is a share of the number of records
+    group_size: int  # least size of a group; the number of records for exact scores
+    sample: int  # records that are read, chosen by position and coins
+
+    @property
+    def mechanisms(self) -> Mapping[str, Planned]:
+        return {RADIUS: self.mechanism}  # once, for the whole search
+
+    def describe(self) -> Mapping[str, Any]:
+        return {
+            "radius_epsilon": self.mechanism.epsilon,
+            "radius_threshold": self.mechanism.threshold,
+            "radius_group_size": self.group_size,
+            "radius_sample": self.sample,
+            "radius_queries": len(self.domain.grid) - 1,
+        }
+
+    def find(self, points: FloatArray, source: BitSource, ledger: Ledger) -> FoundRadius:
+        """Release the first radius at which the noisy score reaches the noisy threshold."""
+        grid = self.domain.grid
+        coins = source.generator()
+        if self.sample < len(points):
+            points = points[np.sort(coins.permutation(len(points))[: self.sample])]
+        scores = covered_shares(points, Groups.random(self.sample, self.group_size, coins), grid)
+        session = self.mechanism.start(RADIUS, source, ledger)
+        for radius, score in zip(grid[:-1].tolist(), scores[:-1].tolist(), strict=True):
+            if session.query(score):
+                return FoundRadius(radius, False)
+        return FoundRadius(float(grid[-1]), True)
+
+
+@final
+@dataclass(frozen=True)
+class Ramp:
+    """How counts become weights: 0 up to `floor`, 1 from ``floor + width``, by group size.
+
+    Weights leave 0 and reach 1 at the shares `low` and `high` of a group; `low` is one half and a record more where
+    counts are exact.
+    """
+
+    low: float
+    high: float
+    exact: bool
+
+    def floor(self, size: float | AnyArray) -> FloatArray:
+        """Return the largest count of weight 0 (exact: half a group and 1)."""
+        sizes = np.asarray(size, dtype=np.float64)
+        return sizes / 2 + 1 if self.exact else np.ceil(sizes * self.low)
+
+    def width(self, size: float | AnyArray) -> FloatArray:
+        """Return how far counts are apart from weight 0 to weight 1."""
+        sizes = np.asarray(size, dtype=np.float64)
+        return sizes * self.high - self.floor(sizes) if self.exact else sizes * (self.high - self.low)
+
+    def weights(self, counts: AnyArray, sizes: AnyArray) -> FloatArray:
+        """Return the weights (n,) of records with these counts in groups of these sizes."""
+        return np.clip((counts - self.floor(sizes)) / self.width(sizes), 0.0, 1.0)
+
+    def others(self, size: int) -> float:
+        """Return the bound S of Lemma 1 for groups of at least `size` records."""
+        return (size - 1) / float(self.width(size)) if self.exact else 1 / (self.high - self.low)
+
+
+@final
+@dataclass(frozen=True)
+class GroupedCenter(CenterFinder):
+    """Exact counts, or counts within random groups."""
+
+    domain: PointDomain
+    n: int  # records of the sample that is read, at most all
+    ramp: Ramp
+    group_size: int  # least size of a group; n for exact counts
+    test: GaussianMechanism  # of the sum of weights
+    mechanism: GaussianMechanism  # of the mean, in units of its sensitivity
+    coarse: GaussianMechanism | None  # of the mean in coarse units, where the range of the domain asks for it
+    margin: float  # probability delta_1
+    misled: float  # probability delta_2, 0 for exact counts
+
+    @property
+    def allowance(self) -> FailureAllowance:
+        """Pays for the two failures together."""
+        lemma = "the margin of the test fails with probability delta_1, random groups mislead with delta_2 (Lemma 4)"
+        total = _rounding.sum_up((self.margin, self.misled))
+        return FailureAllowance(total, lemma, self.test.sensitivity.unit)
+
+    @property
+    def mechanisms(self) -> Mapping[str, Planned]:
+        coarse = {} if self.coarse is None else {COARSE: self.coarse}
+        return {FAILURE: self.allowance, TEST: self.test, **coarse, CENTER: self.mechanism}
+
+    def describe(self) -> Mapping[str, Any]:
+        return {
+            "centre_counts": "exact" if self.ramp.exact else "groups",
+            "centre_sample": self.n,
+            "centre_group_size": self.group_size,
+            "centre_ramp": [self.ramp.low, self.ramp.high],
+            "centre_delta_margin": self.margin,
+            "centre_delta_groups": self.misled,
+            "centre_least_weight": LEVEL * self.n,
+        }
+
+    def find(self, points: FloatArray, radius: float, source: BitSource, ledger: Ledger) -> WarmStart | None:
+        """Test whether there is a crowd; if so release its mean."""
+        coins = source.generator()
+        if self.n < len(points):
+            points = points[np.sort(coins.permutation(len(points))[: self.n])]
+        groups = Groups.random(self.n, self.group_size, coins)
+        weights = self.ramp.weights(near_counts(points, groups, 2 * radius), groups.sizes)
+        self.allowance.charge(FAILURE, ledger)
+        noisy = self.test.release(np.array([weights.sum()]), TEST, source, ledger)
+        z = min(float(self.n), float(noisy[0]) - self.threshold_margin)  # but for delta_1 at most max(Z, Z')
+        if z <= self.least_weight:  # otherwise both means exist (Lemma 3)
+            return None
+        unit = self.unit(radius, z)
+        center = self._release_mean(weighted_mean(points, weights), unit, source, ledger)
+        deviation = unit * self.mechanism.sigma
+        ball = 2 * radius + deviation * (math.sqrt(self.domain.dim) + 2)
+        R = self.domain.radius_bound
+        return WarmStart(center, min(ball, R + float(np.linalg.norm(center))), min(radius, R))
+
+    @property
+    def threshold_margin(self) -> float:
+        """What the noise of the test exceeds with probability at most delta_1."""
+        from scipy.special import ndtri
+
+        # Up by 1e-5: inflated noise, its grid, and the rounding of the sum and of this line.
+        return float(self.test.sigma * INFLATION * (-ndtri(self.margin) * (1 + 1e-5) + 1e-5))
+
+    @property
+    def least_weight(self) -> float:
+        """What the private lower bound of Z must exceed: far above S + 1, so that neighbors have a mean too."""
+        return LEVEL * self.n + self.test.sensitivity.value
+
+    def unit(self, radius: float, z: float) -> float:
+        """Return the sensitivity of the mean (Lemma 3) for a released radius and bound of Z, rounding included."""
+        distances = 1 + 2 * (self.domain.dim + 8) * 2.0**-52
+        spread = 4 * radius * distances * self.test.sensitivity.value / z  # 4 rho (S + 1) / z
+        # The mean of either data set, its quotient by the unit, and the difference from the coarse center.
+        rounding = 2 * (WEIGHTED_MEAN_ROUNDING + 2.0**-51) * self.domain.radius_bound
+        return (spread + rounding) * (1 + 1e-12)
+
+    def _release_mean(self, mean: FloatArray, unit: float, source: BitSource, ledger: Ledger) -> FloatArray:
+        if self.coarse is None:
+            return unit * self.mechanism.release(mean / unit, CENTER, source, ledger)
+        far = COARSE_UNITS * unit
+        R = self.domain.radius_bound
+        anchor = far * self.coarse.release(mean / far, COARSE, source, ledger)
+        anchor *= min(1.0, R / max(float(np.linalg.norm(anchor)), R))
+        return anchor + unit * self.mechanism.release((mean - anchor) / unit, CENTER, source, ledger)
+
+
+def plan_radius(
+    domain: PointDomain,
+    n: int,
+    epsilon: float,
+    *,
+    level: float = 0.775,
+    group_size: int = 64,
+    sample: int | None = None,
+    unit: Unit = Unit.RECORD,
+) -> GroupedRadius:
+    """Fix the constants of stage 1, which can be used alone, for a pure epsilon.
+
+    `level` is the share of the others that must be near a record on average, in (0, 1). Groups of all n records have
+    exact scores, in time quadratic in n. All records are read, or a `sample`.
+    """
+    _validate.integer("n", n, at_least=2)
+    _validate.real("level", level, above=0.0, below=1.0)
+    read = n if sample is None else min(_validate.integer("sample", sample, at_least=2), n)
+    size = min(_validate.integer("group_size", group_size, at_least=2), read)
+    query = Sensitivity(RADIUS_SENSITIVITY, "absolute", RADIUS_LEMMA, unit=unit)
+    return GroupedRadius(domain, AboveThreshold(query, epsilon, level * read), size, read)
+
+
+def least_group(n: int, failure: float, low: float) -> int:
+    """Return the least size at which groups mislead, on either of two data sets, with probability at most `failure`."""
+    # Lemma 4, solved for the size.
+    divergence = low * math.log(2 * low) + (1 - low) * math.log(2 * (1 - low))
+    wanted = math.log(2 * n) - math.log(failure) + (1 - low) * math.log(low / (1 - low))
+    return math.ceil((1 + wanted / divergence) * (1 + 1e-9))
+
+
+def plan_center(
+    domain: PointDomain,
+    n: int,
+    mu_test: float,
+    mu_center: float,
+    failure: float,
+    *,
+    level: float,
+    exact_up_to: int,
+    unit: Unit = Unit.RECORD,
+) -> GroupedCenter:
+    """Fix the constants of stage 2, which reads n records; up to `exact_up_to` of them counts are exact.
+
+    `failure` is the probability of both failures together; exact counts leave all of it to the margin of the test.
+    `level` is the share of points near each other that the radius was asked for: groups' weights begin a little below.
+    """
+    low = min(max(level - 0.05, 0.55), 0.7)
+    size = least_group(n, failure / 2, low)
+    exact = n <= exact_up_to or len(group_sizes(n, size)) == 1
+    ramp = Ramp(0.5 + 1 / n, 0.75, True) if exact else Ramp(low, min(low + 0.2, 0.85), False)
+    size = n if exact else size
+    reach = (ramp.others(size) + 1) * SUMS  # S + 1 (Lemma 1)
+    weights = Sensitivity(reach, "absolute", "the sum of weights changes by at most S + 1 (Lemma 1)", unit=unit)
+    lemma = (
+        "in units of 4 radius (S + 1) / z, the weighted mean moves by at most 1 (Lemma 3; both z and radius released)"
+    )
+    mean = Sensitivity(1.0, "l2", lemma, unit=unit)
+    wide = domain.radius_bound / domain.min_radius * n * math.sqrt(domain.dim) > 2.0**36
+    coarse = GaussianMechanism.of_mu(
+        Sensitivity(COARSE_SENSITIVITY, "l2", lemma + ", and a coarse unit is 2^20 of these", unit=unit),
+        mu_center * COARSE_SHARE,
+        domain.dim,
+    )
+    return GroupedCenter(
+        domain=domain,
+        n=n,
+        ramp=ramp,
+        group_size=size,
+        test=GaussianMechanism.of_mu(weights, mu_test, 1),
+        mechanism=GaussianMechanism.of_mu(mean, mu_center * (1 - COARSE_SHARE**2), domain.dim),
+        coarse=coarse if wide else None,
+        margin=failure if exact else failure / 2,
+        misled=0.0 if exact else failure / 2,
+    )

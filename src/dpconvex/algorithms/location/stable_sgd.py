@@ -1,0 +1,254 @@
+r"""Stable stochastic gradient descent from a private warm start: Algorithm 4 of the private-median paper, in phases.
+
+Listing
+    Phase k walks from a released point z: ``z <- project(z + eta_k (x_i - z) / ||x_i - z||)`` for the visited records
+    i (no move where ``x_i = z``), and releases the average of some of its iterates plus Gaussian noise.
+Guarantee
+    mu-GDP (hence (epsilon, delta)) for neighbors that replace one record, given the warm start.
+Lemma
+    Two walks of a phase from the same start over the same visits, in data sets that differ in one record, stay within
+    ``2 m eta`` of each other after m visits of that record; so do their averages. (The paper: ``(2m+1) eta``.)
+    Proof. Before the first visit the walks coincide. A visit adds at most ``2 eta``. At any other point x, let
+    ``z - x = a u``, ``z' - x = b v`` with unit u, v. The step leads to ``(a - eta) u`` and ``(b - eta) v``, and
+    ``||a u - b v||^2 - ||(a - eta) u - (b - eta) v||^2 = 2 eta (a + b - eta)(1 - <u, v>)``. If ``a + b >= eta``, the
+    distance does not grow. Otherwise the new one is at most ``|a - eta| + |b - eta| = 2 eta - (a + b) <= 2 eta``. A
+    walk that counts as standing at x and does not move (``a <= c``, c = 1e-145 for squares that underflow) ends at
+    most ``c + |b - eta|`` from the other: at most ``2 eta``, or at most the old distance, when ``eta >= 2 c``.
+    Projection onto a common ball does not increase distances. The bound is attained (tests).
+    Visits may not depend on the data: they come from coins drawn apart from all noise, and may be published. The ball
+    and its center are released values. Any fixed choice of iterates may be averaged, but only one average is released.
+Budget
+    Every phase is a Gaussian release whose sensitivity is its own bound; phases compose to the root of the sum of
+    squares. In a single pass every record is visited in one phase only, so each phase may spend the whole budget:
+    under replace-one the two data sets differ in one position of the public order.
+Rounding
+    Iterates are kept relative to the ball's center, which is subtracted from each record by itself. A step errs by at
+    most ``u (d + 20)(ball + 2 eta)``, u = 2^-53, on either data set, and errors do not grow on the way, as every step
+    takes distance D to at most ``max(D, 2 eta)``: ``2 T`` times that joins the sensitivity, averaging included.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, final
+
+import numpy as np
+
+from dpconvex import _rounding, _validate
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.algorithms.location.base import Booster, WarmStart
+from dpconvex.mechanisms import FailureAllowance, GaussianMechanism
+from dpconvex.mechanisms.base import Planned
+from dpconvex.privacy import Assumption, Ledger, Release, Sensitivity, Unit
+from dpconvex.randomness import BitSource
+from dpconvex.solvers._unit_vectors import UNIT_ROUNDOFF
+
+LEMMA = "average of a contractive walk, in units of its bound 2 m eta (m visits of a record), plus rounding"
+PRINTED_LEMMA = "average of a contractive walk, in units of the printed bound (2 m + 1) eta, plus rounding"
+ALLOWANCE = "a record is visited more often than m times"
+
+Order = Literal["fixed", "random"]
+
+
+@final
+@dataclass(frozen=True)
+class Phase:
+    """Public constants of one phase. Lengths are multiples of the warm start's ball."""
+
+    label: str
+    steps: int  # visits
+    step: float  # eta
+    ball: float  # radius of the projection
+    recentered: bool  # whether the ball stands about the phase's start, not about the warm start's center
+    first: int  # iterates first, ..., steps are averaged; -1: 0, ..., steps - 1, as printed
+    uses: int | None  # visits of one record that the noise covers; None: as many as the drawn order has
+    extra: int  # step sizes added to 2 * uses: 1 as printed, else 0
+    mechanism: GaussianMechanism  # of sensitivity 1: the average is released in units of its own sensitivity
+    block: str | None  # names the records of a phase that shares none with any other
+
+    def sensitivity(self, uses: int) -> float:
+        """Return how far one record visited `uses` times moves the average at most, in l2, rounding included."""
+        error = 2 * UNIT_ROUNDOFF * (self.steps * (self.mechanism.dim + 20) + 16)
+        bound = _rounding.product_up(2.0 * uses + self.extra, self.step)  # the lemma
+        return _rounding.sum_up((bound, _rounding.product_up(error, self.ball + 2 * self.step, 1 + 1e-9)))
+
+    def average(
+        self, points: FloatArray, visits: AnyArray, center: FloatArray, z: FloatArray, size: float
+    ) -> FloatArray:
+        """Walk, without noise; return the average of the kept iterates, relative to the center of the ball.
+
+        `visits` are rows of the points, z is the start less the center, and `size` is the unit of lengths.
+        """
+        from dpconvex.algorithms.location._walk import walk
+
+        return walk(points, visits, center, z.copy(), self.step * size, self.ball * size, self.first)
+
+
+@final
+@dataclass(frozen=True)
+class StableSgd(Booster):
+    """Public constants of all phases."""
+
+    n: int  # records
+    order: Order  # passes in one shuffled order, or independent uniform draws
+    phases: tuple[Phase, ...]
+    allowance: FailureAllowance | None = None  # for draws that visit a record more often than the printed noise covers
+    name: ClassVar[str] = "stable_sgd"
+
+    @property
+    def mechanisms(self) -> Mapping[str, Planned]:
+        allowed = {} if self.allowance is None else {ALLOWANCE: self.allowance}
+        return {**allowed, **{phase.label: phase.mechanism for phase in self.phases}}
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        blocks = {phase.label: phase.block for phase in self.phases}
+        return tuple(mechanism.planned(label, blocks.get(label)) for label, mechanism in self.mechanisms.items())
+
+    @property
+    def assumptions(self) -> tuple[Assumption, ...]:
+        return (
+            Assumption("the order of visits does not depend on the data", "drawn from coins apart from data and noise"),
+        )
+
+    @property
+    def deviation(self) -> float:
+        last = self.phases[-1]  # for a ball of two radii
+        return 2 * last.sensitivity(last.uses or _likely_uses(last.steps, self.n)) * last.mechanism.sigma
+
+    def describe(self) -> Mapping[str, Any]:
+        return {
+            "boost": {"fixed": "fixed_order", "random": self.name}[self.order],
+            "steps": [phase.steps for phase in self.phases],
+            "step_in_balls": [phase.step for phase in self.phases],
+            "covered_visits": [phase.uses for phase in self.phases],
+        }
+
+    def refine(self, points: FloatArray, start: WarmStart, source: BitSource, ledger: Ledger) -> FloatArray:
+        if self.allowance is not None:
+            self.allowance.charge(ALLOWANCE, ledger)
+        z, size = start.center, start.ball
+        for phase, visits in zip(self.phases, self.visits(source.generator()), strict=True):
+            center = z if phase.recentered else start.center
+            uses = phase.uses if phase.uses is not None else int(np.bincount(visits).max())
+            unit = phase.sensitivity(uses) * size
+            moved = phase.average(points, visits, center, z - center, size) - (z - center)
+            noisy = phase.mechanism.release(moved / unit, phase.label, source, ledger, phase.block)
+            z = start.center + _into_ball(z - start.center + unit * noisy, size)
+        return z
+
+    def visits(self, coins: np.random.Generator) -> list[AnyArray]:
+        """Draw which records each phase visits, from public facts alone."""
+        if self.order == "random":
+            return [coins.integers(self.n, size=phase.steps) for phase in self.phases]
+        order, ends = coins.permutation(self.n), np.cumsum([phase.steps for phase in self.phases])
+        return [order[np.arange(end - phase.steps, end) % self.n] for phase, end in zip(self.phases, ends, strict=True)]
+
+
+def plan_stable_sgd(
+    n: int,
+    dim: int,
+    mu: float,
+    *,
+    order: Order = "fixed",
+    passes: int = 1,
+    phases: int = 2,
+    travel: float = 4.0,
+    tail: float = 0.5,
+    unit: Unit = Unit.RECORD,
+) -> StableSgd:
+    """Plan phases of equal length that together spend `mu`, step sizes falling by 4 from one to the next.
+
+    A fixed order needs less noise: in one pass every record is visited once. Step sizes of the first phase sum to
+    ``travel / phases`` balls; the share `tail` of a phase's iterates, from the last backwards, is averaged.
+    """
+    _validate.choice("order", order, ("fixed", "random"))
+    _validate.integer("phases", phases, at_least=1)
+    total = _validate.integer("n", n, at_least=1) * _validate.integer("passes", passes, at_least=1)
+    _validate.real("travel", travel, above=0.0)
+    _validate.real("tail", tail, above=0.0, at_most=1.0)
+    phases = min(phases, total)
+    alone = order == "fixed" and passes == 1
+    # In a single pass phases read disjoint records; otherwise squares of budgets add up, and accountants round up.
+    each = mu if alone else mu / math.sqrt(phases) * (1 - 1e-12)
+    mechanism = GaussianMechanism.of_mu(Sensitivity(1.0, "l2", LEMMA, unit=unit), each, dim)
+
+    def phase(k: int) -> Phase:
+        steps = total * (k + 1) // phases - total * k // phases
+        return Phase(
+            label=f"average of phase {k + 1}",
+            steps=steps,
+            step=travel / total / 4.0**k,
+            ball=1.0,
+            recentered=False,
+            first=steps - math.ceil(tail * steps) + 1,
+            uses=-(-steps // n) if order == "fixed" else None,
+            extra=0,
+            mechanism=mechanism,
+            block=f"phase {k + 1}" if alone else None,
+        )
+
+    return StableSgd(n, order, tuple(map(phase, range(phases))))
+
+
+def plan_printed(
+    n: int,
+    dim: int,
+    epsilon: float,
+    delta: float,
+    *,
+    order: Order = "random",
+    steps: int | None = None,
+    unit: Unit = Unit.RECORD,
+) -> StableSgd:
+    """Plan Algorithm 4 with the constants of the paper.
+
+    The paper leaves the step size to an optimum at which nothing moves; this takes what did best in its own
+    experiments, ``ball / (16 sqrt(T))`` (random order) and ``ball / (4 sqrt(T))`` (fixed). Repaired: the balls of later
+    phases have the radius of the noise that separates their start from the point they must hold (Lemma 13).
+
+    In random order, the algorithm as listed, visits beyond ``m = 3 (T/n + log(8/delta))`` of a record fail with
+    probability at most ``delta / 8``, which is charged; the fixed order is Remark 1. T = `steps`, by default n, is
+    rounded up to the next ``2^K - 1``.
+    """
+    _validate.choice("order", order, ("fixed", "random"))
+    _validate.integer("n", n, at_least=1)
+    count = _validate.integer("steps", n if steps is None else steps, at_least=1).bit_length()  # K
+    total = 2**count - 1
+    rho = epsilon**2 / (8 * math.log(2 / delta)) * (1 - 1e-12)
+    m = math.floor(3 * (total / n + math.log(8 / delta))) if order == "random" else -(-total // n)
+    eta = 1 / ((16 if order == "random" else 4) * math.sqrt(total))
+    spread = math.sqrt(dim * math.log(4 * count / delta))
+
+    def phase(k: int) -> Phase:
+        noise = 3.0 ** -(k - 1) * (2 * m + 1) * eta / math.sqrt(rho)  # deviation of the phase before
+        share = GaussianMechanism.of_mu(Sensitivity(1.0, "l2", PRINTED_LEMMA, unit=unit), 0.75**k * math.sqrt(rho), dim)
+        return Phase(
+            label=f"average of phase {k}",
+            steps=2 ** (count - k),
+            step=eta / 4.0**k,
+            ball=1.0 if k == 1 else 2 * noise * spread,
+            recentered=k > 1,
+            first=-1,
+            uses=m,
+            extra=1,
+            mechanism=share,
+            block=None,
+        )
+
+    allowance = FailureAllowance(delta / 8, "Chernoff bound on visits, coins apart from the data (Lemma 10)", unit)
+    return StableSgd(n, order, tuple(map(phase, range(1, count + 1))), allowance if order == "random" else None)
+
+
+def _likely_uses(steps: int, n: int) -> int:
+    """Return the largest number of visits of a record that uniform draws are likely to have."""
+    from scipy.stats import poisson
+
+    return int(poisson.isf(1 / (2 * n), steps / n)) + 1
+
+
+def _into_ball(offset: FloatArray, radius: float) -> FloatArray:
+    """Project onto a ball about 0."""
+    return offset * min(1.0, radius / max(float(np.linalg.norm(offset)), math.ulp(0.0)))

@@ -1,0 +1,224 @@
+r"""Boosting to high probability with private selection (Algorithm 4), repaired and calibrated.
+
+Listing
+    Four equal parts of the records. The first, in I pieces: candidates ``(x_i, y_i)``. The second and third, in I J
+    pieces each: near-best answers to each candidate's y and x. The fourth: estimated gaps
+    ``G_i = max_j F(x_i, y_ij) - min_j F(x_ij, y_i)``; one candidate is drawn with probability falling in ``G_i``.
+Guarantee
+    (epsilon, delta) for neighbors that replace one record.
+Lemma
+    Pieces are fixed disjoint ranges of records, and each is read by one mechanism that keeps the whole promise; later
+    ones see earlier ones through what those released: adaptive parallel composition. Values of a record are clipped to
+    an interval of length r, so each of the two extremes of ``G_i`` moves by at most ``r/m`` on m records either way,
+    and the score ``-c G_i`` by a vector of range at most ``4 c r/m``: that is epsilon for ``c = m epsilon/(4 r)``.
+Repairs
+    ``beta`` means what it says with I and J rounded up. The printed exponent ``n epsilon/(32 B)`` is this c for
+    ``m = n/4`` and ``r = 2 B``.
+Prediction
+    The candidate's expected gap; high probability costs I + 2 I J pieces, so this pays only for very large n.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, cast, final
+
+import numpy as np
+
+from dpconvex import _validate
+from dpconvex.algorithms.base import check_relation, within_floats
+from dpconvex.algorithms.minimax import anytime, bias_reduced, vertex_descent
+from dpconvex.algorithms.minimax.base import SaddlePlan, SaddleResult
+from dpconvex.algorithms.predicted_error import PredictedError
+from dpconvex.algorithms.recipes import recorded
+from dpconvex.errors import InvalidParameterError
+from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT, VertexSampling
+from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release, Sensitivity
+from dpconvex.privacy.profiles import charge
+from dpconvex.problems.minimax.base import SaddleSection, SimplexPoint, SimplexSaddle
+from dpconvex.randomness import BitSource
+
+Planner = Callable[[SimplexSaddle, PrivacyParams], SaddlePlan]
+
+SELECTED = "candidate of the smallest estimated gap"
+SELECTION_LEMMA = (
+    "an estimated gap is a difference of two extremes of means of m values, clipped to an interval of length r: each "
+    "moves by at most r/m either way, so scores c G have range 4 c r/m"
+)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class BoostedPlan(SaddlePlan):
+    """Constants of one run, ``"calibrated"`` or the ``"paper"``'s."""
+
+    constants: str
+    candidates: int  # I
+    answers: int  # J
+    failure: float  # beta
+    base: Planner  # of candidates
+    responder: Planner  # of answers
+    algorithm = "boosted_mirror_descent"
+    error_share = 1.0
+    noise_name = "vertex sampling"
+    theorem = "Algorithm 4: mechanisms on disjoint pieces, each of the whole promise, and one exponential mechanism."
+
+    @property
+    def quarter(self) -> int:
+        """Records of each of the four parts."""
+        return self.problem.n // 4
+
+    @cached_property
+    def sampling(self) -> VertexSampling:
+        """The selection: pure epsilon on the fourth part."""
+        eta = self.privacy.epsilon / ENLARGEMENT**2 * (1 - 1e-9)
+        return VertexSampling(Sensitivity(eta, "range", SELECTION_LEMMA), 1, eta**2 * (1 - 1e-12), 1, eta)
+
+    @property
+    def score_scale(self) -> float:
+        """Score c of a unit of gap."""
+        low, high = self.problem.value_range
+        return self.sampling.sensitivity.value * self.quarter / (4 * (high - low)) * (1 - 1e-6)
+
+    @cached_property
+    def pieces(self) -> tuple[tuple[SaddlePlan, str, int], ...]:
+        """One plan of each kind of piece, what it is called, and how many there are."""
+        x, y = SimplexPoint.uniform(self.problem.dx), SimplexPoint.uniform(self.problem.dy)
+        size = self.quarter // self.candidates
+        found = [(self.base(SaddleSection(self.problem, 0, size), self.privacy), "candidate", self.candidates)]
+        total, each = self.candidates * self.answers, self.quarter // (self.candidates * self.answers)
+        for player, fixed, active in (("x", y, self.problem.spread[0] > 0), ("y", x, self.problem.dy > 1)):
+            if active:
+                section = SaddleSection(self.problem, 0, each, player, fixed)
+                found.append((self.responder(section, self.privacy), f"answer in {player}", total))
+        return tuple(found)
+
+    @property
+    def predicted_error(self) -> PredictedError:
+        """A candidate's predicted gap, and the selection's error; in expectation over candidates."""
+        chosen = math.log(self.candidates / min(self.failure, 0.5)) / self.score_scale
+        answered = sum(plan.predicted_error.bound for plan, _, _ in self.pieces[1:])
+        bound = self.pieces[0][0].predicted_error.bound + answered + chosen
+        what = "Theorem 3.20: candidate, answers and selection, as each predicts"
+        return PredictedError(bound, self.problem.trivial_gap, what)
+
+    @cached_property
+    def releases(self) -> tuple[Release, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Every piece's releases on its own block of records, and the selection on the fourth part."""
+        planned = [
+            replace(release, label=f"{name} {k}: {release.label}", block=f"piece {name} {k}")
+            for plan, name, count in self.pieces
+            for k in range(1, count + 1)
+            for release in plan.releases
+        ]
+        return (*planned, self.sampling.planned(SELECTED, "fourth part"))
+
+    @property
+    def assumptions(self) -> tuple[Assumption, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        of_pieces = {a.statement: a for plan, _, _ in self.pieces for a in plan.assumptions}
+        return (*of_pieces.values(), Assumption("values are bounded", "each record's value is clipped before the mean"))
+
+    def describe(self) -> Mapping[str, Any]:
+        kinds = {name: {"algorithm": plan.algorithm, **plan.describe()} for plan, name, _ in self.pieces}
+        facts = {"candidates": self.candidates, "answers": self.answers, "failure": self.failure}
+        return {**facts, "score_scale": self.score_scale, "pieces": kinds}
+
+    def exact_bits(self, source: BitSource) -> bool:
+        return self.sampling.exact_bits(source) and all(plan.exact_bits(source) for plan, _, _ in self.pieces)
+
+    def _run(self, records: Any, source: BitSource) -> SaddleResult:
+        ledger, planned = Ledger(self.privacy, self.releases), iter(self.releases)
+        plans = {name: plan for plan, name, _ in self.pieces}
+        m, count, J = self.quarter, self.candidates, self.answers
+        size, total = m // count, count * J
+        each = m // total
+
+        def solve(name: str, section: SaddleSection) -> SaddleResult:
+            plan = _on(plans[name], section)
+            for _ in plan.releases:
+                ledger.record(next(planned))
+            return plan.run(records, source)
+
+        found = [solve("candidate", SaddleSection(self.problem, i * size, size)) for i in range(count)]  # S1
+        xs, ys = [[SimplexPoint.full(r.x)] for r in found], [[SimplexPoint.full(r.y)] for r in found]
+        for k in range(total) if self.problem.spread[0] > 0 else ():  # S2: answers to y_i
+            section = SaddleSection(self.problem, m + k * each, each, "x", ys[k // J][0])
+            xs[k // J].append(SimplexPoint.full(solve("answer in x", section).x))
+        for k in range(total) if self.problem.dy > 1 else ():  # S3: answers to x_i
+            section = SaddleSection(self.problem, 2 * m + k * each, each, "y", xs[k // J][0])
+            ys[k // J].append(SimplexPoint.full(solve("answer in y", section).x))
+        # S4: the selection, on records that no candidate or answer has read
+        session = self.sampling.start(SELECTED, source, ledger, "fourth part")
+        gaps = np.array([self._gap(records, x, y) for x, y in zip(xs, ys, strict=True)])
+        chosen = found[int(session.draw(-self.score_scale * gaps)[0])]
+        return self.finish(chosen.x, chosen.y, source)
+
+    def _gap(self, records: Any, xs: list[SimplexPoint], ys: list[SimplexPoint]) -> float:
+        """Estimate the gap of the first of each on the fourth part, over the answers (the first included)."""
+        m = self.quarter
+        rows = slice(3 * m, 4 * m)
+        above = max(self.problem.value_sum(records, rows, xs[0], y) for y in ys)
+        below = min(self.problem.value_sum(records, rows, x, ys[0]) for x in xs)
+        return (above - below) / m
+
+
+def _on(plan: SaddlePlan, section: SaddleSection) -> SaddlePlan:
+    """Return the plan of one piece for another piece of its size: nothing in it depends on which records these are."""
+    return replace(cast(Any, plan), problem=section)
+
+
+@recorded("boosted_mirror_descent")
+def plan(
+    problem: SimplexSaddle,
+    privacy: PrivacyParams,
+    *,
+    constants: str = "calibrated",
+    failure: float = 0.05,
+    candidates: int | None = None,
+    answers: int | None = None,
+    base: Planner | None = None,
+    responder: Planner | None = None,
+) -> BoostedPlan:
+    """Return the plan of Algorithm 4. Sees no data.
+
+    ``constants="paper"``: ``I = ceil(log2(4/beta))``, ``J = ceil(log2(8 I/beta))``, Algorithm 3 with its printed
+    constants for the candidates. Calibrated: few candidates, since a candidate fails with a small probability already,
+    by Algorithm 1. `failure` is beta, in (0, 1); `candidates` and `answers` are I and J instead. `base` plans the
+    candidates, `responder` the answers, problems with one player: Algorithm 5 by default, Algorithm 1 where it does not
+    apply; private Frank-Wolfe may be handed in.
+    """
+    check_relation(privacy)
+    _validate.choice("constants", constants, ("calibrated", "paper"))
+    _validate.real("failure", failure, above=0.0, below=1.0)
+    paper = constants == "paper"
+    for name, value in (("candidates", candidates), ("answers", answers)):
+        if value is not None:
+            _validate.integer(name, value, at_least=1)
+    count = candidates or (
+        math.ceil(math.log2(4 / failure)) if paper else max(2, math.ceil(math.log(4 / failure, 100)))
+    )
+    replies = answers or (math.ceil(math.log2(8 * count / failure)) if paper else 2)
+    if problem.n // 4 // (count * replies) < 8:
+        raise InvalidParameterError(
+            "n", problem.n, f"must be at least {32 * count * replies} for I={count}, J={replies}", "Use Algorithm 1"
+        )
+    charge(40 * count * replies)
+    default = _paper_base if paper else vertex_descent.plan
+    found = BoostedPlan(problem, privacy, constants, count, replies, failure, base or default, responder or _respond)
+    with within_floats(problem.name):
+        _ = found.releases  # every piece can be planned
+    return found
+
+
+def _paper_base(problem: SimplexSaddle, privacy: PrivacyParams) -> SaddlePlan:
+    return bias_reduced.plan(problem, privacy, constants="paper")
+
+
+def _respond(problem: SimplexSaddle, privacy: PrivacyParams) -> SaddlePlan:
+    try:
+        return anytime.plan(problem, privacy)
+    except InvalidParameterError:
+        return vertex_descent.plan(problem, privacy)

@@ -1,0 +1,190 @@
+r"""MWEM (Hardt, Ligett and McSherry 2012) with replay of measurements and last iterate.
+
+Listing
+    For each of T rounds: select a block of queries (a marginal table, or one query) by the exponential mechanism on the
+    largest error of the present histogram in it; measure its answers with Gaussian noise; fit the histogram to *all*
+    measurements so far (`fit_histogram`, from the histogram of the round before). The last one is returned.
+Guarantee
+    (epsilon, delta) for neighbors that replace one record.
+Lemma
+    A mean answer moves by at most ``R/n``, ``R = high - low``, so the largest absolute error of a block moves by at
+    most ``R/n`` either way, whatever the histogram: range ``2 c R/n`` of scores ``c * error``, ``eta^2/8``-zCDP each
+    (Cesar and Rogers 2021). A measured block moves by at most ``block_l2/n`` in l2: ``mu^2/2``-zCDP. Both add up over
+    adaptive rounds. Fits are post-processing.
+Assumptions
+    Rounds, shares and fit steps are public. Rounding of the computed means is in both sensitivities.
+Bound
+    None holds for the last iterate of a fit. `predicted_error` is a measured rule for public planning: `typical_error`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+
+from dpconvex import _rounding, _validate
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.algorithms.predicted_error import PredictedError
+from dpconvex.algorithms.queries.base import (
+    QueryReleasePlan,
+    check,
+    fit_histogram,
+    mean_sensitivity,
+    require_delta,
+    rounding,
+)
+from dpconvex.algorithms.recipes import recorded
+from dpconvex.mechanisms import GaussianMechanism
+from dpconvex.mechanisms.base import Planned
+from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT, VertexSampling
+from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity
+from dpconvex.privacy.zcdp import largest_rho
+from dpconvex.problems.queries import LinearQueries
+from dpconvex.randomness import BitSource
+
+SELECTED, MEASURED = "worst answered block", "answers of the selected block"
+SELECTION_LEMMA = (
+    "an absolute error of a mean of n values moves by at most (high - low)/n either way: range 2 c times that"
+)
+SELECTION_SHARE = 0.3
+"""Of the zCDP budget, for selections."""
+
+
+@final
+@dataclass(frozen=True)
+class MwemPlan(QueryReleasePlan):
+    """Constants of one run."""
+
+    rounds: int  # T
+    rho: float  # zCDP budget of everything
+    selection_share: float  # part of it that selections spend
+    fit_steps: int  # of the fit after each round; the last fit has ten times as many
+    algorithm = "mwem"
+    constants = "calibrated"
+    noise_name = "gaussian"
+    theorem = "Exponential and Gaussian mechanisms in adaptive zCDP composition (MWEM, Hardt et al. 2012, with replay)."
+
+    @cached_property
+    def scale(self) -> float:
+        """Score c of an error of 1."""
+        eta = math.sqrt(8 * self.rho * self.selection_share / self.rounds) * (1 - 1e-9) / ENLARGEMENT
+        return eta / self._largest_move
+
+    @property
+    def _largest_move(self) -> float:
+        """Most that the difference of two computed errors can change: twice ``R/n``, and rounding."""
+        width = self.queries.high - self.queries.low
+        return 2 * (width / self.n + 4 * rounding(self.queries)) * (1 + 1e-12)
+
+    @cached_property
+    def selection(self) -> VertexSampling:
+        """Selection of all blocks."""
+        eta = _rounding.product_up(self.scale, self._largest_move, 1 + 1e-12)
+        squares = _rounding.product_up(eta, eta, float(self.rounds))
+        return VertexSampling(Sensitivity(eta, "range", SELECTION_LEMMA), self.rounds, squares, self.rounds)
+
+    @cached_property
+    def measurements(self) -> Mapping[int, GaussianMechanism]:
+        """Noise of one block's answers, by the number of queries in it; the same event for all."""
+        mu = math.sqrt(2 * self.rho * (1 - self.selection_share) / self.rounds) * (1 - 1e-9)
+        sizes = {part.stop - part.start for part in self.queries.blocks}
+        sensitivity = mean_sensitivity(self.queries, self.n, 1, max(sizes))
+        return {size: GaussianMechanism.of_mu(sensitivity, mu, size) for size in sizes}
+
+    @property
+    def sigma(self) -> float:
+        """Standard deviation of the noise of a measured answer."""
+        return next(iter(self.measurements.values())).sigma
+
+    @property
+    def predicted_error(self) -> PredictedError:
+        width = self.queries.high - self.queries.low
+        what = "measured rule for MWEM with replay; no bound is known"
+        return PredictedError(typical_error(self), width, what, proved=False)
+
+    @property
+    def expectation(self) -> float:
+        return self.predicted_error.bound
+
+    @property
+    def mechanisms(self) -> Mapping[str, Planned]:
+        return {SELECTED: self.selection, MEASURED: next(iter(self.measurements.values()))}
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        """All selections in one entry, all measurements in one."""
+        selected, measured = super().releases
+        return (selected, replace(measured, times=self.rounds))
+
+    def describe(self) -> Mapping[str, Any]:
+        constants = {"rounds": self.rounds, "selection_share": self.selection_share, "sigma": self.sigma}
+        return {**constants, "score_scale": self.scale, "fit_steps": self.fit_steps}
+
+    def _run(self, records: AnyArray, source: BitSource, ledger: Ledger) -> tuple[FloatArray, FloatArray]:
+        queries = self.queries
+        session = self.selection.start(SELECTED, source, ledger)
+        truth = queries.record_sums(records) / self.n
+        starts = [part.start for part in queries.blocks]
+        histogram = np.full(queries.cells, 1 / queries.cells)
+        sums: dict[int, FloatArray] = {}
+        times: dict[int, int] = {}
+        for t in range(1, self.rounds + 1):
+            # 1. Select a block by the largest error of the present histogram in it.
+            errors = np.maximum.reduceat(np.abs(truth - queries.answers(histogram)), starts)
+            block = int(session.draw(self.scale * errors)[0])
+            # 2. Measure its answers.
+            answers = truth[queries.blocks[block]]
+            noisy = self.measurements[len(answers)].release(answers, MEASURED, source, ledger)
+            sums[block] = sums.get(block, 0.0) + noisy
+            times[block] = times.get(block, 0) + 1
+            # 3. Fit the histogram to all measurements so far.
+            targets = {b: sums[b] / times[b] for b in sums}
+            steps = self.fit_steps * (10 if t == self.rounds else 1)
+            histogram = fit_histogram(queries, targets, times, histogram, steps)
+        return histogram, queries.answers(histogram)
+
+
+def typical_error(plan: MwemPlan) -> float:
+    """Return the largest error that was typical in experiments on simulated data (benchmarks, Synthetic data)."""
+    width = plan.queries.high - plan.queries.low
+    unseen = max(0.0, 1 - plan.rounds / len(plan.queries.blocks))
+    fitted = width * math.sqrt(math.log(plan.queries.cells) / (2 * plan.rounds)) / 4
+    noise = plan.sigma * math.sqrt(2 * math.log(2 * plan.queries.count))
+    return noise + unseen * fitted
+
+
+def default_rounds(queries: LinearQueries, n: int, rho: float) -> int:
+    """Rounds that balance what is left unmeasured with the noise of a measurement, at most one a block."""
+    signal = n * math.sqrt(2 * rho * math.log(queries.cells + 1)) / math.log(2 * queries.count)
+    return max(1, min(len(queries.blocks), 60, round(signal / 4)))
+
+
+@recorded("mwem")
+def plan(
+    queries: LinearQueries,
+    n: int,
+    privacy: PrivacyParams,
+    *,
+    rounds: int | None = None,
+    selection_share: float = SELECTION_SHARE,
+    fit_steps: int = 20,
+) -> MwemPlan:
+    """Plan MWEM.
+
+    `rounds` is T, from public knowledge; default: `default_rounds`. Selections spend `selection_share` of the budget.
+    The fit after each round takes `fit_steps`.
+    """
+    check(queries, n, privacy)
+    require_delta(privacy)
+    _validate.real("selection_share", selection_share, above=0.0, below=1.0)
+    _validate.integer("fit_steps", fit_steps, at_least=1)
+    rho = largest_rho(privacy.epsilon, privacy.delta) * (1 - 1e-9)
+    if rounds is None:
+        rounds = default_rounds(queries, n, rho)
+    _validate.integer("rounds", rounds, at_least=1)
+    return MwemPlan(queries, n, privacy, rounds, rho, selection_share, fit_steps)
