@@ -89,6 +89,7 @@ def test_weights_are_the_best_for_their_groups() -> None:
         assert energy(other, domain) > energy(norm, domain)
 
 
+@pytest.mark.gate
 def test_a_million_columns_are_fast() -> None:
     start = time.perf_counter()
     domain = DataDomain.box(10**6, 1.0).with_intercept()

@@ -161,7 +161,7 @@ def test_the_gap_that_is_claimed_covers_the_true_one_at_every_step() -> None:
     ball = L2Ball(4.0)
     least = objective.value(CuttingPlane(max_steps=400).solve(objective, 1e-6, ball).point)
     tightest = math.inf
-    for steps in range(1, 40):
+    for steps in range(1, 40, 3):
         found = CuttingPlane(max_steps=steps).solve(objective, 1e-6, ball)
         claimed = 0.2 / 2 * found.accuracy.bound**2
         true = objective.value(found.point) - least
