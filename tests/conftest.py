@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ import typer.testing
 from hypothesis import HealthCheck, settings
 
 from dpconvex.algorithms.erm import registry
+from dpconvex.problems.data import _threads
 
 # The gate must give the same verdict twice, so examples are derived from the test alone, and never timed.
 # `HYPOTHESIS_PROFILE=explore` searches at random, with ten times as many examples.
@@ -27,6 +29,10 @@ settings.register_profile(
 )
 settings.register_profile("explore", deadline=None, max_examples=500, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+# One BLAS thread is what `make test` asks for; to ask again in every solver would take 3 % of the time.
+if os.environ.get("OPENBLAS_NUM_THREADS") == "1":
+    _threads._controller = lambda: SimpleNamespace(limit=lambda **_: nullcontext())  # type: ignore[assignment]
 
 # Each call of a runner would build all commands and options anew: 30 ms, hundreds of times.
 typer.testing._get_command = cache(typer.testing._get_command)  # type: ignore[attr-defined]

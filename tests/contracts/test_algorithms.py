@@ -135,6 +135,7 @@ RUNS, MISSES = 40, 12
 """Of 40 runs at most 12 may miss a coordinate's band of 95 %: P(more) < 4e-8, below 1e-4 for all bands together."""
 
 
+@pytest.mark.gate
 def test_noise_stays_within_the_guaranteed_reach_on_any_data() -> None:
     rng, known = np.random.default_rng(0), set()
     for loss, delta in REACHING:
