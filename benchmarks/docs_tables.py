@@ -55,7 +55,7 @@ def localised(seeds: int) -> Iterator[Row]:
     for loss, n in ((HingeLoss(), 10**3), (HingeLoss(), 10**4), (HingeLoss(), 10**5), (LogisticLoss(), 10**4)):
         problem = LinearModelProblem(loss, DataDomain.box(1, 1.0), n, 3.0)
         plain = registry.plans(problem, PrivacyParams(1.0), "output_perturbation", registry.Options(l2=0.1))[0]
-        local = exponential_mechanism.plan_localised(problem, PrivacyParams(1.0), 0.1)[0]
+        local = exponential_mechanism.plan_localized(problem, PrivacyParams(1.0), 0.1)[0]
         yield loss.name, f"{n:,}", *(f"{plan.predicted_error.bound:.2g}" for plan in (plain, local))
 
 

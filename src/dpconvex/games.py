@@ -36,7 +36,7 @@ def private_game(
     The row player picks x to make ``x^T A y`` small, the column player picks y to make it large, where A is the mean of
     the records' matrices. Both strategies are released; the duality gap is the most that either could gain.
 
-    Guarantee: (epsilon, delta)-differential privacy for neighbours that replace one record, n public.
+    Guarantee: (epsilon, delta)-differential privacy for neighbors that replace one record, n public.
 
     Parameters
     ----------

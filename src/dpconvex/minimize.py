@@ -1,4 +1,4 @@
-"""Private minimisation of any convex function of your own: the functional core, without an estimator around it."""
+"""Private minimization of any convex function of your own: the functional core, without an estimator around it."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def plan_minimize(
     n : int
         Number of records; public.
     epsilon, delta : float
-        The promise, for neighbours that replace one record. ``delta = 0``: pure differential privacy.
+        The promise, for neighbors that replace one record. ``delta = 0``: pure differential privacy.
     radius : float
-        l2 norm of the largest parameters to compete with, a public choice; the minimisation stays inside.
+        l2 norm of the largest parameters to compete with, a public choice; the minimization stays inside.
     l2 : float, optional
         Ridge weight, when the objective with its ridge is itself the target. Default: chosen from public facts.
     noise : {"auto", "l2", "gaussian"}
@@ -47,7 +47,7 @@ def plan_minimize(
     constants : {"calibrated", "paper"}
         Constant set.
     target : {"empirical", "population"}
-        What the regularisation is chosen for.
+        What the regularization is chosen for.
     trusted : bool
         True: privacy rests on the function's declared constants, which the certificate says. False: on none of them;
         noise covers the whole ball and does not shrink with n. Either way the function must return for every data set.
@@ -85,9 +85,9 @@ def private_minimize(
     max_steps: int = 100_000,
     random_state: RandomState = None,
 ) -> PrivateResult:
-    """Minimise a convex function of parameters and private records, and release the minimiser with noise.
+    """Minimize a convex function of parameters and private records, and release the minimizer with noise.
 
-    Output perturbation (Lowy and Razaviyayn, Algorithms 1 and 6, repaired): the ridge objective is minimised in the
+    Output perturbation (Lowy and Razaviyayn, Algorithms 1 and 6, repaired): the ridge objective is minimized in the
     ball to a certified accuracy, and noise covers how far the result can move when one record is replaced.
 
     Parameters

@@ -37,9 +37,11 @@ from dpconvex.randomness import BitSource
 from dpconvex.solvers import SolverResult
 
 CLEARLY = 0.9
-"""Share of a constant's loss below which a plan is worth running: ridge weights tend to infinity as epsilon falls, so
-the error of plans that learn nothing approaches that of the constant from either side."""
+"""Share of a constant answer's loss below which a plan is worth running.
 
+Ridge weights tend to infinity as epsilon falls, so the error of plans that learn nothing approaches that of the
+constant from either side.
+"""
 LOOSE = 10.0
 """Factor by which a bound may exceed a constant's loss where no error is expected (docs, Which algorithm)."""
 
@@ -258,7 +260,7 @@ class ConvexPlan(Plan, Generic[P]):
     def noise_reach(self) -> FloatArray | None:
         """How far noise moves each parameter (dim,) from the noiseless fit, on *any* data: simulated 95 % quantiles.
 
-        One parameter at a time, not all jointly; against the minimiser with this regularisation, not the population's.
+        One parameter at a time, not all jointly; against the minimizer with this regularization, not the population's.
         Simulated from a public stream of its own, so it says nothing about the noise of a run. None: not known.
         """
         return None
@@ -267,17 +269,9 @@ class ConvexPlan(Plan, Generic[P]):
         """JSON-ready public constants beyond the problem's."""
         return {"noise": self.noise_name}
 
+    @abstractmethod
     def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> PrivateResult:
         """Run the paper's listing on data of the planned shape; `groups` for plans that protect users only."""
-        return self._listing(X, y, source) if groups is None else self._user_listing(X, y, source, groups)
-
-    def _listing(self, X: AnyArray, y: AnyArray, source: BitSource) -> PrivateResult:
-        """The family's `run.py`."""
-        raise NotImplementedError
-
-    def _user_listing(self, X: AnyArray, y: AnyArray, source: BitSource, groups: UserGroups) -> PrivateResult:
-        """The same for plans that protect users; families that have such plans override it."""
-        raise NotImplementedError(f"{self.algorithm} has no plans for users")
 
     @final
     @property
@@ -289,19 +283,10 @@ class ConvexPlan(Plan, Generic[P]):
 
     @final
     def run(self, X: AnyArray, y: AnyArray, source: BitSource, groups: UserGroups | None = None) -> PrivateResult:
-        """Run the planned algorithm.
+        """Run the planned algorithm on features (n_records, n_features) and targets (n_records,), both clipped here.
 
-        Parameters
-        ----------
-        X : array of shape (n_records, n_features)
-            Features of exactly the planned number of records, or of records of that many users; clipped into the domain
-            here.
-        y : array of shape (n_records,)
-            Targets; clipped here. Ignored by problems that have none.
-        source : BitSource
-            Where the noise comes from.
-        groups : UserGroups, optional
-            Whose record it is: for plans that protect users, and for no others.
+        There must be exactly the planned number of records, or of users: `groups` says whose record it is, for plans
+        that protect users and for no others. Targets are ignored by problems that have none.
 
         Raises
         ------
@@ -409,6 +394,13 @@ def check_unit(problem: Problem, privacy: PrivacyParams) -> None:
     if problem.grouped != (privacy.unit == Unit.USER):
         counted = "users" if problem.grouped else "records"
         raise InvalidParameterError("unit", str(privacy.unit), f"must fit the problem, whose n counts {counted}")
+
+
+def check_average(problem: LinearModelProblem, privacy: PrivacyParams) -> None:
+    """Raise `InvalidParameterError` unless a replaced record or user of an average loss is protected."""
+    check_relation(privacy, users=True)
+    check_unit(problem, privacy)
+    require_average(problem)
 
 
 def require(solved: SolverResult, radius: float) -> FloatArray:

@@ -37,12 +37,12 @@ LARGEST = 1_200_000
 UNLIMITED = ("n", "coins", "held_out", "max_steps")
 """Names of integers that cost a planner no time."""
 DEEPEST, MOST, PLANS, CELLS = 40, 100_000, 500, 10**8
-"""Levels, values and plans of a recipe, and entries of all its arrays, that are read."""
+"""Levels, values and plans of a recipe, and entries of all its arrays, that are read at most."""
 
 PLANNING = 4_000
 """Computing, about microseconds, that a call of a planner counts as, where it is limited; a microsecond a column more.
 
-It is what searches take whose candidates are of two columns; what else takes long counts by itself.
+Searches take so long whose candidates are of two columns; what else takes long counts by itself.
 """
 
 CLASSES: dict[str, type] = {
@@ -86,17 +86,9 @@ class Recipe:
     course: tuple[Any, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready fields.
-
-        Raises
-        ------
-        TypeError
-            If an input is nothing that can be stored.
-        """
-        written: dict[str, Any] = {
-            "name": self.name,
-            "inputs": {name: _written(value) for name, value in self.inputs.items()},
-        }
+        """Return JSON-ready fields; `TypeError` if an input is nothing that can be stored."""
+        inputs = {name: _written(value) for name, value in self.inputs.items()}
+        written: dict[str, Any] = {"name": self.name, "inputs": inputs}
         if self.position:
             written["position"] = self.position
         if self.course:
@@ -107,10 +99,7 @@ class Recipe:
 def recorded(name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Mark a function whose plans, one or a tuple of them, can be made again; plans keep the innermost recipe.
 
-    Parameters
-    ----------
-    name : str
-        For certificates; unique.
+    `name` stands in certificates and is unique.
     """
 
     def marked(function: Callable[P, T]) -> Callable[P, T]:
@@ -144,27 +133,14 @@ def stored(kind: type[T]) -> type[T]:
 
 
 def continued(plan: T, **changes: Any) -> T:
-    """Return a plan with what a run has fixed since, and the recipe it had.
-
-    Parameters
-    ----------
-    plan : Plan
-        A dataclass.
-    **changes
-        Fields.
-    """
+    """Return a plan, a dataclass, with the fields that a run has fixed since, and the recipe it had."""
     after = replace(cast(Any, plan), **changes)
     object.__setattr__(after, "recipe", cast(Any, plan).recipe)
     return after
 
 
 def stored_recipe(plan: Any) -> dict[str, Any] | None:
-    """Return how a plan was made and what it released since, for a certificate; None if that cannot be stored.
-
-    Parameters
-    ----------
-    plan : Plan or MomentPlan
-    """
+    """Return how a plan was made and what it released since, for a certificate; None if that cannot be stored."""
     try:
         return None if plan.recipe is None else replace(plan.recipe, course=plan.course).to_dict()
     except TypeError:  # a caller's own function or class
@@ -172,14 +148,9 @@ def stored_recipe(plan: Any) -> dict[str, Any] | None:
 
 
 def again(recipe: Mapping[str, Any]) -> Any:
-    """Return the plan of a stored recipe.
+    """Return the plan of a stored recipe, or raise what its planner raises.
 
-    Raises
-    ------
-    CertificateError
-        If it names what is not known here, or asks for more than a reader's time.
-    Exception
-        Whatever the planner raises.
+    It is a `CertificateError` to name what is not known here, or to ask for more than a reader's time.
     """
     _check_size(recipe)
     return _plan(recipe)

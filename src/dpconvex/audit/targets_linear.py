@@ -80,9 +80,9 @@ def _grid(privacy: PrivacyParams, bound: float) -> Subject:
     return linear_subject(exponential_mechanism.plan(linear_problem(HingeLoss(), bound), privacy)[0])
 
 
-def _localised(privacy: PrivacyParams, bound: float) -> Subject:
+def _localized(privacy: PrivacyParams, bound: float) -> Subject:
     problem = linear_problem(SmoothedHingeLoss(0.5), bound)
-    return linear_subject(exponential_mechanism.plan_localised(problem, privacy, RIDGE * bound**2)[0])
+    return linear_subject(exponential_mechanism.plan_localized(problem, privacy, RIDGE * bound**2)[0])
 
 
 def _noisy(privacy: PrivacyParams, bound: float) -> Subject:
@@ -205,7 +205,7 @@ RECORDS: dict[str, tuple[str, Builder]] = {
     "objective_perturbation/capped_gaussian": ("approximate", _objective("gaussian", LogisticLoss(CAP))),
     "objective_perturbation/gaussian": ("approximate", _objective("gaussian", SmoothedHingeLoss(0.5))),
     "exponential_mechanism": ("pure", _grid),
-    "exponential_mechanism/localised": ("pure", _localised),
+    "exponential_mechanism/localised": ("pure", _localized),
     "noisy_gradient": ("approximate", _noisy),
     "noisy_gradient/blocks": ("approximate", _noisy_blocks),
     "noisy_gradient/samples": ("approximate", _noisy_samples),

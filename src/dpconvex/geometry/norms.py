@@ -40,13 +40,7 @@ _UP = 1 + 1e-14
 @final
 @dataclass(frozen=True)
 class StandardNormals:
-    """Independent standard normal numbers, by Box and Muller.
-
-    Parameters
-    ----------
-    dim : int
-        How many, at least 1.
-    """
+    """Independent standard normal numbers, at least one, by Box and Muller."""
 
     dim: int
 
@@ -95,13 +89,7 @@ class NoiseNorm(ABC):
 
     @abstractmethod
     def transform(self, uniforms: Sequence[Any]) -> list[Any]:
-        """Return one sample as a function of uniform numbers of (0, 1): the law in real arithmetic.
-
-        Parameters
-        ----------
-        uniforms : sequence
-            Real numbers, as balls (`dpconvex.randomness.real`).
-        """
+        """Return one sample as a function of uniform numbers of (0, 1), as balls (`dpconvex.randomness.real`)."""
 
     @classmethod
     @abstractmethod
@@ -112,13 +100,7 @@ class NoiseNorm(ABC):
 @final
 @dataclass(frozen=True)
 class L2Norm(NoiseNorm):
-    """The Euclidean norm: uniform direction, radius Gamma(dim); not a vector of independent Laplace variables.
-
-    Parameters
-    ----------
-    dim : int
-        At least 1.
-    """
+    """The Euclidean norm: uniform direction, radius Gamma(dim); not a vector of independent Laplace variables."""
 
     dim: int
     name: ClassVar[str] = "l2"  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -127,11 +109,9 @@ class L2Norm(NoiseNorm):
         _validate.integer("dim", self.dim, at_least=1)
 
     def __call__(self, v: FloatArray) -> FloatArray:
-        """Euclidean length; shape (...)."""
         return np.linalg.norm(v, axis=-1)
 
     def record_bound(self, domain: DataDomain) -> float:
-        """The domain's l2 bound."""
         _same_dim(self.dim, domain)
         return domain.l2
 
@@ -159,7 +139,6 @@ class L2Norm(NoiseNorm):
 
     @classmethod
     def examples(cls) -> tuple[L2Norm, ...]:
-        """Dimensions 1 and 5."""
         return cls(1), cls(5)
 
 
@@ -173,33 +152,22 @@ class GroupedNorm(NoiseNorm):
     all blocks share one Gamma(D_g + 1) radius, ``D_g`` the columns of the group, and each block is uniform in its
     cross-polytope or ball.
 
-    Parameters
-    ----------
-    sizes : array of int, shape (m,)
-        Columns of each block.
-    half_widths : array of float, shape (m,)
-        ``s_j``, positive: the bound of the block over the domain, in l1 or l2.
-    groups : array of int, shape (m,)
-        Number of the group of each block, 0 to G - 1, each used.
-    weights : array of float, shape (G,)
-        ``a_g``, positive.
-    name : str
-        For sensitivities and reports.
-    euclidean : array of bool, shape (m,), optional
-        Which blocks are measured in l2; default none.
-
-    References
-    ----------
     Docs, Objective perturbation, section 4: energies, optimal weights and sampler with proofs. K-norm mechanism: Hardt
     and Talwar 2010, "On the geometry of differential privacy".
     """
 
     sizes: IntArray
+    """Columns of each block, (m,)."""
     half_widths: FloatArray
+    """``s_j``, positive, (m,): the bound of the block over the domain, in l1 or l2."""
     groups: IntArray
+    """Number of the group of each block, (m,): 0 to G - 1, each used."""
     weights: FloatArray
+    """``a_g``, positive, (G,)."""
     name: str = "grouped"
+    """For sensitivities and reports."""
     euclidean: BoolArray = field(default_factory=lambda: np.zeros(1, dtype=bool))
+    """Which blocks are measured in l2, (m,); default none."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "euclidean", np.broadcast_to(self.euclidean, np.shape(self.sizes)))
@@ -227,7 +195,7 @@ class GroupedNorm(NoiseNorm):
     def for_domain(cls, domain: DataDomain) -> GroupedNorm:
         """Cheapest grouping of the domain's blocks, by dynamic programming over blocks sorted by size and width.
 
-        Equal blocks stay together. Above `MAX_RUNS` distinct kinds, neighbouring kinds are first joined into that
+        Equal blocks stay together. Above `MAX_RUNS` distinct kinds, neighboring kinds are first joined into that
         many chunks; the answer is then at least as good as one group per block.
         """
         sizes, widths, euclidean = _blocks(domain)
@@ -263,24 +231,16 @@ class GroupedNorm(NoiseNorm):
 
     @cached_property
     def dim(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Columns of all blocks together."""
         return int(self.sizes.sum())
 
     def __call__(self, v: FloatArray) -> FloatArray:
-        """Norm of vectors of shape (..., dim); shape (...)."""
         blocks = self._block_sums(np.abs(v))
         if self.euclidean.any():
             blocks = np.where(self.euclidean, np.sqrt(self._block_sums(np.square(v))), blocks)
         return self._group_maxima(blocks / self.half_widths) @ self.weights
 
     def record_bound(self, domain: DataDomain) -> float:
-        """``sum_g a_g`` for the domain the norm was made for; in general the group's widest block counts.
-
-        Raises
-        ------
-        InvalidParameterError
-            If the domain's blocks have other sizes than the norm's.
-        """
+        """``sum_g a_g`` for the domain the norm was made for; in general the group's widest block counts."""
         sizes, widths, euclidean = _blocks(domain)
         if not self.euclidean.any():
             (sizes, widths), euclidean = _l1_blocks(domain), self.euclidean
@@ -332,7 +292,6 @@ class GroupedNorm(NoiseNorm):
 
     @classmethod
     def examples(cls) -> tuple[GroupedNorm, ...]:
-        """Two groups, interleaved; independent Laplace coordinates; one cube."""
         return (
             cls(np.array([1, 3, 2]), np.array([0.5, 1.0, 2.0]), np.array([0, 1, 0]), np.array([2.0, 1.5])),
             cls(np.array([4]), np.array([1.0]), np.array([0]), np.array([1.0]), "l1"),
@@ -367,15 +326,10 @@ def gaussian_block_weights(domain: DataDomain) -> tuple[FloatArray, float]:
     """Cheapest blockwise variances of Gaussian noise for records of `domain`.
 
     The noise is ``N(0, sigma^2 diag(1/m_j))`` with ``m_j = sqrt(d_j) / s_j``, ``s_j`` the block's l2 bound; its
-    energy is ``sigma^2 (sum_j s_j sqrt(d_j)) ** 2`` over the squared record length, against
-    ``d sum_j s_j^2`` for equal variances (docs, Objective perturbation, end of section 3).
-
-    Returns
-    -------
-    standard_deviations : array of shape (dim,)
-        ``1 / sqrt(m_j)`` per coordinate, at ``sigma = 1``, rounded up.
-    record_bound : float
-        ``sqrt(sum_j m_j s_j^2)``: the largest length of a record in units of these deviations, rounded up.
+    energy is ``sigma^2 (sum_j s_j sqrt(d_j)) ** 2`` over the squared record length, against ``d sum_j s_j^2`` for equal
+    variances (docs, Objective perturbation, end of section 3). Returns the standard deviations ``1 / sqrt(m_j)`` of all
+    coordinates at ``sigma = 1``, and the largest length of a record in units of these, ``sqrt(sum_j m_j s_j^2)``; both
+    rounded up.
     """
     sizes = np.array([block.size for block in domain.all_blocks])
     widths = np.array([block.l2 for block in domain.all_blocks])

@@ -1,18 +1,22 @@
 """Losses of linear models, with the constants that privacy proofs need.
 
-A new loss is one new file and its name in `LOSSES`; the contract tests then check it.
+A new loss is one class and its name in `LOSSES`; the contract tests then check it.
 """
 
 from __future__ import annotations
 
-from dpconvex.losses.absolute import AbsoluteLoss, PinballLoss
 from dpconvex.losses.base import CurvatureLaw, LinearModelLoss, LossConstants, PiecewiseLinearLoss, SmoothLoss
-from dpconvex.losses.hinge import HingeLoss, SmoothedHingeLoss
-from dpconvex.losses.huber import HuberLoss, SmoothedAbsoluteLoss, SmoothedPinballLoss
-from dpconvex.losses.logistic import LogisticLoss
-from dpconvex.losses.smooth_residual import LogCoshLoss, PseudoHuberLoss
-from dpconvex.losses.softmax import SoftmaxLoss
-from dpconvex.losses.squared import SquaredLoss
+from dpconvex.losses.classification import HingeLoss, LogisticLoss, SmoothedHingeLoss, SoftmaxLoss
+from dpconvex.losses.regression import (
+    AbsoluteLoss,
+    HuberLoss,
+    LogCoshLoss,
+    PinballLoss,
+    PseudoHuberLoss,
+    SmoothedAbsoluteLoss,
+    SmoothedPinballLoss,
+    SquaredLoss,
+)
 from dpconvex.losses.truncated import TruncatedLosses, truncate
 
 LOSSES: tuple[type[LinearModelLoss], ...] = (

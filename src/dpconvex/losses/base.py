@@ -1,9 +1,8 @@
 """What a loss of a linear model is: values, derivatives and proven constants.
 
-A loss is a function ``phi(z, y)`` of the prediction ``z = <w, x>`` (or ``z = W x`` for several outputs) and
-the target ``y``, convex in ``z``. Its constants hold for *every* finite ``z`` and every target inside the
-declared targets, so they need no assumption about the data beyond `LinearModelLoss.clip_targets` and the
-feature bounds.
+A loss is a function ``phi(z, y)`` of the prediction ``z = <w, x>`` (or ``z = W x`` for several outputs) and the target
+``y``, convex in ``z``. Its constants hold for *every* finite ``z`` and every target inside the declared targets: they
+need no assumption about the data beyond `LinearModelLoss.clip_targets` and the feature bounds.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ import numpy as np
 
 from dpconvex import _rounding, _validate
 from dpconvex._types import AnyArray, FloatArray
+from dpconvex.errors import InvalidDataError
 
 Task = Literal["classification", "regression"]
 Geometry = Literal["l2", "l1"]
@@ -29,23 +29,14 @@ quiet = np.errstate(over="ignore", invalid="ignore")
 
 @dataclass(frozen=True)
 class LossConstants:
-    """Constants of ``w -> phi(<w, x>, y)`` over all records of a domain.
-
-    Parameters
-    ----------
-    lipschitz : float
-        Largest (sub)gradient: in the l2 norm when `norm` is ``"l2"``, in the maximum norm when it is
-        ``"l1"``; infinite if unbounded.
-    smoothness : float
-        Largest change of the gradient, in that same norm, per unit of parameter change in `norm`; infinite if
-        the loss is not smooth.
-    norm : {"l2", "l1"}
-        The norm of the parameters.
-    """
+    """Constants of ``w -> phi(<w, x>, y)`` over all records of a domain."""
 
     lipschitz: float
+    """Largest (sub)gradient: in the l2 norm when `norm` is ``"l2"``, in the maximum norm when it is ``"l1"``."""
     smoothness: float
+    """Largest change of the gradient, in that same norm, per unit of parameter change in `norm`; may be infinite."""
     norm: Geometry
+    """The norm of the parameters."""
 
 
 class CurvatureLaw(StrEnum):
@@ -75,18 +66,30 @@ class LinearModelLoss(ABC):
     """Name on the command line, in plans and in certificates; unique among the losses."""
     task: ClassVar[Task]
     """Whether targets are classes or numbers."""
-    sides: ClassVar[Literal[1, 2]]
+    sides: ClassVar[Literal[1, 2]] = 2
     """1 if the sign of ``slope * y`` is the same everywhere (margin losses), else 2."""
+    n_outputs: int = 1
+    """Predictions per record."""
+    rates: tuple[float, ...] | None = None
+    """Public shares of the classes; None where they are not known, and for numbers."""
+    slope_bound: float
+    """Largest l2 norm A of the derivative in `z`, rounded up; infinite if unbounded."""
+    curvature_bound: float
+    """Largest second derivative c (spectral norm of the Hessian in `z`); infinite if not smooth."""
+    curvature_rank: int = 1
+    """Largest rank r of the Hessian in `z`.
 
-    @property
-    def n_outputs(self) -> int:
-        """Predictions per record."""
-        return 1
+    One record's factor of a determinant ratio is at most ``(1 + t tau / r) ** r`` with ``t`` the `curvature_trace` and
+    ``tau = X2^2 / (n lambda)`` (AM-GM; docs, Objective perturbation, Theorem 1 for several outputs).
+    """
+    curvature_law: ClassVar[CurvatureLaw] = CurvatureLaw.BOUNDED
+    """What is proved of curvature and slope together, beside `self_concordance`."""
+    self_concordance: float | None = None
+    """The q of ``phi'' <= (q / A) (A - |phi'|)``; None if there is none, or several outputs.
 
-    @property
-    @abstractmethod
-    def slope_bound(self) -> float:
-        """Largest l2 norm A of the derivative in `z`, rounded up; infinite if unbounded."""
+    Curvature then vanishes as the slope saturates, and is free in objective perturbation with noise in any norm (docs,
+    Objective perturbation, Theorem 2).
+    """
 
     @property
     def slope_bound_l1(self) -> float:
@@ -94,43 +97,14 @@ class LinearModelLoss(ABC):
         return self.slope_bound
 
     @property
-    @abstractmethod
-    def curvature_bound(self) -> float:
-        """Largest second derivative c (spectral norm of the Hessian in `z`); infinite if not smooth."""
-
-    @property
-    def curvature_rank(self) -> int:
-        """Largest rank r of the Hessian in `z`.
-
-        One record's factor of a determinant ratio is at most ``(1 + t tau / r) ** r`` with ``t`` the
-        `curvature_trace` and ``tau = X2^2 / (n lambda)`` (AM-GM; docs, Objective perturbation, Theorem 1 for
-        several outputs).
-        """
-        return 1
-
-    @property
     def curvature_trace(self) -> float:
         """Largest trace of the Hessian in `z`; `curvature_bound` for one output."""
         return self.curvature_bound
 
     @property
-    def self_concordance(self) -> float | None:
-        """The q of ``phi'' <= (q / A) (A - |phi'|)``; None if there is none, or several outputs.
-
-        Curvature then vanishes as the slope saturates, and is free in objective perturbation with noise in
-        any norm (docs, Objective perturbation, Theorem 2).
-        """
-        return None
-
-    @property
     def frobenius_self_concordance(self) -> float | None:
         """The q of ``trace(phi'') <= (q / A) (A - |phi'|_2)``; serves noise in the l2 (Frobenius) norm only."""
         return self.self_concordance
-
-    @property
-    def curvature_law(self) -> CurvatureLaw:
-        """What is proved of curvature and slope together, beside the two conditions above."""
-        return CurvatureLaw.BOUNDED
 
     @property
     def usual(self) -> LinearModelLoss:
@@ -141,11 +115,6 @@ class LinearModelLoss(ABC):
     def facts(self) -> Mapping[str, Any]:
         """JSON-ready public constants by which this loss differs from the usual one of its name; most have none."""
         return {}
-
-    @property
-    def rates(self) -> tuple[float, ...] | None:
-        """Public shares of the classes; None where they are not known, and for numbers."""
-        return None
 
     @property
     def offset(self) -> FloatArray:
@@ -190,13 +159,7 @@ class LinearModelLoss(ABC):
         """
 
     def cut(self, level: float) -> LinearModelLoss | None:
-        """Return the loss whose slope is this one's, clipped to [-level, level]; None where slopes are bounded anyway.
-
-        Parameters
-        ----------
-        level : float
-            Positive.
-        """
+        """Return the loss whose slope is this one's, clipped to [-level, level]; None where all slopes are smaller."""
         return None
 
     @classmethod
@@ -208,18 +171,9 @@ class LinearModelLoss(ABC):
     def constants(self, feature_l2: float, feature_linf: float, norm: Geometry = "l2") -> LossConstants:
         """Return the constants of ``w -> phi(<w, x>, y)`` over all features of the stated bounds, rounded up.
 
-        Parameters
-        ----------
-        feature_l2, feature_linf : float
-            Largest l2 norm and largest absolute entry of a feature vector, the intercept included.
-        norm : {"l2", "l1"}
-            Norm of the parameters; gradients are measured in its dual, l2 or maximum norm.
-
-        Returns
-        -------
-        LossConstants
-            ``A * bound`` and ``c * bound ** 2``. Several outputs: Frobenius norm, or entrywise l1 and maximum
-            norms, for which the constants are upper bounds that need not be attained.
+        They are ``A * bound`` and ``c * bound ** 2`` with the largest l2 norm, or absolute entry, of a feature vector,
+        the intercept included. Several outputs: Frobenius norm, or entrywise l1 and maximum norms, for which the
+        constants are upper bounds that need not be attained.
         """
         _validate.real("feature_l2", feature_l2, at_least=0.0)
         _validate.real("feature_linf", feature_linf, at_least=0.0)
@@ -250,6 +204,8 @@ class PiecewiseLinearLoss(LinearModelLoss):
     The interval is the domain of the convex conjugate, which dual solvers need; the loss is 0 at ``z = y``.
     """
 
+    curvature_bound = math.inf
+
     @abstractmethod
     def slope_interval(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return ``lo(y)`` and ``hi(y)``, each of shape (n,)."""
@@ -259,24 +215,12 @@ class PiecewiseLinearLoss(LinearModelLoss):
         """Return ``max of u (z - y) - width u^2 / 2 over u in [lo(y), hi(y)]``.
 
         It has the same slopes and targets, curvature at most ``1 / width``, and
-        ``0 <= phi - smoothed <= width * slope_bound ** 2 / 2`` everywhere.
-
-        Parameters
-        ----------
-        width : float
-            Positive, in the unit of ``z`` per unit of slope.
+        ``0 <= phi - smoothed <= width * slope_bound ** 2 / 2`` everywhere. The width is positive.
         """
-
-    @final
-    @property
-    def curvature_bound(self) -> float:
-        """Infinite: the derivative jumps."""
-        return math.inf
 
     @final
     @quiet
     def value(self, z: FloatArray, y: FloatArray) -> FloatArray:
-        """Return the loss of every record, of shape (n,)."""
         lo, hi = self.slope_interval(y)
         residual = z - y
         return np.where(residual > 0, hi, lo) * residual
@@ -298,3 +242,77 @@ def _product_up(*factors: float) -> float:
         return _rounding.product_up(*factors)
     except OverflowError:  # an infinite factor, or a product beyond the largest float
         return math.inf
+
+
+LARGEST_TARGET = 1e100
+"""Where no bound is declared, targets are clipped here, so that residuals and sums of losses stay finite."""
+
+
+def signs(y: AnyArray) -> FloatArray:
+    """Return +1 where ``y > 0``, else -1 (so 0 and NaN become -1)."""
+    return np.where(_checked(y) > 0, 1.0, -1.0)
+
+
+@quiet
+def class_indices(y: AnyArray, n_classes: int) -> FloatArray:
+    """Return the nearest class index 0, ..., n_classes - 1; NaN becomes 0."""
+    out = np.array(_checked(y), dtype=np.float64)
+    np.nan_to_num(out, copy=False, nan=0.0)
+    np.rint(out, out=out)
+    return np.clip(out, 0, n_classes - 1, out=out)
+
+
+@quiet
+def reals(y: AnyArray, bound: float) -> FloatArray:
+    """Return `y` clipped to ``[-bound, bound]`` (at most ``LARGEST_TARGET``); NaN becomes 0."""
+    out = np.array(_checked(y), dtype=np.float64)
+    np.nan_to_num(out, copy=False, nan=0.0)
+    limit = min(bound, LARGEST_TARGET)
+    return np.clip(out, -limit, limit, out=out)
+
+
+def check_bound(target_bound: float, *, finite: bool = False) -> None:
+    """Raise `InvalidParameterError` unless the bound is in (0, ``LARGEST_TARGET``], or infinite if allowed."""
+    if finite or target_bound != math.inf:
+        remedy = "Give the largest absolute target, in the unit of the target, from public knowledge"
+        _validate.real("target_bound", target_bound, above=0.0, at_most=LARGEST_TARGET, remedy=remedy)
+
+
+def _checked(y: AnyArray) -> AnyArray:
+    y = np.asarray(y)
+    if y.ndim != 1:
+        raise InvalidDataError(f"y has shape {y.shape}; one target per record is needed, shape (n,)")
+    if y.dtype.kind not in "fiub":
+        raise InvalidDataError(f"y has dtype {y.dtype}; a real numeric dtype is needed. Encode labels first")
+    return y
+
+
+@dataclass(frozen=True)
+class Spline:
+    """``r -> max of u r - width u^2 / 2 over u in [lower, upper]``: what smooths every piecewise linear loss.
+
+    The slope goes from `lower` to `upper` over a stretch of ``width (upper - lower)``.
+    """
+
+    lower: float
+    upper: float
+    width: float
+
+    def slope(self, r: FloatArray) -> FloatArray:
+        """Return ``clip(r / width, lower, upper)``, the maximizing ``u``."""
+        return np.clip(r / self.width, self.lower, self.upper)
+
+    def value(self, r: FloatArray) -> FloatArray:
+        """Return the value."""
+        u = self.slope(r)
+        return u * (r - 0.5 * self.width * u)
+
+    def curvature(self, r: FloatArray) -> FloatArray:
+        """Return ``1 / width`` where the slope lies between its extremes, else 0."""
+        u = r / self.width
+        return np.where((u >= self.lower) & (u <= self.upper), 1.0 / self.width, 0.0)
+
+
+def check_width(width: float) -> None:
+    """Raise `InvalidParameterError` unless `width` lies in [1e-100, 1e100]."""
+    _validate.real("width", width, at_least=1e-100, at_most=1e100)

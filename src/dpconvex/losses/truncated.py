@@ -2,12 +2,13 @@ r"""Losses of given records with every slope cut at a level of the record's own:
 
 For a loss ``phi(<x, w>, y)`` and a level ``c = C / |x|`` the surrogate has the derivative ``clip(phi', -c, c)`` in the
 prediction. Its gradient in w is the clipped gradient ``clip_C(grad loss)``, yet it is the gradient of a *convex*
-function, so whatever is proved of minimisers of convex C-Lipschitz losses holds for it (docs, Heavy tails).
+function, so whatever is proved of minimizers of convex C-Lipschitz losses holds for it (docs, Heavy tails).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import final
 
@@ -44,14 +45,9 @@ class TruncatedLosses(ABC):
 @final
 @dataclass(frozen=True, eq=False)
 class TruncatedSmoothLosses(TruncatedLosses):
-    """A smooth loss on an interval of predictions, and its tangents beyond.
+    """A smooth loss on an interval of predictions, and its tangents beyond; arrays of shape (n,).
 
-    Parameters
-    ----------
-    loss : SmoothLoss
-        Of one prediction.
-    targets, level, lower, upper : arrays of shape (n,)
-        ``|phi'| <= level`` on ``[lower, upper]``, up to rounding.
+    ``|phi'| <= level`` on ``[lower, upper]``, up to rounding.
     """
 
     loss: SmoothLoss
@@ -62,20 +58,17 @@ class TruncatedSmoothLosses(TruncatedLosses):
 
     @quiet
     def value(self, z: FloatArray, rows: slice) -> FloatArray:
-        """Return the losses, shape (m,)."""
         inside, y = np.clip(z, self.lower[rows], self.upper[rows]), self.targets[rows]
         level = self.level[rows]
         return self.loss.value(inside, y) + np.clip(self.loss.derivative(inside, y), -level, level) * (z - inside)
 
     @quiet
     def slope(self, z: FloatArray, rows: slice) -> FloatArray:
-        """Return the derivatives in `z`, shape (m,)."""
         inside = np.clip(z, self.lower[rows], self.upper[rows])
         return np.clip(self.loss.derivative(inside, self.targets[rows]), -self.level[rows], self.level[rows])
 
     @quiet
     def curvature(self, z: FloatArray, rows: slice) -> FloatArray:
-        """Return the second derivatives in `z`, shape (m,); 0 on the tangents."""
         inside = (z > self.lower[rows]) & (z < self.upper[rows])
         return np.where(inside, self.loss.hessian_weights(z, self.targets[rows]), 0.0)
 
@@ -83,12 +76,9 @@ class TruncatedSmoothLosses(TruncatedLosses):
 @final
 @dataclass(frozen=True, eq=False)
 class TruncatedPiecewiseLinearLosses(TruncatedLosses):
-    """``max of u r - width u^2 / 2 over u in [lower, upper]`` with the residual ``r = z - y``.
+    """``max of u r - width u^2 / 2 over u in [lower, upper]`` with the residual ``r = z - y``; arrays of shape (n,).
 
-    Parameters
-    ----------
-    targets, lower, upper, width : arrays of shape (n,)
-        ``-level <= lower <= 0 <= upper <= level``, ``width > 0``.
+    ``-level <= lower <= 0 <= upper <= level``, ``width > 0``.
     """
 
     targets: FloatArray
@@ -98,18 +88,15 @@ class TruncatedPiecewiseLinearLosses(TruncatedLosses):
 
     @quiet
     def value(self, z: FloatArray, rows: slice) -> FloatArray:
-        """Return the losses, shape (m,)."""
         u = self.slope(z, rows)
         return u * (z - self.targets[rows] - 0.5 * self.width[rows] * u)
 
     @quiet
     def slope(self, z: FloatArray, rows: slice) -> FloatArray:
-        """Return the derivatives in `z`, shape (m,)."""
         return np.clip((z - self.targets[rows]) / self.width[rows], self.lower[rows], self.upper[rows])
 
     @quiet
     def curvature(self, z: FloatArray, rows: slice) -> FloatArray:
-        """Return the second derivatives in `z`, shape (m,)."""
         width = self.width[rows]
         u = (z - self.targets[rows]) / width
         return np.where((u > self.lower[rows]) & (u < self.upper[rows]), 1.0 / width, 0.0)
@@ -125,19 +112,16 @@ def truncate(
     ----------
     loss : LinearModelLoss
         Smooth or piecewise linear, of one prediction, with slopes of both signs or slopes that vanish.
-    targets : array of shape (n,)
-        As `LinearModelLoss.clip_targets` returns them.
-    norms : array of shape (n,)
-        Feature norms ``|x|``; one record's surrogate depends on that record only.
+    targets, norms : arrays of shape (n,)
+        Targets as `LinearModelLoss.clip_targets` returns them, and feature norms ``|x|``.
     level : float
         Largest gradient norm C, positive: the slope is cut at ``C / |x|``.
     radius : float
-        Smooth losses: predictions beyond ``radius |x|`` continue the tangent, so that the gradient never exceeds
-        its largest norm over the ball either.
+        Smooth losses: predictions beyond ``radius |x|`` continue the tangent, so that the gradient never exceeds its
+        largest norm over the ball either.
     smoothing : float
-        Piecewise linear losses: the Moreau envelope, in w, with this parameter: the loss falls by at most
-        ``smoothing C^2 / 2``, and its gradient in w changes by at most ``1 / smoothing`` per unit of w, however long
-        the features are.
+        Piecewise linear losses: the Moreau envelope, in w, with this parameter: the loss falls by at most ``smoothing
+        C^2 / 2``, and its gradient in w changes by at most ``1 / smoothing`` per unit of w, however long features are.
     """
     levels = level / np.maximum(norms, _SHORTEST)
     if isinstance(loss, PiecewiseLinearLoss):
@@ -146,31 +130,22 @@ def truncate(
         return TruncatedPiecewiseLinearLosses(targets, np.maximum(lower, -levels), np.minimum(upper, levels), width)
     assert isinstance(loss, SmoothLoss)  # callers check; tells the type checker
     reach = radius * norms
-    upper = _crossing(loss, targets, levels, reach)
-    lower = -_crossing(_Mirrored(loss), targets, levels, reach)
+    upper = _crossing(loss.derivative, targets, levels, reach)
+    lower = -_crossing(lambda z, y: -loss.derivative(-z, y), targets, levels, reach)
     return TruncatedSmoothLosses(loss, targets, levels, lower, upper)
 
 
-@final
-@dataclass(frozen=True)
-class _Mirrored:
-    """The derivative of ``phi(-z)``."""
-
-    loss: SmoothLoss
-
-    def derivative(self, z: FloatArray, y: FloatArray) -> FloatArray:
-        return -self.loss.derivative(-z, y)
-
-
-def _crossing(loss: SmoothLoss | _Mirrored, targets: FloatArray, levels: FloatArray, reach: FloatArray) -> FloatArray:
+def _crossing(
+    slope: Callable[[FloatArray, FloatArray], FloatArray], targets: FloatArray, levels: FloatArray, reach: FloatArray
+) -> FloatArray:
     """Return the largest prediction in ``[-reach, reach]`` with a slope of at most the level; -reach if none has."""
     upper = reach.copy()
-    steep = np.flatnonzero(loss.derivative(upper, targets) > levels)
+    steep = np.flatnonzero(slope(upper, targets) > levels)
     y, c = targets[steep], levels[steep]
     low, high = -reach[steep], reach[steep]
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
-        flat = loss.derivative(middle, y) <= c
+        flat = slope(middle, y) <= c
         low, high = np.where(flat, middle, low), np.where(flat, high, middle)
     upper[steep] = low
     return upper

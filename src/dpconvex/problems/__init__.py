@@ -1,19 +1,17 @@
-"""Public domains of data, clipped records, and the objectives that solvers minimise."""
+"""Public domains of data, clipped records, and the objectives that solvers minimize."""
 
 from __future__ import annotations
 
 from dpconvex.problems.custom.check_constants import ConstantsAttack, attack_constants
 from dpconvex.problems.custom.functions import ConvexFunction, RecordLoss
 from dpconvex.problems.custom.jax import jax_loss
-from dpconvex.problems.custom.losses import LocationLoss, LogLinearDensity
+from dpconvex.problems.custom.losses import LocationLoss, LogLinearDensity, MaxRisk, WholeObjective
 from dpconvex.problems.custom.problem import CustomProblem
-from dpconvex.problems.custom.whole_objective import MaxRisk, WholeObjective
 from dpconvex.problems.data.domain import Block, DataDomain
 from dpconvex.problems.data.points import PointDomain
 from dpconvex.problems.data.records import Records
 from dpconvex.problems.linear.adversarial import Attack, Lift
-from dpconvex.problems.linear.regularized_risk import RegularizedRisk
-from dpconvex.problems.linear.tilted import TiltedRisk
+from dpconvex.problems.linear.objective import RegularizedRisk, TiltedRisk
 from dpconvex.problems.minimax.adversarial import SaddleLoss, ShiftedMeanLoss
 from dpconvex.problems.minimax.base import SimplexPoint, SimplexSaddle
 from dpconvex.problems.minimax.games import (

@@ -1,4 +1,4 @@
-"""What a plan may know about the function that is minimised: public facts, of linear models and all others."""
+"""What a plan may know about the function that is minimized: public facts, of linear models and all others."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from dpconvex._types import AnyArray, FloatArray
 from dpconvex.problems.data.users import UserGroups
 from dpconvex.problems.linear.expected_risk import TypicalData
 from dpconvex.problems.objective import Bounds, Objective
-from dpconvex.sets.ball_l2 import L2Ball
-from dpconvex.sets.base import ConvexSet
-from dpconvex.sets.whole_space import WholeSpace
+from dpconvex.sets.balls import L2Ball
+from dpconvex.sets.base import ConvexSet, WholeSpace
 
 Aggregation = Literal["average", "tilted", "whole"]
 
@@ -23,43 +22,41 @@ class Problem(ABC):
     Attributes
     ----------
     n : int
-        Number of records, or of users; public under replace-one neighbours.
+        Number of records, or of users; public under replace-one neighbors.
     radius : float
         l2 norm R of the parameters that one competes with.
+    grouped : bool
+        Whether `n` counts users, each with any number of records.
+    local : bool
+        Whether Lipschitz constants hold in the ball of norm `radius` only, where the minimization then stays.
+    claims : tuple of str
+        What the caller declared about the objective and nobody enforces; privacy rests on it if not empty.
+    trusted : bool
+        Whether a plan may rely on the `claims` for privacy.
+    kink : float
+        Lipschitz constant (l2, on average over directions) of what is not smooth; 0 where `smoothness` says all.
+    typical : TypicalData or None
+        What to expect of ordinary data; None where there is no model of them. Ranks plans, protects nothing.
     """
 
     n: int
     radius: float
+    grouped: bool = False
+    local: bool = False
+    claims: tuple[str, ...] = ()
+    trusted: bool = True
+    kink: float = 0.0
+    typical: TypicalData | None = None
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """What is minimised, in a word or two."""
+        """What is minimized, in a word or two."""
 
     @property
     @abstractmethod
     def aggregation(self) -> Aggregation:
         """How records enter: by the average of their losses, by a log-sum-exp, or as a whole, in any way."""
-
-    @property
-    def grouped(self) -> bool:
-        """Whether `n` counts users, each with any number of records."""
-        return False
-
-    @property
-    def local(self) -> bool:
-        """Whether Lipschitz constants hold in the ball of norm `radius` only, where the minimisation then stays."""
-        return False
-
-    @property
-    def claims(self) -> tuple[str, ...]:
-        """What the caller declared about the objective and nobody enforces; privacy rests on it if not empty."""
-        return ()
-
-    @property
-    def trusted(self) -> bool:
-        """Whether a plan may rely on the `claims` for privacy."""
-        return True
 
     @property
     @abstractmethod
@@ -91,16 +88,6 @@ class Problem(ABC):
         return self.smoothness
 
     @property
-    def kink(self) -> float:
-        """Lipschitz constant (l2, on average over directions) of what is not smooth; 0 where `smoothness` says all."""
-        return 0.0
-
-    @property
-    def typical(self) -> TypicalData | None:
-        """What to expect of ordinary data; None where there is no model of them. Ranks plans, protects nothing."""
-        return None
-
-    @property
     @abstractmethod
     def value_at_zero(self) -> float:
         """Largest excess of parameters 0 over the minimum, for every data set; may be infinite."""
@@ -114,7 +101,7 @@ class Problem(ABC):
     def contrast(self) -> float:
         """Largest l2 distance between two records' (sub)gradients at the same parameters; by default ``2 L``.
 
-        "The same parameters" may be those that minimise one of two neighbouring objectives, and the subgradients a
+        "The same parameters" may be those that minimize one of two neighboring objectives, and the subgradients a
         choice that optimality there allows: the lemmas need no more.
         """
         return 2 * self.lipschitz
@@ -129,26 +116,21 @@ class Problem(ABC):
 
     @abstractmethod
     def minimiser_norm(self, l2: float) -> float:
-        """Return the largest l2 norm of a minimiser with regularisation `l2`, whatever the data are, rounded up."""
+        """Return the largest l2 norm of a minimizer with regularization `l2`, whatever the data are, rounded up."""
 
     @abstractmethod
     def certifiable_radius(self, l2: float) -> float:
-        """Return the smallest distance to the minimiser that can be certified for *every* data set at bearable cost."""
+        """Return the smallest distance to the minimizer that can be certified for *every* data set at bearable cost."""
 
     @abstractmethod
     def objective(self, X: AnyArray, y: AnyArray, l2: float, groups: UserGroups | None = None) -> Objective:
-        """Return the objective with that regularisation on data, which are clipped here; `y` may be ignored.
+        """Return the objective with that regularization on data, which are clipped here; `y` may be ignored.
 
         `groups` says whose record it is; it must be given if and only if the problem is `grouped`.
-
-        Raises
-        ------
-        InvalidDataError
-            If the shapes or dtypes do not fit (public facts).
         """
 
     def constraint(self, radius: float) -> ConvexSet:
-        """Return where solvers look for the minimiser over parameters of norm at most `radius` (may be infinite)."""
+        """Return where solvers look for the minimizer over parameters of norm at most `radius` (may be infinite)."""
         return WholeSpace() if math.isinf(radius) else L2Ball(radius)
 
     def parameters(self, point: FloatArray) -> FloatArray:

@@ -11,6 +11,8 @@ from dpconvex._types import FloatArray
 
 ROUNDING = 1e-13
 """Relative slack of a computed gradient: wide, for equal summands round systematically."""
+UP = 1 + 1e-12
+"""Covers the few roundings of a formula for a public constant."""
 
 
 def inner_product_rounding(dim: int) -> float:
@@ -21,21 +23,14 @@ def inner_product_rounding(dim: int) -> float:
     return min(ROUNDING, (dim + 16) * 2.0**-53)
 
 
-_STEP = 1e-6  # of finite differences, relative; a convenience of fast solvers, no proof rests on it
-
-
 class Bounds(Protocol):
-    """What a solver may ask of a loss before it sees data: whether slope and curvature are bounded."""
+    """What a solver may ask of a loss before it sees data: the largest slope and curvature, infinite if unbounded."""
 
     @property
-    def slope_bound(self) -> float:
-        """Largest norm of a derivative; infinite if unbounded."""
-        ...
+    def slope_bound(self) -> float: ...
 
     @property
-    def curvature_bound(self) -> float:
-        """Largest second derivative; infinite if not smooth."""
-        ...
+    def curvature_bound(self) -> float: ...
 
 
 class Objective(ABC):
@@ -44,15 +39,12 @@ class Objective(ABC):
     Every constant holds for every data set that the public statement of the problem allows.
     """
 
-    @property
-    def tilt(self) -> float:
-        """How strongly large losses outweigh small ones; 0 where nothing is tilted."""
-        return 0.0
-
-    @property
-    def weighted(self) -> bool:
-        """Whether records count differently, by weights that do not depend on the parameters."""
-        return False
+    l2: float
+    """Ridge weight."""
+    tilt: float = 0.0
+    """How strongly large losses outweigh small ones; 0 where nothing is tilted."""
+    weighted: bool = False
+    """Whether records count differently, by weights that do not depend on the parameters."""
 
     @property
     @abstractmethod
@@ -65,9 +57,9 @@ class Objective(ABC):
         """Length of a parameter vector."""
 
     @property
-    @abstractmethod
     def strong_convexity(self) -> float:
         """Strong convexity constant (l2)."""
+        return self.l2
 
     @property
     @abstractmethod
@@ -77,7 +69,7 @@ class Objective(ABC):
     @property
     @abstractmethod
     def minimiser_norm(self) -> float:
-        """Norm (l2) that the minimiser over the whole space never exceeds; may be infinite."""
+        """Norm (l2) that the minimizer over the whole space never exceeds; may be infinite."""
 
     @property
     @abstractmethod
@@ -88,24 +80,24 @@ class Objective(ABC):
     def lipschitz_within(self, radius: float) -> float:
         """Lipschitz constant (l2) of the objective over parameters of norm at most `radius`."""
 
-    @abstractmethod
     def value(self, w: FloatArray) -> float:
         """Return ``J(w)``."""
+        return self.value_and_gradient(w)[0]
 
-    @abstractmethod
     def gradient(self, w: FloatArray) -> FloatArray:
         """Return a (sub)gradient at `w`, shape (dim,)."""
+        return self.value_and_gradient(w)[1]
 
     @abstractmethod
     def value_and_gradient(self, w: FloatArray) -> tuple[float, FloatArray]:
         """Return ``J(w)`` and a (sub)gradient."""
 
     def hessian_product(self, w: FloatArray, v: FloatArray) -> FloatArray:
-        """Return the Hessian at `w` times `v`, shape (dim,); here a central difference of gradients."""
+        """Return the Hessian at `w` times `v`, shape (dim,); here a difference of gradients: no proof rests on it."""
         length = float(np.linalg.norm(v))
         if length == 0:
             return np.zeros_like(v)
-        step = _STEP * (1 + float(np.linalg.norm(w))) / length
+        step = 1e-6 * (1 + float(np.linalg.norm(w))) / length
         return (self.gradient(w + step * v) - self.gradient(w - step * v)) / (2 * step)
 
     @abstractmethod

@@ -1,20 +1,16 @@
 """Convex constraint sets.
 
-A new set is one new file and its name in `SETS`; the contract tests then check it.
+A new set is one class and its name in `SETS`; the contract tests then check it.
 """
 
 from __future__ import annotations
 
-from dpconvex.sets.ball_l1 import L1Ball
-from dpconvex.sets.ball_l2 import L2Ball
-from dpconvex.sets.ball_section import BallSection
-from dpconvex.sets.base import ConvexSet
+from dpconvex.sets.balls import Ellipsoid, L1Ball, L2Ball
+from dpconvex.sets.base import ConvexSet, WholeSpace
 from dpconvex.sets.box import Box
-from dpconvex.sets.ellipsoid import Ellipsoid
 from dpconvex.sets.polytope import Polytope
-from dpconvex.sets.second_order import SecondOrderCones
+from dpconvex.sets.sections import BallSection, SecondOrderCones
 from dpconvex.sets.simplex import Simplex
-from dpconvex.sets.whole_space import WholeSpace
 
 SETS: tuple[type[ConvexSet], ...] = (
     WholeSpace,

@@ -1,9 +1,11 @@
-"""What a constraint set is: membership, Euclidean projection, size and linear minimiser."""
+"""What a constraint set is: membership, Euclidean projection, size and linear minimizer; the set of all vectors."""
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from typing import Self, final
+from dataclasses import dataclass, field
+from typing import Any, Self, final
 
 import numpy as np
 
@@ -39,7 +41,7 @@ class ConvexSet(ABC):
 
     @abstractmethod
     def linear_minimizer(self, g: FloatArray) -> FloatArray:
-        """Return a member that minimises ``<g, w>``; the same one every time.
+        """Return a member that minimizes ``<g, w>``; the same one every time.
 
         Raises
         ------
@@ -51,6 +53,12 @@ class ConvexSet(ABC):
     @abstractmethod
     def examples(cls) -> tuple[Self, ...]:
         """Return small instances for the contract tests."""
+
+    @final
+    def _set(self, **fields: Any) -> None:
+        """Set fields of a frozen set while it is being made."""
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
 
     @final
     def _finite(self, name: str, w: FloatArray) -> FloatArray:
@@ -69,3 +77,37 @@ def check_dim(dim: int | None) -> None:
     """Raise `InvalidParameterError` unless `dim` is None or at least 1."""
     if dim is not None:
         _validate.integer("dim", dim, at_least=1)
+
+
+@final
+@dataclass(frozen=True)
+class WholeSpace(ConvexSet):
+    """All vectors.
+
+    Parameters
+    ----------
+    dim : int, optional
+        Length of the vectors; any length if None.
+    """
+
+    dim: int | None = None
+    radius: float = field(default=math.inf, init=False, repr=False)
+    diameter: float = field(default=math.inf, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        check_dim(self.dim)
+
+    def contains(self, w: FloatArray, tolerance: float = 1e-9) -> bool:
+        self._check_shape("w", w)
+        return bool(np.all(np.isfinite(w)))
+
+    def project(self, w: FloatArray) -> FloatArray:
+        return self._finite("w", w)
+
+    def linear_minimizer(self, g: FloatArray) -> FloatArray:
+        remedy = "Use a bounded set such as L2Ball(radius)"
+        raise InvalidParameterError("constraint", self, "must be bounded to have a linear minimiser", remedy)
+
+    @classmethod
+    def examples(cls) -> tuple[Self, ...]:
+        return (cls(), cls(3))

@@ -47,22 +47,22 @@ class Box(ConvexSet):
         lower, upper = np.broadcast_to(lower, dim), np.broadcast_to(upper, dim)
         if np.any(lower > upper):
             raise InvalidParameterError("lower", self.lower, f"must be <= upper={self.upper!r} in every entry")
-        object.__setattr__(self, "lower", tuple(lower.tolist()))
-        object.__setattr__(self, "upper", tuple(upper.tolist()))
-        object.__setattr__(self, "dim", dim)
-        object.__setattr__(self, "radius", math.hypot(*np.maximum(-lower, upper)))
-        object.__setattr__(self, "diameter", _rounding.widen_up(math.hypot(*(upper - lower))))
+        self._set(
+            lower=tuple(lower.tolist()),
+            upper=tuple(upper.tolist()),
+            dim=dim,
+            radius=math.hypot(*np.maximum(-lower, upper)),
+            diameter=_rounding.widen_up(math.hypot(*(upper - lower))),
+        )
 
     @quiet
     def contains(self, w: FloatArray, tolerance: float = 1e-9) -> bool:
-        """Whether no entry leaves its interval by more than ``tolerance * radius``."""
         self._check_shape("w", w)
         slack = tolerance * self.radius
         lower, upper = self._bounds
         return bool(np.all((w >= lower - slack) & (w <= upper + slack)))
 
     def project(self, w: FloatArray) -> FloatArray:
-        """Return `w` clipped entry by entry."""
         return np.clip(self._finite("w", w), *self._bounds)
 
     def project_rows(self, points: FloatArray) -> FloatArray:
@@ -70,12 +70,10 @@ class Box(ConvexSet):
         return np.clip(points, *self._bounds)
 
     def linear_minimizer(self, g: FloatArray) -> FloatArray:
-        """Return the lower bound where ``g > 0`` and the upper bound elsewhere."""
         return np.where(self._finite("g", g) > 0, *self._bounds)
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:
-        """Return small instances for the contract tests."""
         return (cls(-1.0, 2.0, dim=3), cls([0.0, -1.0], [0.0, 1.0]), cls([5.0, 6.0, 7.0], 8.0))
 
     @cached_property

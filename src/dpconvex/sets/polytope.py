@@ -60,24 +60,21 @@ class Polytope(ConvexSet):
             raise InvalidParameterError("normals", self.normals, "must be finite, of shape (m, dim), no row zero")
         if bounds.shape != lengths.shape or not np.isfinite(bounds).all():
             raise InvalidParameterError("bounds", self.bounds, f"must be finite, of shape ({len(lengths)},)")
-        object.__setattr__(self, "normals", tuple(map(tuple, normals.tolist())))
-        object.__setattr__(self, "bounds", tuple(bounds.tolist()))
-        object.__setattr__(self, "dim", normals.shape[1])
+        self._set(normals=tuple(map(tuple, normals.tolist())), bounds=tuple(bounds.tolist()), dim=normals.shape[1])
         corners = self._corners
         apart = max(float(np.linalg.norm(corners - corner, axis=1).max()) for corner in corners)
-        object.__setattr__(self, "radius", _rounding.widen_up(float(np.linalg.norm(corners, axis=1).max())))
-        object.__setattr__(self, "diameter", _rounding.widen_up(apart))
+        self._set(
+            radius=_rounding.widen_up(float(np.linalg.norm(corners, axis=1).max())), diameter=_rounding.widen_up(apart)
+        )
 
     @quiet
     def contains(self, w: FloatArray, tolerance: float = 1e-9) -> bool:
-        """Whether no inequality, scaled to a normal of length 1, is violated by more than ``tolerance * radius``."""
         self._check_shape("w", w)
         normals, bounds = self._scaled
         return bool(np.all(normals @ w - bounds <= tolerance * self.radius))
 
     @quiet
     def project(self, w: FloatArray) -> FloatArray:
-        """Return the nearest member."""
         return self.project_rows(self._finite("w", w)[None])[0]
 
     @quiet
@@ -95,13 +92,11 @@ class Polytope(ConvexSet):
         return points
 
     def linear_minimizer(self, g: FloatArray) -> FloatArray:
-        """Return the best vertex, the first if there are several."""
         g = self._finite("g", g)
         return self._corners[np.argmin(self._corners @ (g / max(float(np.abs(g).max()), 1e-300)))].copy()
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:
-        """Return small instances for the contract tests: ordered numbers in [0, 1], a square with a corner cut off."""
         ordered = [[-1, 0, 0], [1, -1, 0], [0, 1, -1], [0, 0, 1]]
         return cls(ordered, [0, 0, 0, 1]), cls([[1, 0], [0, 1], [-1, 0], [0, -1], [3, -3]], [1, 1, 1, 1, 3])
 

@@ -1,11 +1,11 @@
 """Solvers that return a proven accuracy.
 
-A new solver is one new file and its name in `SOLVERS`; the contract tests then check it.
+A new solver is one class and its name in `SOLVERS`; the contract tests then check it.
 """
 
 from __future__ import annotations
 
-from dpconvex.solvers.accelerated import AcceleratedGradient
+from dpconvex.solvers.accelerated import AcceleratedGradient, SmoothedAcceleratedGradient
 from dpconvex.solvers.adaptive_subgradient import (
     JointProblem,
     adaptive_subgradient,
@@ -13,20 +13,14 @@ from dpconvex.solvers.adaptive_subgradient import (
     biased_subgradient_gap,
     project_onto_section,
 )
-from dpconvex.solvers.ball_newton import BallNewton
-from dpconvex.solvers.base import Solver
-from dpconvex.solvers.choice import default_solver
+from dpconvex.solvers.base import Accuracy, Solver, SolverResult
+from dpconvex.solvers.choice import Guaranteed, default_solver
 from dpconvex.solvers.coordinate import DualCoordinateAscent
-from dpconvex.solvers.cutting_plane import CuttingPlane
 from dpconvex.solvers.extragradient import ExtraGradient
-from dpconvex.solvers.guaranteed import Guaranteed
-from dpconvex.solvers.katyusha import Katyusha
 from dpconvex.solvers.lbfgs import LBFGS
-from dpconvex.solvers.newton import NewtonCholesky
-from dpconvex.solvers.result import Accuracy, SolverResult
-from dpconvex.solvers.smoothed import SmoothedAcceleratedGradient, SmoothedNewton
-from dpconvex.solvers.stochastic_subgradient import StochasticSubgradient
-from dpconvex.solvers.subgradient import Subgradient
+from dpconvex.solvers.newton import BallNewton, NewtonCholesky, SmoothedNewton
+from dpconvex.solvers.stochastic import Katyusha, StochasticSubgradient
+from dpconvex.solvers.subgradient import CuttingPlane, Subgradient
 from dpconvex.solvers.weiszfeld import GeometricMedianSolution, geometric_median, quantile_radius
 
 SOLVERS: tuple[type[Solver], ...] = (

@@ -1,4 +1,4 @@
-r"""Proofs that a point is near the minimiser, from quantities computed at the point.
+r"""Proofs that a point is near the minimizer, from quantities computed at the point.
 
 Certificates C1 to C4 of the docs page Solver certificates, C6 of the page Saddle problems, which have the proofs;
 ``mu`` is the ridge weight, known and never estimated. Every bound is rounded up: the slacks of `Objective` are added to
@@ -16,7 +16,7 @@ from dpconvex._types import FloatArray
 from dpconvex.problems.minimax.adversarial import SaddleObjective
 from dpconvex.problems.objective import Objective
 from dpconvex.sets.base import ConvexSet
-from dpconvex.solvers.result import Accuracy
+from dpconvex.solvers.base import Accuracy
 
 _UP = 1 + 1e-10
 
@@ -28,7 +28,7 @@ def gradient_norm(objective: Objective, w: FloatArray, g: FloatArray) -> Accurac
 
 
 def constrained_gap(objective: Objective, constraint: ConvexSet, w: FloatArray, g: FloatArray) -> Accuracy:
-    """C2: minimise the strongly convex lower model at `w` over the constraint; `w` must be a member.
+    """C2: minimize the strongly convex lower model at `w` over the constraint; `w` must be a member.
 
     ``u = project(w - g / mu)``, ``gap = <g, w - u> - mu/2 |w - u|^2``, a bound on ``J(w) - min J``.
     """

@@ -15,11 +15,8 @@ import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.losses.base import LinearModelLoss, PiecewiseLinearLoss
-from dpconvex.losses.hinge import SmoothedHingeLoss
-from dpconvex.losses.huber import ResidualSplineLoss
-from dpconvex.losses.logistic import LogisticLoss
-from dpconvex.losses.smooth_residual import LogCoshLoss, PseudoHuberLoss
-from dpconvex.losses.squared import SquaredLoss
+from dpconvex.losses.classification import LogisticLoss, SmoothedHingeLoss
+from dpconvex.losses.regression import LogCoshLoss, PseudoHuberLoss, ResidualSplineLoss, SquaredLoss
 from dpconvex.problems.data.records import Records
 
 CLIP, TANH, RATIONAL = 0, 1, 2
@@ -30,20 +27,13 @@ _SAMPLE = 2**20  # floats of the records drawn at a time (8 MB), at least
 
 @dataclass(frozen=True, eq=False)
 class SlopeCurve:
-    """The slope ``offset + amplitude s((z - shift) / scale)`` of every record.
-
-    Parameters
-    ----------
-    shape : int
-        s is ``clip(t, -1, 1)`` (`CLIP`), ``tanh(t)`` (`TANH`) or ``t / sqrt(1 + t^2)`` (`RATIONAL`).
-    scale : float
-    records : array of shape (n, 3)
-        Offset, amplitude and shift.
-    """
+    """The slope ``offset + amplitude s((z - shift) / scale)`` of every record."""
 
     shape: int
+    """s is ``clip(t, -1, 1)`` (`CLIP`), ``tanh(t)`` (`TANH`) or ``t / sqrt(1 + t^2)`` (`RATIONAL`)."""
     scale: float
     records: FloatArray
+    """Offset, amplitude and shift, shape (n, 3)."""
 
 
 @singledispatch
@@ -60,9 +50,8 @@ def _(loss: PiecewiseLinearLoss, y: FloatArray) -> SlopeCurve:
 
 @slope_curve.register
 def _(loss: LogisticLoss, y: FloatArray) -> SlopeCurve | None:
-    return (
-        _curve(TANH, 2.0, -y / 2, 0.5, -loss.offset[0]) if loss.cap == 1 else None
-    )  # a cap is none of the three shapes
+    # A cap is none of the three shapes.
+    return _curve(TANH, 2.0, -y / 2, 0.5, -loss.offset[0]) if loss.cap == 1 else None
 
 
 @slope_curve.register

@@ -24,54 +24,37 @@ COINCIDENT = 1e-290
 @final
 @dataclass(frozen=True, eq=False)
 class UnitVectorSums:
-    """What one pass collects at a position z.
-
-    Parameters
-    ----------
-    direction : array of shape (d,)
-        Sum of ``(x - z) / ||x - z||`` over the points x that do not coincide with z.
-    distance : float
-        Sum of ``||x - z||``.
-    weight : float
-        Sum of ``1 / ||x - z||`` over the same points as `direction`.
-    coincident : int
-        Points at z.
-    nearest : int
-        Row of the nearest point that does not coincide, -1 if there is none.
-    nearest_distance : float
-        Its distance, infinity if there is none.
-    """
+    """What one pass collects at a position z."""
 
     direction: FloatArray
+    """Sum of ``(x - z) / ||x - z||`` over the points x that do not coincide with z, shape (d,)."""
     distance: float
+    """Sum of ``||x - z||``."""
     weight: float
+    """Sum of ``1 / ||x - z||`` over the same points as `direction`."""
     coincident: int
+    """Points at z."""
     nearest: int
+    """Row of the nearest point that does not coincide, -1 if there is none."""
     nearest_distance: float
+    """Its distance, infinity if there is none."""
 
 
 def unit_vector_sums(X: FloatArray, anchor: FloatArray, offset: FloatArray) -> UnitVectorSums:
-    """Sum over all points, seen from ``anchor + offset``.
-
-    Parameters
-    ----------
-    X : array of shape (n, d)
-        Finite, contiguous float64; norms below 1e150.
-    anchor, offset : array of shape (d,)
-    """
-    from dpconvex.solvers import _unit_vector_loops
+    """Sum over all points X (n, d), seen from ``anchor + offset``: finite, contiguous float64, norms below 1e150."""
+    from dpconvex.solvers import _loops
 
     direction = np.zeros(X.shape[1])
-    distance, weight, coincident, nearest, square = _unit_vector_loops.sums(X, anchor, offset, direction)
+    distance, weight, coincident, nearest, square = _loops.sums(X, anchor, offset, PORTION, COINCIDENT, direction)
     return UnitVectorSums(direction, distance, weight, coincident, nearest, float(np.sqrt(square)))
 
 
 def distances(X: FloatArray, anchor: FloatArray, offset: FloatArray) -> FloatArray:
-    """Return the distance of every point from ``anchor + offset``, shape (n,). Arguments as above."""
-    from dpconvex.solvers import _unit_vector_loops
+    """Return the distance of every point from ``anchor + offset``, shape (n,)."""
+    from dpconvex.solvers import _loops
 
     out = np.empty(len(X))
-    _unit_vector_loops.lengths(X, anchor, offset, out)
+    _loops.lengths(X, anchor, offset, out)
     return out
 
 

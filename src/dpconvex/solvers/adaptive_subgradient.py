@@ -23,21 +23,14 @@ Projection = Callable[[FloatArray, float], FloatArray]
 @final
 @dataclass(frozen=True, eq=False)
 class AdaptiveResult:
-    """The outcome of `adaptive_subgradient`.
-
-    Parameters
-    ----------
-    point : array of shape (dim,)
-        Average of the iterates, a member of the set.
-    certified : bool
-        Whether the stopping test fired; then the gap of `point` is at most the target.
-    steps : int
-        Iterations. They depend on the data: not for release.
-    """
+    """The outcome of `adaptive_subgradient`."""
 
     point: FloatArray
+    """Average of the iterates, a member of the set, shape (dim,)."""
     certified: bool
+    """Whether the stopping test fired; then the gap of `point` is at most the target."""
     steps: int
+    """Iterations. They depend on the data: not for release."""
 
 
 def adaptive_subgradient(
@@ -48,20 +41,16 @@ def adaptive_subgradient(
     target: float,
     max_steps: int | None = None,
 ) -> AdaptiveResult:
-    """Minimise a convex function over a convex set to a certified gap (Lowy 2026, Algorithm 3, Proposition 2.9).
+    """Minimize a convex function over a convex set to a certified gap (Lowy 2026, Algorithm 3, Proposition 2.9).
 
     Parameters
     ----------
-    subgradient : callable
-        A subgradient at a member, shape (dim,).
-    project : callable
-        ``project(point, distance)``: a member within that distance of the projection of `point`.
+    subgradient, project : callable
+        A subgradient at a member, and ``project(point, distance)``: a member that near to the projection of `point`.
     start : array of shape (dim,)
         A member.
-    diameter : float
-        At least that of the set.
-    target : float
-        Wanted gap, positive: value minus minimum.
+    diameter, target : float
+        At least that of the set, and the wanted gap: value minus minimum; positive.
     max_steps : int, optional
         None: until the test fires, as private use requires (a cap is a data-dependent event; an audit of a capped run
         found 3.5 to 4.7 times the claimed epsilon). At most ``(3 diameter L / target)^2`` steps for slopes up to L.
@@ -96,7 +85,7 @@ def biased_subgradient(
     lipschitz: float,
     steps: int | None = None,
 ) -> FloatArray:
-    """Minimise a convex function over a convex set with a fixed number of constant steps (Lowy 2026, Lemma D.5).
+    """Minimize a convex function over a convex set with a fixed number of constant steps (Lowy 2026, Lemma D.5).
 
     Every data set takes the same number of steps, and the gap of the result is at most ``3/4 target + bias``.
 
@@ -105,23 +94,12 @@ def biased_subgradient(
     subgradient : callable
         At a member w some g, shape (dim,), with ``f(u) >= f(w) + <g, u - w> - bias`` for all members u and
         ``|g| <= lipschitz``: such as the planes of `lipschitz_extension`, whose bias is ``upper - lower``.
-    project : callable
-        ``project(point, distance)``: a member within that distance of the projection of `point`.
-    start : array of shape (dim,)
-        A member.
-    diameter : float
-        At least that of the set.
-    target : float
-        Positive; the bias should be at most a quarter of it.
-    lipschitz : float
-        Longest subgradient, positive.
+    project, start, diameter
+        As in `adaptive_subgradient`.
+    target, lipschitz : float
+        Positive; the bias should be at most a quarter of the target, the longest subgradient is `lipschitz` long.
     steps : int, optional
         None: ``(4 diameter lipschitz / target)^2``, what the lemma asks for.
-
-    Returns
-    -------
-    array of shape (dim,)
-        The average of the iterates, of gap at most `biased_subgradient_gap`.
     """
     for name, number in (("diameter", diameter), ("target", target), ("lipschitz", lipschitz)):
         _validate.real(name, number, above=0.0)
@@ -141,12 +119,7 @@ def biased_subgradient_gap(
 ) -> float:
     """Return the bound of Lemma D.5: ``D^2/(2 eta T) + eta L^2/2 + B + D xi/eta + xi^2/(2 eta)``.
 
-    Parameters
-    ----------
-    diameter, lipschitz, steps, eta : float
-        D, L, T and the step size.
-    bias, distance : float
-        B of the subgradients, xi of the projections.
+    T steps of size eta along subgradients of bias B and length L, with projections to a distance xi.
     """
     projections = diameter * distance / eta + distance**2 / (2 * eta)
     return diameter**2 / (2 * eta * steps) + eta * lipschitz**2 / 2 + bias + projections
@@ -158,17 +131,7 @@ def project_onto_section(
     """Return a member of ``W`` and the ball around `centre` within `distance` of the nearest one.
 
     Lowy 2026, Lemma 2.8: bisection on the multiplier of the ball; the end inside the ball is kept, so the result is a
-    member whatever the accuracy.
-
-    Parameters
-    ----------
-    project : callable
-        The exact projection onto W.
-    point : array of shape (dim,)
-    centre : array of shape (dim,)
-        A member of W.
-    radius, distance : float
-        Positive.
+    member whatever the accuracy. `project` is the exact projection onto W, `centre` a member of W.
     """
     _validate.real("radius", radius, above=0.0)
     _validate.real("distance", distance, above=0.0)
@@ -200,18 +163,8 @@ class JointProblem:
     Its minimum over the y is the ridge risk of the Lipschitz extensions of *any* convex losses, which need not be
     evaluated: the w of a point of gap alpha has a gap of at most alpha there (Lowy 2026, Lemma 2.7).
 
-    Parameters
-    ----------
-    values, subgradients : callable
-        Of the losses at points of shape (m, dim), one for each record: shapes (m,) and (m, dim).
-    m, dim : int
-        Records, and length of w.
-    level, l2 : float
-        C and the ridge weight, positive.
-    centre : array of shape (dim,)
-        Of the ridge.
-    project : callable
-        The exact projection onto W.
+    The callables say values (m,) and subgradients (m, dim) of the losses at points (m, dim), one for each record, and
+    the exact projection onto W; `level` is the C.
     """
 
     values: Callable[[FloatArray], FloatArray]

@@ -1,22 +1,75 @@
-"""What a solver is: it tries to come within a radius of the minimiser and says whether it proved it."""
+"""What a solver is and returns: a point, and a proof of how far it can be from the minimizer."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar, Self, final
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Self, final
 
 from dpconvex import _validate
-from dpconvex._types import FloatArray
+from dpconvex._types import FloatArray, Status
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.problems.data._threads import one_blas_thread
 from dpconvex.problems.objective import Bounds, Objective
-from dpconvex.sets.base import ConvexSet
-from dpconvex.sets.whole_space import WholeSpace
-from dpconvex.solvers.result import SolverResult
+from dpconvex.sets.base import ConvexSet, WholeSpace
+
+
+@final
+@dataclass(frozen=True)
+class Accuracy:
+    """A proven bound on the error of a point.
+
+    Parameters
+    ----------
+    kind : {"distance", "gap"}
+        l2 distance to the minimizer, or value minus minimum.
+    bound : float
+        The bound, rounded up. It depends on the data: not for release. Noise is calibrated to the radius that was
+        asked for, never to this.
+    basis : {"a posteriori", "a priori"}
+        Computed at the point, or a step count that suffices for every data set.
+    lemma : str
+        The certificate or theorem that proves it.
+    """
+
+    kind: Literal["distance", "gap"]
+    bound: float
+    basis: Literal["a posteriori", "a priori"]
+    lemma: str
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class SolverResult:
+    """The outcome of a solver.
+
+    Parameters
+    ----------
+    point : array of shape (dim,)
+        Member of the constraint.
+    accuracy : Accuracy
+        True in every case; at most the radius asked for if and only if `status` is ``CERTIFIED``.
+    status : Status
+        ``STEP_LIMIT`` and ``STALLED`` (rounding stops all progress) are failures; raising is the caller's choice.
+    steps : int
+        Iterations. They depend on the data: not for release.
+    gradient_calls : int
+        Full passes over the data. They depend on the data: not for release.
+    """
+
+    point: FloatArray
+    accuracy: Accuracy
+    status: Status
+    steps: int
+    gradient_calls: int
 
 
 class Solver(ABC):
-    """A deterministic method with its settings; `solve` never raises because of what the data hold."""
+    """A deterministic method with its settings; `solve` never raises because of what the data hold.
+
+    `max_steps` bounds the steps. Where it may be None, that means as many as `steps_for` says: success is then
+    guaranteed, and a smaller number may fail.
+    """
 
     treats_tilt: ClassVar[bool] = False
     """Whether the method works for objectives other than the average of the losses."""
@@ -31,14 +84,14 @@ class Solver(ABC):
         constraint: ConvexSet | None = None,
         start: FloatArray | None = None,
     ) -> SolverResult:
-        """Look for a point within `radius` of the minimiser, and prove that it is.
+        """Look for a point within `radius` of the minimizer, and prove that it is.
 
         Parameters
         ----------
         objective : Objective
             With ``l2 > 0``.
         radius : float
-            Positive; l2 distance to the minimiser over the constraint.
+            Positive; l2 distance to the minimizer over the constraint.
         constraint : ConvexSet, optional
             None means the whole space.
         start : array of shape (dim,), optional
@@ -47,7 +100,7 @@ class Solver(ABC):
         Returns
         -------
         SolverResult
-            Status ``CERTIFIED`` if and only if the distance to the minimiser is proven to be at most `radius`.
+            Status ``CERTIFIED`` if and only if the distance to the minimizer is proven to be at most `radius`.
 
         Raises
         ------
@@ -73,13 +126,8 @@ class Solver(ABC):
     def refusal(self, loss: Bounds, constraint: ConvexSet, dim: int) -> str | None:
         """Return why such problems cannot be solved, from public facts alone; None if they can.
 
-        Parameters
-        ----------
-        loss : Bounds
-            `Objective.bounds`: the loss of a linear model, or the bounds of another objective.
-        constraint : ConvexSet
-        dim : int
-            Length of a parameter vector, all outputs together.
+        `loss` is `Objective.bounds`: the loss of a linear model, or the bounds of another objective; `dim` is the
+        length of a parameter vector, all outputs together.
         """
 
     @abstractmethod
@@ -89,9 +137,9 @@ class Solver(ABC):
         """As `solve`, after its checks."""
 
     @classmethod
-    @abstractmethod
     def examples(cls) -> tuple[Self, ...]:
-        """Return instances for the contract tests."""
+        """Return instances for the contract tests: here the default settings."""
+        return (cls(),)
 
 
 def needs_whole_space(constraint: ConvexSet) -> str | None:

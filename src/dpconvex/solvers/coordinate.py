@@ -3,50 +3,39 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
-from typing import Self, final
+from typing import final
 
 import numpy as np
 
 from dpconvex._types import FloatArray, Status
 from dpconvex.losses.base import PiecewiseLinearLoss
-from dpconvex.problems.linear.regularized_risk import RegularizedRisk
+from dpconvex.problems.linear.objective import RegularizedRisk
 from dpconvex.problems.objective import Bounds, Objective
 from dpconvex.sets.base import ConvexSet
-from dpconvex.sets.second_order import SecondOrderCones
+from dpconvex.sets.sections import SecondOrderCones
 from dpconvex.solvers import _certificates as certificates
-from dpconvex.solvers.base import Solver, needs_whole_space
-from dpconvex.solvers.result import Accuracy, SolverResult
+from dpconvex.solvers.base import Accuracy, Solver, SolverResult, needs_whole_space
 
 
 @final
 @dataclass(frozen=True)
 class DualCoordinateAscent(Solver):
-    r"""Exact maximisation of the dual in one record's variable at a time, in a fixed shuffled order.
+    r"""Exact maximization of the dual in one record's variable at a time, in a fixed shuffled order.
 
     With ``loss = max of u (z - y) over u in [lo, hi]`` the dual variable of record i is its slope ``u_i``, and
     ``w = project(-(linear + 1/n sum_i u_i x_i) / mu)``. The duality gap is then
     ``1/n sum_i [loss(z_i, y_i) - u_i (z_i - y_i)]``: terms that are at least 0, with no cancellation. Over cones a step
-    maximises a lower bound of the dual (a projection does not expand), otherwise the dual itself. Weights of records
+    maximizes a lower bound of the dual (a projection does not expand), otherwise the dual itself. Weights of records
     widen their intervals.
 
-    Parameters
-    ----------
-    max_steps : int
-        Bound on the passes over the data.
-
-    Notes
-    -----
     Proof of accuracy: C4 (duality gap). No step count is guaranteed; `Guaranteed` adds that. The order comes from a
     fixed generator and no data: the method is deterministic.
     """
 
-    max_steps: int = 20_000
+    max_steps: int = 20_000  # passes over the data
 
     def refusal(self, loss: Bounds, constraint: ConvexSet, dim: int) -> str | None:
-        """Piecewise linear losses without a constraint or over cones."""
         if not isinstance(loss, PiecewiseLinearLoss):
             return "needs a piecewise linear loss of a linear model"
         if isinstance(constraint, SecondOrderCones) and math.isinf(constraint.radius):
@@ -81,11 +70,6 @@ class DualCoordinateAscent(Solver):
         status = Status.CERTIFIED if accuracy.bound <= radius else Status.STEP_LIMIT
         return SolverResult(w, accuracy, status, epochs, calls)
 
-    @classmethod
-    def examples(cls) -> tuple[Self, ...]:
-        """Return instances for the contract tests."""
-        return (cls(),)
-
 
 def _scale(objective: RegularizedRisk) -> FloatArray | float:
     """Weights relative to equal ones: ``scale * loss`` is the same maximum over ``scale * [lo, hi]``."""
@@ -117,7 +101,9 @@ def _epoch(
     order: np.random.Generator,
 ) -> None:
     """One pass over all records; changes `v`, `w` and `slopes` in place."""
-    kernel, step = _kernel(), 1 / (objective.l2 * objective.records.n)
+    from dpconvex.solvers._loops import ascend  # loads numba
+
+    step = 1 / (objective.l2 * objective.records.n)
     shape = (0, 0, 1.0) if cones is None else (cones.count, cones.size, cones.slope)
     for index in order.permutation(objective.records.n_blocks):
         block = objective.records.block(int(index))
@@ -125,15 +111,7 @@ def _epoch(
         features = np.ascontiguousarray(block.features)
         factor = np.ones(len(features)) if block.factor is None else block.factor
         extra = np.zeros(len(features)) if block.extra is None else block.extra
-        kernel(
+        ascend(
             features, factor, extra, block.intercept, objective.targets[rows], slopes[rows], lo[rows], hi[rows],
             curvature[rows], step, order.permutation(len(features)), *shape, v, w,
         )  # fmt: skip
-
-
-@cache
-def _kernel() -> Callable[..., None]:
-    """Import the compiled loop, which loads numba."""
-    from dpconvex.solvers._coordinate_loops import ascend
-
-    return ascend

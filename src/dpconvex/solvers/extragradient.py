@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Self, final
+from typing import final
 
 import numpy as np
 
 from dpconvex._types import FloatArray, Status
 from dpconvex.problems.minimax.adversarial import SaddleBounds, SaddleObjective, saddle_constants, saddle_steps
 from dpconvex.problems.objective import Bounds, Objective
-from dpconvex.sets.ball_l2 import L2Ball
+from dpconvex.sets.balls import L2Ball
 from dpconvex.sets.base import ConvexSet
 from dpconvex.solvers import _certificates as certificates
-from dpconvex.solvers.base import Solver
-from dpconvex.solvers.result import Accuracy, SolverResult
+from dpconvex.solvers.base import Accuracy, Solver, SolverResult
 
 
 @final
@@ -26,27 +25,17 @@ class ExtraGradient(Solver):
     monotonicity 1 and Lipschitz constant k. Stops when the saddle gap of the *original* objective certifies the
     radius, at the latest after `saddle_steps`.
 
-    Parameters
-    ----------
-    max_steps : int, optional
-        None: as many as `saddle_steps` says, so that success is guaranteed. A smaller number may fail.
-
-    Notes
-    -----
     Proof of accuracy: C6 (saddle gap). Only w is returned: attacks are functions of single records.
 
-    References
-    ----------
-    Korpelevich (1976); stands in for the method that Lowy and Razaviyayn suggest, Algorithm 8 (erratum: its pseudocode
-    is not in the paper). Proof of the count: docs, Saddle problems.
+    Source: Korpelevich (1976); stands in for the method that Lowy and Razaviyayn suggest, Algorithm 8 (erratum: its
+    pseudocode is not in the paper). Proof of the count: docs, Saddle problems.
     """
 
-    treats_tilt: ClassVar[bool] = True
+    treats_tilt = True
 
     max_steps: int | None = None
 
     def refusal(self, loss: Bounds, constraint: ConvexSet, dim: int) -> str | None:
-        """Saddle objectives, in a ball."""
         if not isinstance(loss, SaddleBounds):
             return "needs a saddle objective"
         return None if isinstance(constraint, L2Ball) else "needs an l2 ball as constraint"
@@ -83,8 +72,3 @@ class ExtraGradient(Solver):
             w = constraint.project(w - step_w * g)
             v = objective.project_attacks(v + step_v * (a - sigma * ahead_v))
         return SolverResult(best, accuracy, Status.STEP_LIMIT if limit < enough else Status.STALLED, limit, calls)
-
-    @classmethod
-    def examples(cls) -> tuple[Self, ...]:
-        """Return instances for the contract tests."""
-        return (cls(),)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Self, final
+from typing import final
 
 import numpy as np
 from scipy.optimize import minimize
@@ -14,8 +14,7 @@ from dpconvex._types import FloatArray, Status
 from dpconvex.problems.objective import Bounds, Objective
 from dpconvex.sets.base import ConvexSet
 from dpconvex.solvers import _certificates as certificates
-from dpconvex.solvers.base import Solver, needs_whole_space
-from dpconvex.solvers.result import SolverResult
+from dpconvex.solvers.base import Solver, SolverResult, needs_whole_space
 
 
 @final
@@ -26,25 +25,15 @@ class LBFGS(Solver):
     L-BFGS-B needs decreasing values, which float64 stops resolving at a gradient norm of about 1e-8. Newton steps
     from there need gradients only.
 
-    Parameters
-    ----------
-    max_steps : int
-        Bound on the L-BFGS iterations.
-    polish : int
-        Bound on the Newton steps after it.
-
-    Notes
-    -----
     Proof of accuracy: C1 (gradient norm). No step count is guaranteed; `Guaranteed` adds that.
     """
 
-    treats_tilt: ClassVar[bool] = True
+    treats_tilt = True
 
-    max_steps: int = 1000
-    polish: int = 20
+    max_steps: int = 1000  # of L-BFGS
+    polish: int = 20  # Newton steps after it, at most
 
     def refusal(self, loss: Bounds, constraint: ConvexSet, dim: int) -> str | None:
-        """Smooth losses without a constraint."""
         return needs_whole_space(constraint) if math.isfinite(loss.curvature_bound) else "needs a smooth loss"
 
     def _solve(
@@ -72,11 +61,6 @@ class LBFGS(Solver):
             accuracy = certificates.gradient_norm(objective, w, g)
         status = Status.CERTIFIED if accuracy.bound <= radius else status
         return SolverResult(w, accuracy, status, steps, calls)
-
-    @classmethod
-    def examples(cls) -> tuple[Self, ...]:
-        """Return instances for the contract tests."""
-        return (cls(),)
 
 
 def _newton_step(objective: Objective, w: FloatArray, g: FloatArray) -> tuple[FloatArray, int]:

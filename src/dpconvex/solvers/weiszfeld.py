@@ -58,7 +58,7 @@ class GeometricMedianSolution:
 
 
 def geometric_median(X: FloatArray, tol: float = 1e-10) -> GeometricMedianSolution:
-    """Minimise the mean distance to the points.
+    """Minimize the mean distance to the points.
 
     Parameters
     ----------

@@ -16,9 +16,8 @@ from dpconvex.algorithms.select import Options
 from dpconvex.losses import HingeLoss, LogisticLoss
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import DataDomain
-from dpconvex.problems.custom.losses import LocationLoss
+from dpconvex.problems.custom.losses import LocationLoss, MaxRisk
 from dpconvex.problems.custom.problem import CustomProblem
-from dpconvex.problems.custom.whole_objective import MaxRisk
 from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.randomness import SeededSource
 from dpconvex.sets import L2Ball

@@ -9,7 +9,6 @@ import numpy as np
 
 from dpconvex.algorithms.erm import output_perturbation
 from dpconvex.algorithms.erm.output_perturbation.schedules import Schedule, privacy_ratio
-from dpconvex.algorithms.erm.output_perturbation.sensitivity import log_factor
 from dpconvex.losses import AbsoluteLoss, HingeLoss, LogisticLoss
 from dpconvex.losses.base import LinearModelLoss
 from dpconvex.privacy import PrivacyParams
@@ -256,7 +255,7 @@ def _reach(plan: output_perturbation.OutputPerturbationPlan) -> float:
 
 def _factor(case: _Case, n: int, tilt: float) -> float:
     problem = _plan(case, n, tilt, TILTED_L2).problem
-    return math.exp(log_factor(problem, problem.minimiser_norm(TILTED_L2)))
+    return math.exp(problem.log_weight_ratio(problem.minimiser_norm(TILTED_L2)))
 
 
 def _risk(case: _Case, n: int, tilt: float, runs: int, seed: int) -> tuple[Estimate, float]:

@@ -35,7 +35,7 @@ import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.base import LinearModelPlan, PrivateResult, check_relation, require_average
-from dpconvex.algorithms.erm.exponential_mechanism.grid import MAX_DIM, ball_grid, largest_side
+from dpconvex.algorithms.erm.exponential_mechanism import MAX_DIM, ball_grid, largest_side
 from dpconvex.algorithms.erm.heavy_tailed.moments import Moments
 from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import recorded
@@ -45,6 +45,7 @@ from dpconvex.mechanisms import ReportNoisyMax
 from dpconvex.mechanisms.base import Planned
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Sensitivity
 from dpconvex.problems import Records
+from dpconvex.problems.data.users import UserGroups
 from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.problems.linear.truncated import TruncatedRisk, Truncation, check_loss
 from dpconvex.problems.objective import ROUNDING
@@ -126,7 +127,7 @@ class GradientScorePlan(LinearModelPlan):
         slopes = np.array([risk.gradient(w) for w in self.grid])
         return -np.linalg.norm(self.grid - ball.project_rows(self.grid - step * slopes), axis=1) / step
 
-    def _listing(self, X: AnyArray, y: AnyArray, source: BitSource) -> PrivateResult:
+    def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> PrivateResult:
         ledger = Ledger(self.privacy, self.releases)
         records = Records.clipped(X, self.problem.domain)
         risk = TruncatedRisk(self.problem.loss, records, y, self.l2, self.truncation)

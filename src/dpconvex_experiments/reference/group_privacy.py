@@ -106,10 +106,8 @@ class GroupPrivacyPlan(LinearModelPlan):
     def exact_bits(self, source: BitSource) -> bool:
         return self.inner.exact_bits(source)
 
-    def _listing(self, X: AnyArray, y: AnyArray, source: BitSource) -> PrivateResult:
-        raise AssertionError("a user-level plan runs on groups")
-
-    def _user_listing(self, X: AnyArray, y: AnyArray, source: BitSource, groups: UserGroups) -> PrivateResult:
+    def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> PrivateResult:
+        assert groups is not None  # checked by `run`
         rows = filled_rows(groups, self.cap, source.generator())
         found = self.inner.run(X[rows], y[rows], source)
         return self.finish(found.point, source, found.status)

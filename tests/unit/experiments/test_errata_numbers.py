@@ -13,7 +13,7 @@ from scipy.stats import norm
 
 from dpconvex._types import Status
 from dpconvex.algorithms.erm.output_perturbation import schedules
-from dpconvex.algorithms.erm.output_perturbation.printed import printed_bound
+from dpconvex.algorithms.erm.output_perturbation.schedules import printed_bound
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import LOSSES, LogisticLoss
 from dpconvex.losses.base import SmoothLoss

@@ -96,8 +96,8 @@ def printed_gaussian(monkeypatch):
 
 
 def smaller_sensitivity(monkeypatch):
-    honest = schedules.minimiser_sensitivity
-    monkeypatch.setattr(schedules, "minimiser_sensitivity", lambda *a: 0.99 * honest(*a))
+    honest = schedules.minimizer_sensitivity
+    monkeypatch.setattr(schedules, "minimizer_sensitivity", lambda *a: 0.99 * honest(*a))
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from dpconvex.solvers.adaptive_subgradient import (
     biased_subgradient_gap,
     project_onto_section,
 )
-from dpconvex.solvers.cutting_plane import CuttingPlane
+from dpconvex.solvers.subgradient import CuttingPlane
 
 
 def test_the_count_of_the_specification() -> None:

@@ -14,7 +14,7 @@ from dpconvex.problems import DataDomain, Records, RegularizedRisk
 from dpconvex.problems.linear.truncated import TruncatedRisk, Truncation
 from dpconvex.sets import BallSection, Box, L2Ball
 from dpconvex.solvers import AcceleratedGradient, Guaranteed
-from dpconvex.solvers.ball_newton import BallNewton, normal_cone
+from dpconvex.solvers.newton import BallNewton, normal_cone
 
 DIM = 4
 DOMAIN = DataDomain.l2_ball(DIM, 5.0)

@@ -57,7 +57,7 @@ def _statistics(
 def _exponential(
     problem: LinearModelProblem, privacy: PrivacyParams, l2: float | None = None
 ) -> tuple[LinearModelPlan, ...]:
-    localized = exponential_mechanism.plan_localised(problem, privacy, l2)
+    localized = exponential_mechanism.plan_localized(problem, privacy, l2)
     return localized if l2 else (*exponential_mechanism.plan(problem, privacy), *localized)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from numba import njit
 
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.solvers._unit_vector_loops import difference
+from dpconvex.solvers._loops import difference
 from dpconvex.solvers._unit_vectors import COINCIDENT
 
 

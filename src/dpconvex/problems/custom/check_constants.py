@@ -108,7 +108,7 @@ class _Point:
     w: FloatArray
     u: FloatArray
     X: FloatArray
-    neighbour: FloatArray
+    neighbor: FloatArray
 
 
 @final
@@ -125,7 +125,7 @@ class _Search:
         w = self._radius * rng.choice([0.0, 0.1, 1.0]) * _unit(rng.standard_normal(d))
         step = self._radius * 10.0 ** rng.uniform(-5, 0.3)
         X = self._records(n)
-        return _Point(w, w + step * _unit(rng.standard_normal(d)), X, self._neighbour(X))
+        return _Point(w, w + step * _unit(rng.standard_normal(d)), X, self._neighbor(X))
 
     def better(self, kind: str, score: float, point: _Point, shrink: float) -> tuple[float, _Point]:
         """Return the best of some small changes of a point, or the point."""
@@ -151,7 +151,7 @@ class _Search:
         if kind == "lipschitz":
             return float(np.linalg.norm(g)) / self._L
         if kind == "contrast":
-            return float(np.linalg.norm(f.total(w, Records.clipped(p.neighbour, f.domain))[1] - g)) / self._K
+            return float(np.linalg.norm(f.total(w, Records.clipped(p.neighbor, f.domain))[1] - g)) / self._K
         if kind == "value_at_zero":
             if math.isinf(f.value_at_zero):
                 return 0.0
@@ -180,7 +180,7 @@ class _Search:
         f = self._function
         if f.aggregation != "average":
             return 0.0
-        rows = np.concatenate([p.X, p.neighbour, np.zeros_like(p.X)])
+        rows = np.concatenate([p.X, p.neighbor, np.zeros_like(p.X)])
         value, gradient = f.total(w, Records.clipped(rows, f.domain))
         each = [f.total(w, Records.clipped(row[None], f.domain)) for row in rows]
         values, gradients = np.array([one[0] for one in each]), np.array([one[1] for one in each])
@@ -201,9 +201,9 @@ class _Search:
             + shrink * rng.standard_normal(d) * np.abs(p.u - p.w)
         )
         X = p.X if rng.random() < 0.3 else p.X + shrink * self._records(len(p.X))
-        return _Point(w, u, X, p.neighbour if len(X) == 1 and rng.random() < 0.5 else self._neighbour(X))
+        return _Point(w, u, X, p.neighbor if len(X) == 1 and rng.random() < 0.5 else self._neighbor(X))
 
-    def _neighbour(self, X: FloatArray) -> FloatArray:
+    def _neighbor(self, X: FloatArray) -> FloatArray:
         """The same records but for the last: another one, or its mirror image."""
         last = -X[-1:] if self._rng.random() < 0.5 else self._records(1)
         return np.concatenate([X[:-1], last])

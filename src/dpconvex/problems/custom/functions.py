@@ -19,11 +19,10 @@ from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems.base import Aggregation
 from dpconvex.problems.data.domain import DataDomain
-from dpconvex.problems.data.records import Records, RowBlock
-from dpconvex.problems.objective import ROUNDING, Bounds, Objective
+from dpconvex.problems.data.records import Records
+from dpconvex.problems.objective import ROUNDING, UP, Bounds, Objective
 
 _HUGE = 1e100  # in place of what is not finite
-_UP = 1 + 1e-12  # covers the few roundings of a formula for a public constant
 _BLOCK = 2**20  # floats of the gradients of some records (8 MB)
 
 
@@ -61,7 +60,7 @@ class ConvexFunction(ABC):
     def contrast(self, radius: float) -> float:
         """Return the largest l2 distance of two gradients at the same w, of that norm at most, when a record changes.
 
-        Of two records' functions where the data enter by an average, else of F on neighbouring data sets. It sets the
+        Of two records' functions where the data enter by an average, else of F on neighboring data sets. It sets the
         noise. By default twice `lipschitz`; replace it where the gradients differ by less than they are long.
         """
         return 2 * self.lipschitz(radius)
@@ -80,7 +79,7 @@ class ConvexFunction(ABC):
         return CustomObjective(self, records, l2, radius)
 
     def certifiable_radius(self, l2: float, radius: float, max_steps: int) -> float:
-        """Return the smallest distance to the minimiser that is certified for every data set.
+        """Return the smallest distance to the minimizer that is certified for every data set.
 
         Three times the rounding slack of the certificates; not smooth: what `max_steps` subgradient steps reach.
         """
@@ -112,15 +111,7 @@ class ConvexFunction(ABC):
 @final
 @dataclass(frozen=True)
 class CustomBounds:
-    """What solvers may ask: the slope is bounded in a ball only.
-
-    Parameters
-    ----------
-    curvature_bound : float
-        Of the function, everywhere.
-    slope_bound : float
-        Infinite.
-    """
+    """What solvers may ask: the curvature everywhere; the slope is bounded in a ball only."""
 
     curvature_bound: float
     slope_bound: float = math.inf
@@ -129,15 +120,7 @@ class CustomBounds:
 @final
 @dataclass(frozen=True, eq=False)
 class CustomObjective(Objective):
-    """``J(w) = F(w, X) + l2/2 |w|^2`` over parameters of norm at most `radius`.
-
-    Parameters
-    ----------
-    function : ConvexFunction
-    records : Records
-    l2, radius : float
-        Positive.
-    """
+    """``J(w) = F(w, X) + l2/2 |w|^2`` over parameters of norm at most `radius`; both numbers positive."""
 
     function: ConvexFunction
     records: Records
@@ -150,49 +133,29 @@ class CustomObjective(Objective):
 
     @property
     def bounds(self) -> CustomBounds:
-        """The function's curvature."""
         return CustomBounds(self.function.smoothness)
 
     @property
     def dim(self) -> int:
-        """Length of a parameter vector."""
         return self.function.dim
 
     @property
-    def strong_convexity(self) -> float:
-        """The ridge weight."""
-        return self.l2
-
-    @property
     def smoothness(self) -> float:
-        """The function's and the ridge's."""
-        return (self.function.smoothness + self.l2) * _UP
+        return (self.function.smoothness + self.l2) * UP
 
     @property
     def minimiser_norm(self) -> float:
-        """Infinite: nothing is known outside the ball."""
-        return math.inf
+        return math.inf  # nothing is known outside the ball
 
     @property
     def initial_gap(self) -> float:
-        """The smaller of ``L R`` and ``L^2 / (2 l2)``."""
         L = self._lipschitz
-        return min(L * self.radius, L**2 / (2 * self.l2)) * _UP
+        return min(L * self.radius, L**2 / (2 * self.l2)) * UP
 
     def lipschitz_within(self, radius: float) -> float:
-        """Return the function's constant and the ridge's."""
-        return (self.function.lipschitz(radius) + self.l2 * radius) * _UP
-
-    def value(self, w: FloatArray) -> float:
-        """Return ``J(w)``."""
-        return self.value_and_gradient(w)[0]
-
-    def gradient(self, w: FloatArray) -> FloatArray:
-        """Return a (sub)gradient, shape (dim,)."""
-        return self.value_and_gradient(w)[1]
+        return (self.function.lipschitz(radius) + self.l2 * radius) * UP
 
     def value_and_gradient(self, w: FloatArray) -> tuple[float, FloatArray]:
-        """Return ``J(w)`` and a (sub)gradient."""
         fixed = w.view()
         fixed.flags.writeable = False
         value, gradient = self.function.total(fixed, self.records)
@@ -206,7 +169,6 @@ class CustomObjective(Objective):
         return ROUNDING * (self._lipschitz + growth * float(np.linalg.norm(w)))
 
     def value_rounding(self, value: float, w: FloatArray) -> float:
-        """Return `ROUNDING` times the size of what is summed."""
         norm = float(np.linalg.norm(w))
         return ROUNDING * (abs(value) + (self._lipschitz + self.l2 * norm) * (self.radius + norm))
 
@@ -249,7 +211,7 @@ def row_blocks(records: Records, width: int = 1) -> Iterator[FloatArray]:
     """Yield the records as read-only arrays (m, n_features), a few at a time where results have `width` columns."""
     most = max(1, _BLOCK // width)
     for block in records.blocks():
-        rows = _features(block).view()
+        rows = (block.features if block.factor is None else block.dense()).view()
         rows.flags.writeable = False
         for first in range(0, len(rows), most):
             yield rows[first : first + most]
@@ -260,7 +222,3 @@ def of_shape(name: str, array: AnyArray, shape: tuple[int, ...]) -> FloatArray:
     if np.shape(array) != shape:
         raise InvalidParameterError(f"{name}(...).shape", np.shape(array), f"must be {shape}")
     return np.asarray(array, dtype=np.float64)
-
-
-def _features(block: RowBlock) -> FloatArray:
-    return block.features if block.factor is None else block.dense()

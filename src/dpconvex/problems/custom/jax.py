@@ -92,15 +92,12 @@ class JaxLoss(RecordLoss):
     name: str = "jax loss"
 
     def lipschitz(self, radius: float) -> float:
-        """Return the declared constant."""
         return float(self.slope(radius) if callable(self.slope) else self.slope)
 
     def value(self, w: FloatArray, records: FloatArray) -> FloatArray:
-        """Return the values, shape (m,)."""
         return self._double(self._each, w, records)[0]
 
     def gradient(self, w: FloatArray, records: FloatArray) -> FloatArray:
-        """Return the gradients, shape (m, dim)."""
         return self._double(self._each, w, records)[1]
 
     def sums(self, w: FloatArray, records: FloatArray) -> tuple[float, FloatArray]:

@@ -1,11 +1,12 @@
-"""Ready-made record losses that are no losses of a linear model."""
+"""Ready-made functions: distances to records, a density, and objectives that are no average of records' losses."""
 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self, final
+from typing import ClassVar, Self, final
 
 import numpy as np
 from scipy.special import softmax
@@ -13,8 +14,10 @@ from scipy.special import softmax
 from dpconvex import _rounding, _validate
 from dpconvex._types import FloatArray
 from dpconvex.errors import InvalidParameterError
-from dpconvex.problems.custom.functions import RecordLoss
+from dpconvex.problems.base import Aggregation
+from dpconvex.problems.custom.functions import ConvexFunction, RecordLoss, of_shape, row_blocks
 from dpconvex.problems.data.domain import DataDomain
+from dpconvex.problems.data.records import Records
 
 
 @final
@@ -23,7 +26,7 @@ class LocationLoss(RecordLoss):
     r"""Smoothed distance to a record, ``f(w, x) = sqrt(|w - x|^2 + width^2) - width``: a robust centre of the records.
 
     Slope at most ``D / sqrt(D^2 + width^2) < 1`` at distances up to D, curvature at most ``1 / width``. As the width
-    goes to 0 the minimiser becomes the geometric median, as it grows the mean.
+    goes to 0 the minimizer becomes the geometric median, as it grows the mean.
 
     Parameters
     ----------
@@ -43,12 +46,10 @@ class LocationLoss(RecordLoss):
 
     @property
     def dim(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Columns of a record."""
         return self.domain.n_features
 
     @property
     def smoothness(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """``1 / width``."""
         return _rounding.ratio_up(1.0, self.width)
 
     @property
@@ -62,18 +63,15 @@ class LocationLoss(RecordLoss):
         return min(1.0, _rounding.widen_up(far / math.hypot(far, self.width)))
 
     def value(self, w: FloatArray, records: FloatArray) -> FloatArray:
-        """Return the smoothed distances, shape (m,)."""
         squares = np.square(w - records).sum(1)
         return squares / (np.sqrt(squares + self.width**2) + self.width)  # without cancellation
 
     def gradient(self, w: FloatArray, records: FloatArray) -> FloatArray:
-        """Return the differences over their smoothed lengths, shape (m, dim)."""
         differences = w - records
         return differences / np.sqrt(np.square(differences).sum(1, keepdims=True) + self.width**2)
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:
-        """Return small instances for the contract tests."""
         return (cls(DataDomain.l2_ball(3, 1.0), 0.1), cls(DataDomain.box(1, 2.0), 1.0))
 
 
@@ -119,7 +117,6 @@ class LogLinearDensity(RecordLoss):
 
     @property
     def dim(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Number of terms."""
         return self.terms
 
     @property
@@ -140,12 +137,10 @@ class LogLinearDensity(RecordLoss):
         return self._grid, softmax(self._statistics @ w)
 
     def value(self, w: FloatArray, records: FloatArray) -> FloatArray:
-        """Return the negative log-likelihoods relative to the uniform density, shape (m,)."""
         log_weights = self._statistics @ w
         return float(np.logaddexp.reduce(log_weights)) - math.log(self.points) - log_weights[self._nearest(records)]
 
     def gradient(self, w: FloatArray, records: FloatArray) -> FloatArray:
-        """Return the expected statistics less the records', shape (m, terms)."""
         return softmax(self._statistics @ w) @ self._statistics - self._statistics[self._nearest(records)]
 
     def sums(self, w: FloatArray, records: FloatArray) -> tuple[float, FloatArray]:
@@ -161,5 +156,76 @@ class LogLinearDensity(RecordLoss):
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:
-        """Return small instances for the contract tests."""
         return (cls(3, 20), cls(1, 5))
+
+
+class WholeObjective(ConvexFunction):
+    """A convex function F(w, X) of the parameters and *all* records, in any way; one record may decide everything.
+
+    Its minimizers can be as far apart as the ball allows, however many records there are: the noise does not shrink
+    with n. Bounds are vacuous (`PredictedError.vacuous`) unless epsilon is well above the number of parameters.
+    """
+
+    aggregation: ClassVar[Aggregation] = "whole"
+
+    @abstractmethod
+    def value_and_gradient(self, w: FloatArray, records: FloatArray) -> tuple[float, FloatArray]:
+        """Return F at `w` (dim,) for `records` (n, n_features), and a (sub)gradient (dim,)."""
+
+    def total(self, w: FloatArray, records: Records) -> tuple[float, FloatArray]:
+        """Return value and (sub)gradient on a dense copy of the records."""
+        value, gradient = self.value_and_gradient(w, records.rows(slice(None)))
+        return float(value), of_shape("gradient", gradient, (self.dim,))
+
+
+@final
+@dataclass(frozen=True)
+class MaxRisk(WholeObjective):
+    """The largest loss, ``F(w, X) = max_i f(w, x_i)``: the worst-served record counts.
+
+    Not smooth, and of unknown value at 0: the largest loss changes from record to record.
+
+    Parameters
+    ----------
+    loss : RecordLoss
+        Its Lipschitz constant is that of the maximum.
+    """
+
+    loss: RecordLoss
+
+    @property
+    def name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return f"max of {self.loss.name}"
+
+    @property
+    def domain(self) -> DataDomain:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.loss.domain
+
+    @property
+    def dim(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.loss.dim
+
+    def lipschitz(self, radius: float) -> float:
+        """Return the loss's constant: a maximum of L-Lipschitz functions is L-Lipschitz."""
+        return self.loss.lipschitz(radius)
+
+    def contrast(self, radius: float) -> float:
+        """Return the loss's: a changed record may be the largest in one data set only."""
+        return self.loss.contrast(radius)
+
+    def value_and_gradient(self, w: FloatArray, records: FloatArray) -> tuple[float, FloatArray]:
+        value, worst = self._largest(w, records)
+        return value, of_shape("gradient", self.loss.gradient(w, worst), (1, self.dim))[0]
+
+    def total(self, w: FloatArray, records: Records) -> tuple[float, FloatArray]:
+        best = max((self._largest(w, rows) for rows in row_blocks(records)), key=lambda found: found[0])
+        return best[0], of_shape("gradient", self.loss.gradient(w, best[1]), (1, self.dim))[0]
+
+    def _largest(self, w: FloatArray, rows: FloatArray) -> tuple[float, FloatArray]:
+        losses = of_shape("value", self.loss.value(w, rows), (len(rows),))
+        worst = int(np.argmax(losses))
+        return float(losses[worst]), rows[worst : worst + 1]
+
+    @classmethod
+    def examples(cls) -> tuple[Self, ...]:
+        return tuple(cls(loss) for loss in LocationLoss.examples())

@@ -1,4 +1,4 @@
-"""The problem of minimising a `ConvexFunction` over the data in a ball."""
+"""The problem of minimizing a `ConvexFunction` over the data in a ball."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from dpconvex.problems.objective import Bounds, Objective
 @final
 @dataclass(frozen=True)
 class CustomProblem(Problem):
-    """Minimise a `ConvexFunction` over parameters of norm at most `radius`. Holds no data.
+    """Minimize a `ConvexFunction` over parameters of norm at most `radius`. Holds no data.
 
     Parameters
     ----------
     function : ConvexFunction
     n : int
-        Number of records; public under replace-one neighbours.
+        Number of records; public under replace-one neighbors.
     radius : float
         l2 norm R of the ball, a public choice. It competes with every parameter vector of the ball.
     trusted : bool
@@ -35,7 +35,7 @@ class CustomProblem(Problem):
         of any function that returns is private.
     max_steps : int
         Steps that a subgradient method may take at most; it decides how accurately functions that are not smooth are
-        minimised, and so their noise.
+        minimized, and so their noise.
 
     Raises
     ------
@@ -46,8 +46,9 @@ class CustomProblem(Problem):
     function: ConvexFunction
     n: int
     radius: float
-    trusted: bool = True  # pyright: ignore[reportIncompatibleMethodOverride]
+    trusted: bool = True
     max_steps: int = 100_000
+    local = True  # Lipschitz constants are claimed in the ball only
 
     def __post_init__(self) -> None:
         _validate.records("n", self.n)
@@ -69,37 +70,26 @@ class CustomProblem(Problem):
 
     @property
     def name(self) -> str:
-        """The function's."""
         return self.function.name
 
     @property
     def aggregation(self) -> Aggregation:
-        """The function's."""
         return self.function.aggregation
 
     @property
-    def local(self) -> bool:
-        """True: Lipschitz constants are claimed in the ball only."""
-        return True
-
-    @property
-    def claims(self) -> tuple[str, ...]:
-        """The function's."""
+    def claims(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.function.claims(self.radius)
 
     @property
     def dim(self) -> int:
-        """Length of a parameter vector."""
         return self.function.dim
 
     @property
     def bounds(self) -> Bounds:
-        """The function's."""
         return self.function.bounds
 
     @property
     def lipschitz(self) -> float:
-        """Claimed in the ball."""
         return self.function.lipschitz(self.radius)
 
     @property
@@ -109,7 +99,6 @@ class CustomProblem(Problem):
 
     @property
     def smoothness(self) -> float:
-        """Claimed everywhere."""
         return self.function.smoothness
 
     @property
@@ -118,16 +107,13 @@ class CustomProblem(Problem):
         return min(self.function.value_at_zero, _rounding.product_up(self.lipschitz, self.radius))
 
     def log_weight_ratio(self, radius: float) -> float:
-        """Return 0 for an average, infinity for anything else."""
         return 0.0 if self.aggregation == "average" else math.inf
 
     def minimiser_norm(self, l2: float) -> float:
-        """Return the smallest of R, ``L / l2`` and ``sqrt(2 v / l2)``."""
         free = min(self.lipschitz / l2, math.sqrt(2 * self.value_at_zero / l2))
         return min(self.radius, _rounding.widen_up(free))
 
     def certifiable_radius(self, l2: float) -> float:
-        """Return the function's answer for `max_steps` steps."""
         return self.function.certifiable_radius(l2, self.radius, self.max_steps)
 
     def objective(self, X: AnyArray, y: AnyArray, l2: float, groups: UserGroups | None = None) -> Objective:
@@ -141,7 +127,6 @@ class CustomProblem(Problem):
         return replace(self, function=_declared(self.function, self.radius))
 
     def describe(self) -> dict[str, Any]:
-        """JSON-ready public facts."""
         blocks = self.function.domain.blocks
         facts = {"smoothness": self.smoothness, "value_at_zero": self.value_at_zero}
         return {
@@ -166,11 +151,9 @@ class _Declared(ConvexFunction):
     difference: float
 
     def lipschitz(self, radius: float) -> float:
-        """Return the declared constant, which is known for one radius."""
         return self._at(radius, self.slope)
 
     def contrast(self, radius: float) -> float:
-        """Return the declared constant, which is known for one radius."""
         return self._at(radius, self.difference)
 
     def _at(self, radius: float, value: float) -> float:
@@ -187,16 +170,7 @@ class _Declared(ConvexFunction):
 class DeclaredFunction(_Declared):
     """Constants of a `ConvexFunction` in the ball of one radius, by the names of its members.
 
-    Parameters
-    ----------
-    name, domain, dim, smoothness, value_at_zero, aggregation
-        The function's.
-    radius : float
-        Of the ball.
-    slope, difference : float
-        Its `lipschitz` and `contrast` there.
-    said : tuple of str
-        Its `claims` there.
+    `slope`, `difference` and `said` are its `lipschitz`, `contrast` and `claims` there.
     """
 
     name: str
@@ -211,11 +185,9 @@ class DeclaredFunction(_Declared):
     said: tuple[str, ...]
 
     def claims(self, radius: float) -> tuple[str, ...]:
-        """Return the declared ones."""
         return self.said
 
     def total(self, w: FloatArray, records: Records) -> NoReturn:
-        """Raise: there is no function."""
         self._none()
 
 
@@ -224,16 +196,7 @@ class DeclaredFunction(_Declared):
 class DeclaredPayoff(_Declared, SaddleLoss):
     """Constants of a `SaddleLoss` in the ball of one radius, by the names of its members.
 
-    Parameters
-    ----------
-    name, domain, dim, value_at_zero
-        The payoff's.
-    radius : float
-        Of the ball.
-    slope, difference, attack_slope : float
-        Its `lipschitz`, `contrast` and `attack_lipschitz` there.
-    attack, parameter_smoothness, attack_smoothness, cross_smoothness, attack_concavity
-        The payoff's.
+    `slope`, `difference` and `attack_slope` are its `lipschitz`, `contrast` and `attack_lipschitz` there.
     """
 
     name: str
@@ -251,7 +214,6 @@ class DeclaredPayoff(_Declared, SaddleLoss):
     attack_concavity: float
 
     def attack_lipschitz(self, radius: float) -> float:
-        """Return the declared constant."""
         return self._at(radius, self.attack_slope)
 
     value = gradient = attack_gradient = _Declared._none  # pyright: ignore[reportAssignmentType]

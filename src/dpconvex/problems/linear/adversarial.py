@@ -1,4 +1,4 @@
-r"""Training against an adversary who moves the features: closed form, and a smooth problem of the same minimiser.
+r"""Training against an adversary who moves the features: closed form, and a smooth problem of the same minimizer.
 
 The adversary may add any v with ``|v|_p <= s`` to the features of every record, p = 2 or infinity, never to the
 constant feature. A convex loss of one prediction is largest at an end of the predictions that can be reached,
@@ -16,7 +16,7 @@ Both are linear in rho before the loss and do not decrease in it. So put a varia
 ``a |w_g| <= q_g`` (g: all features for p = 2, each feature for p = infinity), ``rho = s/a sum_g q_g`` at the smallest
 q, which is optimal. ``l2/2 |w|^2 = l2/(1 + a^2) / 2 (|w_features|^2 + |q|^2 + b^2)`` there, with
 ``b = sqrt(1 + a^2) w_intercept``. What results is an ordinary linear model of records ``(x, c_i s/a, ..., c_i s/a)``
-whose ridge is l2/(1 + a^2), to be minimised over cones: as smooth as the loss, and strongly convex. A ball
+whose ridge is l2/(1 + a^2), to be minimized over cones: as smooth as the loss, and strongly convex. A ball
 ``|w| <= R`` becomes the ball of radius ``sqrt(1 + a^2) R``. The slope ``a^2 = s sqrt(k) / X``, k cones and features of
 l2 norm at most X, makes smoothness over strong convexity least: ``curvature (X + s sqrt k)^2 / l2``.
 
@@ -38,7 +38,7 @@ from dpconvex._types import FloatArray
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses.base import LinearModelLoss, PiecewiseLinearLoss, SmoothLoss
 from dpconvex.problems.data.domain import Block, DataDomain
-from dpconvex.sets.second_order import SecondOrderCones
+from dpconvex.sets.sections import SecondOrderCones
 
 AttackNorm = Literal["l2", "linf"]
 ATTACK_NORMS: tuple[AttackNorm, ...] = ("l2", "linf")
@@ -67,7 +67,7 @@ class Attack:
     def reach(self, domain: DataDomain) -> float:
         """Largest l2 norm of a record of the domain after the attack, the constant included, rounded up.
 
-        It bounds what parameters do to losses, not what records do to the minimiser: that is `Problem.contrast`.
+        It bounds what parameters do to losses, not what records do to the minimizer: that is `Problem.contrast`.
 
         p = 2: ``|x + v|_2 <= X + s``. p = infinity: ``|x + v|^2 <= |x|^2 + 2 s |x|_1 + d s^2``. Both are attained.
         """
@@ -97,18 +97,9 @@ class Attack:
     def worst_losses(
         self, loss: LinearModelLoss, z: FloatArray, y: FloatArray, w: FloatArray, domain: DataDomain
     ) -> FloatArray:
-        """Return every record's largest loss under the attack, shape (n,).
+        """Return every record's largest loss under the attack, shape (n,), for a loss of one prediction.
 
-        Parameters
-        ----------
-        loss : LinearModelLoss
-            Of one prediction.
-        z, y : array of shape (n,)
-            Predictions of the parameters without the attack, and targets.
-        w : array of shape (domain.dim,)
-            The parameters.
-        domain : DataDomain
-            Says which of them belong to features.
+        `z` are the predictions (n,) of the parameters `w` without the attack, `y` the targets (n,).
         """
         rho = self.radius * self.dual_norm(w, domain)
         return np.maximum(loss.value(z - rho, y), loss.value(z + rho, y))
@@ -157,7 +148,7 @@ class Lift:
 
     @cached_property
     def radius(self) -> float:
-        """The attack's, or what cancels the features of every record if that is less: the minimiser is the same.
+        """The attack's, or what cancels the features of every record if that is less: the minimizer is the same.
 
         Such an adversary brings the loss of any coefficients at least to that of coefficients 0, which the ridge likes
         best; a stronger one cannot do more to coefficients 0. The cap keeps the lifted problem well conditioned.
@@ -182,7 +173,7 @@ class Lift:
         return DataDomain((*self.plain.blocks, column), self.plain.intercept / self.stretch)
 
     def ridge(self, l2: float) -> float:
-        """Regularisation of the lifted problem."""
+        """Regularization of the lifted problem."""
         return l2 / (1 + self.slope * self.slope)
 
     def column(self, loss: LinearModelLoss, targets: FloatArray) -> FloatArray:

@@ -2,25 +2,21 @@ r"""What a plan may expect of ordinary data, from public facts: the guess that r
 
 A bound on the error holds for every data set, and is far from what happens on one: plans whose bounds have different
 proofs cannot be compared by them. So plans also state an *expected* error: the excess loss of a quadratic model of the
-risk at its minimiser, for a data set that the schema makes one expect.
+risk at its minimizer, for a data set that the schema makes one expect.
 
 Model
     Columns are independent but for the blocks; levels of a one-hot block are equally frequent, numeric columns on
     ``[-s, s]`` have variance ``s^2/9`` and a mean of ``s/3`` or ``-s/3``. Second moments of real data spread over
-    orders of magnitude (rare levels, correlated columns): every direction's moment stands for `SPREAD` quantiles of
-    equal weight, evenly spaced in the logarithm over a factor of ``sqrt(e) d``, d the number of columns, mean kept. In
-    a ball, and among all numeric columns, moments fall with the power `DECAY` of their rank instead. The risk's
+    orders of magnitude (rare levels, correlated columns): every direction's moment stands for quantiles of equal
+    weight, evenly spaced in the logarithm over a factor of ``sqrt(e) d``, d the number of columns, mean kept. In a
+    ball, and among all numeric columns, moments fall with a power of their rank instead (`Tuning`). The risk's
     curvature in a direction is its moment times the mean second derivative of the loss, `typical_curvature`. The
-    minimiser has the comparator norm R, its square shared by blocks as they need it (`squared_reach`) and equally by
+    minimizer has the comparator norm R, its square shared by blocks as they need it (`squared_reach`) and equally by
     the directions of a block.
 Directions
     With one-hot blocks the constant and the means of blocks are collinear: of the span of them, only
     ``mu = (s_j / sqrt(d_j))_j`` has curvature, the means of numeric columns included. So the Hessian is taken to be
     diagonal in: the directions within each block that sum to 0, the numeric columns, and mu.
-
-The spread was chosen on one table (Adult), the law of numeric columns after a look at others, the decay on tables that
-no benchmark uses (digits, wine, diabetes, Boston housing: 1.3 to 2.3); the docs, Which algorithm, compare expected with
-measured errors.
 """
 
 from __future__ import annotations
@@ -29,7 +25,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, cast, final
 
 import numpy as np
 from scipy.optimize import brentq, minimize, minimize_scalar
@@ -43,29 +39,46 @@ Size = TypeVar("Size", float, FloatArray)
 
 MEAN, NUMERIC = -1, -2
 """In the place of a block: the mean direction, and directions of all columns that are bounded one by one."""
-SPREAD = 9
-"""Quantiles of the spectrum that stand for one direction."""
-DECAY = 1.5
-"""Power of the rank by which the moments of a ball's directions fall."""
-NUMERIC_VARIANCE = 1 / 9
-"""Variance of a numeric column on [-1, 1]: three standard deviations to either side."""
-NUMERIC_MEAN = 1 / 9
-"""Square of its mean: nothing tells the middle of the range from the middle of the data."""
-BALL = 0.7
-"""Mean squared length of records of a ball of radius 1."""
-CONFIDENT = 0.44
-"""Mean second derivative of a classification loss in units of the one of undecided predictions."""
-RESIDUAL = 0.15
-"""Deviation of residuals in units of the targets' range."""
-AT_THE_KINK = 0.2
-"""Density of margins where a margin loss changes its slope."""
+
+
+@final
+@dataclass(frozen=True)
+class Tuning:
+    """What is guessed of ordinary data.
+
+    The spread was chosen on one table (Adult), the law of numeric columns after a look at others, the decay on tables
+    that no benchmark uses (digits, wine, diabetes, Boston housing: 1.3 to 2.3). `benchmarks/prediction.py` compares
+    expected with measured errors (docs, Which algorithm).
+    """
+
+    spectrum_quantiles: int = 9
+    """How many quantiles of the spectrum stand for one direction."""
+    rank_power: float = 1.5
+    """The moments of a ball's directions fall with this power of their rank."""
+    numeric_variance: float = 1 / 9
+    """Of a numeric column on [-1, 1]: three standard deviations to either side."""
+    numeric_squared_mean: float = 1 / 9
+    """Of the same: nothing tells the middle of the range from the middle of the data."""
+    ball_squared_length: float = 0.7
+    """Mean of the squared length of records of a ball of radius 1."""
+    decided_curvature: float = 0.44
+    """Mean second derivative of a classification loss in units of the one of undecided predictions."""
+    residual_deviation: float = 0.15
+    """Deviation of residuals in units of the targets' range."""
+    kink_density: float = 0.2
+    """Density of margins where a margin loss changes its slope."""
+
+
+ORDINARY = Tuning()
+"""What plans expect of ordinary data."""
 
 
 def typical_curvature(loss: LinearModelLoss) -> float:
     """Guess of the loss's mean second derivative in the prediction at a fitted model, per output."""
     slope = loss.slope_bound
     if loss.task == "classification":
-        return min(CONFIDENT * _even(loss) * loss.curvature_trace / loss.curvature_rank, AT_THE_KINK * slope)
+        decided = ORDINARY.decided_curvature * _even(loss) * loss.curvature_trace / loss.curvature_rank
+        return min(decided, ORDINARY.kink_density * slope)
     return min(loss.curvature_bound, 2 * slope)  # targets have a range of about 2
 
 
@@ -80,66 +93,49 @@ def _even(loss: LinearModelLoss) -> float:
 class TypicalData:
     """Directions in which the risk of typical data curves; quadratic model of its excess.
 
-    Parameters
-    ----------
-    count : array of shape (g,)
-        How many directions stand behind each entry, all outputs together; fractions occur.
-    curvature : array of shape (g,)
-        Second derivative of the risk, positive.
-    signal : array of shape (g,)
-        Squared coefficient of the minimiser in one such direction.
-    block : array of shape (g,)
-        Index of the block that the direction belongs to, `MEAN` or `NUMERIC`.
-    start : array of shape (m,)
-        First column of each block.
-    size : array of shape (m,)
-        Columns of each block.
-    mean : array of shape (m,)
-        Share of each block in the mean direction's square; sums to 1 or is 0.
-    numeric : array of shape (m,)
-        Share of each block in the directions of the columns that are bounded one by one; sums to 1 or is 0.
-    bias : float
-        Excess of a perfect fit of this loss in the usual one (`surrogate_excess`).
+    Arrays of shape (g,) are about directions, those of shape (m,) about the blocks of the domain.
     """
 
     count: FloatArray
+    """How many directions stand behind each entry, all outputs together; fractions occur."""
     curvature: FloatArray
+    """Second derivative of the risk, positive, (g,)."""
     signal: FloatArray
+    """Squared coefficient of the minimizer in one such direction, (g,)."""
     block: np.ndarray
+    """Index of the block that the direction belongs to, `MEAN` or `NUMERIC`, (g,)."""
     start: np.ndarray
+    """First column of each block, (m,)."""
     size: np.ndarray
+    """Columns of each block, (m,)."""
     mean: FloatArray
+    """Share of each block in the mean direction's square, (m,); sums to 1 or is 0."""
     numeric: FloatArray
+    """Share of each block in the directions of the columns that are bounded one by one, (m,); sums to 1 or is 0."""
     bias: float
+    """Excess of a perfect fit of this loss in the usual one (`surrogate_excess`)."""
 
     @classmethod
     def of(cls, domain: DataDomain, loss: LinearModelLoss, radius: float) -> TypicalData:
-        """Return the guess for the average loss of a linear model.
-
-        Parameters
-        ----------
-        domain : DataDomain
-            Of the records.
-        loss : LinearModelLoss
-        radius : float
-            The comparator norm.
-        """
+        """Return the guess for the average loss of a linear model; the radius is the comparator norm."""
         blocks, outputs = domain.all_blocks, loss.n_outputs
         size = np.array([block.size for block in blocks])
         square = np.array([block.bound**2 for block in blocks])
         one_hot = np.array([block.norm == "l1" for block in blocks])  # the constant too: a block of one level
         boxed = np.array([block.norm == "linf" for block in blocks])
         columns = np.where(boxed, size, 1)  # each a block of its own, as the comparator norm counts them
-        moment = square * np.where(boxed, NUMERIC_VARIANCE, np.where(one_hot, 1.0, BALL) / size)
+        of_others = np.where(one_hot, 1.0, ORDINARY.ball_squared_length) / size
+        moment = square * np.where(boxed, ORDINARY.numeric_variance, of_others)
         inside = np.where(one_hot, size - 1, size)
         needed = np.array([squared_reach(block) for block in blocks])
         share = radius**2 * needed / needed.sum() / size  # of one direction
-        mu = square * np.where(one_hot, 1 / size, np.where(boxed, NUMERIC_MEAN * size, 0.0))
+        mu = square * np.where(one_hot, 1 / size, np.where(boxed, ORDINARY.numeric_squared_mean * size, 0.0))
         used = np.flatnonzero(one_hot & (inside > 0))
-        spread = np.exp(-np.linspace(0.0, 0.5 + math.log(domain.dim), SPREAD))
-        spread *= SPREAD / spread.sum()
-        count, block = np.repeat(inside[used] / SPREAD, SPREAD), np.repeat(used, SPREAD)
-        curvature, signal = np.outer(moment[used], spread).ravel(), np.repeat(share[used], SPREAD)
+        quantiles = ORDINARY.spectrum_quantiles
+        spread = np.exp(-np.linspace(0.0, 0.5 + math.log(domain.dim), quantiles))
+        spread *= quantiles / spread.sum()
+        count, block = np.repeat(inside[used] / quantiles, quantiles), np.repeat(used, quantiles)
+        curvature, signal = np.outer(moment[used], spread).ravel(), np.repeat(share[used], quantiles)
         energy = size * moment
         numeric = np.where(boxed, energy, 0.0)
         together = [np.flatnonzero(boxed)] if boxed.any() else []
@@ -175,12 +171,9 @@ class TypicalData:
         return self._excess(self.signal)
 
     def variances(self, deviations: FloatArray) -> FloatArray:
-        """Return the variance in each direction of independent noise whose deviations are equal inside blocks, (g,).
+        """Return the variance in each direction (g,) of independent noise whose deviations are equal inside blocks.
 
-        Parameters
-        ----------
-        deviations : array of shape (dim,), or (k, dim)
-            Of each parameter; of several outputs, those of the first are taken. Several rows: one after the other.
+        They are given for each parameter, (dim,), or k times that, (k, dim); of several outputs the first counts.
         """
         of_block = np.square(deviations.take(self.start, -1))
         common = (of_block @ self.numeric)[..., None], (of_block @ self.mean)[..., None]
@@ -191,30 +184,23 @@ class TypicalData:
         return self._excess(self.variances(deviations))
 
     def shrinkage(self, l2: Size) -> Size:
-        """Excess of the exact minimiser with ridge weight `l2`, in the usual loss; of each, where it is an array."""
-        l2 = np.asarray(l2)[..., None]
-        return self.bias + self._excess(np.square(l2 / (self.curvature + l2)) * self.signal)
+        """Excess of the exact minimizer with ridge weight `l2`, in the usual loss; of each, where it is an array."""
+        ridge: Any = np.asarray(l2)[..., None]
+        return self.bias + self._excess(np.square(ridge / (self.curvature + ridge)) * self.signal)
 
     def gradient_noise(self, l2: Size, deviations: FloatArray) -> Size:
         """Expected excess from a random linear term of the ridge objective, deviations of shape (dim,).
 
         Of each `l2`, where it is an array of shape (k,); deviations are then of shape (k, dim).
         """
-        l2 = np.asarray(l2)[..., None]
-        return self._excess(self.variances(deviations) / np.square(self.curvature + l2))
+        ridge: Any = np.asarray(l2)[..., None]
+        return self._excess(self.variances(deviations) / np.square(self.curvature + ridge))
 
     def projection_bias(self, blocks: Sequence[int], columns: int) -> float:
         """Expected excess of the best fit when all columns of `blocks` are projected to `columns` random directions.
 
         A random subspace of dimension m loses, of a direction of curvature h, the share ``k / (h + k)``, where
-        ``sum h / (h + k) = m`` (the deterministic equivalent of a random projection).
-
-        Parameters
-        ----------
-        blocks : sequence of int
-            Indices of the blocks.
-        columns : int
-            m, below the number of their columns.
+        ``sum h / (h + k) = m`` (the deterministic equivalent of a random projection), m below the number of columns.
         """
         among = np.isin(self.block, blocks)
         h, count = self.curvature[among], self.count[among]
@@ -237,14 +223,14 @@ class TypicalData:
 
 
 def _power_law(size: int) -> tuple[FloatArray, FloatArray]:
-    """Ranks 1 to `size` in at most `SPREAD` cells of equal length in the logarithm: how many, and their mean moment.
+    """Return ranks 1 to `size` in a few cells of equal length in the logarithm: how many, and their mean moment.
 
-    Moments fall with the power `DECAY` of the rank and have mean 1.
+    Moments fall with the power `Tuning.rank_power` of the rank and have mean 1.
     """
-    ranks = np.arange(1, size + 1)
-    cells = np.minimum(SPREAD * np.log(ranks) / math.log(max(size, 2)), SPREAD - 1).astype(int)
+    ranks, most = np.arange(1, size + 1), ORDINARY.spectrum_quantiles
+    cells = np.minimum(most * np.log(ranks) / math.log(max(size, 2)), most - 1).astype(int)
     count = np.bincount(cells, minlength=1)
-    total = np.bincount(cells, ranks**-DECAY)
+    total = np.bincount(cells, ranks**-ORDINARY.rank_power)
     full = count > 0
     return count[full].astype(np.float64), total[full] / count[full] * size / total.sum()
 
@@ -268,25 +254,20 @@ def reach_share(domain: DataDomain, norm: BlockNorm) -> float:
 
 @cache
 def surrogate_excess(loss: LinearModelLoss, target: LinearModelLoss) -> float:
-    """Excess `target` loss of the minimiser of `loss`, which stands in for it.
+    """Return the excess `target` loss of the minimizer of `loss`, which stands in for it; both of one prediction.
 
-    Classes: both are losses of one margin that estimate the same logit. Logits have a normal law of deviation 2 (the
-    result changes little between 1.5 and 4), labels follow them, and only the scale of the predictions is fitted; with
-    public rates, which give the logits their mean, a shift too.
+    Classes: both estimate the same logit. Logits have a normal law of deviation 2 (the result changes little between
+    1.5 and 4), labels follow them, and only the scale of the predictions is fitted; with public rates, which give the
+    logits their mean, a shift too.
     Numbers: residuals have an exponential law, for symmetric ones would cost nothing, and only a shift is fitted.
-
-    Parameters
-    ----------
-    loss, target : LinearModelLoss
-        Of one prediction.
     """
     found = _logit_excess(loss, target) if loss.task == "classification" else _shift_excess(loss, target)
     return max(0.0, found)
 
 
 def _shift_excess(loss: LinearModelLoss, target: LinearModelLoss) -> float:
-    """For residuals of mean 0 and deviation `RESIDUAL` times the targets' range, skewed."""
-    spread = RESIDUAL * 2 * math.sqrt(2 * target.value_at_zero)  # value_at_zero: half the squared target bound
+    """For skewed residuals of mean 0; `value_at_zero` of the target is half the squared target bound."""
+    spread = ORDINARY.residual_deviation * 2 * math.sqrt(2 * target.value_at_zero)
     residuals = spread * (-np.log1p(-(np.arange(2000) + 0.5) / 2000) - 1)
     residuals -= residuals.mean()
     zeros = np.zeros(len(residuals))
@@ -294,7 +275,7 @@ def _shift_excess(loss: LinearModelLoss, target: LinearModelLoss) -> float:
     def risk(which: LinearModelLoss, shift: float) -> float:
         return float(which.value(shift - residuals, zeros).mean())
 
-    found = minimize_scalar(lambda shift: risk(loss, shift), bounds=(-2 * spread, 2 * spread), method="bounded")
+    found: Any = minimize_scalar(lambda shift: risk(loss, shift), bounds=(-2 * spread, 2 * spread), method="bounded")
     return risk(target, float(found.x)) - risk(target, 0.0)
 
 
@@ -315,7 +296,7 @@ def _logit_excess(loss: LinearModelLoss, target: LinearModelLoss) -> float:
         return float(weights @ which.value(scale * logits + shift - which.offset[0], labels))
 
     if loss.rates is not None:
-        found = minimize(lambda both: risk(loss, *both), np.array([1.0, 0.0]), method="Nelder-Mead")
+        found: Any = minimize(lambda both: risk(loss, *both), np.array([1.0, 0.0]), method="Nelder-Mead")
         return risk(target, *found.x) - risk(target, 1.0)
     found = minimize_scalar(lambda scale: risk(loss, scale), bounds=(0.1, 10.0), method="bounded")
     return risk(target, float(found.x)) - risk(target, 1.0)

@@ -7,6 +7,12 @@ slope ``p = (w - y)/s`` is a subgradient of f plus the normal cone at y, ``|p|``
     f_C(u) >= t v(y) + <p, u - y> for all u in W,    f_C(w) <= min(f(w), f(y) + C |w - y|).
 
 Rounding of y by e turns p by e/s, which over the whole set amounts to ``e diam(W) / s``: planes are lowered by that.
+
+For a maximum of affine functions (Proposition D.6) the paper's oracle is a second-order cone program and takes its
+answer from the dual. Here any weights theta of the pieces, ``theta >= 0`` with sum 1, and any p of length at most C
+give a plane that needs a linear minimizer of W only, and is valid however theta and p were found:
+
+    f_C(u) >= <p, u> + <theta, b> + min over y in W of <A^T theta - p, y>    for all u in W.
 """
 
 from __future__ import annotations
@@ -24,23 +30,24 @@ from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses.base import PiecewiseLinearLoss, quiet
 from dpconvex.problems.data.records import Records
-from dpconvex.problems.objective import ROUNDING, Objective
+from dpconvex.problems.linear.truncated import CenteredRisk
+from dpconvex.problems.objective import ROUNDING
+from dpconvex.sets.base import ConvexSet
+from dpconvex.sets.simplex import project_onto_simplex
 
 _SLOPE_HALVINGS = 100  # slopes may have to be small beside their range
 _ROUNDING = 2e-15  # of sums, inner products and projections, relative
+_PLANE_ROUNDING = 1e-14  # of a plane with weights, relative
+_ASCENT = 5000  # steps on the weights for one proximal point of a maximum of affine functions
 
 
 class RowProjector(Protocol):
     """A compact set that projects many points at once: `L2Ball`, `Box`, `Ellipsoid`, `Polytope`."""
 
     @property
-    def diameter(self) -> float:
-        """Largest l2 distance of two members."""
-        ...
+    def diameter(self) -> float: ...
 
-    def project(self, w: FloatArray) -> FloatArray:
-        """Return the nearest member."""
-        ...
+    def project(self, w: FloatArray) -> FloatArray: ...
 
     def project_rows(self, points: FloatArray) -> FloatArray:
         """Return the projections of finite points of shape (n, dim)."""
@@ -52,14 +59,8 @@ class RowProjector(Protocol):
 class Pieces:
     """Functions ``max of t (<a, y> + b) over t in [lower, upper]``, one for each of n records.
 
-    Parameters
-    ----------
-    slopes : array of shape (n, dim)
-        The vectors a; finite.
-    offsets : array of shape (n,)
-        The numbers b.
-    lower, upper : arrays of shape (n,)
-        ``lower <= upper``: (1, 1) affine, (0, 1) hinge, (-1, 1) absolute.
+    ``slopes`` are the vectors a (n, dim), ``offsets`` the numbers b (n,), all finite; the ends of t (n,) are (1, 1) for
+    an affine function, (0, 1) for a hinge, (-1, 1) for an absolute value.
     """
 
     slopes: FloatArray
@@ -69,7 +70,7 @@ class Pieces:
 
     @classmethod
     def of(cls, loss: PiecewiseLinearLoss, features: FloatArray, targets: FloatArray) -> Pieces:
-        """Return the losses of records: features (n, dim), targets (n,) as `clip_targets` returns them."""
+        """Return the losses of records; targets as `clip_targets` returns them."""
         return cls(features, -targets, *loss.slope_interval(targets))
 
     @property
@@ -92,12 +93,8 @@ class Pieces:
 class Extension:
     """Values and planes of the Lipschitz extensions of n functions at one point.
 
-    Parameters
-    ----------
-    lower, upper : arrays of shape (n,)
-        ``lower <= f_C(w) <= upper``.
-    slopes : array of shape (n, dim)
-        ``f_C(u) >= lower + <slope, u - w>`` for all u in the set, of norm at most C.
+    ``lower <= f_C(w) <= upper``, (n,), and ``f_C(u) >= lower + <slope, u - w>`` for all u in the set, with slopes (n,
+    dim) of norm at most C.
     """
 
     lower: FloatArray
@@ -109,23 +106,9 @@ class Extension:
 def lipschitz_extension(
     pieces: Pieces, w: FloatArray, level: float, domain: RowProjector, tolerance: float
 ) -> Extension:
-    """Return values and planes of the extensions at a member `w` of the set.
+    """Return values and planes of the extensions of Lipschitz constant `level` at `w`, projected onto the set first.
 
-    Parameters
-    ----------
-    pieces : Pieces
-    w : array of shape (dim,)
-        Projected onto the set first.
-    level : float
-        The Lipschitz constant C, positive.
-    domain : RowProjector
-        The compact set W.
-    tolerance : float
-        Wanted ``upper - lower``, positive; reached unless rounding forbids it.
-
-    References
-    ----------
-    Lowy 2026, Lemma 2.2 and Proposition D.6; specification 2.11 for the bisection.
+    ``upper - lower`` is at most the tolerance unless rounding forbids it (Lowy 2026, Lemma 2.2 and Proposition D.6).
     """
     _validate.real("level", level, above=0.0)
     _validate.real("tolerance", tolerance, above=0.0)
@@ -153,11 +136,9 @@ def lipschitz_extension(
 @final
 @dataclass(frozen=True, eq=False)
 class _Proximal:
-    """Proximal points ``y = project(w - s t a)`` (n, dim), slopes t (n,), and ``w - s t a - y`` (n, dim)."""
-
-    y: FloatArray
-    t: FloatArray
-    beyond: FloatArray
+    y: FloatArray  # proximal points project(w - s t a), (n, dim)
+    t: FloatArray  # slopes, (n,)
+    beyond: FloatArray  # w - s t a - y, (n, dim)
 
 
 def _bracket(
@@ -208,13 +189,7 @@ def _inner(a: FloatArray, b: FloatArray) -> FloatArray:
 @final
 @dataclass(frozen=True)
 class ExtensionBounds:
-    """Constants of an average of Lipschitz extensions.
-
-    Parameters
-    ----------
-    slope_bound : float
-        The level C.
-    """
+    """Constants of an average of Lipschitz extensions: the level C, and no smoothness."""
 
     slope_bound: float
     curvature_bound: float = math.inf
@@ -222,30 +197,15 @@ class ExtensionBounds:
 
 @final
 @dataclass(frozen=True, eq=False)
-class ExtensionRisk(Objective):
+class ExtensionRisk(CenteredRisk):
     r"""``J(w) = mean_i f_{C,i}(w) + l2/2 |w - centre|^2`` over a compact set, evaluated to a stated accuracy.
 
     Its computed values are lower bounds, off by about `tolerance`, as `value_rounding` says; its gradients are exact
-    slopes of lower planes. So every certificate for objectives holds for it. Defined on the set only.
-
-    Parameters
-    ----------
-    loss : PiecewiseLinearLoss
-    records : Records
-    targets : array of shape (n,)
-    l2 : float
-        Positive.
-    level : float
-        The Lipschitz constant C.
-    domain : RowProjector
-        The set W; solve with it as the constraint.
-    tolerance : float
-        Wanted accuracy of values, positive.
-    centre : array of shape (dim,), optional
-        Of the ridge; 0 if None.
+    slopes of lower planes. So every certificate for objectives holds for it. Defined on the set `domain` only, which
+    has to be the constraint; `level` is the C.
     """
 
-    loss: PiecewiseLinearLoss
+    loss: PiecewiseLinearLoss  # pyright: ignore[reportIncompatibleVariableOverride]
     records: Records
     targets: AnyArray
     l2: float
@@ -255,15 +215,11 @@ class ExtensionRisk(Objective):
     centre: FloatArray | None = None
 
     def __post_init__(self) -> None:
-        _validate.real("l2", self.l2, above=0.0)
         _validate.real("level", self.level, above=0.0)
         _validate.real("tolerance", self.tolerance, above=0.0)
         if self.loss.n_outputs > 1:
             raise InvalidParameterError("loss", self.loss.name, "must have one prediction per record")
-        if np.shape(self.targets) != (self.records.n,):
-            shape = np.shape(self.targets)
-            raise InvalidDataError(f"targets have shape {shape}; the records need ({self.records.n},)")
-        object.__setattr__(self, "targets", self.loss.clip_targets(np.asarray(self.targets)))
+        super().__post_init__()
 
     @cached_property
     def pieces(self) -> Pieces:
@@ -272,68 +228,24 @@ class ExtensionRisk(Objective):
 
     @property
     def bounds(self) -> ExtensionBounds:
-        """The level; not smooth."""
         return ExtensionBounds(self.level)
 
     @property
-    def dim(self) -> int:
-        """Length of a parameter vector."""
-        return self.records.dim
-
-    @property
-    def strong_convexity(self) -> float:
-        """The ridge weight."""
-        return self.l2
-
-    @property
     def smoothness(self) -> float:
-        """Infinite."""
         return math.inf
 
-    @property
-    def minimiser_norm(self) -> float:
-        """``|centre| + C / l2``."""
-        return (self._centre_norm + self.level / self.l2) * (1 + 1e-12)
-
-    @property
-    def initial_gap(self) -> float:
-        """``(C + l2 |centre|)^2 / (2 l2)``."""
-        return (self.level + self.l2 * self._centre_norm) ** 2 / (2 * self.l2) * (1 + 1e-12)
-
-    def lipschitz_within(self, radius: float) -> float:
-        """``C + l2 (radius + |centre|)``."""
-        return (self.level + self.l2 * (radius + self._centre_norm)) * (1 + 1e-12)
-
-    def value(self, w: FloatArray) -> float:
-        """Return a lower bound of ``J(w)``, below it by at most `value_rounding`."""
-        return self.value_and_gradient(w)[0]
-
-    def gradient(self, w: FloatArray) -> FloatArray:
-        """Return the slope of a lower plane at `w`, shape (dim,)."""
-        return self.value_and_gradient(w)[1]
-
     def value_and_gradient(self, w: FloatArray) -> tuple[float, FloatArray]:
-        """Return a lower bound of ``J(w)`` and the slope of its plane."""
+        """Return a lower bound of ``J(w)``, below it by at most `value_rounding`, and the slope of its plane."""
         found = self._extension(w)
-        away = w if self.centre is None else w - self.centre
-        value = float(found.lower.mean()) + self.l2 / 2 * float(away @ away)
-        return value, found.slopes.mean(0) + self.l2 * away
+        return float(found.lower.mean()) + self._ridge(w), found.slopes.mean(0) + self.l2 * (w - self._centre)
 
     def gradient_rounding(self, w: FloatArray) -> float:
-        """Return the slack charged for rounding in a computed gradient at `w` (l2 norm)."""
         return ROUNDING * self.lipschitz_within(float(np.linalg.norm(w)))
 
     def value_rounding(self, value: float, w: FloatArray) -> float:
         """Return how far the bounds of the extensions are apart at `w`, and the slack charged for rounding."""
-        reach = float(np.linalg.norm(w)) + self._centre_norm
         found = self._extension(w)
-        return float((found.upper - found.lower).mean()) + ROUNDING * (
-            abs(value) + (self.level + self.l2 * reach) * reach
-        )
-
-    @property
-    def _centre_norm(self) -> float:
-        return 0.0 if self.centre is None else float(np.linalg.norm(self.centre))
+        return float((found.upper - found.lower).mean()) + super().value_rounding(value, w)
 
     @cached_property
     def _last(self) -> dict[bytes, Extension]:
@@ -346,3 +258,100 @@ class ExtensionRisk(Objective):
             self._last.clear()
             self._last[key] = lipschitz_extension(self.pieces, w, self.level, self.domain, self.tolerance)
         return self._last[key]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class MaxAffine:
+    """The function ``max over j of <a_j, y> + b_j``: finite slopes a (M, dim) and offsets b (M,)."""
+
+    slopes: FloatArray
+    offsets: FloatArray
+
+    def __post_init__(self) -> None:
+        if self.slopes.ndim != 2 or self.slopes.size == 0 or self.offsets.shape != self.slopes.shape[:1]:
+            shapes = f"slopes {self.slopes.shape} and offsets {self.offsets.shape}"
+            raise InvalidDataError(f"{shapes}: one offset for each row of slopes is needed, at least one")
+
+    def value(self, y: FloatArray) -> float:
+        """Return the function at `y` (dim,)."""
+        return float((self.slopes @ y + self.offsets).max())
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Plane:
+    """A lower plane of an extension at a point w, and an upper bound there: ``lower <= f_C(w) <= upper``.
+
+    ``f_C(u) >= lower + <slope, u - w>`` for all u in the set; the slope (dim,) is at most C long: a B-subgradient with
+    ``B = upper - lower``.
+    """
+
+    lower: float
+    upper: float
+    slope: FloatArray
+
+
+@quiet
+def max_affine_extension(f: MaxAffine, w: FloatArray, level: float, domain: ConvexSet, tolerance: float) -> Plane:
+    """Return a plane and a bracket of ``f_C(w) = min over y in W of f(y) + C |w - y|``, `w` projected onto W first.
+
+    ``upper - lower`` is at most the tolerance unless rounding or slow convergence of the weights forbid it; the bracket
+    holds in any case (Lowy 2026, Definition D.3, Proposition D.6, Corollary D.7).
+    """
+    _validate.real("level", level, above=0.0)
+    _validate.real("tolerance", tolerance, above=0.0)
+    w, reach = domain.project(w), _validate.real("diameter", domain.diameter, above=0.0, remedy="Give a bounded set")
+    best = Plane(-math.inf, f.value(w), np.zeros_like(w))
+    short, long, weights = 0.0, reach / level, np.full(len(f.offsets), 1 / len(f.offsets))
+    step = long
+    for _ in range(max(1, math.ceil(2 * math.log2(max(2.0, level * reach / tolerance)))) + 1):
+        y, weights = _affine_proximal(f, w, step, domain, weights, tolerance / 8)
+        p = (w - y) / step
+        length = float(np.linalg.norm(p))
+        upper = min(best.upper, f.value(y) + level * float(np.linalg.norm(w - y)))
+        slope = p * min(1.0, level / length * (1 - 1e-15)) if length > 0 else p
+        lower = _plane_value(f, w, weights, slope, domain)
+        best = Plane(lower, upper, slope) if lower > best.lower else Plane(best.lower, upper, best.slope)
+        if best.upper - best.lower <= tolerance:
+            break
+        short, long = (step, long) if length > level else (short, step)
+        step = 0.5 * (short + long)
+    return Plane(min(best.lower, best.upper), best.upper, best.slope)
+
+
+def _plane_value(f: MaxAffine, w: FloatArray, weights: FloatArray, slope: FloatArray, domain: ConvexSet) -> float:
+    """Value at w of the plane of these weights and this slope, rounded down."""
+    tilt = weights @ f.slopes - slope
+    y = domain.linear_minimizer(tilt)
+    size = float(np.linalg.norm(tilt)) * domain.radius + float(np.linalg.norm(slope)) * domain.radius
+    size += float(weights @ (np.linalg.norm(f.slopes, axis=1) * domain.radius + np.abs(f.offsets)))
+    return float(slope @ w) + float(weights @ f.offsets) + float(tilt @ y) - _PLANE_ROUNDING * size
+
+
+def _affine_proximal(
+    f: MaxAffine, w: FloatArray, step: float, domain: ConvexSet, weights: FloatArray, tolerance: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return ``argmin over W of f(y) + |w - y|^2 / (2 step)`` and the weights of its pieces.
+
+    Accelerated projected ascent on the weights: the dual is concave, of curvature ``step |A|^2``; it stops when the
+    pieces in use are the largest ones, up to the tolerance.
+    """
+    rate = 1 / (step * max(float(np.linalg.norm(f.slopes, 2)) ** 2, 1e-300))
+    x, momentum, t, least = weights, weights, 1.0, math.inf
+    best, nearest = weights, w
+    for _ in range(_ASCENT):
+        y = domain.project(w - step * (momentum @ f.slopes))
+        values = f.slopes @ y + f.offsets
+        gap = float(values.max() - momentum @ values)
+        if gap < least:
+            best, nearest, least = momentum, y, gap
+        if gap <= tolerance:
+            break
+        new = project_onto_simplex(momentum + rate * (values - values.mean()), 1.0)
+        if float((momentum - new) @ (new - x)) > 0:  # restart: the momentum points downhill
+            t = 1.0
+        t_new = 0.5 + math.sqrt(0.25 + t * t)
+        momentum = project_onto_simplex(new + (t - 1) / t_new * (new - x), 1.0)
+        x, t = new, t_new
+    return nearest, best

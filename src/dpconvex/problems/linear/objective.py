@@ -1,4 +1,4 @@
-"""Objectives of linear models: aggregated losses, ridge, linear term."""
+"""Objectives of linear models: an aggregate of the losses (their average, or a log-sum-exp), a ridge, a linear term."""
 
 from __future__ import annotations
 
@@ -13,12 +13,10 @@ import numpy as np
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import InvalidDataError, InvalidParameterError
-from dpconvex.losses.base import LinearModelLoss, SmoothLoss
+from dpconvex.losses.base import LinearModelLoss, SmoothLoss, quiet
 from dpconvex.problems.data import _threads
 from dpconvex.problems.data.records import Records, RowBlock
-from dpconvex.problems.objective import ROUNDING, Objective, inner_product_rounding
-
-_UP = 1 + 1e-12  # covers the few roundings of a formula for a public constant
+from dpconvex.problems.objective import ROUNDING, UP, Objective, inner_product_rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,36 +26,17 @@ class LinearModelObjective(Objective):
     Every aggregation here has gradient ``sum_i v_i grad loss_i`` with weights ``v_i >= 0`` of sum at most 1. So it is
     convex, keeps the Lipschitz constant of one record's loss, and stays below the largest loss.
 
-    Parameters
-    ----------
-    loss : LinearModelLoss
-    records : Records
-        n records of dimension ``records.dim``.
-    targets : array of shape (n,)
-        Moved into the loss's declared targets, whatever they hold.
-    l2 : float
-        Ridge weight, at least 0. It is the strong convexity constant.
-    linear : array of shape (dim,), optional
-        Coefficients of a linear term (objective perturbation); None for 0.
-
-    Notes
-    -----
-    Parameters are flat: `w` of length ``dim = loss.n_outputs * records.dim`` is `W` of shape
-    (n_outputs, records.dim), row after row. All sums are float64; the rounding slacks are those of the
-    docs, Solver certificates, Rounding. They cover rounding that behaves like independent errors, with a wide margin,
-    but not the worst case over all orders of summation.
-
-    Raises
-    ------
-    InvalidDataError
-        If targets or linear term have the wrong shape (public facts).
+    Parameters are flat: `w` of length ``dim = loss.n_outputs * records.dim`` is `W` of shape (n_outputs, records.dim),
+    row after row. All sums are float64; the rounding slacks are those of the docs, Solver certificates, Rounding. They
+    cover rounding that behaves like independent errors, with a wide margin, but not the worst case over all orders of
+    summation.
     """
 
     loss: LinearModelLoss
     records: Records
-    targets: AnyArray
-    l2: float
-    linear: FloatArray | None = None
+    targets: AnyArray  # (n,), moved into the loss's declared targets, whatever they hold
+    l2: float  # ridge weight, at least 0: the strong convexity constant
+    linear: FloatArray | None = None  # (dim,): coefficients of a linear term (objective perturbation)
 
     def __post_init__(self) -> None:
         _validate.real("l2", self.l2, at_least=0.0)
@@ -72,75 +51,49 @@ class LinearModelObjective(Objective):
     def _weights(self, w: FloatArray) -> tuple[FloatArray | None, float]:
         """Return the records' weights at `w` (n,), None if all are 1, and their sum."""
 
-    @final
     @property
     def bounds(self) -> LinearModelLoss:
-        """The loss."""
         return self.loss
 
-    @final
     @property
     def dim(self) -> int:
-        """Length of a parameter vector, all outputs together."""
         return self.loss.n_outputs * self.records.dim
 
-    @final
-    @property
-    def strong_convexity(self) -> float:
-        """Strong convexity constant in the l2 norm: the ridge weight."""
-        return self.l2
-
-    @final
     @property
     def lipschitz(self) -> float:
         """Lipschitz constant (l2) of the data part, for every data set of the domain; may be infinite."""
-        return self.loss.slope_bound * self.records.domain.l2 * _UP
+        return self.loss.slope_bound * self.records.domain.l2 * UP
 
-    @final
     @property
     def minimiser_norm(self) -> float:
         """``(L + |linear|) / l2``: where the gradient can vanish."""
         return (self.lipschitz + self.linear_norm) / self.l2
 
-    @final
     def lipschitz_within(self, radius: float) -> float:
-        """Lipschitz constant (l2) of the objective over parameters of norm at most `radius`."""
         slope = self._slope_at(radius) * self.records.domain.l2
-        return (slope + self.linear_norm + self.l2 * radius) * _UP
+        return (slope + self.linear_norm + self.l2 * radius) * UP
 
-    @final
     @property
     def smoothness(self) -> float:
-        """Smoothness constant (l2) of the objective, for every data set of the domain; may be infinite.
-
-        Weights that move with `w` add ``tilt L^2``, the largest covariance of gradients times the tilt.
-        """
+        # Weights that move with w add tilt L^2, the largest covariance of gradients times the tilt.
         tilting = self.tilt * self.lipschitz**2 if self.tilt else 0.0
-        return (self.loss.curvature_bound * self.records.domain.l2**2 + tilting + self.l2) * _UP
+        return (self.loss.curvature_bound * self.records.domain.l2**2 + tilting + self.l2) * UP
 
-    @final
     @property
     def initial_gap(self) -> float:
-        """Bound on ``J(0) - min J`` for every data set of the domain; may be infinite.
-
-        The smaller of ``sup loss(0) + |linear|^2 / (2 l2)`` (losses are at least 0) and ``|grad J(0)|^2 / (2 l2)``.
-        """
+        # The smaller of sup loss(0) + |linear|^2 / (2 l2) (losses are at least 0) and |grad J(0)|^2 / (2 l2).
         linear = self.linear_norm
         slope = self._slope_at(0.0) * self.records.domain.l2 + linear
-        return min(self.loss.value_at_zero + linear**2 / (2 * self.l2), slope**2 / (2 * self.l2)) * _UP
+        return min(self.loss.value_at_zero + linear**2 / (2 * self.l2), slope**2 / (2 * self.l2)) * UP
 
-    @final
     @property
     def linear_norm(self) -> float:
         """The l2 norm of the linear term."""
-        return 0.0 if self.linear is None else float(np.linalg.norm(self.linear)) * _UP
+        return 0.0 if self.linear is None else float(np.linalg.norm(self.linear)) * UP
 
-    @final
     def gradient(self, w: FloatArray) -> FloatArray:
-        """Return a (sub)gradient at `w`, shape (dim,)."""
         return self._gradient(self._slope(w, *self._weights(w)), w)
 
-    @final
     def hessian(self, w: FloatArray) -> FloatArray:
         """Return the Hessian, shape (dim, dim); the loss must be smooth."""
         W, (weights, total) = self._matrix(w), self._weights(w)
@@ -157,9 +110,7 @@ class LinearModelObjective(Objective):
         hessian[np.diag_indices_from(hessian)] += self.l2
         return hessian
 
-    @final
     def hessian_product(self, w: FloatArray, v: FloatArray) -> FloatArray:
-        """Return the Hessian at `w` times `v`, shape (dim,); the loss must be smooth."""
         W, V, (weights, total) = self._matrix(w), self._matrix(v), self._weights(w)
         curvature = self._curvature(weights)
         step = self.records.n if self.loss.n_outputs == 1 else 4096  # (m, k, k) weights stay small
@@ -182,12 +133,8 @@ class LinearModelObjective(Objective):
         """Return the objective of every `stride`-th record (a fixed choice: no data decide it)."""
         return replace(self, records=self.records.subset(stride), targets=self.targets[::stride])
 
-    @final
     def gradient_rounding(self, w: FloatArray) -> float:
-        """Return the slack charged for rounding in a computed gradient at `w` (l2 norm).
-
-        The sum of n terms no longer than the slope allows, and what the error of a prediction moves one of them by.
-        """
+        # The sum of n terms no longer than the slope allows, and what the error of a prediction moves one of them by.
         norm = float(np.linalg.norm(w))
         slope = self._slope_at(norm) * self.records.domain.l2
         growth = self.l2 if math.isinf(self.loss.curvature_bound) else self.smoothness
@@ -196,9 +143,7 @@ class LinearModelObjective(Objective):
         moved = inner_product_rounding(self.records.dim) * growth * norm
         return ROUNDING * (slope + self.linear_norm + tilting) + moved
 
-    @final
     def value_rounding(self, value: float, w: FloatArray) -> float:
-        """Return the slack charged for rounding in a computed value at `w`."""
         norm = float(np.linalg.norm(w))
         slope = self._slope_at(norm) * self.records.domain.l2
         largest = self.loss.value_at_zero if self.tilt else 0.0  # the aggregate may lie far below the largest loss
@@ -278,3 +223,137 @@ def _weighted_gram(panel: FloatArray, weights: FloatArray) -> FloatArray:
             out[a, :, b] = (panel * weights[:, a, b, None]).T @ panel
             out[b, :, a] = out[a, :, b].T
     return out.reshape(k * d, k * d)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class RegularizedRisk(LinearModelObjective):
+    r"""``J(w) = sum_i v_i loss(W x_i, y_i) + l2/2 |w|^2 + <linear, w>``, the mean loss unless weights are given.
+
+    Parameters
+    ----------
+    loss, records, targets, l2, linear
+        As in `LinearModelObjective`.
+    weights : array of shape (n,), optional
+        At least 0, of sum at most 1; None: ``1/n`` each. So every bound of an average of losses holds.
+    """
+
+    weights: FloatArray | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.weights is not None and self.weights.shape != (self.records.n,):
+            raise InvalidDataError(f"weights have shape {self.weights.shape}; the records need ({self.records.n},)")
+
+    @property
+    def weighted(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.weights is not None
+
+    def value(self, w: FloatArray) -> float:
+        W = self._matrix(w)
+
+        def work(block: RowBlock) -> FloatArray:
+            losses = self.loss.value(block.predict(W), self.targets[block.rows])
+            return np.array([times(self.weights, block.rows, losses).sum()])
+
+        return self._value(float(self._total(work)[0]) / self._divisor, w)
+
+    def value_and_gradient(self, w: FloatArray) -> tuple[float, FloatArray]:
+        W = self._matrix(w)
+
+        def work(block: RowBlock) -> FloatArray:
+            z, y = block.predict(W), self.targets[block.rows]
+            slopes, losses = (times(self.weights, block.rows, f(z, y)) for f in (self.loss.derivative, self.loss.value))
+            return np.append(block.adjoint(slopes), losses.sum())
+
+        total = self._total(work) / self._divisor
+        return self._value(float(total[-1]), w), self._gradient(total[:-1], w)
+
+    def subset(self, stride: int) -> RegularizedRisk:
+        """Return the objective of every `stride`-th record; their weights grow by that factor."""
+        weights = None if self.weights is None else self.weights[::stride] * stride
+        records, targets = self.records.subset(stride), self.targets[::stride]
+        return replace(self, records=records, targets=targets, weights=weights)
+
+    def _weights(self, w: FloatArray) -> tuple[FloatArray | None, float]:
+        return self.weights, self._divisor
+
+    @property
+    def _divisor(self) -> float:
+        return float(self.records.n) if self.weights is None else 1.0
+
+
+NO_TILT = "The losses would not stay convex below 0, and 0 is the average"
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class TiltedRisk(LinearModelObjective):
+    r"""``J(w) = 1/tilt log(mean_i exp(tilt loss(W x_i, y_i))) + l2/2 |w|^2 + <linear, w>``.
+
+    As the tilt goes to 0 this becomes the average, as it grows the largest loss. Gradient ``sum_i v_i grad loss_i``
+    with ``v = softmax(tilt losses)``, Hessian ``sum_i v_i hess loss_i + tilt Cov_v(grad loss_i)``. The ridge stands
+    outside the logarithm; inside, it would change nothing.
+
+    Parameters
+    ----------
+    loss, records, targets, l2, linear
+        As in `LinearModelObjective`. The loss must have bounded targets.
+    tilt : float
+        Positive, in the inverse unit of the loss.
+
+    Notes
+    -----
+    Losses and weights are vectors of length n; a gradient reads the data twice (losses first). The largest loss is
+    taken out of the exponentials, and ``log1p`` of a mean of ``expm1`` keeps the relative accuracy at small tilts.
+
+    References
+    ----------
+    Li, Beirami, Sanjabi and Smith 2020, "Tilted empirical risk minimization"; Lowy and Razaviyayn,
+    Section 5 (docs, Output perturbation).
+    """
+
+    tilt: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _validate.real("tilt", self.tilt, above=0.0, remedy=NO_TILT)
+        if math.isinf(self.loss.value_at_zero):
+            raise InvalidParameterError("loss", self.loss, "must have bounded targets", "Give it a target_bound")
+
+    def value(self, w: FloatArray) -> float:
+        return self._value(self._aggregate(self._losses(w)), w)
+
+    def value_and_gradient(self, w: FloatArray) -> tuple[float, FloatArray]:
+        losses = self._losses(w)
+        weights = self._exponentials(losses)
+        slope = self._slope(w, weights, float(weights.sum()))
+        return self._value(self._aggregate(losses), w), self._gradient(slope, w)
+
+    def _weights(self, w: FloatArray) -> tuple[FloatArray | None, float]:
+        weights = self._exponentials(self._losses(w))
+        return weights, float(weights.sum())
+
+    def _losses(self, w: FloatArray) -> FloatArray:
+        """Losses of all records, shape (n,)."""
+        W, out = self._matrix(w), np.empty(self.records.n)
+
+        def work(block: RowBlock) -> FloatArray:
+            out[block.rows] = self.loss.value(block.predict(W), self.targets[block.rows])
+            return np.zeros(1)
+
+        self._total(work)
+        return out
+
+    @quiet
+    def _exponentials(self, losses: FloatArray) -> FloatArray:
+        """``exp(tilt (loss - largest loss))``, in (0, 1] up to underflow."""
+        return np.exp(self.tilt * (losses - losses.max()))
+
+    @quiet
+    def _aggregate(self, losses: FloatArray) -> float:
+        top = float(losses.max())
+        exponents = self.tilt * (losses - top)
+        mean = float(np.exp(exponents).mean())
+        log_mean = math.log(mean) if mean < 0.5 else math.log1p(float(np.expm1(exponents).mean()))
+        return top + log_mean / self.tilt

@@ -19,9 +19,7 @@ from dpconvex.problems.data.records import Records
 from dpconvex.problems.data.users import UserGroups, record_weights
 from dpconvex.problems.linear.adversarial import ATTACK_NORMS, Attack, AttackNorm, Lift
 from dpconvex.problems.linear.expected_risk import TypicalData, squared_reach
-from dpconvex.problems.linear.objective import LinearModelObjective
-from dpconvex.problems.linear.regularized_risk import RegularizedRisk
-from dpconvex.problems.linear.tilted import NO_TILT, TiltedRisk
+from dpconvex.problems.linear.objective import NO_TILT, LinearModelObjective, RegularizedRisk, TiltedRisk
 from dpconvex.problems.objective import ROUNDING, inner_product_rounding
 from dpconvex.sets.base import ConvexSet
 
@@ -40,9 +38,9 @@ class LinearModelProblem(Problem):
     domain : DataDomain
         Where every record is clipped to, the constant feature included.
     n : int
-        Number of records, or of users; public under replace-one neighbours.
+        Number of records, or of users; public under replace-one neighbors.
     radius : float
-        l2 norm R of the comparator: regularisation is chosen so that the model competes with every parameter vector
+        l2 norm R of the comparator: regularization is chosen so that the model competes with every parameter vector
         up to this norm. It never affects privacy.
     tilt : float
         0: the objective is the average loss. Positive, in the inverse unit of the loss: ``1/tilt log(mean exp(tilt
@@ -62,8 +60,8 @@ class LinearModelProblem(Problem):
 
     Notes
     -----
-    Under attack the objective that solvers see is a lifted one: same minimiser, other variables (`parameters`
-    translates), minimised over `constraint` (docs, Adversarial training).
+    Under attack the objective that solvers see is a lifted one: same minimizer, other variables (`parameters`
+    translates), minimized over `constraint` (docs, Adversarial training).
     """
 
     loss: LinearModelLoss
@@ -85,9 +83,8 @@ class LinearModelProblem(Problem):
         for name, number in numbers.items():
             object.__setattr__(self, name, number)  # Python's own: numpy's scalars fit neither fractions nor JSON
         if self.tilt and math.isinf(self.loss.value_at_zero):
-            raise InvalidParameterError(
-                "loss", self.loss.name, "must have bounded targets to be tilted", "Give it a target_bound"
-            )
+            what = "must have bounded targets to be tilted"
+            raise InvalidParameterError("loss", self.loss.name, what, "Give it a target_bound")
         if self.loss.n_outputs * self.domain.dim > MOST_COEFFICIENTS:
             found = self.loss.n_outputs * self.domain.dim
             what = f"must leave at most {MOST_COEFFICIENTS} coefficients, and there would be {found}"
@@ -102,6 +99,36 @@ class LinearModelProblem(Problem):
                 if numbers[name]:
                     raise InvalidParameterError(name, numbers[name], "must be 0 where users are protected")
 
+    @property
+    def grouped(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.records_per_user is not None
+
+    @property
+    def name(self) -> str:
+        return self.loss.name
+
+    @property
+    def aggregation(self) -> Aggregation:
+        return "tilted" if self.tilt else "average"
+
+    @property
+    def bounds(self) -> LinearModelLoss:
+        return self.loss
+
+    @property
+    def value_at_zero(self) -> float:
+        return self.loss.value_at_zero
+
+    @property
+    def trivial(self) -> float:
+        return self.loss.trivial
+
+    @property
+    def dim(self) -> int:
+        return self.loss.n_outputs * self.domain.dim
+
+    # The objective on data.
+
     def on(
         self,
         records: Records,
@@ -110,34 +137,16 @@ class LinearModelProblem(Problem):
         groups: UserGroups | None = None,
         linear: FloatArray | None = None,
     ) -> LinearModelObjective:
-        """Return the objective on data.
+        """Return the objective on records of the domain, without an attack.
 
-        Parameters
-        ----------
-        records : Records
-            Of the domain.
-        targets : array of shape (records.n,)
-        l2 : float
-            Regularisation.
-        groups : UserGroups, optional
-            Whose record it is; needed if and only if `n` counts users.
-        linear : array of shape (dim,), optional
-            Of a linear term.
+        `groups` says whose record it is, if and only if `n` counts users; `linear` (dim,) is a linear term.
         """
         if self.tilt:
             return TiltedRisk(self.loss, records, targets, l2, linear, tilt=self.tilt)
         return RegularizedRisk(self.loss, records, targets, l2, linear, self.weights(groups))
 
     def weights(self, groups: UserGroups | None) -> FloatArray | None:
-        """Return how much each record counts in the objective, (n_records,); None for ``1/n`` each.
-
-        A user's weights add up to at most ``1/n``.
-
-        Raises
-        ------
-        InvalidDataError
-            If groups are given for a problem over records, or not for one over users, or their number is not `n`.
-        """
+        """Return the records' weights (n_records,), a user's of sum at most ``1/n``; None for ``1/n`` each."""
         if (groups is not None) != self.grouped:
             raise InvalidDataError("groups must be given where, and only where, the problem has records_per_user")
         if groups is None:
@@ -145,26 +154,6 @@ class LinearModelProblem(Problem):
         if groups.n_users != self.n:
             raise InvalidDataError(f"groups has {groups.n_users} users, but the problem is for n={self.n}. Plan again")
         return record_weights(groups, _rounding.ratio_down(1.0, self.n))
-
-    def objective(self, X: AnyArray, y: AnyArray, l2: float, groups: UserGroups | None = None) -> LinearModelObjective:
-        """Return the objective on features (n, n_features) and targets (n,), clipped here; lifted under attack.
-
-        `groups` as in `on`.
-        """
-        records, targets = Records.clipped(X, self.domain), self.loss.clip_targets(y)
-        if self.lift is None:
-            return self.on(records, targets, l2, groups)
-        lifted = records.lifted(self.lift.column(self.loss, targets), self.lift.domain)
-        objective = self._lifted.on(lifted, targets, self.lift.ridge(l2))
-        return replace(objective, linear=self.lift.linear(self.loss))
-
-    def constraint(self, radius: float) -> ConvexSet:
-        """Everything or a ball; under attack cones."""
-        return super().constraint(radius) if self.lift is None else self.lift.constraint(radius)
-
-    def parameters(self, point: FloatArray) -> FloatArray:
-        """The point itself; under attack its image under the lift."""
-        return point if self.lift is None else self.lift.parameters(point)
 
     @cached_property
     def attack(self) -> Attack | None:
@@ -178,9 +167,24 @@ class LinearModelProblem(Problem):
 
     @cached_property
     def _lifted(self) -> LinearModelProblem:
-        """The ordinary problem."""
         assert self.lift is not None
         return LinearModelProblem(self.loss, self.lift.domain, self.n, self.radius * self.lift.stretch, self.tilt)
+
+    def objective(self, X: AnyArray, y: AnyArray, l2: float, groups: UserGroups | None = None) -> LinearModelObjective:
+        records, targets = Records.clipped(X, self.domain), self.loss.clip_targets(y)
+        if self.lift is None:
+            return self.on(records, targets, l2, groups)
+        lifted = records.lifted(self.lift.column(self.loss, targets), self.lift.domain)
+        objective = self._lifted.on(lifted, targets, self.lift.ridge(l2))
+        return replace(objective, linear=self.lift.linear(self.loss))
+
+    def constraint(self, radius: float) -> ConvexSet:
+        return super().constraint(radius) if self.lift is None else self.lift.constraint(radius)
+
+    def parameters(self, point: FloatArray) -> FloatArray:
+        return point if self.lift is None else self.lift.parameters(point)
+
+    # Constants that hold for every data set.
 
     @cached_property
     def feature_l2(self) -> float:
@@ -188,53 +192,15 @@ class LinearModelProblem(Problem):
         return self.domain.l2 if self.attack is None else self.attack.reach(self.domain)
 
     @cached_property
-    def typical(self) -> TypicalData | None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """By the domain, the loss and the comparator norm; None with a tilt or an attack."""
+    def typical(self) -> TypicalData | None:  # pyright: ignore[reportIncompatibleVariableOverride]
         return None if self.tilt or self.attack_radius else TypicalData.of(self.domain, self.loss, self.radius)
 
-    @property
-    def grouped(self) -> bool:
-        """Whether `records_per_user` is given."""
-        return self.records_per_user is not None
-
-    @property
-    def name(self) -> str:
-        """The loss's name."""
-        return self.loss.name
-
-    @property
-    def aggregation(self) -> Aggregation:
-        """Average or tilted."""
-        return "tilted" if self.tilt else "average"
-
-    @property
-    def bounds(self) -> LinearModelLoss:
-        """The loss."""
-        return self.loss
-
-    @property
-    def value_at_zero(self) -> float:
-        """Largest loss of the prediction 0 (losses are at least 0)."""
-        return self.loss.value_at_zero
-
-    @property
-    def trivial(self) -> float:
-        """The loss's."""
-        return self.loss.trivial
-
     def log_weight_ratio(self, radius: float) -> float:
-        """Tilt times the range of the loss over parameters of norm at most `radius`, rounded up."""
         span = self.loss_range(radius) if self.tilt else 0.0
         return math.inf if math.isinf(span) else _rounding.product_up(self.tilt, span)
 
-    @property
-    def dim(self) -> int:
-        """Length of the flat parameter vector, all outputs together."""
-        return self.loss.n_outputs * self.domain.dim
-
     @cached_property
     def lipschitz(self) -> float:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Largest l2 norm of one record's gradient, rounded up; infinite if the slope is unbounded."""
         slope = self.loss.slope_bound
         return slope if math.isinf(slope) else _rounding.product_up(slope, self.feature_l2)
 
@@ -242,7 +208,7 @@ class LinearModelProblem(Problem):
     def contrast(self) -> float:
         """``2 A X_2`` with A the largest slope, also under attack (docs, Adversarial training, Lemma 2).
 
-        At the same parameters the attack moves all records the same way, and where some data set has its minimiser, by
+        At the same parameters the attack moves all records the same way, and where some data set has its minimizer, by
         no more than their own norm.
         """
         slope = self.loss.slope_bound
@@ -250,23 +216,22 @@ class LinearModelProblem(Problem):
 
     @property
     def smoothness(self) -> float:
-        """Largest curvature of the objective without its ridge, rounded up; infinite if the loss is not smooth.
-
-        One record's curvature; with a tilt, that plus ``tilt L^2`` (Lowy and Razaviyayn, Lemma 5.3). Infinite under
-        attack: worst cases of smooth losses have kinks (erratum U10).
-        """
+        # Under attack worst cases of smooth losses have kinks (erratum U10).
         return self.curvature if self.attack is None else math.inf
 
     @property
-    def kink(self) -> float:
-        """What centred noise adds by bending the dual norm: ``A s E|z|_{p*} / E|z|``; 0 without an attack."""
+    def kink(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """What centered noise adds by bending the dual norm: ``A s E|z|_{p*} / E|z|``; 0 without an attack."""
         if self.attack is None or math.isinf(self.loss.curvature_bound):
             return 0.0
         return self.loss.slope_bound * self.attack.radius * self.attack.mean_dual_norm(self.domain)
 
     @cached_property
     def curvature(self) -> float:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """As `smoothness`, the kinks of an attack left out (docs, Adversarial training, Theorem 3)."""
+        """One record's curvature; with a tilt, that plus ``tilt L^2`` (Lowy and Razaviyayn, Lemma 5.3).
+
+        The kinks of an attack are left out (docs, Adversarial training, Theorem 3).
+        """
         if math.isinf(self.loss.curvature_bound):
             return math.inf
         one = _rounding.product_up(self.loss.curvature_bound, self.feature_l2, self.feature_l2)
@@ -275,11 +240,7 @@ class LinearModelProblem(Problem):
         return _rounding.sum_up((one, _rounding.product_up(self.tilt, self.lipschitz, self.lipschitz)))
 
     def minimiser_norm(self, l2: float) -> float:
-        """Largest l2 norm of a minimiser with regularisation `l2`, whatever the data are, rounded up.
-
-        ``L / l2`` (a vanishing gradient) or ``sqrt(2 v / l2)`` (``J(w*) <= J(0)``, losses at least 0 and at most v at
-        zero); both hold for the average and for tilted losses.
-        """
+        # L / l2: the gradient vanishes. sqrt(2 v / l2): J(w*) <= J(0), losses are at least 0, at zero at most v.
         v = self.loss.value_at_zero
         return _rounding.widen_up(min(self.lipschitz / l2, math.sqrt(2 * v / l2)))
 
@@ -303,7 +264,7 @@ class LinearModelProblem(Problem):
         return top - max(0.0, float(values.min()) * (1 - _rounding.SLACK)) * (1 - 1e-15)
 
     def tau(self, l2: float) -> float:
-        """``X_2^2 / (n l2)``, rounded up: how far one record can bend the regularised objective."""
+        """``X_2^2 / (n l2)``, rounded up: how far one record can bend the regularized objective."""
         return _rounding.ratio_up(self._square_length, self.n * l2 * (1 - 1e-15))
 
     @cached_property
@@ -311,17 +272,9 @@ class LinearModelProblem(Problem):
         return _rounding.product_up(self.domain.l2, self.domain.l2)
 
     def certifiable_radius(self, l2: float, linear: float = 0.0) -> float:
-        """Smallest distance to the minimiser that double precision certifies for *every* data set.
+        """Return three times the rounding slack of the certificates at the longest minimizer there can be.
 
-        Three times the rounding slack of the certificates at the longest minimiser there can be: ``J(w*) <= J(0)``
-        and a vanishing gradient bound its length whatever the data are.
-
-        Parameters
-        ----------
-        l2 : float
-            Regularisation.
-        linear : float
-            Length of the linear term of the objective.
+        `linear` is the length of the linear term of the objective.
         """
         if self.lift is not None:
             charge = self.lift.linear(self.loss)
@@ -342,7 +295,6 @@ class LinearModelProblem(Problem):
         return 3 * (ROUNDING * (self.lipschitz + linear + tilting) + moved) / l2
 
     def describe(self) -> dict[str, Any]:
-        """JSON-ready public facts."""
         return {
             "loss": self.loss.name,
             **self.loss.facts,
@@ -353,13 +305,10 @@ class LinearModelProblem(Problem):
             "intercept": self.domain.intercept,
             "radius": self.radius,
             **({"tilt": self.tilt} if self.tilt else {}),
-            **(self._users() if self.grouped else {}),
+            **({"users": self.n, "records_per_user": self.records_per_user} if self.grouped else {}),
             **({"attack_radius": self.attack_radius, "attack_norm": self.attack_norm} if self.attack_radius else {}),
             "blocks": [{"name": b.name, "size": b.size, "norm": b.norm, "bound": b.bound} for b in self.domain.blocks],
         }
-
-    def _users(self) -> dict[str, Any]:
-        return {"users": self.n, "records_per_user": self.records_per_user}
 
 
 def default_radius(domain: DataDomain, n_outputs: int = 1) -> float:

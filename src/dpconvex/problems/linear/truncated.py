@@ -1,4 +1,4 @@
-r"""Average of truncated losses, and a ridge around any centre: what heavy-tailed methods minimise."""
+r"""Averages of losses that are made Lipschitz, and a ridge around any centre: what heavy-tailed methods minimize."""
 
 from __future__ import annotations
 
@@ -17,30 +17,20 @@ from dpconvex.losses.base import LinearModelLoss, PiecewiseLinearLoss
 from dpconvex.losses.truncated import TruncatedLosses, truncate
 from dpconvex.problems.data import _threads
 from dpconvex.problems.data.records import Records, RowBlock
-from dpconvex.problems.objective import ROUNDING, Objective
-
-_UP = 1 + 1e-12  # covers the few roundings of a formula for a public constant
+from dpconvex.problems.objective import ROUNDING, UP, Objective
 
 
 @final
 @dataclass(frozen=True)
 class Truncation:
-    """How the losses of a linear model are made convex and Lipschitz without a bound on the data. Public.
-
-    Parameters
-    ----------
-    level : float
-        Largest gradient norm C of one record.
-    radius : float
-        Parameters of interest have at most this norm (l2); the loss is continued along its tangents beyond.
-    smoothing : float
-        Piecewise linear losses only: parameter of their Moreau envelope in w; losses fall by at most
-        ``smoothing C^2 / 2``.
-    """
+    """How the losses of a linear model are made convex and Lipschitz without a bound on the data. Public."""
 
     level: float
+    """Largest gradient norm C of one record."""
     radius: float
+    """Parameters of interest have at most this norm (l2); the loss is continued along its tangents beyond."""
     smoothing: float
+    """Of piecewise linear losses: parameter of the Moreau envelope in w; losses fall by at most ``smoothing C^2/2``."""
 
     def __post_init__(self) -> None:
         for name in ("level", "radius", "smoothing"):
@@ -49,55 +39,85 @@ class Truncation:
     def curvature(self, loss: LinearModelLoss, feature_l2: float) -> float:
         """Largest curvature in w of one record's surrogate, rounded up."""
         if isinstance(loss, PiecewiseLinearLoss):
-            return _UP / self.smoothing
-        return loss.curvature_bound * feature_l2**2 * _UP
+            return UP / self.smoothing
+        return loss.curvature_bound * feature_l2**2 * UP
 
 
 @final
 @dataclass(frozen=True)
 class TruncatedBounds:
-    """Constants of an average of truncated losses, in w.
-
-    Parameters
-    ----------
-    slope_bound : float
-        The level C.
-    curvature_bound : float
-        Largest curvature.
-    """
+    """Constants of an average of truncated losses, in w: the level C and the largest curvature."""
 
     slope_bound: float
     curvature_bound: float
 
 
+class CenteredRisk(Objective):
+    r"""``J(w) = mean_i f_i(w) + l2/2 |w - centre|^2`` with convex ``f_i`` of slope at most `level`.
+
+    A subclass is a dataclass with these fields; a centre of None becomes 0.
+    """
+
+    loss: LinearModelLoss
+    records: Records
+    targets: AnyArray
+    l2: float
+    level: float
+    centre: FloatArray | None
+
+    def __post_init__(self) -> None:
+        _validate.real("l2", self.l2, above=0.0)
+        if np.shape(self.targets) != (self.records.n,):
+            shape = np.shape(self.targets)
+            raise InvalidDataError(f"targets have shape {shape}; the records need ({self.records.n},)")
+        object.__setattr__(self, "targets", self.loss.clip_targets(np.asarray(self.targets)))
+        object.__setattr__(self, "centre", np.zeros(self.dim) if self.centre is None else self.centre)
+        if self._centre.shape != (self.dim,):
+            raise InvalidDataError(f"centre has shape {self._centre.shape}; the parameters need ({self.dim},)")
+
+    @property
+    def dim(self) -> int:
+        return self.records.dim
+
+    @property
+    def minimiser_norm(self) -> float:
+        return (self._centre_norm + self.level / self.l2) * UP
+
+    @property
+    def initial_gap(self) -> float:
+        return (self.level + self.l2 * self._centre_norm) ** 2 / (2 * self.l2) * UP
+
+    def lipschitz_within(self, radius: float) -> float:
+        return (self.level + self.l2 * (radius + self._centre_norm)) * UP
+
+    def value_rounding(self, value: float, w: FloatArray) -> float:
+        reach = float(np.linalg.norm(w)) + self._centre_norm
+        return ROUNDING * (abs(value) + (self.level + self.l2 * reach) * reach)
+
+    @property
+    def _centre(self) -> FloatArray:
+        assert self.centre is not None  # set on creation; tells the type checker
+        return self.centre
+
+    @property
+    def _centre_norm(self) -> float:
+        return float(np.linalg.norm(self._centre)) * UP
+
+    def _ridge(self, w: FloatArray) -> float:
+        away = w - self._centre
+        return self.l2 / 2 * float(away @ away)
+
+
 @final
 @dataclass(frozen=True, eq=False)
-class TruncatedRisk(Objective):
+class TruncatedRisk(CenteredRisk):
     r"""``J(w) = mean_i f_i(w) + l2/2 |w - centre|^2`` with convex ``f_i`` of gradient norm at most C everywhere.
 
-    ``grad f_i = clip_C(grad loss_i)`` on the ball of the truncation's radius, but for the smoothing of kinks.
+    ``grad f_i = clip_C(grad loss_i)`` on the ball of the truncation's radius, but for the smoothing of kinks. Constants
+    are those of the level C, not of the features: the sensitivity of the minimizer is ``2C/(l2 n)``.
 
-    Parameters
-    ----------
-    loss : LinearModelLoss
-        Smooth or piecewise linear, of one prediction.
-    records : Records
-    targets : array of shape (n,)
-        Moved into the loss's declared targets.
-    l2 : float
-        Positive: the strong convexity constant.
-    truncation : Truncation
-    centre : array of shape (dim,), optional
-        Of the ridge; 0 if None.
-
-    Notes
-    -----
-    Constants are those of the level C, not of the features: the sensitivity of the minimiser is ``2C/(l2 n)``.
-
-    References
-    ----------
-    Lowy 2026, "Optimal rates for pure epsilon-DP stochastic convex optimization with heavy tails", with truncation in
-    the place of the Lipschitz extension (docs, Heavy tails).
+    Source: Lowy 2026, "Optimal rates for pure epsilon-DP stochastic convex optimization with heavy tails", with
+    truncation in the place of the Lipschitz extension (docs, Heavy tails).
     """
 
     loss: LinearModelLoss
@@ -108,15 +128,12 @@ class TruncatedRisk(Objective):
     centre: FloatArray | None = None
 
     def __post_init__(self) -> None:
-        _validate.real("l2", self.l2, above=0.0)
         check_loss(self.loss)
-        if np.shape(self.targets) != (self.records.n,):
-            shape = np.shape(self.targets)
-            raise InvalidDataError(f"targets have shape {shape}; the records need ({self.records.n},)")
-        object.__setattr__(self, "targets", self.loss.clip_targets(np.asarray(self.targets)))
-        object.__setattr__(self, "centre", np.zeros(self.dim) if self.centre is None else self.centre)
-        if self._centre.shape != (self.dim,):
-            raise InvalidDataError(f"centre has shape {self._centre.shape}; the parameters need ({self.dim},)")
+        super().__post_init__()
+
+    @property
+    def level(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.truncation.level
 
     @cached_property
     def losses(self) -> TruncatedLosses:
@@ -127,48 +144,19 @@ class TruncatedRisk(Objective):
 
     @property
     def bounds(self) -> TruncatedBounds:
-        """Level and curvature."""
-        return TruncatedBounds(self.truncation.level, self._curvature)
-
-    @property
-    def dim(self) -> int:
-        """Length of a parameter vector."""
-        return self.records.dim
-
-    @property
-    def strong_convexity(self) -> float:
-        """The ridge weight."""
-        return self.l2
+        return TruncatedBounds(self.level, self._curvature)
 
     @property
     def smoothness(self) -> float:
-        """Curvature of the losses and of the ridge."""
-        return (self._curvature + self.l2) * _UP
-
-    @property
-    def minimiser_norm(self) -> float:
-        """``|centre| + C / l2``: where the gradient can vanish."""
-        return (self._centre_norm + self.truncation.level / self.l2) * _UP
-
-    @property
-    def initial_gap(self) -> float:
-        """``|grad J(0)|^2 / (2 l2)`` at its largest."""
-        return (self.truncation.level + self.l2 * self._centre_norm) ** 2 / (2 * self.l2) * _UP
-
-    def lipschitz_within(self, radius: float) -> float:
-        """``C + l2 (radius + |centre|)``."""
-        return (self.truncation.level + self.l2 * (radius + self._centre_norm)) * _UP
+        return (self._curvature + self.l2) * UP
 
     def value(self, w: FloatArray) -> float:
-        """Return ``J(w)``."""
-
         def work(block: RowBlock) -> FloatArray:
             return np.array([self.losses.value(block.predict(w), block.rows).sum()])
 
         return float(self._mean(work)[0]) + self._ridge(w)
 
     def gradient(self, w: FloatArray) -> FloatArray:
-        """Return the gradient at `w`, shape (dim,)."""
         return self.mean_slope(w) + self.l2 * (w - self._centre)
 
     def mean_slope(self, w: FloatArray) -> FloatArray:
@@ -176,8 +164,6 @@ class TruncatedRisk(Objective):
         return self._mean(lambda block: block.adjoint(self.losses.slope(block.predict(w), block.rows)))
 
     def value_and_gradient(self, w: FloatArray) -> tuple[float, FloatArray]:
-        """Return ``J(w)`` and the gradient, reading the data once."""
-
         def work(block: RowBlock) -> FloatArray:
             z = block.predict(w)
             return np.append(block.adjoint(self.losses.slope(z, block.rows)), self.losses.value(z, block.rows).sum())
@@ -195,39 +181,18 @@ class TruncatedRisk(Objective):
         return hessian
 
     def hessian_product(self, w: FloatArray, v: FloatArray) -> FloatArray:
-        """Return the Hessian at `w` times `v`, shape (dim,)."""
-
         def work(block: RowBlock) -> FloatArray:
             return block.adjoint(self.losses.curvature(block.predict(w), block.rows) * block.predict(v))
 
         return self._mean(work) + self.l2 * v
 
     def gradient_rounding(self, w: FloatArray) -> float:
-        """Return the slack charged for rounding in a computed gradient at `w` (l2 norm)."""
         norm = float(np.linalg.norm(w))
-        return ROUNDING * (self.truncation.level + self.smoothness * norm + self.l2 * self._centre_norm)
-
-    def value_rounding(self, value: float, w: FloatArray) -> float:
-        """Return the slack charged for rounding in a computed value at `w`."""
-        reach = float(np.linalg.norm(w)) + self._centre_norm
-        return ROUNDING * (abs(value) + (self.truncation.level + self.l2 * reach) * reach)
-
-    @property
-    def _centre(self) -> FloatArray:
-        assert self.centre is not None  # set on creation; tells the type checker
-        return self.centre
-
-    @property
-    def _centre_norm(self) -> float:
-        return float(np.linalg.norm(self._centre)) * _UP
+        return ROUNDING * (self.level + self.smoothness * norm + self.l2 * self._centre_norm)
 
     @property
     def _curvature(self) -> float:
         return self.truncation.curvature(self.loss, self.records.domain.l2)
-
-    def _ridge(self, w: FloatArray) -> float:
-        away = w - self._centre
-        return self.l2 / 2 * float(away @ away)
 
     def _mean(self, work: Callable[[RowBlock], FloatArray]) -> FloatArray:
         """Average over the records of what `work` sums over the records of a block."""

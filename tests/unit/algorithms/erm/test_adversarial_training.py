@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from dpconvex.algorithms.erm import output_perturbation
-from dpconvex.algorithms.erm.output_perturbation.sensitivity import minimiser_sensitivity
+from dpconvex.algorithms.erm.output_perturbation.schedules import minimizer_sensitivity
 from dpconvex.algorithms.erm.registry import plans
 from dpconvex.algorithms.select import Options
 from dpconvex.errors import InvalidParameterError
@@ -77,7 +77,7 @@ def test_the_sensitivity_is_never_exceeded(loss, norm, s, tilted, n, d, kind, in
     other_X[-1], other_y[-1] = (-X[-1] if rng.random() < 0.5 else new_X[0]), new_y[0]
     radius = 1e-7 if isinstance(loss, SmoothLoss) else max(1e-5, one.certifiable_radius(l2))
     moved = np.linalg.norm(minimiser(one, X, y, l2, radius) - minimiser(one, other_X, other_y, l2, radius))
-    assert moved - 2 * radius <= minimiser_sensitivity(one, l2, one.minimiser_norm(l2))
+    assert moved - 2 * radius <= minimizer_sensitivity(one, l2, one.minimiser_norm(l2))
 
 
 @pytest.mark.parametrize("norm", ["l2", "linf"])
@@ -91,7 +91,7 @@ def test_the_sensitivity_is_attained_and_does_not_depend_on_the_attack(loss, s, 
     other = X.copy()
     other[-1] = -1.0
     moved = minimiser(one, X, y, l2, 1e-4) - minimiser(one, other, y, l2, 1e-4)
-    sensitivity = minimiser_sensitivity(one, l2, math.inf)
+    sensitivity = minimizer_sensitivity(one, l2, math.inf)
     assert sensitivity == pytest.approx(2 / (l2 * n))
     assert float(abs(moved)[0]) == pytest.approx(sensitivity, abs=2.1e-4)
 

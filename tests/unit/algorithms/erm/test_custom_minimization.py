@@ -16,7 +16,7 @@ from dpconvex import DataDomain, plan_minimize, private_minimize
 from dpconvex._types import Status
 from dpconvex.algorithms.erm import output_perturbation
 from dpconvex.algorithms.erm.output_perturbation import schedules
-from dpconvex.algorithms.erm.output_perturbation.printed import printed_bound
+from dpconvex.algorithms.erm.output_perturbation.schedules import printed_bound
 from dpconvex.errors import AccuracyError, InvalidDataError, InvalidParameterError
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import CustomProblem, LocationLoss, LogLinearDensity, MaxRisk, RecordLoss, WholeObjective
@@ -322,7 +322,7 @@ class Aloft(RecordLoss):
 def test_large_values_are_no_reason_to_refuse() -> None:
     """No claim bounds the values, so whether they round coarsely may depend on the data."""
     plan = plan_minimize(Aloft(), 10, epsilon=1.0, radius=1.0, max_steps=3000)
-    assert plan.needs_accuracy
+    assert plan.schedule.needs_accuracy
     for sign in (1.0, -1.0):
         X = sign * np.array([[0.9], [0.8], [0.9], [0.9], [0.7], [0.9], [0.9], [0.9], [1.0], [0.9]])
         plan.run(X, np.zeros(10), SeededSource(0))

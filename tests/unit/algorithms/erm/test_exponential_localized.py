@@ -1,4 +1,4 @@
-"""The localised exponential mechanism: its score sensitivity, its exact law in one dimension, its bound."""
+"""The localized exponential mechanism: its score sensitivity, its exact law in one dimension, its bound."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ import pytest
 from scipy import integrate, stats
 
 from dpconvex.algorithms.erm import exponential_mechanism
-from dpconvex.algorithms.erm.exponential_mechanism import LocalisedMechanismPlan
-from dpconvex.algorithms.erm.exponential_mechanism.localised import overshoot
-from dpconvex.algorithms.erm.exponential_mechanism.run import relative_risk
+from dpconvex.algorithms.erm.exponential_mechanism import LocalizedMechanismPlan, overshoot, relative_risk
 from dpconvex.algorithms.erm.registry import plans
 from dpconvex.algorithms.select import Options
 from dpconvex.losses import AbsoluteLoss, HingeLoss, LogisticLoss
@@ -28,8 +26,8 @@ def problem(loss, n: int = 500, dim: int = 1, radius: float = 3.0, **more) -> Li
     return LinearModelProblem(loss, DataDomain.box(dim, 1.0), n, radius, **more)
 
 
-def planned(task: LinearModelProblem, epsilon: float = 1.0, l2: float | None = None) -> LocalisedMechanismPlan:
-    (plan,) = exponential_mechanism.plan_localised(task, PrivacyParams(epsilon), l2)
+def planned(task: LinearModelProblem, epsilon: float = 1.0, l2: float | None = None) -> LocalizedMechanismPlan:
+    (plan,) = exponential_mechanism.plan_localized(task, PrivacyParams(epsilon), l2)
     return plan
 
 
@@ -61,7 +59,7 @@ def test_no_neighbour_moves_a_score_beyond_the_sensitivity(loss, dim: int) -> No
     for _ in range(60):
         X = rng.choice([-1.0, 0.0, 1.0], (6, dim))
         y = loss.clip_targets(rng.choice([-1.0, 1.0], 6))
-        centre = rng.choice([-1.0, 0.0, 0.1, 1.0], dim) * plan.reach_of_minimisers / math.sqrt(dim)
+        centre = rng.choice([-1.0, 0.0, 0.1, 1.0], dim) * plan.reach_of_minimizers / math.sqrt(dim)
         points = centre + plan.grid
         scores = [
             relative_risk(loss, Records.clipped(np.delete(X, i, 0), task.domain), np.delete(y, i), points, centre)
@@ -71,18 +69,18 @@ def test_no_neighbour_moves_a_score_beyond_the_sensitivity(loss, dim: int) -> No
     assert 0.2 * plan.choice.sensitivity.value < worst <= plan.choice.sensitivity.value
 
 
-def privacy_loss(plan: LocalisedMechanismPlan, sets: list[tuple[np.ndarray, np.ndarray]], minima: list[float]) -> float:
+def privacy_loss(plan: LocalizedMechanismPlan, sets: list[tuple[np.ndarray, np.ndarray]], minima: list[float]) -> float:
     """Largest log ratio of the exact joint law of centre and choice between two data sets, over many centres."""
     loss, domain = plan.problem.loss, plan.problem.domain
     worst = 0.0
-    for c in np.linspace(-2, 2, 21) * plan.reach_of_minimisers:
+    for c in np.linspace(-2, 2, 21) * plan.reach_of_minimizers:
         centre = np.array([c])
-        inside = np.clip(centre, -plan.reach_of_minimisers, plan.reach_of_minimisers)
+        inside = np.clip(centre, -plan.reach_of_minimizers, plan.reach_of_minimizers)
         logs = []
         for (X, y), minimum in zip(sets, minima, strict=True):
             F = relative_risk(loss, Records.clipped(X, domain), y, inside + plan.grid, inside)
             ridge = plan.l2 / 2 * (((inside + plan.grid) ** 2).sum(1) - float(inside @ inside))
-            logs.append(-abs(c - minimum) / plan.centre.scale + np.log(law(-(F + ridge), plan.choice.scale)))
+            logs.append(-abs(c - minimum) / plan.center.scale + np.log(law(-(F + ridge), plan.choice.scale)))
         worst = max(worst, float(np.abs(logs[0] - logs[1]).max()))
     return worst
 
@@ -101,7 +99,7 @@ def test_exact_law_in_one_dimension_and_two_mistakes_that_it_catches() -> None:
     minima = [1 / l2, -1 / l2]
     found = privacy_loss(plan, sets, minima)
     assert 0.75 * epsilon < found <= epsilon
-    for mistake in ({"centre": doubled(plan.centre)}, {"choice": doubled(plan.choice)}):
+    for mistake in ({"center": doubled(plan.center)}, {"choice": doubled(plan.choice)}):
         assert privacy_loss(dataclasses.replace(plan, **mistake), sets, minima) > epsilon
 
 
@@ -111,8 +109,8 @@ def test_sensitivities_count_the_solver_s_error_and_rounding(loss, n: int) -> No
     task = problem(loss, n=n, dim=2)
     plan = planned(task, l2=0.5)
     L, l2, rho = task.lipschitz, plan.l2, plan.radius
-    assert plan.centre.sensitivity.value >= 2 * L / (l2 * n) + 2 * plan.solver_radius
-    largest = loss.value_at_zero + L * (plan.reach_of_minimisers + rho)  # a loss at a point of the grid
+    assert plan.center.sensitivity.value >= 2 * L / (l2 * n) + 2 * plan.solver_radius
+    largest = loss.value_at_zero + L * (plan.reach_of_minimizers + rho)  # a loss at a point of the grid
     assert plan.choice.sensitivity.value >= 2 * L * rho / n + 2e-13 * largest
 
 
@@ -151,11 +149,11 @@ def test_the_bound_follows_from_the_plan_that_it_comes_with() -> None:
     """Strongly convex and not smooth: recomputed from the released constants alone (docs, Localisation)."""
     task = problem(HingeLoss(), n=4000)
     plan = planned(task, 1.0, 0.1)
-    theta, r, rho = plan.centre.scale, plan.solver_radius, plan.radius
+    theta, r, rho = plan.center.scale, plan.solver_radius, plan.radius
     first, second = overshoot(1, np.array((rho - r) / theta))
     g = 2 * rho / (plan.side - 1)
     one, two = g + theta * float(first), g**2 + 2 * g * theta * float(first) + theta**2 * float(second)
-    moved = (task.lipschitz + plan.l2 * plan.reach_of_minimisers) * one + plan.l2 / 2 * two
+    moved = (task.lipschitz + plan.l2 * plan.reach_of_minimizers) * one + plan.l2 / 2 * two
     selection = plan.choice.scale * math.log(plan.side)
     assert plan.bound == pytest.approx(selection + moved, rel=1e-4)
 
@@ -169,7 +167,7 @@ def test_its_bound_is_the_best_for_strongly_convex_kinks_only() -> None:
     ):
         found = plans(problem(loss, n), PrivacyParams(1.0), "auto", Options(l2=l2))
         best = min(found, key=lambda plan: plan.predicted_error.bound)
-        assert isinstance(best, LocalisedMechanismPlan) == wins
+        assert isinstance(best, LocalizedMechanismPlan) == wins
     output = plans(problem(HingeLoss(), 10_000), PrivacyParams(1.0), "output_perturbation", Options(l2=0.1))[0]
     best = planned(problem(HingeLoss(), 10_000), l2=0.1)
     assert best.predicted_error.bound < output.predicted_error.bound / 5
@@ -185,8 +183,8 @@ def test_content_never_speaks(content: float) -> None:
 
 
 def test_where_it_does_not_apply() -> None:
-    assert exponential_mechanism.plan_localised(problem(LogisticLoss(), dim=3), PrivacyParams(1.0)) == ()
-    assert exponential_mechanism.plan_localised(problem(AbsoluteLoss()), PrivacyParams(1.0)) == ()
+    assert exponential_mechanism.plan_localized(problem(LogisticLoss(), dim=3), PrivacyParams(1.0)) == ()
+    assert exponential_mechanism.plan_localized(problem(AbsoluteLoss()), PrivacyParams(1.0)) == ()
 
 
 def test_unbounded_targets_are_left_out_because_floats_would_break_privacy() -> None:

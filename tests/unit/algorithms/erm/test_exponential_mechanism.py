@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpconvex.algorithms.erm import exponential_mechanism
-from dpconvex.algorithms.erm.exponential_mechanism.run import relative_risk
+from dpconvex.algorithms.erm.exponential_mechanism import relative_risk
 from dpconvex.losses import AbsoluteLoss, HingeLoss, LogisticLoss, SquaredLoss
 from dpconvex.privacy import Ledger, PrivacyParams, verify
 from dpconvex.problems import DataDomain, Records
@@ -35,7 +35,7 @@ def test_no_neighbour_moves_a_score_beyond_the_sensitivity(loss, bound: float) -
             for i in (0, 1)
         ]
         worst = max(worst, float(np.abs(scores[0] - scores[1]).max()))
-    assert 0.2 * plan.mechanism.sensitivity.value < worst <= plan.mechanism.sensitivity.value
+    assert 0.2 * plan.choice.sensitivity.value < worst <= plan.choice.sensitivity.value
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
@@ -64,9 +64,9 @@ def test_exact_law_in_one_dimension() -> None:
     gaps = -relative_risk(LogisticLoss(), Records.clipped(X, task.domain), y, plan.grid)
     (release,), source = plan.releases, SeededSource(0)
     draws = plan.grid[
-        [plan.mechanism.release(gaps, release.label, source, Ledger(plan.privacy, [release])) for _ in range(1200)], 0
+        [plan.choice.release(gaps, release.label, source, Ledger(plan.privacy, [release])) for _ in range(1200)], 0
     ]
-    p = np.exp(plan.privacy.epsilon * (gaps - gaps.max()) / (2 * plan.mechanism.sensitivity.value))
+    p = np.exp(plan.privacy.epsilon * (gaps - gaps.max()) / (2 * plan.choice.sensitivity.value))
     law = permute_and_flip(p)
     counts = np.array([(draws == w).sum() for w in plan.grid[:, 0]])
     chi2 = float(((counts - 1200 * law) ** 2 / (1200 * law)).sum())
@@ -91,7 +91,7 @@ def test_where_it_does_not_apply() -> None:
 
 
 @pytest.mark.parametrize("loss", [LogisticLoss(), HingeLoss(), AbsoluteLoss(1.0)], ids=lambda loss: loss.name)
-@pytest.mark.parametrize("planner", [exponential_mechanism.plan, exponential_mechanism.plan_localised])
+@pytest.mark.parametrize("planner", [exponential_mechanism.plan, exponential_mechanism.plan_localized])
 def test_the_stated_spread_is_about_that_of_releases_for_kinks_too(loss, planner) -> None:
     """Within a factor of 5 for 12 seeds; it used to be 0 for losses with kinks."""
     task, rng = problem(loss), np.random.default_rng(0)

@@ -35,6 +35,10 @@ def records(rng, n, outputs=1):
     return X, (rng.integers(0, outputs, n) if outputs > 1 else np.sign(X[:, 0])).astype(float)
 
 
+def batch_gradients(plan, *data):
+    return mean_gradients(plan.clipping, plan.batches, *data)
+
+
 @pytest.mark.parametrize("loss", [LogisticLoss(), SoftmaxLoss(3), HingeLoss(), HuberLoss()], ids=lambda x: x.name)
 @pytest.mark.parametrize("clip", [0.2, None])
 @pytest.mark.parametrize("batches", [1, 3])
@@ -49,7 +53,7 @@ def test_no_replaced_record_moves_a_gradient_further_than_charged(loss, clip, ba
         X2[at], y2[at] = rng.choice(WILD, DIM), rng.choice(WILD)
         w = rng.standard_normal(plan.problem.dim) * 10.0 ** rng.integers(-2, 4)
         with np.errstate(all="ignore"):
-            first, second = (mean_gradients(plan, A, b, None, SeededSource(0)) for A, b in ((X, y), (X2, y2)))
+            first, second = (batch_gradients(plan, A, b, None, SeededSource(0)) for A, b in ((X, y), (X2, y2)))
             moves = [float(np.linalg.norm(f(w) - s(w))) for f, s in zip(first, second, strict=True)]
         assert max(moves) <= limit
         assert sum(move > 0 for move in moves) <= 1  # batches are disjoint
@@ -72,8 +76,12 @@ def test_no_replaced_user_moves_a_gradient_further_than_charged(seed, batches, c
     sizes2[at] = size
     w = rng.standard_normal(DIM) * 10.0 ** rng.integers(-2, 3)
     with np.errstate(all="ignore"):
-        one = mean_gradients(plan, X, y, UserGroups.of(np.repeat(np.arange(N), sizes)), SeededSource(1))
-        two = mean_gradients(plan, X2, y2, UserGroups.of(np.repeat(np.arange(N), sizes2)), SeededSource(1))
+        one = mean_gradients(
+            plan.clipping, plan.batches, X, y, UserGroups.of(np.repeat(np.arange(N), sizes)), SeededSource(1)
+        )
+        two = mean_gradients(
+            plan.clipping, plan.batches, X2, y2, UserGroups.of(np.repeat(np.arange(N), sizes2)), SeededSource(1)
+        )
         moves = [float(np.linalg.norm(f(w) - s(w))) for f, s in zip(one, two, strict=True)]
     assert max(moves) <= plan.mechanism.sensitivity.value
     assert sum(move > 0 for move in moves) <= 1
@@ -84,7 +92,7 @@ def test_the_sensitivity_is_attained_and_half_the_noise_breaks_the_promise() -> 
     plan = gradient_descent.plan(problem(LogisticLoss(), N, 1), USERS, clip=0.1, steps=16)
     groups, X, y = UserGroups.of(np.arange(N)), np.tile(np.eye(DIM)[0], (N, 1)), np.ones(N)
     other = np.where(np.arange(N) == 0, -1.0, y)
-    first, second = (mean_gradients(plan, X, t, groups, SeededSource(0))[0](np.zeros(DIM)) for t in (y, other))
+    first, second = (batch_gradients(plan, X, t, groups, SeededSource(0))[0](np.zeros(DIM)) for t in (y, other))
     move = float(np.linalg.norm(first - second))
     assert move == pytest.approx(2 * plan.clip / N)
     mu = move / plan.mechanism.sigma * math.sqrt(plan.steps)

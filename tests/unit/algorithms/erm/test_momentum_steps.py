@@ -10,7 +10,6 @@ import pytest
 
 from dpconvex.algorithms.erm import gradient_descent
 from dpconvex.algorithms.erm.gradient_descent import gradients, typical_steps
-from dpconvex.algorithms.erm.gradient_descent.run import _with_momentum
 from dpconvex.algorithms.erm.gradient_descent.typical_steps import Steps
 from dpconvex.errors import BudgetExceededError
 from dpconvex.losses import HingeLoss, HuberLoss, LinearModelLoss, LogisticLoss, SoftmaxLoss
@@ -52,7 +51,9 @@ def largest_move(plan, tries=60):
         w = rng.standard_normal(plan.problem.dim) * 10.0 ** rng.integers(-3, 3)
         pairs = ((X, y), (X2, y2))
         with np.errstate(all="ignore"):
-            first, second = (gradients.mean_gradients(plan, A, b, None, SeededSource(0))[0] for A, b in pairs)
+            first, second = (
+                gradients.mean_gradients(plan.clipping, 1, A, b, None, SeededSource(0))[0] for A, b in pairs
+            )
             worst = max(worst, float(np.linalg.norm(first(w) - second(w))))
     return worst / plan.mechanism.sensitivity.value
 
@@ -110,7 +111,7 @@ def test_the_noise_has_the_stated_scale_in_every_block() -> None:
     plan = replace(plan, typical=Steps(2, 1e-9, 0.0, 1))
     X, y = np.zeros((N, 12)), np.ones(N)
     points = np.array([plan.run(X, y, SeededSource(s)).point for s in range(300)])
-    expected = 1e-9 * plan.mechanism.sigma * math.sqrt(2) * plan.scales
+    expected = 1e-9 * plan.mechanism.sigma * math.sqrt(2) * plan.clipping.scales
     ratio = points.std(0) / expected
     assert np.sqrt(np.mean(ratio**2)) == pytest.approx(1.0, abs=0.06)
     assert np.all(np.abs(ratio - 1) < 0.25)
@@ -125,7 +126,7 @@ def test_the_response_is_that_of_a_run_on_a_quadratic(steps) -> None:
 
     def run(at):
         turn = iter(range(steps.count))
-        return _with_momentum(steps, lambda w: curvature * (w - target) + (next(turn) == at), np.zeros(3), L2Ball(1e9))
+        return steps.minimize(np.zeros(3), lambda w: curvature * (w - target) + (next(turn) == at), L2Ball(1e9).project)
 
     quiet = run(None)
     np.testing.assert_allclose(quiet, (1 - missed) * target, atol=1e-12)
@@ -173,7 +174,7 @@ def test_records_all_alike_in_a_corner_do_not_make_a_run_diverge() -> None:
 def test_a_million_wide_records_are_read_less_often() -> None:
     fewer, more = (problem(LogisticLoss(), n, DataDomain.l2_ball(300, 1.0)) for n in (10**5, 10**6))
     few, many = (gradient_descent.plan(p, PROMISE, rate=1.0) for p in (fewer, more))
-    assert many.steps <= typical_steps.FEW < few.steps <= typical_steps.MOST_STEPS
+    assert many.steps <= typical_steps.TUNING.least_passes < few.steps <= typical_steps.TUNING.most_steps
     assert gradient_descent.plan(more, PROMISE).expected < few.expected  # samples read them less often still
 
 

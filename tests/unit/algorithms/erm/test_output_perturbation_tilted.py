@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from dpconvex.algorithms.erm import output_perturbation
-from dpconvex.algorithms.erm.output_perturbation import schedules, sensitivity
-from dpconvex.algorithms.erm.output_perturbation.printed import printed_bound
+from dpconvex.algorithms.erm.output_perturbation import schedules
+from dpconvex.algorithms.erm.output_perturbation.schedules import printed_bound
 from dpconvex.algorithms.erm.registry import plans
 from dpconvex.algorithms.select import Options
 from dpconvex.errors import InvalidParameterError
@@ -55,8 +55,8 @@ def test_table_of_section_4_1(tilt, factor, small, large) -> None:
         one = problem(LogisticLoss(), n, tilt, DataDomain.l2_ball(3, 1.0))
         radius = one.minimiser_norm(0.1)
         assert radius == pytest.approx(3.72, abs=0.005)
-        assert math.exp(sensitivity.log_factor(one, radius)) == pytest.approx(factor, rel=0.04)
-        found = min(sensitivity.minimiser_sensitivity(one, 0.1, radius), 2 * radius)
+        assert math.exp(one.log_weight_ratio(radius)) == pytest.approx(factor, rel=0.04)
+        found = min(schedules.minimizer_sensitivity(one, 0.1, radius), 2 * radius)
         assert found == pytest.approx(expected, rel=0.04)
         (plan,) = output_perturbation.plan(one, PrivacyParams(1.0), l2=0.1)
         assert found <= plan.mechanism.sensitivity.value <= 1.02 * found
@@ -146,11 +146,11 @@ def audit_plan(kind, epsilon=1.0):
 @pytest.mark.parametrize("mutant", ["none", "C dropped", "factor 2 dropped"])
 def test_runs_keep_their_promise_exactly_and_mutants_are_caught(kind, mutant, monkeypatch) -> None:
     """No sampling, so no error probability: the noise density is known, and the centres are what `run` computes."""
-    true = schedules.minimiser_sensitivity
+    true = schedules.minimizer_sensitivity
     if mutant == "C dropped":
-        monkeypatch.setattr(sensitivity, "largest_weight", lambda one, radius: 1 / one.n)
+        monkeypatch.setattr(schedules, "largest_weight", lambda one, radius: 1 / one.n)
     elif mutant == "factor 2 dropped":
-        monkeypatch.setattr(schedules, "minimiser_sensitivity", lambda *a: true(*a) / 2)
+        monkeypatch.setattr(schedules, "minimizer_sensitivity", lambda *a: true(*a) / 2)
     found = audited(audit_plan(kind), monkeypatch)
     promised = 1.0 if kind == "l2" else 1e-6
     assert (found > 1.05 * promised) == (mutant != "none")
@@ -190,7 +190,7 @@ def test_no_regularisation_does_better(loss, l2, tilt) -> None:
         return
     grid = np.geomspace(found.l2 / 100, found.l2 * 100, 400)
     ball = np.array([min(one.minimiser_norm(lam), one.radius) for lam in grid])
-    delta = np.array([sensitivity.minimiser_sensitivity(one, lam, b) for lam, b in zip(grid, ball, strict=True)])
+    delta = np.array([schedules.minimizer_sensitivity(one, lam, b) for lam, b in zip(grid, ball, strict=True)])
     r = np.maximum(
         (0.005 if math.isfinite(one.smoothness) else 0.05) * delta, [one.certifiable_radius(lam) for lam in grid]
     )
@@ -217,7 +217,7 @@ def test_risk_grows_with_c_or_its_square(loss, constants, power, n, tilt) -> Non
     def bound(tilt):
         found = output_perturbation.plan(problem(loss, n, tilt), PrivacyParams(1.0), constants=constants, l2=0.5)
         one = found[0].problem
-        return found[0].predicted_error.bound, sensitivity.log_factor(one, one.minimiser_norm(0.5)), one.smoothness
+        return found[0].predicted_error.bound, one.log_weight_ratio(one.minimiser_norm(0.5)), one.smoothness
 
     (low, low_c, low_s), (high, high_c, high_s) = bound(tilt), bound(3 * tilt)
     curved = (high_s + 0.5) / (low_s + 0.5) if power == 2 else 1.0

@@ -55,7 +55,7 @@ def largest_moves(plan, tries=60):
         w = rng.standard_normal(plan.problem.dim) * 10.0 ** rng.integers(-3, 3)
         others = np.flatnonzero(rng.random(N - 1) < plan.rate) + 1
         with np.errstate(all="ignore"):
-            first, second = (sampled_gradient(plan, *data) for data in ((X, y), (X2, y2)))
+            first, second = (sampled_gradient(plan.clipping, plan.rate, *data) for data in ((X, y), (X2, y2)))
             out, mine, other = first(w, others), first(w, np.append(0, others)), second(w, np.append(0, others))
             np.testing.assert_array_equal(out, second(w, others))
         joins = max(joins, float(np.linalg.norm(mine - out)), float(np.linalg.norm(other - out)))
@@ -88,9 +88,9 @@ def test_the_attack_finds_forgotten_clipping(monkeypatch) -> None:
 def test_the_attack_finds_means_over_the_drawn_number(monkeypatch) -> None:
     """Where only the changed record is drawn, the mean of the sample is its whole gradient."""
 
-    def mean(plan, X, y):
-        total = gradients.sampled_gradient(plan, X, y)
-        return lambda w, sample: total(w, sample) * plan.rate * N / max(1, len(sample))
+    def mean(clipping, rate, X, y):
+        total = gradients.sampled_gradient(clipping, rate, X, y)
+        return lambda w, sample: total(w, sample) * rate * N / max(1, len(sample))
 
     monkeypatch.setattr(f"{__name__}.sampled_gradient", mean)
     assert largest_moves(gradient_descent.plan(problem(LogisticLoss()), PROMISE, steps=8, rate=0.6))[0] > 1.5
@@ -103,8 +103,8 @@ def test_the_gradient_of_all_records_is_the_full_one_over_the_rate_and_of_none_i
         sampled = gradient_descent.plan(problem(loss), PROMISE, steps=8, rate=0.25)
         whole = replace(sampled, rate=1.0)
         w = rng.standard_normal(sampled.problem.dim)
-        (full,) = gradients.mean_gradients(whole, X, y, None, SeededSource(0))
-        gradient = sampled_gradient(sampled, X, y)
+        (full,) = gradients.mean_gradients(whole.clipping, 1, X, y, None, SeededSource(0))
+        gradient = sampled_gradient(sampled.clipping, sampled.rate, X, y)
         np.testing.assert_allclose(gradient(w, np.arange(N)), full(w) / 0.25, rtol=1e-12, atol=1e-15)
         assert not gradient(w, np.arange(0)).any()
 

@@ -14,7 +14,7 @@ from dpconvex.problems import DataDomain, Records, RegularizedRisk
 from dpconvex.problems.data.users import UserGroups, pick_users, record_weights
 from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.solvers import DualCoordinateAscent, Katyusha, NewtonCholesky, SmoothedAcceleratedGradient
-from dpconvex.solvers.stochastic_subgradient import StochasticSubgradient
+from dpconvex.solvers.stochastic import StochasticSubgradient
 
 
 def rows_of(groups: UserGroups, user: int) -> list[int]:

@@ -12,8 +12,7 @@ from dpconvex.losses import HuberLoss, LogisticLoss, SmoothedHingeLoss, SoftmaxL
 from dpconvex.problems import DataDomain
 from dpconvex.problems.data.domain import Block
 from dpconvex.problems.linear.expected_risk import (
-    NUMERIC_MEAN,
-    NUMERIC_VARIANCE,
+    ORDINARY,
     TypicalData,
     surrogate_excess,
     typical_curvature,
@@ -32,8 +31,8 @@ def explicit(domain: DataDomain, scale: float) -> np.ndarray:
             blocks.append(block.bound**2 * scale * (np.diag(p) - np.outer(p, p)))
             mean.append(block.bound * p)
         else:
-            blocks.append(block.bound**2 * scale * NUMERIC_VARIANCE * np.eye(size))
-            mean.append(np.full(size, block.bound * NUMERIC_MEAN**0.5))
+            blocks.append(block.bound**2 * scale * ORDINARY.numeric_variance * np.eye(size))
+            mean.append(np.full(size, block.bound * ORDINARY.numeric_squared_mean**0.5))
     full = np.zeros((domain.dim, domain.dim))
     at = 0
     for part in blocks:

@@ -15,7 +15,7 @@ from dpconvex.problems import DataDomain, Records
 from dpconvex.problems.linear.lipschitz_extension import ExtensionRisk, Pieces, lipschitz_extension
 from dpconvex.sets import Box, Ellipsoid, L2Ball, Polytope
 from dpconvex.solvers.adaptive_subgradient import JointProblem, adaptive_subgradient
-from dpconvex.solvers.cutting_plane import CuttingPlane
+from dpconvex.solvers.subgradient import CuttingPlane
 
 RANGES = {"affine": (1.0, 1.0), "hinge": (0.0, 1.0), "absolute": (-1.0, 1.0)}
 DOMAINS = (L2Ball(1.0, dim=2), Box(-0.5, 1.0, dim=2), Ellipsoid([1.0, 0.4]))

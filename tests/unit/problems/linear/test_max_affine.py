@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from dpconvex.errors import InvalidDataError, InvalidParameterError
-from dpconvex.problems.linear.max_affine import MaxAffine, max_affine_extension
+from dpconvex.problems.linear.lipschitz_extension import MaxAffine, max_affine_extension
 from dpconvex.sets import Box, Ellipsoid, L2Ball, Polytope, WholeSpace
 
 DOMAINS = (

@@ -15,7 +15,7 @@ from dpconvex.problems import DataDomain, Records
 from dpconvex.problems.linear.truncated import TruncatedRisk, Truncation
 from dpconvex.sets import L2Ball
 from dpconvex.solvers import AcceleratedGradient
-from dpconvex.solvers.ball_newton import BallNewton
+from dpconvex.solvers.newton import BallNewton
 
 LOSSES = (SquaredLoss(50.0), HuberLoss(), LogisticLoss(), AbsoluteLoss(), HingeLoss(), PinballLoss(0.8))
 DIM = 3

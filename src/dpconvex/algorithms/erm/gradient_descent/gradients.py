@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import final
 
 import numpy as np
 
@@ -19,98 +20,108 @@ from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.problems.objective import Objective
 from dpconvex.randomness import BitSource
 
-if TYPE_CHECKING:
-    from dpconvex.algorithms.erm.gradient_descent.plan import NoisyGradientPlan
-
-LABEL = "mean clipped gradient"
 Gradient = Callable[[FloatArray], FloatArray]
 SampledGradient = Callable[[FloatArray, Sample], FloatArray]
 _PANEL = 2**17
 """Floats that are gathered at a time (1 MB), one row block."""
 
 
+@final
+@dataclass(frozen=True)
+class Clipping:
+    """How the gradient of one unit is measured and cut.
+
+    Parameters
+    ----------
+    problem : LinearModelProblem
+        Of an average loss.
+    level : float
+        Length C to which a unit's gradient is cut.
+    deviations : array of shape (dim,) or None
+        D of one output: gradients are divided by it before they are cut; None: not.
+    """
+
+    problem: LinearModelProblem
+    level: float
+    deviations: FloatArray | None
+
+    @property
+    def cuts(self) -> bool:
+        """Whether a gradient can be longer than the level at all."""
+        return self.deviations is not None or self.level < self.problem.lipschitz
+
+    @cached_property
+    def scales(self) -> FloatArray:
+        """D for all parameters, of shape (n_parameters,)."""
+        each = np.ones(self.problem.domain.dim) if self.deviations is None else self.deviations
+        return np.tile(each, self.problem.loss.n_outputs)
+
+    def prepared(self, X: AnyArray, y: AnyArray) -> tuple[Records, FloatArray, FloatArray]:
+        """Return clipped features and targets, and records' lengths in the norm in which gradients are measured."""
+        records, targets = Records.clipped(X, self.problem.domain), self.problem.loss.clip_targets(y)
+        if self.deviations is None:
+            return records, targets, np.sqrt(records.squared_norms())
+        lengths = [np.linalg.norm(block.dense() / self.deviations, axis=1) for block in records.blocks()]
+        return records, targets, np.concatenate(lengths)
+
+
 def mean_gradients(
-    plan: NoisyGradientPlan, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource
+    clipping: Clipping, batches: int, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource
 ) -> list[Gradient]:
     """Return, for every batch, the mean over its units of their clipped gradients, a function of parameters (dim,).
 
-    Parameters
-    ----------
-    plan : NoisyGradientPlan
-    X : array of shape (n_records, n_features)
-    y : array of shape (n_records,)
-    groups : UserGroups or None
-        None: every record is a unit; batches are then records at equal distances.
-    source : BitSource
-        Of the coins that put users into batches.
+    Without groups every record is a unit, and batches are records at equal distances. Users are put into batches by
+    coins of `source`.
     """
     if groups is None:
-        parts = [slice(j, None, plan.batches) for j in range(plan.batches)]
-        return [_of_records(plan, X[rows], y[rows]) for rows in parts]
-    if plan.batches == 1:
-        return [_of_users(plan, X, y, groups)]
+        parts = [slice(j, None, batches) for j in range(batches)]
+        return [_of_records(clipping, X[rows], y[rows]) for rows in parts]
+    if batches == 1:
+        return [_of_users(clipping, X, y, groups)]
     order = source.generator().permutation(groups.n_users)
-    picked = [pick_users(groups, order[j :: plan.batches]) for j in range(plan.batches)]
-    return [_of_users(plan, X[rows], y[rows], users) for rows, users in picked]
+    picked = [pick_users(groups, order[j::batches]) for j in range(batches)]
+    return [_of_users(clipping, X[rows], y[rows], users) for rows, users in picked]
 
 
-def sampled_gradient(plan: NoisyGradientPlan, X: AnyArray, y: AnyArray) -> SampledGradient:
+def sampled_gradient(clipping: Clipping, rate: float, X: AnyArray, y: AnyArray) -> SampledGradient:
     """Return a function of parameters (dim,) and of the numbers of sampled records, ascending, shape (m,), m >= 0.
 
     It sums their clipped gradients and divides by the expected number of records, ``rate * n``, never by m.
-
-    Parameters
-    ----------
-    plan : NoisyGradientPlan
-        With a rate below 1.
-    X : array of shape (n_records, n_features)
-    y : array of shape (n_records,)
     """
-    problem = plan.problem
-    _, targets, lengths = _prepared(plan, X, y)
+    problem = clipping.problem
+    _, targets, lengths = clipping.prepared(X, y)
     size = max(1, _PANEL // X.shape[1])
 
     def gradient(w: FloatArray, sample: Sample) -> FloatArray:
         def work(index: int) -> FloatArray:
             rows = sample[index * size : (index + 1) * size]
             records = Records.clipped(X[rows], problem.domain)
-            return clipped_records(problem, records, targets[rows], lengths[rows], plan.clip, w) * len(rows)
+            return clipped_records(problem, records, targets[rows], lengths[rows], clipping.level, w) * len(rows)
 
         if len(sample) == 0:
             return np.zeros_like(w)
         with _threads.one_blas_thread():
             total = _threads.total(math.ceil(len(sample) / size), work)
-        return total / (plan.rate * problem.n) / plan.scales
+        return total / (rate * problem.n) / clipping.scales
 
     return gradient
 
 
-def _of_records(plan: NoisyGradientPlan, X: AnyArray, y: AnyArray) -> Gradient:
-    problem = plan.problem
-    if not plan.cuts:
+def _of_records(clipping: Clipping, X: AnyArray, y: AnyArray) -> Gradient:
+    problem = clipping.problem
+    if not clipping.cuts:
         return _gradient(problem.objective(X, y, 0.0))
-    of_mean = partial(clipped_records, problem, *_prepared(plan, X, y), plan.clip)
-    return of_mean if plan.deviations is None else lambda w: of_mean(w) / plan.scales
+    of_mean = partial(clipped_records, problem, *clipping.prepared(X, y), clipping.level)
+    return of_mean if clipping.deviations is None else lambda w: of_mean(w) / clipping.scales
 
 
-def _prepared(plan: NoisyGradientPlan, X: AnyArray, y: AnyArray) -> tuple[Records, FloatArray, FloatArray]:
-    """Clipped features, clipped targets, and the records' lengths in the norm in which gradients are measured."""
-    problem, scales = plan.problem, plan.deviations
+def _of_users(clipping: Clipping, X: AnyArray, y: AnyArray, groups: UserGroups) -> Gradient:
+    problem, weights = clipping.problem, record_weights(groups)
     records, targets = Records.clipped(X, problem.domain), problem.loss.clip_targets(y)
-    if scales is None:
-        return records, targets, np.sqrt(records.squared_norms())
-    lengths = [np.linalg.norm(block.dense() / scales, axis=1) for block in records.blocks()]
-    return records, targets, np.concatenate(lengths)
-
-
-def _of_users(plan: NoisyGradientPlan, X: AnyArray, y: AnyArray, groups: UserGroups) -> Gradient:
-    problem = plan.problem
-    weights = record_weights(groups)
-    records, targets = Records.clipped(X, problem.domain), problem.loss.clip_targets(y)
-    if not plan.cuts:
+    if not clipping.cuts:
         mean = np.nextafter(weights / groups.n_users, 0.0)
         return _gradient(RegularizedRisk(problem.loss, records, targets, 0.0, weights=mean))
-    return lambda w: clipped_mean(problem.loss, records, targets, groups, weights, w, plan.clip)
+    return lambda w: clipped_mean(problem.loss, records, targets, groups, weights, w, clipping.level)
 
 
 def _gradient(objective: Objective) -> Gradient:
@@ -122,17 +133,7 @@ def clipped_records(
 ) -> FloatArray:
     """Return the mean over records of their gradients, each scaled down to length `clip`, shape (dim,).
 
-    Parameters
-    ----------
-    problem : LinearModelProblem
-    records : Records
-    targets : array of shape (n,)
-        In the loss's declared targets.
-    lengths : array of shape (n,)
-        Of the records, in the norm in which gradients are measured.
-    clip : float
-        Positive.
-    w : array of shape (dim,)
+    `targets` (n,) are in the loss's declared range, `lengths` (n,) in the norm in which gradients are measured.
     """
     outputs = problem.loss.n_outputs
     W = w if outputs == 1 else w.reshape(outputs, records.dim)

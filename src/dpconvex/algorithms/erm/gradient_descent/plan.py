@@ -1,14 +1,12 @@
-r"""Plan of noisy projected gradient descent with gradients clipped per unit: a record, or everything of one user.
+r"""Noisy projected gradient descent with gradients clipped per unit: a record, or everything of one user.
 
 Guarantee
-    (epsilon, delta)-DP, neighbours replace one record, or one user with all records (the unit of the promise).
+    (epsilon, delta)-DP, neighbors replace one record, or one user with all records (the unit of the promise).
 Lemma
     The mean over K units of vectors of length at most C moves by at most ``2C/K`` in l2 when one unit is replaced, at
     every point, whatever the point depends on. A unit is in one batch, which is read ``steps / batches`` times;
     Gaussian noise composes adaptively (mu by the root of the sum of squares), batches are disjoint, steps and averages
-    are post-processing.
-Sensitivity
-    ``2C/K`` in l2 and the rounding of sums, K the least number of units in a batch; samples: see there.
+    are post-processing. The sensitivity is ``2C/K``, K the least number of units in a batch, plus the rounding of sums.
 Samples (records, rate q < 1)
     In every step each record takes part with probability q, by coins of its own that are drawn afresh and never
     released (`SampledGaussian`). The sum over those that do, divided by the public ``q n``, never by their number,
@@ -25,7 +23,8 @@ Typical steps (records, no batches, no step size given)
     ball of `FAR` times the comparator's norm. The bound is an estimate: for quadratic risks of at most half the largest
     curvature it holds but for what clipping costs.
 Bound (all others)
-    Smooth losses take accelerated steps, with the bound of `acsa` for ``V^2 = d sigma^2``, for batches ``+ L^2/K``.
+    Smooth losses take accelerated steps, with the bound of `accelerated_sgd` for ``V^2 = d sigma^2``, with batches plus
+    ``L^2/K``.
     Plain steps (losses with kinks, or on request), ``eta <= 1/(2 beta)``: the average of the last half of the points
     has expected excess at most ``R^2/(eta T) + 2 eta V^2`` (kinks: ``+ eta (L^2 + V^2)``), R the comparator's norm.
     Bounds are on the data for one batch, else on the population.
@@ -45,7 +44,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -53,16 +52,23 @@ import numpy as np
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.base import LinearModelPlan, PrivateResult
 from dpconvex.algorithms.erm.accelerated_sgd import Descent, Stage
-from dpconvex.algorithms.erm.gradient_descent.gradients import LABEL
+from dpconvex.algorithms.erm.gradient_descent.gradients import (
+    Clipping,
+    Gradient,
+    mean_gradients,
+    sampled_gradient,
+)
 from dpconvex.algorithms.erm.gradient_descent.typical_steps import Steps
 from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.mechanisms import GaussianMechanism, SampledGaussian
-from dpconvex.privacy import Assumption, PrivacyParams, Release
+from dpconvex.mechanisms.base import Planned
+from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release
 from dpconvex.problems.data.users import UserGroups
 from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.randomness import BitSource
 from dpconvex.sets import L2Ball
 
+LABEL = "mean clipped gradient"
 TAIL = 0.5
 """Share of the iterates, from the last backwards, that are averaged."""
 DRIFT = 0.15
@@ -78,7 +84,7 @@ class NoisyGradientPlan(LinearModelPlan):
     Parameters
     ----------
     problem : LinearModelProblem
-        What is minimised, over the ball of its radius.
+        What is minimized, over the ball of its radius.
     privacy : PrivacyParams
         The promise; its unit is what is clipped.
     clip : float
@@ -90,7 +96,7 @@ class NoisyGradientPlan(LinearModelPlan):
     step_size : float
         eta of plain steps.
     gamma : float or None
-        Gamma of accelerated steps (`acsa`); None: plain steps.
+        Gamma of accelerated steps; None: plain steps.
     mechanism : GaussianMechanism
         Noise of one gradient. Its sensitivity is to a replaced unit; with samples, to a record's taking part.
     bound, trivial : float
@@ -125,8 +131,8 @@ class NoisyGradientPlan(LinearModelPlan):
     deviations: FloatArray | None = None
     expected: float | None = None
     rate: float = 1.0
-    noise_name: str = "gaussian"
-    constants: str = "calibrated"
+    noise_name = "gaussian"
+    constants = "calibrated"
     algorithm: ClassVar[str] = "noisy_gradient"
 
     @property
@@ -134,35 +140,13 @@ class NoisyGradientPlan(LinearModelPlan):
         """Where all parameters lie."""
         return L2Ball(self.problem.radius * (1.0 if self.typical is None else FAR))
 
-    @property
-    def cuts(self) -> bool:
-        """Whether a gradient can be longer than the level at all."""
-        return self.deviations is not None or self.clip < self.problem.lipschitz
-
     @cached_property
-    def scales(self) -> FloatArray:
-        """D for all parameters, of shape (n_parameters,)."""
-        each = np.ones(self.problem.domain.dim) if self.deviations is None else self.deviations
-        return np.tile(each, self.problem.loss.n_outputs)
-
-    @property
-    def descent(self) -> Descent | None:
-        """Accelerated steps; None for plain ones."""
-        return None if self.gamma is None else Descent((Stage(self.steps, self.gamma),), 0.0, self.bound)
-
-    @property
-    def averaged(self) -> int:
-        """How many of the last iterates are averaged."""
-        return math.ceil(TAIL * self.steps)
-
-    @property
-    def solver_radius(self) -> float:
-        """0: nothing is solved."""
-        return 0.0
+    def clipping(self) -> Clipping:
+        """How a unit's gradient is measured and cut."""
+        return Clipping(self.problem, self.clip, self.deviations)
 
     @property
     def predicted_error(self) -> PredictedError:
-        """Expected excess mean loss of the planned constants."""
         source = f"noisy projected gradient descent; {self.rests_on}"
         proved = not self.rests_on.startswith("an estimate")
         return PredictedError(self.bound, self.trivial, source, expected=self.expected, proved=proved)
@@ -171,6 +155,10 @@ class NoisyGradientPlan(LinearModelPlan):
     def sampled(self) -> SampledGaussian | None:
         """All steps on samples; None without."""
         return SampledGaussian(self.mechanism, self.rate, self.steps) if self.rate < 1 else None
+
+    @property
+    def mechanisms(self) -> Mapping[str, Planned]:
+        return {LABEL: self.mechanism if self.sampled is None else self.sampled}
 
     @cached_property
     def releases(self) -> tuple[Release, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -187,7 +175,6 @@ class NoisyGradientPlan(LinearModelPlan):
 
     @property
     def theorem(self) -> str:
-        """Composition of noisy mean gradients."""
         unit = self.privacy.unit
         if self.sampled is not None:
             drawn = f"sums over samples that every {unit} joins with probability q"
@@ -196,8 +183,7 @@ class NoisyGradientPlan(LinearModelPlan):
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
-        """What the lemma needs."""
-        how = "its vector is scaled down to C" if self.cuts else "C is the Lipschitz constant over the domain"
+        how = "its vector is scaled down to C" if self.clipping.cuts else "C is the Lipschitz constant over the domain"
         where = "" if self.deviations is None else ", each block's part divided by its scale,"
         sizes = Assumption("the number of steps and their size are public", "the plan fixes them; every step is taken")
         drawn = Assumption("batches do not depend on the data", "by position, or by coins apart from data and noise")
@@ -212,10 +198,10 @@ class NoisyGradientPlan(LinearModelPlan):
 
     @property
     def coefficient_deviation(self) -> FloatArray:
-        """Of the released point, if nothing pulled back."""
+        """Spread (dim,) of the released point, if nothing pulled back."""
         if self.typical is not None:
             walked = math.sqrt(float(self.typical.response(np.zeros(1))[1][0])) * self.mechanism.sigma
-            return np.minimum(walked * self.scales, self.problem.radius)
+            return np.minimum(walked * self.clipping.scales, self.problem.radius)
         if self.gamma is None:
             walked = self.step_size * self.mechanism.sigma * math.sqrt(2 * self.steps / 3)
         else:
@@ -223,38 +209,52 @@ class NoisyGradientPlan(LinearModelPlan):
         return np.full(self.problem.dim, min(walked, self.problem.radius))
 
     def describe(self) -> Mapping[str, Any]:
-        """Constants for the certificate."""
-        return {
-            "noise": self.noise_name,
-            "level": self.clip,
-            "batches": self.batches,
-            **({"rate": self.rate} if self.rate < 1 else {}),
-            "steps": self.steps,
-            "step_size": self.step_size,
-            "gamma": self.gamma,
-            **self._typical_facts(),
-        }
+        facts: dict[str, Any] = {"noise": self.noise_name, "level": self.clip, "batches": self.batches}
+        if self.rate < 1:
+            facts["rate"] = self.rate
+        facts |= {"steps": self.steps, "step_size": self.step_size, "gamma": self.gamma}
+        if self.typical is not None:
+            start = np.cumsum([0] + [block.size for block in self.problem.domain.all_blocks[:-1]])
+            facts |= {
+                "momentum": self.typical.momentum,
+                "averaged": self.typical.averaged,
+                "block_scales": self.clipping.scales[start].tolist(),
+            }
+        return facts
 
-    def _typical_facts(self) -> dict[str, Any]:
-        if self.typical is None:
-            return {}
-        start = np.cumsum([0] + [block.size for block in self.problem.domain.all_blocks[:-1]])
-        return {
-            "momentum": self.typical.momentum,
-            "averaged": self.typical.averaged,
-            "block_scales": self.scales[start].tolist(),
-        }
+    def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> PrivateResult:
+        released = self._on_sample(X, y, source) if self.sampled else self._on_batch(X, y, groups, source)
 
-    def exact_bits(self, source: BitSource) -> bool:
-        """As the mechanism has it."""
-        return self.mechanism.exact_bits(source)
+        def noisy(w: FloatArray) -> FloatArray:
+            return self.clipping.scales * released(w) + self.l2 * w
 
-    def _listing(self, X: AnyArray, y: AnyArray, source: BitSource) -> PrivateResult:
-        from dpconvex.algorithms.erm.gradient_descent.run import run
+        w, total, averaged = np.zeros(self.problem.dim), np.zeros(self.problem.dim), math.ceil(TAIL * self.steps)
+        if self.typical is not None:
+            return self.finish(self.typical.minimize(w, noisy, self.ball.project), source)
+        if self.gamma is not None:
+            descent = Descent((Stage(self.steps, self.gamma),), 0.0, self.bound)
+            return self.finish(descent.minimise(w, noisy, self.ball.project)[0], source)
+        for t in range(self.steps):
+            if t >= self.steps - averaged:  # the mean is of the points where gradients are taken
+                total += w
+            w = self.ball.project(w - self.step_size * noisy(w))
+        return self.finish(total / averaged, source)
 
-        return run(self, X, y, None, source)
+    def _on_batch(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> Gradient:
+        """Return noisy mean gradients, of all units or of each batch in its turn."""
+        ledger = Ledger(self.privacy, self.releases)
+        gradients = mean_gradients(self.clipping, self.batches, X, y, groups, source)
+        turn = iter(range(self.steps))
 
-    def _user_listing(self, X: AnyArray, y: AnyArray, source: BitSource, groups: UserGroups) -> PrivateResult:
-        from dpconvex.algorithms.erm.gradient_descent.run import run
+        def released(w: FloatArray) -> FloatArray:
+            j = next(turn) % self.batches
+            return self.mechanism.release(gradients[j](w), LABEL, source, ledger, self.blocks[j])
 
-        return run(self, X, y, groups, source)
+        return released
+
+    def _on_sample(self, X: AnyArray, y: AnyArray, source: BitSource) -> Gradient:
+        """Return noisy gradients of a fresh secret sample of records each."""
+        assert self.sampled is not None
+        session = self.sampled.start(self.problem.n, LABEL, source, Ledger(self.privacy, self.releases))
+        gradient = sampled_gradient(self.clipping, self.rate, X, y)
+        return lambda w: session.release(partial(gradient, w))

@@ -1,18 +1,20 @@
-"""From public facts to a plan of noisy gradient descent. What the constants promise is in `plan`."""
+"""From public facts to a plan of noisy gradient descent. What the constants promise stands in the plan's module."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, final
 
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex.algorithms.base import check_relation, check_unit, require_average
+from dpconvex.algorithms.base import check_average
 from dpconvex.algorithms.erm.accelerated_sgd import balanced_stage
 from dpconvex.algorithms.erm.gradient_descent.plan import DRIFT, TAIL, NoisyGradientPlan
 from dpconvex.algorithms.erm.gradient_descent.typical_steps import (
-    SAMPLED_RATES,
+    TUNING,
     choose,
     quadratic_bound,
     slope_unit,
@@ -32,22 +34,32 @@ LEMMA = "a mean of K vectors of length at most C changes by at most 2C/K when on
 SAMPLED_LEMMA = (
     "a record that takes part adds a vector of length at most C/(q n), one that does not adds none; rounding"
 )
-MOST_STEPS = 256
-"""Passes over the data that a plan chooses by itself, at most."""
 MOST_GIVEN = 10_000
 """Steps that a caller may ask for where momentum is chosen for them: their weights are tabulated."""
 MOST_BATCHES = 1024
-ENOUGH = 1.05
-"""Fewer steps are taken where the bound grows by no more than this factor."""
-SHORT = 1 / 6
-"""Clipping level of users in units of ``L/sqrt(M)``."""
-WALK = 0.02
-"""Share of the zero vector's largest loss that the noise of all steps together may cost, for users alike.
 
-Chosen, like `SHORT` and `LOUD`, on simulated users, unlike and of unequal sizes.
-"""
-LOUD = 0.05
-"""Length of the noise of one gradient with the whole budget, in units of C, from which `WALK` is spent in full."""
+
+@final
+@dataclass(frozen=True)
+class BoundTuning:
+    """How constants are chosen by bounds; for users chosen on simulated ones, unlike and of unequal sizes.
+
+    `benchmarks/user_level.py` compares the result with other methods.
+    """
+
+    # Passes over the data that a plan chooses by itself.
+    most_passes: int = 256
+    # Fewer steps are taken where the bound grows by no more than this factor.
+    tolerated_bound: float = 1.05
+    # Clipping level of users in units of ``L/sqrt(M)``.
+    user_level: float = 1 / 6
+    # Share of the zero vector's largest loss that the noise of all steps together may cost, for users alike.
+    noise_share: float = 0.02
+    # Length of the noise of one gradient with the whole budget, in units of C, from which that share is spent in full.
+    loud_noise: float = 0.05
+
+
+TUNING_BY_BOUND = BoundTuning()
 
 
 @recorded("noisy_gradient")
@@ -69,27 +81,27 @@ def plan(
     Parameters
     ----------
     problem : LinearModelProblem
-        Its average loss is minimised; the comparator's norm is its radius.
+        Its average loss is minimized; the comparator's norm is its radius.
     privacy : PrivacyParams
         The promise, with delta positive. For users the problem must count users.
     clip : float, optional
         Level C, from public knowledge: gradients are then measured in the l2 norm. Default: the level that typical data
-        ask for; where bounds decide, the Lipschitz constant, for users of smooth losses the estimate of `plan`.
+        ask for; where bounds decide, the Lipschitz constant, for users of smooth losses that of the estimate.
     batches : int
         1: full batch. More: each step reads one of so many disjoint batches; with as many steps, one pass.
     steps : int, optional
         T, at least 2 and a multiple of `batches`; default: as few as suffice, at most 256 passes.
     step_size : float, optional
-        eta of plain steps; default: what minimises the bound.
+        eta of plain steps; default: what minimizes the bound.
     accelerated : bool
         Where bounds decide: take accelerated steps if the loss is smooth and no step size is given.
     proved : bool
         Let the bound decide; it also does for users, several batches, plain steps and a given step size.
     l2 : float
-        Ridge weight; the excess is then that of the regularised loss.
+        Ridge weight; the excess is then that of the regularized loss.
     rate : float, optional
         Probability with which a record takes part in a step (Poisson sampling); 1: all records, in every step. Default:
-        of 1 and `SAMPLED_RATES` the one that does best on typical data, in the time that 1 may take; 1 for users and
+        of 1 and some small ones the one that does best on typical data, in the time that 1 may take; 1 for users and
         where the bound decides.
 
     Raises
@@ -98,55 +110,7 @@ def plan(
         If delta is 0, the loss has unbounded slopes and no level is given, there are more batches than units, or a
         rate does not go with the other arguments.
     """
-    _check(problem, privacy, clip, batches, steps, step_size, l2)
-    setting = _Setting(problem, batches, largest_mu(privacy.epsilon, privacy.delta), l2, accelerated)
-    if accelerated and step_size is None and batches == 1 and not proved and not problem.grouped:
-        if steps is not None and steps > MOST_GIVEN:
-            raise InvalidParameterError("steps", steps, f"must be at most {MOST_GIVEN}", "Leave it out")
-        return setting.typical(privacy, clip, steps, _rates(rate, privacy))
-    if rate is not None and rate != 1:
-        remedy = "Use rate=1, or leave batches, steps' sizes and bounds alone and protect records"
-        raise InvalidParameterError("rate", rate, "must be 1 for users, batches and proved or plain steps", remedy)
-    first = 1 if batches == 1 else 0  # the first point is 0, whatever the data are
-    counts = [steps] if steps else [batches * 2**k for k in range(first, MOST_STEPS.bit_length())]
-    found = [setting.tuned(T, clip, step_size) for T in counts]
-    least = min(option.bound for option in found)
-    chosen = next(option for option in found if option.bound <= ENOUGH * least)
-    return NoisyGradientPlan(
-        problem,
-        privacy,
-        chosen.clip,
-        batches,
-        chosen.steps,
-        chosen.step_size,
-        chosen.gamma,
-        setting.mechanism(chosen.clip, chosen.steps, privacy),
-        min(chosen.bound, 2 * problem.lipschitz * problem.radius),
-        setting.trivial,
-        chosen.rests_on,
-        l2,
-    )
-
-
-def _rates(rate: float | None, privacy: PrivacyParams) -> tuple[float, ...]:
-    if rate is None:
-        return (1.0, *SAMPLED_RATES) if privacy.delta >= LEAST_DELTA else (1.0,)
-    return (_validate.real("rate", rate, at_least=LEAST_RATE, at_most=1.0),)
-
-
-def _check(
-    problem: LinearModelProblem,
-    privacy: PrivacyParams,
-    clip: float | None,
-    batches: int,
-    steps: int | None,
-    step_size: float | None,
-    l2: float,
-) -> None:
-    """Raise `InvalidParameterError` as `plan` says."""
-    check_relation(privacy, users=True)
-    check_unit(problem, privacy)
-    require_average(problem)
+    check_average(problem, privacy)
     if privacy.pure:
         remedy = "Use a value far below 1/n, or algorithm='output_perturbation'"
         raise InvalidParameterError("delta", privacy.delta, "must be positive for noisy gradient descent", remedy)
@@ -162,6 +126,24 @@ def _check(
         raise InvalidParameterError("steps", steps, f"must be a multiple of batches, {batches}")
     if step_size is not None:
         _validate.real("step_size", step_size, above=0.0)
+    setting = _Setting(problem, privacy, batches, l2, accelerated)
+    if accelerated and step_size is None and batches == 1 and not proved and not problem.grouped:
+        if steps is not None and steps > MOST_GIVEN:
+            raise InvalidParameterError("steps", steps, f"must be at most {MOST_GIVEN}", "Leave it out")
+        if rate is not None:
+            rates = (_validate.real("rate", rate, at_least=LEAST_RATE, at_most=1.0),)
+        else:
+            rates = (1.0, *TUNING.sampling_rates) if privacy.delta >= LEAST_DELTA else (1.0,)
+        return setting.typical(clip, steps, rates)
+    if rate is not None and rate != 1:
+        remedy = "Use rate=1, or leave batches, steps' sizes and bounds alone and protect records"
+        raise InvalidParameterError("rate", rate, "must be 1 for users, batches and proved or plain steps", remedy)
+    first = 1 if batches == 1 else 0  # the first point is 0, whatever the data are
+    passes = [batches * 2**k for k in range(first, TUNING_BY_BOUND.most_passes.bit_length())]
+    found = [setting.tuned(T, clip, step_size) for T in ([steps] if steps else passes)]
+    enough = TUNING_BY_BOUND.tolerated_bound * min(option.bound for option in found)
+    chosen = next(option for option in found if option.bound <= enough)
+    return setting.planned(mechanism=setting.mechanism(chosen.clip, chosen.steps), **vars(chosen))
 
 
 @dataclass(frozen=True)
@@ -178,13 +160,18 @@ class _Option:
 
 @dataclass(frozen=True)
 class _Setting:
-    """Public facts that bounds are made of; `mu` is the whole budget of a unit."""
+    """Public facts that bounds are made of."""
 
     problem: LinearModelProblem
+    privacy: PrivacyParams
     batches: int
-    mu: float
     l2: float
     accelerated: bool
+
+    @cached_property
+    def mu(self) -> float:
+        """The whole budget of a unit."""
+        return largest_mu(self.privacy.epsilon, self.privacy.delta)
 
     @property
     def least_batch(self) -> int:
@@ -193,26 +180,24 @@ class _Setting:
     def mu_of_step(self, steps: int) -> float:
         return self.mu / math.sqrt(steps // self.batches) * (1 - 1e-12)  # accountants round up
 
-    @property
-    def trivial(self) -> float:
-        return min(self.problem.trivial, self.problem.lipschitz * self.problem.radius)
+    def planned(self, *, bound: float, **constants: Any) -> NoisyGradientPlan:
+        """Return the plan of these constants; no fit loses more than ``2 L R``."""
+        L, R = self.problem.lipschitz, self.problem.radius
+        bound, trivial = min(bound, 2 * L * R), min(self.problem.trivial, L * R)
+        facts: dict[str, Any] = {"problem": self.problem, "privacy": self.privacy, "batches": self.batches}
+        return NoisyGradientPlan(**facts, l2=self.l2, bound=bound, trivial=trivial, **constants)
 
-    def mechanism(self, clip: float, steps: int, privacy: PrivacyParams) -> GaussianMechanism:
-        """Return the noise of one gradient."""
-        value = (2 * clip / self.least_batch + 2 * ROUNDING * clip) * (1 + 1e-12)
-        sensitivity = Sensitivity(value, "l2", LEMMA, unit=privacy.unit)
-        return GaussianMechanism.of_mu(sensitivity, self.mu_of_step(steps), self.problem.dim)
+    def mechanism(self, clip: float, steps: int, rate: float = 1.0) -> GaussianMechanism:
+        """Return the noise of one gradient, of all units or of a sample."""
+        if rate == 1:
+            value, lemma, mu = 2 * clip / self.least_batch + 2 * ROUNDING * clip, LEMMA, self.mu_of_step(steps)
+        else:
+            value, lemma = clip / (rate * self.problem.n) + 2 * ROUNDING * clip / rate, SAMPLED_LEMMA
+            mu = largest_contribution(rate, steps, self.privacy.epsilon, self.privacy.delta) * (1 - 1e-12)
+        sensitivity = Sensitivity(value * (1 + 1e-12), "l2", lemma, unit=self.privacy.unit)
+        return GaussianMechanism.of_mu(sensitivity, mu, self.problem.dim)
 
-    def sampled_mechanism(self, clip: float, steps: int, privacy: PrivacyParams, rate: float) -> GaussianMechanism:
-        """Return the noise of one gradient on a sample."""
-        value = (clip / (rate * self.problem.n) + 2 * ROUNDING * clip / rate) * (1 + 1e-12)
-        sensitivity = Sensitivity(value, "l2", SAMPLED_LEMMA, unit=privacy.unit)
-        within = largest_contribution(rate, steps, privacy.epsilon, privacy.delta) * (1 - 1e-12)
-        return GaussianMechanism.of_mu(sensitivity, within, self.problem.dim)
-
-    def typical(
-        self, privacy: PrivacyParams, clip: float | None, steps: int | None, rates: tuple[float, ...]
-    ) -> NoisyGradientPlan:
+    def typical(self, clip: float | None, steps: int | None, rates: tuple[float, ...]) -> NoisyGradientPlan:
         """Return the plan that does best on typical data."""
         problem, deviations = self.problem, None
         scales, longest, levels = np.ones(problem.domain.dim), clip or 0.0, ((1.0, 0.0),)
@@ -223,28 +208,22 @@ class _Setting:
         noise = 2 * longest / (problem.n * self.mu) * scales
         chosen = choose(problem, noise, mu=self.mu, levels=levels, steps=steps, l2=self.l2, rates=rates)
         level, T, rate = longest * chosen.level, chosen.steps.count, chosen.rate
-        whole = rate == 1
-        mechanism = self.mechanism(level, T, privacy) if whole else self.sampled_mechanism(level, T, privacy, rate)
+        mechanism = self.mechanism(level, T, rate)
+        # Noise, and for samples the variance of a mean of vectors of length at most C.
         variance = float(np.sum(np.square(mechanism.sigma * scales))) * problem.loss.n_outputs
         variance += (1 / rate - 1) / problem.n * (level * float(scales.max())) ** 2
-        bound = quadratic_bound(chosen.steps, problem, variance, self.l2)
-        return NoisyGradientPlan(
-            problem,
-            privacy,
-            level,
-            1,
-            T,
-            chosen.steps.size,
-            None,
-            mechanism,
-            min(bound, 2 * problem.lipschitz * problem.radius),
-            self.trivial,
-            "an estimate: for quadratic risks of at most half the largest curvature, clipping bias left out",
-            self.l2,
-            chosen.steps,
-            deviations,
-            chosen.expected,
-            rate,
+        return self.planned(
+            bound=quadratic_bound(chosen.steps, problem, variance, self.l2),
+            clip=level,
+            steps=T,
+            step_size=chosen.steps.size,
+            gamma=None,
+            mechanism=mechanism,
+            rests_on="an estimate: for quadratic risks of at most half the largest curvature, clipping bias left out",
+            typical=chosen.steps,
+            deviations=deviations,
+            expected=chosen.expected,
+            rate=rate,
         )
 
     def tuned(self, steps: int, clip: float | None, step_size: float | None) -> _Option:
@@ -252,10 +231,11 @@ class _Setting:
         L, users = self.problem.lipschitz, self.problem.records_per_user
         alike = users is not None and math.isfinite(self.problem.smoothness)
         within = L / math.sqrt(users or 1)
-        clip = (SHORT * within if alike else L) if clip is None else clip
+        clip = (TUNING_BY_BOUND.user_level * within if alike else L) if clip is None else clip
         clip = min(clip, L)
-        if clip < L and alike:
+        if clip < L and alike:  # solve e min(1, C / (sqrt(2 beta e) + t)) <= B for e
             found = self._excess(clip, steps, step_size, within)
+            # The bound B = k C is proportional to C, which cancels: e <= k (sqrt(2 beta e) + t).
             k, beta = found.bound / clip, self.problem.smoothness
             root = (k * math.sqrt(2 * beta) + math.sqrt(2 * beta * k**2 + 4 * k * within)) / 2
             estimate = max(found.bound, root**2)
@@ -268,7 +248,7 @@ class _Setting:
         return replace(found, bound=found.bound + bias, rests_on="with the largest bias that clipping can have")
 
     def _excess(self, clip: float, steps: int, step_size: float | None, within: float | None = None) -> _Option:
-        """Return constants, and the bound without the bias of clipping; `within`: t, for users alike."""
+        """Return constants, and the bound without the bias of clipping; `within` is t, for users alike."""
         problem = self.problem
         L, R = min(clip, problem.lipschitz) + self.l2 * problem.radius, problem.radius
         sigma = 2 * clip / (self.least_batch * self.mu_of_step(steps))
@@ -277,14 +257,16 @@ class _Setting:
         beta, walk = problem.smoothness + self.l2, math.inf
         if within is not None:  # gradients are as good as shortened by C/t
             loudness = noise / (clip * math.sqrt(steps // self.batches))
-            share = WALK * min(1.0, max(0.5, loudness / LOUD))
+            share = TUNING_BY_BOUND.noise_share * min(1.0, max(0.5, loudness / TUNING_BY_BOUND.loud_noise))
             walk = math.sqrt(2 * share * problem.dim * problem.value_at_zero / beta)
             beta *= min(1.0, clip / within)
         if self.accelerated and math.isfinite(beta) and step_size is None:
+            # One stage of accelerated steps: the first bound of `accelerated_sgd`, at its best Gamma or a longer one.
             gamma = balanced_stage(beta, 0.0, R, lambda _: variance, steps).stages[0].gamma
             gamma = max(gamma, DRIFT * noise * steps**1.5 / walk)
             bound = 2 * gamma * R**2 / (steps * (steps + 1)) + (2 * steps + 1) * variance / (6 * gamma)
             return _Option(clip, steps, 0.0, gamma, bound)
+        # Plain steps: R^2/(eta T) + 2 eta V^2 where they are short enough, for kinks with (L^2 + V^2)/2 for V^2.
         largest = 1 / (2 * beta) if math.isfinite(beta) else math.inf
         weight = variance if math.isfinite(beta) else (L**2 + variance) / 2
         eta = min(largest, R / math.sqrt(2 * steps * weight), walk / (noise * math.sqrt(steps)))

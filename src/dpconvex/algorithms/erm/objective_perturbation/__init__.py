@@ -2,6 +2,5 @@
 
 from dpconvex.algorithms.erm.objective_perturbation.plan import ObjectivePerturbationPlan
 from dpconvex.algorithms.erm.objective_perturbation.planner import NORMS, plan
-from dpconvex.algorithms.erm.objective_perturbation.run import run
 
-__all__ = ["NORMS", "ObjectivePerturbationPlan", "plan", "run"]
+__all__ = ["NORMS", "ObjectivePerturbationPlan", "plan"]

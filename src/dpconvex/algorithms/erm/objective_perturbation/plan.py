@@ -1,8 +1,8 @@
-r"""Constants of objective perturbation with approximate minima, for linear models.
+r"""Objective perturbation with approximate minima, for linear models: constants and listing.
 
 Guarantee
-    Epsilon-DP (norm-exponential ``b``) or (epsilon, delta)-DP (Gaussian ``b``) for neighbours that replace one record;
-    epsilon-DP also for neighbours that replace one user.
+    Epsilon-DP (norm-exponential ``b``) or (epsilon, delta)-DP (Gaussian ``b``) for neighbors that replace one record;
+    epsilon-DP also for neighbors that replace one user.
 Lemma
     Theorems 1 to 4 and formulas (1.1) to (5.2) of the docs, "Objective perturbation", which prove them (background
     Chaudhuri, Monteleoni and Sarwate 2011, Awan and Slavkovic 2020, Redberg, Koskela and Wang
@@ -18,14 +18,14 @@ Users
     ``dim log(1 + tau a (1 - a) / dim)`` in it (docs, Users, which proves all three).
     The union over vertices of Theorem 4 needs records, so there is no Gaussian ``b`` for users.
 Assumptions
-    Records are clipped into the domain; the intercept is a constant feature inside the bounds and is regularised;
+    Records are clipped into the domain; the intercept is a constant feature inside the bounds and is regularized;
     `l2`, the norm, `gamma` and the comparator norm come from public facts.
 
 ====== =========================== ==================================================
 Letter Name here                   Meaning
 ====== =========================== ==================================================
 b      ``noise.draw``              random linear term, enters as ``<b, w>/n``
-lambda ``l2``                      regularisation
+lambda ``l2``                      regularization
 gamma  ``gradient_tolerance``      certified gradient norm
 r      ``solver_radius``           ``gamma / lambda``
 tau    ``problem.tau(l2)``         ``X_2^2 / (n lambda)``
@@ -36,24 +36,112 @@ K      ``noise.norm``              norm of the noise density
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, final
 
 import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import USER_LOSS, LinearModelPlan, PrivateResult
-from dpconvex.algorithms.erm.objective_perturbation.calibration import LONGEST, output_part
-from dpconvex.algorithms.erm.objective_perturbation.output import MINIMISER, OutputNoise
+from dpconvex.algorithms.base import USER_LOSS, LinearModelPlan, PrivateResult, require
 from dpconvex.algorithms.predicted_error import PredictedError, reach_quantile, simulations
-from dpconvex.mechanisms import ObjectiveNoise
-from dpconvex.privacy import Assumption, PrivacyParams, Release
+from dpconvex.mechanisms import GaussianObjectiveNoise, NormNoiseMechanism, ObjectiveNoise
+from dpconvex.mechanisms.base import Planned
+from dpconvex.privacy import Assumption, Ledger, PrivacyParams
+from dpconvex.problems import Records
 from dpconvex.problems.data.users import UserGroups
 from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.randomness import BitSource
 from dpconvex.solvers import Solver
+
+MINIMIZER, MASK = "minimiser of the perturbed objective", "solver inaccuracy"
+"""What is released, in ledgers and certificates."""
+LONGEST = 30
+"""A linear term is at most so many root mean squares long: for a longer one, of probability below 1e-17, runs stop."""
+
+
+class OutputNoise(ABC):
+    """Noise that hides how far the solver stopped from the exact minimizer; its sensitivity is twice that distance.
+
+    Attributes
+    ----------
+    deviation : float
+        Standard deviation of every coordinate.
+    mechanisms : mapping
+        What it costs beyond the release of the minimizer, by label.
+    """
+
+    deviation: float
+
+    @property
+    @abstractmethod
+    def mechanisms(self) -> Mapping[str, Planned]: ...
+
+    @abstractmethod
+    def simulate(self, dim: int, size: int, generator: np.random.Generator) -> FloatArray:
+        """Return `size` noise vectors of the law, (size, dim): for pictures, not for a run."""
+
+    @abstractmethod
+    def release(self, minimizer: FloatArray, source: BitSource, ledger: Ledger) -> FloatArray:
+        """Return the minimizer (dim,) with noise."""
+
+
+@final
+@dataclass(frozen=True)
+class SeparateOutput(OutputNoise):
+    """Pure noise, charged on its own (Theorem 3: ``epsilon = epsilon_obj + epsilon_out``).
+
+    Parameters
+    ----------
+    mechanism : NormNoiseMechanism
+        In the l2 norm, of sensitivity ``2 gamma / l2``.
+    """
+
+    mechanism: NormNoiseMechanism
+
+    @property
+    def deviation(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.mechanism.scale * math.sqrt(self.mechanism.norm.dim + 1)
+
+    @property
+    def mechanisms(self) -> Mapping[str, Planned]:
+        return {MASK: self.mechanism}
+
+    def simulate(self, dim: int, size: int, generator: np.random.Generator) -> FloatArray:
+        return self.mechanism.simulate(size, generator)
+
+    def release(self, minimizer: FloatArray, source: BitSource, ledger: Ledger) -> FloatArray:
+        return self.mechanism.release(minimizer, MASK, source, ledger)
+
+
+@final
+@dataclass(frozen=True)
+class JointGaussianOutput(OutputNoise):
+    """Gaussian noise priced inside the minimizer's own event (formula 3.3).
+
+    Parameters
+    ----------
+    noise : GaussianObjectiveNoise
+        Its event holds ``rho``, twice the solver radius over this deviation.
+    deviation : float
+        Of every coordinate.
+    """
+
+    noise: GaussianObjectiveNoise
+    deviation: float
+
+    @property
+    def mechanisms(self) -> Mapping[str, Planned]:
+        return {}
+
+    def simulate(self, dim: int, size: int, generator: np.random.Generator) -> FloatArray:
+        """Return normal numbers, a little wider for the grid of the release."""
+        return self.deviation * (1 + 2**-9) * generator.standard_normal((size, dim))
+
+    def release(self, minimizer: FloatArray, source: BitSource, ledger: Ledger) -> FloatArray:
+        return self.noise.add_output_noise(minimizer, self.deviation, MINIMIZER, source, ledger)
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,11 +151,11 @@ class ObjectivePerturbationPlan(LinearModelPlan):
     Parameters
     ----------
     problem : LinearModelProblem
-        What is minimised.
+        What is minimized.
     privacy : PrivacyParams
         The promise.
     l2 : float
-        Regularisation.
+        Regularization.
     noise_name : str
         Kind of noise, as asked for or chosen.
     noise : ObjectiveNoise
@@ -104,12 +192,11 @@ class ObjectivePerturbationPlan(LinearModelPlan):
 
     @property
     def solver_radius(self) -> float:
-        """``gamma / l2``."""
+        """Distance to the exact minimizer that the solver certifies, ``gamma / l2``."""
         return self.gradient_tolerance / self.l2
 
     @property
     def predicted_error(self) -> PredictedError:
-        """Bound (5.1) plus the output noise's share."""
         trivial, source = self.problem.trivial, "objective perturbation, bound (5.1)"
         return PredictedError(self.bound, trivial, source, expected=self.expected)
 
@@ -128,25 +215,18 @@ class ObjectivePerturbationPlan(LinearModelPlan):
 
     @property
     def output_excess(self) -> float:
-        """Part of the output noise in the expected error; for users in the bound, ``beta/2 E||z||^2``."""
-        typical, deviations = self.problem.typical, self.output_deviations
+        """Part of the output noise in the expected error; for users in the bound."""
+        typical, deviations = self.problem.typical, np.full(self.problem.dim, self.output.deviation)
         if typical is None or self.problem.grouped:
             return output_part(self.problem, self.l2, float(deviations @ deviations))
         return typical.released_noise(deviations)
 
     @property
-    def output_deviations(self) -> FloatArray:
-        """Standard deviations of the output noise (dim,)."""
-        return np.full(self.problem.dim, self.output.deviation)
-
-    @property
-    def releases(self) -> tuple[Release, ...]:
-        """The minimiser and, for pure noise, the separate charge for the solver's inaccuracy."""
-        return (self.noise.planned(MINIMISER), *self.output.releases)
+    def mechanisms(self) -> Mapping[str, Planned]:
+        return {MINIMIZER: self.noise, **self.output.mechanisms}
 
     @property
     def theorem(self) -> str:
-        """Which theorem, by kind of noise."""
         number = "Theorems 1 to 3" if self.noise.event.pure_epsilon is not None else "Theorem 4 with (3.3)"
         number += " for users" if self.problem.grouped else ""
         return (
@@ -156,7 +236,6 @@ class ObjectivePerturbationPlan(LinearModelPlan):
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
-        """What the theorems need."""
         return (
             Assumption("the objective is l2-strongly convex, the intercept included", "the regulariser is part of it"),
             Assumption(
@@ -172,7 +251,7 @@ class ObjectivePerturbationPlan(LinearModelPlan):
 
     @property
     def coefficient_deviation(self) -> FloatArray:
-        """Approximate: noise of ``b`` through a curvature that public facts allow one to guess. Only for pictures.
+        """Guess the noise of ``b`` through a curvature that public facts suggest. Only for pictures.
 
         The exact law of the release depends on the data. Guess: columns independent, numeric ones uniform, levels of a
         one-hot block equally frequent, half the loss's largest curvature. Rarer levels have more noise than it says.
@@ -181,6 +260,7 @@ class ObjectivePerturbationPlan(LinearModelPlan):
         """
         blocks, n = self.problem.domain.all_blocks, self.problem.n
         curvature = self.problem.loss.curvature_bound / 2
+        # Second moments of a column: that of the bound over the levels of a block, a third for uniform columns.
         size = np.array([block.size for block in blocks])
         square = np.array([block.bound**2 for block in blocks])
         one_hot = np.array([block.norm == "l1" for block in blocks])  # the constant too: a block of one level
@@ -207,7 +287,6 @@ class ObjectivePerturbationPlan(LinearModelPlan):
         return reach_quantile(moved)
 
     def describe(self) -> Mapping[str, Any]:
-        """Constants for the certificate."""
         return {
             "noise": self.noise_name,
             "curvature_law": str(self.problem.loss.curvature_law),
@@ -215,39 +294,27 @@ class ObjectivePerturbationPlan(LinearModelPlan):
             "solver_radius": self.solver_radius,
         }
 
-    def exact_bits(self, source: BitSource) -> bool:
-        """Whether the output noise is exact; ``b`` itself is never released."""
-        return self.output.exact_bits(source)
+    def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> PrivateResult:
+        ledger, problem = Ledger(self.privacy, self.releases), self.problem
+        records = Records.clipped(X, problem.domain)  # line 1: records of the public domain
+        b = self.noise.draw(self.copies, MINIMIZER, source, ledger)  # line 2: independent of the data
+        risk = problem.on(records, problem.loss.clip_targets(y), self.l2, groups, b / problem.n)  # line 3: J
+        solved = require(self.solver.solve(risk, self.solver_radius), self.solver_radius)  # line 4: |grad J| <= gamma
+        return self.finish(self.output.release(solved, source, ledger), source)  # line 5: hide the inaccuracy
 
-    def _listing(self, X: AnyArray, y: AnyArray, source: BitSource) -> PrivateResult:
-        from dpconvex.algorithms.erm.objective_perturbation.run import run
 
-        return run(self, X, y, source)
-
-    def _user_listing(self, X: AnyArray, y: AnyArray, source: BitSource, groups: UserGroups) -> PrivateResult:
-        from dpconvex.algorithms.erm.objective_perturbation.run import run
-
-        return run(self, X, y, source, groups)
+def output_part(problem: LinearModelProblem, l2: float, energy: float) -> float:
+    """Return the output noise's part of bound (5.1), ``beta/2 E||z||^2``, for ``energy = E||z||^2``."""
+    return (problem.smoothness + l2) / 2 * energy
 
 
 def gradient_tolerance(problem: LinearModelProblem, l2: float, energy: float, output_energy: float) -> float:
-    """Gradient norm to certify: formula (2.3), or the smallest that rounding allows where that is larger.
+    """Return the gradient norm to certify: formula (2.3), or the smallest that rounding allows where that is larger.
 
     (2.3) makes the output noise's effect on the gradient a tenth of that of ``b``. The smallest certifiable norm holds
-    for every data set and every ``b`` of at most `LONGEST` root mean squares (a longer one has probability below
-    1e-17), so that no data set is refused.
-
-    Parameters
-    ----------
-    problem : LinearModelProblem
-        Public facts.
-    l2 : float
-        Regularisation.
-    energy : float
-        ``E||b||_2^2``.
-    output_energy : float
-        ``E||z||_2^2`` of the output noise per unit of squared solver radius.
+    for every data set and every ``b`` of at most `LONGEST` root mean squares, so that no data set is refused. `energy`
+    is ``E||b||_2^2``, `output_energy` that of the output noise per unit of squared solver radius.
     """
     root = math.sqrt(energy)
-    wanted = 0.1 * l2 * root / (problem.n * (problem.smoothness + l2) * math.sqrt(output_energy))
+    wanted = 0.1 * l2 * root / (problem.n * (problem.smoothness + l2) * math.sqrt(output_energy))  # (2.3)
     return max(wanted, l2 * problem.certifiable_radius(l2, LONGEST * root / problem.n))

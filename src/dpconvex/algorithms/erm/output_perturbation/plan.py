@@ -1,28 +1,36 @@
-r"""Plan of black-box output perturbation (Lowy and Razaviyayn, Algorithms 1 and 6, repaired).
+r"""Black-box output perturbation (Lowy and Razaviyayn, Algorithms 1 and 6, repaired): constants, listing, planner.
 
 Guarantee
-    Epsilon-DP (delta = 0) or (epsilon, delta)-DP for neighbours that replace one record, or one user.
+    Epsilon-DP (delta = 0) or (epsilon, delta)-DP for neighbors that replace one record, or one user.
 Lemma
-    The regularised empirical risk is ``l2``-strongly convex and two neighbours differ by ``(f(., x) - f(., x'))/n``,
-    which is ``2L/n``-Lipschitz, so exact minimisers differ by at most ``2L/(l2 n)`` in l2 (Proposition 2.2, with only
-    the data-dependent part of the loss counted). The solver's point is within ``r`` of the exact minimiser *for every
+    The regularized empirical risk is ``l2``-strongly convex and two neighbors differ by ``(f(., x) - f(., x'))/n``,
+    which is ``2L/n``-Lipschitz, so exact minimizers differ by at most ``2L/(l2 n)`` in l2 (Proposition 2.2, with only
+    the data-dependent part of the loss counted). The solver's point is within ``r`` of the exact minimizer *for every
     data set*, by a certificate, so it moves by at most ``2L/(l2 n) + 2r``. Tilted losses: ``1/n`` becomes the largest
     weight of one record, ``C/(C + n - 1)``; objectives that are no average: 1. Points of a ball of radius R are at most
-    2R apart (`sensitivity.py`). Users: the same with n users and f a user's weighted sum of losses
-    (`problems.data.users`),
-    which is convex and L-Lipschitz; the proofs use no more.
+    2R apart (`schedules`). Users: the same with n users and f a user's weighted sum of losses
+    (`problems.data.users`), which is convex and L-Lipschitz; the proofs use no more.
 Noise
     Density proportional to ``exp(-epsilon ||z||_2 / sensitivity)`` or Gaussian.
 Assumptions
     ``L`` is the loss's slope bound times the largest feature norm of the domain; every record is clipped into the
     domain. ``r`` and ``l2`` come from public facts.
-Symbols
-    lambda: `l2`; alpha, r: `solver_radius` (``r = sqrt(2 alpha / lambda)``); Delta: `sensitivity`.
 Deviations
     ``constants="paper"``: repaired forms only (errata P1, P2, U1). The released vector is not projected: the losses
     here are globally Lipschitz, and smooth globally where smoothness is used. Tilted problems are solved in a ball.
     Problems whose constants hold in a ball only (`Problem.local`) are solved there, and projected to it wherever a
     bound needs that.
+
+====== ====================== ==============================================================
+Letter Name here              Meaning
+====== ====================== ==============================================================
+w_T    ``solved``             solver output, within r of the exact minimizer
+r      ``solver_radius``      certified distance, ``sqrt(2 alpha / lambda)``
+lambda ``l2``                 regularization
+Delta  ``schedule.reach``     how far w_T moves between neighbors
+B(0,R) ``ball``               holds the minimizer; everything for averages of linear-model losses
+z      inside ``release``     noise of the planned mechanism
+====== ====================== ==============================================================
 """
 
 from __future__ import annotations
@@ -45,16 +53,17 @@ from dpconvex.algorithms.base import (
     check_relation,
     check_unit,
     in_units,
+    require,
     within_floats,
 )
-from dpconvex.algorithms.erm.output_perturbation import schedules, statements
-from dpconvex.algorithms.erm.output_perturbation.printed import printed_bound
+from dpconvex.algorithms.erm.output_perturbation import schedules
 from dpconvex.algorithms.predicted_error import PredictedError, reach_quantile, simulations
 from dpconvex.algorithms.recipes import recorded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import L2Norm
 from dpconvex.mechanisms import GaussianMechanism, NormNoiseMechanism
-from dpconvex.privacy import Assumption, PrivacyParams, Release, Sensitivity
+from dpconvex.mechanisms.base import Planned
+from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Sensitivity
 from dpconvex.problems.base import Problem
 from dpconvex.problems.data.users import UserGroups
 from dpconvex.randomness import BitSource
@@ -67,6 +76,64 @@ TARGETS = ("empirical", "population")
 NOISES = ("auto", "l2", "gaussian")
 OTHER_NOISE = "Other kinds are objective perturbation's: smooth losses without tilt, attack or population risk"
 
+_K = "K the largest distance of two records' gradients at a minimiser, 2L in general"
+
+LEMMAS = {
+    "average": f"strong convexity (Proposition 2.2): K/(l2 n), {_K}, plus 2r for the certified solver accuracy",
+    "tilted": (
+        f"strong convexity and the largest weight of one record (Lemma 5.2, repaired): K/l2 C/(C+n-1), {_K}, plus 2r "
+        "for the certified solver accuracy; at most twice the radius of the ball"
+    ),
+    "whole": (
+        "strong convexity (Proposition 2.2): K/l2, K the largest distance of two neighbours' gradients, 2L in general, "
+        "plus 2r for the certified solver accuracy"
+    ),
+}
+THEOREMS = {
+    "average": (
+        "Output perturbation (Lowy and Razaviyayn, Propositions 2.2 and 3.1 with a sure accuracy): the certified "
+        f"minimiser moves by at most K/(l2 n) + 2r between neighbours, {_K}; noise covers that distance."
+    ),
+    "tilted": (
+        "Output perturbation of a tilted risk (Lowy and Razaviyayn, Lemma 5.2 with a repaired proof, "
+        "Proposition 3.1 with a sure accuracy): the certified minimiser moves by at most K/l2 C/(C+n-1) + 2r "
+        f"between neighbours, {_K}, C = exp(tilt times the range of the loss in the ball), and by at most twice "
+        "the ball's radius; noise covers the smaller distance."
+    ),
+    "whole": (
+        "Output perturbation of an objective that is no average (Lowy and Razaviyayn, Propositions 2.2 and 3.1 with a "
+        "sure accuracy): the certified minimiser moves by at most K/l2 + 2r between neighbours, K the largest distance "
+        "of two neighbours' gradients, 2L in general; noise covers that."
+    ),
+}
+DIAMETER_LEMMA = "points of a ball are at most twice its radius apart"
+DIAMETER_THEOREM = (
+    "Whatever the solver returns is projected to a public ball, whose points are at most 2R apart; noise covers that "
+    "distance. Privacy rests on no constant of the objective, nor on convexity, nor on the solver's accuracy."
+)
+DIAMETER_ASSUMPTIONS = (Assumption("what is released before noise lies in the ball", "it is projected there"),)
+ACCURACY_ASSUMPTIONS = (
+    Assumption("the objective is l2-strongly convex", "the regulariser is part of the objective"),
+    Assumption(
+        "the solver's point is within r of the exact minimiser for every data set",
+        "a certificate (gradient norm, gap, or a step count proven for every data set) is checked before the release",
+    ),
+)
+TILT_ASSUMPTIONS = (
+    Assumption(
+        "the minimiser lies in the ball", "the regulariser keeps it there for every data set, or a constraint does"
+    ),
+    Assumption(
+        "C bounds the ratio of two records' weights everywhere in the ball",
+        "computed from the loss's values at the largest predictions and targets that the clipped records allow",
+    ),
+)
+RETURNS = Assumption(
+    "the caller's function returns for every data set: it neither raises nor runs forever nor shows records elsewhere",
+    "written by the caller, not enforced",
+)
+DECLARED = "declared by the caller, not enforced"
+
 
 @dataclass(frozen=True)
 class OutputPerturbationPlan(ConvexPlan[P]):
@@ -75,11 +142,11 @@ class OutputPerturbationPlan(ConvexPlan[P]):
     Parameters
     ----------
     problem : Problem
-        What is minimised.
+        What is minimized.
     privacy : PrivacyParams
         The promise.
     schedule : Schedule
-        Regularisation, sensitivity, solver radius, bound.
+        Regularization, sensitivity, solver radius, bound.
     noise_name : {"l2", "gaussian"}
         Kind of noise.
     mechanism : NormNoiseMechanism or GaussianMechanism
@@ -91,7 +158,7 @@ class OutputPerturbationPlan(ConvexPlan[P]):
     constants : {"calibrated", "paper"}
         Which constant set.
     target : {"empirical", "population"}
-        What the schedule minimises a bound on.
+        What the schedule minimizes a bound on.
     printed : float or None
         The paper's bound for such problems.
     """
@@ -110,17 +177,15 @@ class OutputPerturbationPlan(ConvexPlan[P]):
 
     @property
     def l2(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Regularisation."""
         return self.schedule.l2
 
     @property
     def solver_radius(self) -> float:
-        """Distance that the solver certifies."""
+        """Distance to the exact minimizer that the solver certifies."""
         return self.schedule.solver_radius
 
     @property
     def predicted_error(self) -> PredictedError:
-        """Bound of the schedule, and the paper's."""
         trivial = self.problem.trivial
         return PredictedError(self.schedule.bound, trivial, self.schedule.source, self.printed, self.expected)
 
@@ -134,14 +199,14 @@ class OutputPerturbationPlan(ConvexPlan[P]):
 
     @property
     def constraint(self) -> ConvexSet:
-        """Where the minimiser is sought: the ball where it might lie outside, else everything; cones under attack."""
+        """Where the minimizer is sought: the ball where it might lie outside, else everything; cones under attack."""
         return _constraint(self.problem, self.schedule)
 
     @property
     def ball(self) -> ConvexSet:
-        """Where the solver's point is projected to before the noise: the ball that holds the minimiser, or all.
+        """Where the solver's point is projected to before the noise: the ball that holds the minimizer, or all.
 
-        A projection is non-expansive and leaves the minimiser where it is, so the point stays within the solver radius.
+        A projection is non-expansive and leaves the minimizer where it is, so the point stays within the solver radius.
         """
         return WholeSpace() if math.isinf(self.schedule.ball) else L2Ball(self.schedule.ball)
 
@@ -151,51 +216,42 @@ class OutputPerturbationPlan(ConvexPlan[P]):
         return self.ball if self.schedule.projected else WholeSpace()
 
     @property
-    def needs_accuracy(self) -> bool:
-        """Whether nothing may be released without the solver's certificate."""
-        return self.schedule.needs_accuracy
-
-    @property
-    def releases(self) -> tuple[Release, ...]:
-        """One: the noisy minimiser."""
-        return (self.mechanism.planned(LABEL),)
+    def mechanisms(self) -> Mapping[str, Planned]:
+        return {LABEL: self.mechanism}
 
     @property
     def theorem(self) -> str:
-        """Propositions 2.2 and 3.1, repaired; Lemma 5.2 for tilted losses; or the diameter of the ball."""
-        accurate = statements.THEOREMS[self.problem.aggregation]
-        return in_units(accurate if self.needs_accuracy else statements.DIAMETER_THEOREM, self.privacy)
+        accurate = THEOREMS[self.problem.aggregation]
+        return in_units(accurate if self.schedule.needs_accuracy else DIAMETER_THEOREM, self.privacy)
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
-        """Strong convexity, solver accuracy, what the caller declared; no claim where noise covers the whole ball."""
-        code = (statements.RETURNS,) if self.problem.claims else ()
-        if not self.needs_accuracy:
-            return (*statements.DIAMETER_ASSUMPTIONS, *code)
+        code = (RETURNS,) if self.problem.claims else ()
+        if not self.schedule.needs_accuracy:
+            return (*DIAMETER_ASSUMPTIONS, *code)
         return (
-            *statements.ACCURACY_ASSUMPTIONS,
+            *ACCURACY_ASSUMPTIONS,
             *((USER_LOSS,) if self.problem.grouped else ()),
-            *(statements.TILT_ASSUMPTIONS if self.problem.aggregation == "tilted" else ()),
-            *(Assumption(claim, statements.DECLARED) for claim in self.problem.claims),
+            *(TILT_ASSUMPTIONS if self.problem.aggregation == "tilted" else ()),
+            *(Assumption(claim, DECLARED) for claim in self.problem.claims),
             *code,
         )
 
     @property
     def coefficient_deviation(self) -> FloatArray:
-        """Exact standard deviation of the added noise."""
         return np.full(self.problem.dim, self.deviation)
 
     @property
     def exact_deviation(self) -> bool:
-        """Wherever the noisy point stays where it is."""
-        return self.needs_accuracy and self.output_set == WholeSpace()
+        # A noisy point that is projected does not stay where it is.
+        return self.schedule.needs_accuracy and self.output_set == WholeSpace()
 
     def noise_reach(self) -> FloatArray | None:
         """Quantiles of the noise, plus the solver's radius; not known where the solver need not come near.
 
         Projecting the sum to the ball can turn a coordinate by the noise's whole length, which then takes its place.
         """
-        if not self.needs_accuracy:
+        if not self.schedule.needs_accuracy:
             return None
         noise = self.mechanism.simulate(*simulations(self.problem.dim))
         if self.output_set != WholeSpace():
@@ -203,7 +259,6 @@ class OutputPerturbationPlan(ConvexPlan[P]):
         return reach_quantile(np.abs(noise) + self.solver_radius)
 
     def describe(self) -> Mapping[str, Any]:
-        """Constants for the certificate."""
         balls = {"ball": self.schedule.ball, "reach": self.schedule.reach}
         sensitivity = self.schedule.sensitivity
         return {
@@ -214,19 +269,14 @@ class OutputPerturbationPlan(ConvexPlan[P]):
             **(balls if math.isfinite(self.schedule.ball) else {}),
         }
 
-    def exact_bits(self, source: BitSource) -> bool:
-        """As the mechanism has it."""
-        return self.mechanism.exact_bits(source)
-
-    def _listing(self, X: AnyArray, y: AnyArray, source: BitSource) -> PrivateResult:
-        from dpconvex.algorithms.erm.output_perturbation.run import run
-
-        return run(self, X, y, source)
-
-    def _user_listing(self, X: AnyArray, y: AnyArray, source: BitSource, groups: UserGroups) -> PrivateResult:
-        from dpconvex.algorithms.erm.output_perturbation.run import run
-
-        return run(self, X, y, source, groups)
+    def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> PrivateResult:
+        ledger = Ledger(self.privacy, self.releases)
+        risk = self.problem.objective(X, y, self.l2, groups)  # lines 1, 2: F_lambda of records in the public domain
+        found = self.solver.solve(risk, self.solver_radius, self.constraint)  # line 3: w_T
+        point = require(found, self.solver_radius) if self.schedule.needs_accuracy else found.point
+        solved = self.problem.parameters(point)  # no further from the minimizer than in the solver's variables
+        noisy = self.mechanism.release(self.ball.project(solved), LABEL, source, ledger)  # line 4: w_T + z
+        return self.finish(self.output_set.project(noisy), source)
 
 
 @recorded("output_perturbation")
@@ -250,11 +300,11 @@ def plan(
     constants : {"calibrated", "paper"}
         ``"calibrated"``: sharp schedule and the exact Gaussian. ``"paper"``: repaired printed schedule, ZWB Gaussian.
     l2 : float, optional
-        Regularisation, when the regularised objective itself is the target. Default: chosen from public facts.
+        Regularization, when the regularized objective itself is the target. Default: chosen from public facts.
     noise : {"auto", "l2", "gaussian"}
         Kinds of noise to consider; ``"gaussian"`` needs ``delta > 0``.
     target : {"empirical", "population"}
-        Excess on the data, or on the distribution that records are drawn from independently. Changes regularisation and
+        Excess on the data, or on the distribution that records are drawn from independently. Changes regularization and
         bound; privacy holds either way.
 
     Raises
@@ -299,8 +349,9 @@ def _one(
         e2 = problem.dim * deviation**2
         e1 = math.sqrt(e2) if kind == "gaussian" else problem.dim / privacy.epsilon
         schedule = schedules.calibrated(problem, l2, e1, e2, target)
-    lemma = statements.LEMMAS[problem.aggregation] if schedule.needs_accuracy else statements.DIAMETER_LEMMA
+    lemma = LEMMAS[problem.aggregation] if schedule.needs_accuracy else DIAMETER_LEMMA
     mechanism, deviation = _noise(schedule.reach, lemma, problem, privacy, kind, constants)
+    tilted, constraint = problem.aggregation == "tilted", _constraint(problem, schedule)
     return OutputPerturbationPlan(
         problem=problem,
         privacy=privacy,
@@ -308,16 +359,11 @@ def _one(
         noise_name=kind,
         mechanism=mechanism,
         deviation=deviation,
-        solver=_solver(problem, schedule),
+        solver=default_solver(problem.bounds, constraint, problem.dim, tilted=tilted),
         constants=constants,
         target=target,
-        printed=printed_bound(problem, l2, privacy.epsilon, delta, target),
+        printed=schedules.printed_bound(problem, l2, privacy.epsilon, delta, target),
     )
-
-
-def _solver(problem: Problem, schedule: schedules.Schedule) -> Solver:
-    constraint = _constraint(problem, schedule)
-    return default_solver(problem.bounds, constraint, problem.dim, tilted=problem.aggregation == "tilted")
 
 
 def _constraint(problem: Problem, schedule: schedules.Schedule) -> ConvexSet:
@@ -328,7 +374,7 @@ def _constraint(problem: Problem, schedule: schedules.Schedule) -> ConvexSet:
 def _noise(
     reach: float, lemma: str, problem: Problem, privacy: PrivacyParams, kind: str, constants: str
 ) -> tuple[NormNoiseMechanism | GaussianMechanism, float]:
-    """Return the mechanism for a minimiser that moves by at most `reach`, and its deviation a coordinate."""
+    """Return the mechanism for a minimizer that moves by at most `reach`, and its deviation a coordinate."""
     sensitivity = Sensitivity(reach, "l2", in_units(lemma, privacy), unit=privacy.unit)
     if kind == "l2":
         pure = NormNoiseMechanism(L2Norm(problem.dim), sensitivity, privacy.epsilon)

@@ -1,7 +1,31 @@
-"""Regularisation and solver accuracy of output perturbation: the arithmetic of the theorems.
+r"""Regularization, sensitivity and solver accuracy of output perturbation: the arithmetic of the theorems.
 
 Notation: D parameters, L Lipschitz constant of one record's loss, beta smoothness of the objective without its ridge, R
 comparator norm, n records. ``e1 = E||z|| / reach`` and ``e2 = E||z||^2 / reach^2`` describe the noise at unit reach.
+
+How far the exact minimizer moves when one record is replaced:
+
+Average (Proposition 2.2, data-dependent part only)
+    ``K / (l2 n)``, K the largest distance of two records' gradients at the same parameters (`Problem.contrast`): 2L in
+    general, and with ``L = A X_2`` also for losses under attack (docs, Adversarial training).
+Tilted (Lemma 5.2, with the repaired proof)
+    Let W be a closed convex set that holds the minimizers ``w, w'`` of ``J = F_tau + l2/2 |.|^2`` on two data sets that
+    differ in record n, either because the minimization is over W or because W is a ball that holds every minimizer.
+    With ``C = exp(tau D)``, D the largest difference of two records' losses at the same point of W,
+
+        ``|w - w'| <= (K / l2) C / (C + n - 1)``.
+
+    Proof. There are subgradients ``g'_i`` of the losses at ``w'`` with ``<sum_i v'_i g'_i + l2 w', u - w'> >= 0`` for
+    all u in W; take the same ``g_i = g'_i`` for i < n, any ``g_n``, and the weights v of the first data set, all at
+    ``w'``. Strong convexity of J over W gives ``l2 |w - w'| <= |sum_i v_i g_i - sum_i v'_i g'_i|``. The weights differ
+    by one term of their normalizing sums, so all ``v_i - v'_i``, i < n, have the same sign and sum to
+    ``v'_n - v_n``. If ``v_n >= v'_n`` the difference is thus ``v_n (g_n - a weighted mean of the others and g'_n)``, of
+    length at most ``K v_n``, else likewise with ``v'_n``; and
+    ``v_n = 1 / sum_j exp(tau (loss_j - loss_n)) <= 1 / (1 + (n - 1) / C)``, likewise ``v'_n``.
+Any objective
+    If every ``F(., X)`` is L-Lipschitz where the minimizers are, the difference of two of them is 2L-Lipschitz, and
+    minimizers are at most ``2 L / l2`` apart: the weight of one record may be 1. With no assumption at all, points of a
+    ball of radius R are at most 2 R apart: `Schedule.reach` takes the smaller bound.
 """
 
 from __future__ import annotations
@@ -13,7 +37,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpconvex import _rounding
-from dpconvex.algorithms.erm.output_perturbation.sensitivity import largest_weight, log_factor, minimiser_sensitivity
 from dpconvex.mechanisms.gaussian import zwb_constant
 from dpconvex.problems.base import Problem
 
@@ -25,14 +48,14 @@ DIAMETER_SLACK = 1e-3
 
 @dataclass(frozen=True)
 class Schedule:
-    """Regularisation, sensitivity of the exact minimiser, solver radius and bound.
+    """Regularization, sensitivity of the exact minimizer, solver radius and bound.
 
     Parameters
     ----------
     l2 : float
-        Regularisation of the objective that is minimised.
+        Regularization of the objective that is minimized.
     sensitivity : float
-        Of the exact minimiser, in l2; infinite where no class bound is used.
+        Of the exact minimizer, in l2; infinite where no class bound is used.
     solver_radius : float
         Distance to it that the solver certifies.
     bound : float
@@ -55,7 +78,7 @@ class Schedule:
 
     @property
     def reach(self) -> float:
-        """How far the solver's point moves between neighbours: ``min(sensitivity + 2r, 2 ball)``, rounded up."""
+        """How far the solver's point moves between neighbors: ``min(sensitivity + 2r, 2 ball)``, rounded up."""
         return _reach(self.sensitivity, self.solver_radius, self.ball)
 
     @property
@@ -64,18 +87,34 @@ class Schedule:
         return self.reach < _rounding.widen_up(2 * self.ball)
 
 
+def minimizer_sensitivity(problem: Problem, l2: float, radius: float) -> float:
+    """Return how far exact minimizers move between neighbors, rounded up.
+
+    They have a norm of at most `radius`, which is not used for averages.
+    """
+    return problem.contrast / l2 * largest_weight(problem, radius) * (1 + 1e-14)
+
+
+def largest_weight(problem: Problem, radius: float) -> float:
+    """Return ``C / (C + n - 1)``, rounded up: the largest weight of one record; ``1/n`` for an average."""
+    if problem.aggregation == "average":
+        return 1 / problem.n
+    others = (problem.n - 1) * math.exp(-problem.log_weight_ratio(radius)) * (1 - 1e-13)
+    return min(1.0, _rounding.widen_up(1 / (1 + others)))
+
+
 def calibrated(problem: Problem, l2: float | None, e1: float, e2: float, target: str = "empirical") -> Schedule:
-    """Sharp schedule (ours): data-dependent part only in the sensitivity, exact noise moments.
+    """Return the sharp schedule (ours): data-dependent part only in the sensitivity, exact noise moments.
 
-    Derivation: docs, Output perturbation, Choosing the regularisation.
+    Derivation: docs, Output perturbation, Choosing the regularization.
 
-    Without `l2`, regularisation minimises ``l2 R^2/2`` plus the noise term, Lipschitz (class G) or smooth (class J),
-    whichever bound is smaller. With `l2` given (classes F and H) the bound is for the regularised objective.
+    Without `l2`, regularization minimizes ``l2 R^2/2`` plus the noise term, Lipschitz (class G) or smooth (class J),
+    whichever bound is smaller. With `l2` given (classes F and H) the bound is for the regularized objective.
 
     A population target adds the stability term ``L reach``: replacing a record moves the release by at most `reach`,
     and every record's loss is L-Lipschitz on the whole space (Lemmas 4.1 and 4.2, repaired).
 
-    Tilted losses: the sensitivity needs a ball that holds the minimisers. It is the one of
+    Tilted losses: the sensitivity needs a ball that holds the minimizers. It is the one of
     `Problem.minimiser_norm`, or the comparator's where that is smaller and `l2` is not given.
 
     Problems whose Lipschitz constant is known in a ball only (`Problem.local`) are solved in it. Their release is
@@ -89,13 +128,13 @@ def calibrated(problem: Problem, l2: float | None, e1: float, e2: float, target:
 
     def schedule(lam: float, kind: _Bound) -> Schedule:
         ball = _ball(problem, lam, l2 is not None)
-        delta = minimiser_sensitivity(problem, lam, ball)
+        delta = minimizer_sensitivity(problem, lam, ball)
         r = max(_slack(problem) / 2 * delta, problem.certifiable_radius(lam))
         projected = problem.local and kind is _lipschitz_bound
         reach = _reach(delta, r, ball)
         bound = kind(_Setting(problem, lam, l2 is not None, r, reach * e1, reach**2 * e2, ball))
         if target == "population":
-            bound += problem.lipschitz * reach
+            bound += problem.lipschitz * reach  # Lemmas 4.1 and 4.2, repaired: stability
         letters = "FH" if l2 else "GJ"
         letter, words = (letters[1], "smooth") if kind is _smooth_bound else (letters[0], "Lipschitz")
         words += " but for kinks" if kind is _smooth_bound and problem.kink else ""
@@ -118,7 +157,7 @@ def calibrated(problem: Problem, l2: float | None, e1: float, e2: float, target:
 
 
 def _diameter(problem: Problem, l2: float | None, e1: float, target: str) -> Schedule:
-    """Noise that covers the whole ball of the comparator: the sensitivity 2R needs no assumption whatever.
+    """Return noise that covers the whole ball of the comparator: the sensitivity 2R needs no assumption whatever.
 
     The excess is at most ``L E||z||`` after a projection to the ball, the solver's error and the shrinkage. Minima of
     objectives that are not smooth are certified by values, so the error of their value is at most ``l2 r^2 / 2``.
@@ -145,7 +184,7 @@ class _Setting:
 
     problem: Problem
     lam: float
-    regularised: bool
+    regularized: bool
     r: float
     noise1: float
     noise2: float
@@ -156,19 +195,19 @@ _Bound = Callable[[_Setting], float]
 
 
 def _lipschitz_bound(s: _Setting) -> float:
-    """``L (E||z|| + r)`` plus the shrinkage, or plus the ridge's own growth where it is part of the target.
+    """Return ``L (E||z|| + r)`` plus the shrinkage, or plus the ridge's own growth where it is part of the target.
 
-    The latter is ``l2/2 E||w_T + z||^2 - l2/2 ||w*||^2``: the cross term with the centred noise vanishes, the one with
+    The latter is ``l2/2 E||w_T + z||^2 - l2/2 ||w*||^2``: the cross term with the centered noise vanishes, the one with
     ``w_T - w*`` is at most ``l2 ||w*|| r <= L r``.
     """
     L = s.problem.lipschitz
-    if s.regularised:
+    if s.regularized:
         return s.lam / 2 * (s.noise2 + s.r**2) + L * (s.noise1 + 2 * s.r)
     return s.lam * s.problem.radius**2 / 2 + L * (s.noise1 + s.r)
 
 
 def _smooth_bound(s: _Setting) -> float:
-    """``beta/2 E||z||^2`` of centred noise, the solver's gap, and the shrinkage or the ridge's share of the noise.
+    """Return ``beta/2 E||z||^2`` of centered noise, the solver's gap, and the shrinkage or the ridge's noise.
 
     Kinks add their Lipschitz constant times ``E||z||``, and to the gap twice their largest one, at most ``pi/2 kink``,
     times r (docs, Adversarial training, Theorem 3).
@@ -177,13 +216,13 @@ def _smooth_bound(s: _Setting) -> float:
     gap = (beta + lam) / 2 * s.r**2 + math.pi * kink * s.r
     if s.problem.local or ball < s.problem.minimiser_norm(lam):
         gap += (s.problem.lipschitz + lam * ball) * s.r  # the constraint may be active, and the gradient there not 0
-    if s.regularised:
+    if s.regularized:
         return kink * s.noise1 + (beta + lam) / 2 * s.noise2 + gap
     return lam * s.problem.radius**2 / 2 + kink * s.noise1 + beta / 2 * s.noise2 + gap
 
 
 def _closed_form(problem: Problem, e1: float, e2: float, smooth: bool, target: str) -> float:
-    """Best regularisation for an average and small r; a starting point for tilted losses."""
+    """Return the best regularization for an average and small r; a starting point for tilted losses."""
     R, n, K, eta = problem.radius, problem.n, problem.contrast, _slack(problem)
     if smooth:
         return (2 * problem.curvature * K**2 * e2 * (1 + eta) ** 2 / (n * R) ** 2) ** (1 / 3)
@@ -195,7 +234,7 @@ def _slack(problem: Problem) -> float:
 
 
 def _least(function: Callable[[float], float], start: float) -> float:
-    """Minimiser over twelve decades around `start`, to four digits, of a function with few local minima."""
+    """Return the minimizer over twelve decades around `start`, to four digits, of a function with few local minima."""
     low, high = start * 1e-6, start * 1e6
     if not 0 < low < high < math.inf:
         raise FloatingPointError("a public constant is beyond floats")
@@ -207,14 +246,14 @@ def _least(function: Callable[[float], float], start: float) -> float:
     return best
 
 
-def _ball(problem: Problem, lam: float, regularised: bool) -> float:
-    """Radius of the ball to which the minimisation is confined: none for an average of known losses."""
+def _ball(problem: Problem, lam: float, regularized: bool) -> float:
+    """Return the radius of the ball to which the minimization is confined: none for an average of known losses."""
     if problem.local:
         return problem.radius
     if problem.aggregation == "average":
         return math.inf
     holds = problem.minimiser_norm(lam)
-    return holds if regularised else min(holds, problem.radius)
+    return holds if regularized else min(holds, problem.radius)
 
 
 def _reach(sensitivity: float, r: float, ball: float) -> float:
@@ -223,16 +262,14 @@ def _reach(sensitivity: float, r: float, ball: float) -> float:
 
 
 def privacy_ratio(d: int, epsilon: float, delta: float) -> float:
-    """``d / epsilon``, or ``sqrt(d) C / epsilon`` for delta > 0: n times the privacy ratio of the paper's bounds."""
-    return d / epsilon if delta == 0 else math.sqrt(d) * _big_c(epsilon, delta) / epsilon
-
-
-def _big_c(epsilon: float, delta: float) -> float:
-    return zwb_constant(delta) + math.sqrt(zwb_constant(delta) ** 2 + epsilon)
+    """Return n times the paper's privacy ratio: ``d / epsilon``, for delta > 0 ``sqrt(d) C / epsilon``."""
+    if delta == 0:
+        return d / epsilon
+    return math.sqrt(d) * (zwb_constant(delta) + math.sqrt(zwb_constant(delta) ** 2 + epsilon)) / epsilon
 
 
 def paper(problem: Problem, l2: float | None, epsilon: float, delta: float, target: str = "empirical") -> Schedule:
-    """Repaired printed schedule: Theorems 3.4 and 3.5 for classes G and J, Theorems 3.1.2 and 3.2.2 for F and H.
+    """Return the repaired printed schedule: Theorems 3.4 and 3.5 for classes G and J, 3.1.2 and 3.2.2 for F and H.
 
     The Lipschitz constant includes the regulariser, ``L + l2 R``, as the paper has it. Tilted losses: Theorems 5.1 and
     5.2 with Lemma 5.2's sensitivity; they need `l2`. Population targets: Propositions 4.1 to 4.4 with the stability
@@ -253,7 +290,8 @@ def paper(problem: Problem, l2: float | None, epsilon: float, delta: float, targ
         if tilted:
             ball, theorem = problem.minimiser_norm(l2), f"Theorem 5.{2 if smooth else 1} (repaired)"
             # min(1, C/n) of Lemma 5.2; never below the boxed bound, also in floating point
-            weight = max(largest_weight(problem, ball), min(1.0, _factor_over_n(problem, ball)))
+            over_n = math.exp(min(0.0, problem.log_weight_ratio(ball) - math.log(n)))
+            weight = max(largest_weight(problem, ball), min(1.0, _rounding.widen_up(over_n)))
         if smooth:
             alpha = total**2 / l2 * min((beta + l2) / l2 * q**2, weight**2)
         else:
@@ -276,12 +314,43 @@ def paper(problem: Problem, l2: float | None, epsilon: float, delta: float, targ
     projected = problem.local
     if smooth and not (projected and population):
         curved = shrinkage + (beta + lam) / 2 * (moment2 * reach**2 + r**2)
-        curved += total * r if projected else 0.0  # the gradient at a minimiser on the sphere is not 0
+        curved += total * r if projected else 0.0  # the gradient at a minimizer on the sphere is not 0
         bound, projected = min(bound, curved), projected and bound <= curved
     if population:
         bound, source = bound + total * reach, f"{source}, population (Lemma 4.1)"
     return Schedule(lam, sensitivity, r, bound, source, ball, projected)
 
 
-def _factor_over_n(problem: Problem, radius: float) -> float:
-    return _rounding.widen_up(math.exp(min(0.0, log_factor(problem, radius) - math.log(problem.n))))
+def printed_bound(
+    problem: Problem, l2: float | None, epsilon: float, delta: float, target: str = "empirical"
+) -> float | None:
+    """Return the excess risk that the paper claims for its own constants, misprints included; None: not claimed.
+
+    Strongly convex (`l2` given): Theorems 3.1, 3.2, 5.1, 5.2, Corollaries 4.1, 4.2; otherwise Theorems 3.4, 3.5,
+    Corollaries 4.3, 4.4. Some are not proved, or false (errata U1, U4, U7, U8, U9): no plan relies on them. All ask for
+    ``q <= 1``, the smooth convex ones for ``q^2 <= L / (R beta)``; tilted losses need `l2` and an empirical target.
+    """
+    L, beta, R, n = problem.lipschitz, problem.smoothness, problem.radius, problem.n
+    smooth, population, pure = math.isfinite(beta), target == "population", delta == 0
+    tilted = problem.aggregation == "tilted"
+    q = privacy_ratio(problem.dim, epsilon, delta) / (1 if problem.aggregation == "whole" else n)
+    if q > 1 or (tilted and (population or not l2)):
+        return None
+    if l2:
+        radius = problem.minimiser_norm(l2)
+        exponent = problem.log_weight_ratio(radius) if tilted else 0.0
+        if exponent > 600:
+            return None
+        factor = math.exp(exponent)
+        scale, kappa = (L + l2 * radius) ** 2 / l2, (beta + l2) / l2
+        if smooth:
+            noise = (26 if pure else 13.5) * kappa * factor * q**2
+        else:
+            noise = (9 if pure or tilted else 6) * factor * q
+        return scale * (noise + (5 / n if population else 0))
+    if smooth:
+        if q**2 * R * beta > L:
+            return None
+        B = beta ** (1 / 3) * L ** (2 / 3) * R ** (4 / 3)
+        return B * (128 * (q ** (2 / 3) + 1 / math.sqrt(n)) if population else (65 if pure else 127) * q ** (2 / 3))
+    return L * R * (32 * (math.sqrt(q) + 1 / math.sqrt(n)) if population else (49 if pure else 25) * math.sqrt(q))

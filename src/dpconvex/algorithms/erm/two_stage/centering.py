@@ -46,7 +46,7 @@ from dpconvex.mechanisms.base import Planned
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Sensitivity
 from dpconvex.problems.data.domain import Block, DataDomain
 from dpconvex.problems.data.users import UserGroups
-from dpconvex.problems.linear.expected_risk import NUMERIC_VARIANCE, reach_share, squared_reach
+from dpconvex.problems.linear.expected_risk import ORDINARY, reach_share, squared_reach
 from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.randomness import BitSource
 
@@ -251,7 +251,7 @@ def plan(problem: LinearModelProblem, privacy: PrivacyParams, planner: Planner) 
     first = NormNoiseMechanism(norm, Sensitivity(reach, norm.name, CENTER_LEMMA), share)
     spent = _rounding.sum_up((first.epsilon, second.epsilon))
     rest = replace(privacy, epsilon=_rounding.difference_down(privacy.epsilon, spent))
-    variance = NUMERIC_VARIANCE + first.scale**2 * float(norm.coordinate_variances[0])
+    variance = ORDINARY.numeric_variance + first.scale**2 * float(norm.coordinate_variances[0])
     length = min(TUNING.long * math.sqrt(variance), 1.0) * float(np.linalg.norm(widths))
     then = planner(centered(problem, length), rest)[0]
     return (CenteredPlan(problem, privacy, first, second, then, planner, length),)
@@ -271,7 +271,7 @@ def centered(problem: LinearModelProblem, length: float) -> LinearModelProblem:
     others = tuple(block for block in domain.blocks if block.norm != "linf")
     constant = domain.intercept if others else min(domain.intercept, length)
     share = reach_share(domain, "linf")
-    stretch = TUNING.long * float(np.linalg.norm(widths)) * math.sqrt(NUMERIC_VARIANCE) / length
+    stretch = TUNING.long * float(np.linalg.norm(widths)) * math.sqrt(ORDINARY.numeric_variance) / length
     needed = sum(map(squared_reach, domain.all_blocks))
     longer = 4 * (constant**-2 - domain.intercept**-2) / needed  # what a shorter constant needs
     radius = problem.radius * math.sqrt(1 - share + share * stretch**2 + longer)

@@ -1,4 +1,4 @@
-"""Ellipsoids with axes along the coordinates' axes or any others."""
+"""Balls in the l2 and the l1 norm, and ellipsoids."""
 
 from __future__ import annotations
 
@@ -10,12 +10,113 @@ from typing import Self, final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpconvex import _rounding
+from dpconvex import _rounding, _validate
 from dpconvex._types import FloatArray
 from dpconvex.errors import InvalidParameterError
-from dpconvex.sets.base import ConvexSet, quiet
+from dpconvex.sets.base import ConvexSet, check_dim, quiet
+from dpconvex.sets.simplex import project_onto_simplex
 
-_NEWTON = 60  # steps at most; some five suffice
+
+@final
+@dataclass(frozen=True)
+class L2Ball(ConvexSet):
+    """All vectors of l2 norm at most `radius`.
+
+    Parameters
+    ----------
+    radius : float
+        Positive.
+    dim : int, optional
+        Length of the vectors; any length if None.
+    """
+
+    radius: float
+    dim: int | None = None
+    diameter: float = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        _validate.real("radius", self.radius, above=0.0)
+        check_dim(self.dim)
+        self._set(diameter=_rounding.widen_up(2.0 * self.radius))
+
+    @quiet
+    def contains(self, w: FloatArray, tolerance: float = 1e-9) -> bool:
+        self._check_shape("w", w)
+        return bool(_norm(w) <= (1.0 + tolerance) * self.radius)
+
+    def project(self, w: FloatArray) -> FloatArray:
+        w = self._finite("w", w)
+        return w if _norm(w) <= self.radius else self._scaled_to_radius(w)
+
+    def project_rows(self, points: FloatArray) -> FloatArray:
+        """Return the projections of finite points of shape (n, dim)."""
+        lengths = np.sqrt(np.einsum("ij,ij->i", points, points))
+        return points * (self.radius / np.maximum(lengths, self.radius))[:, None]
+
+    def linear_minimizer(self, g: FloatArray) -> FloatArray:
+        g = self._finite("g", g)
+        return self._scaled_to_radius(-g) if np.any(g) else g
+
+    @classmethod
+    def examples(cls) -> tuple[Self, ...]:
+        return (cls(2.0, dim=3), cls(0.5), cls(1e-3, dim=1))
+
+    def _scaled_to_radius(self, w: FloatArray) -> FloatArray:
+        unit = w / np.abs(w).max()
+        return unit * (self.radius / np.sqrt(np.square(unit).sum()))
+
+
+@quiet
+def _norm(w: FloatArray) -> float:
+    """Return the l2 norm; it overflows only where the norm itself does."""
+    largest = np.abs(w).max(initial=0.0)
+    return float(largest * np.sqrt(np.square(w / largest).sum())) if largest > 0 else float(largest)
+
+
+@final
+@dataclass(frozen=True)
+class L1Ball(ConvexSet):
+    """All vectors whose absolute values sum to at most `radius`.
+
+    Parameters
+    ----------
+    radius : float
+        Positive; it is the largest l1 norm and the largest l2 norm of a member.
+    dim : int, optional
+        Length of the vectors; any length if None.
+    """
+
+    radius: float
+    dim: int | None = None
+    diameter: float = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        _validate.real("radius", self.radius, above=0.0)
+        check_dim(self.dim)
+        self._set(diameter=_rounding.widen_up(2.0 * self.radius))
+
+    @quiet
+    def contains(self, w: FloatArray, tolerance: float = 1e-9) -> bool:
+        self._check_shape("w", w)
+        return bool(np.abs(w).sum() <= (1.0 + tolerance) * self.radius)
+
+    @quiet
+    def project(self, w: FloatArray) -> FloatArray:
+        """Return the nearest member: the absolute values are projected onto the simplex, the signs kept."""
+        w = self._finite("w", w)
+        size = np.abs(w)
+        return w if size.sum() <= self.radius else np.copysign(project_onto_simplex(size, self.radius), w)
+
+    def linear_minimizer(self, g: FloatArray) -> FloatArray:
+        g = self._finite("g", g)
+        out = np.zeros_like(g)
+        best = np.argmax(np.abs(g))
+        out[best] = -np.copysign(self.radius, g[best])
+        return out
+
+    @classmethod
+    def examples(cls) -> tuple[Self, ...]:
+        return (cls(2.0, dim=3), cls(0.5), cls(1e-3, dim=1))
 
 
 @final
@@ -26,8 +127,7 @@ class Ellipsoid(ConvexSet):
     Parameters
     ----------
     shape : array of shape (dim, dim), or (dim,)
-        M, or the half-axes of an ellipsoid along the coordinates. Kept as a tuple of rows. Condition number at most
-        1e6.
+        M, or half-axes along the coordinates; condition number at most 1e6. Kept as a tuple of rows.
     centre : array of shape (dim,), optional
         0 if None. Kept as a tuple.
     """
@@ -49,12 +149,12 @@ class Ellipsoid(ConvexSet):
         centre = np.zeros(len(shape)) if self.centre is None else np.asarray(self.centre, dtype=np.float64)
         if centre.shape != (len(shape),) or not np.isfinite(centre).all():
             raise InvalidParameterError("centre", self.centre, f"must be finite, of shape ({len(shape)},)")
-        object.__setattr__(self, "shape", tuple(map(tuple, shape.tolist())))
-        object.__setattr__(self, "centre", tuple(centre.tolist()))
-        object.__setattr__(self, "dim", len(shape))
+        self._set(shape=tuple(map(tuple, shape.tolist())), centre=tuple(centre.tolist()), dim=len(shape))
         # The triangle inequality; exact where the centre is 0 or lies along the longest axis.
-        object.__setattr__(self, "radius", _rounding.widen_up(float(axes[0]) + math.hypot(*centre)))
-        object.__setattr__(self, "diameter", _rounding.widen_up(2 * float(axes[0])))
+        self._set(
+            radius=_rounding.widen_up(float(axes[0]) + math.hypot(*centre)),
+            diameter=_rounding.widen_up(2 * float(axes[0])),
+        )
 
     @quiet
     def contains(self, w: FloatArray, tolerance: float = 1e-9) -> bool:
@@ -65,7 +165,7 @@ class Ellipsoid(ConvexSet):
 
     @quiet
     def project(self, w: FloatArray) -> FloatArray:
-        """Return the nearest member: the root of the secular equation, by bisection."""
+        """Return the nearest member: the root of the secular equation, by Newton's method."""
         return self.project_rows(self._finite("w", w)[None])[0]
 
     @quiet
@@ -79,7 +179,7 @@ class Ellipsoid(ConvexSet):
         # Newton's method for |axis x / (axis^2 + nu)| = 1 in the form 1 / |.| = 1, which is concave in nu: from 0 it
         # rises to the root and never beyond.
         nu = np.zeros(len(far))
-        for _ in range(_NEWTON):
+        for _ in range(60):  # some five steps suffice
             ratio = axes * far / (axes**2 + nu[:, None])
             length = np.sqrt(np.square(ratio).sum(1))
             bend = (np.square(ratio) / (axes**2 + nu[:, None])).sum(1)
@@ -102,7 +202,6 @@ class Ellipsoid(ConvexSet):
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:
-        """Return small instances for the contract tests."""
         return (cls([2.0, 0.5, 1.0]), cls([[0.6, 0.4], [0.4, 0.6]]), cls([0.25]))
 
     @cached_property

@@ -1,0 +1,387 @@
+"""Losses of classifiers: logistic, softmax and hinge, with their smoothings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self, final
+
+import numpy as np
+
+from dpconvex import _rounding, _validate
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.losses.base import (
+    CurvatureLaw,
+    LinearModelLoss,
+    PiecewiseLinearLoss,
+    SmoothLoss,
+    Spline,
+    check_width,
+    class_indices,
+    quiet,
+    signs,
+)
+
+
+class _TwoClasses(LinearModelLoss):
+    """What losses of the margin share: targets above 0 become +1, all others (0, NaN) -1."""
+
+    task = "classification"
+    sides = 1
+
+    def clip_targets(self, y: AnyArray) -> FloatArray:
+        return signs(y)
+
+
+@final
+@dataclass(frozen=True)
+class LogisticLoss(_TwoClasses, SmoothLoss):
+    """``log(1 + exp(-m))`` of the margin ``m = y z``, targets -1 and +1, continued by its tangent where it is steep.
+
+    Below the margin at which the slope reaches `cap` the loss is linear: a record that is badly misclassified pulls
+    with the slope `cap`, not more. With ``cap = 1`` that never happens: the negative log-likelihood of logistic
+    regression. Targets above 0 become +1, all others (0, NaN) become -1.
+
+    Slope at most `cap`; curvature ``a (1 - a)`` at every slope ``a < cap``, 0 at the slope `cap`; q = 1 for
+    ``cap = 1``, else none (docs, Objective perturbation, section 1). With a `rate` the margin is ``y (z + offset)``:
+    the graph moves sideways, so all this stays true.
+
+    Parameters
+    ----------
+    cap : float
+        Largest slope, between 1e-100 and 1.
+    rate : float, optional
+        Public share of the class +1, above 0 and below 1. Predictions then start from it: `offset`.
+    """
+
+    name = "logistic"
+    curvature_law = CurvatureLaw.LOGISTIC  # below the cap as without one; at the cap curvature is 0
+
+    cap: float = 1.0
+    rate: float | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "cap", _validate.real("cap", self.cap, at_least=1e-100, at_most=1.0))
+        if self.rate is not None:
+            object.__setattr__(self, "rate", _validate.shares("rate", (1 - self.rate, self.rate), 2)[1])
+
+    @cached_property
+    def _offset(self) -> float:
+        """The constant of least mean loss: where the slopes of the two classes, times their shares, are equal.
+
+        With the probability s of the rarer class and its share p, ``p min(cap, 1 - s) = (1 - p) s``: s is p, or
+        ``cap p / (1 - p)`` where the rarer class is capped.
+        """
+        if self.rate is None or self.rate == 0.5:
+            return 0.0
+        p = min(self.rate, 1 - self.rate)
+        s = p if 1 - p <= self.cap else self.cap * p / (1 - p)
+        return math.copysign(math.log(s) - math.log1p(-s), self.rate - 0.5)
+
+    @property
+    def slope_bound(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.cap
+
+    @property
+    def curvature_bound(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """``a (1 - a)`` at the slope ``a = 1/2``, or at the cap if that is smaller."""
+        return 0.25 if self.cap >= 0.5 else _rounding.product_up(self.cap, math.nextafter(1 - self.cap, 1.0))
+
+    @property
+    def self_concordance(self) -> float | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """1 without a cap (``a (1 - a) <= 1 - a``), else None: curvature jumps to 0 at the cap."""
+        return 1.0 if self.cap == 1 else None
+
+    @cached_property
+    def value_at_zero(self) -> float:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Log 2; less if the cap is below 1/2; with a rate, that of the rarer class. Plans ask often."""
+        return _rounding.widen_up(float(self.value(np.zeros(2), np.array([-1.0, 1.0])).max()))
+
+    @property
+    def usual(self) -> LogisticLoss:
+        return LogisticLoss(rate=self.rate)
+
+    @property
+    def facts(self) -> Mapping[str, float]:
+        rate = {} if self.rate is None else {"rate": self.rate}
+        return rate if self.cap == 1 else {"slope_cap": self.cap, **rate}
+
+    @property
+    def rates(self) -> tuple[float, ...] | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Of the classes -1 and +1."""
+        return None if self.rate is None else (1 - self.rate, self.rate)
+
+    @property
+    def offset(self) -> FloatArray:
+        """The log-odds of the rate; with a cap, what capped slopes make of them."""
+        return np.array([self._offset])
+
+    @quiet
+    def value(self, z: FloatArray, y: FloatArray) -> FloatArray:
+        margin = self._shifted(z) * y
+        curved = np.maximum(margin, self._kink)
+        # Not logaddexp: this form uses vectorized exp and log1p and is three times faster.
+        loss = np.maximum(-curved, 0.0) + np.log1p(np.exp(-np.abs(curved)))
+        return loss if self.cap == 1 else loss + self.cap * (curved - margin)
+
+    @quiet
+    def derivative(self, z: FloatArray, y: FloatArray) -> FloatArray:
+        """Return ``-y min(cap, 1 / (1 + exp(y z)))``, of shape (n,)."""
+        return -y * np.minimum(self.cap, 1.0 / (1.0 + np.exp(self._shifted(z) * y)))
+
+    @quiet
+    def hessian_weights(self, z: FloatArray, y: FloatArray) -> FloatArray:
+        """Return ``p (1 - p)``, ``p = 1 / (1 + exp(-z))``, where the slope is below the cap, else 0, of shape (n,)."""
+        z = self._shifted(z)
+        small = np.exp(-np.abs(z))
+        curvature = small / np.square(1.0 + small)
+        return curvature if self.cap == 1 else np.where(z * y >= self._kink, curvature, 0.0)
+
+    @quiet
+    def log_odds(self, z: FloatArray) -> FloatArray:
+        """Return the log-odds of +1 for which `z` is the best prediction, of shape (n,); without a cap `z` itself.
+
+        ``min(log s(z), log A) - min(log s(-z), log A)`` with ``s`` the logistic function and A the cap: where the
+        expected loss of one record is smallest, the slopes of its two halves balance (docs, Objective perturbation).
+        Odd, finite, and strictly increasing for ``A >= 1/2``; for smaller A it is 0 where both slopes are capped.
+        """
+        from scipy.special import log_expit
+
+        size = np.abs(z)
+        inside = z if self.cap >= 0.5 else np.zeros_like(z)
+        # In this form it is exactly `z`, or exactly 0, where it should be.
+        outside = np.copysign(math.log(self.cap) - log_expit(-size), z)
+        return np.where(size <= abs(self._kink), inside, outside)
+
+    @classmethod
+    def examples(cls) -> tuple[Self, ...]:
+        return (cls(), cls(0.7), cls(0.3), cls(rate=0.14), cls(0.7, 0.14))
+
+    def _shifted(self, z: FloatArray) -> FloatArray:
+        return z + self._offset if self._offset else z
+
+    @property
+    def _kink(self) -> float:
+        """The margin below which the loss is linear; minus infinity without a cap."""
+        return -math.inf if self.cap == 1 else math.log1p(-self.cap) - math.log(self.cap)
+
+
+@final
+@dataclass(frozen=True)
+class SoftmaxLoss(SmoothLoss):
+    """``logsumexp(z) - z[y]`` with targets 0, ..., n_classes - 1: multinomial logistic regression.
+
+    The derivative is ``p - e_y``, the Hessian ``S = diag(p) - p p^T`` with the probabilities ``p``. Targets
+    are rounded to the nearest class; NaN becomes class 0.
+
+    Parameters
+    ----------
+    n_classes : int
+        At least 2; public.
+    rates : tuple of float, optional
+        Public shares of the classes, positive, adding up to 1. Predictions then start from their logarithms: `offset`.
+
+    Notes
+    -----
+    Constants (proofs: docs, Objective perturbation, Several outputs): ``|p - e_y|_2 <= sqrt 2``,
+    ``|p - e_y|_1 <= 2``, ``|S| <= 1/2``, rank ``k - 1``, trace ``<= 1 - 1/k``. With
+    ``a = |p - e_y|_2 / sqrt 2``, ``trace S <= 2 (1 - a^2) <= 4 (1 - a)``, so that q = 4 for noise in the Frobenius
+    norm; for two classes ``a = 1 - p_y`` and ``trace S = 2 a (1 - a)``, so that q = 2. For l1 noise and three
+    classes or more there is no q: at ``p_y = 0`` the slope is saturated and the curvature is not 0.
+    """
+
+    name = "softmax"
+    task = "classification"
+    slope_bound = math.sqrt(2.0)  # this float lies above the square root
+    curvature_bound = 0.5  # attained by two classes of probability 1/2
+    curvature_law = CurvatureLaw.SOFTMAX
+
+    n_classes: int
+    rates: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        _validate.integer("n_classes", self.n_classes, at_least=2)
+        if self.rates is not None:
+            object.__setattr__(self, "rates", _validate.shares("rates", self.rates, self.n_classes))
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        return {} if self.rates is None else {"rates": list(self.rates)}
+
+    @property
+    def offset(self) -> FloatArray:
+        logs = np.log(np.ones(self.n_classes) if self.rates is None else self.rates)
+        return logs - logs.mean()
+
+    @property
+    def n_outputs(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.n_classes
+
+    @property
+    def slope_bound_l1(self) -> float:
+        return 2.0
+
+    @property
+    def curvature_rank(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.n_classes - 1
+
+    @property
+    def curvature_trace(self) -> float:
+        """``1 - 1 / n_classes``, attained by equal probabilities."""
+        return _rounding.ratio_up(self.n_classes - 1, self.n_classes)
+
+    @property
+    def frobenius_self_concordance(self) -> float:
+        """4, or 2 for two classes."""
+        return 2.0 if self.n_classes == 2 else 4.0
+
+    @property
+    def value_at_zero(self) -> float:
+        """Logarithm of the number of classes; with rates, of one over the smallest."""
+        rates = self.rates or (1 / self.n_classes,)
+        return _rounding.widen_up(math.log(max(1.0, math.fsum(rates)) / min(rates)))
+
+    @property
+    def trivial(self) -> float:
+        """The entropy of the rates, without a matrix of all classes."""
+        return self.value_at_zero if self.rates is None else -math.fsum(rate * math.log(rate) for rate in self.rates)
+
+    @quiet
+    def value(self, z: FloatArray, y: FloatArray) -> FloatArray:
+        z = self._shifted(z)
+        shifted = z - z.max(axis=1, keepdims=True)
+        own = np.take_along_axis(shifted, _column(y), axis=1)[:, 0]
+        return np.log(np.exp(shifted).sum(axis=1)) - own
+
+    @quiet
+    def derivative(self, z: FloatArray, y: FloatArray) -> FloatArray:
+        """Return ``p - e_y``, of shape (n, n_classes); rows sum to 0 up to rounding."""
+        out = self.probabilities(z)
+        own = _column(y)
+        # 1 - p_y as the sum of the other probabilities: no cancellation when p_y is near 1.
+        np.put_along_axis(out, own, 0.0, axis=1)
+        np.put_along_axis(out, own, -out.sum(axis=1, keepdims=True), axis=1)
+        return out
+
+    @quiet
+    def hessian_weights(self, z: FloatArray, y: FloatArray) -> FloatArray:
+        """Return ``diag(p) - p p^T``, of shape (n, n_classes, n_classes)."""
+        p = self.probabilities(z)
+        out = -p[:, :, None] * p[:, None, :]
+        diagonal = np.arange(self.n_classes)
+        out[:, diagonal, diagonal] += p
+        return out
+
+    @quiet
+    def probabilities(self, z: FloatArray) -> FloatArray:
+        """Return the class probabilities, of shape (n, n_classes)."""
+        z = self._shifted(z)
+        out = z - z.max(axis=1, keepdims=True)
+        np.exp(out, out=out)
+        out /= out.sum(axis=1, keepdims=True)
+        return out
+
+    def clip_targets(self, y: AnyArray) -> FloatArray:
+        return class_indices(y, self.n_classes)
+
+    @classmethod
+    def examples(cls) -> tuple[Self, ...]:
+        return (cls(2), cls(3), cls(7), cls(3, (0.7, 0.2, 0.1)))
+
+    def _shifted(self, z: FloatArray) -> FloatArray:
+        return z if self.rates is None else z + self.offset
+
+
+def _column(y: FloatArray) -> np.ndarray[tuple[int, int], np.dtype[np.intp]]:
+    return y.astype(np.intp)[:, None]
+
+
+@final
+@dataclass(frozen=True)
+class HingeLoss(_TwoClasses, PiecewiseLinearLoss):
+    """``max(1 - y z, 0)`` with targets -1 and +1: the loss of the support vector machine.
+
+    Equal to ``max of u (z - y)`` over u between 0 and ``-y``. Targets above 0 become +1, all others (0, NaN) -1.
+    """
+
+    name = "hinge"
+    slope_bound = 1.0
+
+    @property
+    def value_at_zero(self) -> float:
+        return 1.0
+
+    def slope_interval(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+        return np.minimum(-y, 0.0), np.maximum(-y, 0.0)
+
+    def smoothed(self, width: float) -> SmoothedHingeLoss:
+        """Return the one that is quadratic for margins in ``[1 - width, 1]``, at most ``width / 2`` below."""
+        check_width(width)
+        return SmoothedHingeLoss(width, center=1.0 - 0.5 * width)
+
+    @classmethod
+    def examples(cls) -> tuple[Self, ...]:
+        return (cls(),)
+
+
+@final
+@dataclass(frozen=True)
+class SmoothedHingeLoss(_TwoClasses, SmoothLoss):
+    """A hinge whose slope in the margin ``m = y z`` is ``-clip((center + width / 2 - m) / width, 0, 1)``.
+
+    With ``center = 1`` it lies above the hinge by at most ``width / 8``. Slope at most 1, curvature at most
+    ``1 / width``; no q, since the curvature is ``1 / width`` right up to the largest slope. Targets above 0
+    become +1, all others (0, NaN) -1.
+
+    Parameters
+    ----------
+    width : float
+        Length of the quadratic piece, in units of the margin, between 1e-100 and 1e100.
+    center : float
+        Its middle, where the slope is -1/2; between -1e100 and 1e100.
+    """
+
+    name = "smoothed_hinge"
+    slope_bound = 1.0
+
+    width: float = 1.0
+    center: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_width(self.width)
+        _validate.real("center", self.center, at_least=-1e100, at_most=1e100)
+
+    @property
+    def curvature_bound(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return _rounding.ratio_up(1.0, self.width)
+
+    @property
+    def value_at_zero(self) -> float:
+        return _rounding.widen_up(float(self._piece.value(np.array([-self._end]))[0]))
+
+    @quiet
+    def value(self, z: FloatArray, y: FloatArray) -> FloatArray:
+        return self._piece.value(z * y - self._end)
+
+    @quiet
+    def derivative(self, z: FloatArray, y: FloatArray) -> FloatArray:
+        return y * self._piece.slope(z * y - self._end)
+
+    @quiet
+    def hessian_weights(self, z: FloatArray, y: FloatArray) -> FloatArray:
+        return self._piece.curvature(z * y - self._end)
+
+    @classmethod
+    def examples(cls) -> tuple[Self, ...]:
+        return (cls(), cls(0.05), cls(0.5, center=0.75))
+
+    @property
+    def _piece(self) -> Spline:
+        return Spline(-1.0, 0.0, self.width)
+
+    @property
+    def _end(self) -> float:
+        """The margin from which the loss is 0."""
+        return self.center + 0.5 * self.width

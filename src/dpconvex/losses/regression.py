@@ -1,0 +1,440 @@
+"""Losses of regression: squared, Huber's and its relatives, absolute and pinball, with their smoothings."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self, final
+
+import numpy as np
+
+from dpconvex import _rounding, _validate
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.losses.base import (
+    LARGEST_TARGET,
+    LinearModelLoss,
+    PiecewiseLinearLoss,
+    SmoothLoss,
+    Spline,
+    check_bound,
+    check_width,
+    quiet,
+    reals,
+)
+
+
+class _NumericLoss(LinearModelLoss):
+    """A loss of numbers, which are clipped to the target bound; NaN becomes 0."""
+
+    task = "regression"
+
+    target_bound: float
+
+    def __post_init__(self) -> None:
+        check_bound(self.target_bound)
+
+    def clip_targets(self, y: AnyArray) -> FloatArray:
+        return reals(y, self.target_bound)
+
+
+class _WideLoss(_NumericLoss, SmoothLoss):
+    """A loss whose slope, a function of the residual ``r = z - y``, changes over a stretch of the order of `width`."""
+
+    width: float
+
+    def __post_init__(self) -> None:
+        check_width(self.width)
+        super().__post_init__()
+
+    @property
+    def value_at_zero(self) -> float:
+        if self.target_bound == math.inf:
+            return math.inf
+        ends = np.array([-self.target_bound, self.target_bound])
+        return _rounding.widen_up(float(self.value(ends, np.zeros(2)).max()))
+
+
+@final
+@dataclass(frozen=True)
+class SquaredLoss(_NumericLoss, SmoothLoss):
+    """``(z - y)^2 / 2`` with bounded targets, extended linearly beyond the prediction bound.
+
+    For ``|z| > prediction_bound`` the loss continues along its tangent, so that its slope bound ``prediction_bound +
+    target_bound`` holds for every prediction. Over parameters of norm at most R and features of norm at most X,
+    ``prediction_bound = R X`` leaves the problem unchanged.
+
+    Parameters
+    ----------
+    target_bound : float
+        Positive, at most 1e100, in the unit of the target.
+    prediction_bound : float, optional
+        At least `target_bound`, at most 1e100. Infinite (the default): no extension and no slope bound.
+    """
+
+    name = "squared"
+    curvature_bound = 1.0
+
+    target_bound: float
+    prediction_bound: float = math.inf
+
+    def __post_init__(self) -> None:
+        check_bound(self.target_bound, finite=True)
+        if self.prediction_bound != math.inf:
+            _validate.real(
+                "prediction_bound",
+                self.prediction_bound,
+                at_least=self.target_bound,
+                at_most=LARGEST_TARGET,
+                remedy="A tangent line begun short of a target would fall without bound",
+            )
+
+    @property
+    def slope_bound(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+        if self.prediction_bound == math.inf:
+            return math.inf
+        return _rounding.sum_up((self.prediction_bound, self.target_bound))
+
+    @property
+    def value_at_zero(self) -> float:
+        return _rounding.product_up(0.5, self.target_bound, self.target_bound)
+
+    @quiet
+    def value(self, z: FloatArray, y: FloatArray) -> FloatArray:
+        inside = self._inside(z)
+        slope = inside - y
+        # Half of the slope first: the square of the slope may overflow where the loss does not.
+        return slope * (0.5 * slope + (z - inside))
+
+    def derivative(self, z: FloatArray, y: FloatArray) -> FloatArray:
+        return self._inside(z) - y
+
+    def hessian_weights(self, z: FloatArray, y: FloatArray) -> FloatArray:
+        return np.where(np.abs(z) <= self.prediction_bound, 1.0, 0.0)
+
+    def cut(self, level: float) -> HuberLoss | None:
+        """Return Huber's loss: the same slopes over predictions within the bound, clipped to [-level, level]."""
+        return HuberLoss(level, self.target_bound) if level < self.slope_bound else None
+
+    @classmethod
+    def examples(cls) -> tuple[Self, ...]:
+        return (cls(1.0), cls(2.0, prediction_bound=3.0))
+
+    def _inside(self, z: FloatArray) -> FloatArray:
+        return np.clip(z, -self.prediction_bound, self.prediction_bound)
+
+
+class ResidualSplineLoss(_WideLoss):
+    """``max of u r - width u^2 / 2 over u in [lower, upper]`` with the residual ``r = z - y``.
+
+    The slope is ``clip(r / width, lower, upper)``.
+    """
+
+    @property
+    @abstractmethod
+    def spline(self) -> Spline:
+        """The slopes ``lower < 0 < upper`` and the ``width``."""
+
+    @property
+    def slope_bound(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return max(-self.spline.lower, self.spline.upper)
+
+    @property
+    def curvature_bound(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return _rounding.ratio_up(1.0, self.spline.width)
+
+    @quiet
+    def value(self, z: FloatArray, y: FloatArray) -> FloatArray:
+        return self.spline.value(z - y)
+
+    @quiet
+    def derivative(self, z: FloatArray, y: FloatArray) -> FloatArray:
+        return self.spline.slope(z - y)
+
+    @quiet
+    def hessian_weights(self, z: FloatArray, y: FloatArray) -> FloatArray:
+        return self.spline.curvature(z - y)
+
+
+@final
+@dataclass(frozen=True)
+class HuberLoss(ResidualSplineLoss):
+    """``r^2 / 2`` for ``|r| <= width``, else ``width (|r| - width / 2)``, with the residual ``r = z - y``.
+
+    Slope at most `width`, curvature at most 1; no q, since the curvature is 1 right up to the largest slope.
+
+    Parameters
+    ----------
+    width : float
+        Residual at which the loss turns linear; between 1e-100 and 1e100, in the unit of the target.
+    target_bound : float, optional
+        Targets are clipped to it. The slope bound does not need it; `value_at_zero` is infinite without it.
+    of_mean : bool
+        Whether it stands in for the squared loss: errors are then judged by that one. Needs a target bound.
+    """
+
+    name = "huber"
+
+    width: float = 1.0
+    target_bound: float = math.inf
+    of_mean: bool = False
+
+    def __post_init__(self) -> None:
+        check_width(self.width)
+        check_bound(self.target_bound, finite=self.of_mean)
+
+    @property
+    def usual(self) -> LinearModelLoss:
+        """The squared loss, where this one stands in for it."""
+        return SquaredLoss(self.target_bound, prediction_bound=self.target_bound) if self.of_mean else self
+
+    @property
+    def facts(self) -> Mapping[str, float]:
+        return {"residual_cap": self.width} if self.of_mean else {}
+
+    @property
+    def spline(self) -> Spline:
+        return Spline(-self.width, self.width, 1.0)
+
+    @classmethod
+    def examples(cls) -> tuple[Self, ...]:
+        return (cls(), cls(0.3, target_bound=2.0), cls(5.0, target_bound=2.0), cls(0.1, 0.5, of_mean=True))
+
+
+@final
+@dataclass(frozen=True)
+class SmoothedAbsoluteLoss(ResidualSplineLoss):
+    """The absolute loss with its kink replaced by a parabola: ``max of u r - width u^2 / 2 over |u| <= 1``.
+
+    At most ``width / 2`` below ``|z - y|``; slope at most 1, curvature at most ``1 / width``. Huber's loss / `width`.
+
+    Parameters
+    ----------
+    width : float
+        Residual at which the loss turns linear; between 1e-100 and 1e100, in the unit of the target.
+    target_bound : float, optional
+        Targets are clipped to it; `value_at_zero` is infinite without it.
+    """
+
+    name = "smoothed_absolute"
+
+    width: float = 1.0
+    target_bound: float = math.inf
+
+    @property
+    def spline(self) -> Spline:
+        return Spline(-1.0, 1.0, self.width)
+
+    @classmethod
+    def examples(cls) -> tuple[Self, ...]:
+        return (cls(), cls(0.05, target_bound=2.0))
+
+
+@final
+@dataclass(frozen=True)
+class SmoothedPinballLoss(ResidualSplineLoss):
+    """The pinball loss with its kink replaced by a parabola.
+
+    ``max of u r - width u^2 / 2 over u in [-quantile, 1 - quantile]``: below the pinball loss by at most ``width
+    max(quantile, 1 - quantile)^2 / 2``; curvature at most ``1 / width``.
+
+    Parameters
+    ----------
+    quantile : float
+        Between 0 and 1, exclusive.
+    width : float
+        Between 1e-100 and 1e100, in the unit of the target.
+    target_bound : float, optional
+        Targets are clipped to it; `value_at_zero` is infinite without it.
+    """
+
+    name = "smoothed_pinball"
+
+    quantile: float = 0.5
+    width: float = 1.0
+    target_bound: float = math.inf
+
+    def __post_init__(self) -> None:
+        _validate.real("quantile", self.quantile, above=0.0, below=1.0)
+        super().__post_init__()
+
+    @property
+    def spline(self) -> Spline:
+        return Spline(-self.quantile, 1.0 - self.quantile, self.width)
+
+    @classmethod
+    def examples(cls) -> tuple[Self, ...]:
+        return (cls(), cls(0.9, 0.1, target_bound=2.0))
+
+
+class _SaturatingLoss(_WideLoss):
+    """What the next two losses share: they are even in the residual, and curvature vanishes as the slope saturates."""
+
+    curvature_bound = 1.0
+
+    @property
+    def slope_bound(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.width
+
+
+@final
+@dataclass(frozen=True)
+class PseudoHuberLoss(_SaturatingLoss):
+    """``width^2 (sqrt(1 + (r / width)^2) - 1)`` with the residual ``r = z - y``.
+
+    Slope at most `width`, curvature at most 1.
+
+    Parameters
+    ----------
+    width : float
+        Largest slope; about ``r^2 / 2`` for residuals well below it. Between 1e-100 and 1e100, in the target's unit.
+    target_bound : float, optional
+        Targets are clipped to it. The slope bound does not need it; `value_at_zero` is infinite without it.
+    """
+
+    name = "pseudo_huber"
+    # 3 sqrt(3) / 4: with a = |phi'| / A, phi'' = (1 - a^2)^1.5; attained at a = 1/2.
+    self_concordance = _rounding.widen_up(0.75 * math.sqrt(3.0))
+
+    width: float = 1.0
+    target_bound: float = math.inf
+
+    @quiet
+    def value(self, z: FloatArray, y: FloatArray) -> FloatArray:
+        r = np.abs(z - y)
+        return self.width * r * (r / (np.hypot(self.width, r) + self.width))
+
+    @quiet
+    def derivative(self, z: FloatArray, y: FloatArray) -> FloatArray:
+        """Return ``r / sqrt(1 + (r / width)^2)``, of shape (n,)."""
+        r = z - y
+        return self.width * (r / np.hypot(self.width, r))
+
+    @quiet
+    def hessian_weights(self, z: FloatArray, y: FloatArray) -> FloatArray:
+        """Return ``(1 + (r / width)^2)^(-3/2)``, of shape (n,)."""
+        cosine = self.width / np.hypot(self.width, z - y)
+        return cosine * cosine * cosine
+
+    @classmethod
+    def examples(cls) -> tuple[Self, ...]:
+        return (cls(), cls(0.3, target_bound=2.0))
+
+
+@final
+@dataclass(frozen=True)
+class LogCoshLoss(_SaturatingLoss):
+    """``width^2 log cosh(r / width)`` with the residual ``r = z - y``.
+
+    Slope at most `width`, curvature at most 1.
+
+    Parameters
+    ----------
+    width : float
+        Largest slope; about ``r^2 / 2`` for residuals well below it. Between 1e-100 and 1e100, in the target's unit.
+    target_bound : float, optional
+        Targets are clipped to it. The slope bound does not need it; `value_at_zero` is infinite without it.
+    """
+
+    name = "log_cosh"
+    self_concordance = 2.0  # with a = |phi'| / A, phi'' = (1 - a) (1 + a)
+
+    width: float = 1.0
+    target_bound: float = math.inf
+
+    @quiet
+    def value(self, z: FloatArray, y: FloatArray) -> FloatArray:
+        r = np.abs(z - y)
+        t = r / self.width
+        # log cosh t = -log(1 - tanh^2 t) / 2 for small t; t - log 2 + log(1 + exp(-2 t)) for large t.
+        small = -0.5 * np.log1p(-np.square(np.tanh(np.minimum(t, 1.0))))
+        large = self.width * r + self.width**2 * (np.log1p(np.exp(-2.0 * t)) - math.log(2.0))
+        return np.where(t < 1.0, self.width**2 * small, large)
+
+    @quiet
+    def derivative(self, z: FloatArray, y: FloatArray) -> FloatArray:
+        return self.width * np.tanh((z - y) / self.width)
+
+    @quiet
+    def hessian_weights(self, z: FloatArray, y: FloatArray) -> FloatArray:
+        """Return ``1 / cosh(r / width)^2``, of shape (n,)."""
+        small = np.exp(-np.abs(z - y) / self.width)
+        return np.square(2.0 * small / (1.0 + small * small))
+
+    @classmethod
+    def examples(cls) -> tuple[Self, ...]:
+        return (cls(), cls(0.3, target_bound=2.0))
+
+
+@final
+@dataclass(frozen=True)
+class AbsoluteLoss(_NumericLoss, PiecewiseLinearLoss):
+    """``|z - y|``: least absolute deviations, the regression of the median.
+
+    Parameters
+    ----------
+    target_bound : float, optional
+        Targets are clipped to it. The slope bound does not need it; `value_at_zero` is infinite without it.
+    """
+
+    name = "absolute"
+    slope_bound = 1.0
+
+    target_bound: float = math.inf
+
+    @property
+    def value_at_zero(self) -> float:
+        return self.target_bound
+
+    def slope_interval(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+        return np.full_like(y, -1.0), np.ones_like(y)
+
+    def smoothed(self, width: float) -> SmoothedAbsoluteLoss:
+        return SmoothedAbsoluteLoss(width, self.target_bound)
+
+    @classmethod
+    def examples(cls) -> tuple[Self, ...]:
+        return (cls(), cls(2.0))
+
+
+@final
+@dataclass(frozen=True)
+class PinballLoss(_NumericLoss, PiecewiseLinearLoss):
+    """``max(quantile (y - z), (1 - quantile) (z - y))``: the regression of a quantile.
+
+    Parameters
+    ----------
+    quantile : float
+        Between 0 and 1, exclusive; 1/2 gives half the absolute loss.
+    target_bound : float, optional
+        Targets are clipped to it. The slope bound does not need it; `value_at_zero` is infinite without it.
+    """
+
+    name = "pinball"
+
+    quantile: float = 0.5
+    target_bound: float = math.inf
+
+    def __post_init__(self) -> None:
+        _validate.real("quantile", self.quantile, above=0.0, below=1.0)
+        super().__post_init__()
+
+    @property
+    def slope_bound(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return max(self.quantile, 1.0 - self.quantile)
+
+    @property
+    def value_at_zero(self) -> float:
+        bound = self.target_bound
+        return bound if bound == math.inf else _rounding.product_up(self.slope_bound, bound)
+
+    def slope_interval(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+        return np.full_like(y, -self.quantile), np.full_like(y, 1.0 - self.quantile)
+
+    def smoothed(self, width: float) -> SmoothedPinballLoss:
+        return SmoothedPinballLoss(self.quantile, width, self.target_bound)
+
+    @classmethod
+    def examples(cls) -> tuple[Self, ...]:
+        return (cls(), cls(0.9, 2.0), cls(0.05, 2.0))

@@ -1,0 +1,313 @@
+"""Methods that read one record at a time, with a certificate after every stage: subgradients, and Katyusha."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from dpconvex._types import AnyArray, FloatArray, Status
+from dpconvex.losses.base import PiecewiseLinearLoss, SmoothLoss
+from dpconvex.problems.linear.objective import LinearModelObjective
+from dpconvex.problems.objective import Bounds, Objective
+from dpconvex.sets.base import ConvexSet
+from dpconvex.solvers import _certificates as certificates, _components as components
+from dpconvex.solvers.base import Accuracy, Solver, SolverResult, needs_whole_space
+
+_STAGE = 4096  # least component steps of a stage: certificates must not cost more than steps
+
+
+@final
+@dataclass(frozen=True)
+class StochasticSubgradient(Solver):
+    r"""``w_t = project(w_{t-1} - eta_{t-1} g_t)`` with one record's subgradient, ``eta_t = 2 / (mu (t + 1))``.
+
+    Returns the mean of the ``w_t`` with weights t. It works in the ball of radius ``(L + |linear|) / mu``, which holds
+    the minimizer. Its accuracy is proven in expectation only, which no privacy proof may rest on (measured elsewhere:
+    the radius is missed with probability 2e-4 although the expected gap is a tenth of what it asks for). So it
+    certifies the mean, gives up after a fixed number of stages, and belongs before a solver that cannot fail:
+    ``Guaranteed(StochasticSubgradient(), SmoothedAcceleratedGradient())``. The records' order comes from a fixed
+    generator and no data: the method is deterministic, and independent of all noise.
+
+    A stage is n component steps, or 4096 if that is more; certificates are computed after stages 1, 2, 3, ... and later
+    after every tenth of those done.
+
+    Proof of accuracy: C1 (gradient norm) for smooth losses. Else C4 (duality gap), with each record's mean slope along
+    the way as its dual variable.
+
+    Source: Bubeck (2015), Theorem 6.2; Lowy and Razaviyayn, Algorithm 3.
+    """
+
+    treats_weights = False
+
+    max_steps: int = 100  # stages
+
+    def refusal(self, loss: Bounds, constraint: ConvexSet, dim: int) -> str | None:
+        if math.isinf(loss.slope_bound):
+            return "needs a loss of bounded slope"
+        if not isinstance(loss, SmoothLoss | PiecewiseLinearLoss):
+            return "needs a smooth or piecewise linear loss of a linear model"
+        return components.needs_slope_curve(loss) or needs_whole_space(constraint)
+
+    @staticmethod
+    def steps_for(lipschitz: float, strong_convexity: float, radius: float) -> int:
+        """Return how many component steps bring their mean within `radius`: a forecast, not a guarantee.
+
+        L is that of the whole objective on the ball, ridge and linear term included. The expected gap is at most
+        ``2 L^2 / (mu (T + 1))``; ``mu/2 radius^2`` is wanted.
+        """
+        return max(1, math.ceil(4 * (lipschitz / (strong_convexity * radius)) ** 2 * (1 + 1e-12)) - 1)
+
+    def _solve(
+        self, objective: Objective, radius: float, constraint: ConvexSet, start: FloatArray | None
+    ) -> SolverResult:
+        assert isinstance(objective, LinearModelObjective)  # `refusal`; tells the type checker
+        path = _Path(objective, np.zeros(objective.dim) if start is None else start)
+        order = np.random.default_rng(0)  # a fixed sequence: neither private nor secret
+        best, accuracy = path.mean.copy(), path.certificate()
+        stages, calls, check = 0, 2, 1
+        size = max(objective.records.n, _STAGE)
+        while accuracy.bound > radius and stages < self.max_steps:
+            more = min(check, self.max_steps - stages)
+            path.follow(more * size, order)
+            stages += more
+            calls += math.ceil(more * size / objective.records.n) + 2
+            check = max(1, stages // 10)
+            new = path.certificate()
+            if new.bound < accuracy.bound:
+                best, accuracy = path.mean.copy(), new
+        status = Status.CERTIFIED if accuracy.bound <= radius else Status.STEP_LIMIT
+        return SolverResult(best, accuracy, status, stages, calls)
+
+
+@final
+class _Path:
+    """The iterate, the weighted mean of all iterates, and each record's sums of weights and of weighted slopes."""
+
+    def __init__(self, objective: LinearModelObjective, start: FloatArray) -> None:
+        curve = components.slope_curve(objective.loss, objective.targets)
+        assert curve is not None  # `refusal`; tells the type checker
+        self._objective, self._curve = objective, curve
+        self._radius = (objective.lipschitz + objective.linear_norm) / objective.l2
+        self._linear = np.zeros(objective.dim) if objective.linear is None else objective.linear
+        self._w, self._subgradient_steps = start.copy(), 0.0
+        self.mean = start.copy()
+        self._dual = np.zeros((objective.records.n, 2))
+
+    def follow(self, count: int, order: np.random.Generator) -> None:
+        """Take `count` component steps."""
+        kernel, curve, objective = components.compiled(_subgradient_steps), self._curve, self._objective
+        for index, rows in components.draws(objective.records, count, order):
+            self._subgradient_steps = kernel(
+                rows, index, curve.records, curve.shape, curve.scale, self._linear, self._w, self.mean, self._dual,
+                self._subgradient_steps, objective.l2, self._radius,
+            )  # fmt: skip
+
+    def certificate(self) -> Accuracy:
+        """Return the distance of the mean that is proven."""
+        objective, w = self._objective, self.mean
+        loss, y, mu = objective.loss, objective.targets, objective.l2
+        if not isinstance(loss, PiecewiseLinearLoss):
+            return certificates.gradient_norm(objective, w, objective.gradient(w))
+        z = objective.records.predict(w)
+        seen = self._dual[:, 0] > 0
+        means = np.divide(self._dual[:, 1], self._dual[:, 0], out=loss.derivative(z, y), where=seen)
+        slopes = np.clip(means, *loss.slope_interval(y))  # rounding
+        losses = loss.value(z, y)
+        # The dual's own parameters. P(w) - D(slopes) in terms that are at least 0, with no cancellation:
+        other = -(self._linear + objective.records.adjoint(slopes) / objective.records.n) / mu
+        gap = float(np.mean(losses - slopes * (z - y))) + mu / 2 * float(np.sum((w - other) ** 2))
+        return certificates.as_distance(certificates.duality_gap(objective, w, gap, float(np.mean(losses))), mu)
+
+
+def _subgradient_steps(
+    rows: FloatArray,
+    index: AnyArray,
+    curves: FloatArray,
+    shape: int,
+    scale: float,
+    linear: FloatArray,
+    w: FloatArray,
+    mean: FloatArray,
+    dual: FloatArray,
+    t: float,
+    mu: float,
+    radius: float,
+) -> float:
+    """Algorithm 3 over `rows`; `t` counts the steps of all calls."""
+    for k in range(len(rows)):
+        a, i = rows[k], index[k]
+        prediction = 0.0
+        for j in range(len(a)):
+            prediction += a[j] * w[j]
+        u = (prediction - curves[i, 2]) / scale
+        if shape == components.CLIP:
+            u = min(max(u, -1.0), 1.0)
+        elif shape == components.TANH:
+            u = math.tanh(u)
+        else:
+            u = u / math.hypot(1.0, u)
+        slope = curves[i, 0] + curves[i, 1] * u
+        t += 1
+        dual[i, 0] += t
+        dual[i, 1] += t * slope
+        step, keep, square = 2 / (mu * t), 1 - 2 / t, 0.0
+        for j in range(len(a)):
+            w[j] = keep * w[j] - step * (slope * a[j] + linear[j])
+            square += w[j] * w[j]
+        inside = min(1.0, radius / math.sqrt(square)) if square > 0 else 1.0
+        for j in range(len(a)):
+            w[j] *= inside
+            mean[j] += (w[j] - mean[j]) * 2 / (t + 1)
+    return t
+
+
+@final
+@dataclass(frozen=True)
+class Katyusha(Solver):
+    r"""Epochs of 2n component steps with negative momentum towards a snapshot; the certificate ends each epoch.
+
+    Its accuracy is proven in expectation only, which no privacy proof may rest on. So it certifies the snapshot of
+    every epoch, gives up after a fixed number of them, and belongs before a solver that cannot fail:
+    ``Guaranteed(Katyusha(), AcceleratedGradient())``. The records' order comes from a fixed generator and no data: the
+    method is deterministic, and independent of all noise.
+
+    Proof of accuracy: C1 (gradient norm). An epoch costs about 3n component gradients, as the slopes at the snapshot
+    are kept (n floats), and its full gradient serves the certificate too.
+
+    Source: Allen-Zhu (2018), Katyusha, Algorithm 1 and Theorem 2.1; Lowy and Razaviyayn, Algorithm 5, whose
+    ``L`` in ``tau_1`` has to be the smoothness.
+    """
+
+    treats_weights = False
+
+    max_steps: int | None = None  # epochs; None: three times `steps_for`
+
+    def refusal(self, loss: Bounds, constraint: ConvexSet, dim: int) -> str | None:
+        if not isinstance(loss, SmoothLoss):
+            return "needs a smooth loss of a linear model"
+        return components.needs_slope_curve(loss) or needs_whole_space(constraint)
+
+    @staticmethod
+    def steps_for(smoothness: float, strong_convexity: float, n: int, initial_gap: float, radius: float) -> int:
+        """Return how many epochs bring the certified distance to `radius` in expectation: a forecast, not a guarantee.
+
+        The constants are the objective's, the gap bounds ``J(start) - min J``. With m = 2n the expected gap falls by
+        ``(1 + sqrt(mu / (3 beta m)))^m`` an epoch, or by 1.5 where ``m mu > 3/4 beta`` (Theorem 2.1, its unstated
+        constant taken as 1), and the certificate fires at a gap of ``(mu radius)^2 / (2 beta)``.
+        """
+        m = 2 * n
+        wanted = 2 * (math.log(strong_convexity) + math.log(radius)) - math.log(2 * smoothness)  # logs: no overflow
+        fall = math.log(min(max(initial_gap, 1e-300), 1e300)) - wanted
+        well = m * strong_convexity > 0.75 * smoothness
+        rate = math.log(1.5) if well else m * math.log1p(math.sqrt(strong_convexity / (3 * smoothness * m)))
+        return max(1, math.ceil(fall / rate))
+
+    def _solve(
+        self, objective: Objective, radius: float, constraint: ConvexSet, start: FloatArray | None
+    ) -> SolverResult:
+        assert isinstance(objective, LinearModelObjective)  # `refusal`; tells the type checker
+        snapshot = np.zeros(objective.dim) if start is None else start.copy()
+        slopes, g = _snapshot(objective, snapshot)
+        best, accuracy = snapshot.copy(), certificates.gradient_norm(objective, snapshot, g)
+        mu, beta, n = objective.strong_convexity, objective.smoothness, objective.records.n
+        gap = mu / 2 * accuracy.bound * accuracy.bound  # C1 for values; not **, which raises on overflow
+        limit = 3 * self.steps_for(beta, mu, n, gap, radius) if self.max_steps is None else self.max_steps
+        order = np.random.default_rng(0)  # a fixed sequence: neither private nor secret
+        state, epochs = _State(objective, snapshot), 0
+        while accuracy.bound > radius and epochs < limit:
+            state.epoch(snapshot, slopes, g, order)
+            epochs += 1
+            slopes, g = _snapshot(objective, snapshot)
+            new = certificates.gradient_norm(objective, snapshot, g)
+            if new.bound < accuracy.bound:
+                best, accuracy = snapshot.copy(), new
+        status = Status.CERTIFIED if accuracy.bound <= radius else Status.STEP_LIMIT
+        # An epoch: 2n component gradients and the full gradient.
+        return SolverResult(best, accuracy, status, epochs, 1 + 3 * epochs)
+
+
+def _snapshot(objective: LinearModelObjective, w: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the slopes of all records at `w`, shape (n,), and the gradient of the objective."""
+    slopes, total = np.empty(objective.records.n), np.zeros(objective.dim)
+    for block in objective.records.blocks():
+        slopes[block.rows] = objective.loss.derivative(block.predict(w), objective.targets[block.rows])
+        total += block.adjoint(slopes[block.rows])
+    linear = 0.0 if objective.linear is None else objective.linear
+    return slopes, total / objective.records.n + objective.l2 * w + linear
+
+
+@final
+class _State:
+    """The two momentum sequences y and z, which outlive an epoch, and the constants of the steps."""
+
+    def __init__(self, objective: LinearModelObjective, start: FloatArray) -> None:
+        curve = components.slope_curve(objective.loss, objective.targets)
+        assert curve is not None  # `refusal`; tells the type checker
+        self._objective, self._curve = objective, curve
+        self._y, self._z, self._x = start.copy(), start.copy(), start.copy()
+        # beta of the whole objective is at least that of each component, and at least mu.
+        mu, beta = objective.strong_convexity, objective.smoothness
+        self._pull = min(math.sqrt(2 * objective.records.n * mu / (3 * beta)), 0.5)
+        self._gamma = 1 / (3 * self._pull * beta)
+
+    def epoch(self, snapshot: FloatArray, slopes: FloatArray, g: FloatArray, order: np.random.Generator) -> None:
+        """Take 2n component steps and replace `snapshot` by their weighted mean."""
+        objective, curve = self._objective, self._curve
+        mean, mu = g - objective.l2 * snapshot, objective.l2
+        kernel = components.compiled(_katyusha_steps)
+        average, weight = snapshot.copy(), 0.0
+        for index, rows in components.draws(objective.records, 2 * objective.records.n, order):
+            weight = kernel(
+                rows, slopes[index], curve.records[index], curve.shape, curve.scale, mean, snapshot,
+                self._x, self._y, self._z, average, weight, self._pull, self._gamma, objective.smoothness, mu,
+            )  # fmt: skip
+        snapshot[:] = average
+
+
+def _katyusha_steps(
+    rows: FloatArray,
+    old_slopes: FloatArray,
+    curves: FloatArray,
+    shape: int,
+    scale: float,
+    mean: FloatArray,
+    snapshot: FloatArray,
+    x: FloatArray,
+    y: FloatArray,
+    z: FloatArray,
+    average: FloatArray,
+    weight: float,
+    pull: float,
+    gamma: float,
+    beta: float,
+    mu: float,
+) -> float:
+    """Algorithm 5's inner loop over `rows`; `mean` is the gradient of the loss at `snapshot`, linear term included.
+
+    The j-th y has weight ``(1 + gamma mu)^j`` in `average`; `weight` is the sum of weights so far over the last one.
+    """
+    shrink, shorten = 1 / (1 + gamma * mu), 1 / (3 * beta + mu)
+    for i in range(len(rows)):
+        a = rows[i]
+        prediction = 0.0
+        for j in range(len(a)):
+            x[j] = pull * z[j] + 0.5 * snapshot[j] + (0.5 - pull) * y[j]
+            prediction += a[j] * x[j]
+        t = (prediction - curves[i, 2]) / scale
+        if shape == components.CLIP:
+            t = min(max(t, -1.0), 1.0)
+        elif shape == components.TANH:
+            t = math.tanh(t)
+        else:
+            t = t / math.hypot(1.0, t)
+        change = curves[i, 0] + curves[i, 1] * t - old_slopes[i]
+        weight = 1 + weight * shrink
+        for j in range(len(a)):
+            v = mean[j] + change * a[j]
+            z[j] = (z[j] - gamma * v) * shrink
+            y[j] = (3 * beta * x[j] - v) * shorten
+            average[j] += (y[j] - average[j]) / weight
+    return weight
