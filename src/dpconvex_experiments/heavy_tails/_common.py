@@ -30,36 +30,23 @@ class LinearLoss(SmoothLoss):
     name: ClassVar[str] = "linear"
     task: ClassVar[Task] = "regression"
     sides: ClassVar[Literal[1, 2]] = 2
-
-    @property
-    def slope_bound(self) -> float:
-        """1."""
-        return 1.0
-
-    @property
-    def curvature_bound(self) -> float:
-        """0."""
-        return 0.0
+    slope_bound = 1.0
+    curvature_bound = 0.0
 
     @property
     def value_at_zero(self) -> float:
-        """0."""
         return 0.0
 
     def value(self, z: FloatArray, y: FloatArray) -> FloatArray:
-        """The prediction (n,)."""
         return z.copy()
 
     def derivative(self, z: FloatArray, y: FloatArray) -> FloatArray:
-        """Ones (n,)."""
         return np.ones_like(z)
 
     def hessian_weights(self, z: FloatArray, y: FloatArray) -> FloatArray:
-        """Zeros (n,)."""
         return np.zeros_like(z)
 
     def clip_targets(self, y: AnyArray) -> FloatArray:
-        """Zeros of the shape of `y`."""
         return np.zeros(np.shape(y))
 
     @classmethod
