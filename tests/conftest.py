@@ -82,3 +82,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     kept = getattr(config, "cache", None)  # `-p no:cacheprovider` leaves it out
     if seconds and kept is not None:
         kept.set("durations", dict(seconds))
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of the cases of a test that is marked `thin` every third is quick, the others are for the gate."""
+    seen: Counter[str] = Counter()
+    for item in items:
+        if item.get_closest_marker("thin") is not None:
+            name = item.nodeid.partition("[")[0]
+            if seen[name] % 3:
+                item.add_marker(pytest.mark.gate)
+            seen[name] += 1

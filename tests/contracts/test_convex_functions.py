@@ -14,6 +14,8 @@ from dpconvex.privacy.ledger import total_delta, total_epsilon
 from dpconvex.problems import CONVEX_FUNCTIONS, ConvexFunction, Records, attack_constants
 from dpconvex.randomness import SystemSource
 
+pytestmark = pytest.mark.thin
+
 EXAMPLES = [pytest.param(f, id=f"{f.name}-{f.dim}") for kind in CONVEX_FUNCTIONS for f in kind.examples()]
 SETTINGS = [{}, {"delta": 1e-6}, {"constants": "paper"}, {"trusted": False}, {"l2": 0.5}, {"radius": 3.0}]
 CONTENTS = {

@@ -18,6 +18,8 @@ from dpconvex.cli.main import app
 from dpconvex.data import read_table
 from dpconvex.errors import InvalidDataError
 
+pytestmark = pytest.mark.thin
+
 TOML = """confirmed = true
 [target]
 name = "y"

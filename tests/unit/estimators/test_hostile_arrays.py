@@ -32,6 +32,8 @@ from dpconvex.data import ClassTarget
 from dpconvex.errors import DpconvexError
 from dpconvex.estimators import ESTIMATORS
 
+pytestmark = pytest.mark.thin
+
 N = 24
 
 
