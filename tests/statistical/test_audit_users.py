@@ -23,7 +23,7 @@ from dpconvex.problems.linear import problem
 from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.randomness import SeededSource
 
-ERROR, RUNS, EPSILON, N = 1e-2, 800, 2.0, 3
+ERROR, RUNS, EPSILON, N = 1e-2, 400, 2.0, 3
 
 
 def neighbours() -> tuple:

@@ -19,6 +19,8 @@ from dpconvex.problems import DataDomain, Records
 from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.randomness import SeededSource, SystemSource
 
+pytestmark = pytest.mark.thin
+
 LOSSES = [LogisticLoss(), HingeLoss(), AbsoluteLoss(1.0)]
 
 

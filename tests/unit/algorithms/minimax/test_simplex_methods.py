@@ -24,6 +24,8 @@ from dpconvex.problems.minimax.group_loss import l1_ball_loss, single_group
 from dpconvex.problems.minimax.polytope import PolytopeSaddle
 from dpconvex.randomness import SeededSource, SystemSource
 
+pytestmark = pytest.mark.thin
+
 PRIVACY = PrivacyParams(1.0, 1e-6)
 D = 6
 

@@ -26,6 +26,8 @@ from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.randomness import SeededSource, SystemSource
 from dpconvex.solvers import NewtonCholesky
 
+pytestmark = pytest.mark.thin
+
 USERS = PrivacyParams(8.0, 1e-5, unit=Unit.USER)
 DIM, N, M = 3, 300, 16
 DOMAIN = DataDomain.l2_ball(DIM, 1.0)

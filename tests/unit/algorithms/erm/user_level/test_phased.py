@@ -25,6 +25,8 @@ from dpconvex.problems.data.users import UserGroups
 from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.randomness import SeededSource, SystemSource
 
+pytestmark = pytest.mark.thin
+
 PROMISE = PrivacyParams(1.0, 1e-6, unit=Unit.USER)
 
 

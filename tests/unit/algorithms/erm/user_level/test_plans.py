@@ -24,6 +24,8 @@ from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.randomness import SeededSource
 from dpconvex.solvers import NewtonCholesky
 
+pytestmark = pytest.mark.thin
+
 USERS = PrivacyParams(1.0, unit="user")
 OURS = ("output_perturbation", "objective_perturbation", "exponential_mechanism")
 
