@@ -28,10 +28,9 @@ from dpconvex.algorithms.location import geometric_median
 from dpconvex.algorithms.minimax import vertex_descent
 from dpconvex.losses import AbsoluteLoss, HingeLoss, HuberLoss, LogisticLoss, SoftmaxLoss
 from dpconvex.privacy import PrivacyParams, Unit
-from dpconvex.problems import DataDomain, PointDomain
+from dpconvex.problems import DataDomain, LinearModelProblem, PointDomain, RankOneGame
 from dpconvex.problems.data.points import clip_points, mean_distance
-from dpconvex.problems.linear.problem import LinearModelProblem, default_radius
-from dpconvex.problems.minimax.games import RankOneGame
+from dpconvex.problems.linear.problem import default_radius
 from dpconvex.randomness import SeededSource
 from dpconvex.solvers import geometric_median as solved_median
 from dpconvex_experiments.saddle_point._common import Game

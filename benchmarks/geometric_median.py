@@ -22,7 +22,8 @@ from rich.table import Table as RichTable
 from dpconvex.algorithms.location.geometric_median import plan
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import PrivacyParams
-from dpconvex.problems.data.points import PointDomain, clip_points, mean_distance
+from dpconvex.problems import PointDomain
+from dpconvex.problems.data.points import clip_points, mean_distance
 from dpconvex.randomness import SeededSource, SystemSource
 from dpconvex.solvers import geometric_median
 from dpconvex_experiments.reference.median import MEDIAN_BASELINES

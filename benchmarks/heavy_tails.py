@@ -23,14 +23,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from sklearn.metrics import r2_score
 
-from dpconvex import (
-    Block,
-    DataDomain,
-    NumericColumn,
-    PrivateLinearRegression,
-    PrivateQuantileRegressor,
-    Schema,
-)
+from dpconvex import Block, DataDomain, NumericColumn, PrivateLinearRegression, PrivateQuantileRegressor, Schema
 from dpconvex.estimators.regressors import REGRESSION_RADIUS
 from dpconvex.problems.linear.problem import default_radius
 from tables import REGRESSION_TABLES

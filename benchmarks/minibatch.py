@@ -20,8 +20,8 @@ import tables
 from dpconvex.algorithms.erm import gradient_descent
 from dpconvex.losses import LogisticLoss
 from dpconvex.privacy import PrivacyParams
-from dpconvex.problems import Block, DataDomain, Records, RegularizedRisk
-from dpconvex.problems.linear.problem import LinearModelProblem, default_radius
+from dpconvex.problems import Block, DataDomain, LinearModelProblem, Records, RegularizedRisk
+from dpconvex.problems.linear.problem import default_radius
 from dpconvex.randomness import SeededSource, SystemSource
 from dpconvex.solvers import NewtonCholesky
 

@@ -20,11 +20,10 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from dpconvex.algorithms.erm.output_perturbation import plan
-from dpconvex.losses import AbsoluteLoss, HingeLoss, LogisticLoss
-from dpconvex.losses.base import LinearModelLoss
+from dpconvex.losses import AbsoluteLoss, HingeLoss, LinearModelLoss, LogisticLoss
 from dpconvex.privacy import PrivacyParams
-from dpconvex.problems import DataDomain, Records, RegularizedRisk
-from dpconvex.problems.linear.problem import LinearModelProblem, default_radius
+from dpconvex.problems import DataDomain, LinearModelProblem, Records, RegularizedRisk
+from dpconvex.problems.linear.problem import default_radius
 from dpconvex.sets import WholeSpace
 from dpconvex.solvers import (
     LBFGS,

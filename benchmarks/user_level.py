@@ -32,8 +32,8 @@ from dpconvex import PrivateLogisticRegression
 from dpconvex.algorithms.erm.registry import ERM_METHODS
 from dpconvex.errors import DpconvexError
 from dpconvex.losses import LogisticLoss
-from dpconvex.problems import Records, RegularizedRisk
-from dpconvex.problems.data.users import UserGroups, record_weights
+from dpconvex.problems import Records, RegularizedRisk, UserGroups
+from dpconvex.problems.data.users import record_weights
 from dpconvex.solvers import NewtonCholesky
 from user_tables import USER_TABLES, UserTable
 

@@ -24,17 +24,9 @@ from .estimators import (
     PrivateSyntheticData as PrivateSyntheticData,
     PrivateWorstGroupClassifier as PrivateWorstGroupClassifier,
 )
-from .estimators.persistence import (
-    load_model as load_model,
-    save_model as save_model,
-)
-from .games import (
-    private_game as private_game,
-)
-from .minimize import (
-    plan_minimize as plan_minimize,
-    private_minimize as private_minimize,
-)
+from .estimators.persistence import load_model as load_model, save_model as save_model
+from .games import private_game as private_game
+from .minimize import plan_minimize as plan_minimize, private_minimize as private_minimize
 from .privacy import (
     Budget as Budget,
     Neighboring as Neighboring,
@@ -52,8 +44,6 @@ from .problems import (
     attack_constants as attack_constants,
     jax_loss as jax_loss,
 )
-from .verification import (
-    verify as verify,
-)
+from .verification import verify as verify
 
 __version__: str

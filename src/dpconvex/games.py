@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex.algorithms.base import begin
+from dpconvex.algorithms import begin
 from dpconvex.algorithms.minimax.base import SaddleResult
 from dpconvex.algorithms.minimax.registry import plan_saddle
 from dpconvex.errors import InvalidDataError
 from dpconvex.privacy import PrivacyParams
-from dpconvex.problems.minimax.base import SimplexSaddle
-from dpconvex.problems.minimax.games import MatrixGame, PlayLog, RankOneGame
+from dpconvex.problems import MatrixGame, PlayLog, RankOneGame, SimplexSaddle
 from dpconvex.randomness import RandomState, source_from
 
 FORMS = ("matrices", "rank_one", "plays")

@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from dpconvex._types import AnyArray
-from dpconvex.algorithms.base import PrivateResult, begin
+from dpconvex.algorithms import PrivateResult, begin
 from dpconvex.algorithms.erm.output_perturbation import OutputPerturbationPlan, plan
 from dpconvex.errors import InvalidDataError
 from dpconvex.privacy import PrivacyParams
-from dpconvex.problems.custom.functions import ConvexFunction
-from dpconvex.problems.custom.problem import CustomProblem
+from dpconvex.problems import ConvexFunction, CustomProblem
 from dpconvex.randomness import RandomState, source_from
 
 

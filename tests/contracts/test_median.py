@@ -15,7 +15,7 @@ from dpconvex.privacy.ledger import fits, total_delta
 from dpconvex.problems import PointDomain
 from dpconvex.problems.data.points import clip_points, mean_distance
 from dpconvex.randomness import SeededSource, SystemSource
-from dpconvex.solvers.weiszfeld import geometric_median
+from dpconvex.solvers import geometric_median
 
 DOMAIN = PointDomain(3, 100.0, 1e-2)
 CASES = [("calibrated", boost) for boost in BOOSTS] + [("paper", boost) for boost in BOOSTS if boost != "descent"]

@@ -24,7 +24,9 @@ from dpconvex import (
     Schema,
 )
 from dpconvex.estimators import ESTIMATORS, SPARSE_ESTIMATORS
-from dpconvex.privacy.certificate import PrivacyCertificate
+from dpconvex.privacy import PrivacyCertificate
+
+pytestmark = pytest.mark.thin
 
 N, D = 300, 3
 RNG = np.random.default_rng(0)

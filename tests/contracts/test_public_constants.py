@@ -16,7 +16,7 @@ from dpconvex.audit.replay import coins, replayed
 from dpconvex.audit.target import run_of
 from dpconvex.audit.targets import TARGETS
 from dpconvex.errors import UnsupportedEventError
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import LinearModelProblem
 from dpconvex.solvers import Solver
 
 NAMES = [name for name in TARGETS if not name.startswith("mechanism/")]

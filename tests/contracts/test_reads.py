@@ -41,13 +41,12 @@ from dpconvex.mechanisms import (
     SampledGaussian,
     SampledSession,
     ThresholdSession,
+    VertexSampling,
     VertexSession,
 )
-from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT, VertexSampling
+from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT
 from dpconvex.privacy import Ledger, PoissonSteps, PrivacyParams, SampledSteps, Unit
-from dpconvex.problems import Block, DataDomain
-from dpconvex.problems.data.users import UserGroups
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import Block, DataDomain, LinearModelProblem, UserGroups
 from dpconvex.problems.queries import DenseQueries
 from dpconvex.randomness import SeededSource
 

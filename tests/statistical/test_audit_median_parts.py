@@ -17,12 +17,12 @@ from dpconvex.algorithms.location.stable_sgd import plan_stable_sgd
 from dpconvex.audit import prove
 from dpconvex.privacy import Ledger, PrivacyParams
 from dpconvex.privacy.profiles import largest_mu
-from dpconvex.problems.data.points import PointDomain
+from dpconvex.problems import PointDomain
 from dpconvex.randomness import SeededSource, exact
 from dpconvex_experiments.reference.median import plan_clipped_mean, plan_coordinate_median
 
 ERROR = 1e-3
-RUNS = 6000
+RUNS = 2500
 EPSILON, DELTA = 1.0, 0.05
 N = 8
 PROMISE = PrivacyParams(EPSILON, DELTA)

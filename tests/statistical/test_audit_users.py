@@ -17,13 +17,11 @@ from dpconvex.audit import prove
 from dpconvex.geometry import L2Norm
 from dpconvex.losses import SmoothedHingeLoss
 from dpconvex.privacy import PrivacyParams
-from dpconvex.problems import Block, DataDomain
-from dpconvex.problems.data.users import UserGroups
+from dpconvex.problems import Block, DataDomain, LinearModelProblem, UserGroups
 from dpconvex.problems.linear import problem
-from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.randomness import SeededSource
 
-ERROR, RUNS, EPSILON, N = 1e-2, 800, 2.0, 3
+ERROR, RUNS, EPSILON, N = 1e-2, 400, 2.0, 3
 
 
 def neighbours() -> tuple:

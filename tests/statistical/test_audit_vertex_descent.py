@@ -21,7 +21,7 @@ from dpconvex.audit import EnumeratedPair, enumerated_pair
 from dpconvex.audit.auditor import priced_once
 from dpconvex.privacy import PrivacyParams
 from dpconvex.privacy.profiles import ORDERS, zcdp_delta
-from dpconvex.problems.minimax.base import SimplexSaddle
+from dpconvex.problems import SimplexSaddle
 
 PROMISE = PrivacyParams(100.0, 0.4)  # so lax that every step passes: the charge itself is what is tested
 EPSILONS = (0.1, 0.5, 1.0, 2.0)

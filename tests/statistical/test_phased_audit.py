@@ -12,9 +12,7 @@ from dpconvex.algorithms.erm.user_level.aggregates import Plain
 from dpconvex.losses import AbsoluteLoss
 from dpconvex.mechanisms.robust_mean import budget
 from dpconvex.privacy import Ledger, PrivacyParams, Unit
-from dpconvex.problems.data.domain import DataDomain
-from dpconvex.problems.data.users import UserGroups
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import DataDomain, LinearModelProblem, UserGroups
 from dpconvex.randomness import SeededSource
 
 USERS, RECORDS, RUNS = 20, 100, 60

@@ -1,1 +1,38 @@
-"""Private algorithms by the kind of problem that they solve; what all of them share stands beside the folders."""
+"""Private algorithms by the problem that they solve; here, what all of them share."""
+
+from dpconvex.algorithms.base import (
+    ConvexPlan,
+    LinearModelPlan,
+    Plan,
+    PrivateResult,
+    begin,
+    check_average,
+    check_relation,
+    check_unit,
+    in_units,
+    require,
+    require_average,
+    within_floats,
+)
+from dpconvex.algorithms.predicted_error import PredictedError
+from dpconvex.algorithms.recipes import Recipe, continued, recorded, stored
+
+__all__ = [
+    "ConvexPlan",
+    "LinearModelPlan",
+    "Plan",
+    "PredictedError",
+    "PrivateResult",
+    "Recipe",
+    "begin",
+    "check_average",
+    "check_relation",
+    "check_unit",
+    "continued",
+    "in_units",
+    "recorded",
+    "require",
+    "require_average",
+    "stored",
+    "within_floats",
+]

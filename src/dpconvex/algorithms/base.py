@@ -18,7 +18,7 @@ from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import Recipe, stored_recipe
 from dpconvex.errors import AccuracyError, HopelessPlanWarning, InvalidDataError, InvalidParameterError, warn
-from dpconvex.mechanisms.base import Planned
+from dpconvex.mechanisms import Planned
 from dpconvex.privacy import (
     Assumption,
     Neighboring,
@@ -30,9 +30,8 @@ from dpconvex.privacy import (
     certify,
     charge,
 )
+from dpconvex.problems import LinearModelProblem, UserGroups
 from dpconvex.problems.base import Problem
-from dpconvex.problems.data.users import UserGroups
-from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.randomness import BitSource
 from dpconvex.solvers import SolverResult
 

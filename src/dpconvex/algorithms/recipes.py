@@ -21,11 +21,8 @@ from dpconvex.errors import CertificateError
 from dpconvex.losses import LinearModelLoss
 from dpconvex.privacy import PrivacyParams
 from dpconvex.privacy.profiles import charge
-from dpconvex.problems.custom.problem import CustomProblem, DeclaredFunction, DeclaredPayoff
-from dpconvex.problems.data.domain import Block, DataDomain
-from dpconvex.problems.data.points import PointDomain
-from dpconvex.problems.linear.problem import LinearModelProblem
-from dpconvex.problems.minimax.base import SimplexSaddle
+from dpconvex.problems import Block, CustomProblem, DataDomain, LinearModelProblem, PointDomain, SimplexSaddle
+from dpconvex.problems.custom.problem import DeclaredFunction, DeclaredPayoff
 from dpconvex.problems.minimax.polytope import no_function
 from dpconvex.problems.queries import LinearQueries
 

@@ -12,8 +12,7 @@ from dataclasses import dataclass, fields
 from typing import Any, TypeVar, final
 
 from dpconvex import _validate
-from dpconvex.algorithms.base import Plan, within_floats
-from dpconvex.algorithms.recipes import stored
+from dpconvex.algorithms import Plan, stored, within_floats
 from dpconvex.errors import InvalidParameterError
 from dpconvex.plugins import load
 from dpconvex.privacy import PrivacyParams

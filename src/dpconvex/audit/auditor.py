@@ -29,7 +29,7 @@ import numpy as np
 from dpconvex import _validate
 from dpconvex._files import read_text
 from dpconvex._types import FloatArray
-from dpconvex.algorithms.base import ConvexPlan, Plan
+from dpconvex.algorithms import ConvexPlan, Plan
 from dpconvex.audit import bounds
 from dpconvex.audit.exact import SEARCH, exact_finding
 from dpconvex.audit.neighbors import record_pairs, user_pairs
@@ -38,7 +38,7 @@ from dpconvex.audit.target import Auditable, Pairs, Subject, Target, released, r
 from dpconvex.data import write_atomically
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import ledger
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import LinearModelProblem
 from dpconvex.randomness import BitSource, SystemSource
 
 ERROR = 1e-3

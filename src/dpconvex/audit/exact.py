@@ -34,11 +34,10 @@ from dpconvex.audit.replay import coins, participation, sampled_losses, sampled_
 from dpconvex.audit.report import FEWEST, Finding, Pace, Track
 from dpconvex.audit.target import Pair, Pairs, run_of
 from dpconvex.errors import UnsupportedEventError
-from dpconvex.losses.base import SmoothLoss
+from dpconvex.losses import SmoothLoss
 from dpconvex.mechanisms import GaussianObjectiveNoise, NormObjectiveNoise, ThresholdSession
 from dpconvex.privacy.profiles import epsilon_of
-from dpconvex.problems import Records
-from dpconvex.problems.data.users import UserGroups
+from dpconvex.problems import Records, UserGroups
 
 SEARCH = "Searching neighbours"
 MOST = 300

@@ -23,11 +23,11 @@ from dpconvex.mechanisms import (
     LaplaceMechanism,
     MedianMechanism,
     NormNoiseMechanism,
+    Planned,
     ReportNoisyMax,
     RobustMean,
     VertexSampling,
 )
-from dpconvex.mechanisms.base import Planned
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(200)
 _FLOOR = 700.0

@@ -14,9 +14,7 @@ import numpy as np
 
 from dpconvex._types import FloatArray
 from dpconvex.audit.target import Pair
-from dpconvex.problems.data.points import PointDomain
-from dpconvex.problems.data.users import UserGroups
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import LinearModelProblem, PointDomain, UserGroups
 
 FAR = 8.0
 """How many times as large as the domain's bound built features are: enough to refute what does not clip them."""

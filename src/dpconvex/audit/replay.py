@@ -54,6 +54,7 @@ from dpconvex.mechanisms import (
     AboveThreshold,
     BestOfRepeats,
     GaussianMechanism,
+    GuardedMean,
     Mechanism,
     ObjectiveNoise,
     OutlierRemoval,
@@ -62,10 +63,10 @@ from dpconvex.mechanisms import (
     VertexSession,
 )
 from dpconvex.mechanisms.gaussian import Sample
-from dpconvex.mechanisms.test_and_release import GuardedMean
 from dpconvex.privacy import PoissonSteps, Release, SampledSteps
 from dpconvex.privacy.profiles import epsilon_of
-from dpconvex.problems.data.points import PointDomain, clip_points, weighted_mean
+from dpconvex.problems import PointDomain
+from dpconvex.problems.data.points import clip_points, weighted_mean
 from dpconvex.randomness import BitSource, SeededSource
 
 Run = Callable[..., Any]

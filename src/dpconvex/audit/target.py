@@ -14,7 +14,7 @@ from typing import Any, Protocol, final
 import numpy as np
 
 from dpconvex._types import FloatArray
-from dpconvex.algorithms.base import ConvexPlan, PrivateResult
+from dpconvex.algorithms import ConvexPlan, PrivateResult
 from dpconvex.algorithms.location.base import LocationResult
 from dpconvex.algorithms.location.geometric_median import GeometricMedianResult
 from dpconvex.algorithms.minimax.base import SaddleResult

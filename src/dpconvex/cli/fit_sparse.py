@@ -28,7 +28,7 @@ from dpconvex.cli.schema import print_labels
 from dpconvex.errors import InvalidParameterError
 
 if TYPE_CHECKING:
-    from dpconvex.algorithms.base import Plan
+    from dpconvex.algorithms import Plan
     from dpconvex.cli._metrics import Metrics, RegressionMetrics
     from dpconvex.data import Schema
     from dpconvex.estimators import PrivateSparseModel

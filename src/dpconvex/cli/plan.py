@@ -15,7 +15,7 @@ from dpconvex.cli._output import budget_words, number, one_line_errors, print_js
 from dpconvex.errors import InvalidParameterError
 
 if TYPE_CHECKING:
-    from dpconvex.algorithms.base import LinearModelPlan, Plan
+    from dpconvex.algorithms import LinearModelPlan, Plan
     from dpconvex.algorithms.erm.heavy_tailed.registry import TunedPlan
     from dpconvex.estimators import PrivateLinearModel
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from dpconvex._types import FloatArray
-    from dpconvex.algorithms.predicted_error import PredictedError
+    from dpconvex.algorithms import PredictedError
     from dpconvex.cli.budget import Paid
     from dpconvex.data import Schema
     from dpconvex.estimators import PrivateLinearModel

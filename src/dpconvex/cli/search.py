@@ -28,7 +28,7 @@ from dpconvex.cli.schema import print_labels
 from dpconvex.errors import InvalidParameterError
 
 if TYPE_CHECKING:
-    from dpconvex.algorithms.predicted_error import PredictedError
+    from dpconvex.algorithms import PredictedError
     from dpconvex.algorithms.search.plan import SearchPlan
     from dpconvex.data import Schema
     from dpconvex.estimators import PrivateSearchCV

@@ -14,7 +14,7 @@ from dpconvex._types import AnyArray, FloatArray
 from dpconvex.data.cells import CategoryCells, CellColumn, NumberCells
 from dpconvex.data.frames import codes, duplicates, numbers
 from dpconvex.errors import InvalidParameterError
-from dpconvex.problems.data.domain import Block
+from dpconvex.problems import Block
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,7 +13,7 @@ from dpconvex.data.columns import AbstractColumn, AbstractTarget, nonempty
 from dpconvex.data.frames import duplicates, label_codes, open_table, require_columns
 from dpconvex.data.schema_toml import format_schema, parse_schema, read_schema_text
 from dpconvex.errors import InvalidParameterError, SchemaError
-from dpconvex.problems.data.domain import DataDomain
+from dpconvex.problems import DataDomain
 
 if TYPE_CHECKING:
     from narwhals.typing import IntoDataFrame

@@ -10,7 +10,7 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.recipes import stored
+from dpconvex.algorithms import stored
 from dpconvex.data import NumericTarget, Schema
 from dpconvex.data.frames import codes, distinct_values, kind_of, numbers, texts_series, type_name
 from dpconvex.errors import InvalidDataError, InvalidParameterError, SchemaError

@@ -17,7 +17,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import LinearModelPlan, begin, beyond_floats
+from dpconvex.algorithms import LinearModelPlan, begin
+from dpconvex.algorithms.base import beyond_floats
 from dpconvex.algorithms.erm.registry import check, expected_of_first, plans
 from dpconvex.algorithms.search.scores import Score
 from dpconvex.algorithms.select import LARGEST, SMALLEST, Options
@@ -27,9 +28,7 @@ from dpconvex.estimators._features import FeatureMap, feature_map, fitted_column
 from dpconvex.estimators._targets import TargetRange
 from dpconvex.losses import LinearModelLoss
 from dpconvex.privacy import CarriesBudgets, PrivacyCertificate, PrivacyParams, Unit
-from dpconvex.problems import DataDomain
-from dpconvex.problems.data.users import UserGroups
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import DataDomain, LinearModelProblem, UserGroups
 from dpconvex.randomness import BitSource
 
 T = TypeVar("T")

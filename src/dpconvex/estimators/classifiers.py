@@ -11,7 +11,7 @@ from sklearn.base import ClassifierMixin
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import LinearModelPlan
+from dpconvex.algorithms import LinearModelPlan
 from dpconvex.algorithms.search.scores import Score
 from dpconvex.algorithms.select import SMALLEST
 from dpconvex.errors import InvalidParameterError
@@ -27,8 +27,8 @@ from dpconvex.estimators._targets import (
 from dpconvex.estimators.base import RELEASED, PrivateLinearModel, name_model, with_shared
 from dpconvex.losses import HingeLoss, LinearModelLoss, LogisticLoss, SmoothedHingeLoss, SoftmaxLoss
 from dpconvex.privacy import Assumption
-from dpconvex.problems import DataDomain
-from dpconvex.problems.linear.problem import LinearModelProblem, default_radius
+from dpconvex.problems import DataDomain, LinearModelProblem
+from dpconvex.problems.linear.problem import default_radius
 from dpconvex.randomness import source_from
 
 CAPS = (0.9, 0.8, 0.7, 0.6, 0.5)

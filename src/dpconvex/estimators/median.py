@@ -7,13 +7,14 @@ from typing import Any, Self, final
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import begin
+from dpconvex.algorithms import begin
 from dpconvex.algorithms.location.geometric_median import GeometricMedianPlan, plan
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._features import fitted_columns, learned_matrix, user_labels
 from dpconvex.estimators.base import RELEASED, PrivateEstimator, with_shared
 from dpconvex.privacy import PrivacyParams, Unit
-from dpconvex.problems.data.points import PointDomain, user_points
+from dpconvex.problems import PointDomain
+from dpconvex.problems.data.points import user_points
 from dpconvex.randomness import BitSource, source_from
 
 FINEST = 1e-6

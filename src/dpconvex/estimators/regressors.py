@@ -11,7 +11,7 @@ from sklearn.base import RegressorMixin
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import LinearModelPlan
+from dpconvex.algorithms import LinearModelPlan
 from dpconvex.algorithms.erm.heavy_tailed.registry import HEAVY_METHODS, heavy_plans
 from dpconvex.algorithms.erm.two_stage.base import TwoStagePlan
 from dpconvex.algorithms.search.scores import Score
@@ -20,17 +20,10 @@ from dpconvex.data import NumericTarget, Schema
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators._targets import LARGEST, TargetRange, declared_range, number_array
 from dpconvex.estimators.base import RELEASED, PrivateLinearModel, name_model, with_shared
-from dpconvex.losses import (
-    HuberLoss,
-    LinearModelLoss,
-    PinballLoss,
-    PseudoHuberLoss,
-    SmoothedPinballLoss,
-    SquaredLoss,
-)
+from dpconvex.losses import HuberLoss, LinearModelLoss, PinballLoss, PseudoHuberLoss, SmoothedPinballLoss, SquaredLoss
 from dpconvex.privacy import PrivacyParams
-from dpconvex.problems import DataDomain
-from dpconvex.problems.linear.problem import LinearModelProblem, default_radius
+from dpconvex.problems import DataDomain, LinearModelProblem
+from dpconvex.problems.linear.problem import default_radius
 from dpconvex.randomness import source_from
 
 REGRESSION_RADIUS = 1 / 6

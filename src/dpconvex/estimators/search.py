@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import begin
+from dpconvex.algorithms import begin
 from dpconvex.algorithms.erm.registry import ERM_METHODS
 from dpconvex.algorithms.search.plan import GAUSSIAN, METHODS, PURE, Candidate, SearchPlan, plan_search
 from dpconvex.algorithms.search.run import Part, run

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import Plan, begin
+from dpconvex.algorithms import Plan, begin
 from dpconvex.algorithms.minimax.base import SaddlePlan
 from dpconvex.algorithms.minimax.registry import plan_sparse
 from dpconvex.data import Schema
@@ -40,8 +40,7 @@ from dpconvex.estimators._targets import (
 from dpconvex.estimators.base import RELEASED, FittedModel, name_model, with_shared
 from dpconvex.losses import LogisticLoss, SquaredLoss
 from dpconvex.privacy import PrivacyParams
-from dpconvex.problems import DataDomain
-from dpconvex.problems.minimax.group_loss import WorstGroupLoss, l1_ball_loss, single_group
+from dpconvex.problems import DataDomain, WorstGroupLoss, l1_ball_loss, single_group
 from dpconvex.randomness import BitSource, source_from
 
 LOGISTIC_THIRD = 1 / (6 * math.sqrt(3))

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpconvex import _validate
 from dpconvex._types import FloatArray
-from dpconvex.algorithms.base import begin
+from dpconvex.algorithms import begin
 from dpconvex.algorithms.queries.base import QueryReleasePlan, QueryResult, largest_error
 from dpconvex.algorithms.queries.registry import plan_queries
 from dpconvex.data import Schema

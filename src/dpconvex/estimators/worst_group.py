@@ -9,7 +9,7 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import begin
+from dpconvex.algorithms import begin
 from dpconvex.algorithms.minimax.base import SaddlePlan
 from dpconvex.algorithms.minimax.group_proportions import GroupShares, after_proportions, raised
 from dpconvex.algorithms.minimax.registry import plan_saddle

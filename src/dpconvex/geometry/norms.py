@@ -26,7 +26,7 @@ from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import InvalidParameterError
 
 if TYPE_CHECKING:
-    from dpconvex.problems.data.domain import DataDomain
+    from dpconvex.problems import DataDomain
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]

@@ -1,6 +1,6 @@
 """Mechanisms: the only code that draws private randomness. Each records its release, then samples."""
 
-from dpconvex.mechanisms.base import FailureAllowance, Mechanism
+from dpconvex.mechanisms.base import FailureAllowance, Mechanism, Planned
 from dpconvex.mechanisms.gaussian import GaussianMechanism, SampledGaussian, SampledSession
 from dpconvex.mechanisms.k_norm import NormNoiseMechanism
 from dpconvex.mechanisms.laplace import BoundedLaplaceMechanism, LaplaceMechanism
@@ -31,6 +31,7 @@ __all__ = [
     "NormObjectiveNoise",
     "ObjectiveNoise",
     "OutlierRemoval",
+    "Planned",
     "ReportNoisyMax",
     "RobustMean",
     "SampledGaussian",

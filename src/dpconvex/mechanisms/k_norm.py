@@ -10,7 +10,7 @@ import numpy as np
 
 from dpconvex import _rounding, _validate
 from dpconvex._types import FloatArray
-from dpconvex.geometry.norms import GroupedNorm, L2Norm, NoiseNorm
+from dpconvex.geometry import GroupedNorm, L2Norm, NoiseNorm
 from dpconvex.mechanisms.base import Mechanism, check_norm, check_shape
 from dpconvex.privacy import NormExponentialNoise, Sensitivity
 from dpconvex.randomness import BitSource, exact, real

@@ -17,7 +17,7 @@ import numpy as np
 from dpconvex import _rounding, _validate
 from dpconvex._types import FloatArray
 from dpconvex.errors import BudgetExceededError, InvalidParameterError
-from dpconvex.geometry.norms import NoiseNorm, StandardNormals
+from dpconvex.geometry import NoiseNorm, StandardNormals
 from dpconvex.mechanisms.base import Planned, check_norm
 from dpconvex.mechanisms.gaussian import add_gaussian
 from dpconvex.privacy import GaussianObjectivePerturbation, Ledger, PureObjectivePerturbation, Sensitivity

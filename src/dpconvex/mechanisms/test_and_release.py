@@ -23,11 +23,11 @@ from dpconvex.errors import InvalidDataError
 from dpconvex.mechanisms.base import Planned
 from dpconvex.mechanisms.gaussian import GaussianMechanism, add_gaussian
 from dpconvex.privacy import Ledger, Sensitivity, Unit
+from dpconvex.problems import PointDomain
 from dpconvex.problems.data.points import (
     WEIGHTED_MEAN_ROUNDING,
     Groups,
     IntArray,
-    PointDomain,
     clip_points,
     near_counts,
     weighted_mean,

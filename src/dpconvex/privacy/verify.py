@@ -21,14 +21,7 @@ from dpconvex import _rounding
 from dpconvex._files import read_text
 from dpconvex.errors import CertificateError, DpconvexError, UnsupportedEventError
 from dpconvex.privacy import accounting, ledger as _ledger
-from dpconvex.privacy.certificate import (
-    COURSE,
-    PrivacyCertificate,
-    current_versions,
-    digest,
-    parse,
-    signature_fault,
-)
+from dpconvex.privacy.certificate import COURSE, PrivacyCertificate, current_versions, digest, parse, signature_fault
 from dpconvex.privacy.ledger import Release
 from dpconvex.privacy.profiles import charge, limited
 

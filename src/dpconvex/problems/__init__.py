@@ -10,18 +10,13 @@ from dpconvex.problems.custom.problem import CustomProblem
 from dpconvex.problems.data.domain import Block, DataDomain
 from dpconvex.problems.data.points import PointDomain
 from dpconvex.problems.data.records import Records
+from dpconvex.problems.data.users import UserGroups
 from dpconvex.problems.linear.adversarial import Attack, Lift
 from dpconvex.problems.linear.objective import RegularizedRisk, TiltedRisk
+from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.problems.minimax.adversarial import SaddleLoss, ShiftedMeanLoss
 from dpconvex.problems.minimax.base import SimplexPoint, SimplexSaddle
-from dpconvex.problems.minimax.games import (
-    DualityGap,
-    MatrixGame,
-    PlayLog,
-    QuadraticGame,
-    RankOneGame,
-    duality_gap,
-)
+from dpconvex.problems.minimax.games import DualityGap, MatrixGame, PlayLog, QuadraticGame, RankOneGame, duality_gap
 from dpconvex.problems.minimax.group_loss import WorstGroupLoss, l1_ball_loss, single_group
 from dpconvex.problems.minimax.polytope import PolytopeSaddle, jax_saddle, l1_ball_vertices
 from dpconvex.problems.objective import Objective
@@ -39,6 +34,7 @@ __all__ = [
     "DataDomain",
     "DualityGap",
     "Lift",
+    "LinearModelProblem",
     "LocationLoss",
     "LogLinearDensity",
     "MatrixGame",
@@ -57,6 +53,7 @@ __all__ = [
     "SimplexPoint",
     "SimplexSaddle",
     "TiltedRisk",
+    "UserGroups",
     "WholeObjective",
     "WorstGroupLoss",
     "attack_constants",

@@ -10,8 +10,7 @@ from dpconvex._types import AnyArray, FloatArray
 from dpconvex.problems.data.users import UserGroups
 from dpconvex.problems.linear.expected_risk import TypicalData
 from dpconvex.problems.objective import Bounds, Objective
-from dpconvex.sets.balls import L2Ball
-from dpconvex.sets.base import ConvexSet, WholeSpace
+from dpconvex.sets import ConvexSet, L2Ball, WholeSpace
 
 Aggregation = Literal["average", "tilted", "whole"]
 

@@ -13,9 +13,9 @@ from typing import final
 import numpy as np
 
 from dpconvex._types import FloatArray
+from dpconvex.problems import Objective
 from dpconvex.problems.minimax.adversarial import SaddleObjective
-from dpconvex.problems.objective import Objective
-from dpconvex.sets.base import ConvexSet
+from dpconvex.sets import ConvexSet
 from dpconvex.solvers.base import Accuracy
 
 _UP = 1 + 1e-10

@@ -14,10 +14,17 @@ from functools import cache, singledispatch
 import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.losses.base import LinearModelLoss, PiecewiseLinearLoss
-from dpconvex.losses.classification import LogisticLoss, SmoothedHingeLoss
-from dpconvex.losses.regression import LogCoshLoss, PseudoHuberLoss, ResidualSplineLoss, SquaredLoss
-from dpconvex.problems.data.records import Records
+from dpconvex.losses import (
+    LinearModelLoss,
+    LogCoshLoss,
+    LogisticLoss,
+    PiecewiseLinearLoss,
+    PseudoHuberLoss,
+    SmoothedHingeLoss,
+    SquaredLoss,
+)
+from dpconvex.losses.regression import ResidualSplineLoss
+from dpconvex.problems import Records
 
 CLIP, TANH, RATIONAL = 0, 1, 2
 _TINY = 1e-300  # a scale at which `CLIP` is a step

@@ -9,9 +9,10 @@ from typing import ClassVar, Literal, Self, final
 from dpconvex import _validate
 from dpconvex._types import FloatArray, Status
 from dpconvex.errors import InvalidDataError, InvalidParameterError
+from dpconvex.problems import Objective
 from dpconvex.problems.data._threads import one_blas_thread
-from dpconvex.problems.objective import Bounds, Objective
-from dpconvex.sets.base import ConvexSet, WholeSpace
+from dpconvex.problems.objective import Bounds
+from dpconvex.sets import ConvexSet, WholeSpace
 
 
 @final

@@ -9,11 +9,11 @@ from typing import Self, final
 import numpy as np
 
 from dpconvex._types import FloatArray, Status
-from dpconvex.losses.base import PiecewiseLinearLoss, SmoothLoss
+from dpconvex.losses import PiecewiseLinearLoss, SmoothLoss
+from dpconvex.problems import Objective
 from dpconvex.problems.minimax.adversarial import SaddleBounds
-from dpconvex.problems.objective import Bounds, Objective
-from dpconvex.sets.balls import L2Ball
-from dpconvex.sets.base import ConvexSet, WholeSpace
+from dpconvex.problems.objective import Bounds
+from dpconvex.sets import ConvexSet, L2Ball, WholeSpace
 from dpconvex.solvers.accelerated import AcceleratedGradient, SmoothedAcceleratedGradient
 from dpconvex.solvers.base import Solver, SolverResult, needs_whole_space
 from dpconvex.solvers.coordinate import DualCoordinateAscent

@@ -9,11 +9,10 @@ from typing import final
 import numpy as np
 
 from dpconvex._types import FloatArray, Status
-from dpconvex.losses.base import PiecewiseLinearLoss
-from dpconvex.problems.linear.objective import RegularizedRisk
-from dpconvex.problems.objective import Bounds, Objective
-from dpconvex.sets.base import ConvexSet
-from dpconvex.sets.sections import SecondOrderCones
+from dpconvex.losses import PiecewiseLinearLoss
+from dpconvex.problems import Objective, RegularizedRisk
+from dpconvex.problems.objective import Bounds
+from dpconvex.sets import ConvexSet, SecondOrderCones
 from dpconvex.solvers import _certificates as certificates
 from dpconvex.solvers.base import Accuracy, Solver, SolverResult, needs_whole_space
 

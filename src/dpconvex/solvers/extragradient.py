@@ -8,10 +8,10 @@ from typing import final
 import numpy as np
 
 from dpconvex._types import FloatArray, Status
+from dpconvex.problems import Objective
 from dpconvex.problems.minimax.adversarial import SaddleBounds, SaddleObjective, saddle_constants, saddle_steps
-from dpconvex.problems.objective import Bounds, Objective
-from dpconvex.sets.balls import L2Ball
-from dpconvex.sets.base import ConvexSet
+from dpconvex.problems.objective import Bounds
+from dpconvex.sets import ConvexSet, L2Ball
 from dpconvex.solvers import _certificates as certificates
 from dpconvex.solvers.base import Accuracy, Solver, SolverResult
 

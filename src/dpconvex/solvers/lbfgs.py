@@ -11,8 +11,9 @@ from scipy.optimize import minimize
 from scipy.sparse.linalg import LinearOperator, cg
 
 from dpconvex._types import FloatArray, Status
-from dpconvex.problems.objective import Bounds, Objective
-from dpconvex.sets.base import ConvexSet
+from dpconvex.problems import Objective
+from dpconvex.problems.objective import Bounds
+from dpconvex.sets import ConvexSet
 from dpconvex.solvers import _certificates as certificates
 from dpconvex.solvers.base import Solver, SolverResult, needs_whole_space
 

@@ -11,13 +11,12 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from dpconvex._types import FloatArray, Status
-from dpconvex.losses.base import PiecewiseLinearLoss, SmoothLoss
+from dpconvex.losses import PiecewiseLinearLoss, SmoothLoss
+from dpconvex.problems import Objective
 from dpconvex.problems.linear.objective import LinearModelObjective
 from dpconvex.problems.linear.truncated import TruncatedBounds, TruncatedRisk
-from dpconvex.problems.objective import Bounds, Objective
-from dpconvex.sets.balls import L2Ball
-from dpconvex.sets.base import ConvexSet
-from dpconvex.sets.sections import BallSection
+from dpconvex.problems.objective import Bounds
+from dpconvex.sets import BallSection, ConvexSet, L2Ball
 from dpconvex.solvers import _certificates as certificates
 from dpconvex.solvers.accelerated import SmoothedAcceleratedGradient
 from dpconvex.solvers.base import Accuracy, Solver, SolverResult, needs_whole_space

@@ -9,10 +9,11 @@ from typing import final
 import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray, Status
-from dpconvex.losses.base import PiecewiseLinearLoss, SmoothLoss
+from dpconvex.losses import PiecewiseLinearLoss, SmoothLoss
+from dpconvex.problems import Objective
 from dpconvex.problems.linear.objective import LinearModelObjective
-from dpconvex.problems.objective import Bounds, Objective
-from dpconvex.sets.base import ConvexSet
+from dpconvex.problems.objective import Bounds
+from dpconvex.sets import ConvexSet
 from dpconvex.solvers import _certificates as certificates, _components as components
 from dpconvex.solvers.base import Accuracy, Solver, SolverResult, needs_whole_space
 

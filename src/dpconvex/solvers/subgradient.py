@@ -10,9 +10,9 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import FloatArray, Status
-from dpconvex.problems.objective import Bounds, Objective
-from dpconvex.sets.balls import L2Ball
-from dpconvex.sets.base import ConvexSet
+from dpconvex.problems import Objective
+from dpconvex.problems.objective import Bounds
+from dpconvex.sets import ConvexSet, L2Ball
 from dpconvex.sets.simplex import project_onto_simplex
 from dpconvex.solvers import _certificates as certificates
 from dpconvex.solvers.base import Accuracy, Solver, SolverResult

@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dpconvex._types import FloatArray
-from dpconvex.algorithms.base import require
+from dpconvex.algorithms import require
 from dpconvex.algorithms.erm import heavy_tailed
 from dpconvex.algorithms.erm.heavy_tailed import HeavyTailedPlan
 from dpconvex.algorithms.erm.heavy_tailed.moments import Moments
 from dpconvex.audit import proved_epsilon
-from dpconvex.losses import AbsoluteLoss, HuberLoss
-from dpconvex.losses.base import LinearModelLoss
+from dpconvex.losses import AbsoluteLoss, HuberLoss, LinearModelLoss
 from dpconvex.privacy import PrivacyParams
-from dpconvex.problems import DataDomain, Records
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import DataDomain, LinearModelProblem, Records
 from dpconvex.problems.linear.truncated import TruncatedRisk
 from dpconvex.randomness import SeededSource
-from dpconvex_experiments.base import Cell, Experiment, Outcome, Setting
+from dpconvex_experiments.base import Cell, Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import SINGLE, Anchors, Check, Estimate, exact, share
-from dpconvex_experiments.heavy_tails._common import PAPER, LinearLoss, streams, wide_problem
+from dpconvex_experiments.heavy_tails._common import PAPER, LinearLoss, wide_problem
 from dpconvex_experiments.output_perturbation._common import laplace, releases
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from dpconvex_experiments.shared import streams
 
 LOSSES: tuple[LinearModelLoss, ...] = (HuberLoss(), AbsoluteLoss(1e9))
 DECODED = ((2, 40, 0.1), (5, 60, 0.1), (10, 100, 0.05))
@@ -79,7 +74,10 @@ def decoding(dim: int, n: int, p: float, epsilon: float, runs: int, seed: int) -
     return wrong, q / (2 * (1 + q))
 
 
-def measure(setting: Setting) -> Outcome:
+@experiment(
+    "heavy-tails/audit", "Can attackers prove more than epsilon?", f"{PAPER}, Lemma 2.4, Proposition 3.2, Lemma G.3"
+)
+def audit(setting: Setting) -> Outcome:
     """Make every attack."""
     count, runs = (3_000, 30) if setting.quick else (20_000, 400)
     source = SeededSource(setting.seed)
@@ -133,11 +131,3 @@ def measure(setting: Setting) -> Outcome:
             "k = 2; found is the frequency of mistakes, claimed the least of any pure method.",
         ),
     )
-
-
-AUDIT = Experiment(
-    "heavy-tails/audit",
-    "Can attackers prove more than epsilon?",
-    f"{PAPER}, Lemma 2.4, Proposition 3.2, Lemma G.3",
-    measure,
-)

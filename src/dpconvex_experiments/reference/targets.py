@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dpconvex.algorithms.base import LinearModelPlan
+from dpconvex.algorithms import LinearModelPlan
 from dpconvex.algorithms.erm.heavy_tailed.moments import Moments
 from dpconvex.algorithms.erm.registry import plans
 from dpconvex.algorithms.location.noisy_descent import NoisyGradients
@@ -14,11 +14,10 @@ from dpconvex.audit.targets.erm import RIDGE, linear_problem, linear_subject
 from dpconvex.audit.targets.location import FEW, point_domain
 from dpconvex.losses import HingeLoss, HuberLoss
 from dpconvex.privacy import PrivacyParams, Unit
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import LinearModelProblem
 from dpconvex_experiments.reference import group_privacy
 from dpconvex_experiments.reference.gradient_score import plan_gradient_score
-from dpconvex_experiments.reference.median import MEDIAN_BASELINES
-from dpconvex_experiments.reference.median.halving import plan_halving
+from dpconvex_experiments.reference.median import MEDIAN_BASELINES, plan_halving
 
 
 def _gradient_score(privacy: PrivacyParams, bound: float) -> Subject:

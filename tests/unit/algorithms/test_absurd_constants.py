@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dpconvex.algorithms.base import within_floats
+from dpconvex.algorithms import within_floats
 from dpconvex.algorithms.minimax import (
     anytime,
     bias_reduced,
@@ -20,8 +20,7 @@ from dpconvex.algorithms.minimax import (
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import SquaredLoss
 from dpconvex.privacy import PrivacyParams
-from dpconvex.problems.minimax.games import MatrixGame
-from dpconvex.problems.minimax.group_loss import l1_ball_loss
+from dpconvex.problems import MatrixGame, l1_ball_loss
 
 GAMES: dict[str, Callable[..., Any]] = {
     "vertex descent": vertex_descent.plan,

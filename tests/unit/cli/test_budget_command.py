@@ -13,8 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpconvex.cli import fit_sparse, median, synthesize
-from dpconvex.privacy import Budget, PrivacyParams
-from dpconvex.privacy.certificate import PrivacyCertificate
+from dpconvex.privacy import Budget, PrivacyCertificate, PrivacyParams
 
 COLUMNS = ("age", "hours-per-week")
 

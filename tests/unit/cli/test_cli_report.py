@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from dpconvex import PrivateLogisticRegression, load_model, verify
-from dpconvex.algorithms.predicted_error import PredictedError
+from dpconvex.algorithms import PredictedError
 from dpconvex.cli import report as figures
 from dpconvex.cli._output import number
 from dpconvex.cli.budget import Paid

@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 from dpconvex.data import CategoricalColumn, ClassTarget, NumericColumn, NumericTarget, Schema
 from dpconvex.errors import InvalidParameterError, SchemaError
-from dpconvex.problems.data.domain import Block
+from dpconvex.problems import Block
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
 CATEGORIES = TEXTS.map(lambda value: value.strip(" \t\n\v\f\r")).filter(bool)

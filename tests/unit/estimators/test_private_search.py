@@ -39,8 +39,10 @@ from dpconvex.estimators import ESTIMATORS
 from dpconvex.mechanisms import BestOfRepeats, GaussianMechanism
 from dpconvex.privacy import PureMechanism, Unit, WholeRun
 from dpconvex.privacy.certificate import digest
-from dpconvex.problems.data.users import UserGroups
+from dpconvex.problems import UserGroups
 from dpconvex.randomness import SeededSource
+
+pytestmark = pytest.mark.thin
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-1, 1, (3000, 3))

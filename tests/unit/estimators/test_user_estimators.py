@@ -11,7 +11,7 @@ from dpconvex import NumericColumn, PrivateLinearRegression, PrivateLinearSVC, P
 from dpconvex.data import ClassTarget, read_table
 from dpconvex.errors import DpconvexError, InvalidDataError, InvalidParameterError, SchemaError
 from dpconvex.estimators._features import user_labels
-from dpconvex.problems.data.users import UserGroups
+from dpconvex.problems import UserGroups
 
 
 @pytest.fixture

@@ -15,13 +15,11 @@ from dpconvex._types import Status
 from dpconvex.algorithms.erm.output_perturbation import schedules
 from dpconvex.algorithms.erm.output_perturbation.schedules import printed_bound
 from dpconvex.errors import InvalidParameterError
-from dpconvex.losses import LOSSES, LogisticLoss
-from dpconvex.losses.base import SmoothLoss
+from dpconvex.losses import LOSSES, LogisticLoss, SmoothLoss
 from dpconvex.mechanisms import GaussianMechanism
 from dpconvex.mechanisms.gaussian import zwb_constant
 from dpconvex.privacy import PrivacyParams, Sensitivity
-from dpconvex.problems import DataDomain
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import DataDomain, LinearModelProblem
 from dpconvex.solvers import AcceleratedGradient, NewtonCholesky
 
 

@@ -8,8 +8,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from dpconvex.losses import LOSSES, AbsoluteLoss, HingeLoss, LogisticLoss, PiecewiseLinearLoss, PinballLoss, SquaredLoss
-from dpconvex.losses.truncated import TruncatedPiecewiseLinearLosses, truncate
+from dpconvex.losses import (
+    LOSSES,
+    AbsoluteLoss,
+    HingeLoss,
+    LogisticLoss,
+    PiecewiseLinearLoss,
+    PinballLoss,
+    SquaredLoss,
+    truncate,
+)
+from dpconvex.losses.truncated import TruncatedPiecewiseLinearLosses
 
 EXAMPLES = [loss for kind in LOSSES for loss in kind.examples() if loss.n_outputs == 1]
 EVERY = slice(None)
@@ -101,7 +110,7 @@ def test_smoothing_costs_at_most_its_share() -> None:
             assert (rough - smooth).max() >= 0.05 * smoothing * min(level, 0.2 * norm) ** 2
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     norm=st.floats(0, 1e150),
     target=st.floats(-1e100, 1e100),

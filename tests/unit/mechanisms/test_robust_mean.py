@@ -14,7 +14,8 @@ from dpconvex.mechanisms import GuardedMean, OutlierRemoval, RobustMean, plan_ou
 from dpconvex.mechanisms.robust_mean import budget, flips, h_index, kappa, least_count, robust_mean_of
 from dpconvex.mechanisms.test_and_release import counts_within
 from dpconvex.privacy import Ledger, PrivacyParams, Unit
-from dpconvex.problems.data.points import PointDomain, clip_points
+from dpconvex.problems import PointDomain
+from dpconvex.problems.data.points import clip_points
 from dpconvex.randomness import SeededSource, SystemSource
 
 # User-level specification, section 8: C, epsilon, delta, sigma_H, s0, theta, A, B, kappa, sigma / rho.

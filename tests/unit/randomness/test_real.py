@@ -10,8 +10,7 @@ import pytest
 from flint import arb, ctx
 from scipy import stats
 
-from dpconvex.geometry import GroupedNorm, L2Norm
-from dpconvex.geometry.norms import StandardNormals
+from dpconvex.geometry import GroupedNorm, L2Norm, StandardNormals
 from dpconvex.randomness import BitSource, SeededSource, SystemSource, real
 
 

@@ -17,8 +17,7 @@ from dpconvex._types import Status
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms.gaussian import zwb_constant
 from dpconvex.privacy.profiles import gaussian_delta
-from dpconvex.problems import CustomProblem, LocationLoss, Records, SaddleLoss, ShiftedMeanLoss
-from dpconvex.problems.data.domain import Block
+from dpconvex.problems import Block, CustomProblem, LocationLoss, Records, SaddleLoss, ShiftedMeanLoss
 from dpconvex.problems.minimax.adversarial import saddle_constants, saddle_steps
 from dpconvex.randomness import SeededSource
 from dpconvex.sets import L2Ball, WholeSpace

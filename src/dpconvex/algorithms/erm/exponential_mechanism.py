@@ -43,18 +43,14 @@ import numpy as np
 
 from dpconvex import _rounding
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import USER_LOSS, LinearModelPlan, PrivateResult, check_average, require
-from dpconvex.algorithms.predicted_error import PredictedError
-from dpconvex.algorithms.recipes import recorded
+from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult, check_average, recorded, require
+from dpconvex.algorithms.base import USER_LOSS
 from dpconvex.geometry import L2Norm
 from dpconvex.losses import LinearModelLoss
-from dpconvex.mechanisms import NormNoiseMechanism, ReportNoisyMax
-from dpconvex.mechanisms.base import Planned
+from dpconvex.mechanisms import NormNoiseMechanism, Planned, ReportNoisyMax
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Sensitivity
-from dpconvex.problems import Records
-from dpconvex.problems.data.users import UserGroups
+from dpconvex.problems import LinearModelProblem, Records, UserGroups
 from dpconvex.problems.linear.objective import times
-from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.problems.objective import ROUNDING
 from dpconvex.randomness import BitSource
 from dpconvex.sets import L2Ball, WholeSpace

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import final
 
 from dpconvex import _validate
-from dpconvex.algorithms.base import LinearModelPlan, check_unit
+from dpconvex.algorithms import LinearModelPlan, check_unit, stored
 from dpconvex.algorithms.erm import (
     exponential_mechanism,
     gradient_descent,
@@ -18,11 +18,10 @@ from dpconvex.algorithms.erm import (
     user_level,
 )
 from dpconvex.algorithms.erm.two_stage import centering, projection
-from dpconvex.algorithms.recipes import stored
 from dpconvex.algorithms.select import AIMS, LARGEST, NOISES, SMALLEST, Method, Options, Registry
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import PrivacyParams, Unit
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import LinearModelProblem
 
 CONVINCING = 0.2
 """Share of the trivial loss below which another plan's bound is preferred to that of a harmless method, for users.

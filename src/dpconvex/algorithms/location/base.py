@@ -11,12 +11,12 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import Plan, check_relation
-from dpconvex.algorithms.predicted_error import PredictedError
+from dpconvex.algorithms import Plan, PredictedError, check_relation
 from dpconvex.errors import InvalidDataError, InvalidParameterError
-from dpconvex.mechanisms.base import Planned
+from dpconvex.mechanisms import Planned
 from dpconvex.privacy import Assumption, Ledger, PrivacyCertificate, PrivacyParams, Release
-from dpconvex.problems.data.points import PointDomain, clip_points
+from dpconvex.problems import PointDomain
+from dpconvex.problems.data.points import clip_points
 from dpconvex.randomness import BitSource
 
 R = TypeVar("R", covariant=True)

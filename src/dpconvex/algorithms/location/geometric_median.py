@@ -31,18 +31,16 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import FloatArray
-from dpconvex.algorithms.base import check_relation
+from dpconvex.algorithms import PredictedError, check_relation, recorded, stored
 from dpconvex.algorithms.location.base import Booster, CenterFinder, LocationPlan, RadiusFinder, Stage, WarmStart
 from dpconvex.algorithms.location.noisy_descent import plan_descent
 from dpconvex.algorithms.location.printed import plan_printed_center, plan_printed_radius
 from dpconvex.algorithms.location.radius_and_center import plan_center, plan_radius
 from dpconvex.algorithms.location.stable_sgd import plan_printed, plan_stable_sgd
-from dpconvex.algorithms.predicted_error import PredictedError
-from dpconvex.algorithms.recipes import recorded, stored
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import Assumption, Ledger, PrivacyCertificate, PrivacyParams, Release
 from dpconvex.privacy.profiles import largest_mu
-from dpconvex.problems.data.points import PointDomain
+from dpconvex.problems import PointDomain
 from dpconvex.randomness import BitSource
 
 __all__ = [

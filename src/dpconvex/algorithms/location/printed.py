@@ -28,17 +28,10 @@ import numpy as np
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.location.base import CenterFinder, FoundRadius, RadiusFinder, WarmStart
 from dpconvex.algorithms.location.radius_and_center import CENTER, RADIUS, TEST
-from dpconvex.mechanisms import AboveThreshold, BoundedLaplaceMechanism, FailureAllowance, GaussianMechanism
-from dpconvex.mechanisms.base import Planned
+from dpconvex.mechanisms import AboveThreshold, BoundedLaplaceMechanism, FailureAllowance, GaussianMechanism, Planned
 from dpconvex.privacy import Ledger, Sensitivity, Unit
-from dpconvex.problems.data.points import (
-    WEIGHTED_MEAN_ROUNDING,
-    Groups,
-    PointDomain,
-    near_counts,
-    near_draws,
-    weighted_mean,
-)
+from dpconvex.problems import PointDomain
+from dpconvex.problems.data.points import WEIGHTED_MEAN_ROUNDING, Groups, near_counts, near_draws, weighted_mean
 from dpconvex.randomness import BitSource
 
 RADIUS_FAILURE, CENTER_FAILURE = "repeated indices of the radius", "misleading indices of the centre"

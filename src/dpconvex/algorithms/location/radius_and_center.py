@@ -58,14 +58,13 @@ import numpy as np
 from dpconvex import _rounding, _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.location.base import CenterFinder, FoundRadius, RadiusFinder, WarmStart
-from dpconvex.mechanisms import AboveThreshold, FailureAllowance, GaussianMechanism
-from dpconvex.mechanisms.base import Planned
+from dpconvex.mechanisms import AboveThreshold, FailureAllowance, GaussianMechanism, Planned
 from dpconvex.mechanisms.gaussian import INFLATION
 from dpconvex.privacy import Ledger, Sensitivity, Unit
+from dpconvex.problems import PointDomain
 from dpconvex.problems.data.points import (
     WEIGHTED_MEAN_ROUNDING,
     Groups,
-    PointDomain,
     covered_shares,
     group_sizes,
     near_counts,

@@ -39,8 +39,7 @@ import numpy as np
 from dpconvex import _rounding, _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.location.base import Booster, WarmStart
-from dpconvex.mechanisms import FailureAllowance, GaussianMechanism
-from dpconvex.mechanisms.base import Planned
+from dpconvex.mechanisms import FailureAllowance, GaussianMechanism, Planned
 from dpconvex.privacy import Assumption, Ledger, Release, Sensitivity, Unit
 from dpconvex.randomness import BitSource
 from dpconvex.solvers._unit_vectors import UNIT_ROUNDOFF

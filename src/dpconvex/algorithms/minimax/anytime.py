@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex import _validate
-from dpconvex.algorithms.base import check_relation, within_floats
+from dpconvex.algorithms import PredictedError, check_relation, recorded, within_floats
 from dpconvex.algorithms.minimax.base import (
     SaddleResult,
     VertexSamplingPlan,
@@ -45,13 +45,12 @@ from dpconvex.algorithms.minimax.base import (
     range_budget,
     require_single,
 )
-from dpconvex.algorithms.predicted_error import PredictedError
-from dpconvex.algorithms.recipes import recorded
 from dpconvex.errors import InvalidParameterError
-from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT, VertexSampling
+from dpconvex.mechanisms import VertexSampling
+from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT
 from dpconvex.privacy import PrivacyParams, Sensitivity
 from dpconvex.privacy.profiles import charge, largest_rho
-from dpconvex.problems.minimax.base import SimplexPoint, SimplexSaddle
+from dpconvex.problems import SimplexPoint, SimplexSaddle
 from dpconvex.randomness import BitSource
 
 LEMMA = (

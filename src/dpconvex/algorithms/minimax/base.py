@@ -13,13 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex._types import FloatArray
-from dpconvex.algorithms.base import Plan
+from dpconvex.algorithms import Plan
 from dpconvex.errors import InvalidParameterError
-from dpconvex.mechanisms import VertexSampling, VertexSession
-from dpconvex.mechanisms.base import Planned
+from dpconvex.mechanisms import Planned, VertexSampling, VertexSession
 from dpconvex.privacy import Assumption, Ledger, PrivacyCertificate, PrivacyParams
 from dpconvex.privacy.profiles import largest_rho
-from dpconvex.problems.minimax.base import SimplexSaddle
+from dpconvex.problems import SimplexSaddle
 from dpconvex.randomness import BitSource
 
 MOST_ITERATIONS = 2**22

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from dpconvex import _rounding, _validate
 from dpconvex._types import FloatArray
-from dpconvex.algorithms.base import check_relation, within_floats
+from dpconvex.algorithms import PredictedError, check_relation, recorded, within_floats
 from dpconvex.algorithms.minimax.base import (
     DRAWN_POINTS,
     PUBLIC_ORDER,
@@ -43,12 +43,11 @@ from dpconvex.algorithms.minimax.base import (
     batch_slices,
     range_budget,
 )
-from dpconvex.algorithms.predicted_error import PredictedError
-from dpconvex.algorithms.recipes import recorded
 from dpconvex.errors import InvalidParameterError
-from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT, VertexSampling
+from dpconvex.mechanisms import VertexSampling
+from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT
 from dpconvex.privacy import Assumption, PrivacyParams, Sensitivity
-from dpconvex.problems.minimax.base import SimplexPoint, SimplexSaddle
+from dpconvex.problems import SimplexPoint, SimplexSaddle
 from dpconvex.randomness import BitSource
 
 LEMMA = (

@@ -29,16 +29,16 @@ from typing import Any, cast, final
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex.algorithms.base import check_relation, within_floats
+from dpconvex.algorithms import PredictedError, check_relation, recorded, within_floats
 from dpconvex.algorithms.minimax import anytime, bias_reduced, vertex_descent
 from dpconvex.algorithms.minimax.base import SaddlePlan, SaddleResult
-from dpconvex.algorithms.predicted_error import PredictedError
-from dpconvex.algorithms.recipes import recorded
 from dpconvex.errors import InvalidParameterError
-from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT, VertexSampling
+from dpconvex.mechanisms import VertexSampling
+from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release, Sensitivity
 from dpconvex.privacy.profiles import charge
-from dpconvex.problems.minimax.base import SaddleSection, SimplexPoint, SimplexSaddle
+from dpconvex.problems import SimplexPoint, SimplexSaddle
+from dpconvex.problems.minimax.base import SaddleSection
 from dpconvex.randomness import BitSource
 
 Planner = Callable[[SimplexSaddle, PrivacyParams], SaddlePlan]

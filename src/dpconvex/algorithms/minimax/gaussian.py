@@ -35,16 +35,13 @@ import numpy as np
 
 from dpconvex import _rounding, _validate
 from dpconvex._types import FloatArray
-from dpconvex.algorithms.base import check_relation, within_floats
+from dpconvex.algorithms import PredictedError, check_relation, recorded, within_floats
 from dpconvex.algorithms.minimax.base import SaddlePlan, SaddleResult, require_records
-from dpconvex.algorithms.predicted_error import PredictedError
-from dpconvex.algorithms.recipes import recorded
 from dpconvex.errors import InvalidParameterError
-from dpconvex.mechanisms import GaussianMechanism
-from dpconvex.mechanisms.base import Planned
+from dpconvex.mechanisms import GaussianMechanism, Planned
 from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity
 from dpconvex.privacy.profiles import largest_mu
-from dpconvex.problems.minimax.base import SimplexPoint, SimplexSaddle
+from dpconvex.problems import SimplexPoint, SimplexSaddle
 from dpconvex.randomness import BitSource
 from dpconvex.sets import Simplex
 

@@ -18,10 +18,8 @@ import numpy as np
 
 from dpconvex import _rounding, _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import Plan
+from dpconvex.algorithms import Plan, PredictedError, recorded, stored
 from dpconvex.algorithms.minimax.base import SaddlePlan
-from dpconvex.algorithms.predicted_error import PredictedError
-from dpconvex.algorithms.recipes import recorded, stored
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import LaplaceMechanism
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release, Sensitivity

@@ -26,17 +26,14 @@ from typing import Any, final
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex.algorithms.base import check_relation, within_floats
+from dpconvex.algorithms import PredictedError, check_relation, recorded, within_floats
 from dpconvex.algorithms.minimax.base import SIGNS, SaddlePlan, SaddleResult
-from dpconvex.algorithms.predicted_error import PredictedError
-from dpconvex.algorithms.recipes import recorded
 from dpconvex.errors import InvalidParameterError
-from dpconvex.mechanisms import GaussianMechanism
-from dpconvex.mechanisms.base import Planned
-from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT, VertexSampling
+from dpconvex.mechanisms import GaussianMechanism, Planned, VertexSampling
+from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT
 from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity
 from dpconvex.privacy.profiles import largest_rho
-from dpconvex.problems.minimax.base import SimplexPoint, SimplexSaddle
+from dpconvex.problems import SimplexPoint, SimplexSaddle
 from dpconvex.randomness import BitSource
 
 DRAWN, MOVED = "best responses", "gradients at the best responses"

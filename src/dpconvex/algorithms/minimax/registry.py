@@ -17,7 +17,7 @@ from dpconvex.algorithms.minimax.base import SaddlePlan
 from dpconvex.algorithms.select import Method, Options, Registry
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import PrivacyParams
-from dpconvex.problems.minimax.base import SimplexSaddle
+from dpconvex.problems import SimplexSaddle
 
 VERTEX_DESCENT = Method("vertex_mirror_descent", vertex_descent.plan, ("constants",))
 MIRROR_DESCENT = Method("gaussian_mirror_descent", gaussian.plan_mirror_descent)

@@ -30,7 +30,8 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import FloatArray
-from dpconvex.algorithms.base import beyond_floats, check_relation, within_floats
+from dpconvex.algorithms import PredictedError, check_relation, recorded, within_floats
+from dpconvex.algorithms.base import beyond_floats
 from dpconvex.algorithms.minimax.base import (
     SIGNS,
     SaddleResult,
@@ -40,13 +41,11 @@ from dpconvex.algorithms.minimax.base import (
     require_records,
 )
 from dpconvex.algorithms.minimax.vertex_schedule import Schedule, calibrated, printed
-from dpconvex.algorithms.predicted_error import PredictedError
-from dpconvex.algorithms.recipes import recorded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import VertexSampling, VertexSession
 from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT
 from dpconvex.privacy import PrivacyParams, Sensitivity
-from dpconvex.problems.minimax.base import SimplexPoint, SimplexSaddle
+from dpconvex.problems import SimplexPoint, SimplexSaddle
 from dpconvex.randomness import BitSource
 
 OUTPUTS = ("auto", "tapered", "reuse", "fresh")

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from dpconvex._types import FloatArray
 from dpconvex.algorithms.minimax.base import affordable, batch_sizes
 from dpconvex.errors import InvalidParameterError
-from dpconvex.problems.minimax.base import SimplexSaddle
+from dpconvex.problems import SimplexSaddle
 
 MOST_SAMPLES = 4096
 """Largest K that is considered."""

@@ -21,7 +21,7 @@ import numpy as np
 
 from dpconvex import _rounding, _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import Plan, check_relation
+from dpconvex.algorithms import Plan, check_relation
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.privacy import Assumption, Ledger, PrivacyCertificate, PrivacyParams, Sensitivity
 from dpconvex.problems.queries import LinearQueries

@@ -24,11 +24,9 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.predicted_error import PredictedError
+from dpconvex.algorithms import PredictedError, recorded
 from dpconvex.algorithms.queries.base import QueryReleasePlan, check, fit_histogram, mean_sensitivity, require_delta
-from dpconvex.algorithms.recipes import recorded
-from dpconvex.mechanisms import GaussianMechanism
-from dpconvex.mechanisms.base import Planned
+from dpconvex.mechanisms import GaussianMechanism, Planned
 from dpconvex.privacy import Ledger, PrivacyParams
 from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems.queries import LinearQueries

@@ -31,12 +31,11 @@ import numpy as np
 
 from dpconvex import _rounding, _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.predicted_error import PredictedError
+from dpconvex.algorithms import PredictedError, recorded
 from dpconvex.algorithms.queries.base import QueryReleasePlan, check, require_delta, rounding
-from dpconvex.algorithms.recipes import recorded
 from dpconvex.errors import InvalidParameterError
-from dpconvex.mechanisms.base import Planned
-from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT, VertexSampling
+from dpconvex.mechanisms import Planned, VertexSampling
+from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT
 from dpconvex.privacy import Ledger, PrivacyParams, Sensitivity
 from dpconvex.privacy.profiles import largest_rho
 from dpconvex.problems.queries import LinearQueries

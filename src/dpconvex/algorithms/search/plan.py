@@ -25,13 +25,10 @@ from functools import cached_property
 from typing import Any, ClassVar, final
 
 from dpconvex import _rounding
-from dpconvex.algorithms.base import LinearModelPlan, Plan
-from dpconvex.algorithms.predicted_error import PredictedError
-from dpconvex.algorithms.recipes import recorded, stored
+from dpconvex.algorithms import LinearModelPlan, Plan, PredictedError, recorded, stored
 from dpconvex.algorithms.search.scores import Repeats, Score, Searchable, fit_label, plain
 from dpconvex.errors import InvalidParameterError, UnsupportedEventError
-from dpconvex.mechanisms import BestOfRepeats, GaussianMechanism, LaplaceMechanism, ReportNoisyMax
-from dpconvex.mechanisms.base import Planned
+from dpconvex.mechanisms import BestOfRepeats, GaussianMechanism, LaplaceMechanism, Planned, ReportNoisyMax
 from dpconvex.privacy import (
     Assumption,
     Event,

@@ -13,7 +13,7 @@ from dpconvex.algorithms.search.plan import BEST, CHOICE, HELD_OUT, Candidate, S
 from dpconvex.algorithms.search.scores import Searchable, fit_label
 from dpconvex.mechanisms import BestOfRepeats, ReportNoisyMax
 from dpconvex.privacy import Ledger
-from dpconvex.problems.data.users import UserGroups
+from dpconvex.problems import UserGroups
 from dpconvex.randomness import BitSource
 
 ModelT = TypeVar("ModelT", bound=Searchable)

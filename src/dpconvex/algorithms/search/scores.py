@@ -9,11 +9,10 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import LinearModelPlan
-from dpconvex.algorithms.recipes import stored
+from dpconvex.algorithms import LinearModelPlan, stored
 from dpconvex.mechanisms import GaussianMechanism, LaplaceMechanism
 from dpconvex.privacy import Sensitivity, Unit
-from dpconvex.problems.data.users import UserGroups
+from dpconvex.problems import UserGroups
 from dpconvex.randomness import BitSource
 
 BOUNDS = {"error_rate": 1.0, "log_loss": 2.0, "squared_error": 1.0, "absolute_error": 1.0, "pinball": 1.0}

@@ -12,7 +12,7 @@ from typing import Self, final
 import numpy as np
 
 from dpconvex._types import FloatArray
-from dpconvex.algorithms.base import LinearModelPlan
+from dpconvex.algorithms import LinearModelPlan
 from dpconvex.algorithms.erm import (
     exponential_mechanism,
     gradient_descent,
@@ -27,13 +27,19 @@ from dpconvex.algorithms.erm.two_stage import centering, projection
 from dpconvex.algorithms.select import Options
 from dpconvex.audit.neighbors import record_pairs, user_pairs
 from dpconvex.audit.target import Builder, Subject, targets
-from dpconvex.losses import AbsoluteLoss, HingeLoss, HuberLoss, LogisticLoss, SmoothedHingeLoss, SquaredLoss
-from dpconvex.losses.base import LinearModelLoss
+from dpconvex.losses import (
+    AbsoluteLoss,
+    HingeLoss,
+    HuberLoss,
+    LinearModelLoss,
+    LogisticLoss,
+    SmoothedHingeLoss,
+    SquaredLoss,
+)
 from dpconvex.privacy import PrivacyParams, Unit
-from dpconvex.problems import Block, DataDomain
-from dpconvex.problems.linear.problem import LinearModelProblem
-from dpconvex.problems.objective import Bounds, Objective
-from dpconvex.sets.base import ConvexSet
+from dpconvex.problems import Block, DataDomain, LinearModelProblem, Objective
+from dpconvex.problems.objective import Bounds
+from dpconvex.sets import ConvexSet
 from dpconvex.solvers import LBFGS, Solver, SolverResult
 
 N = 3

@@ -19,11 +19,11 @@ from dpconvex.mechanisms import (
     Mechanism,
     MedianMechanism,
     NormNoiseMechanism,
+    Planned,
     ReportNoisyMax,
     VertexSampling,
     plan_robust_mean,
 )
-from dpconvex.mechanisms.base import Planned
 from dpconvex.privacy import Ledger, PrivacyParams, Sensitivity, Unit
 from dpconvex.randomness import BitSource
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import InvalidDataError
-from dpconvex.losses.base import LinearModelLoss
+from dpconvex.losses import LinearModelLoss
 from dpconvex.problems.data import _threads
 from dpconvex.problems.data.domain import shorten
 from dpconvex.problems.data.records import Records

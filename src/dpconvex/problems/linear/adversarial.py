@@ -36,9 +36,9 @@ import numpy as np
 from dpconvex import _rounding, _validate
 from dpconvex._types import FloatArray
 from dpconvex.errors import InvalidParameterError
-from dpconvex.losses.base import LinearModelLoss, PiecewiseLinearLoss, SmoothLoss
+from dpconvex.losses import LinearModelLoss, PiecewiseLinearLoss, SmoothLoss
 from dpconvex.problems.data.domain import Block, DataDomain
-from dpconvex.sets.sections import SecondOrderCones
+from dpconvex.sets import SecondOrderCones
 
 AttackNorm = Literal["l2", "linf"]
 ATTACK_NORMS: tuple[AttackNorm, ...] = ("l2", "linf")

@@ -28,11 +28,12 @@ from numpy.typing import NDArray
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import InvalidDataError, InvalidParameterError
-from dpconvex.losses.base import PiecewiseLinearLoss, quiet
+from dpconvex.losses import PiecewiseLinearLoss
+from dpconvex.losses.base import quiet
 from dpconvex.problems.data.records import Records
 from dpconvex.problems.linear.truncated import CenteredRisk
 from dpconvex.problems.objective import ROUNDING
-from dpconvex.sets.base import ConvexSet
+from dpconvex.sets import ConvexSet
 from dpconvex.sets.simplex import project_onto_simplex
 
 _SLOPE_HALVINGS = 100  # slopes may have to be small beside their range

@@ -13,7 +13,8 @@ import numpy as np
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import InvalidDataError, InvalidParameterError
-from dpconvex.losses.base import LinearModelLoss, SmoothLoss, quiet
+from dpconvex.losses import LinearModelLoss, SmoothLoss
+from dpconvex.losses.base import quiet
 from dpconvex.problems.data import _threads
 from dpconvex.problems.data.records import Records, RowBlock
 from dpconvex.problems.objective import ROUNDING, UP, Objective, inner_product_rounding

@@ -12,7 +12,7 @@ import numpy as np
 from dpconvex import _rounding, _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import InvalidDataError, InvalidParameterError
-from dpconvex.losses.base import LinearModelLoss
+from dpconvex.losses import LinearModelLoss
 from dpconvex.problems.base import Aggregation, Problem
 from dpconvex.problems.data.domain import DataDomain
 from dpconvex.problems.data.records import Records
@@ -21,7 +21,7 @@ from dpconvex.problems.linear.adversarial import ATTACK_NORMS, Attack, AttackNor
 from dpconvex.problems.linear.expected_risk import TypicalData, squared_reach
 from dpconvex.problems.linear.objective import NO_TILT, LinearModelObjective, RegularizedRisk, TiltedRisk
 from dpconvex.problems.objective import ROUNDING, inner_product_rounding
-from dpconvex.sets.base import ConvexSet
+from dpconvex.sets import ConvexSet
 
 MOST_COEFFICIENTS = 2**27
 """Of a model; a few vectors of so many take gigabytes."""

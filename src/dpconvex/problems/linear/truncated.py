@@ -13,8 +13,7 @@ import numpy as np
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import InvalidDataError, InvalidParameterError
-from dpconvex.losses.base import LinearModelLoss, PiecewiseLinearLoss
-from dpconvex.losses.truncated import TruncatedLosses, truncate
+from dpconvex.losses import LinearModelLoss, PiecewiseLinearLoss, TruncatedLosses, truncate
 from dpconvex.problems.data import _threads
 from dpconvex.problems.data.records import Records, RowBlock
 from dpconvex.problems.objective import ROUNDING, UP, Objective

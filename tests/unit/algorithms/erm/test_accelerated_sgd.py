@@ -8,12 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from dpconvex.algorithms.erm.accelerated_sgd import (
-    balanced_stage,
-    many_stages,
-    plan_descent,
-    single_stage,
-)
+from dpconvex.algorithms.erm.accelerated_sgd import balanced_stage, many_stages, plan_descent, single_stage
 from dpconvex.algorithms.erm.user_level.accelerated_schedule import printed, refusal
 
 DIM = 20

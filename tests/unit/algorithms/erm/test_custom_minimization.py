@@ -21,8 +21,7 @@ from dpconvex.errors import AccuracyError, InvalidDataError, InvalidParameterErr
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import CustomProblem, LocationLoss, LogLinearDensity, MaxRisk, RecordLoss, WholeObjective
 from dpconvex.randomness import SeededSource
-from dpconvex.solvers import AcceleratedGradient, Accuracy, SolverResult
-from dpconvex.solvers.base import Solver
+from dpconvex.solvers import AcceleratedGradient, Accuracy, Solver, SolverResult
 
 DISC = DataDomain.l2_ball(2, 1.0)
 LINE = DataDomain.box(1, 1.0)

@@ -15,9 +15,10 @@ from dpconvex.algorithms.erm.registry import plans
 from dpconvex.algorithms.select import Options
 from dpconvex.losses import AbsoluteLoss, HingeLoss, LogisticLoss
 from dpconvex.privacy import PrivacyParams, Sensitivity, verify
-from dpconvex.problems import DataDomain, Records
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import DataDomain, LinearModelProblem, Records
 from dpconvex.randomness import SeededSource, SystemSource
+
+pytestmark = pytest.mark.thin
 
 LOSSES = [LogisticLoss(), HingeLoss(), AbsoluteLoss(1.0)]
 

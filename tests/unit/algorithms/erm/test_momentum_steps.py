@@ -15,8 +15,8 @@ from dpconvex.errors import BudgetExceededError
 from dpconvex.losses import HingeLoss, HuberLoss, LinearModelLoss, LogisticLoss, SoftmaxLoss
 from dpconvex.privacy import Ledger, PrivacyParams, verify
 from dpconvex.privacy.profiles import gaussian_delta
-from dpconvex.problems import Block, DataDomain, Records, RegularizedRisk
-from dpconvex.problems.linear.problem import LinearModelProblem, default_radius
+from dpconvex.problems import Block, DataDomain, LinearModelProblem, Records, RegularizedRisk
+from dpconvex.problems.linear.problem import default_radius
 from dpconvex.randomness import SeededSource, SystemSource
 from dpconvex.sets import L2Ball
 from dpconvex.solvers import NewtonCholesky

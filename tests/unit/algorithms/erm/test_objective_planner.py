@@ -18,8 +18,8 @@ from dpconvex.losses import CurvatureLaw, HingeLoss, HuberLoss, LogCoshLoss, Log
 from dpconvex.mechanisms import GaussianObjectiveNoise, NormObjectiveNoise
 from dpconvex.privacy import PrivacyParams, Unit
 from dpconvex.privacy.events.objective import determinant_cost, logistic_epsilon
-from dpconvex.problems import Block, DataDomain
-from dpconvex.problems.linear.problem import LinearModelProblem, default_radius
+from dpconvex.problems import Block, DataDomain, LinearModelProblem
+from dpconvex.problems.linear.problem import default_radius
 from dpconvex.randomness import SeededSource, real
 
 ONE_HOT = (7, 16, 7, 14, 6, 5, 2, 41)

@@ -15,8 +15,7 @@ from dpconvex.losses import AbsoluteLoss, HingeLoss, LogisticLoss, PinballLoss, 
 from dpconvex.mechanisms import GaussianMechanism
 from dpconvex.mechanisms.gaussian import zwb_constant
 from dpconvex.privacy import PrivacyParams
-from dpconvex.problems import DataDomain, Records, RegularizedRisk
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import DataDomain, LinearModelProblem, Records, RegularizedRisk
 from dpconvex.randomness import SeededSource
 
 DOMAIN = DataDomain.l2_ball(3, 2.0).with_intercept(1.0)

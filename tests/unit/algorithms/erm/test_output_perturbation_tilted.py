@@ -22,8 +22,7 @@ from dpconvex.losses import AbsoluteLoss, HingeLoss, HuberLoss, LogisticLoss, So
 from dpconvex.mechanisms import GaussianMechanism, NormNoiseMechanism
 from dpconvex.privacy import PrivacyParams, verify
 from dpconvex.privacy.profiles import gaussian_delta
-from dpconvex.problems import Block, DataDomain, Records, TiltedRisk
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import Block, DataDomain, LinearModelProblem, Records, TiltedRisk
 from dpconvex.randomness import SeededSource, SystemSource
 
 LINE = DataDomain((Block(1, "linf", 1.0),))
@@ -70,7 +69,7 @@ def minimiser(loss, X, y, l2, tilt, domain=LINE, accuracy=1e-4):
     return plan.solver.solve(risk, radius, plan.constraint).point, plan, radius
 
 
-@settings(max_examples=40)
+@settings(max_examples=30)
 @given(
     loss=st.sampled_from([LogisticLoss(), HingeLoss(), HuberLoss(0.5, 1.0), SoftmaxLoss(3)]),
     n=st.sampled_from([1, 2, 10, 40]),

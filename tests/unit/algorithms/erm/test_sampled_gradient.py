@@ -18,10 +18,12 @@ from dpconvex.audit.target import run_of
 from dpconvex.errors import BudgetExceededError, InvalidParameterError
 from dpconvex.losses import HingeLoss, HuberLoss, LinearModelLoss, LogisticLoss, SoftmaxLoss
 from dpconvex.privacy import Ledger, PoissonSteps, PrivacyParams, Unit, verify
-from dpconvex.problems import Block, DataDomain, Records, RegularizedRisk
-from dpconvex.problems.linear.problem import LinearModelProblem, default_radius
+from dpconvex.problems import Block, DataDomain, LinearModelProblem, Records, RegularizedRisk
+from dpconvex.problems.linear.problem import default_radius
 from dpconvex.randomness import SeededSource, SystemSource
 from dpconvex.solvers import NewtonCholesky
+
+pytestmark = pytest.mark.thin
 
 PROMISE = PrivacyParams(1.0, 1e-5)
 N = 12

@@ -14,8 +14,7 @@ from dpconvex.algorithms.erm.output_perturbation import schedules
 from dpconvex.losses import HingeLoss, LogisticLoss
 from dpconvex.mechanisms.gaussian import zwb_constant
 from dpconvex.privacy.profiles import gaussian_delta
-from dpconvex.problems import DataDomain
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import DataDomain, LinearModelProblem
 
 RADIUS = 5.0
 TWO_DIGITS = 0.06

@@ -24,9 +24,7 @@ from dpconvex.errors import BudgetExceededError, InvalidParameterError
 from dpconvex.losses import HuberLoss, SquaredLoss
 from dpconvex.privacy import Ledger, PrivacyParams, Unit, verify
 from dpconvex.privacy.ledger import total_delta
-from dpconvex.problems import Block, DataDomain
-from dpconvex.problems.data.users import UserGroups
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import Block, DataDomain, LinearModelProblem, UserGroups
 from dpconvex.randomness import SeededSource, SystemSource
 
 RECORDS, USERS = PrivacyParams(1.0, 1e-6), PrivacyParams(1.0, 1e-6, unit=Unit.USER)
@@ -72,7 +70,7 @@ def record(rng, width):
     return x, float(rng.choice(WILD) if wild else rng.choice([-9.0, 9.0]))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(seed=st.integers(0, 10**9), domain=st.sampled_from([MIXED, BALL, DataDomain.box(1, 3.0).with_intercept(2.0)]))
 def test_no_replaced_record_moves_a_value_further_than_charged(seed, domain) -> None:
     rng = np.random.default_rng(seed)
@@ -87,7 +85,7 @@ def test_no_replaced_record_moves_a_value_further_than_charged(seed, domain) -> 
         assert max(moves(paper_values(theirs, X, y), paper_values(theirs, X2, y2))) <= 1
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 10**9))
 def test_no_replaced_user_moves_a_value_further_than_charged(seed) -> None:
     """The new user has another number of records, with anything in them."""

@@ -14,15 +14,13 @@ from dpconvex.algorithms.minimax.frank_wolfe import walk
 from dpconvex.algorithms.minimax.registry import SADDLE_METHODS, SPARSE_METHODS, plan_saddle, plan_sparse
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import SquaredLoss
-from dpconvex.mechanisms import GaussianMechanism
-from dpconvex.mechanisms.vertex_sampling import VertexSession
+from dpconvex.mechanisms import GaussianMechanism, VertexSession
 from dpconvex.privacy import PrivacyParams, verify
 from dpconvex.privacy.ledger import fits, total_epsilon
-from dpconvex.problems.minimax.base import SimplexPoint
-from dpconvex.problems.minimax.games import MatrixGame, RankOneGame
-from dpconvex.problems.minimax.group_loss import l1_ball_loss, single_group
-from dpconvex.problems.minimax.polytope import PolytopeSaddle
+from dpconvex.problems import MatrixGame, PolytopeSaddle, RankOneGame, SimplexPoint, l1_ball_loss, single_group
 from dpconvex.randomness import SeededSource, SystemSource
+
+pytestmark = pytest.mark.thin
 
 PRIVACY = PrivacyParams(1.0, 1e-6)
 D = 6

@@ -17,8 +17,15 @@ from dpconvex.losses import LogisticLoss, SquaredLoss
 from dpconvex.mechanisms import VertexSession
 from dpconvex.privacy import Neighboring, PrivacyParams, verify
 from dpconvex.privacy.profiles import largest_rho
-from dpconvex.problems import MatrixGame, QuadraticGame, RankOneGame, WorstGroupLoss, l1_ball_loss, single_group
-from dpconvex.problems.minimax.games import duality_gap
+from dpconvex.problems import (
+    MatrixGame,
+    QuadraticGame,
+    RankOneGame,
+    WorstGroupLoss,
+    duality_gap,
+    l1_ball_loss,
+    single_group,
+)
 from dpconvex.randomness import SeededSource, SystemSource
 
 PROMISE = PrivacyParams(1.0, 1e-6)

@@ -12,8 +12,7 @@ from dpconvex.algorithms.queries import mwem, noisy_answers, synthetic
 from dpconvex.algorithms.queries.base import fit_histogram, largest_error
 from dpconvex.algorithms.queries.registry import QUERY_METHODS, plan_queries
 from dpconvex.errors import InvalidDataError, InvalidParameterError
-from dpconvex.mechanisms import GaussianMechanism
-from dpconvex.mechanisms.vertex_sampling import VertexSession
+from dpconvex.mechanisms import GaussianMechanism, VertexSession
 from dpconvex.privacy import PrivacyParams, verify
 from dpconvex.privacy.ledger import fits, total_epsilon
 from dpconvex.problems.queries import DenseQueries, Marginals

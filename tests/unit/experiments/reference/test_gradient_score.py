@@ -14,8 +14,7 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import AbsoluteLoss, HingeLoss, HuberLoss, LogisticLoss, SquaredLoss
 from dpconvex.privacy import PrivacyParams, verify
 from dpconvex.privacy.ledger import total_epsilon
-from dpconvex.problems import DataDomain, Records
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import DataDomain, LinearModelProblem, Records
 from dpconvex.problems.linear.truncated import TruncatedRisk
 from dpconvex.randomness import SeededSource, SystemSource
 from dpconvex.sets import L2Ball

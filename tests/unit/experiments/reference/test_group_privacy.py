@@ -9,9 +9,7 @@ from dpconvex.algorithms.erm import gradient_descent, registry
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import LogisticLoss
 from dpconvex.privacy import GroupPrivacy, GuardedGaussianNoise, PrivacyParams, Unit, verify
-from dpconvex.problems import DataDomain
-from dpconvex.problems.data.users import UserGroups
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import DataDomain, LinearModelProblem, UserGroups
 from dpconvex.randomness import SeededSource, SystemSource
 from dpconvex_experiments.reference import group_privacy
 

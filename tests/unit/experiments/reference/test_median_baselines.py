@@ -12,7 +12,8 @@ from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.mechanisms import GaussianMechanism
 from dpconvex.privacy import Ledger, PrivacyParams, verify
 from dpconvex.privacy.ledger import total_delta
-from dpconvex.problems.data.points import PointDomain, mean_distance
+from dpconvex.problems import PointDomain
+from dpconvex.problems.data.points import mean_distance
 from dpconvex.randomness import SeededSource, SystemSource
 from dpconvex.solvers import geometric_median
 from dpconvex_experiments.reference.median import MEDIAN_BASELINES, plan_coordinate_median, plan_radius_finder

@@ -6,12 +6,10 @@ import numpy as np
 import pytest
 
 from dpconvex.errors import InvalidDataError
-from dpconvex.losses import AbsoluteLoss, LogisticLoss, SoftmaxLoss
-from dpconvex.losses.base import LinearModelLoss
+from dpconvex.losses import AbsoluteLoss, LinearModelLoss, LogisticLoss, SoftmaxLoss
+from dpconvex.problems import DataDomain, Records, UserGroups
 from dpconvex.problems.data import users as module
-from dpconvex.problems.data.domain import DataDomain
-from dpconvex.problems.data.records import Records
-from dpconvex.problems.data.users import UserGroups, clipped_mean, record_weights, user_gradients
+from dpconvex.problems.data.users import clipped_mean, record_weights, user_gradients
 
 LOSSES: list[LinearModelLoss] = [LogisticLoss(), SoftmaxLoss(3), AbsoluteLoss()]
 

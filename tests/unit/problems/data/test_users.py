@@ -10,11 +10,15 @@ from hypothesis import given, strategies as st
 
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import HingeLoss, LogisticLoss, SoftmaxLoss
-from dpconvex.problems import DataDomain, Records, RegularizedRisk
-from dpconvex.problems.data.users import UserGroups, pick_users, record_weights
-from dpconvex.problems.linear.problem import LinearModelProblem
-from dpconvex.solvers import DualCoordinateAscent, Katyusha, NewtonCholesky, SmoothedAcceleratedGradient
-from dpconvex.solvers.stochastic import StochasticSubgradient
+from dpconvex.problems import DataDomain, LinearModelProblem, Records, RegularizedRisk, UserGroups
+from dpconvex.problems.data.users import pick_users, record_weights
+from dpconvex.solvers import (
+    DualCoordinateAscent,
+    Katyusha,
+    NewtonCholesky,
+    SmoothedAcceleratedGradient,
+    StochasticSubgradient,
+)
 
 
 def rows_of(groups: UserGroups, user: int) -> list[int]:

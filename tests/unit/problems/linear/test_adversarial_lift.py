@@ -24,9 +24,10 @@ from dpconvex.losses import (
     SoftmaxLoss,
     SquaredLoss,
 )
-from dpconvex.problems import Attack, Block, DataDomain, Lift, Records
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import Attack, Block, DataDomain, Lift, LinearModelProblem, Records
 from dpconvex.solvers import AcceleratedGradient, DualCoordinateAscent, SmoothedAcceleratedGradient, default_solver
+
+pytestmark = pytest.mark.thin
 
 DOMAINS = {
     "ball": DataDomain.l2_ball(3, 1.0).with_intercept(0.7),

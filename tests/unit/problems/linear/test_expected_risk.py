@@ -9,14 +9,8 @@ from scipy.optimize import minimize
 
 from dpconvex import PrivateLogisticRegression, adult_schema, load_adult
 from dpconvex.losses import HuberLoss, LogisticLoss, SmoothedHingeLoss, SoftmaxLoss, SquaredLoss
-from dpconvex.problems import DataDomain
-from dpconvex.problems.data.domain import Block
-from dpconvex.problems.linear.expected_risk import (
-    ORDINARY,
-    TypicalData,
-    surrogate_excess,
-    typical_curvature,
-)
+from dpconvex.problems import Block, DataDomain
+from dpconvex.problems.linear.expected_risk import ORDINARY, TypicalData, surrogate_excess, typical_curvature
 
 MIXED = DataDomain((Block(3, "l1", 1.0), Block(2, "linf", 0.5), Block(4, "l1", 1.0)), 1.0)
 

@@ -12,16 +12,9 @@ from scipy.special import logsumexp
 from dpconvex._types import Status
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import LOSSES, AbsoluteLoss, HingeLoss, LogisticLoss, SmoothLoss, SoftmaxLoss
-from dpconvex.problems import DataDomain, Objective, Records, RegularizedRisk, TiltedRisk
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import DataDomain, LinearModelProblem, Objective, Records, RegularizedRisk, TiltedRisk
 from dpconvex.sets import L2Ball
-from dpconvex.solvers import (
-    AcceleratedGradient,
-    DualCoordinateAscent,
-    NewtonCholesky,
-    Subgradient,
-    default_solver,
-)
+from dpconvex.solvers import AcceleratedGradient, DualCoordinateAscent, NewtonCholesky, Subgradient, default_solver
 
 EXAMPLES = [loss for kind in LOSSES for loss in kind.examples() if math.isfinite(loss.value_at_zero)]
 SMOOTH = [loss for loss in EXAMPLES if isinstance(loss, SmoothLoss)]

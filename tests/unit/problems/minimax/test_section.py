@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from dpconvex.errors import InvalidParameterError
-from dpconvex.problems.minimax.base import SaddleSection, SimplexPoint
-from dpconvex.problems.minimax.games import RankOneGame
+from dpconvex.problems import RankOneGame, SimplexPoint
+from dpconvex.problems.minimax.base import SaddleSection
 
 GAME = RankOneGame(20, 3, 4)
 RECORDS = np.random.default_rng(0).choice([-1, 1], (20, 7)).astype(np.int8)

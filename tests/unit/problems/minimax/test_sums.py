@@ -11,9 +11,9 @@ import pytest
 
 from dpconvex.algorithms.minimax import frank_wolfe
 from dpconvex.privacy import PrivacyParams
+from dpconvex.problems import MatrixGame, RankOneGame, SimplexPoint
 from dpconvex.problems.minimax import base
-from dpconvex.problems.minimax.base import SaddleSection, SimplexPoint
-from dpconvex.problems.minimax.games import MatrixGame, RankOneGame
+from dpconvex.problems.minimax.base import SaddleSection
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,10 @@ import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.mechanisms.gaussian import Sample
-from dpconvex.problems import Records, RegularizedRisk
+from dpconvex.problems import LinearModelProblem, Objective, Records, RegularizedRisk, UserGroups
 from dpconvex.problems.data import _threads
 from dpconvex.problems.data.records import RowBlock
-from dpconvex.problems.data.users import UserGroups, clipped_mean, pick_users, record_weights
-from dpconvex.problems.linear.problem import LinearModelProblem
-from dpconvex.problems.objective import Objective
+from dpconvex.problems.data.users import clipped_mean, pick_users, record_weights
 from dpconvex.randomness import BitSource
 
 Gradient = Callable[[FloatArray], FloatArray]

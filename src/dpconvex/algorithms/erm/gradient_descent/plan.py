@@ -50,21 +50,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import LinearModelPlan, PrivateResult
+from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult
 from dpconvex.algorithms.erm.accelerated_sgd import Descent, Stage
-from dpconvex.algorithms.erm.gradient_descent.gradients import (
-    Clipping,
-    Gradient,
-    mean_gradients,
-    sampled_gradient,
-)
+from dpconvex.algorithms.erm.gradient_descent.gradients import Clipping, Gradient, mean_gradients, sampled_gradient
 from dpconvex.algorithms.erm.gradient_descent.typical_steps import Steps
-from dpconvex.algorithms.predicted_error import PredictedError
-from dpconvex.mechanisms import GaussianMechanism, SampledGaussian
-from dpconvex.mechanisms.base import Planned
+from dpconvex.mechanisms import GaussianMechanism, Planned, SampledGaussian
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release
-from dpconvex.problems.data.users import UserGroups
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import LinearModelProblem, UserGroups
 from dpconvex.randomness import BitSource
 from dpconvex.sets import L2Ball
 

@@ -10,7 +10,7 @@ from typing import Any, final
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex.algorithms.base import check_average
+from dpconvex.algorithms import check_average, recorded
 from dpconvex.algorithms.erm.accelerated_sgd import balanced_stage
 from dpconvex.algorithms.erm.gradient_descent.plan import DRIFT, TAIL, NoisyGradientPlan
 from dpconvex.algorithms.erm.gradient_descent.typical_steps import (
@@ -20,14 +20,13 @@ from dpconvex.algorithms.erm.gradient_descent.typical_steps import (
     slope_unit,
     typical_levels,
 )
-from dpconvex.algorithms.recipes import recorded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import gaussian_block_weights
 from dpconvex.mechanisms import GaussianMechanism
 from dpconvex.privacy import PrivacyParams, Sensitivity
 from dpconvex.privacy.events.subsampled import LEAST_DELTA, LEAST_RATE, largest_contribution
 from dpconvex.privacy.profiles import largest_mu
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import LinearModelProblem
 from dpconvex.problems.objective import ROUNDING
 
 LEMMA = "a mean of K vectors of length at most C changes by at most 2C/K when one is replaced, plus rounding"

@@ -28,9 +28,8 @@ import numpy as np
 
 from dpconvex._types import FloatArray
 from dpconvex.losses import LinearModelLoss
-from dpconvex.problems.data.domain import DataDomain
+from dpconvex.problems import DataDomain, LinearModelProblem
 from dpconvex.problems.linear.expected_risk import ORDINARY, typical_curvature
-from dpconvex.problems.linear.problem import LinearModelProblem
 
 NUMERIC_MEAN_SQUARE = 1 / 3
 """Mean square of a numeric column on [-1, 1], for the typical length of a record."""

@@ -27,17 +27,13 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import LinearModelPlan, PrivateResult
+from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult, recorded
 from dpconvex.algorithms.erm.heavy_tailed.moments import Moments, check_heavy, extreme
-from dpconvex.algorithms.predicted_error import PredictedError
-from dpconvex.algorithms.recipes import recorded
 from dpconvex.geometry import L2Norm
 from dpconvex.mechanisms import GaussianMechanism, NormNoiseMechanism
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release, Sensitivity
 from dpconvex.privacy.profiles import largest_mu
-from dpconvex.problems import Records
-from dpconvex.problems.data.users import UserGroups
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import LinearModelProblem, Records, UserGroups
 from dpconvex.problems.linear.truncated import TruncatedRisk, Truncation
 from dpconvex.problems.objective import ROUNDING
 from dpconvex.randomness import BitSource

@@ -24,18 +24,15 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, final
 
 from dpconvex._types import AnyArray
-from dpconvex.algorithms.base import LinearModelPlan, PrivateResult
+from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult, recorded
 from dpconvex.algorithms.erm.heavy_tailed.moments import Moments, check_heavy, check_moments, extreme
 from dpconvex.algorithms.erm.heavy_tailed.schedule import TUNING
 from dpconvex.algorithms.erm.registry import plans
 from dpconvex.algorithms.erm.two_stage.base import TwoStagePlan
-from dpconvex.algorithms.predicted_error import PredictedError
-from dpconvex.algorithms.recipes import recorded
 from dpconvex.algorithms.select import LARGEST, SMALLEST, Options
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import PrivacyParams
-from dpconvex.problems.data.users import UserGroups
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import LinearModelProblem, UserGroups
 from dpconvex.randomness import BitSource
 
 PREDICTIONS = 0.5

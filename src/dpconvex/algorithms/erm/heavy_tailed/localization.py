@@ -44,18 +44,14 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import LinearModelPlan, PrivateResult, require
+from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult, recorded, require
 from dpconvex.algorithms.erm.heavy_tailed.moments import Moments, check_heavy, extreme
 from dpconvex.algorithms.erm.heavy_tailed.schedule import Phase, Schedule, Stage, calibrated, paper
-from dpconvex.algorithms.predicted_error import PredictedError
-from dpconvex.algorithms.recipes import recorded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import L2Norm
 from dpconvex.mechanisms import NormNoiseMechanism
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release, Sensitivity
-from dpconvex.problems import Records
-from dpconvex.problems.data.users import UserGroups
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import LinearModelProblem, Records, UserGroups
 from dpconvex.problems.linear.truncated import TruncatedRisk
 from dpconvex.randomness import BitSource
 from dpconvex.sets import BallSection, ConvexSet, L2Ball

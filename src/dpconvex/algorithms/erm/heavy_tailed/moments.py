@@ -23,13 +23,13 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import DATA_ASSUMPTIONS, beyond_floats, check_relation, require_arrays, require_average
-from dpconvex.algorithms.recipes import Recipe, recorded, stored, stored_recipe
+from dpconvex.algorithms import Recipe, check_relation, recorded, require_average, stored
+from dpconvex.algorithms.base import DATA_ASSUMPTIONS, beyond_floats, require_arrays
+from dpconvex.algorithms.recipes import stored_recipe
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.mechanisms import LaplaceMechanism
 from dpconvex.privacy import Ledger, NoiseSource, PrivacyCertificate, PrivacyParams, Release, Sensitivity, certify
-from dpconvex.problems import Records
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import LinearModelProblem, Records
 from dpconvex.problems.linear.truncated import check_loss
 from dpconvex.randomness import BitSource
 

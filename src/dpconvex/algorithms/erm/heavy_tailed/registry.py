@@ -21,18 +21,16 @@ from typing import Any, ClassVar, cast, final
 
 from dpconvex import _rounding, _validate
 from dpconvex._types import AnyArray
-from dpconvex.algorithms.base import LinearModelPlan, PrivateResult, within_floats
+from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult, continued, recorded, within_floats
 from dpconvex.algorithms.erm import heavy_tailed
 from dpconvex.algorithms.erm.heavy_tailed import MomentPlan, Moments, clipped_gradient, clipped_residuals
 from dpconvex.algorithms.erm.two_stage.base import TwoStagePlan
-from dpconvex.algorithms.predicted_error import PredictedError
-from dpconvex.algorithms.recipes import NAMED, continued, recorded
+from dpconvex.algorithms.recipes import NAMED
 from dpconvex.algorithms.select import LARGEST, SMALLEST, Options
 from dpconvex.errors import InvalidParameterError
-from dpconvex.mechanisms.base import Planned
+from dpconvex.mechanisms import Planned
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams
-from dpconvex.problems.data.users import UserGroups
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import LinearModelProblem, UserGroups
 from dpconvex.randomness import BitSource
 
 SHARE = 0.1

@@ -30,8 +30,8 @@ from scipy.stats import binom, gamma
 
 from dpconvex.algorithms.erm.heavy_tailed.moments import Moments
 from dpconvex.errors import InvalidParameterError
-from dpconvex.losses.base import PiecewiseLinearLoss
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.losses import PiecewiseLinearLoss
+from dpconvex.problems import LinearModelProblem
 from dpconvex.problems.linear.truncated import Truncation
 from dpconvex.problems.objective import ROUNDING
 

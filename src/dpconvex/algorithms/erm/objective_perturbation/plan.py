@@ -45,14 +45,12 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import USER_LOSS, LinearModelPlan, PrivateResult, require
-from dpconvex.algorithms.predicted_error import PredictedError, reach_quantile, simulations
-from dpconvex.mechanisms import GaussianObjectiveNoise, NormNoiseMechanism, ObjectiveNoise
-from dpconvex.mechanisms.base import Planned
+from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult, require
+from dpconvex.algorithms.base import USER_LOSS
+from dpconvex.algorithms.predicted_error import reach_quantile, simulations
+from dpconvex.mechanisms import GaussianObjectiveNoise, NormNoiseMechanism, ObjectiveNoise, Planned
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams
-from dpconvex.problems import Records
-from dpconvex.problems.data.users import UserGroups
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import LinearModelProblem, Records, UserGroups
 from dpconvex.randomness import BitSource
 from dpconvex.solvers import Solver
 

@@ -19,7 +19,7 @@ from scipy.optimize import minimize_scalar
 
 from dpconvex import _rounding, _validate
 from dpconvex._types import FloatArray
-from dpconvex.algorithms.base import check_average, in_units
+from dpconvex.algorithms import check_average, in_units, recorded
 from dpconvex.algorithms.erm.objective_perturbation.plan import (
     LONGEST,
     JointGaussianOutput,
@@ -28,7 +28,6 @@ from dpconvex.algorithms.erm.objective_perturbation.plan import (
     gradient_tolerance,
     output_part,
 )
-from dpconvex.algorithms.recipes import recorded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import GroupedNorm, L2Norm, NoiseNorm, gaussian_block_weights
 from dpconvex.losses import CurvatureLaw, LinearModelLoss
@@ -36,8 +35,7 @@ from dpconvex.mechanisms import GaussianObjectiveNoise, NormNoiseMechanism, Norm
 from dpconvex.privacy import GaussianObjectivePerturbation, PrivacyParams, PureObjectivePerturbation, Sensitivity
 from dpconvex.privacy.events.objective import determinant_cost, logistic_epsilon, logistic_line
 from dpconvex.privacy.profiles import smallest
-from dpconvex.problems.data.domain import DataDomain
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import DataDomain, LinearModelProblem
 from dpconvex.solvers import default_solver
 
 NORMS: dict[str, Callable[[DataDomain], NoiseNorm]] = {

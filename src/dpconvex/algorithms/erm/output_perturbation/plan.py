@@ -45,30 +45,28 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import (
-    USER_LOSS,
+from dpconvex.algorithms import (
     ConvexPlan,
-    P,
+    PredictedError,
     PrivateResult,
     check_relation,
     check_unit,
     in_units,
+    recorded,
     require,
     within_floats,
 )
+from dpconvex.algorithms.base import USER_LOSS, P
 from dpconvex.algorithms.erm.output_perturbation import schedules
-from dpconvex.algorithms.predicted_error import PredictedError, reach_quantile, simulations
-from dpconvex.algorithms.recipes import recorded
+from dpconvex.algorithms.predicted_error import reach_quantile, simulations
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import L2Norm
-from dpconvex.mechanisms import GaussianMechanism, NormNoiseMechanism
-from dpconvex.mechanisms.base import Planned
+from dpconvex.mechanisms import GaussianMechanism, NormNoiseMechanism, Planned
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Sensitivity
+from dpconvex.problems import UserGroups
 from dpconvex.problems.base import Problem
-from dpconvex.problems.data.users import UserGroups
 from dpconvex.randomness import BitSource
-from dpconvex.sets import L2Ball, WholeSpace
-from dpconvex.sets.base import ConvexSet
+from dpconvex.sets import ConvexSet, L2Ball, WholeSpace
 from dpconvex.solvers import Solver, default_solver
 
 LABEL = "regularised minimiser"

@@ -32,17 +32,14 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import LinearModelPlan, PrivateResult
+from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult, recorded
 from dpconvex.algorithms.erm.sufficient_statistics.plan import MOMENTS, MOMENTS_LEMMA, check_regression, noisy_mean
 from dpconvex.algorithms.erm.sufficient_statistics.statistics import Statistics, packed, unpacked
-from dpconvex.algorithms.predicted_error import PredictedError
-from dpconvex.algorithms.recipes import recorded
 from dpconvex.losses import SquaredLoss
 from dpconvex.mechanisms import GaussianMechanism
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams
 from dpconvex.privacy.profiles import largest_mu
-from dpconvex.problems.data.users import UserGroups
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import LinearModelProblem, UserGroups
 from dpconvex.randomness import BitSource
 
 EIGENVALUE, PRODUCTS = "smallest eigenvalue of the second moments", "mean products of features and target"

@@ -46,7 +46,15 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import LinearModelPlan, PrivateResult, check_relation, check_unit, require_average
+from dpconvex.algorithms import (
+    LinearModelPlan,
+    PredictedError,
+    PrivateResult,
+    check_relation,
+    check_unit,
+    recorded,
+    require_average,
+)
 from dpconvex.algorithms.erm.sufficient_statistics.statistics import (
     Curvature,
     Statistics,
@@ -54,16 +62,13 @@ from dpconvex.algorithms.erm.sufficient_statistics.statistics import (
     packed,
     unpacked,
 )
-from dpconvex.algorithms.predicted_error import PredictedError
-from dpconvex.algorithms.recipes import recorded
 from dpconvex.errors import InvalidParameterError
-from dpconvex.geometry.norms import gaussian_block_weights
+from dpconvex.geometry import gaussian_block_weights
 from dpconvex.losses import SquaredLoss
 from dpconvex.mechanisms import GaussianMechanism
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release, Sensitivity
 from dpconvex.privacy.profiles import largest_mu
-from dpconvex.problems.data.users import UserGroups
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import LinearModelProblem, UserGroups
 from dpconvex.problems.objective import ROUNDING
 from dpconvex.randomness import BitSource
 

@@ -13,9 +13,8 @@ import numpy as np
 
 from dpconvex import _rounding
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.problems.data.records import Records, RowBlock
-from dpconvex.problems.data.users import UserGroups
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import LinearModelProblem, Records, UserGroups
+from dpconvex.problems.data.records import RowBlock
 
 _ENERGIES = np.exp(np.linspace(-9.0, 6.0, 61))
 """Candidates for the energy of the parameters, in units of what the public radius lets one expect."""

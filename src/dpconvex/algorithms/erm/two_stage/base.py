@@ -7,11 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Self, cast
 
 from dpconvex._types import FloatArray
-from dpconvex.algorithms.base import LinearModelPlan, PrivateResult
-from dpconvex.algorithms.recipes import continued
-from dpconvex.mechanisms.base import Planned
+from dpconvex.algorithms import LinearModelPlan, PrivateResult, continued
+from dpconvex.mechanisms import Planned
 from dpconvex.privacy import Assumption, PrivacyParams, Release
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import LinearModelProblem
 from dpconvex.randomness import BitSource
 
 Planner = Callable[[LinearModelProblem, PrivacyParams], tuple[LinearModelPlan, ...]]

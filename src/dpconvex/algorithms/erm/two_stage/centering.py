@@ -35,19 +35,22 @@ from numpy.typing import NDArray
 
 from dpconvex import _rounding
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import LinearModelPlan, PrivateResult, check_relation, require_average
+from dpconvex.algorithms import (
+    LinearModelPlan,
+    PredictedError,
+    PrivateResult,
+    check_relation,
+    continued,
+    recorded,
+    require_average,
+)
 from dpconvex.algorithms.erm.two_stage.base import Planner, TwoStagePlan
-from dpconvex.algorithms.predicted_error import PredictedError
-from dpconvex.algorithms.recipes import continued, recorded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import GroupedNorm
-from dpconvex.mechanisms import NormNoiseMechanism, ReportNoisyMax
-from dpconvex.mechanisms.base import Planned
+from dpconvex.mechanisms import NormNoiseMechanism, Planned, ReportNoisyMax
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Sensitivity
-from dpconvex.problems.data.domain import Block, DataDomain
-from dpconvex.problems.data.users import UserGroups
+from dpconvex.problems import Block, DataDomain, LinearModelProblem, UserGroups
 from dpconvex.problems.linear.expected_risk import ORDINARY, reach_share, squared_reach
-from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.randomness import BitSource
 
 CENTER, LENGTH = "centre of the numeric columns", "length of the recentred columns"

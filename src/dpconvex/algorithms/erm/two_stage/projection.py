@@ -35,16 +35,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import LinearModelPlan, PrivateResult, check_relation, require_average
+from dpconvex.algorithms import (
+    LinearModelPlan,
+    PredictedError,
+    PrivateResult,
+    check_relation,
+    recorded,
+    require_average,
+)
 from dpconvex.algorithms.erm.two_stage.base import Planner, TwoStagePlan
-from dpconvex.algorithms.predicted_error import PredictedError
-from dpconvex.algorithms.recipes import recorded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import Assumption, PrivacyParams
-from dpconvex.problems.data.domain import Block, DataDomain
-from dpconvex.problems.data.users import UserGroups
+from dpconvex.problems import Block, DataDomain, LinearModelProblem, UserGroups
 from dpconvex.problems.linear.expected_risk import reach_share
-from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.randomness import BitSource
 
 FEWEST = 4

@@ -39,7 +39,15 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import LinearModelPlan, PrivateResult, check_relation, check_unit, require_average
+from dpconvex.algorithms import (
+    LinearModelPlan,
+    PredictedError,
+    PrivateResult,
+    check_relation,
+    check_unit,
+    recorded,
+    require_average,
+)
 from dpconvex.algorithms.erm.user_level import guards
 from dpconvex.algorithms.erm.user_level.accelerated_schedule import (
     LENGTHS,
@@ -55,12 +63,9 @@ from dpconvex.algorithms.erm.user_level.accelerated_schedule import (
 )
 from dpconvex.algorithms.erm.user_level.gradients import Smoothing, UserGradients, smoothings
 from dpconvex.algorithms.erm.user_level.guards import Guard
-from dpconvex.algorithms.predicted_error import PredictedError
-from dpconvex.algorithms.recipes import recorded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release, Unit
-from dpconvex.problems.data.users import UserGroups
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import LinearModelProblem, UserGroups
 from dpconvex.randomness import BitSource
 from dpconvex.sets import L2Ball
 

@@ -33,7 +33,8 @@ from dpconvex.mechanisms.robust_mean import best_ramp, h_index
 from dpconvex.mechanisms.test_and_release import counts_within, ramp
 from dpconvex.privacy import Ledger, Release, Sensitivity, Unit
 from dpconvex.privacy.profiles import largest_mu
-from dpconvex.problems.data.points import WEIGHTED_MEAN_ROUNDING, PointDomain, clip_points, weighted_mean
+from dpconvex.problems import PointDomain
+from dpconvex.problems.data.points import WEIGHTED_MEAN_ROUNDING, clip_points, weighted_mean
 from dpconvex.randomness import BitSource
 
 MEAN_LEMMA = "in units of 2 c / C (rounding included), a mean of C vectors of length at most c moves by at most 1"

@@ -24,10 +24,9 @@ from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.erm.user_level.accelerated_schedule import Batching
 from dpconvex.errors import InvalidParameterError
-from dpconvex.losses.base import LinearModelLoss, PiecewiseLinearLoss
-from dpconvex.problems import Records
-from dpconvex.problems.data.users import Positions, UserGroups, pick_users, user_gradients
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.losses import LinearModelLoss, PiecewiseLinearLoss
+from dpconvex.problems import LinearModelProblem, Records, UserGroups
+from dpconvex.problems.data.users import Positions, pick_users, user_gradients
 
 Vectors = Callable[[FloatArray], FloatArray]
 """Vectors (units, dim) at parameters (dim,). Not private."""

@@ -29,12 +29,13 @@ import numpy as np
 
 from dpconvex._types import FloatArray
 from dpconvex.errors import InvalidParameterError
-from dpconvex.mechanisms import AboveThreshold, FailureAllowance, GaussianMechanism
-from dpconvex.mechanisms.robust_mean import RobustMean, h_index, kappa, plan_robust_mean
+from dpconvex.mechanisms import AboveThreshold, FailureAllowance, GaussianMechanism, RobustMean, plan_robust_mean
+from dpconvex.mechanisms.robust_mean import h_index, kappa
 from dpconvex.mechanisms.test_and_release import counts_within, ramp
 from dpconvex.privacy import Ledger, PrivacyParams, Release, SampledSteps, Sensitivity
 from dpconvex.privacy.profiles import largest_mu
-from dpconvex.problems.data.points import PointDomain, clip_points, weighted_mean
+from dpconvex.problems import PointDomain
+from dpconvex.problems.data.points import clip_points, weighted_mean
 from dpconvex.problems.objective import ROUNDING
 from dpconvex.randomness import BitSource
 

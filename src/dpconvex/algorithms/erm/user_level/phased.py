@@ -41,17 +41,21 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import LinearModelPlan, PrivateResult, check_relation, require_average
+from dpconvex.algorithms import (
+    LinearModelPlan,
+    PredictedError,
+    PrivateResult,
+    check_relation,
+    recorded,
+    require_average,
+)
 from dpconvex.algorithms.erm.user_level.phased_schedule import Facts, Phase, Schedule, calibrated, paper
-from dpconvex.algorithms.predicted_error import PredictedError
-from dpconvex.algorithms.recipes import recorded
 from dpconvex.errors import InvalidParameterError
-from dpconvex.losses.base import LinearModelLoss
+from dpconvex.losses import LinearModelLoss
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release, Unit
+from dpconvex.problems import LinearModelProblem, Records, UserGroups
 from dpconvex.problems.data import _threads
-from dpconvex.problems.data.records import Records
-from dpconvex.problems.data.users import Positions, UserGroups
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems.data.users import Positions
 from dpconvex.randomness import BitSource
 from dpconvex.sets import L2Ball
 from dpconvex.solvers import _components as components

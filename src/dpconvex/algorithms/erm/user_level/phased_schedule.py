@@ -42,7 +42,7 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import OutlierRemoval, RobustMean
 from dpconvex.mechanisms.robust_mean import budget, flips, robust_mean_of
 from dpconvex.privacy import PrivacyParams
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import LinearModelProblem
 
 TEST_FAILURE = 1e-5
 """Probability beta with which a test fails although points are close, and with which they are not."""

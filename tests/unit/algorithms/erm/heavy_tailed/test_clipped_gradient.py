@@ -14,8 +14,7 @@ from dpconvex.losses import AbsoluteLoss, HuberLoss, LogisticLoss, SquaredLoss
 from dpconvex.mechanisms import GaussianMechanism
 from dpconvex.privacy import PrivacyParams, verify
 from dpconvex.privacy.ledger import total_delta, total_epsilon
-from dpconvex.problems import DataDomain, Records
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import DataDomain, LinearModelProblem, Records
 from dpconvex.problems.linear.truncated import TruncatedRisk
 from dpconvex.randomness import SeededSource, SystemSource
 

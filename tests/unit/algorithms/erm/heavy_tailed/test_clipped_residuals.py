@@ -18,8 +18,7 @@ from dpconvex.algorithms.erm.registry import plans
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import AbsoluteLoss, HuberLoss, LogisticLoss, PseudoHuberLoss, SquaredLoss
 from dpconvex.privacy import PrivacyParams, verify
-from dpconvex.problems import DataDomain, Records
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import DataDomain, LinearModelProblem, Records
 from dpconvex.randomness import SeededSource, SystemSource
 
 SQUARED = SquaredLoss(1e6, 1e6)

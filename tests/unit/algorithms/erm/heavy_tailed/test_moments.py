@@ -13,8 +13,7 @@ from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import AbsoluteLoss, HingeLoss, HuberLoss, LogisticLoss, SquaredLoss
 from dpconvex.privacy import PrivacyParams, verify
 from dpconvex.privacy.ledger import total_epsilon
-from dpconvex.problems import DataDomain
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import DataDomain, LinearModelProblem
 from dpconvex.randomness import SeededSource, SystemSource
 
 LOSSES = (SquaredLoss(1e4), HuberLoss(), LogisticLoss(), AbsoluteLoss(1e4), HingeLoss())

@@ -28,10 +28,8 @@ from dpconvex.algorithms.erm.registry import plans
 from dpconvex.algorithms.select import Options
 from dpconvex.errors import BudgetExceededError, InvalidDataError, InvalidParameterError
 from dpconvex.losses import AbsoluteLoss, HingeLoss, HuberLoss, LogisticLoss, SquaredLoss
-from dpconvex.privacy import GaussianObjectivePerturbation, PrivacyParams, PureMechanism, accounting
-from dpconvex.privacy.verify import verify
-from dpconvex.problems import Block, DataDomain
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.privacy import GaussianObjectivePerturbation, PrivacyParams, PureMechanism, accounting, verify
+from dpconvex.problems import Block, DataDomain, LinearModelProblem
 from dpconvex.randomness import SeededSource, SystemSource
 
 LOSSES = (HuberLoss(0.2, 1e6), SquaredLoss(1e6, 1e6), AbsoluteLoss(1e6), LogisticLoss(), HingeLoss())

@@ -19,9 +19,7 @@ from dpconvex.losses import HuberLoss, LogisticLoss, SoftmaxLoss
 from dpconvex.mechanisms import NormNoiseMechanism
 from dpconvex.privacy import PrivacyCertificate, PrivacyParams
 from dpconvex.privacy.certificate import COURSE
-from dpconvex.problems import DataDomain
-from dpconvex.problems.data.domain import Block
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import Block, DataDomain, LinearModelProblem
 from dpconvex.randomness import SeededSource, SystemSource
 
 MIXED = DataDomain((Block(2, "linf", 0.5), Block(3, "l1", 1.0), Block(1, "linf", 4.0)), 1.0)
@@ -202,7 +200,7 @@ def test_the_certificate_states_the_promise_whatever_length_was_released(delta: 
     plan = PrivateLogisticRegression(2.0, delta, feature_bounds=(0, 100), algorithm="recentring").plan(30_000, 20)[0]
     assert isinstance(plan, CenteredPlan)
     kinds = set()
-    for length in plan.lengths[::5]:
+    for length in plan.lengths[::10]:
         course = plan.informed(np.zeros(20), float(length))
         stated = course.certificate(SystemSource())
         assert (stated.spent_epsilon, stated.spent_delta) == (2.0, delta)

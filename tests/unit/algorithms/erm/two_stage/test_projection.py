@@ -22,10 +22,9 @@ from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import HuberLoss, LogisticLoss, SoftmaxLoss
 from dpconvex.mechanisms import ObjectiveNoise
 from dpconvex.privacy import PrivacyCertificate, PrivacyParams, verify
-from dpconvex.problems import DataDomain
-from dpconvex.problems.data.domain import Block
+from dpconvex.problems import Block, DataDomain, LinearModelProblem
 from dpconvex.problems.linear.expected_risk import TypicalData, _power_law, squared_reach
-from dpconvex.problems.linear.problem import LinearModelProblem, default_radius
+from dpconvex.problems.linear.problem import default_radius
 from dpconvex.randomness import BitSource, SeededSource, SystemSource
 
 MIXED = DataDomain((Block(5, "l2", 2.0), Block(3, "l1", 1.0), Block(6, "l2", 1.5), Block(2, "linf", 0.5)), 0.5)
@@ -117,6 +116,7 @@ def test_projections_are_orthogonal_and_keep_lengths_on_average(columns: int, ke
     np.testing.assert_allclose(entries, 1 / kept, rtol=0.5)  # what `coefficient_deviation` takes them for
 
 
+@pytest.mark.gate
 def test_the_deviation_of_the_noise_is_that_of_runs() -> None:
     """On data that say nothing, 600 seeds: each relative error of a variance has a deviation below 0.1."""
     plan = planned(problem(), 0.5, l2=1.0)

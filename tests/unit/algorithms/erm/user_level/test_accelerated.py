@@ -19,12 +19,12 @@ from dpconvex.losses import HingeLoss, LogisticLoss, SoftmaxLoss
 from dpconvex.mechanisms.robust_mean import h_index
 from dpconvex.mechanisms.test_and_release import counts_within
 from dpconvex.privacy import Ledger, PrivacyParams, Unit, verify
-from dpconvex.problems import DataDomain, Records, RegularizedRisk
+from dpconvex.problems import DataDomain, LinearModelProblem, Records, RegularizedRisk, UserGroups
 from dpconvex.problems.data.points import weighted_mean
-from dpconvex.problems.data.users import UserGroups
-from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.randomness import SeededSource, SystemSource
 from dpconvex.solvers import NewtonCholesky
+
+pytestmark = pytest.mark.thin
 
 USERS = PrivacyParams(8.0, 1e-5, unit=Unit.USER)
 DIM, N, M = 3, 300, 16

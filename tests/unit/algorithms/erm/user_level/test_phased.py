@@ -15,15 +15,21 @@ from dpconvex.algorithms.erm.user_level.aggregates import Guarded, Plain, Search
 from dpconvex.algorithms.erm.user_level.phased import Pooled, drawn_records
 from dpconvex.algorithms.erm.user_level.phased_schedule import phase_sizes, printed, proven_spread
 from dpconvex.errors import InvalidParameterError
-from dpconvex.losses import AbsoluteLoss, HuberLoss, LogisticLoss, PseudoHuberLoss, SoftmaxLoss, SquaredLoss
-from dpconvex.losses.base import LinearModelLoss
+from dpconvex.losses import (
+    AbsoluteLoss,
+    HuberLoss,
+    LinearModelLoss,
+    LogisticLoss,
+    PseudoHuberLoss,
+    SoftmaxLoss,
+    SquaredLoss,
+)
 from dpconvex.privacy import Ledger, PrivacyParams, Unit, verify
 from dpconvex.privacy.profiles import gaussian_delta
-from dpconvex.problems.data.domain import DataDomain
-from dpconvex.problems.data.records import Records
-from dpconvex.problems.data.users import UserGroups
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import DataDomain, LinearModelProblem, Records, UserGroups
 from dpconvex.randomness import SeededSource, SystemSource
+
+pytestmark = pytest.mark.thin
 
 PROMISE = PrivacyParams(1.0, 1e-6, unit=Unit.USER)
 

@@ -12,16 +12,14 @@ from functools import cache
 import numpy as np
 import pytest
 
-from dpconvex.algorithms.base import LinearModelPlan
+from dpconvex.algorithms import LinearModelPlan
 from dpconvex.algorithms.erm import gradient_descent
 from dpconvex.algorithms.erm.gradient_descent import gradients
 from dpconvex.algorithms.erm.user_level import gradients as user_level_gradients, plan_accelerated, plan_phased
 from dpconvex.algorithms.erm.user_level.phased import Pooled
 from dpconvex.losses import LogisticLoss
 from dpconvex.privacy import PrivacyParams, Unit
-from dpconvex.problems import DataDomain
-from dpconvex.problems.data.users import UserGroups
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import DataDomain, LinearModelProblem, UserGroups
 from dpconvex.randomness import SeededSource
 
 N, SEEDS = 240, 12

@@ -18,11 +18,11 @@ from dpconvex.algorithms.select import Options
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import HuberLoss, LogisticLoss, SmoothedHingeLoss, SoftmaxLoss
 from dpconvex.privacy import PrivacyParams
-from dpconvex.problems import Block, DataDomain, Records
-from dpconvex.problems.data.users import UserGroups
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import Block, DataDomain, LinearModelProblem, Records, UserGroups
 from dpconvex.randomness import SeededSource
 from dpconvex.solvers import NewtonCholesky
+
+pytestmark = pytest.mark.thin
 
 USERS = PrivacyParams(1.0, unit="user")
 OURS = ("output_perturbation", "objective_perturbation", "exponential_mechanism")

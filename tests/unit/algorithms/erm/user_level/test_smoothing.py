@@ -10,8 +10,7 @@ import pytest
 from dpconvex.algorithms.erm.user_level.gradients import Envelope, Randomized, smoothings
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import AbsoluteLoss, HingeLoss, LogisticLoss, SoftmaxLoss
-from dpconvex.problems import DataDomain
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import DataDomain, LinearModelProblem
 
 DIM = 8
 
