@@ -26,7 +26,6 @@ from dpconvex.algorithms.erm import exponential_mechanism, objective_perturbatio
 from dpconvex.algorithms.erm.two_stage import projection as projecting
 from dpconvex.algorithms.location import geometric_median
 from dpconvex.algorithms.minimax import vertex_descent
-from dpconvex.data.synthetic_points import gaussian_cluster
 from dpconvex.losses import AbsoluteLoss, HingeLoss, HuberLoss, LogisticLoss, SoftmaxLoss
 from dpconvex.privacy import PrivacyParams, Unit
 from dpconvex.problems import DataDomain, PointDomain
@@ -36,6 +35,7 @@ from dpconvex.problems.minimax.games import RankOneGame
 from dpconvex.randomness import SeededSource
 from dpconvex.solvers import geometric_median as solved_median
 from dpconvex_experiments.saddle_point._common import Game
+from dpconvex_experiments.synthetic_points import gaussian_cluster
 from heavy_tails import free_delays
 from side_by_side.prepare import fashion
 

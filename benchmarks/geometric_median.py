@@ -20,13 +20,13 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from dpconvex.algorithms.location.geometric_median import plan
-from dpconvex.data.synthetic_points import gaussian_cluster, skewed, student_t
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems.data.points import PointDomain, clip_points, mean_distance
 from dpconvex.randomness import SeededSource, SystemSource
 from dpconvex.solvers import geometric_median
 from dpconvex_experiments.reference.median import MEDIAN_BASELINES
+from dpconvex_experiments.synthetic_points import gaussian_cluster, skewed, student_t
 
 R, MIN_RADIUS, DELTA = 1000.0, 1e-3, 1e-6
 BOOSTS = ("none", "descent", "fixed_order", "stable_sgd")

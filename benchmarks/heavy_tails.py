@@ -31,7 +31,7 @@ from dpconvex import (
     PrivateQuantileRegressor,
     Schema,
 )
-from dpconvex.estimators.regressor import REGRESSION_RADIUS
+from dpconvex.estimators.regressors import REGRESSION_RADIUS
 from dpconvex.problems.linear.problem import default_radius
 from tables import REGRESSION_TABLES
 

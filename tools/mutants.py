@@ -30,7 +30,7 @@ HEADER = "| planted mistake | exact losses | counting | tests | verifier | measu
 CONTRACT = "tests/contracts/test_mechanisms.py"
 READS = "tests/contracts/test_reads.py"
 CERTIFICATE = """
-from dpconvex.audit.catalogue import TARGETS
+from dpconvex.audit.targets import TARGETS
 from dpconvex.randomness import SystemSource
 print(TARGETS[{target!r}].subject({epsilon}, 0.05, {bound}).plan.certificate(SystemSource()).to_json())
 """
@@ -54,7 +54,7 @@ OUTPUT = "algorithms/erm/output_perturbation"
 BOOSTING, SYNTHETIC = "algorithms/minimax/boosted.py", "algorithms/queries/synthetic.py"
 AGGREGATES, GATHER = "algorithms/erm/user_level/aggregates.py", "algorithms/erm/user_level/gradients.py"
 GRADIENTS = "algorithms/erm/gradient_descent/gradients.py"
-SAMPLES, DRAWN = "mechanisms/sampled_gaussian.py", "poisson_sample(self._units, self._mechanism.rate, self._coins)"
+SAMPLES, DRAWN = "mechanisms/gaussian.py", "poisson_sample(self._units, self._mechanism.rate, self._coins)"
 SAMPLED = "tests/unit/mechanisms/test_sampled_gaussian.py"
 ROBUST = "tests/statistical/test_robust_mean_privacy.py"
 MUTANTS = (
@@ -261,7 +261,7 @@ MUTANTS = (
     ),
     Mutant(
         "printed outlier removal keeps points below one half",
-        "mechanisms/printed_mean.py",
+        "mechanisms/robust_mean.py",
         "half = self.count // 2",
         "half = self.count // 2 - 1",
         "",
@@ -445,7 +445,7 @@ MUTANTS = (
     ),
     Mutant(
         "above threshold: a threshold for every query",
-        "mechanisms/above_threshold.py",
+        "mechanisms/selection.py",
         "self._mechanism.query_scale) < self._threshold",
         "self._mechanism.query_scale) < self._noisy(self._mechanism.threshold, self._mechanism.threshold_scale)",
         "mechanism/above_threshold",
@@ -453,7 +453,7 @@ MUTANTS = (
     ),
     Mutant(
         "above threshold: one noise for all queries",
-        "mechanisms/above_threshold.py",
+        "mechanisms/selection.py",
         "self._noisy(value, self._mechanism.query_scale) <",
         'vars(self).setdefault("once", self._noisy(0.0, self._mechanism.query_scale)) + round(value) <',
         "mechanism/above_threshold",

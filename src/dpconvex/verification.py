@@ -21,12 +21,11 @@ from dpconvex.algorithms import recipes
 from dpconvex.algorithms.erm import exponential_mechanism
 from dpconvex.algorithms.erm.registry import plans
 from dpconvex.errors import CertificateError, InvalidDataError
-from dpconvex.estimators._digest import model_digest
+from dpconvex.estimators.base import model_digest
 from dpconvex.estimators.persistence import CERTIFICATE, MODEL, load_model
 from dpconvex.plugins import load
-from dpconvex.privacy import Check, PrivacyCertificate, Verification
+from dpconvex.privacy import Check, PrivacyCertificate, Verification, verify as verify_numbers
 from dpconvex.privacy.profiles import limited
-from dpconvex.privacy.verify import verify as verify_numbers
 from dpconvex.randomness import BitSource, SeededSource, SystemSource
 
 REGISTERED = (estimators, exponential_mechanism)
@@ -71,6 +70,7 @@ def verify(certificate: PrivacyCertificate | str | Path, *, public_key: str | Pa
     Verification
         With one `Check` a claim; whatever is malformed is a failed check, not an exception.
     """
+    load_plugins()
     is_text = isinstance(certificate, PrivacyCertificate) or str(certificate).lstrip().startswith("{")
     if is_text or not os.path.isdir(str(certificate)):
         return verify_numbers(certificate, planned_again, public_key=public_key)
@@ -85,14 +85,14 @@ def verify(certificate: PrivacyCertificate | str | Path, *, public_key: str | Pa
         return replace(found, checks=(*found.checks, Check("model", False, str(error))))
 
 
-def planned_again(read: PrivacyCertificate) -> PrivacyCertificate:
-    """Return the certificate of the plan that this one names, made again.
+def load_plugins() -> None:
+    """Import the planners and the events of other packages: a certificate may name them."""
+    for group in ("algorithms", "reference"):
+        load(group)
 
-    Raises
-    ------
-    Exception
-        Of any kind, if its inputs make no plan.
-    """
+
+def planned_again(read: PrivacyCertificate) -> PrivacyCertificate:
+    """Return the certificate of the plan that this one names, made again; raise anything if its inputs make no plan."""
     with np.errstate(all="ignore"):
         return _planned(json.dumps(read.planner, sort_keys=True), read.noise_source.name)
 
@@ -100,8 +100,7 @@ def planned_again(read: PrivacyCertificate) -> PrivacyCertificate:
 @functools.lru_cache(maxsize=256)
 def _planned(recipe: str, source: str) -> PrivacyCertificate:
     kind = SOURCES.get(source, UnknownSource)
-    for group in ("algorithms", "reference"):  # planners of other packages
-        load(group)
+    load_plugins()
     with limited(MOST_PLANNING) as work:
         try:
             plan: Any = recipes.again(json.loads(recipe))

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from dpconvex.audit import audit
-from dpconvex.audit.auditor import run_of
-from dpconvex.audit.catalogue import TARGETS
+from dpconvex.audit.target import run_of
+from dpconvex.audit.targets import TARGETS
 from dpconvex.privacy import PrivacyParams
 
 SLOW = (

@@ -49,10 +49,19 @@ from dpconvex.algorithms.queries.registry import QUERY_METHODS, plan_queries
 from dpconvex.algorithms.select import Options
 from dpconvex.errors import CertificateError, DpconvexError, InvalidParameterError
 from dpconvex.losses import HuberLoss, LinearModelLoss, LogisticLoss, SoftmaxLoss, SquaredLoss
-from dpconvex.privacy import PrivacyCertificate, PrivacyParams, Verification, accounting, consistency
+from dpconvex.privacy import Check, PrivacyCertificate, PrivacyParams, Verification, accounting
 from dpconvex.privacy.certificate import COURSE, digest
 from dpconvex.privacy.events import objective
-from dpconvex.privacy.verify import verify as verify_numbers
+from dpconvex.privacy.verify import (
+    Keys,
+    Pricing,
+    _with,
+    dotted,
+    numbers,
+    plan_checks,
+    recompute,
+    verify as verify_numbers,
+)
 from dpconvex.problems import Block, DataDomain, LocationLoss, MaxRisk, PointDomain
 from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.problems.minimax.adversarial import ShiftedMeanLoss
@@ -202,7 +211,7 @@ def genuine(name: str) -> tuple[dict[str, Any], Verification]:
     return certificate, verify(json.dumps(certificate))
 
 
-def changed(fields: dict[str, Any], path: consistency.Path, value: Any) -> str:
+def changed(fields: dict[str, Any], path: Keys, value: Any) -> str:
     """The text of a certificate with one entry changed and the digest computed anew, as a forger would."""
     fields = copy.deepcopy(fields)
     inner: Any = fields
@@ -213,13 +222,13 @@ def changed(fields: dict[str, Any], path: consistency.Path, value: Any) -> str:
     return json.dumps(fields)
 
 
-def compared(fields: dict[str, Any]) -> list[consistency.Check]:
+def compared(fields: dict[str, Any]) -> list[Check]:
     """The comparison with the plan made again: what `verify` adds to the checks of numbers."""
     try:
         read = PrivacyCertificate.from_dict(fields)
     except CertificateError as error:
-        return [consistency.Check("well formed", False, str(error))]
-    return consistency.plan_checks(read, planned_again)
+        return [Check("well formed", False, str(error))]
+    return plan_checks(read, planned_again)
 
 
 def passes(fields: dict[str, Any]) -> bool:
@@ -246,19 +255,19 @@ def test_any_changed_number_is_found(every: int) -> None:
     for name in PLANS:
         fields, _ = genuine(name)
         stated = {key: fields[key] for key in ("target", "spent", "releases", "public")}
-        for path, value in list(consistency.numbers(stated))[::every]:
+        for path, value in list(numbers(stated))[::every]:
             for other in (value + 1 if isinstance(value, int) else value * (1 + 1e-8) + 1e-300, 2 * value + 5):
-                forged = consistency._with(fields, path, other)
-                assert not passes(forged), (name, consistency.dotted(path), value, other)
+                forged = _with(fields, path, other)
+                assert not passes(forged), (name, dotted(path), value, other)
 
 
 def test_a_changed_promise_among_the_inputs_is_found() -> None:
     """The plan is then another one, and everything else in the certificate is compared with it."""
     for name in PLANS:
         fields, _ = genuine(name)
-        for path, value in consistency.numbers({"planner": fields["planner"]}):
+        for path, value in numbers({"planner": fields["planner"]}):
             if path[-1] == "epsilon" and path[-2] == "privacy" and len(path) == 4:
-                assert not passes(consistency._with(fields, path, value / 2)), name
+                assert not passes(_with(fields, path, value / 2)), name
 
 
 def divided(event: Any, factor: float, names: tuple[str, ...]) -> Any:
@@ -302,7 +311,7 @@ def repriced(fields: dict[str, Any]) -> dict[str, Any]:
     """The cost stated anew, as it follows from the forged releases; as it was if these have no price."""
     try:
         with np.errstate(all="ignore"):
-            cost = consistency.recompute(PrivacyCertificate.from_dict(fields), consistency.Pricing())
+            cost = recompute(PrivacyCertificate.from_dict(fields), Pricing())
     except (DpconvexError, ArithmeticError):
         return fields
     stated = dict(zip(("epsilon", "delta"), cost, strict=True))
@@ -380,10 +389,11 @@ def test_a_fresh_process_knows_every_planner() -> None:
     """Whoever verifies has imported nothing else: planners and problems must be registered by that alone."""
     code = """
 import json, sys
-from dpconvex.privacy import PrivacyCertificate, consistency
+from dpconvex.privacy import PrivacyCertificate
+from dpconvex.privacy.verify import plan_checks
 from dpconvex.verification import planned_again
 for name, fields in json.load(sys.stdin).items():
-    checks = consistency.plan_checks(PrivacyCertificate.from_dict(fields), planned_again)
+    checks = plan_checks(PrivacyCertificate.from_dict(fields), planned_again)
     assert all(check.passed for check in checks), (name, checks)
 """
     made = {name: genuine(name)[0] for name in PLANS}
@@ -440,10 +450,10 @@ def test_hostile_inputs_are_a_failed_check(planner: Any) -> None:
 def test_large_sizes_are_planned_or_refused(name: str) -> None:
     """Each integer of a planner's inputs near the largest that is read, and beyond: no exception, and no long wait."""
     fields, _ = genuine(name)
-    for path, value in consistency.numbers({"planner": fields["planner"]}):
+    for path, value in numbers({"planner": fields["planner"]}):
         if isinstance(value, int):
             for large in (2**19, 2**40, 2**70):
-                assert not passes(consistency._with(fields, path, large)), path
+                assert not passes(_with(fields, path, large)), path
 
 
 @pytest.mark.parametrize("changes", [{"k": 3.0}, {"bound": 1e-30}, {"bound": 1e30}], ids=str)
@@ -496,7 +506,7 @@ def test_the_cap_of_a_loss_is_compared() -> None:
     for name in ("objective capped", "objective capped gaussian"):
         fields, _ = genuine(name)
         assert fields["public"]["slope_cap"] == fields["releases"][0]["event"]["curvature"] == 0.7
-        assert not passes(consistency._with(fields, ("public", "curvature_law"), "bounded"))
+        assert not passes(_with(fields, ("public", "curvature_law"), "bounded"))
         forged = copy.deepcopy(fields)
         del forged["public"]["slope_cap"]
         assert not passes(forged)
@@ -566,7 +576,7 @@ def test_fields_of_a_later_version_are_named_and_left_out() -> None:
         (("releases", 0, "event", "discount"), 0.5, "discount"),
     ],
 )
-def test_what_a_later_version_means_is_never_guessed(path: consistency.Path, value: Any, says: str) -> None:
+def test_what_a_later_version_means_is_never_guessed(path: Keys, value: Any, says: str) -> None:
     result = verify(changed(genuine("output pure")[0], path, value))
     assert not result.passed
     assert len(result.checks) == 1

@@ -12,9 +12,9 @@ import pytest
 import dpconvex.mechanisms as package
 from dpconvex.errors import BudgetExceededError
 from dpconvex.mechanisms import AboveThreshold, Mechanism, NormNoiseMechanism, ReportNoisyMax
-from dpconvex.privacy.events.registry import event_from_dict
-from dpconvex.privacy.ledger import Ledger, Release, total_epsilon
-from dpconvex.privacy.params import PrivacyParams
+from dpconvex.privacy import Ledger, PrivacyParams, Release
+from dpconvex.privacy.events import event_from_dict
+from dpconvex.privacy.ledger import total_epsilon
 from dpconvex.randomness import BitSource, SeededSource, SystemSource
 
 CLASSES = [

@@ -35,7 +35,7 @@ from typer.testing import CliRunner
 from dpconvex import PrivateLogisticRegression, errors, verify
 from dpconvex.algorithms.erm.registry import ERM_METHODS, plans
 from dpconvex.audit import audit
-from dpconvex.audit.catalogue import TARGETS
+from dpconvex.audit.targets import TARGETS
 from dpconvex.cli.main import app
 from dpconvex.errors import HopelessPlanWarning
 import warnings

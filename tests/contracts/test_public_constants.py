@@ -12,9 +12,9 @@ from unittest import mock
 import pytest
 
 from dpconvex.audit.auditor import priced_once
-from dpconvex.audit.catalogue import TARGETS
-from dpconvex.audit.exact import run_of
 from dpconvex.audit.replay import coins, replayed
+from dpconvex.audit.target import run_of
+from dpconvex.audit.targets import TARGETS
 from dpconvex.errors import UnsupportedEventError
 from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.solvers import Solver

@@ -56,8 +56,8 @@ from dpconvex.errors import (
     InvalidParameterError,
     RepeatedFitWarning,
 )
+from dpconvex.privacy import PrivacyParams
 from dpconvex.privacy.context import MOST_FORMS, _counts, charge, forget_counts
-from dpconvex.privacy.params import PrivacyParams
 from dpconvex.problems import LocationLoss
 
 CELLS = Schema((NumericColumn("a", -1, 1), CategoricalColumn("b", ("0", "1"))))

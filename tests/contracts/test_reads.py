@@ -25,17 +25,11 @@ from dpconvex.algorithms.erm.heavy_tailed import Moments
 from dpconvex.algorithms.location.base import WarmStart
 from dpconvex.algorithms.location.stable_sgd import plan_stable_sgd
 from dpconvex.algorithms.queries import synthetic
-from dpconvex.audit import targets_linear
+from dpconvex.audit import Pair, Subject, array_pairs, record_pairs, user_pairs
 from dpconvex.audit.auditor import priced_once
-from dpconvex.audit.catalogue import TARGETS
-from dpconvex.audit.exact import run_of
-from dpconvex.audit.neighbours import Pair, array_pairs, record_pairs, user_pairs
 from dpconvex.audit.replay import Step, _Recorder, coins, tapped
-from dpconvex.audit.target import Subject
-from dpconvex.audit.targets_mechanisms import MECHANISMS
-from dpconvex.audit.targets_points import POINTS
-from dpconvex.audit.targets_search import SEARCHES
-from dpconvex.audit.targets_vertices import VERTICES
+from dpconvex.audit.target import run_of
+from dpconvex.audit.targets import TARGETS, erm, location, mechanisms, minimax, queries, search
 from dpconvex.errors import UnsupportedEventError
 from dpconvex.losses import AbsoluteLoss, HingeLoss, LogisticLoss, SmoothedHingeLoss
 from dpconvex.mechanisms import (
@@ -50,8 +44,7 @@ from dpconvex.mechanisms import (
     VertexSession,
 )
 from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT, VertexSampling
-from dpconvex.privacy import Ledger, PrivacyParams, Unit
-from dpconvex.privacy.events.subsampled import PoissonSteps, SampledSteps
+from dpconvex.privacy import Ledger, PoissonSteps, PrivacyParams, SampledSteps, Unit
 from dpconvex.problems import Block, DataDomain
 from dpconvex.problems.data.users import UserGroups
 from dpconvex.problems.linear.problem import LinearModelProblem
@@ -233,9 +226,9 @@ SPLIT |= {f"stable_sgd, {order} order": partial(_walk, order) for order in ("ran
 
 FAMILIES: dict[str, Iterable[str]] = {
     "split": SPLIT,
-    "linear": {**targets_linear.RECORDS, **targets_linear.USERS},
-    "vertices": VERTICES,
-    "others": {**POINTS, **SEARCHES, **MECHANISMS},
+    "linear": [target.name for target in erm.TARGETS],
+    "vertices": [target.name for target in (*minimax.TARGETS, *queries.TARGETS)],
+    "others": [target.name for target in (*location.TARGETS, *search.TARGETS, *mechanisms.TARGETS)],
 }
 BLOCKS = {
     "split": {*SPLIT} - {"queries, fresh batches", "stable_sgd, random order"},

@@ -20,7 +20,7 @@ from dpconvex.algorithms.minimax.vertex_schedule import Layout, Schedule
 from dpconvex.audit import EnumeratedPair, enumerated_pair
 from dpconvex.audit.auditor import priced_once
 from dpconvex.privacy import PrivacyParams
-from dpconvex.privacy.zcdp import ORDERS, zcdp_delta
+from dpconvex.privacy.profiles import ORDERS, zcdp_delta
 from dpconvex.problems.minimax.base import SimplexSaddle
 
 PROMISE = PrivacyParams(100.0, 0.4)  # so lax that every step passes: the charge itself is what is tested

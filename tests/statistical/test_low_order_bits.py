@@ -12,7 +12,7 @@ import pytest
 
 from dpconvex.geometry import L2Norm
 from dpconvex.mechanisms import GaussianMechanism, LaplaceMechanism, NormNoiseMechanism
-from dpconvex.privacy.sensitivity import Sensitivity
+from dpconvex.privacy import Sensitivity
 from dpconvex.randomness import SystemSource
 
 EPSILON, TRIALS = 1e-3, 2000

@@ -18,8 +18,8 @@ from dpconvex.algorithms.erm.user_level import aggregates, guards
 from dpconvex.audit.replay import replayed
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import AboveThreshold, OutlierRemoval, RobustMean, plan_outlier_removal, plan_robust_mean
-from dpconvex.mechanisms.above_threshold import ThresholdSession
 from dpconvex.mechanisms.robust_mean import best_ramp, h_index
+from dpconvex.mechanisms.selection import ThresholdSession
 from dpconvex.privacy import Ledger, PrivacyParams, Unit
 from dpconvex.randomness import SeededSource
 

@@ -14,7 +14,7 @@ from scipy import stats
 
 from dpconvex.geometry import GroupedNorm, L2Norm, StandardNormals
 from dpconvex.mechanisms import GaussianMechanism, LaplaceMechanism, NormNoiseMechanism
-from dpconvex.privacy.sensitivity import Sensitivity
+from dpconvex.privacy import Sensitivity
 from dpconvex.randomness import SeededSource, SystemSource, exact, real
 
 LEVEL = 1e-8

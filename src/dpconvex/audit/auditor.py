@@ -1,56 +1,55 @@
 r"""The auditor: tries to refute a promise of privacy, and says what it could prove.
 
-Two attacks, on every pair of neighbouring data sets that is tried:
+Two attacks, on every pair of neighboring data sets that is tried:
 
-1. The exact privacy loss where the laws of the releases are known: `replay` of transcripts, `enumeration` of all of
-   them where they are few, or the `density` of the minimiser. This chooses the pair.
-2. `counting` the outputs of whole runs with the real noise, where nothing about the mechanism is assumed.
+1. The `exact` privacy loss where the laws of the releases are known: `replay` of transcripts, all of them where they
+   are few, or the density of the minimizer. This chooses the pair.
+2. Counting the outputs of whole runs with the real noise (`bounds.prove`): nothing about the mechanism is assumed.
 
 A promise *passes* if no attack proves more than was promised. Passing is no proof of privacy; a refutation is one of
 its failure, but for the stated probability.
+
+`audit_grid` audits many targets at many promises and scales, one cell after another, kept in a file from which it
+resumes.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, final
 from unittest import mock
 
 import numpy as np
 
 from dpconvex import _validate
+from dpconvex._files import read_text
 from dpconvex._types import FloatArray
 from dpconvex.algorithms.base import ConvexPlan, Plan
-from dpconvex.audit import counting
-from dpconvex.audit.exact import SEARCH, exact_finding, run_of
-from dpconvex.audit.neighbours import Pair, Pairs, record_pairs, user_pairs
-from dpconvex.audit.outputs import released
-from dpconvex.audit.pace import Pace
-from dpconvex.audit.progress import Track, untracked
-from dpconvex.audit.report import AuditReport, Finding
+from dpconvex.audit import bounds
+from dpconvex.audit.exact import SEARCH, exact_finding
+from dpconvex.audit.neighbors import record_pairs, user_pairs
+from dpconvex.audit.report import AuditReport, Finding, Pace, Track, untracked
+from dpconvex.audit.target import Auditable, Pairs, Subject, Target, released, run_of
+from dpconvex.data import write_atomically
 from dpconvex.errors import InvalidParameterError
-from dpconvex.privacy import PrivacyParams, ledger
+from dpconvex.privacy import ledger
 from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.randomness import BitSource, SystemSource
 
 ERROR = 1e-3
 """Probability with which an audit may call a true promise refuted."""
 
-
-class Auditable(Protocol):
-    """What can be audited: a promise and a way to run. Every plan of this library is one."""
-
-    @property
-    def privacy(self) -> PrivacyParams:
-        """The promise."""
-        ...
-
-    @property
-    def run(self) -> Callable[..., Any]:
-        """``run(*data, source)`` returns what is released."""
-        ...
+EPSILONS = (0.1, 0.5, 1.0, 2.0, 8.0)
+BOUNDS = (0.1, 1.0, 10.0, 100.0)
+REFUSED = "no plan"
+"""What stands for the attack where the library itself refuses the promise."""
+_CELLS = 2000
+"""More than any grid has: every sampled bound is wrong with probability at most `ERROR` over this."""
 
 
 def audit(
@@ -74,7 +73,7 @@ def audit(
     plan : Auditable
         A plan of this library, or anything with ``privacy`` and ``run(*data, source)``.
     pairs : mapping of str to Pair, optional
-        Neighbouring data sets; those of the plan's own domain for plans of linear models.
+        Neighboring data sets; those of the plan's own domain for plans of linear models.
     title : str, optional
         What is audited, for the report.
     output : callable, optional
@@ -90,18 +89,9 @@ def audit(
     source : BitSource, optional
         Of the noise of counted runs; the operating system.
     seed : int
-        Of random neighbours and of replayed noise.
+        Of random neighbors and of replayed noise.
     track : callable, optional
         Shows progress.
-
-    Returns
-    -------
-    AuditReport
-
-    Raises
-    ------
-    InvalidParameterError
-        If there are no pairs for this plan, or a parameter is out of range.
     """
     pace = Pace(None if seconds is None else _validate.real("seconds", seconds, above=0.0))
     _validate.real("error", error, above=0.0, below=0.5)
@@ -119,8 +109,9 @@ def audit(
             pair = next(iter(found.values()))
             each = 2 * pace.timed(lambda: run_of(plan)(*pair.first, SystemSource()))
             runs = pace.affordable(runs, each * (1 if exact else 1 + len(found) / 8), 1.0)
-            best = exact.pair if exact else _piloted(plan, found, output, max(8, runs // 8), show)
-            findings.append(_counted(plan, best, found[best], output, runs, error, source or SystemSource(), show))
+            subject = Subject(plan, found, output)
+            best = exact.pair if exact else _piloted(subject, max(8, runs // 8), show)
+            findings.append(_counted(subject, best, runs, error, source or SystemSource(), show))
     findings.sort(key=lambda finding: -finding.epsilon)
     name = title or getattr(plan, "algorithm", type(plan).__name__)
     return AuditReport(name, plan.privacy, tuple(findings), runs, pace.spent)
@@ -149,46 +140,141 @@ def _default_pairs(plan: Any, seed: int) -> Pairs:
     raise InvalidParameterError("pairs", None, "must be given for a plan that is not for a linear model", remedy)
 
 
-def _counted(
-    plan: Auditable,
-    name: str,
-    pair: Pair,
-    output: Callable[[Any], FloatArray],
-    runs: int,
-    error: float,
-    source: BitSource,
-    track: Track,
-) -> Finding:
-    outputs = _outputs(plan, pair, output, runs, source, track, "Counting outputs")
-    counted = counting.prove(*outputs, plan.privacy.delta, error)
+def _counted(subject: Subject, name: str, runs: int, error: float, source: BitSource, track: Track) -> Finding:
+    outputs = _outputs(subject, name, runs, source, track)
+    counted = bounds.prove(*outputs, subject.plan.privacy.delta, error)
     detail = f"{counted.event}: {counted.first:.4g} against {counted.second:.4g} of {runs - runs // 2} runs"
     return Finding("counting", name, counted.epsilon, 1 - error, detail)
 
 
-def _outputs(
-    plan: Auditable,
-    pair: Pair,
-    output: Callable[[Any], FloatArray],
-    runs: int,
-    source: BitSource,
-    track: Track,
-    text: str,
-) -> tuple[FloatArray, FloatArray]:
-    run = run_of(plan)
-    both: tuple[list[FloatArray], list[FloatArray]] = ([], [])
-    for _ in track(range(runs), text):
-        for side, data in zip(both, (pair.first, pair.second), strict=True):
-            side.append(output(run(*data, source)))
-    return np.array(both[0]), np.array(both[1])
+def _outputs(subject: Subject, name: str, runs: int, source: BitSource, track: Track) -> tuple[FloatArray, FloatArray]:
+    """Released numbers of as many runs on each of the two data sets of a pair."""
+    run, pair = run_of(subject.plan), subject.pairs[name]
+    first, second = [], []
+    for _ in track(range(runs), "Counting outputs"):
+        first.append(subject.output(run(*pair.first, source)))
+        second.append(subject.output(run(*pair.second, source)))
+    return np.array(first), np.array(second)
 
 
-def _piloted(plan: Auditable, pairs: Pairs, output: Callable[[Any], FloatArray], runs: int, track: Track) -> str:
+def _piloted(subject: Subject, runs: int, track: Track) -> str:
     """Name of the pair that a few runs tell apart best: independent of the runs that are counted later."""
     scores = {}
-    for name, pair in track(pairs.items(), SEARCH):
-        outputs = _outputs(plan, pair, output, runs, SystemSource(), untracked, "")
-        scores[name] = counting.prove(*outputs, plan.privacy.delta, 0.2).epsilon
+    for name in track(subject.pairs, SEARCH):
+        outputs = _outputs(subject, name, runs, SystemSource(), untracked)
+        scores[name] = bounds.prove(*outputs, subject.plan.privacy.delta, 0.2).epsilon
         spread = sum(np.linalg.norm(side.std(axis=0)) for side in outputs) + 1e-300
         apart = float(np.linalg.norm(outputs[0].mean(axis=0) - outputs[1].mean(axis=0)) / spread)
         scores[name] = max(scores[name], 0.0) + 1e-3 * min(apart, 1e3)  # where counts prove nothing, what comes nearest
     return max(scores, key=lambda name: scores[name])
+
+
+@final
+@dataclass(frozen=True)
+class Settings:
+    """What every cell shares; results of other settings are not continued."""
+
+    version: str  # of this library
+    delta: float  # of promises that have one
+    runs: int  # at most, as in `audit`
+    transcripts: int
+    seconds: float  # of the processor, aim for each cell
+    seed: int  # of neighbors and replays
+
+
+@final
+@dataclass(frozen=True)
+class Cell:
+    """One audit of a grid."""
+
+    target: str
+    epsilon: float  # claimed
+    bound: float  # on the domain
+    proved: float  # 0: nothing
+    passed: bool
+    attack: str  # the one that proved most
+    runs: int  # counted on each of two data sets
+    seconds: float
+
+
+def audit_grid(
+    targets: Sequence[Target],
+    file: Path,
+    settings: Settings,
+    track: Track,
+    epsilons: Iterable[float] = EPSILONS,
+    bounds: Iterable[float] = BOUNDS,
+) -> list[Cell]:
+    """Audit every target at every epsilon and bound; cells that the file holds are not repeated.
+
+    The file is written anew after every cell, and refused if it holds results of other settings.
+    """
+    found = _resumed(file, settings)
+    scales = [(epsilon, bound) for epsilon in epsilons for bound in bounds]
+    wanted = {(target.name, *scale): target for target in targets for scale in scales}
+    for key in track([key for key in wanted if key not in found], "Auditing the grid"):
+        found[key] = _audited(wanted[key], key[1], key[2], settings)
+        write_atomically(file, _text(settings, found.values()))
+    return [found[key] for key in wanted]
+
+
+def _audited(target: Target, epsilon: float, bound: float, settings: Settings) -> Cell:
+    try:
+        subject = target.subject(epsilon, settings.delta, bound)
+    except InvalidParameterError:
+        return Cell(target.name, epsilon, bound, 0.0, True, REFUSED, 0, 0.0)
+    report = audit(
+        subject.plan,
+        subject.pairs,
+        output=subject.output,
+        runs=settings.runs,
+        transcripts=settings.transcripts,
+        error=ERROR / _CELLS,
+        seconds=settings.seconds,
+        seed=settings.seed,
+    )
+    attack = report.findings[0].attack if report.proved_at_least > 0 else "none"
+    proved, seconds = round(report.proved_at_least, 6), round(report.seconds, 2)
+    return Cell(target.name, epsilon, bound, proved, report.passed, attack, report.runs, seconds)
+
+
+def _resumed(file: Path, settings: Settings) -> dict[tuple[str, float, float], Cell]:
+    if not file.exists():
+        return {}
+    held, cells = read_grid(file)
+    if held != settings:
+        raise InvalidParameterError("out", str(file), "must not hold results of other settings", "Use another folder")
+    return {(cell.target, cell.epsilon, cell.bound): cell for cell in cells}
+
+
+def read_grid(file: Path) -> tuple[Settings, list[Cell]]:
+    """Return the settings and the cells that a file holds."""
+    try:
+        held = json.loads(read_text(file))
+        cells = [Cell(**dict(zip(held["columns"], row, strict=True))) for row in held["cells"]]
+        return Settings(**held["settings"]), cells
+    except (OSError, ValueError, TypeError, LookupError, RecursionError):
+        remedy = "Use another folder, or remove the file"
+        raise InvalidParameterError("out", str(file), "holds no results of an audit", remedy) from None
+
+
+def _text(settings: Settings, cells: Iterable[Cell]) -> str:
+    """JSON with one line for each cell."""
+    rows = [list(asdict(cell).values()) for cell in cells]
+    columns = list(Cell.__dataclass_fields__)
+    head = json.dumps({"settings": asdict(settings), "columns": columns}, indent=1)[:-2]
+    return f'{head},\n "cells": [\n  ' + ",\n  ".join(map(json.dumps, rows)) + "\n ]\n}\n"
+
+
+def summary(cells: Iterable[Cell]) -> list[tuple[str, dict[float, float], int, float]]:
+    """Return for every target: its name, the largest proved epsilon at each claimed one, counted runs, seconds.
+
+    Runs and seconds are added up over the cells of a target; epsilons without a plan are left out.
+    """
+    lines: dict[str, tuple[dict[float, float], int, float]] = {}
+    for cell in cells:
+        best, runs, seconds = lines.get(cell.target, ({}, 0, 0.0))
+        if cell.attack != REFUSED:
+            best[cell.epsilon] = max(cell.proved, best.get(cell.epsilon, 0.0))
+        lines[cell.target] = best, runs + cell.runs, seconds + cell.seconds
+    return [(name, *line) for name, line in lines.items()]

@@ -1,5 +1,7 @@
-r"""Lower bounds on epsilon from the exact privacy losses of sampled runs.
+r"""Lower bounds on epsilon: from the exact privacy losses of sampled runs, and from outputs alone.
 
+From losses
+-----------
 A pure promise is refuted by one loss. Under (epsilon, delta) the least delta at epsilon is the mean of
 ``x = max(0, 1 - e^(epsilon - loss))`` over runs on the first data set. Three ways, the best of which counts:
 
@@ -16,19 +18,33 @@ release that makes up for it: delta falls by at most b. For s the smallest of n 
 *A bet.* If the mean of x is at most delta, then ``prod (1 + l (x_i - delta))`` is at least ``1/error`` with probability
 at most `error` (Markov; Waudby-Smith and Ramdas 2024, "Estimating means of bounded random variables by betting").
 Epsilon and the stake l are chosen on some of the transcripts, and the bet is made on the others.
+
+From outputs (`prove`)
+----------------------
+For every event E and every mechanism that is (epsilon, delta)-DP, ``P(E) <= e^epsilon Q(E) + delta``. So with
+Clopper-Pearson bounds ``p <= P(E)`` and ``Q(E) <= q``, each wrong with probability at most ``error/2``, the mechanism
+costs at least ``log((p - delta) / q)``, but for probability `error`. The event is chosen on half of the runs and tested
+on the other half. Nothing is assumed about the mechanism, and a bad choice makes the bound small, never wrong.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpconvex._types import FloatArray
+from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy.profiles import epsilon_of, gaussian_delta
+
+IntArray = NDArray[np.int64]
+Statistic = Callable[[FloatArray], FloatArray]
+"""From outputs, shape (n, dim), to a number for each, shape (n,); fixed on the tuning half."""
 
 _TUNING = 0.3
 """Share of the transcripts on which a bet is chosen."""
@@ -39,30 +55,23 @@ _CAUTION = (0.5, 1.5, 3.0)
 _BEYOND = 1e4
 """An epsilon that only infinite losses exceed."""
 _EXACT = 1 - 1e-9
+MOST_VALUES = 64
+"""Different outputs up to which they are counted one by one."""
+_QUANTILES = np.linspace(0.005, 0.995, 100)
+_BINS = 16
+_COORDINATES = 16
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Losses:
-    """Privacy losses of transcripts.
+    """Privacy losses of transcripts, arrays of shape (transcripts,)."""
 
-    Parameters
-    ----------
-    losses : array of shape (transcripts,)
-        Exact; ``inf`` where the neighbour cannot produce the transcript.
-    shifts : array of shape (transcripts,)
-        Where every release was Gaussian: the sum of squared shifts in standard deviations; nan elsewhere.
-    releases : int
-        In the longest transcript.
-    taken, told : int
-        Steps on secret samples that read the changed unit, of those that tell.
-    """
-
-    losses: FloatArray
-    shifts: FloatArray
-    releases: int
-    taken: int = 0
-    told: int = 0
+    losses: FloatArray  # exact; infinite where the neighbor cannot produce the transcript
+    shifts: FloatArray  # squared shifts in standard deviations, summed, where every release was Gaussian; else nan
+    releases: int  # in the longest transcript
+    taken: int = 0  # steps on secret samples that read the changed unit ...
+    told: int = 0  # ... of those that tell
 
     @cached_property
     def mu(self) -> float | None:
@@ -80,13 +89,7 @@ class Losses:
 def epsilon_of_losses(found: Losses, delta: float, error: float) -> float:
     """Return the lower bound on epsilon at `delta` that losses prove; exact for ``delta = 0`` and for fixed shifts.
 
-    Parameters
-    ----------
-    found : Losses
-    delta : float
-        The claimed one.
-    error : float
-        Probability with which the bound may be wrong.
+    It may be wrong with probability `error`.
     """
     if delta == 0:
         return float(np.abs(found.losses).max())  # a pure promise bounds the ratio from both sides
@@ -98,15 +101,7 @@ def epsilon_of_losses(found: Losses, delta: float, error: float) -> float:
 
 
 def gaussian_epsilon(square: float, delta: float) -> float:
-    """Return the epsilon at `delta` of Gaussian releases, ``-inf`` if it is not positive.
-
-    Parameters
-    ----------
-    square : float
-        Sum of squared shifts in standard deviations.
-    delta : float
-        At least 0.
-    """
+    """Return the epsilon at `delta` of Gaussian releases, ``-inf`` if it is not positive."""
     mu = math.sqrt(square) if square > 0 else 0.0
     if mu == 0 or gaussian_delta(0.0, mu) <= delta:
         return -math.inf
@@ -114,16 +109,7 @@ def gaussian_epsilon(square: float, delta: float) -> float:
 
 
 def bet(losses: FloatArray, delta: float, error: float) -> float:
-    """Return an epsilon for which `delta` is shown to be too small, ``-inf`` if there is none.
-
-    Parameters
-    ----------
-    losses : array of shape (transcripts,)
-    delta : float
-        In (0, 1).
-    error : float
-        Probability with which the bound may be wrong.
-    """
+    """Return an epsilon for which `delta` is shown to be too small, ``-inf`` if there is none."""
     first = max(4, math.ceil(_TUNING * len(losses)))
     tuning, testing = losses[:first], losses[first:]
     needed = math.log(len(_CAUTION) / error)
@@ -145,3 +131,156 @@ def _gains(losses: FloatArray, epsilon: float, delta: float) -> FloatArray:
     """Logarithms of what every stake makes of 1, shape (stakes, losses)."""
     x = -np.expm1(np.minimum(epsilon - losses, 0.0))
     return np.log1p(_STAKES[:, None] / delta * (x - delta))
+
+
+@final
+@dataclass(frozen=True)
+class Counted:
+    """What the counts of one event prove."""
+
+    epsilon: float  # a lower bound; -inf where the event proves nothing
+    event: str  # in words
+    first: float  # its frequencies on the two data sets
+    second: float
+
+
+def proved_epsilon(hits: int, others: int, runs: int, delta: float, error: float) -> float:
+    """Return the lower bound on epsilon from one event, ``-inf`` if it shows nothing.
+
+    Parameters
+    ----------
+    hits, others : int
+        How often the event occurred in `runs` runs on the first, and on the second data set.
+    runs : int
+    delta : float
+        The claimed one.
+    error : float
+        Probability with which the bound may be wrong.
+
+    Examples
+    --------
+    >>> round(proved_epsilon(500, 100, 1000, delta=0.0, error=1e-3), 2)
+    1.2
+    """
+    return float(_proved(np.array([hits]), np.array([others]), runs, delta, error)[0])
+
+
+def prove(first: FloatArray, second: FloatArray, delta: float, error: float) -> Counted:
+    """Return the lower bound on epsilon from outputs on two neighbors, wrong with probability at most `error`.
+
+    Outputs, shape (runs, numbers), are of independent runs, at least 4 of each and the same number.
+    """
+    if first.shape != second.shape or len(first) < 4:
+        raise InvalidParameterError("runs", len(first), "must be at least 4, the same on both data sets")
+    half = len(first) // 2
+    tuning, testing = (first[:half], second[:half]), (first[half:], second[half:])
+    best: tuple[float, str, _Event] | None = None
+    for name, statistic in _statistics(*tuning):
+        bound, event = _best_threshold(statistic, *tuning, delta, error)
+        if best is None or bound > best[0]:
+            best = (bound, name, event)
+    assert best is not None
+    _, name, event = best
+    sides = testing[::-1] if event.swapped else testing
+    hits, others = (int(event.of(side).sum()) for side in sides)
+    runs = len(first) - half
+    epsilon = proved_epsilon(hits, others, runs, delta, error)
+    frequencies = (others / runs, hits / runs) if event.swapped else (hits / runs, others / runs)
+    return Counted(epsilon, f"{name} {event.words}", *frequencies)
+
+
+def _projection(direction: FloatArray) -> Statistic:
+    return lambda outputs: outputs @ direction
+
+
+def _binned_ratio(direction: FloatArray, edges: FloatArray, ratios: FloatArray) -> Statistic:
+    """Estimated log-likelihood ratio of the bin into which a projection falls: near optimal for any law on a line."""
+    return lambda outputs: ratios[np.searchsorted(edges, outputs @ direction, side="right")]
+
+
+def _counted_ratio(ratios: dict[bytes, float]) -> Statistic:
+    """The same for outputs of few values."""
+    return lambda outputs: np.array([ratios.get(row.tobytes(), 0.0) for row in outputs])
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Event:
+    statistic: Statistic
+    threshold: float
+    sign: float
+    swapped: bool
+
+    def of(self, outputs: FloatArray) -> NDArray[np.bool_]:
+        return self.sign * self.statistic(outputs) > self.sign * self.threshold
+
+    @property
+    def words(self) -> str:
+        return f"{'above' if self.sign > 0 else 'below'} {self.threshold:.6g}"
+
+
+def _proved(hits: IntArray, others: IntArray, runs: int, delta: float, error: float) -> FloatArray:
+    from scipy.stats import beta
+
+    low = np.where(hits > 0, beta.ppf(error / 2, np.maximum(hits, 1), runs - hits + 1), 0.0) - delta
+    high = np.where(others < runs, beta.ppf(1 - error / 2, others + 1, np.maximum(runs - others, 1)), 1.0)
+    return np.where(low > 0, np.log(np.maximum(low, 1e-300) / high), -math.inf)
+
+
+def _best_threshold(
+    statistic: Statistic, first: FloatArray, second: FloatArray, delta: float, error: float
+) -> tuple[float, _Event]:
+    values = [np.sort(statistic(side)) for side in (first, second)]
+    runs, pooled = len(first), np.concatenate(values)
+    thresholds = np.unique(np.quantile(pooled, _QUANTILES, method="lower"))
+    best, event = -math.inf, _Event(statistic, float(thresholds[0]), 1.0, False)
+    above = [runs - np.searchsorted(v, thresholds, side="right") for v in values]
+    below = [np.searchsorted(v, thresholds, side="left") for v in values]
+    for sign, hits in ((1.0, above), (-1.0, below)):
+        for swapped in (False, True):
+            a, b = hits[::-1] if swapped else hits
+            bounds = _proved(a, b, runs, delta, error)
+            k = int(np.argmax(bounds))
+            if bounds[k] > best:
+                best, event = float(bounds[k]), _Event(statistic, float(thresholds[k]), sign, swapped)
+    return best, event
+
+
+def _statistics(first: FloatArray, second: FloatArray) -> Iterator[tuple[str, Statistic]]:
+    """Yield candidates: likelihood ratios of values or bins, projections on differences, coordinates."""
+    both = np.concatenate([first, second])
+    values, inverse = np.unique(both, axis=0, return_inverse=True)
+    if len(values) <= MOST_VALUES:
+        counts = [np.bincount(part, minlength=len(values)) for part in np.split(inverse.ravel(), 2)]
+        ratios = np.log((counts[0] + 0.5) / (counts[1] + 0.5))
+        yield (
+            "likelihood ratio of the value",
+            _counted_ratio({v.tobytes(): float(r) for v, r in zip(values, ratios, strict=True)}),
+        )
+    for name, direction in _directions(first, second):
+        yield f"output along {name}", _projection(direction)
+        edges = np.unique(np.quantile(both @ direction, np.linspace(0, 1, _BINS + 1)[1:-1]))
+        counts = [
+            np.bincount(np.searchsorted(edges, side @ direction, side="right"), minlength=len(edges) + 1)
+            for side in (first, second)
+        ]
+        yield (
+            f"likelihood ratio along {name}",
+            _binned_ratio(direction, edges, np.log((counts[0] + 0.5) / (counts[1] + 0.5))),
+        )
+
+
+def _directions(first: FloatArray, second: FloatArray) -> Iterator[tuple[str, FloatArray]]:
+    width = first.shape[1]
+    if width == 1:
+        yield "its only coordinate", np.ones(1)
+        return
+    for name, difference in (
+        ("the difference of the medians", np.median(first, axis=0) - np.median(second, axis=0)),
+        ("the difference of the means", first.mean(axis=0) - second.mean(axis=0)),
+    ):
+        if difference.any():
+            yield name, difference / np.linalg.norm(difference)
+    spread = np.abs(first.mean(axis=0) - second.mean(axis=0)) / (first.std(axis=0) + second.std(axis=0) + 1e-300)
+    for k in np.argsort(-spread)[:_COORDINATES]:
+        yield f"coordinate {k}", np.eye(width)[k]

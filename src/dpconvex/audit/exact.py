@@ -1,55 +1,68 @@
-"""The attack on exact losses: the density of a minimiser, all transcripts where they are few, else a sample of them."""
+r"""The attack on exact losses: the density of a minimizer, all transcripts where they are few, else a sample of them.
+
+Density (`minimizer_epsilon`)
+    Objective perturbation with one parameter. The minimizer w of ``F_D(w) + b w / n`` satisfies ``b = -n F_D'(w)``, so
+    its density is that of b there times ``n F_D''(w)`` (docs, Objective perturbation, Theorem 1). Nothing is sampled.
+    The noise that hides the solver's inaccuracy comes on top in the release and is left out here, so for pure noise the
+    bound is on the minimizer's share of epsilon.
+All transcripts (`enumerated_pair`)
+    Of a run that draws from finitely many outcomes. The real listing runs once for every transcript: a script answers
+    every draw, and the exact log-probabilities of the answers (`laws`) are added up. From the laws on two neighbors
+    follow the least delta at every epsilon, the largest loss and all Renyi divergences. Public coins are held fixed,
+    which can only reveal more than the claim covers.
+A sample of transcripts
+    The losses of `replay`, and what they prove by `bounds`.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial, singledispatch
-from typing import Any
+from typing import Any, final
 
-from dpconvex.algorithms.base import ConvexPlan
+import numpy as np
+
+from dpconvex._types import FloatArray
 from dpconvex.algorithms.erm.heavy_tailed.clipped_residuals import ClippedResidualsPlan
 from dpconvex.algorithms.erm.objective_perturbation import ObjectivePerturbationPlan
 from dpconvex.audit import replay
 from dpconvex.audit.bounds import Losses, epsilon_of_losses
-from dpconvex.audit.density import minimiser_epsilon
-from dpconvex.audit.enumeration import MOST, enumerated_pair
-from dpconvex.audit.neighbours import Pair, Pairs
-from dpconvex.audit.pace import Pace
-from dpconvex.audit.progress import Track
-from dpconvex.audit.report import Finding
-from dpconvex.audit.sampled import participation, sampled_losses, sampled_steps
+from dpconvex.audit.laws import finite_law
+from dpconvex.audit.replay import coins, participation, sampled_losses, sampled_steps, tapped
+from dpconvex.audit.report import FEWEST, Finding, Pace, Track
+from dpconvex.audit.target import Pair, Pairs, run_of
 from dpconvex.errors import UnsupportedEventError
+from dpconvex.losses.base import SmoothLoss
+from dpconvex.mechanisms import GaussianObjectiveNoise, NormObjectiveNoise, ThresholdSession
+from dpconvex.privacy.profiles import epsilon_of
+from dpconvex.problems import Records
+from dpconvex.problems.data.users import UserGroups
 
 SEARCH = "Searching neighbours"
-_FEWEST = 8
-"""Transcripts of a pair in the search, unless time is short."""
+MOST = 300
+"""Transcripts up to which all are enumerated."""
+_SLACK = 1e-9
+"""Absolute, on sums of thousands of probabilities."""
+_OFFSETS = np.array([-1e-6, -1e-9, 0.0, 1e-9, 1e-6])
+"""From the kinks of a loss, where densities are compared."""
+_QUADRATURE = 1e-3
+"""Relative slack of integrals."""
+
+Law = dict[tuple[int, ...], float]
+"""Log-probability of every transcript."""
 
 
 def exact_finding(
     plan: Any, pairs: Pairs, transcripts: int, error: float, seed: int, track: Track, pace: Pace
 ) -> Finding | None:
-    """Return what exact losses prove on the worst pair; None where laws are unknown.
-
-    Parameters
-    ----------
-    plan : Auditable
-    pairs : mapping of str to Pair
-    transcripts : int
-        Replayed on the worst pair.
-    error : float
-        Probability with which a sampled bound may be wrong.
-    seed : int
-        Of noise and coins.
-    track : callable
-        Shows progress.
-    pace : Pace
-        Of the audit.
-    """
+    """Return what exact losses prove on the worst pair; None where laws are unknown."""
     perturbed = objective_perturbation(plan)
     if perturbed is not None:
         if perturbed.problem.dim > 1:
             return None
-        found = {name: minimiser_epsilon(perturbed, *_both(pair)) for name, pair in track(pairs.items(), SEARCH)}
+        found = {name: minimizer_epsilon(perturbed, *_both(pair)) for name, pair in track(pairs.items(), SEARCH)}
         best = max(found, key=lambda name: found[name])
         return Finding("minimiser density", best, found[best], 1.0, "one parameter, no sampling")
     try:
@@ -65,7 +78,7 @@ def _replayed(
     sampled = sampled_steps(getattr(plan, "releases", ()))
     losses_of = partial(sampled_losses, sampled) if sampled else replay.privacy_losses
     usable, each = _usable(losses_of, run, pairs, seed, pace)
-    tries = pace.affordable(max(_FEWEST, transcripts // (4 * len(pairs))), each * len(pairs), 0.25, fewest=1)
+    tries = pace.affordable(max(FEWEST, transcripts // (4 * len(pairs))), each * len(pairs), 0.25, fewest=1)
     ranks: dict[str, float] = {}
     for name, pair in track(usable.items(), SEARCH):
         tried = losses_of(run, *_both(pair), tries, seed)
@@ -129,12 +142,7 @@ def _enumerated(
 
 @singledispatch
 def objective_perturbation(plan: Any) -> ObjectivePerturbationPlan | None:
-    """Return the plan whose minimiser has a known density, if a plan releases one.
-
-    Parameters
-    ----------
-    plan : Auditable
-    """
+    """Return the plan whose minimizer has a known density, if a plan releases one."""
     return None
 
 
@@ -148,17 +156,164 @@ def _(plan: ClippedResidualsPlan) -> ObjectivePerturbationPlan | None:
     return objective_perturbation(plan.then)
 
 
-def run_of(plan: Any) -> Callable[..., Any]:
-    """Return ``run(*data, source)`` of a plan; those of linear models take the users' labels last.
-
-    Parameters
-    ----------
-    plan : Auditable
-    """
-    if isinstance(plan, ConvexPlan):
-        return lambda X, y, *rest: plan.run(X, y, rest[-1], *rest[:-1])
-    return plan.run
-
-
 def _both(pair: Pair) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     return pair.first, pair.second
+
+
+def minimizer_epsilon(plan: ObjectivePerturbationPlan, first: tuple[Any, ...], second: tuple[Any, ...]) -> float:
+    """Return the epsilon, at the plan's delta, that the exact minimizer of a one-parameter plan needs.
+
+    Data sets are ``(X, y)`` or, for users, ``(X, y, groups)``.
+    """
+    noise = plan.noise
+    if isinstance(noise, NormObjectiveNoise):
+        points = _points(plan, 0.0)
+        rate = float(noise.norm(np.ones(1))) / noise.event.scale
+        laws = [_log_density(plan, data, points, lambda b: -rate * np.abs(b)) for data in (first, second)]
+        return float(np.abs(laws[0] - laws[1]).max())
+    assert isinstance(noise, GaussianObjectiveNoise)
+    sigma = noise.event.sigma * float(noise.standard_deviations[0])
+    points = _points(plan, sigma)
+    constant = np.log(sigma * np.sqrt(2 * np.pi))
+    laws = [_log_density(plan, data, points, lambda b: -((b / sigma) ** 2) / 2 - constant) for data in (first, second)]
+
+    def delta_at(epsilon: float) -> float:
+        with np.errstate(over="ignore"):  # infinity is never reached from below, which is what it should say
+            needed = [np.maximum(np.exp(a) - np.exp(b + epsilon), 0.0) for a, b in (laws, laws[::-1])]
+        return max(float(np.trapezoid(part, points)) for part in needed) * (1 - _QUADRATURE)
+
+    return epsilon_of(delta_at, plan.privacy.delta)
+
+
+def _points(plan: ObjectivePerturbationPlan, sigma: float) -> FloatArray:
+    """Where densities are compared: around every kink of the loss, and far out; evenly for integrals."""
+    bound, n = plan.problem.domain.l2, plan.problem.n
+    if sigma:
+        return np.linspace(-1, 1, 60_001) * (8 * sigma + 4 * plan.problem.loss.slope_bound * bound) / (n * plan.l2)
+    kinks = (np.array([0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0])[:, None] + _OFFSETS).ravel()
+    margins = np.concatenate([kinks, -kinks, np.linspace(-3, 3, 601), np.linspace(-60, 60, 241)])
+    return np.unique(margins) / bound
+
+
+def _log_density(
+    plan: ObjectivePerturbationPlan, data: tuple[Any, ...], points: FloatArray, log_noise: Any
+) -> FloatArray:
+    X, y, *rest = data
+    groups: UserGroups | None = rest[0] if rest else None
+    problem = plan.problem
+    loss, n = problem.loss, problem.n
+    assert isinstance(loss, SmoothLoss)  # objective perturbation plans no other
+    weights = problem.weights(groups)
+    counts = np.ones(len(y)) if weights is None else n * weights
+    targets = loss.clip_targets(y)
+    b, curvature = n * plan.l2 * points, np.full(len(points), n * plan.l2)
+    for block in Records.clipped(X, problem.domain).blocks():
+        x = block.predict(np.ones((1, 1)))[:, 0]
+        labels, each = targets[block.rows], counts[block.rows]
+        z = np.outer(points, x)
+        tiled = np.tile(labels, len(points))
+        slopes = loss.derivative(z.ravel(), tiled).reshape(z.shape)
+        bends = loss.hessian_weights(z.ravel(), tiled).reshape(z.shape)
+        b = b + slopes @ (each * x)
+        curvature = curvature + bends @ (each * x * x)
+    return log_noise(-b) + np.log(curvature)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class EnumeratedPair:
+    """The laws of all transcripts on two neighboring data sets: log-probabilities, ``-inf`` where there is none."""
+
+    first: FloatArray
+    second: FloatArray
+
+    @property
+    def largest_loss(self) -> float:
+        """Epsilon of the pure promise."""
+        with np.errstate(invalid="ignore"):
+            return float(np.nanmax(np.abs(self.first - self.second)))
+
+    def delta(self, epsilon: float) -> float:
+        """Return the least delta at an epsilon, in the direction that needs more."""
+        p, q = np.exp(self.first), np.exp(self.second)
+        with np.errstate(over="ignore", invalid="ignore"):  # beyond e^700 only outcomes that one law excludes count
+            factor = np.exp(epsilon)
+            return float(max(np.where(b > 0, np.maximum(a - factor * b, 0), a).sum() for a, b in ((p, q), (q, p))))
+
+    def epsilon(self, delta: float) -> float:
+        """Return the least epsilon at a delta, rounded down."""
+        if delta == 0 or not math.isfinite(self.largest_loss):
+            return self.largest_loss
+        return epsilon_of(self.delta, delta + _SLACK)
+
+    def renyi(self, order: float) -> float:
+        """Return the Renyi divergence of an order, in the larger direction."""
+        sides = ((self.first, self.second), (self.second, self.first))
+        return max(float(np.logaddexp.reduce(order * a + (1 - order) * b)) / (order - 1) for a, b in sides)
+
+
+def enumerated_pair(
+    run: Callable[..., Any], first: tuple[Any, ...], second: tuple[Any, ...], most: int = MOST, seed: int = 0
+) -> EnumeratedPair:
+    """Return the laws of all transcripts of ``run(*data, source)``, the real listing, on two neighboring data sets.
+
+    Beyond `most` transcripts, or where something else than an index is released, `UnsupportedEventError` is raised. The
+    seed is of public coins.
+    """
+    p, q = transcript_law(run, first, most, seed), transcript_law(run, second, most, seed)
+    keys = sorted(p.keys() | q.keys())
+    return EnumeratedPair(*(np.array([law.get(key, -np.inf) for key in keys]) for law in (p, q)))
+
+
+def transcript_law(run: Callable[..., Any], data: tuple[Any, ...], most: int = MOST, seed: int = 0) -> Law:
+    """Return the log-probability of every transcript on one data set."""
+    found: Law = {}
+    script: tuple[int, ...] | None = ()
+    tap = _Script()
+    with tapped(tap):
+        while script is not None:
+            tap.begin(script)
+            run(*data, coins((seed, 0)))
+            if not tap.drawn:
+                raise UnsupportedEventError("nothing was drawn")
+            if len(found) >= most or (not found and math.prod(tap.sizes) > most):
+                raise UnsupportedEventError(f"more than {most} transcripts")
+            found[tuple(tap.drawn)] = tap.log
+            script = tap.next_script()
+    return found
+
+
+@final
+class _Script:
+    """Answers draws as told, then with the first outcome, and adds up log-probabilities."""
+
+    def __init__(self) -> None:
+        self.begin(())
+
+    def begin(self, script: tuple[int, ...]) -> None:
+        self.script, self.log = script, 0.0
+        self.drawn: list[int] = []
+        self.sizes: list[int] = []
+
+    def next_script(self) -> tuple[int, ...] | None:
+        """Raise the last draw that has an outcome left; None after all transcripts."""
+        for place in reversed(range(len(self.drawn))):
+            if self.drawn[place] + 1 < self.sizes[place]:
+                return (*self.drawn[:place], self.drawn[place] + 1)
+        return None
+
+    def meet(self, mechanism: Any, value: Any, fresh: Any) -> Any:
+        law = finite_law(mechanism, value)
+        picks = np.array([self._pick(law) for _ in range(np.size(fresh))], dtype=np.int64)
+        return picks if np.ndim(fresh) else int(picks[0])
+
+    def ask(self, session: ThresholdSession, mechanism: Any, value: float, fresh: bool) -> bool:
+        raise UnsupportedEventError("queries of a session are not enumerated")
+
+    def _pick(self, law: FloatArray) -> int:
+        place = len(self.drawn)
+        pick = self.script[place] if place < len(self.script) else 0
+        self.drawn.append(pick)
+        self.sizes.append(len(law))
+        self.log += float(law[pick])
+        return pick

@@ -27,6 +27,7 @@ from dpconvex.mechanisms import (
     RobustMean,
     VertexSampling,
 )
+from dpconvex.mechanisms.base import Planned
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(200)
 _FLOOR = 700.0
@@ -34,23 +35,13 @@ _FLOOR = 700.0
 
 @singledispatch
 def log_law(mechanism: Any, value: Any, outcome: Any) -> float:
-    """Return the log-probability of an outcome, up to a constant.
+    """Return the log-probability of an outcome, given the private value, up to a constant; raise if no law is known."""
+    raise UnsupportedEventError(f"no law is known for {type(mechanism).__name__}: register one, or audit by counting")
 
-    Parameters
-    ----------
-    mechanism : Planned
-        Which mechanism released it.
-    value : array
-        The private value that it was given.
-    outcome : object
-        What it released.
 
-    Raises
-    ------
-    UnsupportedEventError
-        For mechanisms without a registered law that do not say their `Planned.log_density` either.
-    """
-    return mechanism.log_density(value, outcome)
+@log_law.register
+def _(mechanism: Planned, value: Any, outcome: Any) -> float:
+    return mechanism.log_density(value, outcome)  # its own, where no law is registered here
 
 
 @log_law.register
@@ -78,20 +69,7 @@ def _(mechanism: NormNoiseMechanism, value: FloatArray, outcome: FloatArray) -> 
 
 @singledispatch
 def finite_law(mechanism: Any, value: Any) -> FloatArray:
-    """Return the log-probabilities of the outcomes 0, 1, ... of one draw, shape (outcomes,).
-
-    Parameters
-    ----------
-    mechanism : Planned
-        One that draws an index.
-    value : array
-        Its scores.
-
-    Raises
-    ------
-    UnsupportedEventError
-        For mechanisms with other outcomes.
-    """
+    """Return the log-probabilities of the outcomes 0, 1, ... of one draw by scores; raise for other outcomes."""
     raise UnsupportedEventError(f"{type(mechanism).__name__} does not draw from finitely many outcomes")
 
 
@@ -148,12 +126,6 @@ def selection_law(scores: FloatArray, scale: float) -> FloatArray:
 
     With ``a_j = exp((s_j - max s)/scale)`` index i has ``a_i`` times the integral over u in (0, 1) of the product of
     ``1 - u a_j`` over the others.
-
-    Parameters
-    ----------
-    scores : array of shape (candidates,)
-    scale : float
-        Of the exponential noise.
     """
     found = _selected(scores, scale, np.arange(len(scores)))
     return found - np.logaddexp.reduce(found)
@@ -179,14 +151,6 @@ def halting_law(mechanism: AboveThreshold, queries: FloatArray, outcome: int) ->
     """Return the log-probability that the first "above" is query `outcome`; `len(queries)`: that there is none.
 
     By quadrature over the noise of the threshold.
-
-    Parameters
-    ----------
-    mechanism : AboveThreshold
-    queries : array of shape (queries,)
-        Those that were asked.
-    outcome : int
-        Index of the first positive answer.
     """
     grid = np.linspace(-45, 45, 9001)
     threshold = mechanism.threshold + mechanism.threshold_scale * grid

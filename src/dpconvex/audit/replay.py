@@ -1,34 +1,54 @@
-r"""The exact privacy loss of runs: what was released on one data set is replayed on its neighbour.
+r"""The exact privacy loss of runs: what was released on one data set is replayed on its neighbor.
 
 A run turns private values into releases, one mechanism after another, and each value may depend on earlier releases. A
 `Transcript` is everything that was released. Run the real listing on the first data set, note every value and release;
-run it on the neighbour with *the same releases* and the same public coins, and note the values again. Then
+run it on the neighbor with *the same releases* and the same public coins, and note the values again. Then
 
-    loss = sum over releases of log p(release | value) - log p(release | neighbour's value)
+    loss = sum over releases of log p(release | value) - log p(release | neighbor's value)
 
 is the exact privacy loss of that transcript (the chain rule; `laws` gives the densities). A pure promise is refuted by
 one transcript whose loss exceeds epsilon; what losses prove about (epsilon, delta) is in `bounds`.
 
 This sees sensitivities, scales, clipping, what is released and how often, at any epsilon and in any dimension. It
 trusts the samplers, which `counting` does not. Public coins are held fixed: that can only reveal more than the claim
-covers, so plans whose proof needs secret coins are left to `sampled` and `counting`.
+covers, so plans whose proof needs secret coins are left to `counting`, but for steps on secret samples.
+
+Steps on secret samples (`sampled_losses`)
+------------------------------------------
+Each step draws K of n users afresh, in secret, and releases a function of those drawn. If the users that do not change
+have equal records, what is released depends on the sample only through whether the changed user is in it. So, given
+the earlier releases, a step's outcome has the law
+
+    (1 - q) p(outcome | changed user out) + q p(outcome | changed user in),    q = K/n,
+
+and the losses add up over the steps as above. The auditor runs the listing once with coins as they fall, and
+then, with the same releases, twice on each data set: with the changed user, the last one, drawn never and always. What
+the first run computed must be one of the two, or the pair is refused.
+
+In Poisson samples every record has a coin of its own. Given the others' coins the law is the same, with the rate q,
+whatever the others hold: nothing is refused. To know the others' coins can only reveal more than the claim covers, and
+the claim's proof grants it.
+
+These losses take the rate q from the ledger. Whether units are drawn at that rate is seen in the first runs: in how
+many steps the changed unit took part, compared with q by the bound of Clopper and Pearson (`participation`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Protocol, final
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Protocol, final
 from unittest import mock
 
 import numpy as np
+from scipy.stats import beta
 
 from dpconvex._types import FloatArray
 from dpconvex.audit.bounds import Losses
 from dpconvex.audit.laws import log_law
-from dpconvex.audit.progress import Track, untracked
+from dpconvex.audit.report import Track, untracked
 from dpconvex.errors import UnsupportedEventError
 from dpconvex.mechanisms import (
     AboveThreshold,
@@ -41,12 +61,18 @@ from dpconvex.mechanisms import (
     ThresholdSession,
     VertexSession,
 )
+from dpconvex.mechanisms.gaussian import Sample
 from dpconvex.mechanisms.test_and_release import GuardedMean
+from dpconvex.privacy import PoissonSteps, Release, SampledSteps
+from dpconvex.privacy.profiles import epsilon_of
 from dpconvex.problems.data.points import PointDomain, clip_points, weighted_mean
 from dpconvex.randomness import BitSource, SeededSource
 
 Run = Callable[..., Any]
 """``run(*data, source)``."""
+
+Steps = SampledSteps | PoissonSteps
+"""Of whole mechanisms on fresh secret samples."""
 
 
 @final
@@ -69,23 +95,8 @@ def privacy_losses(
 ) -> Losses:
     """Return the exact losses of `count` runs on `first` against `second`.
 
-    Parameters
-    ----------
-    run : callable
-        ``run(*data, source)``: the real listing.
-    first, second : tuple
-        Neighbouring data sets.
-    count : int
-        Transcripts.
-    seed : int
-        Of noise and coins: nothing here is private.
-    track : callable
-        Shows progress.
-
-    Raises
-    ------
-    UnsupportedEventError
-        If a mechanism has no known law, or releases nothing that could be replayed.
+    `run` is the real listing, ``run(*data, source)``; the seed is of noise and coins, as nothing here is private. A
+    mechanism without a known law, or that releases nothing which could be replayed, raises `UnsupportedEventError`.
     """
     losses: list[float] = []
     squares: list[float] = []
@@ -101,15 +112,7 @@ def privacy_losses(
 def replayed(
     run: Run, first: tuple[Any, ...], second: tuple[Any, ...], key: tuple[int, int]
 ) -> tuple[list[Step], list[Step]]:
-    """Return the steps of one run on `first`, and those of a run on `second` with the same releases and coins.
-
-    Parameters
-    ----------
-    run, first, second
-        As in `privacy_losses`.
-    key : tuple of int
-        Seed, and number of the transcript.
-    """
+    """Return the steps of one run on `first`, and those of a run on `second` with the same releases and coins."""
     steps = observed(run, first, coins(key), None)
     return steps, observed(run, second, coins(key), steps)
 
@@ -136,17 +139,7 @@ def _square(steps: list[Step], again: list[Step]) -> float:
 
 
 def observed(run: Run, data: tuple[Any, ...], source: BitSource, script: list[Step] | None) -> list[Step]:
-    """Return the steps of one run; with a script, its releases.
-
-    Parameters
-    ----------
-    run : callable
-    data : tuple
-        Arguments before the source.
-    source : BitSource
-        Of noise and coins.
-    script : list of Step or None
-    """
+    """Return the steps of one run; with a script, its releases."""
     tap = _Recorder(script)
     with tapped(tap):
         run(*data, source)
@@ -154,13 +147,7 @@ def observed(run: Run, data: tuple[Any, ...], source: BitSource, script: list[St
 
 
 def coins(key: tuple[int, int]) -> BitSource:
-    """Return the seeded source of a transcript.
-
-    Parameters
-    ----------
-    key : tuple of int
-        Seed, and number of the transcript.
-    """
+    """Return the seeded source of a transcript."""
     return SeededSource(int(np.random.SeedSequence(key).generate_state(1, np.uint64)[0]))
 
 
@@ -186,7 +173,6 @@ class _Recorder:
         self._sessions: dict[int, tuple[ThresholdSession, int]] = {}  # and the places of their steps
 
     def meet(self, mechanism: Any, value: Any, fresh: Any) -> Any:
-        """Note a release and return its outcome."""
         place = len(self.steps)
         outcome = fresh
         if self.script is not None and place < len(self.script):
@@ -197,7 +183,6 @@ class _Recorder:
         return outcome
 
     def ask(self, session: ThresholdSession, mechanism: Any, value: float, fresh: bool) -> bool:
-        """Note a query of a session, which is one release as a whole, and return the answer."""
         if id(session) not in self._sessions:
             self._sessions[id(session)] = (session, len(self.steps))
             self.steps.append(Step(mechanism, [], 0))
@@ -213,12 +198,7 @@ class _Recorder:
 
 @contextmanager
 def tapped(tap: Tap) -> Iterator[None]:
-    """Put a tap between every mechanism and its caller.
-
-    Parameters
-    ----------
-    tap : Tap
-    """
+    """Put a tap between every mechanism and its caller."""
     release, draw, query, guarded = Mechanism.release, VertexSession.draw, ThresholdSession.query, GuardedMean.draw
     noisy = SampledSession._noisy
 
@@ -264,3 +244,109 @@ def tapped(tap: Tap) -> Iterator[None]:
         mock.patch.object(BestOfRepeats, "release", lost),
     ):
         yield
+
+
+def sampled_steps(releases: Iterable[Release]) -> Steps | None:
+    """Return the steps on secret samples that a plan lists, None if there are none; raise if more is released."""
+    events = [release.event for release in releases]
+    found = [event for event in events if isinstance(event, Steps)]
+    if found and len(events) > 1:
+        raise UnsupportedEventError("steps on secret samples and other releases: audit by counting")
+    return found[0] if found else None
+
+
+def sampled_losses(
+    steps: Steps,
+    run: Run,
+    first: tuple[Any, ...],
+    second: tuple[Any, ...],
+    count: int,
+    seed: int = 0,
+    track: Track = untracked,
+) -> Losses:
+    """Return what `privacy_losses` does, for a run of these steps; users that do not change must be alike."""
+    rate = steps.rate
+    losses, taken, told = [], 0, 0
+    for k in track(range(count), "Replaying transcripts"):
+        script = observed(run, first, coins((seed, k)), None)
+        out, first_in, second_in = (
+            _with_member(run, data, (seed, k), member, script)
+            for data, member in ((first, False), (first, True), (second, True))
+        )
+        total = 0.0
+        for real, absent, *present in zip(script, out, first_in, second_in, strict=True):
+            if not any(_alike(real, other) for other in (absent, present[0])):
+                raise UnsupportedEventError("the users that do not change must be alike")
+            if not _alike(absent, present[0]):
+                told, taken = told + 1, taken + (not _alike(real, absent))
+            rest = math.log1p(-rate) + _law(absent, real.outcome)
+            mine, other = (np.logaddexp(rest, math.log(rate) + _law(step, real.outcome)) for step in present)
+            total += float(mine - other)
+        losses.append(total)
+    return Losses(np.array(losses), np.full(count, np.nan), steps.steps, taken, told)
+
+
+def participation(steps: Steps, found: Losses, delta: float, error: float) -> tuple[float, float]:
+    """Return a rate at which the changed unit took part at least, and the epsilon of the priced steps at that rate.
+
+    The rate is the bound of Clopper and Pearson, wrong with probability at most `error`; epsilon is ``-inf`` where it
+    is not above the priced one.
+    """
+    rate = float(beta.ppf(error, found.taken, found.told - found.taken + 1)) if found.taken else 0.0
+    if rate <= steps.rate:
+        return rate, -math.inf
+    if isinstance(steps, PoissonSteps):
+        real: Steps = replace(steps, rate=min(rate, 1 - 1e-9))
+    else:
+        real = replace(steps, batch=math.floor(rate * steps.population))
+    return rate, epsilon_of(real.delta, delta)
+
+
+def _with_member(run: Run, data: tuple[Any, ...], key: tuple[int, int], member: bool, script: list[Step]) -> list[Step]:
+    """Replay a transcript with samples that always or never hold the last unit."""
+    drawn = SampledSession._sample
+
+    def sample(self: SampledSession) -> Sample:
+        others = drawn(self)
+        last = self._units - 1
+        return np.append(others[others < last], np.full(int(member), last))
+
+    with mock.patch.object(SampledSession, "_sample", sample):
+        return observed(run, data, _Forced(key, member), script)
+
+
+def _law(step: Step, outcome: Any) -> float:
+    return log_law(step.mechanism, step.value, outcome)
+
+
+def _alike(step: Step, other: Step) -> bool:
+    return all(np.allclose(a, b, rtol=1e-9, atol=1e-12) for a, b in zip(step.value, other.value, strict=True))
+
+
+@final
+class _Forced(BitSource):
+    """The coins of a transcript, but samples never or always hold the last user."""
+
+    name: ClassVar[str] = "the auditor's coins (not private)"
+    private: ClassVar[bool] = False
+    exact: ClassVar[bool] = False
+
+    def __init__(self, key: tuple[int, int], member: bool) -> None:
+        self._coins, self._member = coins(key), member
+
+    def generator(self) -> np.random.Generator:
+        """As of a seeded source, but for `choice`."""
+        generator = _ForcedGenerator(self._coins.generator().bit_generator)
+        generator.member = self._member
+        return generator
+
+
+class _ForcedGenerator(np.random.Generator):
+    member: bool
+
+    def choice(self, a: Any, size: Any = None, replace: bool = True, **options: Any) -> FloatArray:  # pyright: ignore
+        last = np.max(a)
+        picked = np.array(a)[np.asarray(a) != last][:size]
+        if self.member:
+            picked[0] = last
+        return picked

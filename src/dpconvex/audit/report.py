@@ -1,14 +1,21 @@
-"""What an audit says: one finding for every attack, and the verdict."""
+"""What an audit says, how it shows how far it is, and how many runs it makes."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
-from typing import Any, final
+from typing import Any, Protocol, TypeVar, final
 
 from dpconvex.privacy import PrivacyParams
 
 TOLERANCE = 1e-6
 """Relative slack for the arithmetic of exact losses."""
+
+FEWEST = 8
+"""Runs that an audit makes at least of each kind, however long they take."""
+
+T = TypeVar("T")
 
 
 @final
@@ -20,7 +27,7 @@ class Finding:
     ----------
     attack : {"exact loss", "participation", "all transcripts", "minimiser density", "counting"}
     pair : str
-        Neighbouring data sets.
+        Neighboring data sets.
     epsilon : float
         Lower bound on epsilon at the claimed delta; ``-inf``: nothing.
     confidence : float
@@ -82,3 +89,49 @@ class AuditReport:
             "seconds": self.seconds,
             "findings": [asdict(finding) for finding in self.findings],
         }
+
+
+class Track(Protocol):
+    """Passes the items on, and shows how far the loop is."""
+
+    def __call__(self, items: Iterable[T], text: str, /) -> Iterable[T]:
+        """Return `items` again; `text` says what is being done."""
+        ...
+
+
+def untracked(items: Iterable[T], text: str, /) -> Iterable[T]:
+    """Pass the items on and show nothing."""
+    return items
+
+
+@final
+class Pace:
+    """The time of one audit: how many runs it makes, fewer where they would take too long.
+
+    Numbers of runs are fixed before the runs start, from the time that earlier ones took: a bound that stopped when
+    time was up would not hold. `seconds` are of the processor, aim for the whole audit; None: no limit.
+    """
+
+    def __init__(self, seconds: float | None) -> None:
+        self.seconds, self._start = seconds, time.process_time()
+
+    @property
+    def spent(self) -> float:
+        """Seconds of the processor since the start."""
+        return time.process_time() - self._start
+
+    def timed(self, action: Callable[[], Any]) -> float:
+        """Return the seconds of an action, which is done twice because first times are longer; 0 without a limit."""
+        if self.seconds is None:
+            return 0.0
+        action()
+        start = time.process_time()
+        action()
+        return time.process_time() - start
+
+    def affordable(self, wanted: int, each: float, share: float, fewest: int = FEWEST) -> int:
+        """Return `wanted`, or as many as a share of the time left pays for at `each` seconds, at least `fewest`."""
+        if self.seconds is None or each <= 0:
+            return wanted
+        left = share * max(self.seconds - self.spent, 0.0)
+        return max(min(wanted, fewest), min(wanted, int(left / each)))

@@ -1,31 +1,116 @@
-"""One thing to audit: a promise, neighbouring data sets, and what a run hands out."""
+"""What is audited: a promise, neighboring data sets, and what a run hands out.
+
+Every file of `dpconvex.audit.targets` lists its `Target` objects, and so does a distribution that adds some (entry
+point group ``dpconvex.audit``): a name, the kind of promise, and a function that builds a small plan.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, final
+from functools import singledispatch
+from typing import Any, Protocol, final
+
+import numpy as np
 
 from dpconvex._types import FloatArray
-from dpconvex.audit.auditor import Auditable
-from dpconvex.audit.neighbours import Pairs
-from dpconvex.audit.outputs import released
-from dpconvex.privacy import PrivacyParams, Unit
+from dpconvex.algorithms.base import ConvexPlan, PrivateResult
+from dpconvex.algorithms.location.base import LocationResult
+from dpconvex.algorithms.location.geometric_median import GeometricMedianResult
+from dpconvex.algorithms.minimax.base import SaddleResult
+from dpconvex.algorithms.queries.base import QueryResult
+from dpconvex.errors import InvalidParameterError
+from dpconvex.privacy import PrivacyParams, Release, Unit
+
+
+class Auditable(Protocol):
+    """What can be audited: a promise and a way to run. Every plan of this library is one."""
+
+    @property
+    def privacy(self) -> PrivacyParams:
+        """The promise."""
+        ...
+
+    @property
+    def run(self) -> Callable[..., Any]:
+        """``run(*data, source)`` returns what is released."""
+        ...
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """Two data sets that differ in one unit: the arguments of a run before its source."""
+
+    first: tuple[Any, ...]
+    second: tuple[Any, ...]
+
+
+Pairs = Mapping[str, Pair]
+
+SIZES = (8, 24, 72, 216, 648)
+"""Numbers of records that `smallest` tries."""
+
+
+def run_of(plan: Any) -> Callable[..., Any]:
+    """Return ``run(*data, source)`` of a plan; those of linear models take the users' labels last."""
+    if isinstance(plan, ConvexPlan):
+        return lambda X, y, *rest: plan.run(X, y, rest[-1], *rest[:-1])
+    return plan.run
+
+
+@singledispatch
+def released(result: Any) -> FloatArray:
+    """Return the released numbers of a result, shape (k,), all that an attacker sees; statuses become 0 ("ok") or 1.
+
+    Results of this library, numbers and arrays are known, None too: nothing was released. Others register a function of
+    their own with ``@released.register``.
+    """
+    if isinstance(result, tuple):
+        return np.concatenate([released(part) for part in result])
+    return np.atleast_1d(np.asarray(np.nan if result is None else result, dtype=np.float64)).ravel()
+
+
+@released.register
+def _(result: PrivateResult) -> FloatArray:
+    return np.append(result.point, float(result.status != "ok"))
+
+
+@released.register
+def _(result: GeometricMedianResult) -> FloatArray:
+    return np.concatenate([result.location, result.center, [result.radius, float(result.status != "ok")]])
+
+
+@released.register
+def _(result: LocationResult) -> FloatArray:
+    return result.location
+
+
+@released.register
+def _(result: SaddleResult) -> FloatArray:
+    return np.concatenate([result.x, result.y])
+
+
+@released.register
+def _(result: QueryResult) -> FloatArray:
+    return np.concatenate([result.histogram, result.answers])
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Use:
+    """What is no plan, as something to audit: a promise, what is released, and a way to run."""
+
+    privacy: PrivacyParams
+    algorithm: str
+    releases: tuple[Release, ...]
+    run: Callable[..., Any]
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """A plan with what an audit of it needs.
-
-    Parameters
-    ----------
-    plan : Auditable
-    pairs : mapping of str to Pair
-        Neighbouring data sets.
-    output : callable
-        Released numbers of a result.
-    """
+    """A plan with what an audit of it needs: neighboring data sets, and the released numbers of a result."""
 
     plan: Auditable
     pairs: Pairs
@@ -39,7 +124,7 @@ Builder = Callable[[PrivacyParams, float], Subject]
 @final
 @dataclass(frozen=True)
 class Target:
-    """An algorithm or mechanism of this library, ready to be audited.
+    """An algorithm or mechanism, ready to be audited.
 
     Parameters
     ----------
@@ -48,7 +133,7 @@ class Target:
     pure : bool
         Whether its promise has delta 0.
     unit : Unit
-        Whose data its neighbours replace.
+        Whose data its neighbors replace.
     builder : callable
     """
 
@@ -58,15 +143,20 @@ class Target:
     builder: Builder
 
     def subject(self, epsilon: float, delta: float, bound: float) -> Subject:
-        """Return what to audit.
-
-        Parameters
-        ----------
-        epsilon : float
-            Of the promise.
-        delta : float
-            Of the promise; not used where it is pure.
-        bound : float
-            On the features, points, queries or payoffs, or the sensitivity of a mechanism.
-        """
+        """Return what to audit; `bound` is on features, points, queries or payoffs, or a mechanism's sensitivity."""
         return self.builder(PrivacyParams(epsilon, 0.0 if self.pure else delta, unit=self.unit), bound)
+
+
+def targets(unit: Unit, entries: Mapping[str, tuple[str, Builder]]) -> tuple[Target, ...]:
+    """Return targets by name; beside each builder stands the kind of promise, "pure" or "approximate"."""
+    return tuple(Target(name, kind == "pure", unit, builder) for name, (kind, builder) in entries.items())
+
+
+def smallest(planned: Callable[[int], Subject]) -> Subject:
+    """Return the subject of the fewest records for which there is a plan."""
+    for n in SIZES[:-1]:
+        try:
+            return planned(n)
+        except InvalidParameterError:
+            continue
+    return planned(SIZES[-1])

@@ -7,29 +7,19 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.cli._console import number
+from dpconvex.cli._output import number
 
 
 @dataclass(frozen=True)
 class Metrics:
-    """Measured quality of a classifier.
-
-    Parameters
-    ----------
-    accuracy : float
-        Share of right answers.
-    auc : float or None
-        Area under the ROC curve; None with more than two classes, or where only one occurs.
-    log_loss : float or None
-        Mean negative log-probability of the right class, in nats; None without probabilities.
-    """
+    """Measured quality of a classifier."""
 
     accuracy: float
-    auc: float | None
-    log_loss: float | None
+    auc: float | None  # with more than two classes, or where only one occurs, there is none
+    log_loss: float | None  # mean negative log-probability of the right class, in nats; None without probabilities
 
     def to_dict(self) -> dict[str, float | None]:
-        """JSON-ready fields."""
+        """Return JSON-ready fields."""
         return asdict(self)
 
     def text(self) -> str:
@@ -40,22 +30,14 @@ class Metrics:
 
 @dataclass(frozen=True)
 class RegressionMetrics:
-    """Measured quality of a regressor, against targets clipped to their public range.
+    """Measured quality of a regressor, in the target's unit, against targets clipped to their public range."""
 
-    Parameters
-    ----------
-    r2 : float or None
-        Share of the targets' variance that is explained; None where they are all equal.
-    rmse, mae : float
-        Root mean squared error and mean absolute error, in the target's unit.
-    """
-
-    r2: float | None
+    r2: float | None  # None where all targets are equal
     rmse: float
     mae: float
 
     def to_dict(self) -> dict[str, float | None]:
-        """JSON-ready fields."""
+        """Return JSON-ready fields."""
         return asdict(self)
 
     def text(self) -> str:

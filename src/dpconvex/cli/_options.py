@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dpconvex import _validate
-from dpconvex.errors import InvalidParameterError
+from dpconvex.errors import InvalidParameterError, SchemaError
 
 if TYPE_CHECKING:
     from dpconvex.data import Schema
@@ -16,6 +20,7 @@ if TYPE_CHECKING:
 
 Epsilon = Annotated[float, typer.Option(help="Privacy budget, positive. Typical values lie between 0.1 and 10.")]
 Delta = Annotated[float, typer.Option(help="In [0, 1/2); 0 is pure differential privacy.")]
+SmallDelta = Annotated[float, typer.Option(help="In [0, 1/2), far below 1 divided by the number of records.")]
 Model = Annotated[
     str | None,
     typer.Option(
@@ -23,59 +28,15 @@ Model = Annotated[
         "a number."
     ),
 ]
-Quantile = Annotated[float | None, typer.Option(help="Which quantile, with --model quantile. Default: 0.5.")]
-HeavyTailed = Annotated[
-    str | None,
-    typer.Option(
-        metavar="K[:G]",
-        help="Regression of heavy-tailed targets: the order K >= 2 of a moment of the gradients that is bounded, and "
-        "its bound G for a target scaled to width 1; without G it is estimated for a tenth of epsilon, where it is "
-        "needed. Target bounds then bound predictions; targets are not clipped into them.",
-    ),
+Listed = Annotated[str, typer.Option(help="auto, or a name that the plan lists.")]
+Constants = Annotated[str, typer.Option(help="calibrated, or paper.")]
+PrivateTable = Annotated[
+    Path | None, typer.Argument(help="CSV or Parquet file with the private records. Without it: --rows.")
 ]
-Algorithm = Annotated[
-    str,
-    typer.Option(
-        help="auto, objective_perturbation, output_perturbation, exponential_mechanism, noisy_gradient, recentring "
-        "(numeric columns), random_projection (plan --features) or sufficient_statistics (linear); for users also "
-        "phased_sgd or accelerated_user; with --heavy-tailed auto, "
-        "clipped_residuals, heavy_tailed or clipped_gradient."
-    ),
-]
-Constants = Annotated[str, typer.Option(help="calibrated, or paper (output perturbation only).")]
-Noise = Annotated[str, typer.Option(help="auto, or a name that `dpconvex plan` lists.")]
-L2 = Annotated[
-    float | None,
-    typer.Option(help="Regularisation. Default: from public facts. Tuning it on the private data is not private."),
-]
-CoefficientNorm = Annotated[
-    float | None, typer.Option(help="Norm of coefficients that the model should reach. Never affects privacy.")
-]
-Tilt = Annotated[float, typer.Option(help="Positive: weigh large losses more (output perturbation only).")]
-AdversarialRadius = Annotated[
-    float,
-    typer.Option(
-        help="Train against features moved by up to this, in encoded units (two classes, output perturbation only)."
-    ),
-]
-AdversarialNorm = Annotated[str, typer.Option(help="How such a move is measured: l2 or linf.")]
-SlopeCap = Annotated[
-    float | None,
-    typer.Option(
-        help="Largest slope of the logistic loss, in (0, 1]; two classes. Less noise for a slight bias. Default: from "
-        "public facts."
-    ),
-]
-ResidualCap = Annotated[
-    float | None,
-    typer.Option(
-        help="Largest residual that counts in full, in units of the target; model linear. Less noise for a bias of "
-        "skewed targets. Default: from public facts."
-    ),
-]
-Risk = Annotated[
-    str, typer.Option(help="empirical, or population: bound the loss on new records (output perturbation only).")
-]
+SchemaFile = Annotated[Path, typer.Option("--schema", help="Schema file (TOML); see `dpconvex schema`.")]
+Target = Annotated[str | None, typer.Option(help="Column to predict. Default: the schema's.")]
+Rows = Annotated[int | None, typer.Option(help="Plan only, for this number of records.")]
+Seed = Annotated[int | None, typer.Option(help="Seed the noise: NOT PRIVATE, for tests only.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")]
 Budget = Annotated[
     Path | None,
@@ -86,6 +47,7 @@ Test = Annotated[
     Path | None, typer.Option(help="PUBLIC test file. The printed metrics are not private.", show_default=False)
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace an existing model folder.")]
+ForceOwn = Annotated[bool, typer.Option("--force", help="Replace an existing folder of this command.")]
 UserColumn = Annotated[
     str | None,
     typer.Option(
@@ -93,76 +55,127 @@ UserColumn = Annotated[
         "names one.",
     ),
 ]
-RecordsPerUser = Annotated[
-    int,
-    typer.Option(
-        help="PUBLIC: how many rows a typical user is known or guessed to have. Accuracy gains from it, privacy never "
-        "rests on it."
+
+
+def _option(kind: Any, default: Any, help: str, **more: Any) -> tuple[Any, Any]:
+    return Annotated[kind, typer.Option(help=help, **more)], default
+
+
+MODEL: dict[str, tuple[Any, Any]] = {
+    "model": (Model, None),
+    "quantile": _option(float | None, None, "Which quantile, with --model quantile. Default: 0.5."),
+    "heavy_tailed": _option(
+        str | None,
+        None,
+        "Regression of heavy-tailed targets: the order K >= 2 of a moment of the gradients that is bounded, and "
+        "its bound G for a target scaled to width 1; without G it is estimated for a tenth of epsilon, where it is "
+        "needed. Target bounds then bound predictions; targets are not clipped into them.",
+        metavar="K[:G]",
     ),
-]
-PROBE = 1_000_000
-"""Records of the plan that checks parameters before anything is read; some methods refuse a few records."""
-SchemaFile = Annotated[Path, typer.Option("--schema", help="Schema file (TOML); see `dpconvex schema`.")]
+    "delta": (Delta, 0.0),
+    "algorithm": _option(
+        str,
+        "auto",
+        "auto, objective_perturbation, output_perturbation, exponential_mechanism, noisy_gradient, recentring "
+        "(numeric columns), random_projection (plan --features) or sufficient_statistics (linear); for users also "
+        "phased_sgd or accelerated_user; with --heavy-tailed auto, "
+        "clipped_residuals, heavy_tailed or clipped_gradient.",
+    ),
+    "constants": _option(str, "calibrated", "calibrated, or paper (output perturbation only)."),
+    "noise": _option(str, "auto", "auto, or a name that `dpconvex plan` lists."),
+    "l2": _option(
+        float | None,
+        None,
+        "Regularisation. Default: from public facts. Tuning it on the private data is not private.",
+    ),
+    "coefficient_norm": _option(
+        float | None, None, "Norm of coefficients that the model should reach. Never affects privacy."
+    ),
+    "tilt": _option(float, 0.0, "Positive: weigh large losses more (output perturbation only)."),
+    "adversarial_radius": _option(
+        float,
+        0.0,
+        "Train against features moved by up to this, in encoded units (two classes, output perturbation only).",
+    ),
+    "adversarial_norm": _option(str, "l2", "How such a move is measured: l2 or linf."),
+    "slope_cap": _option(
+        float | None,
+        None,
+        "Largest slope of the logistic loss, in (0, 1]; two classes. Less noise for a slight bias. Default: from "
+        "public facts.",
+    ),
+    "residual_cap": _option(
+        float | None,
+        None,
+        "Largest residual that counts in full, in units of the target; model linear. Less noise for a bias of "
+        "skewed targets. Default: from public facts.",
+    ),
+    "risk": _option(
+        str, "empirical", "empirical, or population: bound the loss on new records (output perturbation only)."
+    ),
+    "records_per_user": _option(
+        int,
+        1,
+        "PUBLIC: how many rows a typical user is known or guessed to have. Accuracy gains from it, privacy never "
+        "rests on it.",
+    ),
+}
+"""What describes a linear model on the command line: by name, an option and its default."""
+
+OWN = ("quantile", "heavy_tailed", "slope_cap", "residual_cap")
+"""Of these, what only some models have."""
+
+
+def describes_model(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command all options of `MODEL`; they arrive by name as its ``**options``."""
+    signature = inspect.signature(command, eval_str=True)
+    kind = inspect.Parameter.KEYWORD_ONLY
+    own = [each.replace(kind=kind) for each in signature.parameters.values() if each.name != "options"]
+    shared = [inspect.Parameter(name, kind, default=default, annotation=of) for name, (of, default) in MODEL.items()]
+
+    @functools.wraps(command)
+    def described(**values: Any) -> None:
+        command(**values)
+
+    described.__signature__ = signature.replace(parameters=[*own, *shared])  # pyright: ignore[reportAttributeAccessIssue]
+    return described
 
 
 def build(
-    model: str | None,
     epsilon: float,
-    delta: float,
+    options: dict[str, Any],
     *,
     schema: Schema | None,
     feature_norm: float | None = None,
-    quantile: float | None,
-    heavy_tailed: str | None = None,
-    algorithm: str,
-    constants: str,
-    noise: str,
-    l2: float | None,
-    coefficient_norm: float | None,
-    tilt: float,
-    adversarial_radius: float,
-    adversarial_norm: str,
-    slope_cap: float | None = None,
-    residual_cap: float | None = None,
-    risk: str,
-    records_per_user: int = 1,
     seed: int | None = None,
 ) -> PrivateLinearModel:
-    """Return the unfitted estimator that the options describe."""
-    from dpconvex.estimators import ESTIMATORS, PrivateLinearRegressor
+    """Return the unfitted estimator that the options of `MODEL` describe."""
+    from dpconvex.estimators import PrivateLinearRegressor
+
+    model, kind = model_kind(options["model"], schema)
+    shared = {name: value for name, value in options.items() if name not in ("model", *OWN)}
+    estimator = kind(epsilon, schema=schema, feature_norm=feature_norm, random_state=seed, **shared)
+    if schema is None and isinstance(estimator, PrivateLinearRegressor):
+        estimator.target_bounds = (0.0, 1.0)  # plans are made in units of the target's range, so any range will do
+    moment = options["heavy_tailed"]
+    own = {**options, "heavy_tailed": None if moment is None else moment_order(moment)}
+    for name in OWN:
+        if own[name] is not None:
+            if name not in estimator.get_params():
+                raise InvalidParameterError(name, own[name], f"does not apply to --model {model}", "Leave it out")
+            estimator.set_params(**{name: own[name]})
+    return estimator
+
+
+def model_kind(model: str | None, schema: Schema | None) -> tuple[str, type[PrivateLinearModel]]:
+    """Return a model's name, by default that for the schema's target, and its class."""
+    from dpconvex.estimators import ESTIMATORS
 
     kinds = {estimator.kind: estimator for estimator in ESTIMATORS}
     target = None if schema is None else schema.target
     if model is None:
         model = "linear" if target is not None and target.numeric else "logistic"
-    _validate.choice("model", model, kinds)
-    estimator = kinds[model](
-        epsilon,
-        delta,
-        schema=schema,
-        feature_norm=feature_norm,
-        algorithm=algorithm,
-        constants=constants,
-        noise=noise,
-        l2=l2,
-        coefficient_norm=coefficient_norm,
-        tilt=tilt,
-        adversarial_radius=adversarial_radius,
-        adversarial_norm=adversarial_norm,
-        risk=risk,
-        records_per_user=records_per_user,
-        random_state=seed,
-    )
-    if schema is None and isinstance(estimator, PrivateLinearRegressor):
-        estimator.target_bounds = (0.0, 1.0)  # plans are made in units of the target's range, so any range will do
-    moment = None if heavy_tailed is None else moment_order(heavy_tailed)
-    own = {"quantile": quantile, "heavy_tailed": moment, "slope_cap": slope_cap, "residual_cap": residual_cap}
-    for name, value in own.items():
-        if value is not None:
-            if name not in estimator.get_params():
-                raise InvalidParameterError(name, value, f"does not apply to --model {model}", "Leave it out")
-            estimator.set_params(**{name: value})
-    return estimator
+    return _validate.choice("model", model, kinds), kinds[model]
 
 
 def planned_rows(table: Path | None, rows: int | None) -> int:
@@ -181,3 +194,22 @@ def moment_order(text: str) -> float | tuple[float, float]:
     except ValueError:
         what = "must be K or K:G, such as 2 or 2:6.5"
         raise InvalidParameterError("heavy_tailed", text, what, "K is the order of a bounded moment") from None
+
+
+def fit_schema(path: Path, target: str | None, user: str | None) -> Schema:
+    """Read a confirmed schema with a target; `target` and `user`, if given, are other columns than it names."""
+    from dpconvex.data import Schema
+
+    schema = Schema.from_toml(path)
+    schema.require_confirmed(str(path))
+    if schema.target is None:
+        raise SchemaError("the schema declares no target. Add [target] with name and classes, or with lower and upper")
+    if target is not None:
+        schema = replace(schema, target=replace(schema.target, name=target))  # pyright: ignore[reportArgumentType]
+    if user is None:
+        return schema
+    if user in replace(schema, user=None).column_names():
+        what = "is a feature or the target in the schema"
+        remedy = "Name the column of user identifiers, and remove it from the schema's other columns"
+        raise InvalidParameterError("user_column", user, what, remedy)
+    return replace(schema, user=user)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dpconvex.cli import _options
-from dpconvex.cli._console import finite, number, one_line_errors, print_json, print_table, print_text, track
+from dpconvex.cli._output import finite, number, one_line_errors, print_json, print_table, print_text, track, write_page
 
 if TYPE_CHECKING:
     from dpconvex.audit import AuditReport
@@ -49,7 +49,7 @@ def audit(
 ) -> None:
     """Attack whole runs on worst-case neighbours. Exit code 1 if a promise is refuted."""
     from dpconvex.audit import audit as attack
-    from dpconvex.audit.catalogue import TARGETS, chosen
+    from dpconvex.audit.targets import TARGETS, chosen
     from dpconvex.errors import InvalidParameterError
 
     if listed:
@@ -101,7 +101,7 @@ def _grid(
 ) -> None:
     from importlib.metadata import version
 
-    from dpconvex.audit.grid import EPSILONS, Settings, audit_grid, summary
+    from dpconvex.audit.auditor import EPSILONS, Settings, audit_grid, summary
     from dpconvex.errors import InvalidParameterError
 
     if folder is None:
@@ -127,19 +127,8 @@ def _grid(
 
 
 def write_reports(reports: Sequence[AuditReport], folder: Path, feature_norm: float) -> None:
-    """Write ``audit.json`` and ``audit.html``, each wholly or not at all.
-
-    Parameters
-    ----------
-    reports : sequence of AuditReport
-    folder : Path
-        Where to.
-    feature_norm : float
-        Bound of the domain, for the page.
-    """
+    """Write ``audit.json`` and ``audit.html``, each wholly or not at all."""
     from importlib.metadata import version
-
-    from jinja2 import Environment, PackageLoader, StrictUndefined
 
     from dpconvex.audit import ERROR
     from dpconvex.data import write_atomically
@@ -151,13 +140,8 @@ def write_reports(reports: Sequence[AuditReport], folder: Path, feature_norm: fl
         "reports": [report.to_dict() for report in reports],
     }
     write_atomically(folder / JSON, json.dumps(finite(content), indent=2, allow_nan=False) + "\n")
-    environment = Environment(
-        loader=PackageLoader("dpconvex.cli"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
-    page = environment.get_template("audit.html.j2").render(
-        **{**content, "reports": reports}, number=number, confidence=1 - ERROR
-    )
-    write_atomically(folder / HTML, page)
+    shown = {**content, "reports": reports, "number": number, "confidence": 1 - ERROR}
+    write_page(folder / HTML, "audit.html.j2", **shown)
 
 
 def _list(targets: Sequence[Target], as_json: bool) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dpconvex.cli import _options
-from dpconvex.cli._console import one_line_errors, print_json, print_table, print_text
+from dpconvex.cli._output import one_line_errors, print_json, print_table, print_text
 from dpconvex.errors import InvalidParameterError
 
 if TYPE_CHECKING:
@@ -25,17 +25,7 @@ BudgetFile = Annotated[Path, typer.Argument(help="The budget file.")]
 
 @dataclass(frozen=True)
 class Paid:
-    """What a run took from a budget.
-
-    Parameters
-    ----------
-    name : str
-        Of the budget file.
-    promise : PrivacyParams
-        What was taken.
-    epsilon, delta : Decimal
-        What was left after it.
-    """
+    """What a run took from the budget file of that name, and the epsilon and delta that it left there."""
 
     name: str
     promise: PrivacyParams
@@ -88,34 +78,8 @@ def pay(
 ) -> Paid | None:
     """Enter a run's promise into its budget, before its table is read; do nothing where there is no budget.
 
-    What can be wrong with the table's name, place, header and types is found first, so that it costs nothing.
-
-    Parameters
-    ----------
-    budget : Path or None
-        The budget file.
-    promise : PrivacyParams
-        The run's target.
-    what : str
-        The command and what it fits.
-    table : Path
-        The private table.
-    schema : Schema or None
-        Whose columns the table needs.
-    seed : int or None
-        A seeded run is refused: it keeps no promise.
-
-    Returns
-    -------
-    Paid or None
-        What was left before and after.
-
-    Raises
-    ------
-    BudgetExceededError, BudgetFileError
-        If it cannot be paid.
-    InvalidDataError, SchemaError
-        If the table cannot be opened, or lacks a column.
+    What can be wrong with the table's name, place, header and types is found first, so that it costs nothing. A seeded
+    run is refused: it keeps no promise.
     """
     from dpconvex.data import check_table
     from dpconvex.privacy import Budget

@@ -12,8 +12,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpconvex.cli import _options
-from dpconvex.cli._console import one_line_errors, print_json, print_table, print_text, track
-from dpconvex.cli._folder import CERTIFICATE, MODEL, REPORT, model_folder
+from dpconvex.cli._output import (
+    CERTIFICATE,
+    MODEL,
+    REPORT,
+    model_folder,
+    one_line_errors,
+    print_json,
+    print_table,
+    print_text,
+    track,
+)
 from dpconvex.errors import RepeatedFitWarning
 
 if TYPE_CHECKING:
@@ -29,24 +38,12 @@ KEPT = 1.0
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the demo's table.
-
-    Parameters
-    ----------
-    model : str
-        Which.
-    epsilon : float or None
-        None without privacy.
-    metrics : tuple of Metrics
-        One a split.
-    seconds : float
-        Mean time of a fit.
-    """
+    """One line of the demo's table."""
 
     model: str
-    epsilon: float | None
-    metrics: tuple[Metrics, ...]
-    seconds: float
+    epsilon: float | None  # None without privacy
+    metrics: tuple[Metrics, ...]  # one a split
+    seconds: float  # mean time of a fit
 
     def mean(self, name: str) -> tuple[float, float] | None:
         """Return the mean of a metric over the splits and its standard error; None where a split has none."""
@@ -58,7 +55,7 @@ class Row:
         return float(np.mean(values)), float(np.std(values, ddof=1) / np.sqrt(len(values)))
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready fields."""
+        """Return JSON-ready fields."""
         fields: dict[str, Any] = {"model": self.model, "epsilon": self.epsilon}
         for name in METRICS:
             found = self.mean(name)

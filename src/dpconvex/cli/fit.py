@@ -1,21 +1,29 @@
-"""``dpconvex fit``: a table and its schema in; a model, its certificate and a report out."""
+"""``dpconvex fit``: a table and its schema in; a model, its certificate and a report out. ``predict`` applies it."""
 
 from __future__ import annotations
 
 import dataclasses
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dpconvex.cli import _options
-from dpconvex.cli._console import number, one_line_errors, print_json, print_text
-from dpconvex.cli._folder import CERTIFICATE, MODEL, REPORT, model_folder
-from dpconvex.cli._users import with_user
+from dpconvex.cli._output import (
+    CERTIFICATE,
+    MODEL,
+    REPORT,
+    model_folder,
+    number,
+    one_line_errors,
+    print_json,
+    print_text,
+)
 from dpconvex.cli.budget import pay
 from dpconvex.cli.plan import plan_rows, print_plans
 from dpconvex.cli.schema import print_labels
-from dpconvex.errors import InvalidDataError, SchemaError
+from dpconvex.errors import InvalidDataError, InvalidParameterError
 
 if TYPE_CHECKING:
     from dpconvex.cli._metrics import Metrics, RegressionMetrics
@@ -24,69 +32,34 @@ if TYPE_CHECKING:
     from dpconvex.estimators import PrivateLinearModel
 
 
+@_options.describes_model
 @one_line_errors
 def fit(
     table: Annotated[Path, typer.Argument(help="CSV or Parquet file with the private records.")],
     schema: _options.SchemaFile,
     epsilon: _options.Epsilon,
-    target: Annotated[str | None, typer.Option(help="Column to predict. Default: the schema's.")] = None,
-    model: _options.Model = None,
-    quantile: _options.Quantile = None,
-    heavy_tailed: _options.HeavyTailed = None,
-    delta: _options.Delta = 0.0,
+    target: _options.Target = None,
     out: Annotated[Path, typer.Option(help="Folder for model, certificate and report.")] = Path("model"),
-    algorithm: _options.Algorithm = "auto",
-    constants: _options.Constants = "calibrated",
-    noise: _options.Noise = "auto",
-    l2: _options.L2 = None,
-    coefficient_norm: _options.CoefficientNorm = None,
-    tilt: _options.Tilt = 0.0,
-    adversarial_radius: _options.AdversarialRadius = 0.0,
-    adversarial_norm: _options.AdversarialNorm = "l2",
-    slope_cap: _options.SlopeCap = None,
-    residual_cap: _options.ResidualCap = None,
-    risk: _options.Risk = "empirical",
     user_column: _options.UserColumn = None,
-    records_per_user: _options.RecordsPerUser = 1,
     test: _options.Test = None,
-    seed: Annotated[int | None, typer.Option(help="Seed the noise: NOT PRIVATE, for tests only.")] = None,
+    seed: _options.Seed = None,
     budget: _options.Budget = None,
     purpose: _options.Purpose = "",
     force: _options.Force = False,
     as_json: _options.Json = False,
+    **options: Any,
 ) -> None:
     """Fit a private linear model, and write model.skops, certificate.json and report.html.
 
     The folder appears whole or not at all. --force replaces an existing model folder.
     """
     from dpconvex.cli.report import Origin
-    from dpconvex.data import Schema, read_table
+    from dpconvex.data import read_table
+    from dpconvex.estimators.base import promise_of
 
-    declared = Schema.from_toml(schema)
-    declared.require_confirmed(str(schema))
-    declared = with_user(with_target(declared, target), user_column)
-    estimator = _options.build(
-        model,
-        epsilon,
-        delta,
-        schema=declared,
-        quantile=quantile,
-        heavy_tailed=heavy_tailed,
-        algorithm=algorithm,
-        constants=constants,
-        noise=noise,
-        l2=l2,
-        coefficient_norm=coefficient_norm,
-        tilt=tilt,
-        adversarial_radius=adversarial_radius,
-        adversarial_norm=adversarial_norm,
-        slope_cap=slope_cap,
-        residual_cap=residual_cap,
-        risk=risk,
-        records_per_user=records_per_user,
-        seed=seed,
-    )
-    promise = estimator.plan(_options.PROBE)[0].privacy  # refuses unusable parameters before anything is read
+    declared = _options.fit_schema(schema, target, user_column)
+    estimator = _options.build(epsilon, options, schema=declared, seed=seed)
+    promise = promise_of(estimator)  # refuses unusable parameters before anything is read
     with model_folder(out, force=force) as folder:
         held_out = read_test(test, declared)
         paid = pay(budget, promise, f"fit --model {estimator.kind}", table, declared, seed=seed)
@@ -133,22 +106,6 @@ def write_outputs(
     write_report(estimator, folder / REPORT, origin, measured)
 
 
-def with_target(schema: Schema, target: str | None) -> Schema:
-    """Return a schema with another name of the target's column, where one is given.
-
-    Raises
-    ------
-    SchemaError
-        If the schema has no target.
-    """
-    if schema.target is None:
-        raise SchemaError("the schema declares no target. Add [target] with name and classes, or with lower and upper")
-    if target is None or target == schema.target.name:
-        return schema
-    renamed = dataclasses.replace(schema.target, name=target)  # pyright: ignore[reportArgumentType]
-    return dataclasses.replace(schema, target=renamed)
-
-
 def measure(estimator: PrivateLinearModel, held_out: Any) -> Metrics | RegressionMetrics:
     """Return how well a fitted model with a schema does on a public table; targets are clipped as they are in `fit`."""
     from dpconvex.cli._metrics import evaluate, evaluate_regression, evaluate_scores
@@ -173,3 +130,41 @@ def read_test(path: Path | None, schema: Schema) -> Any:
     if len(schema.encode_target(held_out)) == 0:
         raise InvalidDataError("the test file holds no records; at least 1 is needed")
     return held_out
+
+
+@one_line_errors
+def predict(
+    model: Annotated[Path, typer.Argument(help="Model folder, or model.skops.")],
+    table: Annotated[Path, typer.Argument(help="CSV or Parquet file; the target column is not needed.")],
+    proba: Annotated[
+        bool, typer.Option("--proba", help="Also write the probability of every class (logistic models).")
+    ] = False,
+    output: Annotated[Path | None, typer.Option(help="CSV file to write. Default: stdout.")] = None,
+) -> None:
+    """Write one predicted label or number a row, as CSV."""
+    import pyarrow as pa
+    import pyarrow.csv as pacsv
+
+    from dpconvex.data import read_table, write_atomically
+    from dpconvex.estimators import PrivateSparseClassifier, ProbabilisticClassifier
+    from dpconvex.estimators.persistence import load_model
+
+    estimator = load_model(model / MODEL if model.is_dir() else model)
+    if estimator.schema is None:
+        raise InvalidDataError(f"{model}: the model has no schema to read tables with. Use it from Python")
+    if proba and not isinstance(estimator, ProbabilisticClassifier | PrivateSparseClassifier):
+        raise InvalidParameterError(
+            "proba", proba, f"needs a model that gives probabilities, and this is {type(estimator).__name__}", ""
+        )
+    features = read_table(table, estimator.schema, features_only=True)
+    columns = {"prediction": pa.array(estimator.predict(features))}
+    if isinstance(estimator, ProbabilisticClassifier | PrivateSparseClassifier) and proba:
+        probabilities = estimator.predict_proba(features)
+        columns |= {f"p({label})": pa.array(probabilities[:, k]) for k, label in enumerate(estimator.classes_)}
+    result = pa.table(columns)
+    if output is not None:
+        write_atomically(output, lambda file: pacsv.write_csv(result, file))
+        return
+    sink = pa.BufferOutputStream()
+    pacsv.write_csv(result, sink)
+    sys.stdout.write(sink.getvalue().to_pybytes().decode())

@@ -9,8 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpconvex.cli import _options
-from dpconvex.cli._console import budget_words, number, one_line_errors, print_json, print_table, print_text, working
-from dpconvex.cli._folder import CERTIFICATE, MODEL, model_folder
+from dpconvex.cli._output import (
+    CERTIFICATE,
+    MODEL,
+    budget_words,
+    model_folder,
+    number,
+    one_line_errors,
+    print_json,
+    print_table,
+    print_text,
+    working,
+)
 from dpconvex.cli.budget import pay
 from dpconvex.cli.fit import read_test
 from dpconvex.cli.plan import note
@@ -29,22 +39,20 @@ if TYPE_CHECKING:
 def fit_sparse(
     schema: _options.SchemaFile,
     epsilon: _options.Epsilon,
-    table: Annotated[
-        Path | None, typer.Argument(help="CSV or Parquet file with the private records. Without it: --rows.")
-    ] = None,
+    table: _options.PrivateTable = None,
     group_column: Annotated[
         str | None, typer.Option(help="Column of groups: train for the group that fares worst (classifiers).")
     ] = None,
     radius: Annotated[
         float | None, typer.Option(help="Largest l1 norm of the coefficients. Never affects privacy.")
     ] = None,
-    delta: Annotated[float, typer.Option(help="In [0, 1/2), far below 1 divided by the number of records.")] = 1e-6,
-    algorithm: Annotated[str, typer.Option(help="auto, or a name that the plan lists.")] = "auto",
-    constants: Annotated[str, typer.Option(help="calibrated, or paper.")] = "calibrated",
+    delta: _options.SmallDelta = 1e-6,
+    algorithm: _options.Listed = "auto",
+    constants: _options.Constants = "calibrated",
     out: Annotated[Path, typer.Option(help="Folder for model.skops and certificate.json.")] = Path("model"),
-    rows: Annotated[int | None, typer.Option(help="Plan only, for this number of records.")] = None,
+    rows: _options.Rows = None,
     test: _options.Test = None,
-    seed: Annotated[int | None, typer.Option(help="Seed the noise: NOT PRIVATE, for tests only.")] = None,
+    seed: _options.Seed = None,
     budget: _options.Budget = None,
     force: _options.Force = False,
     as_json: _options.Json = False,
@@ -93,13 +101,7 @@ def fit_sparse(
 
 
 def build(schema: Schema, group: str | None, epsilon: float, delta: float, options: dict[str, Any]) -> Any:
-    """Return the unfitted estimator for a schema's target; with a column of groups, the worst-group classifier.
-
-    Raises
-    ------
-    InvalidParameterError
-        If groups are given for a numeric target.
-    """
+    """Return the unfitted estimator for a schema's target; with a column of groups, the worst-group classifier."""
     from dpconvex.estimators import PrivateLasso, PrivateSparseLogisticRegression, PrivateWorstGroupClassifier
 
     numeric = schema.target is not None and schema.target.numeric

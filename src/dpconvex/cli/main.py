@@ -14,11 +14,9 @@ from dpconvex.cli import (
     fit_sparse,
     median,
     plan,
-    predict,
     reproduce,
     schema,
     search,
-    sign,
     synthesize,
     verify,
 )
@@ -53,11 +51,11 @@ app.command("plan")(plan.plan)
 app.command("fit")(fit.fit)
 app.command("fit-sparse")(fit_sparse.fit_sparse)
 app.command("search")(search.search)
-app.command("predict")(predict.predict)
+app.command("predict")(fit.predict)
 app.command("median")(median.median)
 app.command("synthesize")(synthesize.synthesize)
 app.command("verify")(verify.verify)
-app.command("sign")(sign.sign)
+app.command("sign")(verify.sign)
 app.command("audit")(audit.audit)
 app.add_typer(schema.app, name="schema")
 app.add_typer(budget.app, name="budget")

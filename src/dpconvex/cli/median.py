@@ -10,8 +10,17 @@ import typer
 
 from dpconvex import _validate
 from dpconvex.cli import _options
-from dpconvex.cli._console import budget_words, number, one_line_errors, print_json, print_table, print_text
-from dpconvex.cli._folder import CERTIFICATE, MEDIAN, model_folder
+from dpconvex.cli._output import (
+    CERTIFICATE,
+    MEDIAN,
+    budget_words,
+    model_folder,
+    number,
+    one_line_errors,
+    print_json,
+    print_table,
+    print_text,
+)
 from dpconvex.cli.budget import pay
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 
@@ -50,7 +59,7 @@ def median(
     user_column: Annotated[
         str | None, typer.Option(help="Column that says whose row it is: protects all rows of a user together.")
     ] = None,
-    constants: Annotated[str, typer.Option(help="calibrated, or paper.")] = "calibrated",
+    constants: _options.Constants = "calibrated",
     boost: Annotated[str, typer.Option(help="descent, stable_sgd, fixed_order or none.")] = "descent",
     level: Annotated[
         float,
@@ -59,9 +68,9 @@ def median(
     out: Annotated[Path, typer.Option(help="Folder for median.json and certificate.json.")] = Path("median"),
     rows: Annotated[int | None, typer.Option(help="Plan only, for this number of records (or users).")] = None,
     features: Annotated[int | None, typer.Option(help="Number of coordinates, with --rows.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed the noise: NOT PRIVATE, for tests only.")] = None,
+    seed: _options.Seed = None,
     budget: _options.Budget = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing folder of this command.")] = False,
+    force: _options.ForceOwn = False,
     as_json: _options.Json = False,
 ) -> None:
     """Release a private geometric median: a centre that a corrupted minority cannot move far.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -11,8 +11,7 @@ import typer
 
 from dpconvex import _validate
 from dpconvex.cli import _options
-from dpconvex.cli._console import budget_words, number, one_line_errors, print_json, print_table, print_text
-from dpconvex.cli._users import print_scaling, scaling
+from dpconvex.cli._output import budget_words, number, one_line_errors, print_json, print_table, print_text
 from dpconvex.errors import InvalidParameterError
 
 if TYPE_CHECKING:
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from dpconvex.estimators import PrivateLinearModel
 
 
+@_options.describes_model
 @one_line_errors
 def plan(
     epsilon: _options.Epsilon,
@@ -30,27 +30,12 @@ def plan(
     ] = None,
     features: Annotated[int | None, typer.Option(help="Number of columns, if there is no schema.")] = None,
     schema: Annotated[Path | None, typer.Option(help="Schema file (TOML).")] = None,
-    model: _options.Model = None,
-    quantile: _options.Quantile = None,
-    heavy_tailed: _options.HeavyTailed = None,
-    delta: _options.Delta = 0.0,
     feature_norm: Annotated[
         float | None, typer.Option(help="Bound on a row's Euclidean length, with --features. Default: 1.")
     ] = None,
     classes: Annotated[int | None, typer.Option(help="Number of classes. Default: the schema's, or 2.")] = None,
-    algorithm: _options.Algorithm = "auto",
-    constants: _options.Constants = "calibrated",
-    noise: _options.Noise = "auto",
-    l2: _options.L2 = None,
-    coefficient_norm: _options.CoefficientNorm = None,
-    tilt: _options.Tilt = 0.0,
-    adversarial_radius: _options.AdversarialRadius = 0.0,
-    adversarial_norm: _options.AdversarialNorm = "l2",
-    slope_cap: _options.SlopeCap = None,
-    residual_cap: _options.ResidualCap = None,
-    risk: _options.Risk = "empirical",
-    records_per_user: _options.RecordsPerUser = 1,
     as_json: _options.Json = False,
+    **options: Any,
 ) -> None:
     """List every valid plan with its noise and expected loss. Sees no data."""
     from dpconvex.algorithms.base import warn_if_hopeless
@@ -60,36 +45,17 @@ def plan(
         raise InvalidParameterError("features", features, "either --features or --schema must be given, not both", "")
     if schema is not None and feature_norm is not None:
         raise InvalidParameterError("feature_norm", feature_norm, "cannot be combined with --schema", "Leave one out")
-    estimator = _options.build(
-        model,
-        epsilon,
-        delta,
-        schema=None if schema is None else Schema.from_toml(schema),
-        feature_norm=None if schema is not None else 1.0 if feature_norm is None else feature_norm,
-        quantile=quantile,
-        heavy_tailed=heavy_tailed,
-        algorithm=algorithm,
-        constants=constants,
-        noise=noise,
-        l2=l2,
-        coefficient_norm=coefficient_norm,
-        tilt=tilt,
-        adversarial_radius=adversarial_radius,
-        adversarial_norm=adversarial_norm,
-        slope_cap=slope_cap,
-        residual_cap=residual_cap,
-        risk=risk,
-        records_per_user=records_per_user,
-    )
+    declared = None if schema is None else Schema.from_toml(schema)
+    norm = None if schema is not None else 1.0 if feature_norm is None else feature_norm
+    estimator = _options.build(epsilon, options, schema=declared, feature_norm=norm)
     n, unit = _counted(rows, users, estimator)
     found = _plans(estimator, n, features, classes, unit)
     warn_if_hopeless(found[0])
     more = scaling(estimator, n, lambda one, n: _plans(one, n, features, classes, "user")) if users else []
     if as_json:
-        attack = {"adversarial_radius": adversarial_radius, "adversarial_norm": adversarial_norm}
-        counts = {"rows": rows} if users is None else {"users": users, "records_per_user": records_per_user}
-        problem = {**counts, "epsilon": epsilon, "delta": delta, "tilt": tilt, **attack, "risk": risk}
-        problem["heavy_tailed"] = heavy_tailed
+        counts = {"rows": rows} if users is None else {"users": users, "records_per_user": options["records_per_user"]}
+        named = ("delta", "tilt", "adversarial_radius", "adversarial_norm", "risk", "heavy_tailed")
+        problem = {**counts, "epsilon": epsilon, **{name: options[name] for name in named}}
         print_json({**problem, "plans": plan_rows(found), **({"scaling": more} if more else {})})
         return
     print_plans(found)
@@ -109,15 +75,7 @@ def plan(
 
 @dataclass(frozen=True)
 class LossWords:
-    """How to speak of the losses of a plan.
-
-    Parameters
-    ----------
-    trivial : str
-        What the zero vector answers.
-    unit : str
-        Unit of the loss, as the end of a sentence.
-    """
+    """How to speak of the losses of a plan: what the zero vector answers, and the unit, as the end of a sentence."""
 
     trivial: str
     unit: str
@@ -212,6 +170,49 @@ def _plans(
     if not isinstance(estimator, PrivateLinearClassifier):
         raise InvalidParameterError("classes", classes, f"does not apply to --model {estimator.kind}", "Leave it out")
     return estimator.plan(n, features, classes, unit=unit)
+
+
+FACTORS = (0.25, 1, 4)
+"""Of the number of users in the table of `print_scaling`."""
+RECORDS = (1, 10, 100)
+"""Records per user there, beside the one that was asked for."""
+
+
+def scaling(
+    estimator: PrivateLinearModel,
+    users: int,
+    plans: Callable[[PrivateLinearModel, int], tuple[LinearModelPlan, ...]],
+) -> list[list[dict[str, Any]]]:
+    """Return the best plan for other numbers of users (rows) and records per user (columns), JSON-ready."""
+    from sklearn.base import clone
+
+    def best(n: int, records: int) -> dict[str, Any]:
+        one: Any = clone(estimator)
+        one.set_params(records_per_user=records)
+        plan = plans(one, n)[0]
+        error = plan.predicted_error
+        facts = {"users": n, "records_per_user": records, "algorithm": plan.algorithm}
+        return {**facts, "excess_loss_bound": error.bound, "vacuous": error.vacuous}
+
+    columns = sorted({estimator.records_per_user, *RECORDS})
+    rows = sorted({max(1, round(users * factor)) for factor in FACTORS})
+    return [[best(n, records) for records in columns] for n in rows]
+
+
+def print_scaling(table: list[list[dict[str, Any]]]) -> None:
+    """Print how the expected loss falls with users and with records per user."""
+    names = sorted({cell["algorithm"] for row in table for cell in row})
+    marks = dict(zip(names, "abcdefghij", strict=False))
+    print_table(
+        "Bound on the excess loss of the best plan, by users and records per user",
+        ("users", *(f"{cell['records_per_user']:,}" for cell in table[0])),
+        (
+            (f"{row[0]['users']:,}", *(f"{number(c['excess_loss_bound'])} {marks[c['algorithm']]}" for c in row))
+            for row in table
+        ),
+        right=range(len(table[0]) + 1),
+    )
+    print_text(", ".join(f"{mark}: {name.replace('_', ' ')}" for name, mark in marks.items()) + ".")
 
 
 def plan_rows(plans: Sequence[LinearModelPlan]) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dpconvex.cli import _options
-from dpconvex.cli._console import console, number, one_line_errors, print_json, print_table, print_text, track
+from dpconvex.cli._output import console, number, one_line_errors, print_json, print_table, print_text, track
 
 if TYPE_CHECKING:
     from dpconvex_experiments import Cell, Experiment, Record

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpconvex.cli._console import number, one_line_errors, print_table, print_text
+from dpconvex.cli._output import number, one_line_errors, print_table, print_text
 
 if TYPE_CHECKING:
     from dpconvex.data import Schema

@@ -8,13 +8,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpconvex import _validate
 from dpconvex.cli import _options
-from dpconvex.cli._console import budget_words, number, one_line_errors, print_json, print_table, print_text, working
-from dpconvex.cli._folder import CERTIFICATE, MODEL, REPORT, model_folder
-from dpconvex.cli._users import with_user
+from dpconvex.cli._output import (
+    CERTIFICATE,
+    MODEL,
+    REPORT,
+    budget_words,
+    model_folder,
+    number,
+    one_line_errors,
+    print_json,
+    print_table,
+    print_text,
+    working,
+)
 from dpconvex.cli.budget import pay
-from dpconvex.cli.fit import measure, read_test, with_target, write_outputs
+from dpconvex.cli.fit import measure, read_test, write_outputs
 from dpconvex.cli.schema import print_labels
 from dpconvex.errors import InvalidParameterError
 
@@ -40,10 +49,8 @@ def search(
     schema: _options.SchemaFile,
     epsilon: _options.Epsilon,
     over: Over,
-    table: Annotated[
-        Path | None, typer.Argument(help="CSV or Parquet file with the private records. Without it: --rows.")
-    ] = None,
-    target: Annotated[str | None, typer.Option(help="Column to predict. Default: the schema's.")] = None,
+    table: _options.PrivateTable = None,
+    target: _options.Target = None,
     model: _options.Model = None,
     delta: _options.Delta = 0.0,
     method: Annotated[str, typer.Option(help="auto, composition, repeats, or none: no search.")] = "auto",
@@ -56,10 +63,10 @@ def search(
     ] = None,
     holdout: Annotated[float, typer.Option(help="Share of records that is held out to choose with.")] = 0.2,
     out: Annotated[Path, typer.Option(help="Folder for model, certificate and report.")] = Path("model"),
-    rows: Annotated[int | None, typer.Option(help="Plan only, for this number of records.")] = None,
+    rows: _options.Rows = None,
     user_column: _options.UserColumn = None,
     test: _options.Test = None,
-    seed: Annotated[int | None, typer.Option(help="Seed the noise: NOT PRIVATE, for tests only.")] = None,
+    seed: _options.Seed = None,
     budget: _options.Budget = None,
     purpose: _options.Purpose = "",
     force: _options.Force = False,
@@ -71,11 +78,9 @@ def search(
     """
     from dpconvex.algorithms.base import warn_if_hopeless
     from dpconvex.cli.report import Origin
-    from dpconvex.data import Schema, read_table
+    from dpconvex.data import read_table
 
-    declared = Schema.from_toml(schema)
-    declared.require_confirmed(str(schema))
-    declared = with_user(with_target(declared, target), user_column)
+    declared = _options.fit_schema(schema, target, user_column)
     found = build(model, declared, epsilon, delta, over, seed)
     found.set_params(method=method, scoring=scoring, score_bound=score_bound, holdout=holdout)
     plans = found.plan(_options.planned_rows(table, rows))  # refuses unusable parameters before anything is read
@@ -109,25 +114,17 @@ def search(
 def build(
     model: str | None, schema: Schema, epsilon: float, delta: float, over: Sequence[str], seed: int | None
 ) -> PrivateSearchCV:
-    """Return the search that the options describe, not fitted.
+    """Return the search that the options describe, not fitted."""
+    from dpconvex.estimators import PrivateSearchCV
 
-    Raises
-    ------
-    InvalidParameterError
-    """
-    from dpconvex.estimators import ESTIMATORS, PrivateSearchCV
-
-    kinds = {estimator.kind: estimator for estimator in ESTIMATORS}
-    if model is None:
-        model = "linear" if schema.target is not None and schema.target.numeric else "logistic"
-    _validate.choice("model", model, kinds)
+    _, kind = _options.model_kind(model, schema)
     grid: dict[str, list[Any]] = {}
     for text in over:
         name, equals, values = text.partition("=")
         if not equals or name.strip() in grid:
             raise InvalidParameterError("over", text, "must be NAME=V1,V2,..., every name once")
         grid[name.strip().replace("-", "_")] = [_value(each.strip()) for each in values.split(",")]
-    return PrivateSearchCV(kinds[model](epsilon, delta, schema=schema, random_state=seed), grid)
+    return PrivateSearchCV(kind(epsilon, delta, schema=schema, random_state=seed), grid)
 
 
 def _value(text: str) -> Any:

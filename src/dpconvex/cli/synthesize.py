@@ -8,8 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpconvex.cli import _options
-from dpconvex.cli._console import budget_words, number, one_line_errors, print_json, print_table, print_text, working
-from dpconvex.cli._folder import CERTIFICATE, SYNTHETIC, model_folder
+from dpconvex.cli._output import (
+    CERTIFICATE,
+    SYNTHETIC,
+    budget_words,
+    model_folder,
+    number,
+    one_line_errors,
+    print_json,
+    print_table,
+    print_text,
+    working,
+)
 from dpconvex.cli.budget import pay
 from dpconvex.cli.plan import note
 from dpconvex.errors import InvalidParameterError
@@ -24,9 +34,7 @@ if TYPE_CHECKING:
 def synthesize(
     schema: _options.SchemaFile,
     epsilon: _options.Epsilon,
-    table: Annotated[
-        Path | None, typer.Argument(help="CSV or Parquet file with the private records. Without it: --rows.")
-    ] = None,
+    table: _options.PrivateTable = None,
     column: Annotated[
         list[str] | None, typer.Option(help="Column to use; repeat it. Default: the schema's features and target.")
     ] = None,
@@ -37,17 +45,17 @@ def synthesize(
     edges: Annotated[
         list[str] | None, typer.Option(help="Public bins of one column, as in age=17,25,40,65,90; repeat it.")
     ] = None,
-    delta: Annotated[float, typer.Option(help="In [0, 1/2), far below 1 divided by the number of records.")] = 1e-6,
-    algorithm: Annotated[str, typer.Option(help="auto, or a name that the plan lists.")] = "auto",
-    constants: Annotated[str, typer.Option(help="calibrated, or paper.")] = "calibrated",
+    delta: _options.SmallDelta = 1e-6,
+    algorithm: _options.Listed = "auto",
+    constants: _options.Constants = "calibrated",
     size: Annotated[
         int | None, typer.Option(help="Number of synthetic records. Default: that of the private ones.")
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for synthetic.csv and certificate.json.")] = Path("synthetic"),
-    rows: Annotated[int | None, typer.Option(help="Plan only, for this number of records.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed the noise: NOT PRIVATE, for tests only.")] = None,
+    rows: _options.Rows = None,
+    seed: _options.Seed = None,
     budget: _options.Budget = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing folder of this command.")] = False,
+    force: _options.ForceOwn = False,
     as_json: _options.Json = False,
 ) -> None:
     """Release synthetic records whose marginal tables are near those of a private table.
@@ -97,13 +105,7 @@ def synthesize(
 
 
 def read_bins(schema: Any, columns: Sequence[str] | None, count: int, edges: Sequence[str]) -> Any:
-    """Return the estimator's ``bins``: one number, or a number or edges for each numeric column.
-
-    Raises
-    ------
-    InvalidParameterError
-        If an entry of `edges` is not of the form ``name=number,number``.
-    """
+    """Return the estimator's ``bins``: one number, or a number or edges for each numeric column."""
     if not edges:
         return count
     names = columns or schema.column_names()

@@ -24,7 +24,7 @@ def load_adult() -> pa.Table:
 
     Notes
     -----
-    Barry Becker and Ronny Kohavi, UCI Machine Learning Repository, 1996, doi 10.24432/C5XW20, licence CC BY 4.0. The
+    Barry Becker and Ronny Kohavi, UCI Machine Learning Repository, 1996, doi 10.24432/C5XW20, license CC BY 4.0. The
     changes made are listed in the README beside the file.
     """
     with as_file(_ADULT / "adult.parquet") as path:
@@ -48,7 +48,7 @@ def load_cities() -> pa.Table:
 
     Notes
     -----
-    GeoNames, https://www.geonames.org, licence CC BY 4.0. The changes made are listed in the README beside the file.
+    GeoNames, https://www.geonames.org, license CC BY 4.0. The changes made are listed in the README beside the file.
     """
     with as_file(_CITIES / "cities.parquet") as path:
         return read_table(path)

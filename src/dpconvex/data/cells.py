@@ -64,16 +64,13 @@ class CategoryCells(CellColumn):
 
     @property
     def labels(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The categories, and `other` where there is one."""
         return self.categories + (self.other,) * bool(self.other)
 
     def encode(self, series: Series) -> AnyArray:
-        """Return the category of every cell."""
         positions = codes(series, self.categories, closed=not self.other)
         return np.where(positions < 0, len(self.categories) if self.other else 0, positions)
 
     def decode(self, positions: AnyArray, rng: np.random.Generator) -> pa.Array:
-        """Return the categories; null for `other`."""
         import pyarrow as pa
 
         unlisted = positions >= len(self.categories)
@@ -119,18 +116,15 @@ class NumberCells(CellColumn):
 
     @property
     def labels(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The bins as intervals."""
         inner = [f"[{a:g}, {b:g})" for a, b in zip(self.edges[:-2], self.edges[1:-1], strict=True)]
         return (*inner, f"[{self.edges[-2]:g}, {self.edges[-1]:g}]")
 
     def encode(self, series: Series) -> AnyArray:
-        """Return the bin of every cell."""
         values = numbers(series)
         middle = (len(self.edges) - 1) // 2
         return np.where(np.isnan(values), middle, np.searchsorted(self.edges[1:-1], values, side="right"))
 
     def decode(self, positions: AnyArray, rng: np.random.Generator) -> pa.Array:
-        """Return numbers drawn uniformly from the bins."""
         import pyarrow as pa
 
         edges = np.asarray(self.edges)

@@ -1,16 +1,16 @@
-"""What a schema says about one column, and how the column becomes bounded features."""
+"""What a schema says about a column: how it becomes bounded features, or the target to predict."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, final
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
 
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import FloatArray
+from dpconvex._types import AnyArray, FloatArray
 from dpconvex.data.cells import CategoryCells, CellColumn, NumberCells
 from dpconvex.data.frames import codes, duplicates, numbers
 from dpconvex.errors import InvalidParameterError
@@ -67,10 +67,8 @@ class AbstractColumn(ABC):
 
     name: str
 
-    @property
-    @abstractmethod
-    def numeric(self) -> bool:
-        """Whether cells are read as numbers (else as text)."""
+    numeric: ClassVar[bool]
+    """Whether cells are read as numbers (else as text)."""
 
     @property
     @abstractmethod
@@ -140,23 +138,17 @@ class NumericColumn(AbstractColumn):
         if not first < last:
             raise InvalidParameterError("upper", high, "must exceed lower after the transform")
 
-    @property
-    def numeric(self) -> bool:
-        """Cells are read as numbers."""
-        return True
+    numeric: ClassVar[bool] = True
 
     @property
     def block(self) -> Block:
-        """One column of absolute value at most 1/2."""
         return Block(1, "linf", 0.5, self.name)
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        """The column's own name."""
         return (self.name,)
 
     def encode_into(self, series: Series, out: FloatArray) -> None:
-        """Write the encoded column into `out`, shape (n, 1)."""
         values = np.clip(numbers(series), self.lower, self.upper)
         if self.transform == "log1p":
             np.log1p(values, out=values)
@@ -174,7 +166,6 @@ class NumericColumn(AbstractColumn):
         return NumberCells(self.name, tuple(bins))
 
     def to_dict(self) -> dict[str, Any]:
-        """The column's table in a schema file."""
         table: dict[str, Any] = {"lower": self.lower, "upper": self.upper}
         return table | ({"transform": self.transform} if self.transform != "none" else {})
 
@@ -190,7 +181,7 @@ class NumericColumn(AbstractColumn):
 class CategoricalColumn(AbstractColumn):
     """A column with a public list of categories.
 
-    Encoded as one 0/1 feature per level, not centred, at most one of them 1 (an l1 block of bound 1). Exactly two
+    Encoded as one 0/1 feature per level, not centered, at most one of them 1 (an l1 block of bound 1). Exactly two
     categories without `other` become one feature instead: -1/2 for the first, +1/2 for the second
     (docs, Objective perturbation, section 4).
 
@@ -237,10 +228,7 @@ class CategoricalColumn(AbstractColumn):
         """Whether the column is one feature of values -1/2 and 1/2."""
         return len(self.categories) == 2 and not self.other
 
-    @property
-    def numeric(self) -> bool:
-        """Cells are read as text."""
-        return False
+    numeric: ClassVar[bool] = False
 
     @property
     def block(self) -> Block:
@@ -256,7 +244,6 @@ class CategoricalColumn(AbstractColumn):
         return tuple(f"{self.name}={level}" for level in levels)
 
     def encode_into(self, series: Series, out: FloatArray) -> None:
-        """Write the encoded column into `out`, zeros of shape (n, ``block.size``)."""
         positions = codes(series, self.categories)
         if self.binary:
             out[:, 0] = np.array([-0.5, 0.5, 0.0])[positions]  # position -1, the last: missing or unlisted
@@ -271,5 +258,122 @@ class CategoricalColumn(AbstractColumn):
         return CategoryCells(self.name, self.categories, OTHER if self.other else "")
 
     def to_dict(self) -> dict[str, Any]:
-        """The column's table in a schema file."""
         return {"categories": list(self.categories)} | ({"other": True} if self.other else {})
+
+
+class AbstractTarget(ABC):
+    """The column to predict, with its public values."""
+
+    name: str
+    rates: tuple[float, ...] | None = None
+    """Public shares of the classes; None where they are not known, and for numbers."""
+
+    numeric: ClassVar[bool]
+    """Whether cells are read as numbers (else as text)."""
+
+    @property
+    @abstractmethod
+    def labels(self) -> tuple[str, ...]:
+        """The public classes; empty for a numeric target."""
+
+    @abstractmethod
+    def encode(self, series: Series) -> AnyArray:
+        """The column as an array of shape (n,) inside the public values."""
+
+    @abstractmethod
+    def cells(self, bins: int | Sequence[float]) -> CellColumn:
+        """The column with finitely many values: numbers in this many bins or in bins with these edges."""
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """The ``[target]`` table of a schema file."""
+
+
+@final
+@dataclass(frozen=True)
+class ClassTarget(AbstractTarget):
+    """A target with a public list of classes.
+
+    Missing labels and labels not listed count as the first class. Labels match as in `CategoricalColumn`.
+
+    Parameters
+    ----------
+    name : str
+        The column's name in the table.
+    classes : tuple of str
+        Public and distinct, at least two.
+    rates : tuple of float, optional
+        Public shares of the classes, in their order: positive, adding up to 1 but for rounding to percent. They serve
+        accuracy and yardsticks, never privacy.
+    """
+
+    name: str
+    classes: tuple[str, ...]
+    rates: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        nonempty("name", self.name)
+        object.__setattr__(self, "classes", texts("classes", self.classes, 2))
+        if self.rates is not None:
+            object.__setattr__(self, "rates", _validate.shares("rates", self.rates, len(self.classes)))
+
+    numeric: ClassVar[bool] = False
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return self.classes
+
+    def encode(self, series: Series) -> AnyArray:
+        return np.maximum(codes(series, self.classes, closed=True), 0)
+
+    def cells(self, bins: int | Sequence[float]) -> CellColumn:
+        return CategoryCells(self.name, self.classes)
+
+    def to_dict(self) -> dict[str, Any]:
+        table: dict[str, Any] = {"name": self.name, "classes": list(self.classes)}
+        return table if self.rates is None else {**table, "rates": list(self.rates)}
+
+
+@final
+@dataclass(frozen=True)
+class NumericTarget(AbstractTarget):
+    """A numeric target with a public range, in its own unit.
+
+    Values are clipped to [`lower`, `upper`]; missing values count as the mid-range.
+
+    Parameters
+    ----------
+    name : str
+        The column's name in the table.
+    lower, upper : float
+        Public range, ``lower < upper``.
+    """
+
+    name: str
+    lower: float
+    upper: float
+
+    def __post_init__(self) -> None:
+        nonempty("name", self.name)
+        low, high = interval(self.lower, self.upper)
+        object.__setattr__(self, "lower", low)
+        object.__setattr__(self, "upper", high)
+
+    numeric: ClassVar[bool] = True
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return ()
+
+    def encode(self, series: Series) -> AnyArray:
+        values = np.clip(numbers(series), self.lower, self.upper)
+        return np.nan_to_num(values, copy=False, nan=self.lower / 2 + self.upper / 2)
+
+    def cells(self, bins: int | Sequence[float]) -> CellColumn:
+        """Bins of equal width, or with the given edges; missing values take the middle bin."""
+        if isinstance(bins, int):
+            return NumberCells.equal(self.name, self.lower, self.upper, bins)
+        return NumberCells(self.name, tuple(bins))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"name": self.name, "lower": self.lower, "upper": self.upper}

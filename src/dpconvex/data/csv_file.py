@@ -35,28 +35,12 @@ _CELLS, _ROWS = 2**16, 64  # located at a time: what a cache holds, but many row
 
 
 def csv_header(path: str | PathLike[str]) -> list[str]:
-    """Return the names of a CSV file's columns. Reads no record.
-
-    Raises
-    ------
-    InvalidDataError
-        When there is no header.
-    """
+    """Return the names of a CSV file's columns. Reads no record."""
     return _header(path)[0]
 
 
 def csv_columns(path: str | PathLike[str], header: list[str], names: tuple[str, ...]) -> dict[str, pa.ChunkedArray]:
-    """Return columns of a CSV file as text that may be no valid Unicode, ``large_string`` (n,) each.
-
-    Parameters
-    ----------
-    path : path
-        A regular file.
-    header : list of str
-        `csv_header` of the file.
-    names : tuple of str
-        Columns to return, each once in the header.
-    """
+    """Return columns of a CSV file as text that may be no valid Unicode, ``large_string`` (n,) each."""
     import pyarrow as pa
 
     from dpconvex.data._csv_loops import gather, locate

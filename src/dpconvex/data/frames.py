@@ -55,13 +55,7 @@ def typed(values: Any) -> Any:
 
 
 def open_table(table: IntoDataFrame) -> Frame:
-    """Return `table` as an eager narwhals frame.
-
-    Raises
-    ------
-    InvalidDataError
-        When `table` is no table, is lazy, or has two columns of one name.
-    """
+    """Return `table` as an eager narwhals frame."""
     try:
         frame = nw.from_native(typed(table), eager_only=True)
         repeated = duplicates(frame.columns)
@@ -101,13 +95,7 @@ def _shown(names: Sequence[str]) -> str:
 
 
 def numbers(series: Series) -> FloatArray:
-    """The column as float64, shape (n,); missing values are NaN.
-
-    Raises
-    ------
-    SchemaError
-        When the column's type is neither numeric nor boolean, whatever its cells hold.
-    """
+    """The column as float64, shape (n,); missing values are NaN."""
     values, positions = _levels(series)
     if not is_float(values):
         raise SchemaError(
@@ -126,11 +114,6 @@ def codes(series: Series, categories: Sequence[str], closed: bool = False) -> ND
     A cell matches the category with the same text, blanks around it left out. Failing that, it matches the first
     category that reads as the same number, ``true`` and ``false`` reading as 1 and 0: so 1, 1.0, "1" and "1.0" agree
     in every file format.
-
-    Raises
-    ------
-    SchemaError
-        When the column's type is none of text, category, number and boolean, or `closed` and of other values.
     """
     import pyarrow as pa
 
@@ -179,11 +162,6 @@ def label_codes(series: Series) -> NDArray[np.int64]:
 
     No label is turned into a number or a text of fixed width: a missing cell, or a long one, would then change how the
     labels of others are read.
-
-    Raises
-    ------
-    SchemaError
-        When the column's type is one whose values cannot be compared: lists, records.
     """
     import pyarrow as pa
 
@@ -202,13 +180,7 @@ def label_codes(series: Series) -> NDArray[np.int64]:
 
 
 def distinct_values(series: Series) -> Any:
-    """Distinct values of the column, and null if any is missing: of type ``double`` or trimmed ``large_string``.
-
-    Raises
-    ------
-    SchemaError
-        When the column's type is none of text, category, number and boolean.
-    """
+    """Distinct values of the column, and null if any is missing: of type ``double`` or trimmed ``large_string``."""
     import pyarrow as pa
 
     values, positions = _levels(series)
@@ -231,13 +203,7 @@ def _levels(series: Series) -> tuple[Any, AnyArray | None]:
 
 
 def kind_of(series: Series) -> Literal["text", "number", "boolean", "nothing"]:
-    """What the column holds, by its type alone: it is found without a single cell. Objects count as text.
-
-    Raises
-    ------
-    SchemaError
-        When the column's type is none of text, category, number and boolean.
-    """
+    """What the column holds, by its type alone: it is found without a single cell. Objects count as text."""
     import pyarrow as pa
 
     kind, types = _split(_arrow(series.head(0)))[0].type, pa.types

@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 from dpconvex.data.csv_file import csv_columns, csv_header
 from dpconvex.data.frames import compute, duplicates, parse_numbers, require_columns
-from dpconvex.data.parquet_size import cell_width, declared
 from dpconvex.data.schema import Schema
 from dpconvex.errors import InvalidDataError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
 
 _CELLS = 2**20  # parsed at a time, at most, where columns are short
+
+_POSITION = 8  # bytes of the position of a level, or of the end of a text
 
 MOST_BYTES, MOST_RATIO = 2**32, 1000
 """A Parquet file may declare so many bytes of cells, or so many times its own size; the larger of both."""
@@ -147,7 +149,7 @@ def _read_parquet(path: str | PathLike[str], names: tuple[str, ...] | None, nume
         with pq.ParquetFile(path) as file:
             names = _checked_names(path, file.schema_arrow.names, names)
             kinds = {name: file.schema_arrow.field(name).type for name in names}
-            size, levels = declared(file.metadata, kinds)
+            size, levels = _declared(file.metadata, kinds)
             rows = file.metadata.num_rows
         if not 0 <= size <= max(MOST_BYTES, MOST_RATIO * os.path.getsize(path)):
             raise InvalidDataError(
@@ -155,11 +157,53 @@ def _read_parquet(path: str | PathLike[str], names: tuple[str, ...] | None, nume
                 "times the size of the file. Read it yourself, and use the Python interface"
             )
         with pq.ParquetFile(path, read_dictionary=levels) as file:
-            table = file.read(columns=[name for name in names if cell_width(kinds[name]) is not None])
+            table = file.read(columns=[name for name in names if _cell_width(kinds[name]) is not None])
         columns: dict[str, Any] = dict.fromkeys(names, pa.nulls(rows, pa.list_(pa.null())))
         return pa.table(columns | dict(zip(table.column_names, table.columns, strict=True)))
     except (pa.ArrowException, OSError, UnicodeDecodeError, KeyError):
         raise InvalidDataError(f"{path}: could not be parsed as Parquet. Write the file anew") from None
+
+
+def _cell_width(kind: pa.DataType) -> int | None:
+    """Return the bytes of a cell of this type, those of its text left out; None for types that are not read."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(kind):
+        inner = _cell_width(kind.value_type)
+        return None if inner is None else _POSITION + inner
+    if pa.types.is_nested(kind) or isinstance(kind, pa.BaseExtensionType):
+        return None
+    return _POSITION if _is_text(kind) or pa.types.is_null(kind) else max(1, kind.bit_width // 8)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    """Return whether cells are texts or bytes, of any length."""
+    import pyarrow.types as types
+
+    tests = (types.is_string, types.is_large_string, types.is_string_view)
+    return any(test(kind) for test in (*tests, types.is_binary, types.is_large_binary, types.is_binary_view))
+
+
+def _declared(metadata: pq.FileMetaData, kinds: Mapping[str, pa.DataType]) -> tuple[int, list[str]]:
+    """Return how many bytes some columns take at most, and which of them can be read as levels.
+
+    A file of some kilobytes can hold a text of a megabyte once and name it in a million cells. So columns of text are
+    read as levels and positions, and never written out; columns of lists and records, no features as they are, not at
+    all.
+    """
+    widths = {name: width for name, kind in kinds.items() if (width := _cell_width(kind)) is not None}
+    size = metadata.num_rows * sum(widths.values())
+    levels = {name for name in widths if _is_text(kinds[name])}
+    for k in range(metadata.num_row_groups):
+        group = metadata.row_group(k)
+        for chunk in (group.column(j) for j in range(group.num_columns)):
+            if chunk.path_in_schema in widths:
+                # A text that is stored as its difference from the one before may be as long as all that is stored.
+                times = chunk.num_values if "DELTA_BYTE_ARRAY" in chunk.encodings else 1
+                size += chunk.total_uncompressed_size * times
+                if any(encoding.startswith("DELTA") for encoding in chunk.encodings):
+                    levels.discard(chunk.path_in_schema)
+    return size, sorted(levels)
 
 
 def _parquet_schema(path: str | PathLike[str]) -> pa.Schema:

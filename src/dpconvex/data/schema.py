@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, final
 import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.data.columns import AbstractColumn, nonempty
+from dpconvex.data.columns import AbstractColumn, AbstractTarget, nonempty
 from dpconvex.data.frames import duplicates, label_codes, open_table, require_columns
 from dpconvex.data.schema_toml import format_schema, parse_schema, read_schema_text
-from dpconvex.data.targets import AbstractTarget
 from dpconvex.errors import InvalidParameterError, SchemaError
 from dpconvex.problems.data.domain import DataDomain
 
@@ -77,7 +76,7 @@ class Schema:
         categories = ["red", "green", "blue"]
         other = true                    # default: false
 
-    Why columns are scaled and centred like this: docs, Objective perturbation, section 4.
+    Why columns are scaled and centered like this: docs, Objective perturbation, section 4.
 
     Examples
     --------

@@ -10,8 +10,14 @@ from os import PathLike
 from typing import Any, TypeVar
 
 from dpconvex._files import read_text
-from dpconvex.data.columns import AbstractColumn, CategoricalColumn, NumericColumn
-from dpconvex.data.targets import AbstractTarget, ClassTarget, NumericTarget
+from dpconvex.data.columns import (
+    AbstractColumn,
+    AbstractTarget,
+    CategoricalColumn,
+    ClassTarget,
+    NumericColumn,
+    NumericTarget,
+)
 from dpconvex.errors import InvalidParameterError, SchemaError
 
 _LINE = 100

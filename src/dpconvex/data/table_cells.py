@@ -12,10 +12,9 @@ import numpy as np
 from dpconvex import _validate
 from dpconvex._types import AnyArray
 from dpconvex.data.cells import CellColumn
-from dpconvex.data.columns import AbstractColumn
+from dpconvex.data.columns import AbstractColumn, AbstractTarget
 from dpconvex.data.frames import open_table, require_columns
 from dpconvex.data.schema import Schema
-from dpconvex.data.targets import AbstractTarget
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems.queries import LARGEST
 

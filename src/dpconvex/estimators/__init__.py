@@ -6,17 +6,26 @@ A new one is one file and its name in `ESTIMATORS`; the contract tests, saved mo
 from __future__ import annotations
 
 from dpconvex.estimators.base import PrivateLinearModel
-from dpconvex.estimators.classifier import PrivateLinearClassifier, ProbabilisticClassifier
-from dpconvex.estimators.huber import PrivateHuberRegressor
-from dpconvex.estimators.lasso import PrivateLasso, PrivateSparseClassifier, PrivateSparseLogisticRegression
-from dpconvex.estimators.linear import PrivateLinearRegression
-from dpconvex.estimators.logistic import PrivateLogisticRegression
+from dpconvex.estimators.classifiers import (
+    PrivateLinearClassifier,
+    PrivateLinearSVC,
+    PrivateLogisticRegression,
+    ProbabilisticClassifier,
+)
 from dpconvex.estimators.median import PrivateGeometricMedian
-from dpconvex.estimators.quantile import PrivateQuantileRegressor
-from dpconvex.estimators.regressor import PrivateLinearRegressor
+from dpconvex.estimators.regressors import (
+    PrivateHuberRegressor,
+    PrivateLinearRegression,
+    PrivateLinearRegressor,
+    PrivateQuantileRegressor,
+)
 from dpconvex.estimators.search import PrivateSearchCV
-from dpconvex.estimators.sparse import PrivateSparseModel
-from dpconvex.estimators.svc import PrivateLinearSVC
+from dpconvex.estimators.sparse import (
+    PrivateLasso,
+    PrivateSparseClassifier,
+    PrivateSparseLogisticRegression,
+    PrivateSparseModel,
+)
 from dpconvex.estimators.synthetic import PrivateSyntheticData
 from dpconvex.estimators.worst_group import PrivateWorstGroupClassifier
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import decimal
 import numbers
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from dpconvex.data import Schema
 from dpconvex.data.frames import label_codes, numbers as read_numbers, open_table, type_name, typed
 from dpconvex.errors import InvalidDataError, InvalidParameterError, SchemaError
 from dpconvex.problems import Block, DataDomain
+from dpconvex.problems.minimax.base import clamped
 
 if TYPE_CHECKING:
     from dpconvex.data.frames import Frame, Series
@@ -45,29 +47,25 @@ class Declared(FeatureMap):
     domain: DataDomain
 
     def encode(self, X: Any) -> AnyArray:
-        """Return `X` itself; no copy."""
         self.domain.check_columns(X)
         return X
 
     def decode(self, coef: FloatArray, intercept: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return both as they are."""
         return coef, intercept
 
 
 @dataclass(frozen=True)
 class Scaled(FeatureMap):
-    """Numeric columns with public bounds, mapped to [-1/2, 1/2] and centred at the middle of the bounds."""
+    """Numeric columns with public bounds, mapped to [-1/2, 1/2]; NaN becomes the middle of the bounds, 0."""
 
     lower: FloatArray
     upper: FloatArray
 
     @property
     def domain(self) -> DataDomain:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """A box of half-width 1/2 a column."""
         return DataDomain((Block(len(self.lower), "linf", 0.5, "features"),))
 
     def encode(self, X: Any) -> FloatArray:
-        """Return a scaled float64 copy; NaN becomes the middle of the bounds."""
         self.domain.check_columns(X)
         with np.errstate(all="ignore"):
             return self._encoded(np.array(X, dtype=np.float64))
@@ -81,38 +79,29 @@ class Scaled(FeatureMap):
         return out
 
     def decode(self, coef: FloatArray, intercept: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Undo the scaling."""
         scaled = coef / (self.upper - self.lower)
         return scaled, intercept - scaled @ (self.lower / 2 + self.upper / 2)
 
 
 @dataclass(frozen=True)
 class FromSchema(FeatureMap):
-    """Tables encoded by a schema."""
+    """Tables encoded by a schema, one block a column; coefficients stay those of encoded columns."""
 
     schema: Schema
 
     @property
     def domain(self) -> DataDomain:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """One block a column."""
         return self.schema.domain()
 
     def encode(self, X: Any) -> FloatArray:
-        """Return the encoded table."""
         return self.schema.encode(X)
 
     def decode(self, coef: FloatArray, intercept: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return coefficients of the encoded columns, as they are."""
         return coef, intercept
 
 
 def records_only(schema: Any) -> None:
-    """Refuse a schema that names a user column: who names one wants users protected, and only records would be.
-
-    Raises
-    ------
-    InvalidParameterError
-    """
+    """Refuse a schema that names a user column: who names one wants users protected, and only records would be."""
     user = schema.user if isinstance(schema, Schema) else None
     if user is not None:
         what = "asks to protect all rows of a user together, and this method protects single rows only"
@@ -120,31 +109,22 @@ def records_only(schema: Any) -> None:
         raise InvalidParameterError("user", user, what, remedy)
 
 
+def require_one(given: Mapping[str, Any], usual: str, remedy: str) -> None:
+    """Raise `InvalidParameterError` unless exactly one is given; `usual` is blamed where none is."""
+    named = [name for name, value in given.items() if value is not None]
+    if len(named) != 1:
+        what = f"exactly one of {', '.join(given)} must be given, and {len(named)} are"
+        first = named[0] if named else usual
+        raise InvalidParameterError(first, given[first], what, remedy)
+
+
 def feature_map(
     *, schema: Any, domain: Any, feature_bounds: Any, feature_norm: Any, n_features: int | None
 ) -> FeatureMap:
-    """Return the map that the given parameters describe; exactly one of the four must be given.
-
-    Raises
-    ------
-    InvalidParameterError
-        If none or several are given, or one is malformed.
-    """
-    given = {
-        "schema": schema,
-        "domain": domain,
-        "feature_bounds": feature_bounds,
-        "feature_norm": feature_norm,
-    }
-    named = [name for name, value in given.items() if value is not None]
-    if len(named) != 1:
-        raise InvalidParameterError(
-            "feature_norm" if not named else named[0],
-            None if not named else given[named[0]],
-            f"exactly one of {', '.join(given)} must be given, and {len(named)} are",
-            "Bounds must be public knowledge: data are clipped into them, and the noise is sized by them. "
-            "feature_norm=1.0 declares rows of Euclidean length at most 1",
-        )
+    """Return the map that the given parameters describe; exactly one of the four must be given."""
+    given = {"schema": schema, "domain": domain, "feature_bounds": feature_bounds, "feature_norm": feature_norm}
+    remedy = "Bounds must be public knowledge: data are clipped into them, and the noise is sized by them. "
+    require_one(given, "feature_norm", remedy + "feature_norm=1.0 declares rows of Euclidean length at most 1")
     if schema is not None:
         if not isinstance(schema, Schema):
             raise InvalidParameterError("schema", schema, "must be a dpconvex.Schema", "Use Schema.from_toml(path)")
@@ -179,17 +159,7 @@ def _bounds(feature_bounds: Any, n_features: int) -> tuple[FloatArray, FloatArra
 
 
 def learned_matrix(model: Any, X: Any, *, reset: bool, sparse: bool = False) -> Any:
-    """Return `X` as `numeric_matrix` does; scikit-learn's `model` learns or checks the columns' names and number.
-
-    Parameters
-    ----------
-    model : estimator
-    X : array, list, data frame or sparse matrix of shape (n, n_features)
-    reset : bool
-        Learn them (in `fit`), or else check them.
-    sparse : bool
-        Whether the model takes sparse matrices.
-    """
+    """Return `X` as `numeric_matrix` does; scikit-learn's `model` learns or checks the columns' names and number."""
     matrix, table = numeric_matrix(X), typed(X)
     if isinstance(nw.from_native(table, eager_only=True, pass_through=True), nw.DataFrame):
         validate_data(model, nw.to_native(table, pass_through=True), skip_check_array=True, reset=reset)
@@ -203,11 +173,6 @@ def numeric_matrix(X: Any) -> Any:
 
     scikit-learn's own checks would quote cells, or raise because of one. A table is read column by column, as a schema
     reads it: Booleans and decimals are numbers and a missing cell is NaN, so no cell decides how another is read.
-
-    Raises
-    ------
-    InvalidDataError
-        If `X` is not a numeric table.
     """
     X = typed(X)
     if isinstance(nw.from_native(X, eager_only=True, pass_through=True), nw.DataFrame):
@@ -301,17 +266,6 @@ def column_of(values: Any, name: str) -> Series | AnyArray:
     """Return labels or targets with a type of their own as a narwhals series, and any others as an array (n,).
 
     A list has no type: its elements are objects. A table of one column counts as that column.
-
-    Parameters
-    ----------
-    values : array, list, Series, index, or table of one column
-    name : str
-        What the caller called them.
-
-    Raises
-    ------
-    InvalidDataError
-        If they are the name of a column, or not one-dimensional (public facts).
     """
     if isinstance(values, str):
         remedy = f"Pass the column, as in {name}=table[{values!r}], not its name"
@@ -335,13 +289,7 @@ def column_of(values: Any, name: str) -> Series | AnyArray:
 
 
 def user_labels(groups: Any) -> AnyArray:
-    """Return labels of users as an array; of a column of a table, numbers that tell its labels apart.
-
-    Raises
-    ------
-    InvalidDataError
-        If they are the name of a column, or arrays of different shapes in the place of labels.
-    """
+    """Return labels of users as an array; of a column of a table, numbers that tell its labels apart."""
     labels = column_of(groups, "groups")
     if isinstance(labels, nw.Series):
         return label_codes(labels)
@@ -366,3 +314,21 @@ def fitted_columns(estimator: Any) -> int | tuple[str, ...]:
         return tuple(schema.column_names(features_only=True))
     names = getattr(estimator, "feature_names_in_", None)
     return int(estimator.n_features_in_) if names is None else tuple(map(str, names))
+
+
+def clip_entries(X: Any, bound: float) -> Any:
+    """Return a float64 copy with entries clipped to ``[-bound, bound]``, NaN 0, as training sees them."""
+    if not scipy.sparse.issparse(X):
+        return clamped(X, bound)
+    out: Any = X.astype(np.float64)
+    out.sum_duplicates()
+    out.data = clamped(out.data, bound)
+    return out
+
+
+def same_length(X: Any, y: AnyArray, what: str = "y") -> None:
+    """Raise `InvalidDataError` unless there is one `y` a record, and at least one record."""
+    if X.shape[0] != len(y):
+        raise InvalidDataError(f"X has {X.shape[0]} records and {what} has {len(y)}: they must agree")
+    if X.shape[0] < 1:
+        raise InvalidDataError("Found array with 0 sample(s): at least 1 record is needed")

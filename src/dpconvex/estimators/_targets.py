@@ -11,6 +11,7 @@ import numpy as np
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.recipes import stored
+from dpconvex.data import NumericTarget, Schema
 from dpconvex.data.frames import codes, distinct_values, kind_of, numbers, texts_series, type_name
 from dpconvex.errors import InvalidDataError, InvalidParameterError, SchemaError
 from dpconvex.estimators._features import column_of, dtype_name, elements, numbers_of
@@ -25,16 +26,8 @@ LARGEST = 1e100
 def as_series(y: Any, name: str = "y") -> tuple[Series, str]:
     """Return labels of any kind (array, list, Series) as a narwhals series, and what they are by their type alone.
 
-    Returns
-    -------
-    Series
-    kind : {"text", "number", "boolean", "nothing", "objects"}
-        Objects are compared by their text; lists and pandas' categories hold any.
-
-    Raises
-    ------
-    InvalidDataError
-        If `y` is not one-dimensional, or of a type that is none of these (public facts).
+    That is text, number, boolean, nothing, or objects, which are compared by their text: lists and pandas' categories
+    hold any.
     """
     labels = column_of(y, name)
     if isinstance(labels, nw.Series):
@@ -64,21 +57,6 @@ def declared_index(y: Any, classes: AnyArray, name: str = "y") -> AnyArray:
     """Return the index of every label in the declared `classes`, (n,); one that is not listed counts as the first.
 
     Labels are compared as a schema compares the cells of a column: by their text, or else as numbers. No label raises.
-
-    Parameters
-    ----------
-    y : array, list or Series of shape (n,)
-        Labels.
-    classes : array of shape (n_classes,)
-        Public.
-    name : str
-        What the caller called `y`.
-
-    Raises
-    ------
-    InvalidDataError
-        If `y` is not one-dimensional, of a dtype that is text where the classes are not, or of one whose values are
-        public and not all listed: Boolean, or polars' Enum.
     """
     labels, kind = as_series(y, name)
     if kind not in ("objects", "nothing") and (classes.dtype.kind in "UO") != (kind == "text"):
@@ -101,17 +79,17 @@ def checked_classes(classes: Any) -> AnyArray:
     return listed
 
 
+def require_two(name: str, value: Any, n_classes: int) -> None:
+    """Raise `InvalidParameterError`, in the words that scikit-learn looks for, where there are more classes."""
+    if n_classes > 2:
+        what = "Only binary classification is supported. The type of the target is multiclass"
+        raise InvalidParameterError(name, value, what, "Use PrivateLogisticRegression for more than two classes")
+
+
 def default_index(y: Any) -> tuple[AnyArray, AnyArray]:
     """Return the class index of every label, (n,), and the classes, for Boolean labels: False and True.
 
     No other type says which labels there are, and a guess would quietly count all others as the first class.
-
-    Raises
-    ------
-    InvalidParameterError
-        If labels are of another type, or a list, which has none.
-    InvalidDataError
-        If `y` is not one-dimensional.
     """
     labels = column_of(y, "y")
     if as_series(labels)[1] != "boolean":
@@ -126,13 +104,7 @@ def default_index(y: Any) -> tuple[AnyArray, AnyArray]:
 
 
 def inferred_classes(y: Any) -> AnyArray:
-    """Return the labels that occur, sorted. Reads the data: whoever asks for it makes which labels occur public.
-
-    Raises
-    ------
-    InvalidDataError
-        If there is none.
-    """
+    """Return the labels that occur, sorted. Reads the data: whoever asks for it makes which labels occur public."""
     labels = np.asarray(y) if isinstance(y, list | tuple) else column_of(y, "y")
     if not isinstance(labels, nw.Series) and labels.dtype.kind in "fiub":
         found = np.unique(labels)
@@ -145,13 +117,7 @@ def inferred_classes(y: Any) -> AnyArray:
 
 
 def number_array(y: Any) -> AnyArray:
-    """Return numeric targets as an array (n,); missing ones are NaN, and so is what is no number in a list.
-
-    Raises
-    ------
-    InvalidDataError
-        If `y` is not one-dimensional or has a dtype of text or objects (public facts).
-    """
+    """Return numeric targets as an array (n,); missing ones are NaN, and so is what is no number in a list."""
     if isinstance(y, list | tuple):
         return numbers_of(
             elements([cell[0] if isinstance(cell, list | tuple) and len(cell) == 1 else cell for cell in y])
@@ -207,3 +173,18 @@ class TargetRange:
         with np.errstate(all="ignore"):  # long doubles beyond float64 become infinities
             out = (np.array(values, dtype=np.float64) - self.middle) / self.width
             return np.nan_to_num(np.clip(out, -reach, reach), copy=False, nan=0.0)
+
+
+def declared_range(target_bounds: Any, schema: Schema | None) -> TargetRange:
+    """Return the range of the target that the caller gave, or else the schema's; raise where there is none."""
+    if target_bounds is not None:
+        return TargetRange.checked(target_bounds)
+    target = None if schema is None else schema.target
+    if not isinstance(target, NumericTarget):
+        raise InvalidParameterError(
+            "target_bounds",
+            None,
+            "must be given as (lower, upper), or by a schema whose [target] has lower and upper",
+            "Bounds must be public knowledge: targets are clipped into them",
+        )
+    return TargetRange.checked((target.lower, target.upper))

@@ -1,19 +1,24 @@
-"""What all private linear models share: features, plan, run, fitted attributes. No mathematics here."""
+"""What all private linear models share: features, plan, run, fitted attributes, digest. No mathematics here."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from abc import ABC, abstractmethod
-from dataclasses import replace
-from typing import Any, ClassVar, Self, cast
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, field, replace
+from inspect import cleandoc
+from typing import Any, ClassVar, Self, TypeVar, cast
 
 import numpy as np
+import scipy.sparse
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.base import LinearModelPlan, begin, beyond_floats
-from dpconvex.algorithms.erm.registry import expected_of_first, plans
+from dpconvex.algorithms.erm.registry import check, expected_of_first, plans
 from dpconvex.algorithms.search.scores import Score
 from dpconvex.algorithms.select import LARGEST, SMALLEST, Options
 from dpconvex.data import Schema
@@ -27,19 +32,55 @@ from dpconvex.problems.data.users import UserGroups
 from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.randomness import BitSource
 
+T = TypeVar("T")
+
 CALLED = {"attack_radius": "adversarial_radius", "attack_norm": "adversarial_norm", "target": "risk"}
 """What the estimators call parameters of problems and planners; a ``target`` is a column here."""
 
 LEAST_BIAS = 0.8
 """No plan expects less than this share of the excess that a perfect fit of its loss has in the usual one."""
 
+PROBE = 1_000_000
+"""Records of the problem by which parameters are checked before anything is read; some methods refuse a few records."""
 
-class PrivateLinearModel(CarriesBudgets, BaseEstimator, ABC):
-    """A linear model fitted under differential privacy.
 
-    Parameters are documented with the final classes, of which scikit-learn wants every one listed. Constructors only
-    store; everything is checked by `plan` and `fit`, from public facts.
-    """
+RELEASED = """
+certificate_ : PrivacyCertificate
+    What the fit costs and why.
+plan_ : Plan
+    The public constants that were used.
+n_features_in_ : int
+    Columns seen by `fit`.
+"""
+
+
+def with_shared(**texts: str) -> Callable[[type[T]], type[T]]:
+    """Put descriptions that several classes share into a docstring, for lines that hold ``{name}`` alone."""
+
+    def filled(cls: type[T]) -> type[T]:
+        cls.__doc__ = cleandoc(str(cls.__doc__))
+        for name, text in texts.items():
+            cls.__doc__ = cls.__doc__.replace(f"{{{name}}}", text.strip("\n"))
+        return cls
+
+    return filled
+
+
+class PrivateEstimator(CarriesBudgets, BaseEstimator):
+    """What scikit-learn and open budgets must know of every estimator. No parameters, so this is no dataclass."""
+
+    certificate_: PrivacyCertificate
+    n_features_in_: int
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.non_deterministic = True
+        return tags
+
+
+class FittedModel(PrivateEstimator, ABC):
+    """A linear model as a fit leaves it."""
 
     kind: ClassVar[str]
     """Name on the command line; unique among the models."""
@@ -50,75 +91,12 @@ class PrivateLinearModel(CarriesBudgets, BaseEstimator, ABC):
     encoded_intercept_: FloatArray
     coef_: FloatArray
     intercept_: Any
-    certificate_: PrivacyCertificate
-    plan_: LinearModelPlan
+    plan_: Any
     status_: str
-    n_features_in_: int
-    _scores: ClassVar[tuple[str, ...]]
-    """Held-out losses that a search may choose by."""
-    _own_score: ClassVar[str]
-    """What it chooses by unless told otherwise."""
-    _ready: LinearModelPlan | None = None
+    schema: Schema | None
+    feature_bounds: Any
+    _ready: Any = None
     """What `fit` runs if it is planned already: by a search, on copies of its own."""
-
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float = 0.0,
-        *,
-        feature_norm: float | None = None,
-        feature_bounds: Any = None,
-        domain: DataDomain | None = None,
-        schema: Schema | None = None,
-        fit_intercept: bool = True,
-        algorithm: str = "auto",
-        constants: str = "calibrated",
-        noise: str = "auto",
-        l2: float | None = None,
-        coefficient_norm: float | None = None,
-        tilt: float = 0.0,
-        adversarial_radius: float = 0.0,
-        adversarial_norm: str = "l2",
-        risk: str = "empirical",
-        records_per_user: int = 1,
-        random_state: int | BitSource | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.feature_norm = feature_norm
-        self.feature_bounds = feature_bounds
-        self.domain = domain
-        self.schema = schema
-        self.fit_intercept = fit_intercept
-        self.algorithm = algorithm
-        self.constants = constants
-        self.noise = noise
-        self.l2 = l2
-        self.coefficient_norm = coefficient_norm
-        self.tilt = tilt
-        self.adversarial_radius = adversarial_radius
-        self.adversarial_norm = adversarial_norm
-        self.risk = risk
-        self.records_per_user = records_per_user
-        self.random_state = random_state
-
-    @abstractmethod
-    def plan(self, n: int, n_features: int | None = None, *, unit: str | None = None) -> tuple[LinearModelPlan, ...]:
-        """Return all plans for data of this size, the smallest predicted error first. Sees no data.
-
-        Parameters
-        ----------
-        n : int
-            Number of records, or of users.
-        n_features : int, optional
-            Number of columns; not needed with a schema or a domain.
-        unit : {"record", "user"}, optional
-            What is protected: a row, or all rows of a user. Default: users if the schema names their column.
-        """
-
-    @abstractmethod
-    def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> Self:
-        """Fit with the smallest predicted error at the given budget."""
 
     @abstractmethod
     def predict(self, X: Any) -> AnyArray:
@@ -130,15 +108,106 @@ class PrivateLinearModel(CarriesBudgets, BaseEstimator, ABC):
         """Units of ``encoded_coef_`` per unit of the plan's parameters."""
 
     @abstractmethod
+    def _feature_map(self, n_features: int | None) -> FeatureMap:
+        """Return the public map from a user's features to a domain."""
+
+    def _encoded(self, X: Any, *, reset: bool) -> tuple[FeatureMap, Any]:
+        """Return the feature map and the encoded matrix; `reset` (in `fit`) learns the columns' names and number."""
+        if self.schema is not None:
+            features = self._feature_map(None)
+            if reset:
+                self.n_features_in_ = len(self.schema.columns)
+            return features, features.encode(X)
+        X = learned_matrix(self, X, reset=reset, sparse=self.__sklearn_tags__().input_tags.sparse)
+        features = self._feature_map(X.shape[1])
+        if scipy.sparse.issparse(X) and self.feature_bounds is not None:
+            raise InvalidParameterError(
+                "feature_bounds", self.feature_bounds, "cannot be used with a sparse matrix", "Give feature_bound"
+            )
+        return features, features.encode(X)
+
+    def _required(self, y: Any) -> Any:
+        """Return `y`, or raise in the words that scikit-learn looks for."""
+        if y is None:
+            name = type(self).__name__
+            raise InvalidParameterError(
+                "y", None, f"This {name} estimator requires y to be passed, but the target y is None"
+            )
+        return y
+
+
+@dataclass(eq=False, repr=False)
+class PrivateLinearModel(FittedModel):
+    """A linear model fitted under differential privacy.
+
+    Parameters are documented with the final classes. Constructors only store; everything is checked by `plan` and
+    `fit`, from public facts.
+    """
+
+    epsilon: float = 1.0
+    delta: float = 0.0
+    _: KW_ONLY
+    feature_norm: float | None = None
+    feature_bounds: Any = None
+    domain: DataDomain | None = None
+    schema: Schema | None = None
+    fit_intercept: bool = True
+    algorithm: str = "auto"
+    constants: str = "calibrated"
+    noise: str = "auto"
+    l2: float | None = None
+    coefficient_norm: float | None = None
+    tilt: float = 0.0
+    adversarial_radius: float = 0.0
+    adversarial_norm: str = "l2"
+    risk: str = "empirical"
+    records_per_user: int = 1
+    random_state: int | BitSource | None = None
+    plan_: LinearModelPlan = field(init=False)
+    _scores: ClassVar[tuple[str, ...]]
+    """Held-out losses that a search may choose by."""
+    _own_score: ClassVar[str]
+    """What it chooses by unless told otherwise."""
+
+    def plan(self, n: int, n_features: int | None = None, *, unit: str | None = None) -> tuple[LinearModelPlan, ...]:
+        """Return all plans for data of this size, the smallest predicted error first. Sees no data.
+
+        Predicted errors are in units of the loss, for regressors on a target scaled to a range of width 1.
+
+        Parameters
+        ----------
+        n : int
+            Number of records, or of users.
+        n_features : int, optional
+            Number of columns; not needed with a schema or a domain.
+        unit : {"record", "user"}, optional
+            What is protected: a row, or all rows of a user. Default: users if the schema names their column.
+        """
+        loss = self._declared_loss()
+        return self._plans(self._feature_map(n_features), n, loss, self._unit(unit))
+
+    @abstractmethod
+    def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> Self:
+        """Fit with the smallest predicted error at the given budget.
+
+        Parameters
+        ----------
+        X : array of shape (n, n_features) or data frame
+            Features. With a schema: a data frame with the schema's columns.
+        y : array of shape (n,), optional
+            Targets or labels. With a schema, None takes the schema's target column of `X`.
+        groups : array of shape (n,), optional
+            Whose record it is. Then all records of a user are protected together, and the number of users counts as
+            public; how many records each has does not. Default: the schema's user column, if it names one.
+        """
+
+    @abstractmethod
+    def _declared_loss(self) -> LinearModelLoss:
+        """Return the loss that follows from the parameters."""
+
+    @abstractmethod
     def _default_radius(self, domain: DataDomain, loss: LinearModelLoss) -> float:
         """Comparator norm where none is given."""
-
-    def __sklearn_tags__(self) -> Any:
-        """Declare that NaN is accepted and that results are random."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.non_deterministic = True
-        return tags
 
     def _feature_map(self, n_features: int | None) -> FeatureMap:
         return feature_map(
@@ -148,17 +217,6 @@ class PrivateLinearModel(CarriesBudgets, BaseEstimator, ABC):
             feature_norm=self.feature_norm,
             n_features=n_features,
         )
-
-    def _encoded(self, X: Any, *, reset: bool) -> tuple[FeatureMap, AnyArray]:
-        """Return the feature map and the encoded matrix; `reset` (in `fit`) learns the columns' names and number."""
-        if self.schema is not None:
-            features = self._feature_map(None)
-            if reset:
-                self.n_features_in_ = len(self.schema.columns)
-            return features, features.encode(X)
-        X = learned_matrix(self, X, reset=reset)
-        features = self._feature_map(X.shape[1])
-        return features, features.encode(X)
 
     def _constant(self, domain: DataDomain) -> float:
         """Return the constant feature: of the size of the largest, a fit stays the same when all units change."""
@@ -190,6 +248,17 @@ class PrivateLinearModel(CarriesBudgets, BaseEstimator, ABC):
     def _plans(
         self, features: FeatureMap, n: int, loss: LinearModelLoss, unit: Unit = Unit.RECORD
     ) -> tuple[LinearModelPlan, ...]:
+        return self._asked(self._least_expected, features, n, loss, unit)
+
+    def _asked(
+        self,
+        question: Callable[[LinearModelProblem, PrivacyParams, Options], T],
+        features: FeatureMap,
+        n: int,
+        loss: LinearModelLoss,
+        unit: Unit,
+    ) -> T:
+        """Return what a planner says of the problem that the parameters describe; refusals name the parameters."""
         privacy = PrivacyParams(self.epsilon, self.delta, unit=unit)
         domain = features.domain
         if self.fit_intercept and domain.intercept == 0:
@@ -208,8 +277,7 @@ class PrivateLinearModel(CarriesBudgets, BaseEstimator, ABC):
                 None if unit == Unit.RECORD else self.records_per_user,
             )
             l2 = None if self.l2 is None else _validate.real("l2", self.l2, above=0.0)
-            options = Options(self.constants, self.noise, l2, self.risk)
-            return self._least_expected(problem, privacy, options)
+            return question(problem, privacy, Options(self.constants, self.noise, l2, self.risk))
         except InvalidParameterError as error:
             name = CALLED.get(error.name, error.name)
             raise InvalidParameterError(name, error.value, error.requirement, error.remedy) from None
@@ -251,6 +319,11 @@ class PrivateLinearModel(CarriesBudgets, BaseEstimator, ABC):
         """Return the plans for a problem, the one to run first."""
         return plans(problem, privacy, self.algorithm, options)
 
+    def _check(self, problem: LinearModelProblem, privacy: PrivacyParams, options: Options) -> PrivacyParams:
+        """Return the promise, or raise as `_choices` would."""
+        check(problem, privacy, self.algorithm, options)
+        return privacy
+
     def _learn(
         self,
         features: FeatureMap,
@@ -269,7 +342,7 @@ class PrivateLinearModel(CarriesBudgets, BaseEstimator, ABC):
         if groups is not None and groups.n_records != len(encoded):
             raise InvalidDataError(f"X has {len(encoded)} records and groups has {groups.n_records}: they must agree")
         n, unit = (len(encoded), Unit.RECORD) if groups is None else (groups.n_users, Unit.USER)
-        plan = self._ready or self._plans(features, n, loss, unit)[0]
+        plan: LinearModelPlan = self._ready or self._plans(features, n, loss, unit)[0]
         if self._ready is None:  # a search has paid for all its fits
             begin(plan, type(self).__name__, fitted_columns(self), n, source)
         result = plan.run(encoded, targets, source, groups)
@@ -282,9 +355,9 @@ class PrivateLinearModel(CarriesBudgets, BaseEstimator, ABC):
         # What ran: a plan may have released constants of its own first.
         self.certificate_, self.plan_ = result.certificate, cast(LinearModelPlan, result.plan)
         self.status_ = result.status
-        self._learnt()
+        self._learned()
 
-    def _learnt(self) -> None:
+    def _learned(self) -> None:
         """Keep, after a fit, what predictions need beyond the coefficients; by default nothing."""
 
     def _linear(self, X: Any) -> FloatArray:
@@ -315,11 +388,60 @@ class PrivateLinearModel(CarriesBudgets, BaseEstimator, ABC):
         del model._ready
         return model.set_params(random_state=None)
 
-    def _required(self, y: Any) -> Any:
-        """Return `y`, or raise in the words that scikit-learn looks for."""
-        if y is None:
-            name = type(self).__name__
-            raise InvalidParameterError(
-                "y", None, f"This {name} estimator requires y to be passed, but the target y is None"
-            )
-        return y
+
+def promise_of(model: PrivateLinearModel) -> PrivacyParams:
+    """Return what a fit with a schema would promise, or raise what it would refuse whatever the data are.
+
+    It asks for one plan of one algorithm, where `PrivateLinearModel.plan` makes all.
+    """
+    loss = model._declared_loss()
+    return model._asked(model._check, model._feature_map(None), PROBE, loss, model._unit(None))
+
+
+_RELEASED = ("encoded_coef_", "encoded_intercept_", "coef_", "intercept_")
+_ENCODING = ("feature_norm", "feature_bound", "fit_intercept")
+
+
+def name_model(model: Any) -> None:
+    """Enter the model's digest into its certificate: the last thing that a `fit` does."""
+    if model.certificate_ is None:  # audits leave certificates out
+        return
+    model.certificate_ = replace(model.certificate_, model=model_digest(model))
+
+
+def model_digest(model: Any) -> str:
+    """SHA-256 of all that predictions depend on: released numbers, the encoding of features and targets, classes.
+
+    It is a function of what was released and of public facts, and the same for a model that was saved and read again.
+    """
+    given, classes = model.get_params(deep=False), getattr(model, "classes_", None)
+    bounds = {name: given.get(name) for name in ("feature_bounds", "target_bounds")}
+    names = vars(model).get("feature_names_in_")
+    domain = given.get("domain")
+    facts: dict[str, Any] = {
+        "estimator": type(model).__name__,
+        "schema": None if model.schema is None else model.schema.to_toml(),
+        "domain": None if domain is None else domain_fields(domain),
+        **{
+            name: None if pair is None else [np.asarray(b, float).tolist() for b in pair]
+            for name, pair in bounds.items()
+        },
+        **{name: None if given.get(name) is None else float(given[name]) for name in _ENCODING},
+        "classes": None if classes is None else np.asarray(classes).tolist(),
+        "slope_cap": vars(model).get("slope_cap_"),
+        "probabilities": given.get("probabilities"),
+        "columns": int(model.n_features_in_),
+        "names": None if names is None else [str(name) for name in names],
+    }
+    found = hashlib.sha256(json.dumps(facts, sort_keys=True, separators=(",", ":"), default=str).encode())
+    for name in _RELEASED:
+        values = np.asarray(getattr(model, name), dtype="<f8")
+        found.update(f"{name}{values.shape}".encode())
+        found.update(values.tobytes())
+    return "sha256:" + found.hexdigest()
+
+
+def domain_fields(domain: DataDomain) -> dict[str, Any]:
+    """JSON-ready facts of a domain."""
+    blocks = [{"size": int(b.size), "norm": b.norm, "bound": float(b.bound), "name": b.name} for b in domain.blocks]
+    return {"blocks": blocks, "intercept": float(domain.intercept)}

@@ -1,10 +1,9 @@
-"""`PrivateGeometricMedian`: a robust private centre of points, as a scikit-learn estimator."""
+"""`PrivateGeometricMedian`: a robust private center of points, as a scikit-learn estimator."""
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Self, final
-
-from sklearn.base import BaseEstimator
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
@@ -12,7 +11,8 @@ from dpconvex.algorithms.base import begin
 from dpconvex.algorithms.location.geometric_median import GeometricMedianPlan, plan
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._features import fitted_columns, learned_matrix, user_labels
-from dpconvex.privacy import CarriesBudgets, PrivacyCertificate, PrivacyParams, Unit
+from dpconvex.estimators.base import RELEASED, PrivateEstimator, with_shared
+from dpconvex.privacy import PrivacyParams, Unit
 from dpconvex.problems.data.points import PointDomain, user_points
 from dpconvex.randomness import BitSource, source_from
 
@@ -25,15 +25,17 @@ LEVEL = 0.65
 
 
 @final
-class PrivateGeometricMedian(CarriesBudgets, BaseEstimator):
-    r"""Geometric median of points under differential privacy: a centre that a corrupted minority cannot move far.
+@with_shared(released=RELEASED)
+@dataclass(eq=False, repr=False)
+class PrivateGeometricMedian(PrivateEstimator):
+    r"""Geometric median of points under differential privacy: a center that a corrupted minority cannot move far.
 
-    The geometric median minimises the mean Euclidean distance to the points. All that must be known in advance is a
+    The geometric median minimizes the mean Euclidean distance to the points. All that must be known in advance is a
     crude ball that holds the data: the error grows with the spread of the bulk of the points, not with the ball.
-    First a radius is found that holds most of the points, then a centre among them, then noisy gradient descent
+    First a radius is found that holds most of the points, then a center among them, then noisy gradient descent
     (or stochastic steps) from there finds the median.
 
-    Guarantee: everything that `fit` learns from data is (epsilon, delta)-differentially private for neighbours that
+    Guarantee: everything that `fit` learns from data is (epsilon, delta)-differentially private for neighbors that
     replace one record, with a public number of records; nothing else depends on the data.
 
     Parameters
@@ -41,16 +43,16 @@ class PrivateGeometricMedian(CarriesBudgets, BaseEstimator):
     epsilon : float, default=1.0
         Privacy budget, positive.
     delta : float, default=1e-6
-        Between 0 and 1/2, both excluded; far below 1/n. The centre needs Gaussian noise, so it cannot be 0.
+        Between 0 and 1/2, both excluded; far below 1/n. The center needs Gaussian noise, so it cannot be 0.
     radius_bound : float
         Public radius of a ball around the origin; points outside are moved onto it, along their ray. Subtract a public
-        guess of the centre from the data first if there is one. It must not be read off the data.
+        guess of the center from the data first if there is one. It must not be read off the data.
     min_radius : float, optional
         Public; radii below it are not told apart. Default: a millionth of `radius_bound`.
     constants : {"calibrated", "paper"}
         Tight constants, or the paper's (repaired) ones, which need hundreds of thousands of records.
     boost : {"descent", "stable_sgd", "fixed_order", "none"}
-        What improves the centre: noisy gradient descent, stable stochastic gradients in a random or a fixed order, or
+        What improves the center: noisy gradient descent, stable stochastic gradients in a random or a fixed order, or
         nothing.
     level : float, default=0.65
         In [0.6, 0.95]: share of the points that must be near each other, on average, for a radius to be found. 0.65
@@ -62,19 +64,14 @@ class PrivateGeometricMedian(CarriesBudgets, BaseEstimator):
     Attributes
     ----------
     location_ : array of shape (n_features,)
-        The released median; the origin when no centre was found.
+        The released median; the origin when no center was found.
     radius_ : float
         Released radius around some point that holds about the share `level` of the points; within a factor of four.
     center_ : array of shape (n_features,)
-        Released centre from which the last stage started.
+        Released center from which the last stage started.
     status_ : {"ok", "radius_at_top", "center_failed"}
         Whether the stages found what they looked for; computed from released values.
-    certificate_ : PrivacyCertificate
-        What the fit costs and why.
-    plan_ : GeometricMedianPlan
-        The public constants that were used.
-    n_features_in_ : int
-        Columns seen by `fit`.
+    {released}
 
     References
     ----------
@@ -93,34 +90,20 @@ class PrivateGeometricMedian(CarriesBudgets, BaseEstimator):
     True
     """
 
-    location_: FloatArray
-    radius_: float
-    center_: FloatArray
-    status_: str
-    certificate_: PrivacyCertificate
-    plan_: GeometricMedianPlan
-    n_features_in_: int
-
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        *,
-        radius_bound: float | None = None,
-        min_radius: float | None = None,
-        constants: str = "calibrated",
-        boost: str = "descent",
-        level: float = LEVEL,
-        random_state: int | BitSource | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.radius_bound = radius_bound
-        self.min_radius = min_radius
-        self.constants = constants
-        self.boost = boost
-        self.level = level
-        self.random_state = random_state
+    epsilon: float = 1.0
+    delta: float = 1e-6
+    _: KW_ONLY
+    radius_bound: float | None = None
+    min_radius: float | None = None
+    constants: str = "calibrated"
+    boost: str = "descent"
+    level: float = LEVEL
+    random_state: int | BitSource | None = None
+    location_: FloatArray = field(init=False)
+    radius_: float = field(init=False)
+    center_: FloatArray = field(init=False)
+    status_: str = field(init=False)
+    plan_: GeometricMedianPlan = field(init=False)
 
     def plan(self, n: int, n_features: int, unit: str = "record") -> GeometricMedianPlan:
         """Return the plan for data of this size. Sees no data.
@@ -187,13 +170,6 @@ class PrivateGeometricMedian(CarriesBudgets, BaseEstimator):
         bound = _validate.real("radius_bound", self.radius_bound, above=0.0)
         finest = FINEST * bound if self.min_radius is None else self.min_radius
         return PointDomain(n_features, bound, finest)
-
-    def __sklearn_tags__(self) -> Any:
-        """Declare that NaN is accepted and that results are random."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.non_deterministic = True
-        return tags
 
 
 def _user_labels(groups: Any, n: int) -> AnyArray:

@@ -20,18 +20,25 @@ from typing import Any
 
 import numpy as np
 
-from dpconvex._types import AnyArray
+from dpconvex import _validate
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.algorithms.select import SMALLEST
 from dpconvex.data import Schema, write_atomically
 from dpconvex.errors import CertificateError, DpconvexError, InvalidDataError, InvalidParameterError
-from dpconvex.estimators import ESTIMATORS, SPARSE_ESTIMATORS
-from dpconvex.estimators._digest import domain_fields, labels_fields, model_digest
-from dpconvex.estimators._restored import check_restored
-from dpconvex.estimators.base import PrivateLinearModel
-from dpconvex.estimators.classifier import PrivateLinearClassifier
-from dpconvex.estimators.lasso import PrivateSparseClassifier
-from dpconvex.estimators.logistic import PrivateLogisticRegression
-from dpconvex.estimators.sparse import PrivateSparseModel
-from dpconvex.privacy import PrivacyCertificate
+from dpconvex.estimators import (
+    ESTIMATORS,
+    SPARSE_ESTIMATORS,
+    PrivateLasso,
+    PrivateLinearClassifier,
+    PrivateLinearModel,
+    PrivateLinearRegressor,
+    PrivateLogisticRegression,
+    PrivateSparseClassifier,
+    PrivateSparseModel,
+)
+from dpconvex.estimators._features import FeatureMap
+from dpconvex.estimators.base import domain_fields, model_digest
+from dpconvex.privacy import PrivacyCertificate, PrivacyParams
 from dpconvex.problems import Block, DataDomain
 
 SavedModel = PrivateLinearModel | PrivateSparseModel
@@ -62,6 +69,17 @@ FORMAT, VERSION = "dpconvex-model", 1
 _DROPPED = ("classes", "groups", "group_shares", "random_state")
 _CODED = ("schema", "domain", "feature_bounds", "target_bounds", *_DROPPED)
 """Constructor parameters that are not stored as they are; the dropped ones are not stored at all."""
+
+_REALS: dict[str, dict[str, Any]] = {
+    "l2": {"above": 0.0},
+    "coefficient_norm": {"above": 0.0},
+    "tilt": {"at_least": 0.0},
+    "adversarial_radius": {"at_least": 0.0},
+    "smallest_share": {"above": 0.0, "below": 1.0},
+}
+"""Ranges of parameters that no other check here covers; None stands for a default."""
+
+_TEXTS = ("algorithm", "constants", "noise", "risk", "adversarial_norm", "group_column")
 
 CLASSIFIERS = (PrivateLinearClassifier, PrivateSparseClassifier)
 
@@ -215,7 +233,7 @@ def _state(estimator: SavedModel) -> dict[str, Any]:
         "intercept": estimator.intercept_,
         "encoded_coef": estimator.encoded_coef_,
         "encoded_intercept": estimator.encoded_intercept_,
-        "classes": labels_fields(estimator.classes_) if isinstance(estimator, CLASSIFIERS) else None,
+        "classes": _labels_fields(estimator.classes_) if isinstance(estimator, CLASSIFIERS) else None,
         "slope_cap": vars(estimator).get("slope_cap_"),  # of logistic models: how scores become probabilities
         "n_features_in": int(estimator.n_features_in_),
         "feature_names_in": None if names is None else [str(name) for name in names],
@@ -237,7 +255,7 @@ def _restored(state: Mapping[str, Any]) -> SavedModel:
     if isinstance(model, PrivateLogisticRegression):
         model.slope_cap_ = state["slope_cap"]
     names = state["feature_names_in"]
-    check_restored(model, names, classes)
+    _check_restored(model, names, classes)
     if isinstance(model, CLASSIFIERS) and classes is not None:
         model.classes_ = classes
         if isinstance(model, PrivateSparseClassifier):
@@ -248,6 +266,97 @@ def _restored(state: Mapping[str, Any]) -> SavedModel:
     if model.certificate_.model not in (None, model_digest(model)):
         raise InvalidDataError("its certificate is of another model")
     return model
+
+
+def _check_restored(model: SavedModel, names: Any, classes: AnyArray | None) -> None:
+    """Raise as if the parameters had been given by a user, and unless the parts of the model agree."""
+    _parameters(model)
+    _sizes(model)
+    features = _features(model)
+    outputs = _outputs(model, classes)
+    d = features.domain.n_features
+    count = d if model.schema is None else len(model.schema.columns)
+    if model.n_features_in_ != count:
+        raise InvalidDataError(f"it says {model.n_features_in_} columns, and its parameters {count}")
+    if names is not None and not (isinstance(names, list) and [type(name) for name in names] == [str] * count):
+        raise InvalidDataError(f"it must name {count} columns, or none")
+    _agree(model, features, (outputs, d), classes is None)
+
+
+def _parameters(model: SavedModel) -> None:
+    given = model.get_params(deep=False)
+    PrivacyParams(given["epsilon"], given["delta"])
+    for name, bounds in _REALS.items():
+        if given.get(name) is not None:
+            _validate.real(name, given[name], **bounds)
+    for name in _TEXTS:
+        if not isinstance(given.get(name, ""), str | None):
+            raise InvalidParameterError(name, given[name], "must be text")
+    if not isinstance(given["fit_intercept"], bool):
+        raise InvalidParameterError("fit_intercept", given["fit_intercept"], "must be true or false")
+    _validate.integer("records_per_user", given.get("records_per_user", 1), at_least=1)
+
+
+def _sizes(model: SavedModel) -> None:
+    """Compare the declared number of features with the coefficients, before anything of that size is made."""
+    found, domain = np.shape(model.encoded_coef_), getattr(model, "domain", None)
+    stated = None if model.schema is not None else model.n_features_in_ if domain is None else domain.n_features
+    if len(found) != 2 or stated not in (None, found[1]):
+        raise InvalidDataError(f"its encoded coefficients have shape {found}, and its parameters say {stated} features")
+
+
+def _features(model: SavedModel) -> FeatureMap:
+    features = model._feature_map(model.n_features_in_)
+    if isinstance(model, PrivateSparseModel):
+        model._radius(features)
+    return features
+
+
+def _outputs(model: SavedModel, classes: AnyArray | None) -> int:
+    """Return the number of outputs, and check what the model predicts."""
+    if isinstance(model, PrivateLinearRegressor):
+        model._loss(model._range().width, model._reach())
+    if isinstance(model, PrivateLasso):
+        model._range()
+    if isinstance(model, PrivateLinearRegressor | PrivateLasso) != (classes is None):
+        raise InvalidDataError("a classifier must list its classes, and nothing else may")
+    if classes is None:
+        return 1
+    if classes.ndim != 1 or len(classes) < 2 or len(set(classes.tolist())) < len(classes):
+        raise InvalidDataError("a classifier must list at least two different classes")
+    if isinstance(model, PrivateLogisticRegression):
+        cap = _validate.real("slope_cap_", model.slope_cap_, at_least=SMALLEST, at_most=1.0)
+        if model.slope_cap not in (None, cap) or (len(classes) > 2 and cap != 1):
+            raise InvalidDataError(f"its slope cap, {cap:g}, is not that of its parameters and classes")
+    if isinstance(model, PrivateLinearClassifier):
+        if not (declared := model._schema_classes()) or tuple(classes.tolist()) != declared:
+            model.classes = classes  # rates are in their order
+        model._loss(len(classes))
+    elif len(classes) > 2:
+        raise InvalidDataError("a sparse classifier has two classes")
+    return 1 if len(classes) == 2 else len(classes)
+
+
+def _agree(model: SavedModel, features: FeatureMap, shape: tuple[int, int], flat: bool) -> None:
+    """Check the shapes of coefficients and intercepts, and that both forms of them say the same."""
+    outputs, d = shape
+    wanted: dict[str, tuple[Any, tuple[int, ...]]] = {
+        "encoded coefficients": (model.encoded_coef_, shape),
+        "encoded intercepts": (model.encoded_intercept_, (outputs,)),
+        "coefficients": (model.coef_, (d,) if flat else shape),
+        "intercepts": (model.intercept_, () if flat else (outputs,)),
+    }
+    for name, (values, form) in wanted.items():
+        if np.shape(values) != form:
+            raise InvalidDataError(f"its {name} have shape {np.shape(values)}, and its parameters say {form}")
+    if not (np.isfinite(model.encoded_coef_).all() and np.isfinite(model.encoded_intercept_).all()):
+        raise InvalidDataError("its coefficients are not finite")
+    with np.errstate(all="ignore"):
+        found = features.decode(model.encoded_coef_, model.encoded_intercept_)
+    stored: tuple[FloatArray, FloatArray] = (np.atleast_2d(model.coef_), np.atleast_1d(model.intercept_))
+    size = np.abs(found[0]).max(initial=1.0) + np.abs(found[1]).max(initial=1.0)  # of terms that may have cancelled
+    if not all(np.allclose(a, b, rtol=1e-6, atol=1e-9 * size) for a, b in zip(stored, found, strict=True)):
+        raise InvalidDataError("its coefficients are not those of its encoded features")
 
 
 def _unfitted(state: Mapping[str, Any]) -> SavedModel:
@@ -272,6 +381,14 @@ def _native(value: Any) -> Any:
     if isinstance(value, (tuple, list)):
         return type(value)(_native(each) for each in value)
     return value.item() if isinstance(value, np.generic) else value
+
+
+def _labels_fields(classes: AnyArray) -> dict[str, Any]:
+    """Labels as a list of Python values with their dtype: text, of fixed length or objects, round-trips too."""
+    values = classes.tolist()
+    if not all(isinstance(value, (str, int, float)) for value in values):
+        raise InvalidParameterError("classes", values, "must be text, numbers or Booleans to be saved")
+    return {"dtype": classes.dtype.str, "values": values}
 
 
 def _labels(fields: Mapping[str, Any]) -> AnyArray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Self, cast, final
 
 import narwhals as nw
@@ -22,9 +23,8 @@ from dpconvex.algorithms.search.scores import score_for
 from dpconvex.algorithms.select import NOISES
 from dpconvex.data.frames import typed
 from dpconvex.errors import InvalidDataError, InvalidParameterError
-from dpconvex.estimators._digest import name_model
 from dpconvex.estimators._features import fitted_columns, learned_matrix
-from dpconvex.estimators.base import PrivateLinearModel
+from dpconvex.estimators.base import PrivateLinearModel, name_model
 from dpconvex.privacy import CarriesBudgets, PrivacyCertificate, PrivacyParams, Unit
 from dpconvex.randomness import source_from
 
@@ -33,6 +33,7 @@ FIXED = ("epsilon", "delta", "random_state", "schema", "classes", "rates", "reco
 
 
 @final
+@dataclass(eq=False, repr=False)
 class PrivateSearchCV(CarriesBudgets, MetaEstimatorMixin, BaseEstimator):
     """Search over parameters of a private linear model; the promise covers the search as a whole.
 
@@ -109,28 +110,18 @@ class PrivateSearchCV(CarriesBudgets, MetaEstimatorMixin, BaseEstimator):
     True
     """
 
-    best_params_: dict[str, Any]
-    best_estimator_: PrivateLinearModel
-    certificate_: PrivacyCertificate
-    plan_: SearchPlan
-    results_: dict[str, Any]
-
-    def __init__(
-        self,
-        estimator: Any,
-        param_grid: Any,
-        *,
-        method: str = "auto",
-        scoring: str = "auto",
-        score_bound: float | None = None,
-        holdout: float = 0.2,
-    ) -> None:
-        self.estimator = estimator
-        self.param_grid = param_grid
-        self.method = method
-        self.scoring = scoring
-        self.score_bound = score_bound
-        self.holdout = holdout
+    estimator: Any
+    param_grid: Any
+    _: KW_ONLY
+    method: str = "auto"
+    scoring: str = "auto"
+    score_bound: float | None = None
+    holdout: float = 0.2
+    best_params_: dict[str, Any] = field(init=False)
+    best_estimator_: PrivateLinearModel = field(init=False)
+    certificate_: PrivacyCertificate = field(init=False)
+    plan_: SearchPlan = field(init=False)
+    results_: dict[str, Any] = field(init=False)
 
     def plan(self, n: int, n_features: int | None = None, *, unit: str | None = None) -> tuple[SearchPlan, ...]:
         """Return the plans for data of this size, the one that `fit` would run first. Sees no data.
@@ -205,7 +196,6 @@ class PrivateSearchCV(CarriesBudgets, MetaEstimatorMixin, BaseEstimator):
         return self._fitted().classes_  # pyright: ignore[reportAttributeAccessIssue]
 
     def __sklearn_tags__(self) -> Any:
-        """Those of the estimator."""
         tags = super().__sklearn_tags__()
         inner = self.estimator.__sklearn_tags__()
         tags.estimator_type, tags.target_tags = inner.estimator_type, inner.target_tags

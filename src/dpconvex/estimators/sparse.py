@@ -1,73 +1,76 @@
-"""What private linear models over an l1 ball share: features, plan, run, fitted attributes. No mathematics here."""
+"""Linear models over an l1 ball, for many more features than records: what they share, and the final classes."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+import math
+from abc import abstractmethod
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar, Self, final
 
 import numpy as np
-import scipy.sparse
-from sklearn.base import BaseEstimator
+from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.base import Plan
+from dpconvex.algorithms.base import Plan, begin
+from dpconvex.algorithms.minimax.base import SaddlePlan
+from dpconvex.algorithms.minimax.registry import plan_sparse
 from dpconvex.data import Schema
-from dpconvex.errors import InvalidDataError, InvalidParameterError
-from dpconvex.estimators._features import FeatureMap, feature_map, learned_matrix, records_only
-from dpconvex.privacy import CarriesBudgets, PrivacyCertificate, PrivacyParams
+from dpconvex.errors import InvalidParameterError
+from dpconvex.estimators._features import (
+    FeatureMap,
+    clip_entries,
+    feature_map,
+    fitted_columns,
+    records_only,
+    require_one,
+    same_length,
+)
+from dpconvex.estimators._targets import (
+    TargetRange,
+    as_series,
+    checked_classes,
+    declared_index,
+    declared_range,
+    default_index,
+    number_array,
+    require_two,
+)
+from dpconvex.estimators.base import RELEASED, FittedModel, name_model, with_shared
+from dpconvex.losses import LogisticLoss, SquaredLoss
+from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import DataDomain
-from dpconvex.problems.minimax.base import clamped
-from dpconvex.randomness import BitSource
+from dpconvex.problems.minimax.group_loss import WorstGroupLoss, l1_ball_loss, single_group
+from dpconvex.randomness import BitSource, source_from
+
+LOGISTIC_THIRD = 1 / (6 * math.sqrt(3))
+"""Largest third derivative of the logistic loss."""
 
 
-class PrivateSparseModel(CarriesBudgets, BaseEstimator, ABC):
+@dataclass(eq=False, repr=False)
+class PrivateSparseModel(FittedModel):
     """A linear model with coefficients in an l1 ball, fitted under differential privacy.
 
-    Parameters are documented with the final classes, of which scikit-learn wants every one listed. Constructors only
-    store; everything is checked by `plan` and `fit`, from public facts.
+    Parameters are documented with the final classes. Constructors only store; everything is checked by `plan` and
+    `fit`, from public facts.
     """
 
-    kind: ClassVar[str]
-    """Name on the command line; unique among the models."""
-    effect: ClassVar[str]
-    """What a coefficient changes, for reports."""
     default_radius: ClassVar[float]
     """l1 norm of the coefficients, times the bound of the features, where no radius is given."""
 
-    encoded_coef_: FloatArray
-    encoded_intercept_: FloatArray
-    coef_: FloatArray
-    intercept_: Any
-    certificate_: PrivacyCertificate
-    plan_: Plan
-    n_features_in_: int
-
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        *,
-        feature_bound: float | None = None,
-        feature_bounds: Any = None,
-        schema: Schema | None = None,
-        radius: float | None = None,
-        fit_intercept: bool = True,
-        algorithm: str = "auto",
-        constants: str = "calibrated",
-        random_state: int | BitSource | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.feature_bound = feature_bound
-        self.feature_bounds = feature_bounds
-        self.schema = schema
-        self.radius = radius
-        self.fit_intercept = fit_intercept
-        self.algorithm = algorithm
-        self.constants = constants
-        self.random_state = random_state
+    epsilon: float = 1.0
+    delta: float = 1e-6
+    _: KW_ONLY
+    feature_bound: float | None = None
+    feature_bounds: Any = None
+    schema: Schema | None = None
+    radius: float | None = None
+    fit_intercept: bool = True
+    algorithm: str = "auto"
+    constants: str = "calibrated"
+    random_state: int | BitSource | None = None
+    plan_: Plan = field(init=False)
 
     @abstractmethod
     def plan(self, n: int, n_features: int | None = None) -> tuple[Plan, ...]:
@@ -82,13 +85,16 @@ class PrivateSparseModel(CarriesBudgets, BaseEstimator, ABC):
         """
 
     @abstractmethod
-    def predict(self, X: Any) -> AnyArray:
-        """Return the prediction for every record, (n,)."""
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Fit with the smallest predicted error at the given budget.
 
-    @property
-    @abstractmethod
-    def output_scale(self) -> float:
-        """Units of ``encoded_coef_`` per unit of the plan's parameters."""
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n, n_features), or data frame
+            Features. With a schema: a data frame with the schema's columns.
+        y : array of shape (n,), optional
+            Targets or labels. With a schema, None takes the schema's target column of `X`.
+        """
 
     @final
     @property
@@ -98,11 +104,8 @@ class PrivateSparseModel(CarriesBudgets, BaseEstimator, ABC):
         return int(np.count_nonzero(self.encoded_coef_))
 
     def __sklearn_tags__(self) -> Any:
-        """Declare that NaN and sparse matrices are accepted and that results are random."""
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
         tags.input_tags.sparse = True
-        tags.non_deterministic = True
         return tags
 
     @final
@@ -111,20 +114,9 @@ class PrivateSparseModel(CarriesBudgets, BaseEstimator, ABC):
 
     @final
     def _feature_map(self, n_features: int | None) -> FeatureMap:
-        given = {
-            "schema": self.schema,
-            "feature_bound": self.feature_bound,
-            "feature_bounds": self.feature_bounds,
-        }
-        named = [name for name, value in given.items() if value is not None]
-        if len(named) != 1:
-            raise InvalidParameterError(
-                "feature_bound" if not named else named[0],
-                None if not named else given[named[0]],
-                f"exactly one of {', '.join(given)} must be given, and {len(named)} are",
-                "Bounds must be public knowledge: data are clipped into them. feature_bound=1.0 declares entries "
-                "between -1 and 1",
-            )
+        given = {name: getattr(self, name) for name in ("schema", "feature_bound", "feature_bounds")}
+        remedy = "Bounds must be public knowledge: data are clipped into them. "
+        require_one(given, "feature_bound", remedy + "feature_bound=1.0 declares entries between -1 and 1")
         records_only(self.schema)
         domain = None
         if self.feature_bound is not None:
@@ -149,22 +141,6 @@ class PrivateSparseModel(CarriesBudgets, BaseEstimator, ABC):
         return _validate.real("radius", self.radius, above=0.0, remedy="It is the largest l1 norm of the coefficients")
 
     @final
-    def _encoded(self, X: Any, *, reset: bool) -> tuple[FeatureMap, Any]:
-        """Return the feature map and the encoded matrix; `reset` (in `fit`) learns the columns' names and number."""
-        if self.schema is not None:
-            features = self._feature_map(None)
-            if reset:
-                self.n_features_in_ = len(self.schema.columns)
-            return features, features.encode(X)
-        X = learned_matrix(self, X, reset=reset, sparse=True)
-        features = self._feature_map(X.shape[1])
-        if scipy.sparse.issparse(X) and self.feature_bounds is not None:
-            raise InvalidParameterError(
-                "feature_bounds", self.feature_bounds, "cannot be used with a sparse matrix", "Give feature_bound"
-            )
-        return features, features.encode(X)
-
-    @final
     def _store(self, features: FeatureMap, weights: FloatArray, middle: float = 0.0) -> Self:
         """Store released weights, (p,) with the intercept's last; predictions are ``middle + output_scale * z``."""
         scaled, p = self.output_scale * weights[None, :], features.domain.n_features
@@ -181,22 +157,286 @@ class PrivateSparseModel(CarriesBudgets, BaseEstimator, ABC):
         return clip_entries(encoded, features.domain.linf) @ self.encoded_coef_[0] + self.encoded_intercept_[0]
 
 
-def clip_entries(X: Any, bound: float) -> Any:
-    """Return a float64 copy with entries clipped to ``[-bound, bound]``, NaN 0, as training sees them."""
-    if not scipy.sparse.issparse(X):
-        return clamped(X, bound)
-    out: Any = X.astype(np.float64)
-    out.sum_duplicates()
-    out.data = clamped(out.data, bound)
-    return out
+@final
+@with_shared(released=RELEASED)
+@dataclass(eq=False, repr=False)
+class PrivateLasso(RegressorMixin, PrivateSparseModel):
+    """Least squares with coefficients in an l1 ball under differential privacy: many features, few that matter.
+
+    The error grows with the logarithm of the number of features, where l2 methods pay its square root. NumPy arrays,
+    data frames and SciPy sparse matrices are all read; a sparse matrix is never made dense.
+
+    Guarantee: everything that `fit` learns from data is (epsilon, delta)-differentially private for neighbors that
+    replace one record, with a public number of records; nothing else depends on the data.
+
+    Parameters
+    ----------
+    epsilon : float, default=1.0
+        Privacy budget, positive.
+    delta : float, default=1e-6
+        Far below 1/n, below 1/2.
+    target_bounds : (lower, upper), optional
+        Public range of the target, in its unit. Targets are clipped into it and NaN counts as its middle; predictions
+        are clipped too. Default: the schema's numeric target.
+    feature_bound : float, optional
+        Public bound on the magnitude of every entry of `X`; entries beyond are clipped, NaN counts as 0. This, or
+        `feature_bounds`, or `schema` must be given.
+    feature_bounds : (lower, upper), optional
+        Public ranges of the columns, two numbers or two arrays; columns are centered and scaled to [-1/2, 1/2]. Not for
+        sparse matrices.
+    schema : Schema, optional
+        Public description of a table with the features.
+    radius : float, optional
+        Public. Largest l1 norm of the coefficients of encoded features, the intercept's included, in units of the
+        target's range. It trades approximation for noise and never affects privacy. Default: 1 divided by the features'
+        bound.
+    fit_intercept : bool, default=True
+        Add a constant feature.
+    algorithm : str, default="auto"
+        ``"auto"`` takes what is predicted to have the smallest error, from public facts.
+    constants : {"calibrated", "paper"}
+        Tight constants, or the paper's (repaired) ones.
+    random_state : None, int or BitSource
+        None, the default, draws noise from the operating system. A seed is for tests: the result is *not private*.
+
+    Attributes
+    ----------
+    coef_ : array of shape (n_features,)
+        Released coefficients, in the target's unit per unit of the feature (per encoded column with a schema).
+    intercept_ : float
+        Released intercept, in the target's unit.
+    {released}
+
+    References
+    ----------
+    Talwar, Thakurta and Zhang (2015), "Nearly optimal private LASSO"; Gonzalez, Guzman and Paquette, "Mirror Descent
+    Algorithms with Nearly Dimension-Independent Rates for Differentially-Private Stochastic Saddle-Point Problems".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpconvex import PrivateLasso
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.choice([-1.0, 1.0], size=(8000, 200))
+    >>> y = 3 * X[:, 0] - 2 * X[:, 1] + rng.normal(size=8000)
+    >>> model = PrivateLasso(epsilon=2.0, feature_bound=1.0, target_bounds=(-10, 10)).fit(X, y)
+    >>> model.score(X, y) > 0.7
+    True
+    """
+
+    kind: ClassVar[str] = "lasso"
+    effect: ClassVar[str] = "the prediction"
+    default_radius: ClassVar[float] = 1.0
+
+    _: KW_ONLY
+    target_bounds: tuple[float, float] | None = None
+
+    def plan(self, n: int, n_features: int | None = None) -> tuple[SaddlePlan, ...]:
+        """Return all plans for data of this size, the smallest predicted error first. Sees no data.
+
+        Predicted errors are in units of the square of the target's range.
+        """
+        self._range()
+        features = self._feature_map(n_features)
+        radius = self._radius(features)
+        reach = max(0.5, radius * features.domain.linf)
+        problem = l1_ball_loss(
+            SquaredLoss(0.5, prediction_bound=reach),
+            n,
+            features.domain.n_features,
+            radius,
+            feature_bound=features.domain.linf,
+            intercept=self.fit_intercept,
+            third_derivative=0.0,
+        )
+        return plan_sparse(problem, self._privacy(), self.algorithm, constants=self.constants)
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        source, bounds = source_from(self.random_state), self._range()
+        features, encoded = self._encoded(X, reset=True)
+        targets = bounds.scale(self._numbers(X, y))
+        same_length(encoded, targets)
+        self.plan_ = self.plan(len(targets), features.domain.n_features)[0]
+        begin(self.plan_, type(self).__name__, fitted_columns(self), len(targets), source)
+        result = self.plan_.run(shuffled(single_group(encoded, targets), source), source)
+        self._store(features, weights_of(self.plan_, result.x), bounds.middle)
+        self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])  # as scikit-learn's regressors
+        self.certificate_ = result.certificate
+        name_model(self)
+        return self
+
+    def predict(self, X: Any) -> FloatArray:
+        """Return the prediction for every record, (n,), in the target's unit, clipped to the target bounds."""
+        bounds = self._range()
+        return np.clip(self._linear(X), bounds.lower, bounds.upper)
+
+    @property
+    def output_scale(self) -> float:
+        return self._range().width
+
+    def _range(self) -> TargetRange:
+        return declared_range(self.target_bounds, self.schema)
+
+    def _numbers(self, X: Any, y: Any) -> AnyArray:
+        if y is None and self.schema is not None and self.schema.target is not None and self.schema.target.numeric:
+            return self.schema.encode_target(X)
+        return number_array(self._required(y))
 
 
-def same_length(X: Any, y: AnyArray, what: str = "y") -> None:
-    """Raise `InvalidDataError` unless there is one `y` a record, and at least one record."""
-    if X.shape[0] != len(y):
-        raise InvalidDataError(f"X has {X.shape[0]} records and {what} has {len(y)}: they must agree")
-    if X.shape[0] < 1:
-        raise InvalidDataError("Found array with 0 sample(s): at least 1 record is needed")
+@dataclass(eq=False, repr=False)
+class PrivateSparseClassifier(ClassifierMixin, PrivateSparseModel):
+    """A private classifier for two classes, whose logits are linear with coefficients in an l1 ball."""
+
+    effect: ClassVar[str] = "log-odds"
+    default_radius: ClassVar[float] = 3.0
+
+    _: KW_ONLY
+    classes: Any = None
+    classes_: AnyArray = field(init=False)
+
+    @final
+    def decision_function(self, X: Any) -> FloatArray:
+        """Return the logit of the second class, (n,)."""
+        return self._linear(X)
+
+    @final
+    def predict(self, X: Any) -> AnyArray:
+        """Return the more likely label of every record, (n,)."""
+        scores = self.decision_function(X)
+        return self.classes_[(scores > 0).astype(np.intp)]
+
+    @final
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Return the probability of both classes, (n, 2), in the order of ``classes_``."""
+        from scipy.special import expit
+
+        logits = self.decision_function(X)
+        return np.column_stack([expit(-logits), expit(logits)])
+
+    @final
+    def predict_log_proba(self, X: Any) -> FloatArray:
+        """Return the logarithm of `predict_proba`."""
+        from scipy.special import log_expit
+
+        logits = self.decision_function(X)
+        return np.column_stack([log_expit(-logits), log_expit(logits)])
+
+    @property
+    def output_scale(self) -> float:
+        return 1.0
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags
+
+    @final
+    def _problem(self, features: FeatureMap, n: int, factors: tuple[float, ...] = (1.0,)) -> WorstGroupLoss:
+        domain = features.domain
+        return WorstGroupLoss(
+            LogisticLoss(),
+            n,
+            domain.n_features,
+            self._radius(features),
+            domain.linf,
+            factors,
+            self.fit_intercept,
+            LOGISTIC_THIRD,
+        )
+
+    @final
+    def _signs(self, X: Any, y: Any) -> tuple[FloatArray, AnyArray]:
+        """Return targets -1 and 1, (n,), and the two classes."""
+        index, classes = self._labels(X, y)
+        require_two("classes", classes.tolist(), len(classes))
+        return 2.0 * index - 1.0, classes
+
+    def _labels(self, X: Any, y: Any) -> tuple[AnyArray, AnyArray]:
+        target = None if self.schema is None else self.schema.target
+        if target is not None and target.labels and self.classes is None:
+            codes = self.schema.encode_target(X) if y is None else target.encode(as_series(y)[0])  # pyright: ignore
+            return codes, np.asarray(target.labels)
+        y = self._required(y)
+        if self.classes is not None:
+            classes = checked_classes(self.classes)
+            return declared_index(y, classes), classes
+        return default_index(y)
+
+
+@final
+class PrivateSparseLogisticRegression(PrivateSparseClassifier):
+    """Logistic regression with coefficients in an l1 ball under differential privacy: many features, few that matter.
+
+    For text, genes and other data with more features than records: the error grows with the logarithm of the number of
+    features, where l2 methods pay its square root. A sparse matrix is never made dense.
+
+    Guarantee: as `PrivateLasso`.
+
+    Parameters
+    ----------
+    classes : array of two labels, optional
+        Public, the negative class first; a label that is not listed counts as the first, silently. Default: the
+        schema's, or False and True for Boolean labels; labels of another type are refused.
+    epsilon, delta, feature_bound, feature_bounds, schema, fit_intercept, algorithm, constants, random_state : optional
+        As in `PrivateLasso`.
+    radius : float, optional
+        Public. Largest l1 norm of the coefficients of encoded features, the intercept's included. It trades
+        approximation for noise and never affects privacy. Default: 3 divided by the features' bound, so that the
+        largest logit is 3.
+
+    Attributes
+    ----------
+    coef_ : array of shape (1, n_features)
+        Released coefficients.
+    intercept_ : array of shape (1,)
+        Released intercept.
+    classes_ : array of shape (2,)
+        Labels.
+    certificate_, plan_, n_features_in_
+        As in `PrivateLasso`.
+
+    References
+    ----------
+    As `PrivateLasso`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy import sparse
+    >>> from dpconvex import PrivateSparseLogisticRegression
+    >>> rng = np.random.default_rng(0)
+    >>> X = sparse.random_array((5000, 10_000), density=0.01, rng=rng, format="lil")
+    >>> X[:, 7] = rng.integers(0, 2, (5000, 1))
+    >>> y = X[:, [7]].toarray().ravel()
+    >>> model = PrivateSparseLogisticRegression(epsilon=2.0, feature_bound=1.0, classes=[0, 1]).fit(X.tocsr(), y)
+    >>> model.score(X.tocsr(), y) > 0.9
+    True
+    """
+
+    kind: ClassVar[str] = "sparse_logistic"
+
+    def plan(self, n: int, n_features: int | None = None) -> tuple[SaddlePlan, ...]:
+        problem = self._problem(self._feature_map(n_features), n)
+        return plan_sparse(problem, self._privacy(), self.algorithm, constants=self.constants)
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        source = source_from(self.random_state)
+        features, encoded = self._encoded(X, reset=True)
+        targets, classes = self._signs(X, y)
+        same_length(encoded, targets)
+        self.plan_ = self.plan(len(targets), features.domain.n_features)[0]
+        begin(self.plan_, type(self).__name__, fitted_columns(self), len(targets), source)
+        result = self.plan_.run(shuffled(single_group(encoded, targets), source), source)
+        self._store(features, weights_of(self.plan_, result.x))
+        self.certificate_, self.classes_ = result.certificate, classes
+        name_model(self)
+        return self
+
+
+def weights_of(plan: SaddlePlan, x: FloatArray) -> FloatArray:
+    """Return the weights (p,) that a released point of the lifted simplex stands for."""
+    problem: Any = plan.problem  # these plans are of `WorstGroupLoss` problems
+    return problem.point(x)
 
 
 def shuffled(records: tuple[Any, AnyArray, AnyArray], source: BitSource) -> tuple[Any, AnyArray, AnyArray]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, Self, final
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from dpconvex import _validate
@@ -19,7 +19,8 @@ from dpconvex.data.frames import open_table
 from dpconvex.data.table_cells import DEFAULT_BINS, Bins, TableCells
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._features import records_only
-from dpconvex.privacy import CarriesBudgets, PrivacyCertificate, PrivacyParams
+from dpconvex.estimators.base import RELEASED, PrivateEstimator, with_shared
+from dpconvex.privacy import PrivacyParams
 from dpconvex.problems.queries import Marginals
 from dpconvex.randomness import BitSource, source_from
 
@@ -28,14 +29,16 @@ if TYPE_CHECKING:
 
 
 @final
-class PrivateSyntheticData(CarriesBudgets, BaseEstimator):
+@with_shared(released=RELEASED)
+@dataclass(eq=False, repr=False)
+class PrivateSyntheticData(PrivateEstimator):
     """Synthetic records under differential privacy, whose marginal tables are near those of the data.
 
     The table's columns become finitely many values (categories as they are, numbers in public bins). Released is a
     histogram over their combinations, chosen so that *every* cell of *every* marginal table of `order` columns has a
     small error, however many there are. Records are drawn from it, as many as wanted, at no further cost.
 
-    Guarantee: everything that `fit` learns from data is (epsilon, delta)-differentially private for neighbours that
+    Guarantee: everything that `fit` learns from data is (epsilon, delta)-differentially private for neighbors that
     replace one record, with a public number of records; nothing else depends on the data.
 
     Parameters
@@ -71,12 +74,7 @@ class PrivateSyntheticData(CarriesBudgets, BaseEstimator):
         Released shares of all combinations; they sum to 1.
     answers_ : array of shape (n_queries,)
         Released answers to the marginals.
-    certificate_ : PrivacyCertificate
-        What the fit costs and why.
-    plan_ : QueryReleasePlan
-        The public constants that were used.
-    n_features_in_ : int
-        Number of columns used.
+    {released}
 
     Notes
     -----
@@ -104,36 +102,21 @@ class PrivateSyntheticData(CarriesBudgets, BaseEstimator):
     ['age', 'smokes']
     """
 
-    cells_: TableCells
-    queries_: Marginals
-    histogram_: FloatArray
-    answers_: FloatArray
-    certificate_: PrivacyCertificate
-    plan_: QueryReleasePlan
-    n_features_in_: int
-
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        *,
-        schema: Schema | None = None,
-        columns: Sequence[str] | None = None,
-        bins: Bins = DEFAULT_BINS,
-        order: int = 2,
-        algorithm: str = "auto",
-        constants: str = "calibrated",
-        random_state: int | BitSource | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.schema = schema
-        self.columns = columns
-        self.bins = bins
-        self.order = order
-        self.algorithm = algorithm
-        self.constants = constants
-        self.random_state = random_state
+    epsilon: float = 1.0
+    delta: float = 1e-6
+    _: KW_ONLY
+    schema: Schema | None = None
+    columns: Sequence[str] | None = None
+    bins: Bins = DEFAULT_BINS
+    order: int = 2
+    algorithm: str = "auto"
+    constants: str = "calibrated"
+    random_state: int | BitSource | None = None
+    cells_: TableCells = field(init=False)
+    queries_: Marginals = field(init=False)
+    histogram_: FloatArray = field(init=False)
+    answers_: FloatArray = field(init=False)
+    plan_: QueryReleasePlan = field(init=False)
 
     def plan(self, n: int) -> tuple[QueryReleasePlan, ...]:
         """Return all plans for `n` records, the smallest predicted error first. Sees no data.
@@ -238,9 +221,6 @@ class PrivateSyntheticData(CarriesBudgets, BaseEstimator):
         return TableCells.of_schema(self.schema, self.columns, self.bins)
 
     def __sklearn_tags__(self) -> Any:
-        """Declare that missing values are accepted and that results are random."""
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
         tags.input_tags.string = True
-        tags.non_deterministic = True
         return tags

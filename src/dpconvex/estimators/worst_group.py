@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar, Self, final
 
 import numpy as np
@@ -12,28 +13,28 @@ from dpconvex.algorithms.base import begin
 from dpconvex.algorithms.minimax.base import SaddlePlan
 from dpconvex.algorithms.minimax.group_proportions import GroupShares, after_proportions, raised
 from dpconvex.algorithms.minimax.registry import plan_saddle
-from dpconvex.data import Schema
 from dpconvex.data.frames import open_table, require_columns
 from dpconvex.errors import InvalidDataError, InvalidParameterError
-from dpconvex.estimators._digest import name_model
-from dpconvex.estimators._features import FeatureMap, fitted_columns
+from dpconvex.estimators._features import FeatureMap, fitted_columns, same_length
 from dpconvex.estimators._targets import declared_index
-from dpconvex.estimators.lasso import PrivateSparseClassifier, weights_of
-from dpconvex.estimators.sparse import same_length, shuffled
+from dpconvex.estimators.base import RELEASED, name_model, with_shared
+from dpconvex.estimators.sparse import PrivateSparseClassifier, shuffled, weights_of
 from dpconvex.privacy import PrivacyParams
-from dpconvex.randomness import BitSource, source_from
+from dpconvex.randomness import source_from
 
 
 @final
+@with_shared(released=RELEASED)
+@dataclass(eq=False, repr=False)
 class PrivateWorstGroupClassifier(PrivateSparseClassifier):
     """Logistic regression for the group with the largest mean loss, under differential privacy.
 
-    A model with a small mean loss may fail for a small group. This one minimises the *largest* of the groups' mean
-    losses (group distributionally robust optimisation), over coefficients in an l1 ball: a saddle point, in which an
+    A model with a small mean loss may fail for a small group. This one minimizes the *largest* of the groups' mean
+    losses (group distributionally robust optimization), over coefficients in an l1 ball: a saddle point, in which an
     opponent shifts weight to the group that fares worst. Prediction does not need the group.
 
     Guarantee: everything that `fit` learns from data, groups included, is (epsilon, delta)-differentially private for
-    neighbours that replace one record, with a public number of records; nothing else depends on the data.
+    neighbors that replace one record, with a public number of records; nothing else depends on the data.
 
     Parameters
     ----------
@@ -69,12 +70,7 @@ class PrivateWorstGroupClassifier(PrivateSparseClassifier):
         Labels of the groups.
     classes_ : array of shape (2,)
         Labels.
-    certificate_ : PrivacyCertificate
-        What the fit costs and why.
-    plan_ : SaddlePlan
-        The public constants that were used.
-    n_features_in_ : int
-        Columns seen by `fit`.
+    {released}
 
     References
     ----------
@@ -95,46 +91,15 @@ class PrivateWorstGroupClassifier(PrivateSparseClassifier):
     """
 
     kind: ClassVar[str] = "worst_group"
-    group_weights_: FloatArray
-    group_shares_: FloatArray
-    groups_: AnyArray
 
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        *,
-        groups: Any = None,
-        group_column: str | None = None,
-        group_shares: Any = None,
-        smallest_share: float = 0.05,
-        classes: Any = None,
-        feature_bound: float | None = None,
-        feature_bounds: Any = None,
-        schema: Schema | None = None,
-        radius: float | None = None,
-        fit_intercept: bool = True,
-        algorithm: str = "auto",
-        constants: str = "calibrated",
-        random_state: int | BitSource | None = None,
-    ) -> None:
-        super().__init__(
-            epsilon,
-            delta,
-            classes=classes,
-            feature_bound=feature_bound,
-            feature_bounds=feature_bounds,
-            schema=schema,
-            radius=radius,
-            fit_intercept=fit_intercept,
-            algorithm=algorithm,
-            constants=constants,
-            random_state=random_state,
-        )
-        self.groups = groups
-        self.group_column = group_column
-        self.group_shares = group_shares
-        self.smallest_share = smallest_share
+    _: KW_ONLY
+    groups: Any = None
+    group_column: str | None = None
+    group_shares: Any = None
+    smallest_share: float = 0.05
+    group_weights_: FloatArray = field(init=False)
+    group_shares_: FloatArray = field(init=False)
+    groups_: AnyArray = field(init=False)
 
     def plan(self, n: int, n_features: int | None = None) -> tuple[SaddlePlan, ...]:
         """Return all plans for data of this size, the smallest predicted error first. Sees no data.

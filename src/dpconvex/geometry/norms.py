@@ -202,9 +202,8 @@ class GroupedNorm(NoiseNorm):
         kinds, kind_of = np.unique(np.column_stack([sizes, widths, euclidean]), axis=0, return_inverse=True)
         kind_of = kind_of.reshape(-1)
         chunk_of = kind_of if len(kinds) <= MAX_RUNS else kind_of * MAX_RUNS // len(kinds)
-        columns = _sum_by(chunk_of, sizes)
         spread = _sum_by(chunk_of, _spread(sizes, widths / widths.max(), euclidean))
-        groups = _cheapest_groups(columns, spread)[chunk_of]
+        groups = _cheapest_groups(_sum_by(chunk_of, sizes), spread)[chunk_of]
         candidates = [groups] if len(kinds) <= MAX_RUNS else [groups, np.arange(len(sizes))]
         weights = [_optimal_weights(sizes, widths, each, euclidean) for each in candidates]
         norms = [cls(sizes, widths, *pair, "grouped", euclidean) for pair in zip(candidates, weights, strict=True)]
@@ -255,8 +254,8 @@ class GroupedNorm(NoiseNorm):
     def coordinate_variances(self) -> FloatArray:  # pyright: ignore[reportIncompatibleMethodOverride]
         """``(D+1)(D+2)/a^2`` times ``2 s^2/((d+1)(d+2))``, l2: ``s^2/(d+2)``; block of d columns, group of D."""
         radius = (self._group_sizes + 1) * (self._group_sizes + 2) / self.weights**2
-        block = _spread(self.sizes, self.half_widths, self.euclidean) / self.sizes
-        variances = np.repeat(radius[self.groups] * block, self.sizes)
+        spread = _spread(self.sizes, self.half_widths, self.euclidean)
+        variances = np.repeat(radius[self.groups] * (spread / self.sizes), self.sizes)
         variances.setflags(write=False)
         return variances
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar, final
 
 import numpy as np
 
+from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import InvalidParameterError, UnsupportedEventError
-from dpconvex.privacy.events.basic import Event
-from dpconvex.privacy.ledger import Ledger, Release
-from dpconvex.privacy.sensitivity import Sensitivity
-from dpconvex.randomness.source import BitSource
+from dpconvex.privacy import Event, FailureProbability, Ledger, Release, Sensitivity, Unit
+from dpconvex.randomness import BitSource
 
 Output = TypeVar("Output")
 
@@ -34,9 +34,12 @@ class Planned(ABC):
     sensitivity: Sensitivity
     event: Event
 
-    @abstractmethod
     def exact_bits(self, source: BitSource) -> bool:
-        """Whether noise from `source` is exact on a grid, so that the bits of a release are covered by the proof."""
+        """Whether noise from `source` is exact on a grid, so that the bits of a release are covered by the proof.
+
+        By default with the operating system as source.
+        """
+        return source.exact
 
     def log_density(self, value: AnyArray, outcome: Any) -> float:
         """Return the logarithm of the probability or density of an outcome given the private value, up to a constant.
@@ -53,15 +56,7 @@ class Planned(ABC):
 
     @final
     def planned(self, label: str, block: str | None = None) -> Release:
-        """Return the ledger entry of one use.
-
-        Parameters
-        ----------
-        label : str
-            What is released, in words.
-        block : str or None
-            The fixed part of the records that it reads (`Release`); None for all.
-        """
+        """Return the ledger entry of one use: what is released, in words, from which fixed part of the records."""
         return Release(label, self.name, self.event, self.sensitivity, block)
 
 
@@ -93,12 +88,7 @@ class Mechanism(Planned, Generic[Output]):
         source : BitSource
             Of the noise.
         ledger : Ledger
-            It must list `planned(label, block)`.
-
-        Raises
-        ------
-        BudgetExceededError
-            If the ledger does not list this release (any more). Nothing is sampled then.
+            If it does not list `planned(label, block)` (any more), `BudgetExceededError` is raised and nothing sampled.
         """
         ledger.record(self.planned(label, block))
         return self._sample(np.asarray(value, dtype=np.float64), source)
@@ -107,6 +97,35 @@ class Mechanism(Planned, Generic[Output]):
     @abstractmethod
     def examples(cls) -> tuple[Mechanism[Output], ...]:
         """A few small instances, for contract tests."""
+
+
+@final
+@dataclass(frozen=True)
+class FailureAllowance(Planned):
+    """A lemma that may fail: nothing is released, but the sensitivity that rests on it costs this part of delta."""
+
+    probability: float  # of the failure, for both of two neighboring data sets together
+    lemma: str  # what bounds it, and over which randomness
+    unit: Unit = Unit.RECORD
+    name: ClassVar[str] = "allowance for failure"
+
+    def __post_init__(self) -> None:
+        _validate.real("probability", self.probability, above=0.0, below=1.0)
+
+    @property
+    def sensitivity(self) -> Sensitivity:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return Sensitivity(1.0, "none", self.lemma, unit=self.unit)  # no value is released
+
+    @property
+    def event(self) -> FailureProbability:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return FailureProbability(self.probability)
+
+    def exact_bits(self, source: BitSource) -> bool:
+        return True  # nothing is drawn
+
+    def charge(self, label: str, ledger: Ledger) -> None:
+        """Enter the allowance in the ledger, before what rests on it is released."""
+        ledger.record(self.planned(label))
 
 
 def check_norm(sensitivity: Sensitivity, *norms: str) -> None:

@@ -1,4 +1,4 @@
-r"""The Gaussian mechanism, on a grid, with OpenDP's exact discrete sampler.
+r"""The Gaussian mechanism, on a grid, with OpenDP's exact discrete sampler; and on fresh secret samples of the units.
 
 Why the discrete Gaussian is charged as a continuous one. Let ``D(v, s)`` be the discrete Gaussian on the integers,
 mass proportional to ``exp(-(z - v)^2 / (2 s^2))`` for integer ``v``, and ``s^2 = s1^2 + s2^2``. Draw a *continuous*
@@ -7,27 +7,36 @@ post-processing. Its normalising sum is ``s2 sqrt(2 pi) (1 +- h)``, ``h <= 3 exp
 so ``z`` has the mass of ``D(v, s)`` up to a factor ``1 +- 3 h``. The mechanism samples ``s = sigma (1 + 2^-20)`` for
 the ``sigma`` of its event, which is at least ``2^20`` steps of the grid; hence ``s2^2 >= 2^21``, and the factor differs
 from 1 by less than ``10^-(10^7)`` in any dimension: delta grows by nothing a float could hold.
+
+On secret Poisson samples every unit takes part in a step with the same probability. The session draws the samples
+itself, so the rate that is priced (`PoissonSteps`) is the rate at which units are drawn, and no sample is used twice.
+Samples are secret: they reach the function whose value is released, and nothing else. A sample may be empty, and its
+size must not be used as a divisor: it depends on whether a unit took part. Gaps between the units of a sample are
+geometric, ``P(gap > k) = (1 - rate)^k``, drawn from the source's coins in floats; the event's `RATE_SLACK` covers their
+rounding.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpconvex import _rounding, _validate
 from dpconvex._types import FloatArray
-from dpconvex.errors import InvalidParameterError
-from dpconvex.mechanisms import _grid
-from dpconvex.mechanisms.base import Mechanism, check_norm, check_shape
-from dpconvex.privacy.events.basic import GaussianNoise
+from dpconvex.errors import BudgetExceededError, InvalidParameterError
+from dpconvex.mechanisms.base import Mechanism, Planned, check_norm, check_shape
+from dpconvex.privacy import GaussianNoise, Ledger, PoissonSteps, Sensitivity
 from dpconvex.privacy.profiles import gaussian_delta, smallest
-from dpconvex.privacy.sensitivity import Sensitivity
-from dpconvex.randomness import exact
-from dpconvex.randomness.source import BitSource
+from dpconvex.randomness import BitSource, exact
+
+Sample = NDArray[np.int64]
+"""Positions of units, ascending."""
 
 INFLATION = 1.0 + 2.0**-20
 """What the sampler's standard deviation exceeds the event's by, to pay for the integers."""
@@ -38,24 +47,15 @@ INFLATION = 1.0 + 2.0**-20
 class GaussianMechanism(Mechanism[FloatArray]):
     """Independent normal noise on every coordinate: (epsilon, delta), exact profile.
 
-    Parameters
-    ----------
-    sensitivity : Sensitivity
-        In the l2 norm (``"absolute"`` in dimension 1).
-    sigma : float
-        Standard deviation, positive; use `calibrate` to get it from a promise.
-    dim : int
-        Values have shape (dim,).
-
     References
     ----------
     Balle and Wang 2018, "Improving the Gaussian mechanism for differential privacy"; Canonne, Kamath and Steinke
     2020, "The discrete Gaussian for differential privacy".
     """
 
-    sensitivity: Sensitivity
-    sigma: float
-    dim: int
+    sensitivity: Sensitivity  # in the l2 norm (`"absolute"` in dimension 1)
+    sigma: float  # standard deviation, positive; use `calibrate` to get it from a promise
+    dim: int  # values have shape (dim,)
     name: ClassVar[str] = "Gaussian"
 
     def __post_init__(self) -> None:
@@ -70,22 +70,13 @@ class GaussianMechanism(Mechanism[FloatArray]):
     ) -> GaussianMechanism:
         """Return the mechanism with the least noise, by the stated method, for a promise.
 
-        Parameters
-        ----------
-        sensitivity, dim
-            As above.
-        epsilon : float
-            Positive.
-        delta : float
-            In (0, 1/2).
-        method : {"analytic", "zwb"}
-            The smallest sigma by the exact profile, or the closed formula of Zhao et al. 2019, Theorem 5, which the
-            output-perturbation paper uses: valid for all epsilon, up to 1.4 times larger.
+        "analytic" is the smallest sigma by the exact profile; "zwb" the closed formula of Zhao et al. 2019, Theorem 5,
+        which the output-perturbation paper uses: valid for all epsilon, up to 1.4 times larger.
         """
         _validate.real("epsilon", epsilon, above=0.0)
         _validate.real("delta", delta, above=0.0, below=0.5, remedy="Use NormNoiseMechanism for delta=0")
         _validate.choice("method", method, ("analytic", "zwb"))
-        distance = _grid.enlarged(sensitivity.value)
+        distance = exact.enlarged(sensitivity.value)
         if method == "zwb":
             root = zwb_constant(delta)
             sigma = (root + math.sqrt(root**2 + epsilon)) / (math.sqrt(2) * epsilon) * distance * (1 + 1e-12)
@@ -97,29 +88,20 @@ class GaussianMechanism(Mechanism[FloatArray]):
     def of_mu(cls, sensitivity: Sensitivity, mu: float, dim: int) -> GaussianMechanism:
         """Return the mechanism that spends `mu`: enlarged sensitivity over standard deviation.
 
-        Parameters
-        ----------
-        sensitivity, dim
-            As above.
-        mu : float
-            Positive. Independent or adaptive uses compose to the root of the sum of squares.
+        Independent or adaptive uses compose to the root of the sum of squares.
         """
         _validate.real("mu", mu, above=0.0)
-        return cls(sensitivity, _rounding.ratio_up(_grid.enlarged(sensitivity.value), mu), dim)
+        return cls(sensitivity, _rounding.ratio_up(exact.enlarged(sensitivity.value), mu), dim)
 
     @cached_property
     def step(self) -> float:
         """Step of the grid of values and releases."""
-        return _grid.spacing(self.sensitivity.value, self.sigma, math.sqrt(self.dim) * (1 + 1e-15))
+        return exact.spacing(self.sensitivity.value, self.sigma, math.sqrt(self.dim) * (1 + 1e-15))
 
     @property
     def event(self) -> GaussianNoise:
         """Enlarged sensitivity and `sigma`; the sampler's deviation is larger by `INFLATION`."""
-        return GaussianNoise(_grid.enlarged(self.sensitivity.value), self.sigma)
-
-    def exact_bits(self, source: BitSource) -> bool:
-        """Whether the source is the operating system."""
-        return source.exact
+        return GaussianNoise(exact.enlarged(self.sensitivity.value), self.sigma)
 
     def simulate(self, size: int, generator: np.random.Generator) -> FloatArray:
         """Return `size` vectors of about the noise's law, (size, dim): for pictures, not for a run."""
@@ -131,7 +113,6 @@ class GaussianMechanism(Mechanism[FloatArray]):
 
     @classmethod
     def examples(cls) -> tuple[GaussianMechanism, ...]:
-        """Dimensions 1 and 3, both methods."""
         return (
             cls.calibrate(Sensitivity(2.0, "absolute", "example"), 0.5, 1e-6, 1),
             cls.calibrate(Sensitivity(0.01, "l2", "example"), 3.0, 1e-3, 3, "zwb"),
@@ -148,4 +129,80 @@ def zwb_constant(delta: float) -> float:
 def add_gaussian(value: FloatArray, sigma: float, step: float, source: BitSource) -> FloatArray:
     """Round `value`, shape (d,), to the grid and add discrete Gaussian noise of deviation ``sigma * INFLATION``."""
     deviation = _rounding.product_up(sigma, INFLATION) / step  # exact division: the step is a power of two
-    return _grid.from_units(exact.discrete_gaussian(_grid.to_units(value, step), deviation, source), step)
+    return exact.from_units(exact.discrete_gaussian(exact.to_units(value, step), deviation, source), step)
+
+
+@final
+@dataclass(frozen=True)
+class SampledGaussian(Planned):
+    """Adaptive noisy sums over secret samples in one run, charged as one release.
+
+    Guarantees
+    ----------
+    The profile of `PoissonSteps`, provided that a unit that takes part moves the released value by at most
+    `step.sensitivity`, and one that does not moves it not at all: that is the algorithm's lemma.
+    """
+
+    # Of one release; its sensitivity is to a unit's taking part, half of what a replaced unit may do.
+    step: GaussianMechanism
+    rate: float  # probability of taking part, as `PoissonSteps` has it
+    steps: int  # how many releases, positive
+    name: ClassVar[str] = "Gaussian on secret samples"
+
+    def __post_init__(self) -> None:
+        _ = self.event  # its checks are ours
+
+    @property
+    def sensitivity(self) -> Sensitivity:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.step.sensitivity  # of one release
+
+    @property
+    def event(self) -> PoissonSteps:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """All steps together; the enlarged sensitivity, twice it for two centres, covers rounding to the grid."""
+        return PoissonSteps(self.rate, self.steps, self.step.event)
+
+    def exact_bits(self, source: BitSource) -> bool:
+        return self.step.exact_bits(source)
+
+    def start(
+        self, units: int, label: str, source: BitSource, ledger: Ledger, block: str | None = None
+    ) -> SampledSession:
+        """Record all steps, and return the session that takes them on a public number of units."""
+        ledger.record(self.planned(label, block))
+        return SampledSession(self, units, source)
+
+
+@final
+class SampledSession:
+    """The steps of one run; obtained from `SampledGaussian.start`."""
+
+    def __init__(self, mechanism: SampledGaussian, units: int, source: BitSource) -> None:
+        self._mechanism, self._units, self._source = mechanism, units, source
+        self._coins = source.generator()  # a stream of its own
+        self.left = mechanism.steps
+
+    def release(self, value: Callable[[Sample], FloatArray]) -> FloatArray:
+        """Draw a fresh sample and return its value with noise.
+
+        `value` goes from positions of units, shape (m,), m >= 0, ascending, to an array of the mechanism's shape.
+        Beyond the planned number of steps `BudgetExceededError` is raised, and nothing sampled.
+        """
+        if self.left < 1:
+            raise BudgetExceededError("Gaussian on secret samples: no step of the plan is left")
+        self.left -= 1
+        return self._noisy(np.asarray(value(self._sample()), dtype=np.float64))
+
+    def _sample(self) -> Sample:
+        return poisson_sample(self._units, self._mechanism.rate, self._coins)
+
+    def _noisy(self, value: FloatArray) -> FloatArray:
+        return self._mechanism.step._sample(value, self._source)
+
+
+def poisson_sample(units: int, rate: float, coins: np.random.Generator) -> Sample:
+    """Return the positions of the units that take part, each with probability `rate`, ascending."""
+    size = math.ceil(units * rate + 6 * math.sqrt(units * rate) + 10)
+    found = np.cumsum(coins.geometric(rate, size)) - 1
+    while found[-1] < units:
+        found = np.append(found, found[-1] + np.cumsum(coins.geometric(rate, size)))
+    return found[: np.searchsorted(found, units)]

@@ -10,14 +10,10 @@ import numpy as np
 
 from dpconvex import _rounding, _validate
 from dpconvex._types import FloatArray
-from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry.norms import GroupedNorm, L2Norm, NoiseNorm
-from dpconvex.mechanisms import _grid
 from dpconvex.mechanisms.base import Mechanism, check_norm, check_shape
-from dpconvex.privacy.events.basic import NormExponentialNoise
-from dpconvex.privacy.sensitivity import Sensitivity
-from dpconvex.randomness import real
-from dpconvex.randomness.source import BitSource
+from dpconvex.privacy import NormExponentialNoise, Sensitivity
+from dpconvex.randomness import BitSource, exact, real
 
 
 @final
@@ -33,24 +29,15 @@ class NormNoiseMechanism(Mechanism[FloatArray]):
     ----------
     Pure ``epsilon``, down to the last bit.
 
-    Parameters
-    ----------
-    norm : NoiseNorm
-        Of dimension d; values have shape (d,).
-    sensitivity : Sensitivity
-        In that norm: its ``norm`` is ``norm.name``.
-    epsilon : float
-        Positive.
-
     References
     ----------
     Hardt and Talwar 2010, "On the geometry of differential privacy"; in the l2 norm Chaudhuri, Monteleoni and Sarwate
     2011, "Differentially private empirical risk minimization", and Lowy and Razaviyayn, Lemma B.3 (moments).
     """
 
-    norm: NoiseNorm
-    sensitivity: Sensitivity
-    epsilon: float
+    norm: NoiseNorm  # of dimension d; values have shape (d,)
+    sensitivity: Sensitivity  # in that norm: its `norm` is `norm.name`
+    epsilon: float  # positive
     name: ClassVar[str] = "norm-exponential noise"
 
     def __post_init__(self) -> None:
@@ -66,21 +53,12 @@ class NormNoiseMechanism(Mechanism[FloatArray]):
     @cached_property
     def step(self) -> float:
         """Step of the grid of releases, about a millionth of the scale."""
-        step = _rounding.power_of_two_at_most(self.scale) * _grid.FINENESS
-        if not 1e-300 < step < 1e300:
-            raise InvalidParameterError(
-                "sensitivity", self.sensitivity.value, "must leave room for a finer grid of floats", "Rescale the value"
-            )
-        return step
+        step = _rounding.power_of_two_at_most(self.scale) * exact.FINENESS
+        return exact.checked_step(step, self.sensitivity.value)
 
     @property
     def event(self) -> NormExponentialNoise:
-        """Sensitivity over scale."""
         return NormExponentialNoise(self.sensitivity.value, self.scale)
-
-    def exact_bits(self, source: BitSource) -> bool:
-        """Whether the source is the operating system."""
-        return source.exact
 
     def simulate(self, size: int, generator: np.random.Generator) -> FloatArray:
         """Return `size` noise vectors of the law, (size, d): for pictures, not for a run (`real.simulate`)."""
@@ -93,6 +71,5 @@ class NormNoiseMechanism(Mechanism[FloatArray]):
 
     @classmethod
     def examples(cls) -> tuple[NormNoiseMechanism, ...]:
-        """One for every example of the norms."""
         norms = (*L2Norm.examples(), *GroupedNorm.examples())
         return tuple(cls(norm, Sensitivity(0.3, norm.name, "example"), 0.7) for norm in norms)

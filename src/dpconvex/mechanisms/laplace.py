@@ -1,19 +1,19 @@
-"""The Laplace mechanism, on a grid, with OpenDP's exact discrete sampler."""
+"""The Laplace mechanism, on a grid, with OpenDP's exact discrete sampler; and its form of bounded support."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, final
 
+import numpy as np
+
 from dpconvex import _rounding, _validate
 from dpconvex._types import FloatArray
-from dpconvex.mechanisms import _grid
 from dpconvex.mechanisms.base import Mechanism, check_norm, check_shape
-from dpconvex.privacy.events.basic import NormExponentialNoise
-from dpconvex.privacy.sensitivity import Sensitivity
-from dpconvex.randomness import exact
-from dpconvex.randomness.source import BitSource
+from dpconvex.privacy import BoundedLaplaceNoise, NormExponentialNoise, Sensitivity
+from dpconvex.randomness import BitSource, exact
 
 
 @final
@@ -24,23 +24,14 @@ class LaplaceMechanism(Mechanism[FloatArray]):
     The value is rounded to a public grid, for which the sensitivity is enlarged; discrete Laplace noise on the grid
     has exactly the privacy of the continuous one.
 
-    Parameters
-    ----------
-    sensitivity : Sensitivity
-        In the l1 norm (``"absolute"`` in dimension 1).
-    scale : float
-        Of the noise, positive; its variance is ``2 scale**2``. Use `calibrate` to get it from epsilon.
-    dim : int
-        Values have shape (dim,).
-
     References
     ----------
     Ghosh, Roughgarden and Sundararajan 2012, "Universally utility-maximizing privacy mechanisms".
     """
 
-    sensitivity: Sensitivity
-    scale: float
-    dim: int
+    sensitivity: Sensitivity  # in the l1 norm (`"absolute"` in dimension 1)
+    scale: float  # of the noise, positive; its variance is `2 scale**2`. Use `calibrate` to get it from epsilon.
+    dim: int  # values have shape (dim,)
     name: ClassVar[str] = "Laplace"
 
     def __post_init__(self) -> None:
@@ -53,31 +44,84 @@ class LaplaceMechanism(Mechanism[FloatArray]):
     def calibrate(cls, sensitivity: Sensitivity, epsilon: float, dim: int) -> LaplaceMechanism:
         """Return the mechanism that costs `epsilon`."""
         _validate.real("epsilon", epsilon, above=0.0)
-        return cls(sensitivity, _rounding.ratio_up(_grid.enlarged(sensitivity.value), epsilon), dim)
+        return cls(sensitivity, _rounding.ratio_up(exact.enlarged(sensitivity.value), epsilon), dim)
 
     @cached_property
     def step(self) -> float:
         """Step of the grid of values and releases."""
-        return _grid.spacing(self.sensitivity.value, self.scale, self.dim)
+        return exact.spacing(self.sensitivity.value, self.scale, self.dim)
 
     @property
     def event(self) -> NormExponentialNoise:
-        """Enlarged sensitivity over `scale`, which is the sampler's."""
-        return NormExponentialNoise(_grid.enlarged(self.sensitivity.value), self.scale)
-
-    def exact_bits(self, source: BitSource) -> bool:
-        """Whether the source is the operating system."""
-        return source.exact
+        return NormExponentialNoise(exact.enlarged(self.sensitivity.value), self.scale)
 
     def _sample(self, value: FloatArray, source: BitSource) -> FloatArray:
         check_shape(value, self.dim)
-        noisy = exact.discrete_laplace(_grid.to_units(value, self.step), self.scale / self.step, source)
-        return _grid.from_units(noisy, self.step)
+        noisy = exact.discrete_laplace(exact.to_units(value, self.step), self.scale / self.step, source)
+        return exact.from_units(noisy, self.step)
 
     @classmethod
     def examples(cls) -> tuple[LaplaceMechanism, ...]:
-        """Dimensions 1 and 3."""
         return (
             cls.calibrate(Sensitivity(2.0, "absolute", "example"), 0.5, 1),
             cls.calibrate(Sensitivity(0.01, "l1", "example"), 3.0, 3),
         )
+
+
+@final
+@dataclass(frozen=True)
+class BoundedLaplaceMechanism(Mechanism[FloatArray]):
+    """Discrete Laplace noise on a grid, drawn anew until it is at most `bound`: (epsilon, delta).
+
+    A test with such noise is certain to be right where it answers "yes". The number of draws depends on the noise
+    alone. Epsilon is the enlarged sensitivity over the scale; delta is the probability of the strip at the end of the
+    support, see `BoundedLaplaceNoise`.
+
+    References
+    ----------
+    Kumar, Liu, Tian and Yang 2025, "Private geometric median in nearly-linear time", Fact 3.
+    """
+
+    sensitivity: Sensitivity  # `"absolute"`
+    scale: float  # of the noise before conditioning, positive
+    bound: float  # largest absolute value of the noise, at least twice the sensitivity and the scale
+    name: ClassVar[str] = "bounded Laplace"
+    dim: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        _validate.real("scale", self.scale, above=0.0)
+        check_norm(self.sensitivity, "absolute")
+        _validate.real("bound", self.bound, at_least=2 * max(self.sensitivity.value, self.scale))
+        _ = self.step
+
+    @classmethod
+    def calibrate(cls, sensitivity: Sensitivity, epsilon: float, delta: float) -> BoundedLaplaceMechanism:
+        """Return the mechanism that costs `epsilon` and at most `delta`, with the bound of Fact 3, ``log(4/delta)``.
+
+        Epsilon is at most 2: beyond ``log 9`` this bound is too short.
+        """
+        _validate.real("epsilon", epsilon, above=0.0, at_most=2.0)
+        _validate.real("delta", delta, above=0.0, below=0.5)
+        scale = _rounding.ratio_up(exact.enlarged(sensitivity.value), epsilon)
+        return cls(sensitivity, scale, _rounding.widen_up(scale * math.log(4 / delta)))
+
+    @cached_property
+    def step(self) -> float:
+        """Step of the grid of values and releases."""
+        return exact.spacing(self.sensitivity.value, self.scale, 1.0)
+
+    @property
+    def event(self) -> BoundedLaplaceNoise:
+        return BoundedLaplaceNoise(exact.enlarged(self.sensitivity.value), self.scale, self.bound)
+
+    def _sample(self, value: FloatArray, source: BitSource) -> FloatArray:
+        check_shape(value, 1)
+        most = math.floor(self.bound / self.step)
+        while True:
+            noise = exact.discrete_laplace(np.zeros(1, dtype=np.int64), self.scale / self.step, source)
+            if abs(int(noise[0])) <= most:
+                return exact.from_units(exact.to_units(value, self.step) + noise, self.step)
+
+    @classmethod
+    def examples(cls) -> tuple[BoundedLaplaceMechanism, ...]:
+        return (cls.calibrate(Sensitivity(1.0, "absolute", "example"), 0.9, 1e-3),)

@@ -1,7 +1,7 @@
 """Noise of objective perturbation: a random linear term ``<b, w>/n`` whose bits are never released.
 
 ``b`` is real noise, rounded to floats once. By that the gradient moves by at most ``2^-52 |b| / n``, which the slack of
-its certificate (`ROUNDING` of the linear term) contains: the solver's point is near the minimiser of the objective with
+its certificate (`ROUNDING` of the linear term) contains: the solver's point is near the minimizer of the objective with
 the real ``b``, as the theorems want it. What is released is that point with a second noise.
 """
 
@@ -18,14 +18,10 @@ from dpconvex import _rounding, _validate
 from dpconvex._types import FloatArray
 from dpconvex.errors import BudgetExceededError, InvalidParameterError
 from dpconvex.geometry.norms import NoiseNorm, StandardNormals
-from dpconvex.mechanisms import _grid
 from dpconvex.mechanisms.base import Planned, check_norm
 from dpconvex.mechanisms.gaussian import add_gaussian
-from dpconvex.privacy.events.objective import GaussianObjectivePerturbation, PureObjectivePerturbation
-from dpconvex.privacy.ledger import Ledger
-from dpconvex.privacy.sensitivity import Sensitivity
-from dpconvex.randomness import real
-from dpconvex.randomness.source import BitSource
+from dpconvex.privacy import GaussianObjectivePerturbation, Ledger, PureObjectivePerturbation, Sensitivity
+from dpconvex.randomness import BitSource, exact, real
 
 
 class ObjectiveNoise(Planned):
@@ -41,19 +37,9 @@ class ObjectiveNoise(Planned):
 
     @final
     def draw(self, outputs: int, label: str, source: BitSource, ledger: Ledger, block: str | None = None) -> FloatArray:
-        """Record the release of the minimiser, then draw ``b``.
+        """Record the release of the minimizer, then draw ``b``, shape (outputs * dim,). Secret: it stays in the run.
 
-        Parameters
-        ----------
-        outputs : int
-            Number of parameter vectors (softmax classes); their noises are independent.
-        label, source, ledger, block
-            As in `Mechanism.release`.
-
-        Returns
-        -------
-        array of shape (outputs * dim,)
-            Output after output. Secret: it must not leave the run.
+        The noises of the parameter vectors (softmax classes) are independent; output stands after output.
         """
         _validate.integer("outputs", outputs, at_least=1)
         ledger.record(self.planned(label, block))
@@ -66,31 +52,18 @@ class NormObjectiveNoise(ObjectiveNoise):
     """``b`` of density proportional to ``exp(-||b|| / event.scale)``: pure epsilon.
 
     The output noise that hides the solver's inaccuracy is a separate release, of a `NormNoiseMechanism`.
-
-    Parameters
-    ----------
-    norm : NoiseNorm
-        Of the parameter vector of one output.
-    event : PureObjectivePerturbation
-        Fixes the scale.
-    sensitivity : Sensitivity
-        Of the summed gradients, in that norm.
     """
 
-    norm: NoiseNorm
+    norm: NoiseNorm  # of the parameter vector of one output
+    # Fixes the scale.
     event: PureObjectivePerturbation  # pyright: ignore[reportIncompatibleVariableOverride]
-    sensitivity: Sensitivity
+    sensitivity: Sensitivity  # of the summed gradients, in that norm
     name: ClassVar[str] = "objective perturbation, norm-exponential"
 
     def __post_init__(self) -> None:
         check_norm(self.sensitivity, self.norm.name)
 
-    def exact_bits(self, source: BitSource) -> bool:
-        """Whether the source is the operating system."""
-        return source.exact
-
     def simulate(self, outputs: int, size: int, generator: np.random.Generator) -> FloatArray:
-        """As the event's scale has it."""
         return self.event.scale * real.simulate(self.norm, size * outputs, generator).reshape(size, -1)
 
     def _sample(self, outputs: int, source: BitSource) -> FloatArray:
@@ -100,21 +73,13 @@ class NormObjectiveNoise(ObjectiveNoise):
 @final
 @dataclass(frozen=True, eq=False)
 class GaussianObjectiveNoise(ObjectiveNoise):
-    """Independent normal ``b``, with a second normal noise on the minimiser inside the same event.
+    """Independent normal ``b``, with a second normal noise on the minimizer inside the same event."""
 
-    Parameters
-    ----------
-    standard_deviations : array of shape (d,)
-        Per coordinate, at ``event.sigma = 1`` (all ones, or `gaussian_block_weights`).
-    event : GaussianObjectivePerturbation
-        Fixes sigma, and through ``rho`` the ratio of the solver's radius to the output noise.
-    sensitivity : Sensitivity
-        Of the summed gradients: ``"l2"`` in units of the standard deviations.
-    """
-
+    # Shape (d,); per coordinate, at `event.sigma = 1` (all ones, or `gaussian_block_weights`)
     standard_deviations: FloatArray
+    # Fixes sigma, and through `rho` the ratio of the solver's radius to the output noise
     event: GaussianObjectivePerturbation  # pyright: ignore[reportIncompatibleVariableOverride]
-    sensitivity: Sensitivity
+    sensitivity: Sensitivity  # of the summed gradients: `"l2"` in units of the standard deviations
     name: ClassVar[str] = "objective perturbation, Gaussian"
 
     def __post_init__(self) -> None:
@@ -130,7 +95,6 @@ class GaussianObjectiveNoise(ObjectiveNoise):
         return source.exact and self.event.rho > 0
 
     def simulate(self, outputs: int, size: int, generator: np.random.Generator) -> FloatArray:
-        """As the event's sigma has it."""
         normals = generator.standard_normal((size, outputs, len(self.standard_deviations)))
         return (self.event.sigma * self.standard_deviations * normals).reshape(size, -1)
 
@@ -140,29 +104,19 @@ class GaussianObjectiveNoise(ObjectiveNoise):
 
     def add_output_noise(
         self,
-        minimiser: FloatArray,
+        minimizer: FloatArray,
         standard_deviation: float,
         label: str,
         source: BitSource,
         ledger: Ledger,
         block: str | None = None,
     ) -> FloatArray:
-        """Release the approximate minimiser with the output noise that the event of `draw` already contains.
+        """Release the approximate minimizer with the output noise that the event of `draw` already contains.
 
-        Parameters
-        ----------
-        minimiser : array of shape (outputs * dim,)
-            Within ``rho * standard_deviation / 2`` of the exact one, for every data set.
-        standard_deviation : float
-            Of the output noise, positive.
-        label, source, ledger, block
-            As in `draw`, which must have been called.
-
-        Returns
-        -------
-        array of shape (outputs * dim,)
-            On a grid whose rounding adds at most ``2**-11`` of the solver's radius to it; the noise is enlarged by
-            ``1 + 2**-10`` for that (and by `gaussian.INFLATION` for the integers), so ``rho`` stays true.
+        `draw` must have been called, and the minimizer, shape (outputs * dim,), lie within ``rho * standard_deviation /
+        2`` of the exact one, for every data set. The release is on a grid whose rounding adds at most ``2**-11`` of the
+        solver's radius to it; the noise is enlarged by ``1 + 2**-10`` for that (and by `gaussian.INFLATION` for the
+        integers), so ``rho`` stays true.
         """
         _validate.real("standard_deviation", standard_deviation, above=0.0)
         if self.planned(label, block) not in ledger.recorded:
@@ -171,5 +125,5 @@ class GaussianObjectiveNoise(ObjectiveNoise):
             raise InvalidParameterError("rho", self.event.rho, "must be > 0 for output noise", "Plan a solver radius")
         radius = self.event.rho * standard_deviation / 2
         # A coarse grid, since the radius may be tiny: 62 bits of steps must span the coefficients.
-        step = _grid.spacing(2**10 * radius, standard_deviation, math.sqrt(minimiser.size) * (1 + 1e-12))
-        return add_gaussian(minimiser, _rounding.product_up(standard_deviation, 1 + 2**-10), step, source)
+        step = exact.spacing(2**10 * radius, standard_deviation, math.sqrt(minimizer.size) * (1 + 1e-12))
+        return add_gaussian(minimizer, _rounding.product_up(standard_deviation, 1 + 2**-10), step, source)

@@ -1,4 +1,4 @@
-r"""Robust mean with an h-index test and deterministic weights: the default of user-level privacy.
+r"""Robust means behind a test: with an h-index and deterministic weights, the default; and as the paper prints it.
 
 Mechanism, for C points, a radius rho, integers ``C/2 <= A < B <= s0 - 1 < C``
     ``h_j = #{k : |x_j - x_k| <= rho}`` (j included); ``H = max{t : #{j : h_j >= t} >= t}``. If ``H + N(0, sigma_H^2) <
@@ -8,7 +8,7 @@ Lemma 1
 Lemma 2
     If ``min(H, H') >= s0``, the mean moves by at most ``kappa rho``, ``kappa = (2 - max(A + s0 - C, 0)/C) (2 + (C -
     s0)/(B - A)) / s0``. For at most ``C - s0`` unchanged points have another weight, each by ``1/(B - A)``; points of
-    positive weight, on either side, have at least A unchanged neighbours, so two share one (2 A >= C > C - 1) and are
+    positive weight, on either side, have at least A unchanged neighbors, so two share one (2 A >= C > C - 1) and are
     within 2 rho; each is within rho of ``A + s0 - C`` points of weight 1 of the other mean; and the weights' sum is at
     least s0. (docs, User-level privacy, Lemma 2.)
 Theorem
@@ -30,17 +30,16 @@ from typing import Any, ClassVar, final
 import numpy as np
 from scipy.special import ndtri
 
-from dpconvex import _validate
+from dpconvex import _rounding, _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import InvalidParameterError
-from dpconvex.mechanisms import _grid
 from dpconvex.mechanisms.gaussian import GaussianMechanism, add_gaussian
+from dpconvex.mechanisms.laplace import LaplaceMechanism
 from dpconvex.mechanisms.test_and_release import GuardedMean, counts_within, ramp
-from dpconvex.privacy.events.test_and_release import TAIL_SLACK, GuardedGaussianNoise
-from dpconvex.privacy.params import Unit
+from dpconvex.privacy import GuardedGaussianNoise, Sensitivity, Unit
+from dpconvex.privacy.events.test_and_release import TAIL_SLACK
 from dpconvex.privacy.profiles import charge, largest_mu
-from dpconvex.privacy.sensitivity import Sensitivity
-from dpconvex.randomness.source import BitSource
+from dpconvex.randomness import BitSource, exact
 
 SCORES = ("h_index", "average")
 SPLITS = np.linspace(0.02, 0.9, 45)
@@ -50,36 +49,17 @@ SPLITS = np.linspace(0.02, 0.9, 45)
 @final
 @dataclass(frozen=True)
 class RobustMean(GuardedMean):
-    """Constants of the mechanism; made by `plan_robust_mean`.
+    """Constants of the mechanism; made by `plan_robust_mean`."""
 
-    Parameters
-    ----------
-    count, dim : int
-        Number C of points, and their dimension.
-    passing : int
-        Score s0 above which the sensitivity holds.
-    low, high : int
-        A and B: counts at which weights leave 0 and reach 1.
-    threshold : float
-        theta.
-    score_sigma : float
-        Standard deviation of the score's noise.
-    sigma : float
-        Of the mean's noise, in units of its sensitivity.
-    score : {"h_index", "average"}
-        Form B or variant S.
-    unit : Unit
-    """
-
-    count: int
-    dim: int
-    passing: int
-    low: int
-    high: int
-    threshold: float
-    score_sigma: float
-    sigma: float
-    score: str = "h_index"
+    count: int  # number C of points
+    dim: int  # their dimension
+    passing: int  # score s0 above which the sensitivity holds
+    low: int  # A: count at which weights leave 0
+    high: int  # B: count at which they reach 1
+    threshold: float  # theta
+    score_sigma: float  # standard deviation of the score's noise
+    sigma: float  # of the mean's noise, in units of its sensitivity
+    score: str = "h_index"  # "h_index" (form B) or "average" (variant S)
     unit: Unit = Unit.USER
     name: ClassVar[str] = "robust mean"
 
@@ -109,16 +89,14 @@ class RobustMean(GuardedMean):
 
     @property
     def reach(self) -> float:
-        """Kappa."""
         bound = kappa if self.score == "h_index" else kappa_average
         return float(bound(self.count, self.passing, np.array(self.low), np.array(self.high)))
 
     @cached_property
-    def event(self) -> GuardedGaussianNoise:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Test and release together."""
+    def event(self) -> GuardedGaussianNoise:  # pyright: ignore[reportIncompatibleVariableOverride]
         return GuardedGaussianNoise(
-            "gaussian", _grid.enlarged(self.score_sensitivity), self.score_sigma, self.margin, 0.0,
-            _grid.enlarged(1.0), self.sigma,
+            "gaussian", exact.enlarged(self.score_sensitivity), self.score_sigma, self.margin, 0.0,
+            exact.enlarged(1.0), self.sigma,
         )  # fmt: skip
 
     @cached_property
@@ -129,7 +107,6 @@ class RobustMean(GuardedMean):
         return GaussianMechanism(sensitivity, self.score_sigma, 1)
 
     def describe(self) -> Mapping[str, Any]:
-        """The integers and the threshold of the lemmas."""
         return {
             "points": self.count,
             "score": self.score,
@@ -206,11 +183,6 @@ def plan_robust_mean(
     split : float, optional
         Share of the squared Gaussian budget for the test; default: the best.
     unit : Unit
-
-    Raises
-    ------
-    InvalidParameterError
-        If there are too few points for the promise: nothing could ever pass.
     """
     _validate.integer("releases", releases, at_least=1)
     mu, test = budget(epsilon, delta, releases)
@@ -237,14 +209,8 @@ def robust_mean_of(
 ) -> RobustMean | None:
     """Return the mechanism with the least noise for a Gaussian budget, or None if there are too few points.
 
-    Parameters
-    ----------
-    count, dim, failure, outliers, score, split, unit
-        As in `plan_robust_mean`; `failure` is of this one release.
-    mu : float
-        Sensitivity over deviation of score and mean together, positive.
-    test : float
-        Probability with which the test may let a bad pair pass, in (0, 1/2).
+    `mu` is the sensitivity over deviation of score and mean together, `test` the probability with which the test may
+    let a bad pair pass; all else as in `plan_robust_mean`, with `failure` of this one release.
     """
     _validate.integer("count", count, at_least=1)
     _validate.real("mu", mu, above=0.0)
@@ -274,7 +240,7 @@ def _search(
     above, below = -float(ndtri(test * (1 - 1e-6))), -float(ndtri(failure))
     best, least = None, math.inf
     for share in splits:
-        score_sigma = _grid.enlarged(moves) / (mu * math.sqrt(share))
+        score_sigma = exact.enlarged(moves) / (mu * math.sqrt(share))
         margin = score_sigma * (above * (1 + 3 * TAIL_SLACK) + 3 * TAIL_SLACK)
         lift = margin + (0.0 if score == "h_index" else moves)
         kept = count * (1 - outliers) ** (1 if score == "h_index" else 2)
@@ -283,7 +249,7 @@ def _search(
         if found is None:
             continue
         reach, low, high = found
-        sigma = _grid.enlarged(1.0) / (mu * math.sqrt(1 - share)) * (1 + 1e-12)
+        sigma = exact.enlarged(1.0) / (mu * math.sqrt(1 - share)) * (1 + 1e-12)
         if reach * sigma < least:
             least, best = reach * sigma, (passing, low, high, (passing + lift) * (1 + 1e-15), score_sigma, sigma)
     return best
@@ -307,3 +273,125 @@ def best_ramp(count: int, passing: int, score: str) -> tuple[float, int, int] | 
     reaches = np.where(U > L, kappa_average(count, passing, L, np.where(U > L, U, L + 0.5)), np.inf)
     at = np.unravel_index(int(np.argmin(reaches)), reaches.shape)
     return (float(reaches[at]), int(L[at]), int(U[at])) if np.isfinite(reaches[at]) else None
+
+
+@final
+@dataclass(frozen=True)
+class OutlierRemoval(GuardedMean):
+    r"""The outlier removal of Lowy, Liu and Asi (2024), Algorithm 1, steps 4 to 6, calibrated exactly ("Form A").
+
+    Mechanism, for an even number C of points and a radius tau
+        ``s = (1/C) #{(j, k) : |x_j - x_k| <= tau}``; if ``s + Lap(b) < 4C/5``: fail. Else keep each point with
+        probability ``p_j = clip((h_j - C/2)/(C/6), 0, 1)``, ``h_j = #{k : |x_j - x_k| <= 2 tau}``, independently, and
+        release the mean of the kept points with Gaussian noise.
+    Good pairs, both scores at least 2C/3
+        Some point has 2C/3 points within tau; these have ``p = 1``, so at least 2C/3 are kept, surely. Kept points
+        have more than C/2 neighbors, of which C/2 are unchanged, so any two, even one on each side, share an unchanged
+        one: distance at most 4 tau. ``p_j`` of an unchanged point moves by at most 6/C, so under the maximal coupling
+        at most ``k = quantile(Bin(C - 1, 6/C), 1 - zeta)`` of them are kept on one side only, except with probability
+        zeta. Hence the means differ by at most ``6 tau (k + 2) / C``.
+    Bad pairs
+        Both scores are below ``2C/3 + 2(C - 1)/C``: the noise must exceed ``2C/15 - 2(C - 1)/C``.
+    Odd C
+        The ramp's lower end C/2 leaves only (C-1)/2 unchanged neighbors, and the argument fails: refused.
+    """
+
+    count: int  # number C of points, even and at least 16
+    dim: int  # their dimension
+    score_scale: float  # Laplace scale b
+    coupling: float  # zeta, in (0, 1)
+    sigma: float  # standard deviation of the mean's noise in units of its sensitivity
+    unit: Unit = Unit.USER
+    lemma: ClassVar[str] = "outlier removal, Lemma B.2 with exact constants"  # pyright: ignore[reportIncompatibleVariableOverride]
+    name: ClassVar[str] = "outlier removal"
+
+    def __post_init__(self) -> None:
+        _validate.integer("count", self.count, at_least=16)
+        if self.count % 2:
+            raise InvalidParameterError("count", self.count, "must be even", "Use one point more")
+        _validate.real("coupling", self.coupling, above=0.0, below=1.0)
+        _ = self.event
+
+    @property
+    def threshold(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return 0.8 * self.count
+
+    @property
+    def margin(self) -> float:
+        """``2C/15 - 2(C - 1)/C``, rounded down."""
+        return 2 * self.count / 15 * (1 - 1e-12) - score_sensitivity(self.count, "average")
+
+    @property
+    def flips(self) -> int:
+        """k: how many unchanged points are kept on one side only, but for probability zeta."""
+        return flips(self.count, self.coupling)
+
+    @property
+    def reach(self) -> float:
+        return 6 * (self.flips + 2) / self.count * (1 + 1e-12)
+
+    @cached_property
+    def event(self) -> GuardedGaussianNoise:  # pyright: ignore[reportIncompatibleVariableOverride]
+        moves = exact.enlarged(score_sensitivity(self.count, "average"))
+        return GuardedGaussianNoise(
+            "laplace", moves, self.score_scale, self.margin, self.coupling, exact.enlarged(1.0), self.sigma
+        )
+
+    @cached_property
+    def score_noise(self) -> LaplaceMechanism:
+        """The noise of the score."""
+        moves = Sensitivity(score_sensitivity(self.count, "average"), "absolute", "2(C - 1)/C", unit=self.unit)
+        return LaplaceMechanism(moves, self.score_scale, 1)
+
+    def describe(self) -> Mapping[str, Any]:
+        return {
+            "points": self.count,
+            "score": "average",
+            "coupling": self.coupling,
+            "flips": self.flips,
+            "threshold": self.threshold,
+            "sensitivity_in_radii": self.reach,
+        }
+
+    def _examine(self, points: FloatArray, radius: float, source: BitSource) -> tuple[float, FloatArray]:
+        score = float(counts_within(points, radius).sum()) / self.count
+        half = self.count // 2
+        kept = np.clip((counts_within(points, 2 * radius) - half) / (self.count / 6), 0.0, 1.0)
+        coins = source.generator().random(self.count)  # a stream of its own, independent of the score's noise
+        return score, (coins < kept).astype(np.float64)
+
+    def _noisy(self, score: float, source: BitSource) -> float:
+        step = self.score_noise.step
+        units = exact.discrete_laplace(exact.to_units(np.array([score]), step), self.score_scale / step, source)
+        return float(exact.from_units(units, step)[0])
+
+
+def flips(count: int, coupling: float) -> int:
+    """Return the upper `coupling`-quantile of ``Bin(count - 1, 6/count)``: ``P(more) <= coupling``."""
+    from scipy.stats import binom
+
+    # 1e-9 covers the library's own error; `isf` may be one off, and more flips are on the safe side.
+    return int(binom.isf(coupling * (1 - 1e-9), count - 1, min(1.0, 6 / count * (1 + 1e-15))))
+
+
+def least_count(score_scale: float, failure: float) -> int:
+    """Smallest even C at which bad pairs pass with probability at most `failure`."""
+    wanted = score_scale * math.log(1 / (2 * failure)) * (1 + 3e-5) + 3e-5 * score_scale + 2
+    return 2 * math.ceil(_rounding.widen_up(7.5 * wanted) / 2)
+
+
+def plan_outlier_removal(
+    count: int, dim: int, epsilon: float, delta: float, *, score_scale: float | None = None, unit: Unit = Unit.USER
+) -> OutlierRemoval:
+    """Return the printed mechanism with exact constants: Gaussian noise for what test and coupling leave of a promise.
+
+    The score's Laplace scale b is by default the paper's ``20/epsilon``, which spends a tenth of epsilon.
+    """
+    scale = 20 / epsilon if score_scale is None else _validate.real("score_scale", score_scale, above=0.0)
+    coupling, rest = delta / 8, epsilon - exact.enlarged(score_sensitivity(count, "average")) / scale
+    least = least_count(scale, delta)
+    if count < least or rest <= 0:
+        what = f"must be at least {least} for this promise"
+        raise InvalidParameterError("count", count, what, "Use RobustMean, or more points")
+    mu = largest_mu(rest, delta * (7 / 8)) * (1 - 1e-9)
+    return OutlierRemoval(count, dim, scale, coupling, exact.enlarged(1.0) / mu * (1 + 1e-12), unit)

@@ -22,10 +22,7 @@ from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import InvalidDataError
 from dpconvex.mechanisms.base import Planned
 from dpconvex.mechanisms.gaussian import GaussianMechanism, add_gaussian
-from dpconvex.privacy.events.basic import Event
-from dpconvex.privacy.ledger import Ledger
-from dpconvex.privacy.params import Unit
-from dpconvex.privacy.sensitivity import Sensitivity
+from dpconvex.privacy import Ledger, Sensitivity, Unit
 from dpconvex.problems.data.points import (
     WEIGHTED_MEAN_ROUNDING,
     Groups,
@@ -35,7 +32,7 @@ from dpconvex.problems.data.points import (
     near_counts,
     weighted_mean,
 )
-from dpconvex.randomness.source import BitSource
+from dpconvex.randomness import BitSource
 
 UNIT_LEMMA = "in units of reach times radius (rounding included) the weighted mean of a good pair moves by at most 1: "
 
@@ -65,11 +62,6 @@ class GuardedMean(Planned):
     sigma: float
     unit: Unit
     lemma: str
-
-    @property
-    @abstractmethod
-    def event(self) -> Event:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """What one use costs."""
 
     @property
     @abstractmethod
@@ -105,22 +97,10 @@ class GuardedMean(Planned):
 
     @final
     def unit_length(self, radius: float, clip: float) -> float:
-        """Absolute l2 sensitivity of the mean at this radius, rounding included.
-
-        Parameters
-        ----------
-        radius : float
-            Within which points count as close.
-        clip : float
-            Largest norm of a displacement.
-        """
+        """Absolute l2 sensitivity of the mean at this radius, rounding included; `clip` bounds displacements."""
         distances = 1 + 2 * (self.dim + 8) * 2.0**-52
         rounding = 2 * (WEIGHTED_MEAN_ROUNDING + 2.0**-51) * clip
         return (self.reach * radius * distances + rounding) * (1 + 1e-12)
-
-    def exact_bits(self, source: BitSource) -> bool:
-        """Whether the source is the operating system."""
-        return source.exact
 
     @final
     def release(
@@ -143,32 +123,15 @@ class GuardedMean(Planned):
             Public or released, in [1e-100, 1e100]: pairs within it count as close.
         clip : float
             Public or released, in [1e-99, 1e100].
-        label, block : str
-            As in `planned`.
-        source : BitSource
-            Of noise and coins.
-        ledger : Ledger
-            It must list `planned(label, block)`.
-
-        Raises
-        ------
-        BudgetExceededError
-            If the ledger does not list this release (any more).
-        InvalidDataError
-            If the points have another shape (a public fact).
+        label, source, ledger, block
+            As in `Mechanism.release`; the source is of noise and coins.
         """
         ledger.record(self.planned(label, block))
         return self.draw(points, radius, clip, source)
 
     @final
     def draw(self, points: AnyArray, radius: float, clip: float, source: BitSource) -> FloatArray | None:
-        """As `release`, without an entry: for a caller that has entered an event that covers this use.
-
-        Parameters
-        ----------
-        points, radius, clip, source
-            As in `release`.
-        """
+        """As `release`, without an entry: for a caller that has entered an event that covers this use."""
         if np.shape(points) != (self.count, self.dim):
             raise InvalidDataError(f"points have shape {np.shape(points)}, but the plan is for {self.count, self.dim}")
         displacements = clip_points(points, PointDomain(self.dim, clip, clip / 2))

@@ -2,7 +2,7 @@ r"""Sampling of vertices: the exponential mechanism, many times in one run, with
 
 A vertex j of a simplex is drawn with probability proportional to ``exp(s_j)``. What floating point could break:
 
-- *Probabilities that underflow to 0* would rule out a vertex on one data set and not on its neighbour. Scores are
+- *Probabilities that underflow to 0* would rule out a vertex on one data set and not on its neighbor. Scores are
   raised to the largest score minus 700 first. A maximum of shifted coordinates keeps ``s_j - s'_j`` in the same
   interval, so neither range nor sensitivity grows.
 - *Rounding of scores.* They are rounded to a public grid, a power of two so fine that the root of the sum of squared
@@ -10,7 +10,7 @@ A vertex j of a simplex is drawn with probability proportional to ``exp(s_j)``. 
   floats (`VertexSampling.on_grid`), so an algorithm that keeps its state on the grid adds no rounding of its own.
 - *The exponential* of a multiple of the step errs by units in the last place, absolutely and not relative to the range:
   ranges below `SMALLEST` on average are refused, for others it is charged with the grid.
-- *The sampler* is exact (`_categorical`): no vertex is out of its reach, and nothing has to be added to delta.
+- *The sampler* is exact (`randomness.choice`): no vertex is out of its reach, and nothing has to be added to delta.
 """
 
 from __future__ import annotations
@@ -26,13 +26,9 @@ from numpy.typing import NDArray
 from dpconvex import _rounding, _validate
 from dpconvex._types import FloatArray
 from dpconvex.errors import BudgetExceededError, InvalidParameterError
-from dpconvex.mechanisms import _categorical
 from dpconvex.mechanisms.base import Planned, check_norm
-from dpconvex.privacy.events.basic import PureMechanism
-from dpconvex.privacy.events.vertex_sampling import VertexDraws
-from dpconvex.privacy.ledger import Ledger
-from dpconvex.privacy.sensitivity import Sensitivity
-from dpconvex.randomness.source import BitSource
+from dpconvex.privacy import Ledger, PureMechanism, Sensitivity, VertexDraws
+from dpconvex.randomness import BitSource, choice
 
 FLOOR = 700.0
 """Scores are raised to the largest one minus this: a bias of ``e^-700`` a vertex, and no underflow."""
@@ -51,27 +47,15 @@ class VertexSampling(Planned):
     Guarantees
     ----------
     zCDP with ``rho = square_sum/8`` (times ``ENLARGEMENT^2``), hence (epsilon, delta); or epsilon-DP with the sum of
-    the ranges. Provided that the scores of every draw move by vectors of the stated ranges between neighbours that
+    the ranges. Provided that the scores of every draw move by vectors of the stated ranges between neighbors that
     share the earlier draws: that is the algorithm's lemma, quoted in the sensitivity.
-
-    Parameters
-    ----------
-    sensitivity : Sensitivity
-        Largest range ``max_j (s - s')_j - min_j (s - s')_j`` of one draw, norm ``"range"``.
-    draws : int
-        Most draws that depend on one record: later draws whose scores contain its gradient.
-    square_sum : float
-        Most that the squared ranges of these draws sum to; ``draws sensitivity^2`` if all are alike.
-    limit : int
-        Draws of the whole run, those that depend on no record included; a session makes no more.
-    range_sum : float or None
-        Most that the ranges of these draws sum to: the draws are then charged as one pure mechanism. None: in zCDP.
     """
 
-    sensitivity: Sensitivity
-    draws: int
-    square_sum: float
-    limit: int
+    sensitivity: Sensitivity  # largest range `max_j (s - s')_j - min_j (s - s')_j` of one draw, norm `"range"`
+    draws: int  # most draws that depend on one record: later draws whose scores contain its gradient
+    square_sum: float  # most that the squared ranges of these draws sum to; `draws sensitivity^2` if all are alike
+    limit: int  # draws of the whole run, those that depend on no record included; a session makes no more
+    # Most that the ranges of these draws sum to: the draws are then charged as one pure mechanism. None: in zCDP.
     range_sum: float | None = None
     name: ClassVar[str] = "vertex sampling"
 
@@ -114,28 +98,13 @@ class VertexSampling(Planned):
             return self.charged
         return PureMechanism(_rounding.product_up(self.range_sum, ENLARGEMENT))
 
-    def exact_bits(self, source: BitSource) -> bool:
-        """Whether the source is the operating system: indices carry no bits of their own, and their law is exact."""
-        return source.exact
-
     def on_grid(self, scores: FloatArray) -> FloatArray:
         """Round to multiples of the step; NaN becomes 0, and magnitudes saturate where sums would cease to be exact."""
         largest = 2.0**51 * self.step
         return np.rint(np.clip(np.nan_to_num(scores, nan=0.0), -largest, largest) / self.step) * self.step
 
     def start(self, label: str, source: BitSource, ledger: Ledger, block: str | None = None) -> VertexSession:
-        """Record the release of all draws, and return the session that makes them.
-
-        Parameters
-        ----------
-        label, source, ledger, block
-            As in `Mechanism.release`.
-
-        Raises
-        ------
-        BudgetExceededError
-            If the ledger does not list ``planned(label, block)``.
-        """
+        """Record the release of all draws, and return the session that makes them."""
         ledger.record(self.planned(label, block))
         return VertexSession(self, source.generator())
 
@@ -151,27 +120,13 @@ class VertexSession:
     def draw(self, scores: FloatArray, count: int = 1) -> NDArray[np.int64]:
         """Return `count` independent vertices, each with probability proportional to ``exp(scores)``.
 
-        Parameters
-        ----------
-        scores : array of shape (d,), d >= 1
-            Log-weights, of any content: NaN counts as 0, infinities saturate.
-        count : int
-            At least 1. A multinomial of `count` is `count` draws.
-
-        Returns
-        -------
-        array of shape (count,)
-            Indices.
-
-        Raises
-        ------
-        BudgetExceededError
-            Beyond the planned number of draws. Nothing is sampled then.
+        Scores, shape (d,), are of any content: NaN counts as 0, infinities saturate. A multinomial of `count` is
+        `count` draws; beyond the planned number `BudgetExceededError` is raised.
         """
         if not 1 <= count <= self.left:
             raise BudgetExceededError(f"vertex sampling: {self.left} draws are left of the plan, {count} asked for")
         self.left -= count
-        return _categorical.draw(soft_weights(self._mechanism.on_grid(scores)), count, self._generator)
+        return choice.draw(soft_weights(self._mechanism.on_grid(scores)), count, self._generator)
 
 
 def soft_weights(scores: FloatArray) -> FloatArray:

@@ -1,18 +1,28 @@
-"""Promises, sensitivities, the ledger, certificates. What the mathematics does not know and the faces do not touch."""
+"""Promises, sensitivities, events and their prices, the ledger, certificates and their verification."""
 
 from dpconvex.privacy.budget import Budget
 from dpconvex.privacy.certificate import Assumption, NoiseSource, PrivacyCertificate, certify
 from dpconvex.privacy.context import CarriesBudgets, budget_context, charge
-from dpconvex.privacy.events.basic import Event, GaussianNoise, NormExponentialNoise, PureMechanism
-from dpconvex.privacy.events.failure import BoundedLaplaceNoise, FailureProbability
-from dpconvex.privacy.events.gaussian_cover import BoundedRange
-from dpconvex.privacy.events.objective import GaussianObjectivePerturbation, PureObjectivePerturbation
-from dpconvex.privacy.events.private_selection import RepeatedSelection, WholeRun
-from dpconvex.privacy.events.test_and_release import GuardedGaussianNoise
-from dpconvex.privacy.events.vertex_sampling import VertexDraws
+from dpconvex.privacy.events import (
+    BoundedLaplaceNoise,
+    BoundedRange,
+    Event,
+    FailureProbability,
+    GaussianNoise,
+    GaussianObjectivePerturbation,
+    GroupPrivacy,
+    GuardedGaussianNoise,
+    NormExponentialNoise,
+    PoissonSteps,
+    PureMechanism,
+    PureObjectivePerturbation,
+    RepeatedSelection,
+    SampledSteps,
+    VertexDraws,
+    WholeRun,
+)
 from dpconvex.privacy.ledger import Ledger, Release
-from dpconvex.privacy.params import Neighboring, PrivacyParams, Unit
-from dpconvex.privacy.sensitivity import Sensitivity
+from dpconvex.privacy.params import Neighboring, PrivacyParams, Sensitivity, Unit
 from dpconvex.privacy.verify import Check, Verification, verify
 
 __all__ = [
@@ -26,17 +36,20 @@ __all__ = [
     "FailureProbability",
     "GaussianNoise",
     "GaussianObjectivePerturbation",
+    "GroupPrivacy",
     "GuardedGaussianNoise",
     "Ledger",
     "Neighboring",
     "NoiseSource",
     "NormExponentialNoise",
+    "PoissonSteps",
     "PrivacyCertificate",
     "PrivacyParams",
     "PureMechanism",
     "PureObjectivePerturbation",
     "Release",
     "RepeatedSelection",
+    "SampledSteps",
     "Sensitivity",
     "Unit",
     "Verification",

@@ -21,9 +21,8 @@ import numpy as np
 
 from dpconvex import _rounding
 from dpconvex.errors import UnsupportedEventError
-from dpconvex.privacy.events.basic import Event, GaussianNoise, Parts
-from dpconvex.privacy.profiles import charge, epsilon_of, mixed_delta
-from dpconvex.privacy.zcdp import zcdp_delta
+from dpconvex.privacy.events.base import Event, Parts
+from dpconvex.privacy.profiles import charge, epsilon_of, mixed_delta, zcdp_delta
 
 Counted = tuple[Event, int]
 MOST_PURE = 4
@@ -62,24 +61,13 @@ def _lone(events: Sequence[Counted]) -> Event | None:
 
 
 def spent_epsilon(events: Sequence[Counted], delta: float) -> float:
-    """Total epsilon at `delta`, rounded up; infinity where no epsilon suffices.
-
-    Raises
-    ------
-    UnsupportedEventError
-        If the events cannot be composed.
-    """
+    """Total epsilon at `delta`, rounded up; infinity where no epsilon suffices."""
     charge_list(len(events))
     name = accountant_name(events)
     if name == "none":
         return 0.0
     if name == "exact sum":
-        return _rounding.float_up(
-            sum(
-                (event.pure_epsilon * times for event, times in events if event.pure_epsilon is not None),
-                Fraction(0),
-            )
-        )
+        return _rounding.float_up(_pure(events))
     if delta == 0:
         return float("inf")
     if name in _PROFILES:
@@ -102,13 +90,10 @@ def spent_delta(events: Sequence[Counted], epsilon: float) -> float:
 
 
 def second_opinion(events: Sequence[Counted], delta: float) -> tuple[str, float] | None:
-    """Price the same events once more, by ``dp_accounting`` alone.
+    """Price the same events once more, by ``dp_accounting`` alone: the accountant's name, and the epsilon it proves.
 
-    Returns
-    -------
-    tuple or None
-        The accountant's name and the epsilon that it proves at `delta` (a pure promise: at 1e-12, for it has no answer
-        at 0). None where it has no form of these events, or where `accountant_name` is that accountant itself.
+    A pure promise is priced at a delta of 1e-12, for it has no answer at 0. None where it has no form of these events,
+    or where `accountant_name` is that accountant itself.
     """
     charge_list(len(events))
     name = accountant_name(events)
@@ -141,9 +126,14 @@ def charge_list(count: int) -> None:
     charge(50 + 20 * count + count**3 / 400)
 
 
-def pld_delta(event: GaussianNoise, epsilon: float) -> float:
+def pld_delta(event: Event, epsilon: float) -> float:
     """Delta of one Gaussian event by ``dp_accounting`` alone: a second opinion for tests."""
     return float(_pld([(event, 1)]).get_delta_for_epsilon(epsilon))
+
+
+def _pure(events: Sequence[Counted]) -> Fraction:
+    """Sum of the pure epsilons of those that have one, exact."""
+    return sum((event.pure_epsilon * times for event, times in events if event.pure_epsilon is not None), Fraction(0))
 
 
 def _parts(events: Sequence[Counted]) -> list[tuple[Parts, int]]:
@@ -198,7 +188,7 @@ def _basic(events: Sequence[Counted]) -> Callable[[float], float]:
     """Profile of one event beside pure ones: its own, at the epsilon that they leave."""
     event = _lone(events)
     assert event is not None
-    pure = sum((each.pure_epsilon * times for each, times in events if each.pure_epsilon is not None), Fraction(0))
+    pure = _pure(events)
 
     def profile(epsilon: float) -> float:
         left = Fraction(epsilon) - pure

@@ -51,45 +51,23 @@ _AMOUNTS = re.compile(r'\{"epsilon": ([-+.eE0-9]+), "delta": ([-+.eE0-9]+),')
 @final
 @dataclass(frozen=True)
 class Spent:
-    """One line of a budget.
-
-    Parameters
-    ----------
-    epsilon, delta : Decimal or None
-        What was promised; None in a line that cannot be read, which counts as all that was left.
-    what : str
-        What for, in words.
-    time : str
-        When (UTC), for people; nothing is computed from it.
-    whole : bool
-        Whether the line could be read completely.
-    """
+    """One line of a budget with its promise: None if it cannot be read, which counts as all that was left."""
 
     epsilon: Decimal | None
     delta: Decimal | None
-    what: str
-    time: str
-    whole: bool = True
+    what: str  # what for, in words
+    time: str  # when (UTC), for people; nothing is computed from it
+    whole: bool = True  # whether the line could be read completely
 
 
 @final
 @dataclass(frozen=True)
 class Account:
-    """What a budget file holds at one moment.
+    """What a budget file holds at one moment."""
 
-    Parameters
-    ----------
-    total : PrivacyParams
-        The whole budget, with its unit and relation.
-    data : str
-        Which data set it is for, in words.
-    spent : tuple of Spent
-        Oldest first.
-    """
-
-    total: PrivacyParams
-    data: str
-    spent: tuple[Spent, ...]
+    total: PrivacyParams  # the whole budget, with its unit and relation
+    data: str  # which data set it is for, in words
+    spent: tuple[Spent, ...]  # oldest first
 
     @property
     def left(self) -> tuple[Decimal, Decimal]:
@@ -127,12 +105,9 @@ class Account:
 @final
 @dataclass(frozen=True)
 class Budget:
-    """The ledger file of one data set. It holds no data: promises, dates and descriptions.
+    """The ledger file of one data set, at `path`. It holds no data: promises, dates and descriptions.
 
-    Parameters
-    ----------
-    path : Path
-        The file. Symbolic and hard links to it are the same budget; a copy is another one, and the guarantee is lost.
+    Symbolic and hard links to it are the same budget; a copy is another one, and the guarantee is lost.
 
     Examples
     --------
@@ -165,25 +140,18 @@ class Budget:
         neighboring: str = "replace_one",
         data: str = "",
     ) -> Self:
-        """Write a new budget file; an existing file is never replaced.
+        """Write a new budget file, in a folder that exists; an existing file is never replaced.
 
         Parameters
         ----------
         path : path
-            Of the file, in a folder that exists.
+            Of the file.
         epsilon, delta : float
             The totals, as in `PrivacyParams`.
         unit, neighboring : str
             What the promises to be paid are about.
         data : str
             Which data set it is for, in words.
-
-        Raises
-        ------
-        InvalidParameterError
-            If a number is out of range, or the file exists.
-        BudgetFileError
-            If it cannot be written.
         """
         total = _promise(epsilon, delta, unit, neighboring)
         header = {"dpconvex_budget": VERSION, "epsilon": total.epsilon, "delta": total.delta}
@@ -209,25 +177,13 @@ class Budget:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Self:
-        """Return the budget of an existing file.
-
-        Raises
-        ------
-        BudgetFileError
-            If there is no such file, or it is no budget.
-        """
+        """Return the budget of an existing file; raise `BudgetFileError` if there is none, or it is no budget."""
         budget = cls(Path(path))
         budget.account()
         return budget
 
     def account(self) -> Account:
-        """Read what is spent and what is left.
-
-        Raises
-        ------
-        BudgetFileError
-            If the file is gone, or is no budget.
-        """
+        """Read what is spent and what is left; raise `BudgetFileError` if the file is gone, or is no budget."""
         with _locked(self.path, os.O_RDONLY) as file:
             return _read(file, self.path)
 
@@ -248,8 +204,6 @@ class Budget:
         ------
         BudgetExceededError
             If the promise does not fit what is left, or is for another unit or relation. Nothing is entered.
-        BudgetFileError
-            If the file cannot be read, locked or written, or is no budget.
         """
         words = _words("what", what)
         with _locked(self.path, os.O_RDWR) as file:
@@ -259,9 +213,8 @@ class Budget:
             cut_off = os.pread(file, 1, os.fstat(file).st_size - 1) != b"\n"
             _append(file, ("\n" if cut_off else "") + line + "\n")
             if not os.path.samestat(os.fstat(file), os.stat(self.path)):
-                raise BudgetFileError(
-                    f"{self.path}: the file was replaced while it was written. Nothing may be released"
-                )
+                what = "the file was replaced while it was written. Nothing may be released"
+                raise BudgetFileError(f"{self.path}: {what}")
 
 
 def exact_text(amount: Decimal) -> str:

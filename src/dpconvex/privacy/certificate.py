@@ -1,12 +1,15 @@
 """The privacy certificate: what was promised, what was released, why it holds, in a file that holds no data.
 
 A certificate can be checked by anybody without the data: `dpconvex.verify` recomputes the cost from the releases.
-It is not a signature. The digest finds accidental or careless changes; who needs proof of origin signs the file
-(`dpconvex.privacy.signing`).
+The digest finds accidental or careless changes. Who needs proof of origin signs the file with an Ed25519 key: the
+signature lies beside it, and as a certificate names its model by a digest, it stands for the model too. What is signed
+are the bytes of the file, so that other tools can check it: ``openssl pkeyutl -verify -rawin``.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import dataclasses
 import functools
 import hashlib
@@ -16,10 +19,11 @@ import math
 import platform
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
-from dpconvex._files import MOST_BYTES
-from dpconvex.errors import CertificateError, DpconvexError
+from dpconvex._files import MOST_BYTES, read_text, write_atomically
+from dpconvex.errors import CertificateError, DpconvexError, InvalidParameterError
 from dpconvex.privacy import ledger as _ledger
 from dpconvex.privacy.ledger import Release
 from dpconvex.privacy.params import PrivacyParams
@@ -32,6 +36,8 @@ no other, do not raise it; a reader leaves them out. Events are never read in pa
 MOST_WORDS = 1000
 """Characters of a message about a malformed certificate, which may quote it."""
 
+MISSING = "signatures need the package cryptography. Install it with: pip install 'dpconvex[sign]'"
+
 MOST_VALUES, MOST_DEEP = 2**18, 64
 """A certificate holds at most so many values, in at most so many lists and objects in one another."""
 
@@ -43,40 +49,20 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Assumption:
-    """Something the guarantee rests on, and what makes it true.
-
-    Parameters
-    ----------
-    statement : str
-        What is assumed.
-    enforced_by : str
-        The mechanism of enforcement, or ``"declared"`` where only the user's word stands behind it.
-    """
+    """Something the guarantee rests on, and what makes it true."""
 
     statement: str
-    enforced_by: str
+    enforced_by: str  # the mechanism of enforcement, or "declared" where only the user's word stands behind it
 
 
 @dataclass(frozen=True)
 class NoiseSource:
-    """Where random bits came from.
-
-    Parameters
-    ----------
-    name : str
-        ``"operating system"`` or ``"seeded"``.
-    private : bool
-        False for a seeded source: whoever knows the seed can subtract the noise.
-    exact_bits : bool
-        Whether all noise came from exact samplers.
-    note : str
-        What is known about the rest.
-    """
+    """Where random bits came from."""
 
     name: str
-    private: bool
-    exact_bits: bool
-    note: str = ""
+    private: bool  # False for a seeded source: whoever knows the seed can subtract the noise
+    exact_bits: bool  # whether all noise came from exact samplers
+    note: str = ""  # what is known about the rest
 
 
 @dataclass(frozen=True)
@@ -98,9 +84,8 @@ class PrivacyCertificate:
     assumptions : tuple of Assumption
         What the guarantee rests on and how each is enforced.
     noise_source : NoiseSource
-        Where the random bits came from.
     public : mapping
-        Public facts and constants of the plan: sizes, domain, regularisation, noise scales.
+        Public facts and constants of the plan: sizes, domain, regularization, noise scales.
     versions : mapping
         Library and interpreter versions.
     model : str, optional
@@ -139,11 +124,7 @@ class PrivacyCertificate:
             "constants": self.constants,
             "theorem": self.theorem,
             "target": asdict(self.target),
-            "spent": {
-                "epsilon": self.spent_epsilon,
-                "delta": self.spent_delta,
-                "accountant": self.accountant,
-            },
+            "spent": {"epsilon": self.spent_epsilon, "delta": self.spent_delta, "accountant": self.accountant},
             "releases": [release.to_dict() for release in self.releases],
             "assumptions": [asdict(assumption) for assumption in self.assumptions],
             "noise_source": asdict(self.noise_source),
@@ -196,9 +177,8 @@ class PrivacyCertificate:
                 planner=_of(dict, fields, "planner") if "planner" in fields else None,
             )
         except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError, DpconvexError) as error:
-            raise CertificateError(
-                f"malformed certificate: {type(error).__name__}: {str(error)[:MOST_WORDS]}"
-            ) from None
+            what = f"{type(error).__name__}: {str(error)[:MOST_WORDS]}"
+            raise CertificateError(f"malformed certificate: {what}") from None
 
     def explain(self) -> str:
         """Say in plain words what was promised, at what cost, and why it holds."""
@@ -206,9 +186,8 @@ class PrivacyCertificate:
         unit = {"record": "one row of the data", "user": "everything one user contributed to the data"}[target.unit]
         change = {"replace_one": "replacing", "add_or_remove_one": "adding or removing"}[target.neighboring]
         bound = f"a factor of e^{target.epsilon:g}" + (f", plus {target.delta:g}" if target.delta else "")
-        cost = f"epsilon = {self.spent_epsilon:.6g}" + (
-            f" at delta = {self.spent_delta:.3g}" if self.spent_delta else ""
-        )
+        at_delta = f" at delta = {self.spent_delta:.3g}" if self.spent_delta else ""
+        cost = f"epsilon = {self.spent_epsilon:.6g}{at_delta}"
         lines = [
             f"Promise: {change} {unit} changes the probability of any outcome by at most {bound}.",
             f"Cost:    {cost} of the promised epsilon = {target.epsilon:g} ({self.accountant}).",
@@ -216,10 +195,9 @@ class PrivacyCertificate:
             "Released from the data:",
         ]
         for release in self.releases:
-            lines.append(
-                f"  - {release.label} through {release.mechanism}: sensitivity {release.sensitivity.value:.4g}"
-            )
-            lines.append(f"    in the {release.sensitivity.norm} norm, because {release.sensitivity.lemma}")
+            stated = release.sensitivity
+            lines.append(f"  - {release.label} through {release.mechanism}: sensitivity {stated.value:.4g}")
+            lines.append(f"    in the {stated.norm} norm, because {stated.lemma}")
         lines.append("It rests on:")
         lines += [f"  - {a.statement} ({a.enforced_by})" for a in self.assumptions]
         source = self.noise_source
@@ -248,18 +226,13 @@ def _of(kind: type[T], fields: Mapping[str, Any], name: str) -> T:
 
 def certify(
     *,
-    algorithm: str,
-    constants: str,
-    theorem: str,
     target: PrivacyParams,
     releases: tuple[Release, ...],
-    assumptions: tuple[Assumption, ...],
-    noise_source: NoiseSource,
     public: Mapping[str, Any],
     whole: bool = False,
-    planner: Mapping[str, Any] | None = None,
+    **stated: Any,
 ) -> PrivacyCertificate:
-    """Price the releases and put everything into a certificate.
+    """Price the releases and put everything into a certificate; `stated` are its other fields.
 
     `whole`: the releases are one of several courses that a run may take, each within the promise. That is stated as
     spent, and what this course costs among the public facts.
@@ -273,18 +246,13 @@ def certify(
         public = {**public, COURSE: {"epsilon": spent, "delta": delta}}
         spent, delta = target.epsilon, target.delta
     return PrivacyCertificate(
-        algorithm=algorithm,
-        constants=constants,
-        theorem=theorem,
         target=target,
         spent_epsilon=spent,
         spent_delta=delta,
         accountant=_ledger.accountants(releases),
         releases=releases,
-        assumptions=assumptions,
-        noise_source=noise_source,
         public=public,
-        planner=planner,
+        **stated,
     )
 
 
@@ -345,3 +313,90 @@ def digest(fields: Mapping[str, Any]) -> str:
     content = {key: value for key, value in fields.items() if key != "digest"}
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+
+def signature_path(certificate: Path) -> Path:
+    """Return where a certificate's signature lies: ``certificate.json.sig`` beside ``certificate.json``."""
+    return certificate.with_name(certificate.name + ".sig")
+
+
+def public_path(key: Path) -> Path:
+    """Return where the public half of a new key is written: ``key.pub.pem`` beside ``key.pem``."""
+    return key.with_name(key.stem + ".pub.pem")
+
+
+def new_key(path: Path) -> Path:
+    """Write a new private key, which its owner alone may read, and its public half; return the latter's path."""
+    ed25519, coding = _ed25519()
+    key, public = ed25519.Ed25519PrivateKey.generate(), public_path(path)
+    for each in (path, public):
+        if each.exists():
+            raise InvalidParameterError("new_key", str(each), "exists already", "Choose another name")
+    pem, plain = coding.Encoding.PEM, coding.NoEncryption()
+    write_atomically(path, key.private_bytes(pem, coding.PrivateFormat.PKCS8, plain), mode=0o600, new=True)
+    write_atomically(public, key.public_key().public_bytes(pem, coding.PublicFormat.SubjectPublicKeyInfo), new=True)
+    return public
+
+
+def sign(certificate: Path, key: Path) -> Path:
+    """Write the signature of a certificate's file beside it, replacing an old one; return its path."""
+    ed25519, coding = _ed25519()
+    try:
+        private: Any = coding.load_pem_private_key(_text("key", key).encode(), password=None)
+    except (ValueError, TypeError, _unsupported()):
+        private = None
+    if not isinstance(private, ed25519.Ed25519PrivateKey):
+        what = "must be an Ed25519 private key in PEM form, without a password"
+        raise InvalidParameterError("key", str(key), what, "Make one with `dpconvex sign --new-key key.pem`")
+    where = signature_path(certificate)
+    signature = private.sign(_text("certificate", certificate).encode())
+    write_atomically(where, base64.b64encode(signature).decode() + "\n")
+    return where
+
+
+def signature_fault(certificate: Path, public_key: Path) -> str | None:
+    """Return what is wrong with the signature beside a certificate's file; None if it is made with that key."""
+    ed25519, coding = _ed25519()
+    from cryptography.exceptions import InvalidSignature
+
+    try:
+        public: Any = coding.load_pem_public_key(_text("public_key", public_key).encode())
+    except (ValueError, TypeError, _unsupported()):
+        public = None
+    if not isinstance(public, ed25519.Ed25519PublicKey):
+        what = "must be an Ed25519 public key in PEM form"
+        raise InvalidParameterError("public_key", str(public_key), what, "The signer has it: key.pub.pem")
+    where = signature_path(certificate)
+    try:
+        signature, content = base64.b64decode(read_text(where).strip(), validate=True), read_text(certificate).encode()
+        public.verify(signature, content)
+    except OSError as error:
+        return f"{where.name} cannot be read ({error.strerror})"
+    except (binascii.Error, UnicodeError, ValueError, InvalidSignature):
+        return f"{where.name} is not a signature of this file with that key"
+    return None
+
+
+def _ed25519() -> tuple[Any, Any]:
+    """Return the modules of Ed25519 keys and of their encoding."""
+    try:
+        from cryptography.hazmat.primitives import serialization
+        from cryptography.hazmat.primitives.asymmetric import ed25519
+    except ImportError:
+        raise DpconvexError(MISSING) from None
+    return ed25519, serialization
+
+
+def _unsupported() -> type[Exception]:
+    from cryptography.exceptions import UnsupportedAlgorithm
+
+    return UnsupportedAlgorithm
+
+
+def _text(name: str, path: Path) -> str:
+    try:
+        return read_text(path)
+    except OSError as error:
+        raise InvalidParameterError(name, str(path), f"cannot be read ({error.strerror})", "Check the path") from None
+    except UnicodeDecodeError:
+        raise InvalidParameterError(name, str(path), "is no text file", "Keys are PEM files") from None

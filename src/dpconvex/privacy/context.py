@@ -56,7 +56,8 @@ def budget_context(
     """Pay every fit inside the block from one budget, before it reads its data.
 
     Guarantee: everything that the fits inside release is together (epsilon, delta)-differentially private, however each
-    was chosen after the others, if they all read the same data.
+    was chosen after the others, if they all read the same data. A fit that would exceed the budget raises
+    `BudgetExceededError` and has read nothing. A fit with a seed, which keeps no promise, is refused.
 
     Parameters
     ----------
@@ -71,14 +72,6 @@ def budget_context(
     ------
     Budget
         What the fits are paid from; ``account()`` says what is left. It ends with the block, unless it was given.
-
-    Raises
-    ------
-    InvalidParameterError
-        If a number is out of range, or not exactly one of `epsilon` and `budget` is given. In the block: for a fit with
-        a seed, which keeps no promise.
-    BudgetExceededError
-        In the block, from the fit that would exceed a budget; it has read nothing.
 
     Examples
     --------
@@ -113,19 +106,7 @@ def charge(promise: PrivacyParams, what: str, columns: int | Sequence[str], n: i
     """Pay a fit from all open budgets, or count it where there is none; the last step before its data are read.
 
     A fit with a seed promises nothing, as its certificate says. So it is not counted, and no budget may cover it.
-
-    Parameters
-    ----------
-    promise : PrivacyParams
-        Of the fit.
-    what : str
-        What fits, in words.
-    columns : int or sequence of str
-        Number or names of the columns.
-    n : int
-        Number of units.
-    private : bool
-        Whether the fit draws its noise from the operating system.
+    `what` fits, in words; `n` is the number of units; `private`: its noise comes from the operating system.
     """
     budgets = list(dict.fromkeys((*_open, *_sent)))
     if not private:

@@ -10,10 +10,9 @@ from typing import Any
 from dpconvex import _validate
 from dpconvex.errors import BudgetExceededError, InvalidParameterError, UnsupportedEventError
 from dpconvex.privacy import accounting
-from dpconvex.privacy.events.basic import Event
-from dpconvex.privacy.events.registry import event_from_dict
-from dpconvex.privacy.params import PrivacyParams
-from dpconvex.privacy.sensitivity import Sensitivity
+from dpconvex.privacy.events.base import Event, event_from_dict
+from dpconvex.privacy.events.private_selection import added_up
+from dpconvex.privacy.params import PrivacyParams, Sensitivity
 
 MOST_CHARGED = 10**6
 """Releases on all records, each counted once for every block."""
@@ -21,41 +20,22 @@ MOST_CHARGED = 10**6
 
 @dataclass(frozen=True)
 class Release:
-    """One planned or performed use of a mechanism.
+    """One planned or performed use of a mechanism."""
 
-    Parameters
-    ----------
-    label : str
-        What is released, in words.
-    mechanism : str
-        Name of the mechanism.
-    event : Event
-        What it costs.
-    sensitivity : Sensitivity
-        Of the released value, with its lemma.
-    block : str or None
-        A fixed part of the records that only this release reads, disjoint from all other blocks; None: all records.
-    times : int
-        How many such releases.
-    """
-
-    label: str
-    mechanism: str
-    event: Event
-    sensitivity: Sensitivity
+    label: str  # what is released, in words
+    mechanism: str  # name of the mechanism
+    event: Event  # what it costs
+    sensitivity: Sensitivity  # of the released value, with its lemma
+    # A fixed part of the records that only this release reads, disjoint from all other blocks; None: all records
     block: str | None = None
-    times: int = 1
+    times: int = 1  # how many such releases
 
     def __post_init__(self) -> None:
         _validate.integer("times", self.times, at_least=1)
         claimed = self.event.claimed_sensitivity
         if claimed is not None and claimed < self.sensitivity.value:
-            raise InvalidParameterError(
-                "sensitivity",
-                self.sensitivity.value,
-                f"must be at most the event's, {claimed!r}",
-                "Recalibrate",
-            )
+            what = f"must be at most the event's, {claimed!r}"
+            raise InvalidParameterError("sensitivity", self.sensitivity.value, what, "Recalibrate")
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready fields."""
@@ -83,31 +63,27 @@ class Release:
 
 def charged(releases: Iterable[Release]) -> list[list[accounting.Counted]]:
     """Split releases into the event lists to be priced: all-record releases together with each disjoint block."""
-    everywhere = [(r.event, r.times) for r in releases if r.block is None]
-    blocks: dict[str, list[accounting.Counted]] = {}
-    for release in releases:
-        if release.block is not None:
-            blocks.setdefault(release.block, []).append((release.event, release.times))
-    if len(blocks) * len(everywhere) > MOST_CHARGED:
-        raise UnsupportedEventError(
-            f"{len(blocks)} blocks, {len(everywhere)} releases on all records: their product is above {MOST_CHARGED}"
-        )
-    return [everywhere + events for events in blocks.values()] or [everywhere]
+    listed = list(releases)
+    blocks, everywhere = len({r.block for r in listed} - {None}), sum(r.block is None for r in listed)
+    if blocks * everywhere > MOST_CHARGED:
+        what = f"{blocks} blocks, {everywhere} releases on all records"
+        raise UnsupportedEventError(f"{what}: their product is above {MOST_CHARGED}")
+    return added_up((r.block, r.times, r.event) for r in listed)
 
 
 def total_epsilon(releases: Iterable[Release], delta: float) -> float:
     """Epsilon that all `releases` cost together at `delta`: the dearest block plus what touches every record."""
-    return max(accounting.spent_epsilon(events, delta) for events in charged(list(releases)))
+    return max(accounting.spent_epsilon(events, delta) for events in charged(releases))
 
 
 def total_delta(releases: Iterable[Release], epsilon: float) -> float:
     """Delta that all `releases` cost together at `epsilon`."""
-    return max(accounting.spent_delta(events, epsilon) for events in charged(list(releases)))
+    return max(accounting.spent_delta(events, epsilon) for events in charged(releases))
 
 
 def accountants(releases: Iterable[Release]) -> str:
     """Names of the accountants used, for the certificate."""
-    return ", ".join(sorted({accounting.accountant_name(events) for events in charged(list(releases))}))
+    return ", ".join(sorted({accounting.accountant_name(events) for events in charged(releases)}))
 
 
 class Ledger:
@@ -118,12 +94,8 @@ class Ledger:
     privacy : PrivacyParams
         The promise.
     planned : iterable of Release
-        Every release that the run may make. Their total cost must fit the promise.
-
-    Raises
-    ------
-    BudgetExceededError
-        If the planned releases cost more than the promise: at construction, from public facts.
+        Every release that the run may make. If they cost more than the promise together, `BudgetExceededError` is
+        raised at once, from public facts.
     """
 
     def __init__(self, privacy: PrivacyParams, planned: Iterable[Release]) -> None:
@@ -131,10 +103,8 @@ class Ledger:
         self.planned = tuple(planned)
         self._left = Counter(dict.fromkeys(self.planned, 0))
         for release in self.planned:
-            if (release.sensitivity.neighboring, release.sensitivity.unit) != (
-                privacy.neighboring,
-                privacy.unit,
-            ):
+            proved_for = release.sensitivity.neighboring, release.sensitivity.unit
+            if proved_for != (privacy.neighboring, privacy.unit):
                 raise BudgetExceededError(f"release {release.label!r}: its sensitivity is for another relation or unit")
             self._left[replace(release, times=1)] += release.times
         if not fits(self.planned, privacy):

@@ -1,4 +1,4 @@
-"""What is promised: epsilon, delta, for which unit, under which neighbouring relation."""
+"""What is promised (epsilon, delta, unit, relation), and how far one neighbor can move a value."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dpconvex.errors import InvalidParameterError
 
 
 class Neighboring(StrEnum):
-    """When two data sets count as neighbours."""
+    """When two data sets count as neighbors."""
 
     REPLACE_ONE = "replace_one"
     ADD_OR_REMOVE_ONE = "add_or_remove_one"
@@ -60,3 +60,33 @@ class PrivacyParams:
     def pure(self) -> bool:
         """Whether delta is 0."""
         return self.delta == 0
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """Bound on the distance between a function's values on two neighboring data sets.
+
+    Built only by the code that proves it; it travels with the mechanism that uses it.
+
+    Parameters
+    ----------
+    value : float
+        The bound, positive, rounded up.
+    norm : str
+        Norm of the difference: ``"l1"``, ``"l2"``, ``"linf"``, ``"absolute"`` or the name of a noise norm.
+    lemma : str
+        The statement that proves it, with its source.
+    neighboring : Neighboring
+        The relation it holds for.
+    unit : Unit
+        The unit it holds for.
+    """
+
+    value: float
+    norm: str
+    lemma: str
+    neighboring: Neighboring = Neighboring.REPLACE_ONE
+    unit: Unit = Unit.RECORD
+
+    def __post_init__(self) -> None:
+        _validate.real("sensitivity", self.value, above=0.0)

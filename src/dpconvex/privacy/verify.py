@@ -1,46 +1,95 @@
-"""Check a certificate without the data: recompute its cost from the releases and compare every number with it."""
+"""Check a certificate without the data: its numbers against one another, and all it says against a plan made again.
+
+All checks are pure functions of the certificate, so it can be asked of every number whether a change of it would be
+found (`unconfirmed`). No algorithm is known here by name: releases are priced by their events, and planning again is
+the caller's (`dpconvex.verification`).
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from dpconvex import _rounding
 from dpconvex._files import read_text
-from dpconvex.errors import CertificateError
-from dpconvex.privacy import consistency
-from dpconvex.privacy.certificate import PrivacyCertificate, digest, parse
-from dpconvex.privacy.consistency import Check, Pricing
-from dpconvex.privacy.profiles import limited
+from dpconvex.errors import CertificateError, DpconvexError, UnsupportedEventError
+from dpconvex.privacy import accounting, ledger as _ledger
+from dpconvex.privacy.certificate import (
+    COURSE,
+    PrivacyCertificate,
+    current_versions,
+    digest,
+    parse,
+    signature_fault,
+)
+from dpconvex.privacy.ledger import Release
+from dpconvex.privacy.profiles import charge, limited
+
+SAME = 1e-9
+"""Relative difference up to which two numbers computed by the same program count as equal."""
+
+ROUNDING_SHARE = 1e-4
+"""Most that an event's sensitivity may exceed its lemma's, relative to it: the allowance for the samplers' grids."""
+
+SECOND = 1e-3
+"""Relative difference up to which two accountants agree, beside what rounding to a grid of losses adds."""
+
+GRID = 1e-4
+"""Largest step of the second accountant's grid of losses; it rounds every pure loss up to it, and the Gaussian one."""
+
+PLANNED = "planned again"
+"""Name of what `plan_checks` compares."""
+
+ABSENT = "nothing"
+"""Stands for a field that one side lacks, in words."""
+
+UNREADABLE = (DpconvexError, LookupError, TypeError, ValueError, ArithmeticError, AttributeError)
+"""What reading a certificate's fields may raise: each may be anything."""
+
+MOST_PRICING, MOST_TRYING = 6e6, 6e6
+"""Computing, about microseconds, that goes into prices, and into finding numbers that nothing confirms."""
+
+NOT_CHECKED = (
+    "what the planner was given: sizes, bounds, losses, options, constants that a caller declared, values released "
+    "between two steps. They are taken as stated; all else is compared with the plan that follows from them",
+    "that the program that ran is the one named in the certificate, and that random bits came from the named source",
+    "that releases on separate blocks of records really read disjoint records",
+    "that no other release was made from the same data; a budget file keeps account of several",
+    "that the declared bounds and classes were chosen without looking at the data",
+    "that lemmas hold and failure probabilities are what they say: proved in the documentation, attacked by the tests",
+)
+"""What no certificate can show, or this verifier does not recompute; printed by the command line beside the result."""
+
+Keys = tuple[str | int, ...]
+"""Where a value stands in nested fields."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One comparison: what was compared, whether it held, and the numbers."""
+
+    name: str
+    passed: bool
+    detail: str
 
 
 @dataclass(frozen=True)
 class Verification:
-    """Result of `verify`.
+    """Result of `verify`."""
 
-    Parameters
-    ----------
-    checks : tuple of Check
-        In the order they were made.
-    epsilon, delta : float
-        The cost as recomputed here; NaN if the certificate could not be read.
-    unknown : tuple of str
-        Fields that this version does not know. They do not enter any check.
-    fields : mapping
-        What was verified; empty if it could not be read.
-    planned : bool
-        Whether all of it was compared with a plan made again.
-    """
-
-    checks: tuple[Check, ...]
-    epsilon: float
+    checks: tuple[Check, ...]  # in the order they were made
+    epsilon: float  # the cost as recomputed here; NaN if the certificate could not be read
     delta: float
-    unknown: tuple[str, ...] = ()
-    fields: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
-    planned: bool = False
+    unknown: tuple[str, ...] = ()  # fields that this version does not know; they do not enter any check
+    fields: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)  # what was verified, if anything
+    planned: bool = False  # whether all of it was compared with a plan made again
 
     @property
     def passed(self) -> bool:
@@ -54,22 +103,7 @@ class Verification:
         Of target, cost, releases and public facts: none if a plan made again has all of them. Otherwise found by
         trying: every number that is not named was made a thousandth larger and smaller, and each time a check failed.
         """
-        return () if self.planned or not self.fields else consistency.unconfirmed(self.fields, Pricing())
-
-
-MOST_PRICING = 6e6
-"""Computing, about microseconds, that goes into the prices of one certificate."""
-
-NOT_CHECKED = (
-    "what the planner was given: sizes, bounds, losses, options, constants that a caller declared, values released "
-    "between two steps. They are taken as stated; all else is compared with the plan that follows from them",
-    "that the program that ran is the one named in the certificate, and that random bits came from the named source",
-    "that releases on separate blocks of records really read disjoint records",
-    "that no other release was made from the same data; a budget file keeps account of several",
-    "that the declared bounds and classes were chosen without looking at the data",
-    "that lemmas hold and failure probabilities are what they say: proved in the documentation, attacked by the tests",
-)
-"""What no certificate can show, or this verifier does not recompute; printed by the command line beside the result."""
+        return () if self.planned or not self.fields else unconfirmed(self.fields, Pricing())
 
 
 def verify(
@@ -98,8 +132,8 @@ def verify(
     Returns
     -------
     Verification
-        With one `Check` a claim. A malformed certificate, or one of a later schema or with an event that is not known
-        here, gives one failed check that says so, not an exception.
+        With one `Check` a claim. A malformed certificate, of a later schema, or with an unknown event, gives one failed
+        check that says so, not an exception.
     """
     try:
         fields = certificate.to_dict() if isinstance(certificate, PrivacyCertificate) else parse(_text(certificate))
@@ -116,15 +150,15 @@ def verify(
     try:
         pricing = Pricing()
         with limited(MOST_PRICING):
-            numbers = list(consistency.number_checks(read, pricing))
-            if all(check.name != "cost" for check in numbers):
-                epsilon, delta = consistency.recompute(read, pricing)
-                numbers += consistency.second_opinions(read, delta)
-    except consistency.UNREADABLE as error:
-        numbers = [Check("numbers", False, f"some are not what their names say ({type(error).__name__})")]
-    plan = [] if again is None else consistency.plan_checks(read, again)
+            compared = number_checks(read, pricing)
+            if all(check.name != "cost" for check in compared):
+                epsilon, delta = recompute(read, pricing)
+                compared += second_opinions(read, delta)
+    except UNREADABLE as error:
+        compared = [Check("numbers", False, f"some are not what their names say ({type(error).__name__})")]
+    plan = [] if again is None else plan_checks(read, again)
     planned = len(plan) > 1 and all(check.passed for check in plan)
-    return Verification((*checks, *numbers, *plan), epsilon, delta, _unknown(fields, read), fields, planned)
+    return Verification((*checks, *compared, *plan), epsilon, delta, _unknown(fields, read), fields, planned)
 
 
 def _text(certificate: str | Path) -> str:
@@ -139,8 +173,6 @@ def _text(certificate: str | Path) -> str:
 
 
 def _signature(certificate: PrivacyCertificate | str | Path, public_key: str | Path) -> Check:
-    from dpconvex.privacy.signing import signature_fault
-
     if isinstance(certificate, PrivacyCertificate) or str(certificate).lstrip().startswith("{"):
         return Check("signature", False, "lies beside a certificate's file, and no file was given")
     fault = signature_fault(Path(certificate), Path(public_key))
@@ -149,15 +181,11 @@ def _signature(certificate: PrivacyCertificate | str | Path, public_key: str | P
 
 def _document_checks(fields: dict[str, Any], read: PrivacyCertificate) -> list[Check]:
     stated, computed = fields.get("digest"), digest(fields)
-    source = read.noise_source
-    flag = fields.get("private")
+    source, flag = read.noise_source, fields.get("private")
+    unchanged = "content is unchanged" if stated == computed else "content was changed"
     return [
         Check("well formed", True, f"schema version {fields['schema_version']}"),
-        Check(
-            "digest",
-            stated == computed,
-            "content is unchanged" if stated == computed else "content was changed",
-        ),
+        Check("digest", stated == computed, unchanged),
         Check("noise is not seeded", source.private, source.name),
         Check("private flag", flag == source.private, f"stated {flag}, noise source says {source.private}"),
         Check("something was released", bool(read.releases), f"{len(read.releases)} releases"),
@@ -167,13 +195,256 @@ def _document_checks(fields: dict[str, Any], read: PrivacyCertificate) -> list[C
 def _unknown(fields: Mapping[str, Any], read: PrivacyCertificate) -> tuple[str, ...]:
     """Return the names of fields that reading left out."""
     known = json.loads(json.dumps(read.to_dict()))
-    return tuple(consistency.dotted(path) for path in _extra(fields, known, ()))
+    return tuple(dotted(path) for path in _extra(fields, known, ()))
 
 
-def _extra(given: Any, known: Any, path: consistency.Path) -> list[consistency.Path]:
+def _extra(given: Any, known: Any, path: Keys) -> list[Keys]:
     if isinstance(given, Mapping) and isinstance(known, Mapping):
         new = [(*path, key) for key in given if key not in known]
         return new + [p for key in known if key in given for p in _extra(given[key], known[key], (*path, key))]
     if isinstance(given, list | tuple) and isinstance(known, list):
         return [p for k, (a, b) in enumerate(zip(given, known, strict=False)) for p in _extra(a, b, (*path, k))]
     return []
+
+
+class Pricing:
+    """Costs of lists of events, each computed once."""
+
+    def __init__(self) -> None:
+        self._known: dict[Any, float] = {}
+
+    def epsilon(self, releases: tuple[Release, ...], delta: float) -> float:
+        """Epsilon of all releases together at `delta`, as `ledger.total_epsilon`."""
+        return max(self._once(tuple(events), delta) for events in _ledger.charged(releases))
+
+    def _once(self, events: tuple[accounting.Counted, ...], delta: float) -> float:
+        key = (events, delta)
+        if key not in self._known:
+            self._known[key] = accounting.spent_epsilon(events, delta)
+        return self._known[key]
+
+
+def recompute(read: PrivacyCertificate, pricing: Pricing) -> tuple[float, float]:
+    """Return epsilon and delta that the releases cost, as `certify` does; raise if a release cannot be priced."""
+    pure = pricing.epsilon(read.releases, 0.0)
+    delta = 0.0 if pure <= read.target.epsilon else read.target.delta
+    return (pure if delta == 0 else pricing.epsilon(read.releases, delta)), delta
+
+
+def number_checks(read: PrivacyCertificate, pricing: Pricing) -> list[Check]:
+    """Compare every number that can be compared with the releases or with the promise."""
+    try:
+        with np.errstate(all="ignore"):  # a forger's numbers may be as large as they like
+            epsilon, delta = recompute(read, pricing)
+    except (DpconvexError, ArithmeticError) as error:
+        return [Check("cost", False, f"the releases cannot be priced: {error}")]
+    return [*_cost_checks(read, epsilon, delta), *_release_checks(read), *_price_checks(read)]
+
+
+def _cost_checks(read: PrivacyCertificate, epsilon: float, delta: float) -> list[Check]:
+    target, stated, stated_delta, whole = read.target, read.spent_epsilon, read.spent_delta, []
+    if COURSE in read.public:  # other courses of the run may cost more than this one
+        holds = (stated, stated_delta) == (target.epsilon, target.delta)
+        whole = [Check("all of the promise is spent", holds, f"stated {stated:.9g}, promised {target.epsilon:.9g}")]
+        stated, stated_delta = (float(read.public[COURSE][name]) for name in ("epsilon", "delta"))
+    detail = f"stated {stated:.9g}, recomputed {epsilon:.9g}"
+    certified = min(epsilon, target.epsilon) if delta else epsilon  # the profile at the target is the finer statement
+    same = {name: read.versions.get(name) == version for name, version in current_versions().items()}
+    exact = all(same[name] for name in ("dpconvex", "scipy", "dp-accounting"))
+    no_more = not exact or stated <= certified * (1 + SAME)
+    compared = detail if exact else "not compared: another version of the accountants made it"
+    within = epsilon <= target.epsilon * (1 + SAME) and delta <= target.delta
+    promised = f"epsilon {epsilon:.9g} <= {target.epsilon:.9g}, delta {delta:.3g} <= {target.delta:.3g}"
+    accountant = _ledger.accountants(read.releases)
+    named = f"stated {read.accountant}, used here {accountant}"
+    return [
+        *whole,
+        Check("spent epsilon", stated >= certified * (1 - SAME), detail),
+        Check("spent epsilon is no more than that", no_more, compared),
+        Check("spent delta", stated_delta == delta, f"stated {stated_delta:.9g}, recomputed {delta:.9g}"),
+        Check("within the promise", within, promised),
+        Check("accountant", read.accountant == accountant or not exact, named),
+    ]
+
+
+def _release_checks(read: PrivacyCertificate) -> list[Check]:
+    checks, target = [], read.target
+    for release in read.releases:
+        stated = release.sensitivity
+        same = stated.neighboring == target.neighboring and stated.unit == target.unit
+        checks.append(Check(f"relation of {release.label!r}", same, f"{target.neighboring}, {target.unit}"))
+        claimed = release.event.claimed_sensitivity
+        if claimed is not None:
+            holds = stated.value <= claimed <= stated.value * (1 + ROUNDING_SHARE)
+            detail = f"mechanism covers {claimed:.9g}, lemma needs {stated.value:.9g}"
+            checks.append(Check(f"sensitivity of {release.label!r}", holds, detail))
+    return checks
+
+
+def _price_checks(read: PrivacyCertificate) -> list[Check]:
+    """Compare the closed forms of prices with what a search finds."""
+    checks = []
+    for release in read.releases:
+        found = release.event.searched_epsilon
+        if found is not None:
+            priced = _rounding.float_up(release.event.pure_epsilon or Fraction(0))
+            holds = found * (1 - SAME) <= priced <= found * (1 + SECOND)
+            checks.append(Check(f"price of {release.label!r}", holds, f"{priced:.9g}, largest found {found:.9g}"))
+    return checks
+
+
+def plan_checks(read: PrivacyCertificate, again: Callable[[PrivacyCertificate], PrivacyCertificate]) -> list[Check]:
+    """Compare everything but the inputs of the planner with the certificate of the plan, made again from them.
+
+    `again` returns that certificate, and may raise anything.
+    """
+    here, made = current_versions(), read.versions.get("dpconvex")
+    # Whoever forges a certificate may also forge its version, so another version is a reason and no excuse.
+    same, differs = made == here["dpconvex"], f". Made by dpconvex {made}, whose plans may differ"
+    other = "" if same else f"{differs}: verify with that version"
+    if read.planner is None:
+        return [Check(PLANNED, False, f"the certificate lacks the planner's inputs, or they cannot be stored{other}")]
+    try:
+        planned = again(read)
+    except Exception as error:  # whatever a planner makes of a forger's inputs, it is a failed check
+        return [Check(PLANNED, False, f"there is no such plan: {type(error).__name__}: {str(error)[:200]}{other}")]
+    others = sorted(name for name, version in here.items() if read.versions.get(name) != version)
+    slack = SECOND if others else SAME
+    stated, expected = (json.loads(json.dumps(each.to_dict())) for each in (read, planned))
+    for each in (stated, expected):
+        each["method"] = {name: each[name] for name in ("algorithm", "constants", "theorem")}
+        each["assumptions"] = [text for text in each["assumptions"] if text in expected["assumptions"]]
+    # Of a source that is not known here, nothing follows.
+    known = ("noise_source",) if planned.noise_source.name == read.noise_source.name else ()
+    checks = []
+    for name in ("target", "spent", "releases", "public", "method", "assumptions", *known):
+        found = next(_differences(stated[name], expected[name], (name,), slack), None)
+        detail = "as planned"
+        if found is not None:
+            where, is_now, was = found
+            detail = f"{dotted(where)} is {_brief(is_now)}, planned {_brief(was)}"
+            detail += other or (f". Made with other versions of {', '.join(others)}" if others else "")
+        checks.append(Check(f"{PLANNED}: {name.replace('_', ' ')}", found is None, detail))
+    return checks
+
+
+def _brief(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 100 else f"{text[:100]}..."
+
+
+def _differences(stated: Any, planned: Any, path: Keys, slack: float) -> Iterator[tuple[Keys, Any, Any]]:
+    """Yield where two JSON values differ: floats by more than `slack`, relative, all else at all."""
+    if isinstance(stated, dict) and isinstance(planned, dict):
+        for key in {**planned, **stated}:
+            yield from _differences(stated.get(key, ABSENT), planned.get(key, ABSENT), (*path, key), slack)
+    elif isinstance(stated, list) and isinstance(planned, list) and len(stated) == len(planned):
+        for k, (a, b) in enumerate(zip(stated, planned, strict=True)):
+            yield from _differences(a, b, (*path, k), slack)
+    elif isinstance(stated, list) and isinstance(planned, list):
+        yield path, f"{len(stated)} entries", f"{len(planned)} entries"
+    elif type(stated) is float and type(planned) is float:
+        if not abs(stated - planned) <= slack * abs(planned):
+            yield path, stated, planned
+    elif type(stated) is not type(planned) or stated != planned:
+        yield path, stated, planned
+
+
+def numbers(value: Any, path: Keys = ()) -> Iterator[tuple[Keys, float]]:
+    """Yield every number of a JSON-ready value with its path; booleans are no numbers."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from numbers(item, (*path, key))
+    elif isinstance(value, list | tuple):
+        for k, item in enumerate(value):
+            yield from numbers(item, (*path, k))
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield path, value
+
+
+def dotted(path: Keys) -> str:
+    """Return a path as text, ``releases[0].event.scale``."""
+    return "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in path).lstrip(".")
+
+
+def unconfirmed(fields: Mapping[str, Any], pricing: Pricing) -> tuple[str, ...]:
+    """Return the paths of all numbers that could be a thousandth larger or smaller without a check of them failing.
+
+    A certificate whose other numbers were changed fails. The digest is left aside: whoever changes a number can
+    compute it again. Trying stops after `MOST_TRYING` of computing; what was not tried by then is named as well.
+    """
+    stated = {key: fields[key] for key in ("target", "spent", "releases", "public")}
+    every, named, read = list(numbers(stated)), list[str](), PrivacyCertificate.from_dict(dict(fields))
+    with limited(MOST_TRYING) as work:
+        for path, value in every:
+            try:
+                charge(200 + (10 if path[0] == "public" else 100) * len(every))
+                found = _found(read, fields, path, value, pricing) and work.left >= 0
+            except UnsupportedEventError:
+                found = False
+            if not found:
+                named.append(dotted(path))
+    return tuple(named)
+
+
+def _found(read: PrivacyCertificate, fields: Mapping[str, Any], path: Keys, value: float, pricing: Pricing) -> bool:
+    moved: tuple[float, ...] = (value + 1, value - 1) if isinstance(value, int) else (value * 1.001, value * 0.999)
+    if value == 0:
+        moved = (1, -1) if isinstance(value, int) else (1e-3, -1e-3)
+    if path[0] == "public" and path[1] != COURSE:
+        return False  # no check reads it
+    return all(_refused(fields, path, other, pricing) for other in moved)
+
+
+def _refused(fields: Mapping[str, Any], path: Keys, new: float, pricing: Pricing) -> bool:
+    try:
+        checks = number_checks(PrivacyCertificate.from_dict(_with(fields, path, new)), pricing)
+    except UNREADABLE:
+        return True
+    return not all(check.passed for check in checks)
+
+
+def _with(value: Any, path: Keys, new: float) -> Any:
+    """Return a copy of nested fields with one entry changed."""
+    if not path:
+        return new
+    copy = list(value) if isinstance(value, list | tuple) else dict(value)
+    copy[path[0]] = _with(value[path[0]], path[1:], new)  # pyright: ignore[reportArgumentType, reportCallIssue]
+    return copy
+
+
+def second_opinions(read: PrivacyCertificate, delta: float) -> list[Check]:
+    """Price every list of releases that add up with an accountant of another library, where it can."""
+    checks: dict[tuple[accounting.Counted, ...], Check] = {}
+    for events in map(tuple, _ledger.charged(read.releases)):
+        if events not in checks:
+            try:
+                charge(10 * len(events))
+                checks[events] = _second_opinion(events, delta, read.target.epsilon)
+            except UnsupportedEventError:
+                checks[events] = Check("one accountant", True, "the second would take too much computing from here on")
+                break
+    return list(dict.fromkeys(checks.values()))
+
+
+def _second_opinion(events: tuple[accounting.Counted, ...], delta: float, promised: float) -> Check:
+    own, name = accounting.spent_epsilon(events, delta), accounting.accountant_name(events)
+    second = accounting.second_opinion(events, delta)
+    if second is None:
+        return Check("one accountant", True, f"{name}: {own:.6g}; no other one prices such releases")
+    other, epsilon = second
+    detail = f"{name}: {own:.6g}, {other}: {epsilon:.6g}"
+    pure = sum(times for event, times in events if event.parts is not None and event.parts.pure)
+    if _has_finer_profile(events, name) and epsilon > own * (1 + SECOND):
+        confirms = epsilon <= promised * (1 + SECOND)
+        return Check("second accountant" if confirms else "one accountant", True, f"{detail}, of a coarser bound")
+    # Many pure events cost less than their sum at a delta of 1e-12, which is all that the second one can say of them.
+    agree = epsilon <= own * (1 + SECOND) + GRID * (1 + pure) and (name == "exact sum" or own <= epsilon * (1 + SECOND))
+    return Check("two accountants agree", agree, detail)
+
+
+def _has_finer_profile(events: tuple[accounting.Counted, ...], name: str) -> bool:
+    """Whether our own price may be below that of the parts, all that the second accountant knows of these events."""
+    if len(events) == 1 and events[0][1] == 1:
+        return events[0][0].pure_epsilon is None and not events[0][0].finest
+    return name == "zCDP" and any(event.parts is not None and event.parts.pure for event, _ in events)

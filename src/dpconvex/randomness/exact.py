@@ -1,7 +1,12 @@
-"""Discrete Laplace and Gaussian noise on integers, and the noisy maximum: by OpenDP, exactly, wherever bits matter.
+"""Values on a public grid, and exact noise on its integers: discrete Laplace and Gaussian, and the noisy maximum.
 
-OpenDP adds the noise inside its proof: sums beyond 64 bits saturate, which is post-processing. With a seeded source
-(tests, benchmarks) the same laws are drawn by NumPy, up to floating-point rounding.
+Grid
+    Values are rounded before noise is added, so that the bits of a release are safe. The step is a power of two, fixed
+    by the sensitivity and the noise scale (never by data). It is so fine that rounding enlarges the sensitivity by a
+    factor of at most ``1 + FINENESS``, which every event includes.
+Noise
+    By OpenDP, exactly, wherever bits matter. It adds the noise inside its proof: sums beyond 64 bits saturate, which is
+    post-processing. With a seeded source (tests, benchmarks) the same laws are drawn by NumPy, up to rounding.
 """
 
 from __future__ import annotations
@@ -11,13 +16,64 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpconvex import _rounding
 from dpconvex._types import FloatArray
+from dpconvex.errors import InvalidParameterError
 from dpconvex.randomness.source import BitSource
 
 IntArray = NDArray[np.int64]
 
 LIMIT = 2**62
 """Largest magnitude of an integer that noise is added to."""
+
+
+FINENESS = 2.0**-20
+"""What rounding costs, relative to the sensitivity."""
+
+
+def enlarged(sensitivity: float) -> float:
+    """Sensitivity after rounding two neighboring values to the grid of `spacing`, rounded up."""
+    return _rounding.product_up(sensitivity, 1.0 + FINENESS)
+
+
+def spacing(sensitivity: float, scale: float, stretch: float) -> float:
+    """Step of the grid: a power of two at most ``FINENESS`` times the scale and the sensitivity over `stretch`.
+
+    `stretch` is at least the norm of the all-ones vector: rounding moves each coordinate of a difference by at most one
+    step.
+    """
+    finest = min(_rounding.ratio_down(sensitivity, stretch), scale)
+    step = _rounding.power_of_two_at_most(finest) * FINENESS
+    return checked_step(step, sensitivity)
+
+
+def checked_step(step: float, sensitivity: float) -> float:
+    """Return a grid step, or raise `InvalidParameterError` where floats have no room for it."""
+    if not 1e-300 < step < 1e300:
+        what = "must leave room for a finer grid of floats"
+        raise InvalidParameterError("sensitivity", sensitivity, what, "Rescale the value")
+    return step
+
+
+def to_units(value: FloatArray, step: float) -> IntArray:
+    """Nearest grid points as integers; beyond ``2**62`` steps they saturate, and NaN becomes 0."""
+    return _nearest(value, step, LIMIT * step).astype(np.int64)
+
+
+def from_units(units: IntArray, step: float) -> FloatArray:
+    """Grid points as floats."""
+    return units.astype(np.float64) * step
+
+
+def rounded(value: FloatArray, step: float) -> FloatArray:
+    """Nearest grid points as floats, for noise that is drawn in floats; NaN becomes 0, only infinity saturates."""
+    return _nearest(value, step, np.inf) * step + 0.0  # no negative zero
+
+
+def _nearest(value: FloatArray, step: float, largest: float) -> FloatArray:
+    """Nearest multiples of the step, in steps. Clipping coordinates never increases an absolute norm's distance."""
+    largest = min(largest, 1e300 * min(step, 1.0))  # neither value nor quotient overflows
+    return np.rint(np.clip(np.nan_to_num(value, nan=0.0), -largest, largest) / step)
 
 
 def discrete_laplace(units: IntArray, scale: float, source: BitSource) -> IntArray:

@@ -38,32 +38,18 @@ class Law(Protocol):
 
 
 def add_noise(value: FloatArray, law: Law, scale: float, step: float, source: BitSource) -> FloatArray:
-    """Return the multiples of `step` nearest to ``value + scale * noise``, shape (d,).
+    """Return the multiples of `step` nearest to ``value + scale * noise``, shape (d,); the value is finite.
 
-    Parameters
-    ----------
-    value : array of shape (d,)
-        Finite.
-    law : Law
-        Of d numbers.
-    scale, step : float
-        Positive.
-    source : BitSource
-        Of the bits.
-
-    Returns
-    -------
-    array of shape (d,)
-        Whole numbers of steps, as floats: those beyond 2^53 are rounded once more, as a function of themselves.
+    They are whole numbers of steps, as floats: those beyond 2^53 are rounded once more, as a function of themselves.
     """
     from flint import arb
 
     half = arb(0.5)
-    centre, factor = [arb(v) / step for v in value.tolist()], scale / arb(step)
+    center, factor = [arb(v) / step for v in value.tolist()], scale / arb(step)
 
     def nearest(noise: list[Any]) -> list[int] | None:
         units: list[int] = []
-        for c, z in zip(centre, noise, strict=True):
+        for c, z in zip(center, noise, strict=True):
             unit = (c + factor * z + half).floor().unique_fmpz()
             if unit is None:
                 return None
@@ -90,14 +76,7 @@ def draw(law: Law, size: int, source: BitSource) -> FloatArray:
 def simulate(law: Law, size: int, generator: np.random.Generator) -> FloatArray:
     """Return `size` vectors of about the law, shape (size, d), in floats: to show what noise does, never as noise.
 
-    Parameters
-    ----------
-    law : Law
-        Of d numbers.
-    size : int
-        How many.
-    generator : numpy.random.Generator
-        Of the uniform numbers; not one that noise is drawn from.
+    The generator is of the uniform numbers, and not one that noise is drawn from.
     """
     uniforms = [_Floats.positive(1 - generator.random(size)) for _ in range(law.uniforms)]  # in (0, 1]
     return np.column_stack([noise.values for noise in law.transform(uniforms)])

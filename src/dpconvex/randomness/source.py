@@ -93,10 +93,7 @@ class SeededSource(BitSource):
 def source_from(random_state: RandomState) -> BitSource:
     """Return the source that `random_state` means: None the operating system, an int a seed, a source itself.
 
-    Raises
-    ------
-    InvalidParameterError
-        For anything else, NumPy generators included: their state can be copied, so noise could repeat.
+    Anything else is refused, NumPy generators included: their state can be copied, so noise could repeat.
     """
     if random_state is None:
         return SystemSource()

@@ -8,7 +8,6 @@ from math import inf
 
 import numpy as np
 
-from dpconvex.data.synthetic_points import gaussian_cluster
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems.data.points import PointDomain
 from dpconvex_experiments import checks
@@ -17,6 +16,7 @@ from dpconvex_experiments.checks import Anchors, Check, Estimate
 from dpconvex_experiments.geometric_median._common import Case, Trial, excess
 from dpconvex_experiments.geometric_median.methods import FAST, METHODS, ROBUST, Method
 from dpconvex_experiments.shared import LINE_STYLES
+from dpconvex_experiments.synthetic_points import gaussian_cluster
 
 BOUND, FINEST, DELTA, SIGMA = 1000.0, 1e-3, 1e-6, 0.1
 OURS = "private median"

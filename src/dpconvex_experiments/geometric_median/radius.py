@@ -14,7 +14,6 @@ from scipy.stats import f as f_distribution
 from dpconvex._types import FloatArray
 from dpconvex.algorithms.location.printed import plan_printed_radius
 from dpconvex.algorithms.location.radius_and_center import plan_radius
-from dpconvex.data.synthetic_points import gaussian_cluster, student_t
 from dpconvex.privacy import Ledger, PrivacyParams, Unit
 from dpconvex.problems.data.points import PointDomain
 from dpconvex.randomness import BitSource
@@ -23,6 +22,7 @@ from dpconvex_experiments.base import Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, exponent
 from dpconvex_experiments.geometric_median._common import PAPER, Summary, Trial, bars
 from dpconvex_experiments.reference.median import plan_radius_finder
+from dpconvex_experiments.synthetic_points import gaussian_cluster, student_t
 
 DIM, RECORDS = 10, 1_000
 GROUP, LEVEL = 64, 0.775  # the paper's level

@@ -31,8 +31,7 @@ from dpconvex.algorithms.base import LinearModelPlan, PrivateResult, check_relat
 from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import recorded
 from dpconvex.errors import InvalidParameterError
-from dpconvex.privacy import Assumption, PrivacyParams, Release, Unit
-from dpconvex.privacy.events.group import GroupPrivacy
+from dpconvex.privacy import Assumption, GroupPrivacy, PrivacyParams, Release, Unit
 from dpconvex.privacy.ledger import fits
 from dpconvex.problems.data.users import Positions, UserGroups
 from dpconvex.problems.linear.problem import LinearModelProblem

@@ -18,7 +18,7 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import AboveThreshold, GaussianMechanism, MedianMechanism
 from dpconvex.mechanisms.base import Planned
 from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity, Unit
-from dpconvex.privacy.events.gaussian_cover import covered_range
+from dpconvex.privacy.events.basic import covered_range
 from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems.data.points import PointDomain
 from dpconvex.randomness import BitSource

@@ -9,10 +9,9 @@ from dpconvex.algorithms.erm.heavy_tailed.moments import Moments
 from dpconvex.algorithms.erm.registry import plans
 from dpconvex.algorithms.location.noisy_descent import NoisyGradients
 from dpconvex.algorithms.select import Options
-from dpconvex.audit.neighbours import point_pairs
-from dpconvex.audit.target import Builder, Subject, Target
-from dpconvex.audit.targets_linear import RIDGE, linear_problem, linear_subject
-from dpconvex.audit.targets_points import FEW, point_domain
+from dpconvex.audit import Builder, Subject, Target, point_pairs
+from dpconvex.audit.targets.erm import RIDGE, linear_problem, linear_subject
+from dpconvex.audit.targets.location import FEW, point_domain
 from dpconvex.losses import HingeLoss, HuberLoss
 from dpconvex.privacy import PrivacyParams, Unit
 from dpconvex.problems.linear.problem import LinearModelProblem

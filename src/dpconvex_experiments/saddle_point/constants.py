@@ -9,7 +9,7 @@ import numpy as np
 
 from dpconvex.algorithms.minimax import vertex_descent
 from dpconvex.privacy import PrivacyParams
-from dpconvex.privacy.zcdp import largest_rho
+from dpconvex.privacy.profiles import largest_rho
 from dpconvex.problems.minimax.games import RankOneGame
 from dpconvex_experiments.base import Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Estimate, exact

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from dpconvex.audit import Pair, audit
-from dpconvex.audit.catalogue import TARGETS
-from dpconvex.audit.grid import REFUSED, Settings, audit_grid, summary
-from dpconvex.audit.pace import Pace
-from dpconvex.audit.progress import untracked
+from dpconvex.audit.auditor import REFUSED, Settings, audit_grid, summary
+from dpconvex.audit.report import Pace, untracked
+from dpconvex.audit.targets import TARGETS
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import PrivacyParams
 
@@ -27,7 +26,9 @@ def test_a_grid_resumes_where_it_was(tmp_path, monkeypatch) -> None:
     assert [cell.proved for cell in first] == pytest.approx([1.0, 2.0], rel=1e-3)
 
     audited = []
-    monkeypatch.setattr("dpconvex.audit.grid.audit", lambda plan, *_, **o: audited.append(plan) or audit(plan, *_, **o))
+    monkeypatch.setattr(
+        "dpconvex.audit.auditor.audit", lambda plan, *_, **o: audited.append(plan) or audit(plan, *_, **o)
+    )
     both = audit_grid(targets, file, SETTINGS, untracked, (1.0, 2.0), (0.1,))
     assert both[:2] == first
     assert [plan.algorithm for plan in audited] == ["Gaussian", "Gaussian"]

@@ -10,15 +10,13 @@ import pytest
 
 from dpconvex.audit import audit
 from dpconvex.audit.auditor import priced_once
-from dpconvex.audit.catalogue import TARGETS
-from dpconvex.audit.exact import run_of
-from dpconvex.audit.replay import coins
-from dpconvex.audit.sampled import participation, sampled_losses, sampled_steps
+from dpconvex.audit.replay import coins, participation, sampled_losses, sampled_steps
+from dpconvex.audit.target import run_of
+from dpconvex.audit.targets import TARGETS
 from dpconvex.errors import UnsupportedEventError
-from dpconvex.mechanisms import plan_robust_mean, sampled_gaussian
+from dpconvex.mechanisms import gaussian, plan_robust_mean
 from dpconvex.mechanisms.robust_mean import RobustMean
-from dpconvex.privacy import Release, Sensitivity, Unit
-from dpconvex.privacy.events.subsampled import PoissonSteps, SampledSteps
+from dpconvex.privacy import PoissonSteps, Release, SampledSteps, Sensitivity, Unit
 
 N, K, RADIUS, CLIP = 90, 60, 1.0, 10.0
 MEAN: RobustMean = plan_robust_mean(K, 1, 4.0, 0.05, unit=Unit.USER)
@@ -79,8 +77,8 @@ def test_what_is_replayed_with_samples() -> None:
 @pytest.mark.parametrize("factor", [pytest.param(1.0, marks=pytest.mark.gate), 1.25])
 def test_whoever_draws_more_often_than_is_priced_is_caught(factor, monkeypatch) -> None:
     """480 coins of one record: a sound rate is refuted with probability at most 1e-3, the seed is fixed."""
-    drawn = sampled_gaussian.poisson_sample
-    monkeypatch.setattr(sampled_gaussian, "poisson_sample", lambda n, rate, source: drawn(n, factor * rate, source))
+    drawn = gaussian.poisson_sample
+    monkeypatch.setattr(gaussian, "poisson_sample", lambda n, rate, source: drawn(n, factor * rate, source))
     subject = TARGETS["noisy_gradient/samples"].subject(1.0, 0.05, 1.0)
     name, pair = next(iter(subject.pairs.items()))
     steps = subject.plan.releases[0].event

@@ -11,7 +11,7 @@ import pytest
 from dpconvex.algorithms.search import run as listing
 from dpconvex.algorithms.search.scores import Score
 from dpconvex.audit import audit
-from dpconvex.audit.catalogue import TARGETS
+from dpconvex.audit.targets import TARGETS
 from dpconvex.errors import BudgetExceededError
 from dpconvex.randomness import SeededSource
 

@@ -7,8 +7,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from dpconvex.audit import targets_mechanisms
-from dpconvex.audit.catalogue import TARGETS
+from dpconvex.audit.targets import TARGETS
 from dpconvex.cli.main import app
 from dpconvex.mechanisms import LaplaceMechanism
 
@@ -39,7 +38,7 @@ def test_json_holds_no_infinity() -> None:
 def test_a_refuted_promise_ends_with_one(monkeypatch, tmp_path) -> None:
     calibrate = LaplaceMechanism.calibrate
     weak = classmethod(lambda cls, sensitivity, epsilon, dim: calibrate(sensitivity, 2 * epsilon, dim))
-    monkeypatch.setattr(targets_mechanisms.LaplaceMechanism, "calibrate", weak)
+    monkeypatch.setattr(LaplaceMechanism, "calibrate", weak)
     found = call("mechanism/laplace", "--runs", "0", "--transcripts", "16", "--out", str(tmp_path))
     assert found.exit_code == 1
     assert "REFUTED" in found.output

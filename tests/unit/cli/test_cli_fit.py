@@ -12,6 +12,9 @@ from typing import Any
 import pytest
 
 from dpconvex import PrivateLogisticRegression, load_model, verify
+from dpconvex.algorithms.erm.registry import plans
+from dpconvex.cli.report import GRID
+from dpconvex.estimators.classifiers import CAPS
 
 FILES = {"model.skops", "certificate.json", "report.html"}
 TOML = """
@@ -290,3 +293,10 @@ def test_predict_refuses_in_one_line(run: Any, toml: Path, tmp_path: Path, fitte
     table(tmp_path, "1,red,no\n")
     refused(run("predict", fitted_folder, "t.csv"), tmp_path)
     refused(run("predict", fitted_folder, "t.csv", "--output", "no/such/file.csv"), tmp_path)
+
+
+def test_fit_plans_once_for_the_fit_and_once_for_every_epsilon_drawn(run: Any, public_files: Path) -> None:
+    words = ("fit", public_files / "train.csv", "--schema", public_files / "adult.toml", "--epsilon", 1.75)
+    plans.cache_clear()
+    assert run(*words).exit_code == 0
+    assert plans.cache_info().misses <= 1 + len(CAPS) + GRID[2]  # the loss and its surrogates; then the figure

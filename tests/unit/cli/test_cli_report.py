@@ -16,8 +16,8 @@ import pytest
 
 from dpconvex import PrivateLogisticRegression, load_model, verify
 from dpconvex.algorithms.predicted_error import PredictedError
-from dpconvex.cli import figures
-from dpconvex.cli._console import number
+from dpconvex.cli import report as figures
+from dpconvex.cli._output import number
 from dpconvex.cli.budget import Paid
 from dpconvex.cli.report import Measured, Origin, _coefficients, _factor, promise, write_report
 from dpconvex.errors import HopelessPlanWarning

@@ -7,7 +7,7 @@ import pytest
 
 from dpconvex import PrivateLinearRegression, verify
 from dpconvex.errors import InvalidParameterError
-from dpconvex.estimators.linear import CAPS
+from dpconvex.estimators.regressors import CAPS
 from dpconvex.losses import HuberLoss, SquaredLoss
 
 

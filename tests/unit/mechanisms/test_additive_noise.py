@@ -11,12 +11,10 @@ from hypothesis import given, settings, strategies as st
 
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import GroupedNorm, L2Norm
-from dpconvex.mechanisms import GaussianMechanism, LaplaceMechanism, NormNoiseMechanism, _grid
+from dpconvex.mechanisms import GaussianMechanism, LaplaceMechanism, NormNoiseMechanism
 from dpconvex.mechanisms.gaussian import INFLATION, zwb_constant
-from dpconvex.privacy.ledger import Ledger
-from dpconvex.privacy.params import PrivacyParams
+from dpconvex.privacy import Ledger, PrivacyParams, Sensitivity
 from dpconvex.privacy.profiles import gaussian_delta
-from dpconvex.privacy.sensitivity import Sensitivity
 from dpconvex.randomness import SeededSource, SystemSource, exact
 
 L1, L2 = Sensitivity(0.3, "l1", "test"), Sensitivity(0.3, "l2", "test")
@@ -76,10 +74,10 @@ def test_grid_rounding_never_exceeds_the_enlarged_sensitivity(value, seed, size)
     for norm, length in (("l1", np.abs(change).sum()), ("l2", np.linalg.norm(change))):
         second = first + change * (size * (1 - 1e-9) / length)
         stretch = dim if norm == "l1" else math.sqrt(dim)
-        step = _grid.spacing(size, size, stretch)
-        moved = (_grid.to_units(first, step) - _grid.to_units(second, step)).astype(float)
+        step = exact.spacing(size, size, stretch)
+        moved = (exact.to_units(first, step) - exact.to_units(second, step)).astype(float)
         moved_length = np.abs(moved).sum() if norm == "l1" else np.linalg.norm(moved)
-        assert moved_length * step <= _grid.enlarged(size) + 1e-12 * np.abs(first).sum()
+        assert moved_length * step <= exact.enlarged(size) + 1e-12 * np.abs(first).sum()
 
 
 def test_grid_extremes_neither_raise_nor_warn() -> None:
@@ -139,7 +137,7 @@ def test_discrete_laplace_ratio_is_the_event_and_opendp_agrees() -> None:
     assert Fraction(scale) * Fraction(mechanism.step) == Fraction(mechanism.scale)
     values = np.linspace(0, 0.001, 500)[:, None]
     moves = [
-        abs(int(_grid.to_units(v + 0.3, mechanism.step)[0]) - int(_grid.to_units(v, mechanism.step)[0])) for v in values
+        abs(int(exact.to_units(v + 0.3, mechanism.step)[0]) - int(exact.to_units(v, mechanism.step)[0])) for v in values
     ]
     epsilon = mechanism.event.pure_epsilon
     assert max(moves) / Fraction(scale) <= epsilon

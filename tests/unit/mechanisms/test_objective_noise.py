@@ -8,10 +8,13 @@ import pytest
 from dpconvex.errors import BudgetExceededError, InvalidParameterError
 from dpconvex.geometry import GroupedNorm, L2Norm
 from dpconvex.mechanisms import GaussianObjectiveNoise, NormObjectiveNoise
-from dpconvex.privacy.events.objective import GaussianObjectivePerturbation, PureObjectivePerturbation
-from dpconvex.privacy.ledger import Ledger
-from dpconvex.privacy.params import PrivacyParams
-from dpconvex.privacy.sensitivity import Sensitivity
+from dpconvex.privacy import (
+    GaussianObjectivePerturbation,
+    Ledger,
+    PrivacyParams,
+    PureObjectivePerturbation,
+    Sensitivity,
+)
 from dpconvex.randomness import SeededSource, SystemSource, real
 
 PURE = PureObjectivePerturbation(2.0, 4.0, 0.01, "determinant", 0.25)

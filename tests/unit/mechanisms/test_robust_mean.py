@@ -11,8 +11,7 @@ import pytest
 
 from dpconvex.errors import BudgetExceededError, InvalidDataError, InvalidParameterError
 from dpconvex.mechanisms import GuardedMean, OutlierRemoval, RobustMean, plan_outlier_removal, plan_robust_mean
-from dpconvex.mechanisms.printed_mean import flips, least_count
-from dpconvex.mechanisms.robust_mean import budget, h_index, kappa, robust_mean_of
+from dpconvex.mechanisms.robust_mean import budget, flips, h_index, kappa, least_count, robust_mean_of
 from dpconvex.mechanisms.test_and_release import counts_within
 from dpconvex.privacy import Ledger, PrivacyParams, Unit
 from dpconvex.problems.data.points import PointDomain, clip_points

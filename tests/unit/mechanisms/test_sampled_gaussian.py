@@ -8,7 +8,7 @@ from scipy.stats import binom, chisquare
 
 from dpconvex.errors import BudgetExceededError, InvalidParameterError
 from dpconvex.mechanisms import GaussianMechanism, SampledGaussian
-from dpconvex.mechanisms.sampled_gaussian import poisson_sample
+from dpconvex.mechanisms.gaussian import poisson_sample
 from dpconvex.privacy import Ledger, PrivacyParams, Sensitivity
 from dpconvex.randomness import SeededSource, SystemSource
 

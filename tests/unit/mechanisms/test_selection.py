@@ -11,9 +11,7 @@ from scipy import integrate, stats
 
 from dpconvex.errors import BudgetExceededError, InvalidParameterError
 from dpconvex.mechanisms import AboveThreshold, ReportNoisyMax
-from dpconvex.privacy.ledger import Ledger
-from dpconvex.privacy.params import PrivacyParams
-from dpconvex.privacy.sensitivity import Sensitivity
+from dpconvex.privacy import Ledger, PrivacyParams, Sensitivity
 from dpconvex.randomness import SeededSource, SystemSource, exact
 
 SOURCES = pytest.mark.parametrize("source", [SeededSource(5), SystemSource()], ids=["seeded", "system"])

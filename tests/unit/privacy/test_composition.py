@@ -17,6 +17,7 @@ from dpconvex.privacy import (
     BoundedLaplaceNoise,
     FailureProbability,
     GaussianNoise,
+    GaussianObjectivePerturbation,
     Ledger,
     PrivacyParams,
     PureMechanism,
@@ -24,9 +25,7 @@ from dpconvex.privacy import (
     Sensitivity,
     accounting,
 )
-from dpconvex.privacy.events.basic import pure_delta
-from dpconvex.privacy.events.objective import GaussianObjectivePerturbation
-from dpconvex.privacy.events.registry import event_from_dict
+from dpconvex.privacy.events import event_from_dict, pure_delta
 from dpconvex.privacy.profiles import gaussian_delta, largest_mu, mixed_delta
 from dpconvex.randomness import SeededSource, SystemSource
 

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import dataclass
 from fractions import Fraction
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -17,10 +19,10 @@ from dpconvex.privacy import (
     PureMechanism,
     PureObjectivePerturbation,
     accounting,
+    events,
 )
-from dpconvex.privacy.events.basic import pure_delta
+from dpconvex.privacy.events import event_from_dict, pure_delta
 from dpconvex.privacy.events.objective import GAUSSIAN_RULES, logistic_epsilon, logistic_line
-from dpconvex.privacy.events.registry import event_from_dict
 
 CAPS = st.sampled_from([0.5, 0.7, 1 - 1e-12, 1.0])
 
@@ -161,3 +163,27 @@ class TestObjectivePerturbation:
 
     def test_curvature_beyond_the_budget_gives_nothing(self) -> None:
         assert GaussianObjectivePerturbation(1.0, 6.0, 0.0, 100.0, "one_sided", 1.0).delta(1.0) == 1.0
+
+
+def test_a_kind_stands_for_one_class_and_is_known_with_it() -> None:
+    """No list is kept by hand: a new class, of a plug-in say, is known once it is defined."""
+    with pytest.raises(UnsupportedEventError, match="event kind='a new kind': must be one of bounded_laplace_noise"):
+        event_from_dict({"kind": "a new kind", "epsilon": 1.0})
+
+    @dataclass(frozen=True)
+    class New(PureMechanism):
+        kind: ClassVar[str] = "a new kind"
+
+    try:
+        assert event_from_dict(New(0.5).to_dict()) == New(0.5)
+        with pytest.raises(TypeError, match="has it already"):
+
+            class Other(GaussianNoise):
+                kind: ClassVar[str] = "a new kind"
+
+        assert type(event_from_dict({"kind": "gaussian_noise", "sensitivity": 1.0, "sigma": 2.0})) is GaussianNoise
+    finally:
+        del events.base._KINDS["a new kind"]
+    for odd in (None, 3, [], "Event", "PureEvent", "GaussianNoise", "dpconvex.privacy.events.GaussianNoise"):
+        with pytest.raises(UnsupportedEventError, match="must be one of"):
+            event_from_dict({"kind": odd})

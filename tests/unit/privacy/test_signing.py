@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from dpconvex import plan_minimize
 from dpconvex.cli.main import app
 from dpconvex.errors import DpconvexError, InvalidParameterError
-from dpconvex.privacy import signing, verify
+from dpconvex.privacy import certificate as signing, verify
 from dpconvex.problems import DataDomain, LocationLoss
 from dpconvex.randomness import SystemSource
 

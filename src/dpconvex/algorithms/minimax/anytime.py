@@ -50,8 +50,7 @@ from dpconvex.algorithms.recipes import recorded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT, VertexSampling
 from dpconvex.privacy import PrivacyParams, Sensitivity
-from dpconvex.privacy.profiles import charge
-from dpconvex.privacy.zcdp import largest_rho
+from dpconvex.privacy.profiles import charge, largest_rho
 from dpconvex.problems.minimax.base import SimplexPoint, SimplexSaddle
 from dpconvex.randomness import BitSource
 

@@ -18,7 +18,7 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import VertexSampling, VertexSession
 from dpconvex.mechanisms.base import Planned
 from dpconvex.privacy import Assumption, Ledger, PrivacyCertificate, PrivacyParams
-from dpconvex.privacy.zcdp import largest_rho
+from dpconvex.privacy.profiles import largest_rho
 from dpconvex.problems.minimax.base import SimplexSaddle
 from dpconvex.randomness import BitSource
 

@@ -35,7 +35,7 @@ from dpconvex.mechanisms import GaussianMechanism
 from dpconvex.mechanisms.base import Planned
 from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT, VertexSampling
 from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity
-from dpconvex.privacy.zcdp import largest_rho
+from dpconvex.privacy.profiles import largest_rho
 from dpconvex.problems.minimax.base import SimplexPoint, SimplexSaddle
 from dpconvex.randomness import BitSource
 

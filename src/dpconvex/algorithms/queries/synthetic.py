@@ -38,7 +38,7 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms.base import Planned
 from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT, VertexSampling
 from dpconvex.privacy import Ledger, PrivacyParams, Sensitivity
-from dpconvex.privacy.zcdp import largest_rho
+from dpconvex.privacy.profiles import largest_rho
 from dpconvex.problems.queries import LinearQueries
 from dpconvex.randomness import BitSource
 

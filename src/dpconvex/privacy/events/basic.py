@@ -1,99 +1,24 @@
-"""What a mechanism did to the data: immutable descriptions from which the cost is computed again.
-
-An event never changes its meaning. Each gives ``pure_epsilon`` (an exact rational, or None where no pure guarantee
-holds) and ``delta(epsilon)``, an upper bound on its privacy profile in both directions. Unknown kinds are refused.
-"""
+"""The events of single mechanisms: pure ones, Laplace and Gaussian noise, a bounded range, a lemma that may fail."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import ClassVar
+
+import numpy as np
+from scipy.special import log_ndtr, ndtri_exp
 
 from dpconvex import _rounding, _validate
-from dpconvex.privacy.profiles import charge, gaussian_delta
+from dpconvex.errors import InvalidParameterError
+from dpconvex.privacy.events.base import Event, Parts, PureEvent, pure_delta
+from dpconvex.privacy.profiles import gaussian_delta
 
 
 @dataclass(frozen=True)
-class Parts:
-    """A composition that is at least as revealing as an event: what the closed-form accountant adds up.
-
-    Parameters
-    ----------
-    pure : Fraction
-        Epsilon of a pure part, 0 for none.
-    mu : float
-        Sensitivity over standard deviation of a Gaussian part, 0 for none.
-    failure : float
-        Probability that anything at all is revealed.
-    rho : float
-        Of a zero-concentrated (zCDP) part, 0 for none.
-    """
-
-    pure: Fraction
-    mu: float = 0.0
-    failure: float = 0.0
-    rho: float = 0.0
-
-
-class Event(ABC):
-    """One use of one mechanism."""
-
-    kind: ClassVar[str]
-
-    @property
-    @abstractmethod
-    def pure_epsilon(self) -> Fraction | None:
-        """Pure epsilon, exact; None if the event has none."""
-
-    @abstractmethod
-    def delta(self, epsilon: float) -> float:
-        """Upper bound on delta at `epsilon >= 0`."""
-
-    @property
-    def parts(self) -> Parts | None:
-        """Pure, Gaussian and failing parts that together dominate the event; None if it has no such form."""
-        return None if self.pure_epsilon is None else Parts(self.pure_epsilon)
-
-    @property
-    def claimed_sensitivity(self) -> float | None:
-        """The sensitivity that the event's numbers presume, to be compared with the release's; None if it has none."""
-        return None
-
-    def second_opinion(self, delta: float) -> tuple[str, float] | None:
-        """Another accountant's name and its epsilon for this event alone at `delta`; None where its parts are asked."""
-        return None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain fields, with the kind first."""
-        return {"kind": self.kind} | {
-            field.name: getattr(self, field.name)
-            for field in dataclasses.fields(self)  # pyright: ignore[reportArgumentType]
-        }
-
-
-def pure_delta(pure_epsilon: Fraction, epsilon: float) -> float:
-    """Profile of the worst pure mechanism (randomised response): ``(e^pure - e^epsilon) / (1 + e^pure)``, or 0."""
-    charge(10)
-    excess = pure_epsilon - Fraction(epsilon)
-    if excess <= 0:
-        return 0.0
-    pure = _rounding.float_up(pure_epsilon)
-    return min(1.0, -math.expm1(-_rounding.float_up(excess)) / (1 + math.exp(-pure)) * (1 + 1e-13))
-
-
-@dataclass(frozen=True)
-class PureMechanism(Event):
-    """A mechanism that is epsilon-DP by its own proof: exponential mechanism, noisy maximum, above-threshold.
-
-    Parameters
-    ----------
-    epsilon : float
-        Positive.
-    """
+class PureMechanism(PureEvent):
+    """A mechanism that is epsilon-DP by its own proof: exponential mechanism, noisy maximum, above-threshold."""
 
     epsilon: float
     kind: ClassVar[str] = "pure_mechanism"
@@ -103,24 +28,58 @@ class PureMechanism(Event):
 
     @property
     def pure_epsilon(self) -> Fraction:
-        """The stated epsilon."""
         return Fraction(self.epsilon)
-
-    def delta(self, epsilon: float) -> float:
-        """Profile of the worst mechanism of this epsilon."""
-        return pure_delta(self.pure_epsilon, epsilon)
 
 
 @dataclass(frozen=True)
-class NormExponentialNoise(Event):
+class BoundedRange(Event):
+    """A mechanism whose privacy loss, for every pair of neighbors, lies in an interval of length `epsilon`.
+
+    The exponential mechanism with ``exp(epsilon u / (2 s))`` for utilities of sensitivity s is one. It is also
+    epsilon-DP, but costs less: it is covered by the Gaussian with ``Phi(mu / 2) = 1 / (1 + e^(-epsilon / 2))``, and
+    many Gaussians compose to much less than their sum. So it has no ``pure_epsilon`` to be summed: use `PureMechanism`
+    for a pure promise.
+    Proof. Among losses in an interval ``[t - epsilon, t]`` those with two values, its ends, reveal most. Their
+    trade-off curve has one kink (alpha, beta). The Gaussian through it has ``mu = a - b``, ``Phi(a) = 1 - alpha``,
+    ``Phi(b) = beta``, and lies below (it is convex, the other has straight pieces between common points). Both
+    likelihood ratios give ``epsilon = L(a) - L(b)``, ``L(x) = log Phi(x) - log Phi(-x)``. ``L'`` is the sum of the
+    hazard rates of x and -x, even and convex (Sampford 1953). So at given mu epsilon is least for ``a = -b``: at
+    given epsilon mu is largest there, where ``epsilon = 2 L(mu / 2)``. (Dong, Durfee and Rogers 2020, "Optimal
+    differential privacy composition for exponential mechanisms".)
+    """
+
+    epsilon: float
+    kind: ClassVar[str] = "bounded_range"
+
+    def __post_init__(self) -> None:
+        _validate.real("epsilon", self.epsilon, above=0.0)
+
+    @property
+    def mu(self) -> float:
+        """Of the covering Gaussian, rounded up."""
+        return float(-2 * ndtri_exp(-np.logaddexp(0.0, self.epsilon / 2))) * (1 + 1e-9) + 1e-15
+
+    @property
+    def parts(self) -> Parts:
+        return Parts(Fraction(0), self.mu)
+
+    def delta(self, epsilon: float) -> float:
+        """The better of two profiles: of the worst mechanism of this pure epsilon, and of the covering Gaussian."""
+        return min(pure_delta(Fraction(self.epsilon), epsilon), gaussian_delta(epsilon, self.mu))
+
+
+def covered_range(mu: float) -> float:
+    """Largest range that a Gaussian of this `mu` covers, rounded down: inverse of `BoundedRange.mu`."""
+    narrowed = (mu - 3e-15) * (1 - 3e-9)  # the difference of logarithms errs by an absolute 1e-15
+    return 2 * float(log_ndtr(narrowed / 2) - log_ndtr(-narrowed / 2))
+
+
+@dataclass(frozen=True)
+class NormExponentialNoise(PureEvent):
     """Noise of density proportional to ``exp(-||z|| / scale)`` added to a value of the given sensitivity.
 
-    In the l1 norm these are independent Laplace variables, in the l2 norm the "l2 Laplace" mechanism.
-
-    Parameters
-    ----------
-    sensitivity, scale : float
-        In the same norm, positive. Pure epsilon is their ratio.
+    In the l1 norm these are independent Laplace variables, in the l2 norm the "l2 Laplace" mechanism. Pure epsilon is
+    the sensitivity over the scale, in the same norm.
     """
 
     sensitivity: float
@@ -133,17 +92,11 @@ class NormExponentialNoise(Event):
 
     @property
     def pure_epsilon(self) -> Fraction:
-        """Sensitivity over scale (triangle inequality)."""
-        return Fraction(self.sensitivity) / Fraction(self.scale)
+        return Fraction(self.sensitivity) / Fraction(self.scale)  # triangle inequality
 
     @property
     def claimed_sensitivity(self) -> float:
-        """The sensitivity field."""
         return self.sensitivity
-
-    def delta(self, epsilon: float) -> float:
-        """Profile of the worst mechanism of this epsilon."""
-        return pure_delta(self.pure_epsilon, epsilon)
 
 
 @dataclass(frozen=True)
@@ -151,30 +104,20 @@ class GaussianNoise(Event):
     """Independent normal noise added to a value of the given l2 sensitivity.
 
     The sensitivity is the one of the stated relation (under replace-one, the distance between two data sets with one
-    record replaced): no further factor 2 is due.
-
-    Parameters
-    ----------
-    sensitivity, sigma : float
-        Positive; sigma is the standard deviation of every coordinate.
+    record replaced): no further factor 2 is due. Sigma is the standard deviation of every coordinate.
     """
 
     sensitivity: float
     sigma: float
     kind: ClassVar[str] = "gaussian_noise"
+    finest: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         _validate.real("sensitivity", self.sensitivity, above=0.0)
         _validate.real("sigma", self.sigma, above=0.0)
 
     @property
-    def pure_epsilon(self) -> None:
-        """No pure guarantee."""
-        return None
-
-    @property
     def claimed_sensitivity(self) -> float:
-        """The sensitivity field."""
         return self.sensitivity
 
     @property
@@ -184,9 +127,68 @@ class GaussianNoise(Event):
 
     @property
     def parts(self) -> Parts:
-        """The Gaussian part alone."""
         return Parts(Fraction(0), self.mu)
 
     def delta(self, epsilon: float) -> float:
-        """Exact Gaussian profile."""
         return gaussian_delta(epsilon, self.mu)
+
+
+@dataclass(frozen=True)
+class FailureProbability(Event):
+    """Nothing is released, but a lemma on which another release rests may fail with this probability.
+
+    Replace everything after the failure by silence: the modified algorithm has the guarantee of the other events, and
+    the two differ with at most this probability, for both of two neighboring data sets together. So it is added to
+    delta, once, whatever epsilon is.
+    """
+
+    probability: float
+    kind: ClassVar[str] = "failure_probability"
+
+    def __post_init__(self) -> None:
+        _validate.real("probability", self.probability, above=0.0, below=1.0)
+
+    @property
+    def parts(self) -> Parts:
+        return Parts(Fraction(0), 0.0, self.probability)
+
+    def delta(self, epsilon: float) -> float:
+        return self.probability  # at every epsilon
+
+
+@dataclass(frozen=True)
+class BoundedLaplaceNoise(Event):
+    """Laplace noise conditioned on its absolute value being at most `bound`, added to one number.
+
+    The only outputs that give away a data set lie in a strip as wide as the sensitivity at the end of the support, of
+    probability ``e^(-bound/scale) (e^(sensitivity/scale) - 1) / (2 - 2 e^(-bound/scale))``; elsewhere densities differ
+    by at most ``e^(sensitivity/scale)``.
+    """
+
+    sensitivity: float
+    scale: float
+    bound: float
+    kind: ClassVar[str] = "bounded_laplace_noise"
+
+    def __post_init__(self) -> None:
+        _validate.real("sensitivity", self.sensitivity, above=0.0)
+        _validate.real("scale", self.scale, above=0.0)
+        _validate.real("bound", self.bound, above=0.0)
+        if self.bound < self.sensitivity:
+            raise InvalidParameterError("bound", self.bound, f"must be at least the sensitivity, {self.sensitivity!r}")
+
+    @property
+    def parts(self) -> Parts:
+        """Sensitivity over scale, and the strip; a part in 1e5 more for the grid of the sampler."""
+        ratio = Fraction(self.sensitivity) / Fraction(self.scale)
+        tail = self.bound / self.scale
+        strip = math.exp(float(ratio) - tail) * -math.expm1(-float(ratio)) / (-2 * math.expm1(-tail))
+        return Parts(ratio, 0.0, min(1.0, strip * (1 + 1e-5)))
+
+    @property
+    def claimed_sensitivity(self) -> float:
+        return self.sensitivity
+
+    def delta(self, epsilon: float) -> float:
+        parts = self.parts
+        return min(1.0, _rounding.sum_up((pure_delta(parts.pure, epsilon), parts.failure)))

@@ -1,18 +1,18 @@
-r"""Cost of releasing the minimiser of a randomly perturbed objective (objective perturbation) of a linear model.
+r"""Cost of releasing the minimizer of a randomly perturbed objective (objective perturbation) of a linear model.
 
-Objective ``J(w) = (1/n) sum phi(<w,x_i>, y_i) + (l2/2)||w||^2 + <b,w>/n``; neighbours replace one record.
+Objective ``J(w) = (1/n) sum phi(<w,x_i>, y_i) + (l2/2)||w||^2 + <b,w>/n``; neighbors replace one record.
 Notation: ``tau = X_2^2/(n l2)`` with ``X_2`` the largest l2 norm of a feature vector (intercept included),
 ``A`` the slope bound, ``c`` the curvature bound, ``q`` the constant of condition SC, formula (1.2):
 ``phi'' <= (q/A)(A - |phi'|)``.
 
 Proof sketch (theorems, formula numbers and full proofs: docs, "Objective perturbation"). The map from ``b`` to the
-minimiser is a bijection, so the density of the minimiser is the density of ``b`` times a Jacobian. The noise part of
+minimizer is a bijection, so the density of the minimizer is the density of ``b`` times a Jacobian. The noise part of
 the privacy loss is at most ``sensitivity / scale``. The Jacobian part is one factor of a determinant ratio, at most
 ``r log(1 + t tau / r)`` for a loss whose Hessian in the predictions has rank at most ``r`` and trace at most ``t``
 (rule ``determinant``; one output: ``r = 1, t = c``; softmax with k classes: ``r = k - 1, t = 1 - 1/k``). For losses
 with SC the curvature is largest where the slope, hence the noise part, is smallest, and the sum is at most the noise
 part alone when ``q tau <= epsilon_1 / 2`` (rule ``free``; softmax with Frobenius noise: ``q = 4``). The logistic loss
-with slopes capped at A has the curvature ``a (1 - a)`` at every slope ``a < A``; the sum is maximised over a (rule
+with slopes capped at A has the curvature ``a (1 - a)`` at every slope ``a < A``; the sum is maximized over a (rule
 ``logistic``). The rules ``free`` and ``logistic`` need the full two-sided sensitivity ``2 A X_K`` in the noise scale.
 """
 
@@ -24,9 +24,11 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import ClassVar
 
+import numpy as np
+
 from dpconvex import _rounding, _validate
 from dpconvex.errors import InvalidParameterError
-from dpconvex.privacy.events.basic import Event, pure_delta
+from dpconvex.privacy.events.base import Event, PureEvent
 from dpconvex.privacy.profiles import gaussian_delta
 
 PURE_RULES = ("determinant", "free", "logistic")
@@ -34,31 +36,16 @@ GAUSSIAN_RULES = ("one_sided", "two_sided", "one_sided_sc", "two_sided_sc", "log
 
 
 @dataclass(frozen=True)
-class PureObjectivePerturbation(Event):
-    """The minimiser under norm-exponential noise ``b`` of the given scale.
+class PureObjectivePerturbation(PureEvent):
+    """The minimizer under norm-exponential noise ``b`` of the given scale."""
 
-    Parameters
-    ----------
-    sensitivity : float
-        Largest distance, in the noise's norm, between the gradients of two records (``2 A X_K``).
-    scale : float
-        Scale of the noise density ``exp(-||b|| / scale)``.
-    tau : float
-        ``X_2^2 / (n l2)``, rounded up.
-    rule : {"determinant", "free", "logistic"}
-        Which bound on the determinant applies (module docstring).
-    curvature : float
-        The trace bound ``t`` for ``determinant``, ``q`` for ``free``, the largest slope for ``logistic`` (1: no cap).
-    rank : int
-        The rank bound ``r`` for ``determinant`` and ``logistic``.
-    """
-
-    sensitivity: float
-    scale: float
-    tau: float
-    rule: str
+    sensitivity: float  # largest distance, in the noise's norm, between the gradients of two records (`2 A X_K`)
+    scale: float  # scale of the noise density `exp(-||b|| / scale)`
+    tau: float  # `X_2^2 / (n l2)`, rounded up
+    rule: str  # which bound on the determinant applies (module docstring)
+    # The trace bound `t` for `determinant`, `q` for `free`, the largest slope for `logistic` (1: no cap)
     curvature: float
-    rank: int = 1
+    rank: int = 1  # the rank bound `r` for `determinant` and `logistic`
     kind: ClassVar[str] = "pure_objective_perturbation"
 
     def __post_init__(self) -> None:
@@ -70,12 +57,8 @@ class PureObjectivePerturbation(Event):
         _check_cap(self.rule, self.curvature)
         _validate.integer("rank", self.rank, at_least=1)
         if self.rule == "free" and Fraction(self.curvature) * Fraction(self.tau) * 2 > self.noise_epsilon:
-            raise InvalidParameterError(
-                "tau",
-                self.tau,
-                "must satisfy q*tau <= epsilon_1/2 for rule='free'",
-                "Raise the regularisation",
-            )
+            what = "must satisfy q*tau <= epsilon_1/2 for rule='free'"
+            raise InvalidParameterError("tau", self.tau, what, "Raise the regularisation")
 
     @property
     def noise_epsilon(self) -> Fraction:
@@ -84,12 +67,11 @@ class PureObjectivePerturbation(Event):
 
     @property
     def claimed_sensitivity(self) -> float:
-        """The sensitivity field."""
         return self.sensitivity
 
     @property
     def pure_epsilon(self) -> Fraction:
-        """Total pure epsilon of the exact minimiser, by the stated rule, rounded up."""
+        """Total pure epsilon of the exact minimizer, by the stated rule, rounded up."""
         noise = self.noise_epsilon
         if self.rule == "free":
             return noise
@@ -97,9 +79,14 @@ class PureObjectivePerturbation(Event):
             return noise + Fraction(determinant_cost(self.curvature, self.rank, self.tau))
         return logistic_epsilon(noise, self.tau, self.curvature, self.rank)
 
-    def delta(self, epsilon: float) -> float:
-        """Profile of the worst mechanism of this epsilon."""
-        return pure_delta(self.pure_epsilon, epsilon)
+    @property
+    def searched_epsilon(self) -> float | None:
+        """The maximum of the logistic rule over a grid of slopes."""
+        if self.rule != "logistic":
+            return None
+        e, cap, r, slopes = _rounding.float_up(self.noise_epsilon), self.curvature, self.rank, np.linspace(0, 1, 2001)
+        bends = cap * slopes * (1 - cap * slopes)
+        return float(np.max(e / 2 * (1 + slopes) + r * np.log1p(self.tau / r * bends)))
 
 
 def determinant_cost(trace: float, rank: int, tau: float) -> float:
@@ -113,14 +100,8 @@ def logistic_epsilon(noise: Fraction, tau: float, cap: float = 1.0, rank: int = 
     Logistic loss with slopes of at most A, at any `tau`. The bracket is concave in a. Where it still grows at ``a = A``
     the cost is ``e + r log(1 + tau A (1 - A)/r)``. Else (then ``A > 1/2``) the maximum is at the root of
     ``-(e tau/(2A)) a^2 + (e tau/(2A) - 2 tau) a + e/(2A) + tau = 0`` (``r = 1``). A relative slack covers the root's
-    rounding: the bracket is flat there, so an error of 1e-12 in the root costs far less than 1e-12 in the value.
-
-    Parameters
-    ----------
-    noise : Fraction
-        The noise part ``e``.
-    tau, cap, rank
-        ``tau``, ``A`` and ``r``.
+    rounding: the bracket is flat there, so an error of 1e-12 in the root costs far less than 1e-12 in the value. Here
+    `noise` is ``e``, `cap` is A and `rank` is r.
     """
     if rank > 1:
         return rank * logistic_epsilon(noise / rank, _rounding.ratio_up(tau, rank), cap)
@@ -154,31 +135,18 @@ def _check_cap(rule: str, curvature: float) -> None:
 
 @dataclass(frozen=True)
 class GaussianObjectivePerturbation(Event):
-    """The minimiser under Gaussian ``b``, released with Gaussian output noise that hides the solver's inaccuracy.
+    """The minimizer under Gaussian ``b``, released with Gaussian output noise that hides the solver's inaccuracy."""
 
-    Parameters
-    ----------
-    gradient_bound : float
-        Largest length of one record's gradient in units where every coordinate of ``b`` has the same standard
-        deviation: ``A X_2`` (``X_2`` itself for softmax).
-    sigma : float
-        That standard deviation.
-    rho : float
-        Twice the certified solver radius over the output noise's standard deviation; 0 for an exact minimiser.
-    tau : float
-        ``X_2^2 / (n l2)``, rounded up.
-    rule : {"one_sided", "two_sided", "one_sided_sc", "two_sided_sc", "logistic", "softmax"}
-        Formula (3.1) for margin losses or two-sided losses, (3.2) for losses with condition SC, (3.4) for the logistic
-        loss with a cap, or softmax.
-    curvature : float
-        ``c``, or ``q`` for the ``_sc`` rules, or the largest slope for logistic, or the number of classes for softmax.
-    """
-
+    # Largest length of one record's gradient in units where every coordinate of `b` has the same standard deviation:
+    # `A X_2` (`X_2` itself for softmax).
     gradient_bound: float
-    sigma: float
-    rho: float
-    tau: float
+    sigma: float  # that standard deviation
+    rho: float  # twice the certified solver radius over the output noise's standard deviation; 0 for an exact minimizer
+    tau: float  # `X_2^2 / (n l2)`, rounded up
+    # Formula (3.1) for margin losses or two-sided losses, (3.2) for losses with condition SC ("_sc"), (3.4) for the
+    # logistic loss with a cap, or softmax.
     rule: str
+    # The bound `c`, or `q` for the `_sc` rules, or the largest slope for logistic, or the number of classes for softmax
     curvature: float
     kind: ClassVar[str] = "gaussian_objective_perturbation"
 
@@ -190,11 +158,6 @@ class GaussianObjectivePerturbation(Event):
         _validate.real("curvature", self.curvature, above=0.0)
         _validate.choice("rule", self.rule, GAUSSIAN_RULES)
         _check_cap(self.rule, self.curvature)
-
-    @property
-    def pure_epsilon(self) -> None:
-        """No pure guarantee."""
-        return None
 
     @property
     def claimed_sensitivity(self) -> float:
@@ -213,27 +176,22 @@ class GaussianObjectivePerturbation(Event):
 
 
 @lru_cache(maxsize=256)  # a calibration asks for one place at many deviations
-def _vertices(rule: str, curvature: float, tau: float, epsilon: float) -> list[tuple[float, float, float]]:
+def _vertices(rule: str, curvature: float, tau: float, epsilon: float) -> tuple[tuple[float, float, float], ...]:
     """Multiplicity, remaining epsilon and length (in units of the gradient bound) of every kind of vertex."""
     if rule == "softmax":
         k = curvature
         left = epsilon - determinant_cost(1 - 1 / k, round(k) - 1, tau)
-        kinds = [
-            (k - 1, math.sqrt(8)),
-            ((k - 1) * (k - 2), math.sqrt(6)),
-            (2 * (k - 1), math.sqrt(2)),
-            (1, 0.0),
-        ]
-        return [(count, left, length * (1 + 1e-15)) for count, length in kinds if count > 0]
+        kinds = [(k - 1, math.sqrt(8)), ((k - 1) * (k - 2), math.sqrt(6)), (2 * (k - 1), math.sqrt(2)), (1, 0.0)]
+        return tuple((count, left, length * (1 + 1e-15)) for count, length in kinds if count > 0)
     if rule.endswith("_sc"):
         left = epsilon - _rounding.widen_up(curvature * tau)
         if rule == "one_sided_sc":
-            return [(1, epsilon, 2.0), (1, epsilon, 1.0), (1, left, 1.0), (1, left, 0.0)]
-        return [(2, epsilon, 2.0), (2, epsilon, math.sqrt(2)), (2, left, 1.0), (2, left, 0.0)]
+            return ((1, epsilon, 2.0), (1, epsilon, 1.0), (1, left, 1.0), (1, left, 0.0))
+        return ((2, epsilon, 2.0), (2, epsilon, math.sqrt(2)), (2, left, 1.0), (2, left, 0.0))
     if rule == "logistic":
         at_cap, at_zero = (epsilon - cost for cost in logistic_line(curvature, tau))
-        return [(1, at_cap, 2.0), (1, at_cap, 1.0), (1, at_zero, 1.0), (1, at_zero, 0.0)]
+        return ((1, at_cap, 2.0), (1, at_cap, 1.0), (1, at_zero, 1.0), (1, at_zero, 0.0))
     left = epsilon - determinant_cost(curvature, 1, tau)
     if rule == "one_sided":
-        return [(1, left, 2.0), (2, left, 1.0), (1, left, 0.0)]
-    return [(2, left, 2.0), (2, left, math.sqrt(2)), (1, left, 0.0)]
+        return ((1, left, 2.0), (2, left, 1.0), (1, left, 0.0))
+    return ((2, left, 2.0), (2, left, math.sqrt(2)), (1, left, 0.0))

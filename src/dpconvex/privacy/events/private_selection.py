@@ -1,7 +1,7 @@
-r"""The event of a search: the best of a secret random number of runs, each with a score that is part of the run.
+r"""Events made of others: a whole run, a guarantee read for groups, the best of a secret random number of runs.
 
-Runs are independent draws from one law Q: a candidate drawn uniformly, its fit, its noisy score. The number K of runs
-is random and secret, with
+The runs of a search (`RepeatedSelection`) are independent draws from one law Q: a candidate drawn uniformly, its fit,
+its noisy score, which is part of the run. The number K of runs is random and secret, with
 
     P(K = k)  proportional to  w_k,   w_1 = 1,   w_k = w_(k-1) (1 - gamma) (k - 1 + shape)/k,   k = 1 ... most,
 
@@ -13,10 +13,10 @@ Then the search has the profile ``E[K] delta_Q(epsilon - (1 + shape) e)``. If Q 
 
 Proof. Let ``f(z) = E[z^K]``, and F_t, for t in [0, 1], the chance that a run scores less than a given score, or the
 same and a coin of bias t falls heads; among runs of equal score the first is taken. An outcome with that score has
-probability ``q h``, q under Q, ``h = integral of f'(F_t) dt``. Write F' for the neighbour's. As chances of one event,
+probability ``q h``, q under Q, ``h = integral of f'(F_t) dt``. Write F' for the neighbor's. As chances of one event,
 ``1 - F'_t <= exp(e) (1 - F_t) + delta_Q(e)``; so, for ``G = gamma + (1 - gamma)(1 - F)``, ``G' <= gamma +
 exp(e) (1 - gamma)(1 - F) + gamma (exp(e) - 1) = exp(e) G``. Without the cut-off ``f'(F)`` is proportional to
-``G^-(1 + shape)``: its ratio to the neighbour's is at most ``exp((1 + shape) e)``. The cut-off leaves a partial sum S
+``G^-(1 + shape)``: its ratio to the neighbor's is at most ``exp((1 + shape) e)``. The cut-off leaves a partial sum S
 of the power series of f'. S grows with z, and S/f' does not (tail over partial sum grows, for every series without
 negative coefficients). So where F is at least F', the ratio of S is at most that of f', and elsewhere at most 1. Hence
 ``h <= exp(c) h'``, ``c = (1 + shape) e``, and for any event A, as ``h <= f'(1) = E[K]``, ``P(A) - exp(epsilon) P'(A)
@@ -31,7 +31,7 @@ selection", Theorem 3.1, by the choice of e, and adds the cut-off.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -39,8 +39,9 @@ from typing import Any, ClassVar
 
 from dpconvex import _rounding, _validate
 from dpconvex.errors import InvalidParameterError
-from dpconvex.privacy.events.basic import Event, Parts, pure_delta
-from dpconvex.privacy.profiles import charge, smallest
+from dpconvex.privacy import accounting
+from dpconvex.privacy.events.base import Event, Parts, inner_event, pure_delta
+from dpconvex.privacy.profiles import charge, gaussian_delta, smallest
 
 LAW_SLACK = Fraction(1, 2**50)
 """Added to epsilon: the weights of the number of runs are floats, each within 2^-53 of the formula, relative to it."""
@@ -50,15 +51,18 @@ Used = tuple[str | None, int, Event]
 """The block of records that is read (None: all), how often, and what it costs."""
 
 
+def added_up(uses: Iterable[Used]) -> list[list[tuple[Event, int]]]:
+    """Return the lists of events whose prices add up: those on all records together with those of each block."""
+    everywhere: list[tuple[Event, int]] = []
+    blocks: dict[str, list[tuple[Event, int]]] = {}
+    for block, times, event in uses:
+        (everywhere if block is None else blocks.setdefault(block, [])).append((event, times))
+    return [everywhere + events for events in blocks.values()] or [everywhere]
+
+
 @dataclass(frozen=True)
 class WholeRun(Event):
-    """Several uses of mechanisms, on all records or on disjoint blocks of them, as one event.
-
-    Parameters
-    ----------
-    uses : tuple of (block, times, event)
-        At least one; events may be mappings of their fields, as certificates have them.
-    """
+    """Several uses of mechanisms, on all records or on disjoint blocks of them, as one event."""
 
     uses: tuple[Used, ...]
     kind: ClassVar[str] = "whole_run"
@@ -68,19 +72,11 @@ class WholeRun(Event):
 
     @cached_property
     def _lists(self) -> list[list[tuple[Event, int]]]:
-        """Events that add up: those of all records together with those of each block."""
-        everywhere = [(event, times) for block, times, event in self.uses if block is None]
-        blocks: dict[str, list[tuple[Event, int]]] = {}
-        for block, times, event in self.uses:
-            if block is not None:
-                blocks.setdefault(block, []).append((event, times))
-        return [everywhere + events for events in blocks.values()] or [everywhere]
+        return added_up(self.uses)
 
     def _charge(self) -> None:
-        from dpconvex.privacy.accounting import charge_list
-
         for events in self._lists:
-            charge_list(len(events))
+            accounting.charge_list(len(events))
 
     @property
     def pure_epsilon(self) -> Fraction | None:
@@ -104,43 +100,74 @@ class WholeRun(Event):
 
     def delta(self, epsilon: float) -> float:
         """Of the dearest block with what touches every record."""
-        from dpconvex.privacy import accounting
-
         pure = self.pure_epsilon
         if pure is not None:
             return pure_delta(pure, epsilon)
         return max(accounting.spent_delta(events, epsilon) for events in self._lists)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain fields, the events as mappings."""
-        return {"kind": self.kind, "uses": [[block, times, event.to_dict()] for block, times, event in self.uses]}
+
+@dataclass(frozen=True)
+class GroupPrivacy(Event):
+    """A guarantee for records, read as one for groups: up to `size` records, all of one user, are replaced at once.
+
+    Replacing them one by one gives ``size`` times the pure epsilon; ``size`` times the mu of any mechanism that a
+    Gaussian dominates (Dong, Roth and Su 2022, "Gaussian differential privacy", Theorem 2.14); and in general, for the
+    profile delta of one record, ``delta(epsilon / size) (e^epsilon - 1)/(e^(epsilon/size) - 1)`` (Vadhan 2017, "The
+    complexity of differential privacy", Lemma 2.2). A mechanism that is dominated by a pure and a Gaussian one
+    *together* may cost a group more than both of them enlarged: a chain of data sets, each as far from the last as
+    that allows, reaches further. Only where the two are separate uses does each enlarge by itself.
+    """
+
+    size: int
+    record: Event
+    kind: ClassVar[str] = "group_privacy"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "record", inner_event("record", self.record, Event))
+        _validate.integer("size", self.size, at_least=1)
+
+    @property
+    def pure_epsilon(self) -> Fraction | None:
+        pure = self.record.pure_epsilon
+        return None if pure is None else self.size * pure
+
+    @property
+    def parts(self) -> Parts | None:
+        """Size times the pure or the Gaussian part; None where nothing is proved of the record's parts."""
+        parts = self.record.parts
+        if parts is None or parts.failure or parts.rho or (parts.pure and parts.mu and not _separate(self.record)):
+            return None
+        return Parts(self.size * parts.pure, _rounding.product_up(self.size, parts.mu) if parts.mu else 0.0)
+
+    @property
+    def claimed_sensitivity(self) -> float | None:
+        return self.record.claimed_sensitivity  # of one record
+
+    def delta(self, epsilon: float) -> float:
+        parts = self.parts
+        if parts is not None and parts.pure == 0 and parts.mu:
+            return gaussian_delta(epsilon, parts.mu)
+        each = self.record.delta(_rounding.ratio_down(epsilon, self.size))
+        if each == 0:
+            return 0.0
+        many = math.log(self.size) if epsilon == 0 else _log_expm1(epsilon) - _log_expm1(epsilon / self.size)
+        return min(1.0, math.exp(min(0.0, math.log(each) + many)) * (1 + 1e-9))
 
 
 @dataclass(frozen=True)
 class RepeatedSelection(Event):
-    """The best of a secret random number of runs; see the module's docstring.
+    """The best of a secret random number of runs; see the module's docstring."""
 
-    Parameters
-    ----------
-    runs : tuple of Event
-        What one run costs, one event for every candidate that it may draw; at least one. The profile of Q is at most
-        the largest of theirs (joint convexity). Mappings of their fields, as certificates have them, are accepted.
-    shape : float
-        Above -1, at most 10.
-    gamma : float
-        In [0, 1). 0 for pure promises only.
-    most : int
-        Largest number of runs, 1 to 10,000.
-    """
-
+    # What one run costs, one event for every candidate that it may draw; at least one. The profile of Q is at most the
+    # largest of theirs (joint convexity).
     runs: tuple[Event, ...]
-    shape: float
-    gamma: float
-    most: int
+    shape: float  # above -1, at most 10
+    gamma: float  # in [0, 1). 0 for pure promises only.
+    most: int  # largest number of runs, 1 to 10,000
     kind: ClassVar[str] = "repeated_selection"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "runs", tuple(_event(run) for run in _listed("runs", self.runs)))
+        object.__setattr__(self, "runs", tuple(inner_event("runs", run, Event) for run in _listed("runs", self.runs)))
         _validate.real("shape", self.shape, above=-1.0, at_most=10.0)
         _validate.real("gamma", self.gamma, at_least=0.0, below=1.0)
         if _validate.integer("most", self.most, at_least=1) > MOST_RUNS:
@@ -207,10 +234,17 @@ class RepeatedSelection(Event):
         left = _rounding.difference_down(epsilon, self.charge)
         return min(worst, 1.0, _rounding.product_up(self.expected, self.run_delta(left)))
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain fields, the runs as mappings."""
-        runs = [run.to_dict() for run in self.runs]
-        return {"kind": self.kind, "runs": runs, "shape": self.shape, "gamma": self.gamma, "most": self.most}
+
+def _separate(event: Event) -> bool:
+    """Whether an event is a list of uses each of which is pure, or dominated by a Gaussian, by itself."""
+    uses = event.uses if isinstance(event, WholeRun) else ()
+    each = [use.parts for _, _, use in uses]
+    return bool(each) and all(p is not None and not (p.pure and p.mu) for p in each)
+
+
+def _log_expm1(x: float) -> float:
+    """``log(e^x - 1)`` for x > 0, which does not overflow."""
+    return x + math.log(-math.expm1(-x))
 
 
 def _added(parts: Sequence[tuple[Parts, int]]) -> Parts:
@@ -231,18 +265,7 @@ def _listed(name: str, values: Any) -> Sequence[Any]:
     return values
 
 
-def _event(value: Any) -> Event:
-    """Return an event, or the one that a mapping of its fields describes."""
-    from dpconvex.privacy.events.registry import event_from_dict
-
-    if isinstance(value, dict):
-        return event_from_dict(value)
-    if not isinstance(value, Event):
-        raise InvalidParameterError("event", value, "must be an event")
-    return value
-
-
 def _used(use: Any) -> Used:
     if not isinstance(use, list | tuple) or len(use) != 3 or not isinstance(use[0], str | None):
         raise InvalidParameterError("uses", use, "must be (block, times, event)")
-    return use[0], _validate.integer("times", use[1], at_least=1), _event(use[2])
+    return use[0], _validate.integer("times", use[1], at_least=1), inner_event("uses", use[2], Event)

@@ -31,16 +31,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from scipy.special import log_ndtr
 
 from dpconvex import _rounding, _validate
 from dpconvex.errors import InvalidParameterError
-from dpconvex.privacy.events.basic import Event, GaussianNoise
+from dpconvex.privacy.events.base import Event, inner_event
+from dpconvex.privacy.events.basic import GaussianNoise
 from dpconvex.privacy.events.test_and_release import GuardedGaussianNoise
 from dpconvex.privacy.profiles import charge, largest_mu
 
@@ -56,26 +57,16 @@ def fft_slack(steps: int) -> float:
 
 @dataclass(frozen=True)
 class SampledSteps(Event):
-    """`steps` uses of a guarded mean, each on a fresh secret uniform subset of `batch` of `population` units.
+    """`steps` uses of a guarded mean, each on a fresh secret uniform subset of `batch` of `population` units."""
 
-    Parameters
-    ----------
-    population, batch, steps : int
-        n, K and T, positive, ``K <= n``.
-    step : GuardedGaussianNoise
-        One use on K units, with a Gaussian test; a mapping of its fields, as certificates have it, is accepted.
-    """
-
-    population: int
-    batch: int
-    steps: int
-    step: GuardedGaussianNoise
+    population: int  # n
+    batch: int  # K, at most n
+    steps: int  # T
+    step: GuardedGaussianNoise  # one use on K units, with a Gaussian test
     kind: ClassVar[str] = "sampled_steps"
 
     def __post_init__(self) -> None:
-        if isinstance(self.step, dict):
-            fields = {name: value for name, value in self.step.items() if name != "kind"}
-            object.__setattr__(self, "step", GuardedGaussianNoise(**fields))
+        object.__setattr__(self, "step", inner_event("step", self.step, GuardedGaussianNoise))
         _validate.integer("batch", self.batch, at_least=1)
         if _validate.integer("steps", self.steps, at_least=1) > MOST_STEPS:
             raise InvalidParameterError("steps", self.steps, f"must be at most {MOST_STEPS}")
@@ -85,19 +76,8 @@ class SampledSteps(Event):
             raise InvalidParameterError("step", self.step, "must have a Gaussian test and no coupling")
 
     @property
-    def pure_epsilon(self) -> None:
-        """No pure guarantee."""
-        return None
-
-    @property
-    def parts(self) -> None:
-        """None: it is priced alone."""
-        return None
-
-    @property
     def claimed_sensitivity(self) -> float:
-        """Of one release."""
-        return self.step.sensitivity
+        return self.step.sensitivity  # of one release
 
     @property
     def rate(self) -> float:
@@ -105,7 +85,6 @@ class SampledSteps(Event):
         return _rounding.ratio_up(self.batch, self.population)
 
     def delta(self, epsilon: float) -> float:
-        """Profile of the composition, on a pessimistic grid."""
         charge(self._work / 40)  # of looking a value up
         value = float(_composed(self.rate, self.step.mu, self.step.failure, self.steps).get_delta_for_epsilon(epsilon))
         return min(1.0, _rounding.sum_up((value, fft_slack(self.steps))))
@@ -121,56 +100,29 @@ class SampledSteps(Event):
         charge(work)
         return work
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain fields, the step's as a mapping."""
-        return {"kind": self.kind} | asdict(self) | {"step": self.step.to_dict()}
-
 
 @dataclass(frozen=True)
 class PoissonSteps(Event):
-    """`steps` sums with Gaussian noise, each over a fresh secret sample that every unit joins with probability `rate`.
+    """`steps` sums with Gaussian noise, each over a fresh secret sample that a unit joins with probability `rate`."""
 
-    Parameters
-    ----------
-    rate : float
-        q, at least `LEAST_RATE` and below 1.
-    steps : int
-        T, positive, at most `MOST_STEPS`.
-    step : GaussianNoise
-        One release; its sensitivity is the largest length that one unit adds to the sum by taking part. A mapping of
-        its fields, as certificates have it, is accepted.
-    """
-
-    rate: float
-    steps: int
+    rate: float  # q, at least `LEAST_RATE` and below 1
+    steps: int  # T, positive, at most `MOST_STEPS`
+    # One release; its sensitivity is the largest length that one unit adds to the sum by taking part
     step: GaussianNoise
     kind: ClassVar[str] = "poisson_steps"
+    finest: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if isinstance(self.step, dict):
-            fields = {name: value for name, value in self.step.items() if name != "kind"}
-            object.__setattr__(self, "step", GaussianNoise(**fields))
+        object.__setattr__(self, "step", inner_event("step", self.step, GaussianNoise))
         _validate.real("rate", self.rate, at_least=LEAST_RATE, below=1.0)
         if _validate.integer("steps", self.steps, at_least=1) > MOST_STEPS:
             raise InvalidParameterError("steps", self.steps, f"must be at most {MOST_STEPS}")
 
     @property
-    def pure_epsilon(self) -> None:
-        """No pure guarantee."""
-        return None
-
-    @property
-    def parts(self) -> None:
-        """None: it is priced alone, or beside pure events."""
-        return None
-
-    @property
     def claimed_sensitivity(self) -> float:
-        """Of one release, to a unit's taking part."""
-        return self.step.sensitivity
+        return self.step.sensitivity  # of one release, to a unit's taking part
 
     def delta(self, epsilon: float) -> float:
-        """Profile of the composition, on a pessimistic grid."""
         charge(self._work / 40)  # of looking a value up
         return poisson_delta(epsilon, self.rate, self.step.mu, self.steps)
 
@@ -197,25 +149,13 @@ class PoissonSteps(Event):
         )
         return "PLD of dp-accounting", float(one.self_compose(self.steps).get_epsilon_for_delta(delta))
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain fields, the step's as a mapping."""
-        return {"kind": self.kind} | asdict(self) | {"step": self.step.to_dict()}
-
 
 @lru_cache(maxsize=4096)  # certificates ask for the same values again
 def poisson_delta(epsilon: float, rate: float, contribution: float, steps: int) -> float:
     """Return the profile of `PoissonSteps`, rounded up.
 
-    Parameters
-    ----------
-    epsilon : float
-        At least 0.
-    rate : float
-        In (0, 1). The sampler's coins are made of floats: `RATE_SLACK` covers that.
-    contribution : float
-        Length that one unit adds to a sum, in standard deviations of the noise; positive.
-    steps : int
-        Positive.
+    The contribution is the length that one unit adds to a sum, in standard deviations of the noise. The sampler's coins
+    are made of floats: `RATE_SLACK` covers that.
     """
     if not contribution <= 1.25 * MOST_CONTRIBUTION:
         return 1.0
@@ -227,19 +167,8 @@ def poisson_delta(epsilon: float, rate: float, contribution: float, steps: int) 
 def largest_contribution(rate: float, steps: int, epsilon: float, delta: float) -> float:
     """Return the largest contribution, in standard deviations, whose `poisson_delta` is at most `delta`.
 
-    To `CLOSE` relative, from below; at most 1.25 times `MOST_CONTRIBUTION`.
-
-    Parameters
-    ----------
-    rate, steps
-        As in `poisson_delta`.
-    epsilon, delta : float
-        Positive; delta at least `LEAST_DELTA`.
-
-    Raises
-    ------
-    InvalidParameterError
-        If delta is smaller than what convolutions on a grid can tell from 0.
+    To `CLOSE` relative, from below; at most 1.25 times `MOST_CONTRIBUTION`. A delta below what convolutions on a grid
+    can tell from 0 is refused.
     """
     slack = fft_slack(steps)
     if delta < max(LEAST_DELTA, 10 * slack):

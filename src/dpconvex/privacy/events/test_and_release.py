@@ -10,7 +10,7 @@ from typing import ClassVar
 from scipy.special import ndtr
 
 from dpconvex import _rounding, _validate
-from dpconvex.privacy.events.basic import Event, Parts
+from dpconvex.privacy.events.base import Event, Parts
 from dpconvex.privacy.profiles import charge, gaussian_delta, mixed_delta
 
 TAIL_SLACK = 1e-5
@@ -21,35 +21,24 @@ TAIL_SLACK = 1e-5
 class GuardedGaussianNoise(Event):
     r"""Test a score with noise, and only if it passes release a value with Gaussian noise.
 
-    Two neighbouring data sets are a *good* pair if the value has the stated sensitivity between them; for a *bad* pair
+    Two neighboring data sets are a *good* pair if the value has the stated sensitivity between them; for a *bad* pair
     neither passes the test unless the score's noise exceeds `margin`. On a good pair the mechanism is post-processing
     of score and value, released together: two Gaussian mechanisms, or a pure and a Gaussian one. On a bad pair both
     runs fail with probability ``1 - t``, t being the noise's tail beyond the margin, so any event S has ``P(S) <=
     P'(S) + t``. Which case holds is a property of the pair, not of what happened: nothing is conditioned on passing.
     Alone it has delta ``max(t, profile)``; in compositions it is dominated by "the profile, except with probability t
     everything" (`parts`).
-
-    Parameters
-    ----------
-    score_noise : {"gaussian", "laplace"}
-    score_sensitivity, score_scale : float
-        Of the score, absolute; standard deviation or Laplace scale. Positive.
-    margin : float
-        Positive.
-    coupling : float
-        Probability, over coins apart from data and noise, that the value moves by more than `sensitivity` between a
-        good pair; in [0, 1). It enters additively (joint convexity).
-    sensitivity, sigma : float
-        Of the value in l2, and the standard deviation of each coordinate. Positive.
     """
 
-    score_noise: str
-    score_sensitivity: float
-    score_scale: float
+    score_noise: str  # "gaussian", "laplace"
+    score_sensitivity: float  # of the score, absolute
+    score_scale: float  # standard deviation or Laplace scale
     margin: float
+    # Probability, over coins apart from data and noise, that the value moves by more than `sensitivity` between a good
+    # pair. It enters additively (joint convexity).
     coupling: float
-    sensitivity: float
-    sigma: float
+    sensitivity: float  # of the value in l2
+    sigma: float  # standard deviation of each coordinate
     kind: ClassVar[str] = "guarded_gaussian_noise"
 
     def __post_init__(self) -> None:
@@ -59,13 +48,7 @@ class GuardedGaussianNoise(Event):
         _validate.real("coupling", self.coupling, at_least=0.0, below=1.0)
 
     @property
-    def pure_epsilon(self) -> None:
-        """No pure guarantee."""
-        return None
-
-    @property
     def claimed_sensitivity(self) -> float:
-        """The sensitivity field."""
         return self.sensitivity
 
     @property

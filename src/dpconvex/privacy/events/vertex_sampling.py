@@ -12,32 +12,24 @@ import numpy as np
 
 from dpconvex import _rounding, _validate
 from dpconvex._types import FloatArray
-from dpconvex.privacy.events.basic import Event, Parts, pure_delta
-from dpconvex.privacy.zcdp import ORDERS, bounded_range_divergence, renyi_delta
+from dpconvex.privacy.events.base import Event, Parts, pure_delta
+from dpconvex.privacy.profiles import ORDERS, bounded_range_divergence, renyi_delta
 
 
 @dataclass(frozen=True)
 class VertexDraws(Event):
-    r"""Adaptive draws from soft-max laws whose scores move, between neighbours, by vectors of small range.
+    r"""Adaptive draws from soft-max laws whose scores move, between neighbors, by vectors of small range.
 
     If the scores of a draw satisfy ``s_j - s'_j in [a, a + eta]`` for all j, the log-ratio of the two laws lies in an
     interval of length eta. So the draw is eta-DP and ``eta^2/8``-zCDP: with ``h(s) = log E_Q e^{s L}``,
     ``h(0) = h(1) = 0`` and ``h'' <= eta^2/4`` (variance on an interval), hence ``h(a) <= a (a-1) eta^2/8`` (Cesar and
     Rogers 2021). zCDP adds up over adaptive draws: the whole costs ``rho = square_sum/8``. Draws whose scores do not
-    depend on the replaced record cost nothing and are not counted.
-
-    Parameters
-    ----------
-    largest : float
-        Largest range of one draw, positive.
-    draws : int
-        Most draws that depend on one record.
-    square_sum : float
-        Most that the squared ranges of the draws that depend on one record sum to; at most ``draws largest^2``.
+    depend on the replaced record cost nothing and are not counted. For a pure promise use `PureMechanism`.
     """
 
-    largest: float
-    draws: int
+    largest: float  # largest range of one draw, positive
+    draws: int  # most draws that depend on one record
+    # Most that the squared ranges of the draws that depend on one record sum to; at most `draws largest^2`
     square_sum: float
     kind: ClassVar[str] = "vertex_draws"
 
@@ -45,11 +37,6 @@ class VertexDraws(Event):
         _validate.real("largest", self.largest, above=0.0)
         _validate.integer("draws", self.draws, at_least=1)
         _validate.real("square_sum", self.square_sum, above=0.0)
-
-    @property
-    def pure_epsilon(self) -> None:
-        """Not summed: use `PureMechanism` for a pure promise."""
-        return None
 
     @property
     def range_sum(self) -> Fraction:
@@ -64,12 +51,10 @@ class VertexDraws(Event):
 
     @property
     def parts(self) -> Parts:
-        """The zCDP part."""
         return Parts(Fraction(0), rho=self.rho)
 
     @property
     def claimed_sensitivity(self) -> float:
-        """The largest range."""
         return self.largest
 
     @cached_property

@@ -13,12 +13,11 @@ from dpconvex.algorithms.erm.gradient_descent import gradients
 from dpconvex.algorithms.erm.gradient_descent.gradients import sampled_gradient
 from dpconvex.algorithms.erm.registry import plans
 from dpconvex.algorithms.select import Options
-from dpconvex.audit.exact import run_of
-from dpconvex.audit.sampled import sampled_losses
+from dpconvex.audit.replay import sampled_losses
+from dpconvex.audit.target import run_of
 from dpconvex.errors import BudgetExceededError, InvalidParameterError
 from dpconvex.losses import HingeLoss, HuberLoss, LinearModelLoss, LogisticLoss, SoftmaxLoss
-from dpconvex.privacy import Ledger, PrivacyParams, Unit, verify
-from dpconvex.privacy.events.subsampled import PoissonSteps
+from dpconvex.privacy import Ledger, PoissonSteps, PrivacyParams, Unit, verify
 from dpconvex.problems import Block, DataDomain, Records, RegularizedRisk
 from dpconvex.problems.linear.problem import LinearModelProblem, default_radius
 from dpconvex.randomness import SeededSource, SystemSource

@@ -19,8 +19,7 @@ from dpconvex.algorithms.erm.sufficient_statistics.statistics import (
     unpacked,
 )
 from dpconvex.algorithms.select import Options
-from dpconvex.audit import audit
-from dpconvex.audit.neighbours import Pair
+from dpconvex.audit import Pair, audit
 from dpconvex.errors import BudgetExceededError, InvalidParameterError
 from dpconvex.losses import HuberLoss, SquaredLoss
 from dpconvex.privacy import Ledger, PrivacyParams, Unit, verify

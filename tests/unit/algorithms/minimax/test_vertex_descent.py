@@ -16,7 +16,7 @@ from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import LogisticLoss, SquaredLoss
 from dpconvex.mechanisms import VertexSession
 from dpconvex.privacy import Neighboring, PrivacyParams, verify
-from dpconvex.privacy.zcdp import largest_rho
+from dpconvex.privacy.profiles import largest_rho
 from dpconvex.problems import MatrixGame, QuadraticGame, RankOneGame, WorstGroupLoss, l1_ball_loss, single_group
 from dpconvex.problems.minimax.games import duality_gap
 from dpconvex.randomness import SeededSource, SystemSource

@@ -8,9 +8,7 @@ import pytest
 from dpconvex.algorithms.erm import gradient_descent, registry
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import LogisticLoss
-from dpconvex.privacy import PrivacyParams, Unit, verify
-from dpconvex.privacy.events.group import GroupPrivacy
-from dpconvex.privacy.events.test_and_release import GuardedGaussianNoise
+from dpconvex.privacy import GroupPrivacy, GuardedGaussianNoise, PrivacyParams, Unit, verify
 from dpconvex.problems import DataDomain
 from dpconvex.problems.data.users import UserGroups
 from dpconvex.problems.linear.problem import LinearModelProblem

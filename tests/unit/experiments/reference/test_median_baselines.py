@@ -8,7 +8,6 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from dpconvex.data.synthetic_points import gaussian_cluster, skewed, student_t
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.mechanisms import GaussianMechanism
 from dpconvex.privacy import Ledger, PrivacyParams, verify
@@ -17,6 +16,7 @@ from dpconvex.problems.data.points import PointDomain, mean_distance
 from dpconvex.randomness import SeededSource, SystemSource
 from dpconvex.solvers import geometric_median
 from dpconvex_experiments.reference.median import MEDIAN_BASELINES, plan_coordinate_median, plan_radius_finder
+from dpconvex_experiments.synthetic_points import gaussian_cluster, skewed, student_t
 
 DOMAIN = PointDomain(3, 10.0, 1e-2)
 PRIVACY = PrivacyParams(1.0, 1e-5)

@@ -24,8 +24,8 @@ from dpconvex.privacy import (
     WholeRun,
     ledger,
 )
+from dpconvex.privacy.events import event_from_dict
 from dpconvex.privacy.events.private_selection import LAW_SLACK
-from dpconvex.privacy.events.registry import event_from_dict
 from dpconvex.privacy.profiles import gaussian_delta
 
 

@@ -12,21 +12,20 @@ from hypothesis import given, settings, strategies as st
 from scipy.stats import norm
 
 from dpconvex.errors import InvalidParameterError, UnsupportedEventError
-from dpconvex.privacy.accounting import spent_epsilon
-from dpconvex.privacy.events.basic import Event, GaussianNoise, Parts, PureMechanism
-from dpconvex.privacy.events.failure import FailureProbability
-from dpconvex.privacy.events.group import GroupPrivacy
-from dpconvex.privacy.events.private_selection import WholeRun
-from dpconvex.privacy.events.registry import event_from_dict
-from dpconvex.privacy.events.subsampled import (
-    MOST_CONTRIBUTION,
+from dpconvex.privacy import (
+    Event,
+    FailureProbability,
+    GaussianNoise,
+    GroupPrivacy,
+    GuardedGaussianNoise,
     PoissonSteps,
+    PureMechanism,
     SampledSteps,
-    largest_contribution,
-    poisson_profile,
-    step_profile,
+    WholeRun,
 )
-from dpconvex.privacy.events.test_and_release import GuardedGaussianNoise
+from dpconvex.privacy.accounting import spent_epsilon
+from dpconvex.privacy.events import Parts, event_from_dict
+from dpconvex.privacy.events.subsampled import MOST_CONTRIBUTION, largest_contribution, poisson_profile, step_profile
 from dpconvex.privacy.profiles import epsilon_of, gaussian_delta, largest_mu, mixed_delta
 
 

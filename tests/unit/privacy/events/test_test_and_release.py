@@ -10,7 +10,7 @@ from scipy.stats import norm
 
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import GuardedGaussianNoise, PrivacyParams, Release, Sensitivity
-from dpconvex.privacy.events.registry import event_from_dict
+from dpconvex.privacy.events import event_from_dict
 from dpconvex.privacy.ledger import fits, total_delta
 from dpconvex.privacy.profiles import gaussian_delta, mixed_delta
 

@@ -12,9 +12,8 @@ from scipy.stats import binom
 
 from dpconvex.errors import UnsupportedEventError
 from dpconvex.privacy import FailureProbability, GaussianNoise, PureMechanism, VertexDraws, accounting
-from dpconvex.privacy.events.registry import event_from_dict
-from dpconvex.privacy.profiles import gaussian_delta
-from dpconvex.privacy.zcdp import ORDERS, bounded_range_divergence, largest_rho, zcdp_delta
+from dpconvex.privacy.events import event_from_dict
+from dpconvex.privacy.profiles import ORDERS, bounded_range_divergence, gaussian_delta, largest_rho, zcdp_delta
 
 
 # The table of the specification, section 2.1: sqrt(8 rho), computed there by other code.

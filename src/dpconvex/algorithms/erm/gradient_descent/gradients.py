@@ -11,7 +11,7 @@ from typing import final
 import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.mechanisms.sampled_gaussian import Sample
+from dpconvex.mechanisms.gaussian import Sample
 from dpconvex.problems import Records, RegularizedRisk
 from dpconvex.problems.data import _threads
 from dpconvex.problems.data.records import RowBlock

@@ -32,8 +32,7 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import AboveThreshold, FailureAllowance, GaussianMechanism
 from dpconvex.mechanisms.robust_mean import RobustMean, h_index, kappa, plan_robust_mean
 from dpconvex.mechanisms.test_and_release import counts_within, ramp
-from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity
-from dpconvex.privacy.events.subsampled import SampledSteps
+from dpconvex.privacy import Ledger, PrivacyParams, Release, SampledSteps, Sensitivity
 from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems.data.points import PointDomain, clip_points, weighted_mean
 from dpconvex.problems.objective import ROUNDING

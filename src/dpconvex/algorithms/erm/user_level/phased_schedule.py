@@ -24,7 +24,7 @@ Printed constants
 
     ``eta = D / (L sqrt(d m n epsilon))``, ``p = J + 3/2`` with ``m <= n^J``, D the diameter. To be run: C is raised to
     ``150 log(20 e^epsilon / delta) / epsilon`` (erratum E2) and to an even integer (the proof needs it, see
-    `mechanisms.printed_mean`), the other sizes are rounded down (E19). ``N_l >= 1`` is not implied by the theorem's
+    `mechanisms.OutlierRemoval`), the other sizes are rounded down (E19). ``N_l >= 1`` is not implied by the theorem's
     condition (E1): checked here, it takes more than 100000 users.
 """
 
@@ -40,8 +40,7 @@ from dpconvex._types import FloatArray
 from dpconvex.algorithms.erm.user_level.aggregates import Aggregate, Guarded, Searched, plain, plain_length, searched
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import OutlierRemoval, RobustMean
-from dpconvex.mechanisms.printed_mean import flips
-from dpconvex.mechanisms.robust_mean import budget, robust_mean_of
+from dpconvex.mechanisms.robust_mean import budget, flips, robust_mean_of
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems.linear.problem import LinearModelProblem
 

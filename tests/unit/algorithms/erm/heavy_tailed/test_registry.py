@@ -28,8 +28,7 @@ from dpconvex.algorithms.erm.registry import plans
 from dpconvex.algorithms.select import Options
 from dpconvex.errors import BudgetExceededError, InvalidDataError, InvalidParameterError
 from dpconvex.losses import AbsoluteLoss, HingeLoss, HuberLoss, LogisticLoss, SquaredLoss
-from dpconvex.privacy import PrivacyParams, PureMechanism, accounting
-from dpconvex.privacy.events.objective import GaussianObjectivePerturbation
+from dpconvex.privacy import GaussianObjectivePerturbation, PrivacyParams, PureMechanism, accounting
 from dpconvex.privacy.verify import verify
 from dpconvex.problems import Block, DataDomain
 from dpconvex.problems.linear.problem import LinearModelProblem

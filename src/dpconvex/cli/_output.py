@@ -1,14 +1,18 @@
-"""How commands speak: tables and JSON on stdout, progress and one-line errors on stderr."""
+"""What commands leave: tables and JSON on stdout, errors of one line on stderr, a folder that appears whole or not."""
 
 from __future__ import annotations
 
 import functools
 import json
 import math
+import os
+import secrets
+import shutil
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import typer
@@ -16,10 +20,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from dpconvex.errors import DpconvexError, DpconvexWarning, HopelessPlanWarning
+from dpconvex.errors import DpconvexError, DpconvexWarning, HopelessPlanWarning, InvalidParameterError
 
 if TYPE_CHECKING:
     from dpconvex.privacy import PrivacyParams
+
+MODEL, CERTIFICATE, REPORT, MEDIAN = "model.skops", "certificate.json", "report.html", "median.json"
+SYNTHETIC, SIGNATURE = "synthetic.csv", "certificate.json.sig"
+"""Files of a folder of outputs."""
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -63,21 +71,7 @@ def console(*, err: bool = False) -> Console:
 def print_table(
     title: str, headers: Sequence[str], rows: Iterable[Sequence[str]], *, right: Iterable[int] = (), marked: int = -1
 ) -> None:
-    """Print a table that fits 80 columns: cells wrap.
-
-    Parameters
-    ----------
-    title : str
-        Printed above.
-    headers : sequence of str
-        One a column.
-    rows : iterable of sequence of str
-        Cells.
-    right : iterable of int
-        Columns aligned to the right (numbers); they never wrap.
-    marked : int
-        Row printed in bold.
-    """
+    """Print a table that fits 80 columns: cells wrap, those of columns `right` never; row `marked` is bold."""
     numbers = set(right)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for k, header in enumerate(headers):
@@ -98,6 +92,17 @@ def print_text(text: str = "") -> None:
 def print_json(value: Any) -> None:
     """Print `value` as JSON; numbers that JSON does not know become null."""
     print(json.dumps(finite(value), indent=2, allow_nan=False))
+
+
+def write_page(path: str | Path, template: str, **content: Any) -> None:
+    """Write an HTML page from one of this folder's templates, wholly or not at all."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    from dpconvex.data import write_atomically
+
+    loader = PackageLoader("dpconvex.cli")
+    pages = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    write_atomically(path, pages.get_template(template).render(**content))
 
 
 def number(value: float, digits: int = 3) -> str:
@@ -132,3 +137,56 @@ def finite(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
+
+
+@contextmanager
+def model_folder(path: Path, *, force: bool) -> Iterator[Path]:
+    """Give a hidden working folder beside `path` that takes its place when the block ends well.
+
+    All refusals come first, before a block spends privacy budget. When the block fails, or is interrupted, the
+    working folder is removed and `path` is as it was.
+    """
+    path = path.resolve()
+    _check(path, force)
+    working = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        working.mkdir()
+    except OSError as error:
+        raise InvalidParameterError(
+            "out", str(path), f"cannot be created here ({error.strerror})", "Choose a folder that you may write to"
+        ) from None
+    try:
+        yield working
+        _take_place(working, path)
+    finally:
+        shutil.rmtree(working, ignore_errors=True)
+
+
+def _check(path: Path, force: bool) -> None:
+    if path == Path.cwd() or path.is_mount():
+        raise InvalidParameterError("out", str(path), "must be a folder of its own", "For example --out model")
+    if not path.parent.is_dir():
+        raise InvalidParameterError("out", str(path), "must lie in an existing folder", f"Create {path.parent} first")
+    if path.exists() and not path.is_dir():
+        raise InvalidParameterError("out", str(path), "must be a folder, and a file of this name exists", "")
+    names = {entry.name for entry in path.iterdir()} if path.exists() else set()
+    if names and not names <= {MODEL, CERTIFICATE, REPORT, MEDIAN, SYNTHETIC, SIGNATURE}:
+        raise InvalidParameterError("out", str(path), "holds other files than a model", "Choose another folder")
+    if names and not force:
+        raise InvalidParameterError("out", str(path), "holds a model already", "Add --force to replace it")
+
+
+def _take_place(working: Path, path: Path) -> None:
+    """Rename `working` to `path`. An old model folder is moved aside first and comes back if that fails."""
+    old = path.with_name(f"{working.name}.old")
+    replacing = path.exists()
+    if replacing:
+        os.rename(path, old)
+    try:
+        os.rename(working, path)
+    except BaseException:
+        if replacing:
+            os.rename(old, path)
+        raise
+    if replacing:
+        shutil.rmtree(old, ignore_errors=True)

@@ -1,12 +1,17 @@
-"""What is audited of linear models: records, heavy tails, users. One feature, so that sensitivities are attained."""
+"""What is audited of empirical risk minimization: records, heavy tails, users.
+
+One feature, so that sensitivities are attained.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Self, final
 
 import numpy as np
 
+from dpconvex._types import FloatArray
 from dpconvex.algorithms.base import LinearModelPlan
 from dpconvex.algorithms.erm import (
     exponential_mechanism,
@@ -20,14 +25,16 @@ from dpconvex.algorithms.erm.heavy_tailed import MomentPlan, Moments, clipped_gr
 from dpconvex.algorithms.erm.registry import plans
 from dpconvex.algorithms.erm.two_stage import centering, projection
 from dpconvex.algorithms.select import Options
-from dpconvex.audit.neighbours import record_pairs, user_pairs
-from dpconvex.audit.target import Builder, Subject
-from dpconvex.audit.worst_solver import WorstSolver
+from dpconvex.audit.neighbors import record_pairs, user_pairs
+from dpconvex.audit.target import Builder, Subject, targets
 from dpconvex.losses import AbsoluteLoss, HingeLoss, HuberLoss, LogisticLoss, SmoothedHingeLoss, SquaredLoss
 from dpconvex.losses.base import LinearModelLoss
 from dpconvex.privacy import PrivacyParams, Unit
 from dpconvex.problems import Block, DataDomain
 from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems.objective import Bounds, Objective
+from dpconvex.sets.base import ConvexSet
+from dpconvex.solvers import LBFGS, Solver, SolverResult
 
 N = 3
 """Records: few, so that one of them moves the result far."""
@@ -35,6 +42,8 @@ CAP = 1 / (1 + math.e)
 """Largest slope of a capped logistic loss: below 1/2, so that opposite records attain it at once; kink at margin 1."""
 RIDGE = 4.0
 """Weight of the ridge over the square of the features' bound: margins stay in the linear part of the hinge."""
+SHARE = 1e-3
+"""Of a wrong solver's radius, for the solver underneath."""
 
 
 def linear_problem(loss: LinearModelLoss, bound: float, n: int = N, records: int | None = None) -> LinearModelProblem:
@@ -56,6 +65,33 @@ def _output(noise: str, loss: LinearModelLoss, ridge: float | None = RIDGE) -> B
         return linear_subject(plans(problem, privacy, "output_perturbation", Options(l2=l2, noise=noise))[0])
 
     return build
+
+
+@final
+@dataclass(frozen=True)
+class WorstSolver(Solver):
+    """A solver that is as wrong as its certificate allows, so that audits see whether the noise covers the solver.
+
+    It solves nearly exactly, then steps away from zero by what is left of the radius.
+    """
+
+    inner: Solver
+
+    def refusal(self, loss: Bounds, constraint: ConvexSet, dim: int) -> str | None:
+        return self.inner.refusal(loss, constraint, dim)
+
+    def _solve(
+        self, objective: Objective, radius: float, constraint: ConvexSet, start: FloatArray | None
+    ) -> SolverResult:
+        found = self.inner.solve(objective, SHARE * radius, constraint, start)
+        length = float(np.linalg.norm(found.point))
+        away = found.point / length if length else np.ones_like(found.point) / np.sqrt(objective.dim)
+        moved = found.point + (1 - 2 * SHARE) * radius * away
+        return replace(found, point=moved, accuracy=replace(found.accuracy, bound=radius))
+
+    @classmethod
+    def examples(cls) -> tuple[Self, ...]:
+        return (cls(LBFGS()),)
 
 
 def _worst_solver(noise: str, constants: str = "calibrated") -> Builder:
@@ -191,43 +227,50 @@ def _accelerated(test: str, sample: int | None = None) -> Builder:
     return build
 
 
-RECORDS: dict[str, tuple[str, Builder]] = {
-    "output_perturbation": ("pure", _output("l2", HingeLoss())),
-    "output_perturbation/gaussian": ("approximate", _output("gaussian", HingeLoss())),
-    "output_perturbation/worst_solver": ("pure", _worst_solver("l2")),
-    "output_perturbation/worst_solver_gaussian": ("approximate", _worst_solver("gaussian")),
-    "output_perturbation/paper_gaussian": ("approximate", _worst_solver("gaussian", "paper")),
-    "output_perturbation/planned": ("pure", _output("l2", LogisticLoss(), None)),
-    "objective_perturbation": ("pure", _objective("l2", SmoothedHingeLoss(0.5))),
-    "objective_perturbation/curved": ("pure", _objective("l2", SmoothedHingeLoss(0.5), 1.5)),
-    "objective_perturbation/logistic": ("pure", _objective("l2", LogisticLoss(), 2.0)),
-    "objective_perturbation/capped": ("pure", _objective("l2", LogisticLoss(CAP), 2.0)),
-    "objective_perturbation/capped_gaussian": ("approximate", _objective("gaussian", LogisticLoss(CAP))),
-    "objective_perturbation/gaussian": ("approximate", _objective("gaussian", SmoothedHingeLoss(0.5))),
-    "exponential_mechanism": ("pure", _grid),
-    "exponential_mechanism/localised": ("pure", _localized),
-    "noisy_gradient": ("approximate", _noisy),
-    "noisy_gradient/blocks": ("approximate", _noisy_blocks),
-    "noisy_gradient/samples": ("approximate", _noisy_samples),
-    "sufficient_statistics": ("approximate", _statistics),
-    "sufficient_statistics/adaptive_ridge": ("approximate", _adaptive_ridge),
-    "random_projection": ("pure", _projected),
-    "recentring": ("pure", _recentred),
-    "heavy_tailed": ("pure", _heavy),
-    "heavy_tailed/phases": ("pure", _heavy_phases),
-    "heavy_tailed/tuned": ("pure", _selected("heavy_tailed", False)),
-    "clipped_residuals": ("pure", _selected("clipped_residuals", True)),
-    "private_moments": ("pure", _moments),
-    "clipped_gradient": ("approximate", _clipped),
-}
-USERS: dict[str, tuple[str, Builder]] = {
-    "output_perturbation/users": ("pure", _output("l2", HingeLoss())),
-    "objective_perturbation/users": ("pure", _objective("l2", SmoothedHingeLoss(0.5))),
-    "noisy_gradient/users": ("approximate", _noisy),
-    "sufficient_statistics/users": ("approximate", _statistics),
-    "phased_sgd": ("approximate", _phased("plain")),
-    "accelerated_user": ("approximate", _accelerated("clipped")),
-    "accelerated_user/tested": ("approximate", _accelerated("tested")),
-    "accelerated_user/sampled": ("approximate", _accelerated("tested", 60)),
-}
-"""By name: the kind of promise, and how the subject is built."""
+TARGETS = (
+    *targets(
+        Unit.RECORD,
+        {
+            "output_perturbation": ("pure", _output("l2", HingeLoss())),
+            "output_perturbation/gaussian": ("approximate", _output("gaussian", HingeLoss())),
+            "output_perturbation/worst_solver": ("pure", _worst_solver("l2")),
+            "output_perturbation/worst_solver_gaussian": ("approximate", _worst_solver("gaussian")),
+            "output_perturbation/paper_gaussian": ("approximate", _worst_solver("gaussian", "paper")),
+            "output_perturbation/planned": ("pure", _output("l2", LogisticLoss(), None)),
+            "objective_perturbation": ("pure", _objective("l2", SmoothedHingeLoss(0.5))),
+            "objective_perturbation/curved": ("pure", _objective("l2", SmoothedHingeLoss(0.5), 1.5)),
+            "objective_perturbation/logistic": ("pure", _objective("l2", LogisticLoss(), 2.0)),
+            "objective_perturbation/capped": ("pure", _objective("l2", LogisticLoss(CAP), 2.0)),
+            "objective_perturbation/capped_gaussian": ("approximate", _objective("gaussian", LogisticLoss(CAP))),
+            "objective_perturbation/gaussian": ("approximate", _objective("gaussian", SmoothedHingeLoss(0.5))),
+            "exponential_mechanism": ("pure", _grid),
+            "exponential_mechanism/localised": ("pure", _localized),
+            "noisy_gradient": ("approximate", _noisy),
+            "noisy_gradient/blocks": ("approximate", _noisy_blocks),
+            "noisy_gradient/samples": ("approximate", _noisy_samples),
+            "sufficient_statistics": ("approximate", _statistics),
+            "sufficient_statistics/adaptive_ridge": ("approximate", _adaptive_ridge),
+            "random_projection": ("pure", _projected),
+            "recentring": ("pure", _recentred),
+            "heavy_tailed": ("pure", _heavy),
+            "heavy_tailed/phases": ("pure", _heavy_phases),
+            "heavy_tailed/tuned": ("pure", _selected("heavy_tailed", False)),
+            "clipped_residuals": ("pure", _selected("clipped_residuals", True)),
+            "private_moments": ("pure", _moments),
+            "clipped_gradient": ("approximate", _clipped),
+        },
+    ),
+    *targets(
+        Unit.USER,
+        {
+            "output_perturbation/users": ("pure", _output("l2", HingeLoss())),
+            "objective_perturbation/users": ("pure", _objective("l2", SmoothedHingeLoss(0.5))),
+            "noisy_gradient/users": ("approximate", _noisy),
+            "sufficient_statistics/users": ("approximate", _statistics),
+            "phased_sgd": ("approximate", _phased("plain")),
+            "accelerated_user": ("approximate", _accelerated("clipped")),
+            "accelerated_user/tested": ("approximate", _accelerated("tested")),
+            "accelerated_user/sampled": ("approximate", _accelerated("tested", 60)),
+        },
+    ),
+)

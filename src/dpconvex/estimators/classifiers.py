@@ -1,22 +1,35 @@
-"""`PrivateLogisticRegression`: binary and multiclass."""
+"""Linear classifiers: which labels there are, how they become targets of a loss, and the losses."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any, ClassVar, cast, final
+from abc import abstractmethod
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import Any, ClassVar, Self, cast, final
 
 import numpy as np
+from sklearn.base import ClassifierMixin
 
 from dpconvex import _validate
-from dpconvex._types import FloatArray
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.algorithms.base import LinearModelPlan
+from dpconvex.algorithms.search.scores import Score
 from dpconvex.algorithms.select import SMALLEST
-from dpconvex.data import Schema
 from dpconvex.errors import InvalidParameterError
-from dpconvex.estimators.classifier import ProbabilisticClassifier
-from dpconvex.losses import LinearModelLoss, LogisticLoss, SoftmaxLoss
+from dpconvex.estimators._targets import (
+    LARGEST,
+    as_series,
+    checked_classes,
+    declared_index,
+    default_index,
+    inferred_classes,
+    require_two,
+)
+from dpconvex.estimators.base import RELEASED, PrivateLinearModel, name_model, with_shared
+from dpconvex.losses import HingeLoss, LinearModelLoss, LogisticLoss, SmoothedHingeLoss, SoftmaxLoss
+from dpconvex.privacy import Assumption
 from dpconvex.problems import DataDomain
-from dpconvex.problems.linear.problem import LinearModelProblem
-from dpconvex.randomness import BitSource
+from dpconvex.problems.linear.problem import LinearModelProblem, default_radius
+from dpconvex.randomness import source_from
 
 CAPS = (0.9, 0.8, 0.7, 0.6, 0.5)
 """Largest slopes that are tried beside 1. Smaller ones lost on Adult at every budget and 500 to 36,186 records."""
@@ -24,7 +37,137 @@ CAPS = (0.9, 0.8, 0.7, 0.6, 0.5)
 PROBABILITIES = ("calibrated", "sigmoid")
 
 
+@dataclass(eq=False, repr=False)
+class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
+    """A private linear classifier; its classes are declared, not learned."""
+
+    _: KW_ONLY
+    classes: Any = None
+    classes_: AnyArray = field(init=False)
+    _scores: ClassVar[tuple[str, ...]] = ("error_rate",)
+    _own_score: ClassVar[str] = "error_rate"
+
+    @abstractmethod
+    def _loss(self, n_classes: int) -> LinearModelLoss:
+        """Return the loss for two or more classes."""
+
+    @final
+    def plan(
+        self, n: int, n_features: int | None = None, n_classes: int | None = None, *, unit: str | None = None
+    ) -> tuple[LinearModelPlan, ...]:
+        """Return all plans for data of this size, the smallest predicted error first. Sees no data.
+
+        Parameters
+        ----------
+        n : int
+            Number of records, or of users.
+        n_features : int, optional
+            Number of columns; not needed with a schema or a domain.
+        n_classes : int, optional
+            Number of classes; default: from ``classes`` or the schema, else 2.
+        unit : {"record", "user"}, optional
+            What is protected: a row, or all rows of a user. Default: users if the schema names their column.
+        """
+        features = self._feature_map(n_features)
+        loss = self._declared_loss() if n_classes is None else self._loss(n_classes)
+        return self._plans(features, n, loss, self._unit(unit))
+
+    def _declared_loss(self) -> LinearModelLoss:
+        given = self._given_classes()
+        return self._loss(len(given if given is not None else self._schema_classes()) or 2)
+
+    @final
+    def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> Self:
+        source = source_from(self.random_state)
+        features, encoded = self._encoded(X, reset=True)
+        index, classes = self._labels(X, y)
+        loss = self._loss(max(len(classes), 2))
+        targets = 2.0 * index - 1.0 if len(classes) <= 2 else index.astype(np.float64)
+        self._learn(features, encoded, targets, loss, source, groups=self._groups(X, groups))
+        self.classes_ = classes
+        if isinstance(self.classes, str):
+            read = Assumption("which labels occur is public", "not enforced: read off y, because classes='infer'")
+            assumptions = (*self.certificate_.assumptions, read)
+            self.certificate_ = replace(self.certificate_, assumptions=assumptions)
+        name_model(self)
+        return self
+
+    @final
+    def decision_function(self, X: Any) -> FloatArray:
+        """Return the score of the second class, (n,), or the scores of all classes, (n, n_classes)."""
+        scores = self._linear(X)
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    @final
+    def predict(self, X: Any) -> AnyArray:
+        """Return the label with the largest score of every record, (n,)."""
+        scores = self.decision_function(X)
+        if len(self.classes_) == 1:
+            return np.repeat(self.classes_, len(scores))
+        return self.classes_[np.argmax(scores, axis=1) if scores.ndim == 2 else (scores > 0).astype(np.intp)]
+
+    @property
+    def output_scale(self) -> float:
+        return 1.0
+
+    def _default_radius(self, domain: DataDomain, loss: LinearModelLoss) -> float:
+        return default_radius(domain, loss.n_outputs)
+
+    def _given_classes(self) -> AnyArray | None:
+        """Return the declared classes, or None where they follow from the schema, the dtype or from `y`."""
+        if self.classes is None:
+            return None
+        if isinstance(self.classes, str):
+            _validate.choice("classes", self.classes, ("infer",), "Or give the list of labels")
+            return None
+        return checked_classes(self.classes)
+
+    def _schema_classes(self) -> tuple[str, ...]:
+        if self.classes is not None or self.schema is None or self.schema.target is None:
+            return ()
+        return self.schema.classes
+
+    def _labels(self, X: Any, y: Any) -> tuple[AnyArray, AnyArray]:
+        """Return the class index of every record and the classes."""
+        if self.schema is not None and y is None:
+            return self.schema.encode_target(X), np.asarray(self.schema.classes)
+        if self.schema is not None and self.schema.target is not None and self._schema_classes():
+            return self.schema.target.encode(as_series(y)[0]), np.asarray(self.schema.classes)
+        classes = self._given_classes()
+        if classes is None and self.classes is None:
+            return default_index(self._required(y))
+        classes = inferred_classes(self._required(y)) if classes is None else classes
+        return declared_index(self._required(y), classes), classes
+
+    def _truth(self, X: Any, y: Any) -> FloatArray:
+        return self._labels(X, y)[0].astype(np.float64)
+
+    def _losses(self, score: Score, X: Any, truth: FloatArray) -> FloatArray:
+        scores = self.decision_function(X)
+        return (truth != (np.argmax(scores, axis=1) if scores.ndim == 2 else scores > 0)).astype(np.float64)
+
+
+class ProbabilisticClassifier(PrivateLinearClassifier):
+    """A private linear classifier that gives probabilities."""
+
+    _scores: ClassVar[tuple[str, ...]] = ("error_rate", "log_loss")
+
+    def _losses(self, score: Score, X: Any, truth: FloatArray) -> FloatArray:
+        if score.name == "log_loss":
+            return -self.predict_log_proba(X)[np.arange(len(truth)), truth.astype(np.intp)]
+        return super()._losses(score, X, truth)
+
+    @abstractmethod
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Return the probability of every class, (n, n_classes), in the order of ``classes_``."""
+
+    @abstractmethod
+    def predict_log_proba(self, X: Any) -> FloatArray:
+        """Return the logarithm of `predict_proba`."""
+
+
 @final
+@dataclass(eq=False, repr=False)
 class PrivateLogisticRegression(ProbabilisticClassifier):
     """Logistic regression under differential privacy, binary and multiclass.
 
@@ -55,7 +198,7 @@ class PrivateLogisticRegression(ProbabilisticClassifier):
         would tell what a record holds; classes that the labels' *type* rules out are refused. ``"infer"`` reads the
         labels off `y`: *which labels occur* is then public and outside the guarantee, and the certificate says so.
     fit_intercept : bool, default=True
-        Append a constant feature, inside the bounds and regularised like the rest.
+        Append a constant feature, inside the bounds and regularized like the rest.
     algorithm : str, default="auto"
         ``"auto"`` takes the smallest predicted error, from public facts. Or a name: ``"objective_perturbation"``,
         ``"output_perturbation"``, ``"exponential_mechanism"`` (one or two parameters), ``"noisy_gradient"``,
@@ -69,14 +212,14 @@ class PrivateLogisticRegression(ProbabilisticClassifier):
         Strength of the penalty ``l2/2 ||w||^2`` on the mean loss. Default: chosen from public facts. A value tuned
         on the private data is not private.
     coefficient_norm : float, optional
-        Norm of the coefficients (in encoded units) that the model should be able to reach; steers regularisation,
+        Norm of the coefficients (in encoded units) that the model should be able to reach; steers regularization,
         never privacy. Default: about two logits a column.
     tilt : float, default=0.0
-        Positive: minimise ``1/tilt log(mean exp(tilt loss))`` instead of the mean loss, which weighs hard records
+        Positive: minimize ``1/tilt log(mean exp(tilt loss))`` instead of the mean loss, which weighs hard records
         (small classes, say) more. Output perturbation only. The noise grows like ``exp(tilt * range of the loss)``, so
         stay well below ``log(epsilon n / d)`` over that range; see the plan. Negative tilts are not convex: refused.
     adversarial_radius : float, default=0.0
-        Positive: minimise the mean of every record's largest loss while an adversary moves its features by up to this
+        Positive: minimize the mean of every record's largest loss while an adversary moves its features by up to this
         length, in encoded units (a numeric column is 1 wide; the intercept's constant cannot be moved). Two classes and
         output perturbation only. The bound on the loss counts the attack; the cost in privacy is the same.
     adversarial_norm : {"l2", "linf"}, default="l2"
@@ -99,7 +242,7 @@ class PrivateLogisticRegression(ProbabilisticClassifier):
         expected error. Default: the schema's, if it has them. Needs declared classes.
     risk : {"empirical", "population"}, default="empirical"
         Excess of what the plan keeps small: of the mean loss on these records, or of the expected loss on new records
-        from the same distribution (records must then be independent draws). Population: a little more regularisation
+        from the same distribution (records must then be independent draws). Population: a little more regularization
         and a larger bound, output perturbation only. Privacy holds either way.
     records_per_user : int, default=1
         For `fit` with ``groups``: how many records a typical user is known or guessed to have, a public number. Methods
@@ -154,61 +297,14 @@ class PrivateLogisticRegression(ProbabilisticClassifier):
 
     kind: ClassVar[str] = "logistic"
     effect: ClassVar[str] = "log-odds"
-    slope_cap_: float
 
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float = 0.0,
-        *,
-        feature_norm: float | None = None,
-        feature_bounds: Any = None,
-        domain: DataDomain | None = None,
-        schema: Schema | None = None,
-        classes: Any = None,
-        fit_intercept: bool = True,
-        algorithm: str = "auto",
-        constants: str = "calibrated",
-        noise: str = "auto",
-        l2: float | None = None,
-        coefficient_norm: float | None = None,
-        tilt: float = 0.0,
-        adversarial_radius: float = 0.0,
-        adversarial_norm: str = "l2",
-        slope_cap: float | None = None,
-        probabilities: str = "calibrated",
-        rates: Any = None,
-        risk: str = "empirical",
-        records_per_user: int = 1,
-        random_state: int | BitSource | None = None,
-    ) -> None:
-        super().__init__(
-            epsilon,
-            delta,
-            feature_norm=feature_norm,
-            feature_bounds=feature_bounds,
-            domain=domain,
-            schema=schema,
-            classes=classes,
-            fit_intercept=fit_intercept,
-            algorithm=algorithm,
-            constants=constants,
-            noise=noise,
-            l2=l2,
-            coefficient_norm=coefficient_norm,
-            tilt=tilt,
-            adversarial_radius=adversarial_radius,
-            adversarial_norm=adversarial_norm,
-            risk=risk,
-            records_per_user=records_per_user,
-            random_state=random_state,
-        )
-        self.slope_cap = slope_cap
-        self.probabilities = probabilities
-        self.rates = rates
+    _: KW_ONLY
+    slope_cap: float | None = None
+    probabilities: str = "calibrated"
+    rates: Any = None
+    slope_cap_: float = field(init=False)
 
     def predict_proba(self, X: Any) -> FloatArray:
-        """Return the probability of every class, (n, n_classes), in the order of ``classes_``."""
         from scipy.special import expit, softmax
 
         logits = self._log_odds(X)
@@ -219,7 +315,6 @@ class PrivateLogisticRegression(ProbabilisticClassifier):
         return np.column_stack([expit(-logits), expit(logits)])
 
     def predict_log_proba(self, X: Any) -> FloatArray:
-        """Return the logarithm of `predict_proba`."""
         from scipy.special import log_expit, log_softmax
 
         logits = self._log_odds(X)
@@ -235,7 +330,7 @@ class PrivateLogisticRegression(ProbabilisticClassifier):
         link = _validate.choice("probabilities", self.probabilities, PROBABILITIES)
         return scores if link == "sigmoid" or scores.ndim == 2 else LogisticLoss(self.slope_cap_).log_odds(scores)
 
-    def _learnt(self) -> None:
+    def _learned(self) -> None:
         self.slope_cap_ = self.plan_.problem.loss.facts.get("slope_cap", 1.0)
 
     def _loss(self, n_classes: int) -> LinearModelLoss:
@@ -264,3 +359,71 @@ class PrivateLogisticRegression(ProbabilisticClassifier):
         if self.slope_cap is not None or problem.loss.n_outputs > 1:
             return ()
         return tuple(replace(cast(LogisticLoss, problem.loss), cap=cap) for cap in CAPS)
+
+
+@final
+@with_shared(released=RELEASED)
+@dataclass(eq=False, repr=False)
+class PrivateLinearSVC(PrivateLinearClassifier):
+    """Linear support vector machine under differential privacy, for two classes.
+
+    The hinge loss with its kink replaced by a parabola, so that objective perturbation applies; the hinge loss itself
+    with ``smoothing=0``, by output perturbation alone. For probabilities, use `PrivateLogisticRegression`.
+
+    Guarantee: as `PrivateLogisticRegression`: everything that `fit` learns from data is (epsilon, delta)-differentially
+    private for neighbors that replace one record, pure with ``delta=0``, and nothing else depends on the data.
+
+    Parameters
+    ----------
+    smoothing : float, default=0.5
+        Length of the quadratic piece of the loss, in units of the margin; 0: the hinge loss.
+    classes : array of two labels, "infer" or None, default=None
+        As in `PrivateLogisticRegression`.
+    epsilon, delta, feature_norm, feature_bounds, domain, schema, fit_intercept : optional
+        As in `PrivateLogisticRegression`. Exactly one of the four descriptions of the features must be given.
+    algorithm, constants, noise, l2, coefficient_norm, random_state : optional
+        As in `PrivateLogisticRegression`.
+    tilt, adversarial_radius, adversarial_norm, risk, records_per_user : optional
+        As in `PrivateLogisticRegression`.
+
+    Attributes
+    ----------
+    coef_ : array of shape (1, n_features)
+        Released coefficients.
+    intercept_ : array of shape (1,)
+        Released intercept.
+    classes_ : array of shape (2,)
+        Labels.
+    {released}
+
+    References
+    ----------
+    Chaudhuri, Monteleoni and Sarwate (2011), section 3.4 (smoothed hinge). Proofs: "Algorithms" in the docs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpconvex import PrivateLinearSVC
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, size=(5000, 2))
+    >>> y = (X[:, 0] > 0).astype(int)
+    >>> model = PrivateLinearSVC(epsilon=1.0, feature_bounds=(-1, 1), classes=[0, 1]).fit(X, y)
+    >>> model.score(X, y) > 0.8
+    True
+    """
+
+    kind: ClassVar[str] = "svc"
+    effect: ClassVar[str] = "the margin"
+
+    _: KW_ONLY
+    smoothing: float = 0.5
+
+    def _loss(self, n_classes: int) -> LinearModelLoss:
+        require_two("n_classes", n_classes, n_classes)
+        width = _validate.real("smoothing", self.smoothing, at_least=0.0)
+        return HingeLoss() if width == 0 else SmoothedHingeLoss(min(max(width, 1 / LARGEST), LARGEST))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags

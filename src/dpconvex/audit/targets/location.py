@@ -1,12 +1,12 @@
-"""What is audited of medians of points: the private geometric median and its baselines."""
+"""What is audited of locations of points: the private geometric median."""
 
 from __future__ import annotations
 
 from dpconvex.algorithms.location import geometric_median
 from dpconvex.algorithms.location.geometric_median import BOOSTS
-from dpconvex.audit.neighbours import point_pairs
-from dpconvex.audit.target import Builder, Subject
-from dpconvex.privacy import PrivacyParams
+from dpconvex.audit.neighbors import point_pairs
+from dpconvex.audit.target import Builder, Subject, targets
+from dpconvex.privacy import PrivacyParams, Unit
 from dpconvex.problems import PointDomain
 
 _POINTS = 24
@@ -27,9 +27,11 @@ def _median(boost: str, n: int) -> Builder:
     return build
 
 
-POINTS: dict[str, tuple[str, Builder]] = {
-    "geometric_median": ("approximate", _median(BOOSTS[0], _POINTS)),
-    **{f"geometric_median/{boost}": ("approximate", _median(boost, _POINTS)) for boost in BOOSTS[1:]},
-    "geometric_median/many": ("approximate", _median("none", 400)),
-}
-"""By name: the kind of promise, and how the subject is built."""
+TARGETS = targets(
+    Unit.RECORD,
+    {
+        "geometric_median": ("approximate", _median(BOOSTS[0], _POINTS)),
+        **{f"geometric_median/{boost}": ("approximate", _median(boost, _POINTS)) for boost in BOOSTS[1:]},
+        "geometric_median/many": ("approximate", _median("none", 400)),
+    },
+)

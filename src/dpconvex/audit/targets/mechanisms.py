@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
-from dpconvex.audit.neighbours import Pair, array_pairs
-from dpconvex.audit.target import Builder, Subject
+from dpconvex.audit.neighbors import array_pairs
+from dpconvex.audit.target import Pair, Pairs, Subject, Use, targets
+from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import L2Norm
 from dpconvex.mechanisms import (
     AboveThreshold,
@@ -24,7 +24,7 @@ from dpconvex.mechanisms import (
     plan_robust_mean,
 )
 from dpconvex.mechanisms.base import Planned
-from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity, Unit
+from dpconvex.privacy import Ledger, PrivacyParams, Sensitivity, Unit
 from dpconvex.randomness import BitSource
 
 _LEMMA = "values given by the audit"
@@ -32,51 +32,21 @@ _LABEL = "value"
 _LOOSE = 1e5
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class MechanismUse:
-    """One use of a mechanism as something to audit.
+def _one_use(
+    mechanism: Planned, privacy: PrivacyParams, pairs: Pairs, use: Callable[[Any, BitSource, Ledger], Any]
+) -> Subject:
+    """Return one use of a mechanism, ``use(value, source, ledger)``, and what it is claimed to cost."""
+    releases = (mechanism.planned(_LABEL),)
 
-    Parameters
-    ----------
-    privacy : PrivacyParams
-        What one use is claimed to cost.
-    mechanism : Planned
-    use : callable
-        ``use(value, source, ledger)`` returns the release.
-    """
+    def run(value: Any, source: BitSource) -> Any:
+        return use(value, source, Ledger(PrivacyParams(_LOOSE, 0.4, unit=mechanism.sensitivity.unit), releases))
 
-    privacy: PrivacyParams
-    mechanism: Planned
-    use: Callable[[Any, BitSource, Ledger], Any]
-
-    @property
-    def algorithm(self) -> str:
-        """Name of the mechanism."""
-        return self.mechanism.name
-
-    @property
-    def releases(self) -> tuple[Release, ...]:
-        """The one use."""
-        return (self.mechanism.planned(_LABEL),)
-
-    def run(self, value: Any, source: BitSource) -> Any:
-        """Release one value.
-
-        Parameters
-        ----------
-        value : array
-        source : BitSource
-        """
-        unit = self.mechanism.sensitivity.unit
-        return self.use(value, source, Ledger(PrivacyParams(_LOOSE, 0.4, unit=unit), self.releases))
+    return Subject(Use(privacy, mechanism.name, releases, run), pairs)
 
 
 def _use(mechanism: Mechanism[Any], privacy: PrivacyParams, values: dict[str, tuple[Any, Any]]) -> Subject:
     pairs = array_pairs({name: (np.array(a, float), np.array(b, float)) for name, (a, b) in values.items()})
-    return Subject(
-        MechanismUse(privacy, mechanism, lambda v, source, ledger: mechanism.release(v, _LABEL, source, ledger)), pairs
-    )
+    return _one_use(mechanism, privacy, pairs, lambda v, source, ledger: mechanism.release(v, _LABEL, source, ledger))
 
 
 def _laplace(privacy: PrivacyParams, bound: float) -> Subject:
@@ -137,7 +107,7 @@ def _vertices(privacy: PrivacyParams, bound: float) -> Subject:
 
     half = span / 4 * np.array([1.0, -1.0, -1.0])  # the difference ranges over span
     pairs = {"opposed": Pair((half,), (-half,)), "far apart": Pair((half - [5, 0, 0],), (-half - [5, 0, 0],))}
-    return Subject(MechanismUse(privacy, mechanism, use), pairs)
+    return _one_use(mechanism, privacy, pairs, use)
 
 
 def _robust(privacy: PrivacyParams, bound: float) -> Subject:
@@ -157,27 +127,34 @@ def _robust(privacy: PrivacyParams, bound: float) -> Subject:
             tables = (points.copy(), points.copy())
             tables[0][0], tables[1][0] = ends
             found[f"{name}, one {what}"] = tables
-    return Subject(MechanismUse(privacy, mean, use), array_pairs(found))
+    return _one_use(mean, privacy, array_pairs(found), use)
 
 
 def _planned(count: int, privacy: PrivacyParams) -> Any:
-    from dpconvex.errors import InvalidParameterError
-
     try:
         return plan_robust_mean(count, 1, privacy.epsilon, privacy.delta)
     except InvalidParameterError:
         return None
 
 
-MECHANISMS: dict[str, tuple[str, Unit, Builder]] = {
-    "mechanism/laplace": ("pure", Unit.RECORD, _laplace),
-    "mechanism/gaussian": ("approximate", Unit.RECORD, _gaussian),
-    "mechanism/norm_noise": ("pure", Unit.RECORD, _norm),
-    "mechanism/bounded_laplace": ("approximate", Unit.RECORD, _bounded),
-    "mechanism/noisy_max": ("pure", Unit.RECORD, _noisy_max),
-    "mechanism/above_threshold": ("pure", Unit.RECORD, _above),
-    "mechanism/median": ("pure", Unit.RECORD, _median),
-    "mechanism/vertex_sampling": ("pure", Unit.RECORD, _vertices),
-    "mechanism/robust_mean": ("approximate", Unit.USER, _robust),
-}
-"""By name: the kind of promise, whose data, and how the subject is built."""
+TARGETS = (
+    *targets(
+        Unit.RECORD,
+        {
+            "mechanism/laplace": ("pure", _laplace),
+            "mechanism/gaussian": ("approximate", _gaussian),
+            "mechanism/norm_noise": ("pure", _norm),
+            "mechanism/bounded_laplace": ("approximate", _bounded),
+            "mechanism/noisy_max": ("pure", _noisy_max),
+            "mechanism/above_threshold": ("pure", _above),
+            "mechanism/median": ("pure", _median),
+            "mechanism/vertex_sampling": ("pure", _vertices),
+        },
+    ),
+    *targets(
+        Unit.USER,
+        {
+            "mechanism/robust_mean": ("approximate", _robust),
+        },
+    ),
+)

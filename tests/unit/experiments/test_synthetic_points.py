@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import f, kstest
 
-from dpconvex.data.synthetic_points import gaussian_cluster, skewed, student_t
 from dpconvex.errors import InvalidParameterError
+from dpconvex_experiments.synthetic_points import gaussian_cluster, skewed, student_t
 
 
 @pytest.mark.parametrize("d", [1, 3, 20])

@@ -1,4 +1,4 @@
-"""Neighbouring data sets, worst cases first: built from a problem's own public domain, then drawn at random.
+"""Neighboring data sets, worst cases first: built from a problem's own public domain, then drawn at random.
 
 Every feature of a built record is far outside the domain, so that clipping is part of what is audited. The audit tries
 all pairs and keeps the one that costs most; a pair that is no worst case makes its bound small, never wrong.
@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
 from dpconvex._types import FloatArray
+from dpconvex.audit.target import Pair
 from dpconvex.problems.data.points import PointDomain
 from dpconvex.problems.data.users import UserGroups
 from dpconvex.problems.linear.problem import LinearModelProblem
@@ -22,36 +22,8 @@ FAR = 8.0
 """How many times as large as the domain's bound built features are: enough to refute what does not clip them."""
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Pair:
-    """Two data sets that differ in one unit.
-
-    Parameters
-    ----------
-    first, second : tuple
-        Arguments of a run before its source.
-    """
-
-    first: tuple[Any, ...]
-    second: tuple[Any, ...]
-
-
-Pairs = Mapping[str, Pair]
-
-
 def record_pairs(problem: LinearModelProblem, seed: int = 0, tries: int = 4) -> dict[str, Pair]:
-    """Return pairs of data sets of ``problem.n`` records that differ in the last one.
-
-    Parameters
-    ----------
-    problem : LinearModelProblem
-        Over records.
-    seed : int
-        Of the random pairs.
-    tries : int
-        How many of them.
-    """
+    """Return pairs of data sets of ``problem.n`` records that differ in the last one; `tries` of them are random."""
     n, (high, low) = problem.n, _extremes(problem)
     x, others = _far_record(problem), np.arange(n - 1)
     shared = {
@@ -83,12 +55,7 @@ def record_pairs(problem: LinearModelProblem, seed: int = 0, tries: int = 4) -> 
 def user_pairs(problem: LinearModelProblem, sizes: tuple[int, ...] = (1, 3, 40)) -> dict[str, Pair]:
     """Return pairs of data sets of ``problem.n`` users, of whom the last has other records and other numbers of them.
 
-    Parameters
-    ----------
-    problem : LinearModelProblem
-        Over users.
-    sizes : tuple of int
-        Numbers of records of the last user, tried in all combinations of the first with the others.
+    `sizes` are numbers of records of the last user.
     """
     n, (high, low) = problem.n, _extremes(problem)
     x, m = _far_record(problem), problem.records_per_user or 1
@@ -109,14 +76,7 @@ def user_pairs(problem: LinearModelProblem, sizes: tuple[int, ...] = (1, 3, 40))
 
 
 def point_pairs(domain: PointDomain, n: int) -> dict[str, Pair]:
-    """Return pairs of point sets of which the first point moves from one end of the ball to the other.
-
-    Parameters
-    ----------
-    domain : PointDomain
-    n : int
-        Number of points.
-    """
+    """Return pairs of sets of n points of which the first moves from one end of the ball to the other."""
     end = np.zeros(domain.dim)
     end[0] = FAR * domain.radius_bound
     place = np.arange(n)[:, None]
@@ -124,9 +84,7 @@ def point_pairs(domain: PointDomain, n: int) -> dict[str, Pair]:
         "one heap at the end": np.tile(end, (n, 1)),
         "one heap in the middle": np.zeros((n, domain.dim)),
         "two heaps": np.where(place % 2 == 0, end, -end),
-        "heap and scattered": np.where(
-            np.arange(n)[:, None] < 0.7 * n, 0.0, np.linspace(-1, 1, n)[:, None] * end / FAR
-        ),
+        "heap and scattered": np.where(place < 0.7 * n, 0.0, np.linspace(-1, 1, n)[:, None] * end / FAR),
     }
     pairs = {}
     for name, points in heaps.items():
@@ -138,13 +96,7 @@ def point_pairs(domain: PointDomain, n: int) -> dict[str, Pair]:
 
 
 def array_pairs(values: Mapping[str, tuple[Any, Any]]) -> dict[str, Pair]:
-    """Return pairs of one argument each.
-
-    Parameters
-    ----------
-    values : mapping
-        By name: the two arguments.
-    """
+    """Return pairs of one argument each, by name."""
     return {name: Pair((first,), (second,)) for name, (first, second) in values.items()}
 
 

@@ -1,8 +1,7 @@
-"""What is audited of methods that release vertices or answer queries: saddle points, l1 geometry, synthetic data."""
+"""What is audited of saddle points, games and l1 geometry."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import final
 
@@ -13,17 +12,12 @@ from dpconvex.algorithms.minimax import anytime, bias_reduced, frank_wolfe
 from dpconvex.algorithms.minimax.base import SaddlePlan
 from dpconvex.algorithms.minimax.gaussian import plan_mirror_descent
 from dpconvex.algorithms.minimax.registry import SADDLE_METHODS, SPARSE_METHODS
-from dpconvex.algorithms.queries.registry import QUERY_METHODS
 from dpconvex.algorithms.select import Options
-from dpconvex.audit.neighbours import FAR, Pair, array_pairs
-from dpconvex.audit.target import Builder, Subject
-from dpconvex.errors import InvalidParameterError
-from dpconvex.privacy import PrivacyParams
+from dpconvex.audit.neighbors import FAR, Pair, array_pairs
+from dpconvex.audit.target import Builder, Subject, smallest, targets
+from dpconvex.privacy import PrivacyParams, Unit
 from dpconvex.problems import MatrixGame, PolytopeSaddle
-from dpconvex.problems.queries import DenseQueries
 
-_SIZES = (8, 24, 72, 216, 648)
-"""Numbers of records that are tried, the first for which a method has a plan is taken."""
 _KEYS = (71.3, 88.1, 57.9, 63.7)
 _SEED = 0
 _FEW = 8
@@ -57,7 +51,7 @@ def _game(name: str) -> Builder:
         def planned(n: int) -> Subject:
             return Subject(_game_plan(name, MatrixGame(n, 2, 2, bound), privacy), _game_pairs(n, bound))
 
-        return _smallest(planned)
+        return smallest(planned)
 
     return build
 
@@ -107,7 +101,7 @@ def _sparse(name: str) -> Builder:
             )
             return Subject(_sparse_plan(name, problem, privacy), _table_pairs(n))
 
-        return _smallest(planned)
+        return smallest(planned)
 
     return build
 
@@ -138,43 +132,14 @@ def _table_pairs(n: int) -> dict[str, Pair]:
     return array_pairs(found)
 
 
-def _queries(name: str) -> Builder:
-    def build(privacy: PrivacyParams, bound: float) -> Subject:
-        queries = DenseQueries(bound * np.array([[0.0, 1.0, 0.5]]), 0.0, bound)
-
-        def planned(n: int) -> Subject:
-            plan = QUERY_METHODS[name].plans(Options(), queries, n, privacy)[0]
-            rests = {"zeros": np.zeros(n, int), "ones": np.ones(n, int), "mixed": np.arange(n) % 2}
-            found = {}
-            for what, rest in rests.items():
-                first, second = rest.copy(), rest.copy()
-                first[0], second[0] = 0, 1
-                found[f"others {what}"] = (first, second)
-            return Subject(plan, array_pairs(found))
-
-        return _smallest(planned)
-
-    return build
-
-
-def _smallest(planned: Callable[[int], Subject]) -> Subject:
-    """Return the subject of the fewest records for which there is a plan."""
-    for n in _SIZES[:-1]:
-        try:
-            return planned(n)
-        except InvalidParameterError:
-            continue
-    return planned(_SIZES[-1])
-
-
 _BOTH = set(SADDLE_METHODS) & set(SPARSE_METHODS)
 
-VERTICES: dict[str, tuple[str, Builder]] = {
-    **{name: ("approximate", _game(name)) for name in SADDLE_METHODS},
-    **{f"{name}/sparse" if name in _BOTH else name: ("approximate", _sparse(name)) for name in SPARSE_METHODS},
-    "vertex_mirror_descent/pure": ("pure", _game("vertex_mirror_descent")),
-    "frank_wolfe/pure": ("pure", _sparse("frank_wolfe")),
-    **{f"queries/{name}": ("approximate", _queries(name)) for name in QUERY_METHODS},
-    "queries/saddle_point/pure": ("pure", _queries("saddle_point")),
-}
-"""By name: the kind of promise, and how the subject is built."""
+TARGETS = targets(
+    Unit.RECORD,
+    {
+        **{name: ("approximate", _game(name)) for name in SADDLE_METHODS},
+        **{f"{name}/sparse" if name in _BOTH else name: ("approximate", _sparse(name)) for name in SPARSE_METHODS},
+        "vertex_mirror_descent/pure": ("pure", _game("vertex_mirror_descent")),
+        "frank_wolfe/pure": ("pure", _sparse("frank_wolfe")),
+    },
+)

@@ -10,10 +10,10 @@ import numpy as np
 from dpconvex._types import FloatArray
 from dpconvex.algorithms.search.plan import SearchPlan
 from dpconvex.algorithms.search.run import Part, run
-from dpconvex.audit.neighbours import record_pairs
-from dpconvex.audit.target import Builder, Subject
+from dpconvex.audit.neighbors import record_pairs
+from dpconvex.audit.target import Builder, Subject, targets
 from dpconvex.estimators import PrivateLinearSVC, PrivateSearchCV
-from dpconvex.privacy import PrivacyParams, Release
+from dpconvex.privacy import PrivacyParams, Release, Unit
 from dpconvex.problems import Block, DataDomain
 from dpconvex.randomness import BitSource
 
@@ -24,13 +24,7 @@ N = 6
 @final
 @dataclass(frozen=True, eq=False)
 class SearchUse:
-    """One search as something to audit: a plan, and the estimator whose parameters it searches.
-
-    Parameters
-    ----------
-    plan : SearchPlan
-    base : PrivateLinearSVC
-    """
+    """One search as something to audit: a plan, and the estimator whose parameters it searches."""
 
     plan: SearchPlan
     base: PrivateLinearSVC
@@ -51,13 +45,7 @@ class SearchUse:
         return self.plan.releases
 
     def run(self, X: Any, y: Any, source: BitSource) -> FloatArray:
-        """Return the chosen position and the model's coefficients.
-
-        Parameters
-        ----------
-        X, y : array
-        source : BitSource
-        """
+        """Return the chosen position and the model's coefficients."""
         chosen, model = run(self.plan, self.base, Part(X, y, None), source)
         return np.array([chosen, *np.ravel(model.coef_)])
 
@@ -76,14 +64,15 @@ def _search(method: str, ratio: float = 9.0) -> Builder:
         )
         grid = {"l2": [4 * bound**2, 4 * ratio * bound**2]}
         plan = PrivateSearchCV(base, grid, method=method, holdout=1 / 3).plan(N)[0]
-        pairs = record_pairs(plan.whole[0].plan.problem)
-        return Subject(SearchUse(plan, base), pairs, output=np.asarray)
+        return Subject(SearchUse(plan, base), record_pairs(plan.whole[0].plan.problem), output=np.asarray)
 
     return build
 
 
-SEARCHES: dict[str, tuple[str, Builder]] = {
-    "private_search": ("pure", _search("composition")),
-    "private_search/repeats": ("pure", _search("repeats")),
-}
-"""By name: the kind of promise, and how the subject is built."""
+TARGETS = targets(
+    Unit.RECORD,
+    {
+        "private_search": ("pure", _search("composition")),
+        "private_search/repeats": ("pure", _search("repeats")),
+    },
+)

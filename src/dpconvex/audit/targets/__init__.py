@@ -1,0 +1,34 @@
+"""Everything that can be audited, by name: each file lists its own, other distributions add theirs (`plugins`)."""
+
+from __future__ import annotations
+
+from dpconvex.algorithms.erm.registry import ERM_METHODS
+from dpconvex.algorithms.select import Method
+from dpconvex.audit.target import Target
+from dpconvex.audit.targets import erm, location, mechanisms, minimax, queries, search
+from dpconvex.plugins import load
+from dpconvex.privacy import Unit
+
+
+def _attacked(method: Method) -> Target:
+    """Return the target that a method brings: its own small plan, on the worst neighbors."""
+    assert method.attack is not None
+    attack, subject = method.attack, erm.linear_subject
+    return Target(method.name, method.pure, Unit.RECORD, lambda privacy, bound: subject(attack(privacy, bound)))
+
+
+TARGETS: dict[str, Target] = {
+    target.name: target
+    for listed in (
+        *(part.TARGETS for part in (erm, location, minimax, queries, search, mechanisms)),
+        [_attacked(method) for method in ERM_METHODS.values() if method.attack is not None],
+        *load("audit"),
+    )
+    for target in listed
+}
+"""Targets by name: ``algorithm``, ``algorithm/variant`` or ``mechanism/name``."""
+
+
+def chosen(name: str) -> tuple[Target, ...]:
+    """Return the targets that a name means: itself and all its variants; ``"all"``: everything."""
+    return tuple(t for known, t in TARGETS.items() if name == "all" or known == name or known.startswith(name + "/"))

@@ -1,0 +1,412 @@
+"""Linear regressors: targets inside a public range, predictions back in the target's unit, and the losses."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any, ClassVar, Self, cast, final
+
+import numpy as np
+from sklearn.base import RegressorMixin
+
+from dpconvex import _validate
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.algorithms.base import LinearModelPlan
+from dpconvex.algorithms.erm.heavy_tailed.registry import HEAVY_METHODS, heavy_plans
+from dpconvex.algorithms.erm.two_stage.base import TwoStagePlan
+from dpconvex.algorithms.search.scores import Score
+from dpconvex.algorithms.select import Options
+from dpconvex.data import NumericTarget, Schema
+from dpconvex.errors import InvalidParameterError
+from dpconvex.estimators._targets import LARGEST, TargetRange, declared_range, number_array
+from dpconvex.estimators.base import RELEASED, PrivateLinearModel, name_model, with_shared
+from dpconvex.losses import (
+    HuberLoss,
+    LinearModelLoss,
+    PinballLoss,
+    PseudoHuberLoss,
+    SmoothedPinballLoss,
+    SquaredLoss,
+)
+from dpconvex.privacy import PrivacyParams
+from dpconvex.problems import DataDomain
+from dpconvex.problems.linear.problem import LinearModelProblem, default_radius
+from dpconvex.randomness import source_from
+
+REGRESSION_RADIUS = 1 / 6
+"""Comparator norm as a share of a classifier's: about a third of the target's range a block instead of two logits.
+
+Ours. On three public tables (``benchmarks/regression.py``) shares of 1/3 to 1/10 stay within 0.012 of it in R^2 at
+epsilon 1; at 0.1 smaller shares win where there is little to learn, and lose where there is much.
+"""
+
+HEAVY_REACH = 1e6
+"""Widths of the range at which targets without a bound are clipped: no noise depends on it, floats do."""
+
+CAPS = (0.5, 0.25, 0.125, 0.0625)
+"""Caps on residuals that are tried, in units of the target's range; without one slopes reach the whole range."""
+
+DEFAULT_WIDTH = 0.2
+"""Of the pseudo-Huber loss, as a share of the target's range (ours)."""
+
+DEFAULT_SMOOTHING = 0.05
+"""Length of the quadratic piece of the pinball loss as a share of the target's range (ours)."""
+
+GUARANTEE = """
+Guarantee: as `PrivateLogisticRegression`: everything that `fit` learns from data is (epsilon, delta)-differentially
+private for neighbors that replace one record, pure with ``delta=0``, and nothing else depends on the data.
+"""
+PARAMETERS = """
+target_bounds : (lower, upper), optional
+    Public range of the target, in its unit. Targets are clipped into it and NaN counts as its middle; predictions
+    are clipped too. Default: the schema's numeric target.
+epsilon, delta, feature_norm, feature_bounds, domain, schema : optional
+    As in `PrivateLogisticRegression`. Exactly one of the four descriptions of the features must be given.
+fit_intercept : bool, default=True
+    Append a constant feature, inside the bounds and regularized like the rest. False: predictions start from the
+    middle of the target bounds.
+algorithm, constants, noise, l2, random_state : optional
+    As in `PrivateLogisticRegression`. The penalty is on coefficients in units of the target's range.
+coefficient_norm : float, optional
+    Norm of the coefficients (of encoded features, in units of the target's range) that the model should be able to
+    reach; steers regularization, never privacy. Default: about a third of the range a column.
+tilt, risk, records_per_user : optional
+    As in `PrivateLogisticRegression`; a tilt is in the inverse unit of the loss, for a range of width 1.
+heavy_tailed : float or (float, float), optional
+    For targets (claims, delays, spending) or features without a known largest value: the order k >= 2 of the moment
+    of the gradients that is bounded, or ``(k, G_k)`` with that bound, for a target scaled to a range of width 1;
+    with k alone, G_k is estimated for a tenth of epsilon where it is needed. `target_bounds` then bounds
+    predictions and sets the unit; targets are *not* clipped into it, only to a million times its width. `algorithm`
+    is ``"auto"``, ``"clipped_residuals"`` (ordinary methods; no noise depends on the largest target),
+    ``"heavy_tailed"`` (localized output perturbation, pure; none depends on the largest record) or
+    ``"clipped_gradient"``; `l2`, `noise`, tilts and adversaries do not apply. Docs: "Heavy tails in practice".
+"""
+ATTRIBUTES = """
+coef_ : array of shape (n_features,)
+    Released coefficients, in the target's unit per unit of the feature (per encoded column with a schema).
+intercept_ : float
+    Released intercept, in the target's unit.
+{released}
+"""
+REGRESSOR = {"guarantee": GUARANTEE, "parameters": PARAMETERS, "attributes": ATTRIBUTES, "released": RELEASED}
+"""Descriptions that the regressors share."""
+
+
+@dataclass(eq=False, repr=False)
+class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
+    """A private linear regressor. Inside, targets are clipped to a public range and mapped to [-1/2, 1/2].
+
+    With `heavy_tailed` they are mapped likewise, but not clipped into the range.
+    """
+
+    effect: ClassVar[str] = "the prediction"
+    _scores: ClassVar[tuple[str, ...]] = ("squared_error", "absolute_error", "pinball")
+    _own_score: ClassVar[str] = "squared_error"
+
+    _: KW_ONLY
+    target_bounds: tuple[float, float] | None = None
+    heavy_tailed: float | tuple[float, float] | None = None
+
+    @abstractmethod
+    def _loss(self, width: float, reach: float) -> LinearModelLoss:
+        """Return the loss of targets in [-reach, reach]; `width` is that of the range, in the target's unit."""
+
+    def _declared_loss(self) -> LinearModelLoss:
+        return self._loss(self._range().width, self._reach())
+
+    @final
+    def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> Self:
+        source = source_from(self.random_state)
+        bounds, reach = self._range(), self._reach()
+        features, encoded = self._encoded(X, reset=True)
+        targets = bounds.scale(self._numbers(X, y), reach)
+        loss, whose = self._loss(bounds.width, reach), self._groups(X, groups)
+        self._learn(features, encoded, targets, loss, source, bounds.middle, whose)
+        self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])  # as scikit-learn's regressors
+        name_model(self)
+        return self
+
+    @final
+    def predict(self, X: Any) -> FloatArray:
+        """Return the prediction for every record, (n,), in the target's unit, clipped to the target bounds."""
+        linear, bounds = self._linear(X)[:, 0], self._range()
+        return np.clip(linear, bounds.lower, bounds.upper)
+
+    @property
+    def output_scale(self) -> float:
+        return self._range().width
+
+    def _default_radius(self, domain: DataDomain, loss: LinearModelLoss) -> float:
+        return REGRESSION_RADIUS * default_radius(domain)
+
+    def plans_at(self, epsilon: float) -> tuple[LinearModelPlan, ...]:
+        """Return all plans of the fitted problem at another epsilon; heavy tails: the method that ran, same moments.
+
+        Parameters
+        ----------
+        epsilon : float
+        """
+        tails, plan = self._tails(), self.plan_
+        if tails is None:
+            return super().plans_at(epsilon)
+        privacy = replace(plan.privacy, epsilon=epsilon)
+        if tails[1] is None:
+            return (cast(TwoStagePlan, plan).at(privacy),)
+        return heavy_plans(plan.problem, privacy, *tails, plan.algorithm, Options(self.constants))
+
+    def _choices(
+        self, problem: LinearModelProblem, privacy: PrivacyParams, options: Options
+    ) -> tuple[LinearModelPlan, ...]:
+        tails = self._tails()
+        if tails is None:
+            self._refuse_methods()
+            return super()._choices(problem, privacy, options)
+        for name, value in (("tilt", problem.tilt), ("attack_radius", problem.attack_radius)):
+            if value:
+                raise InvalidParameterError(name, value, "must be 0 with heavy_tailed", "Leave one of the two out")
+        return heavy_plans(problem, privacy, *tails, self.algorithm, options)
+
+    def _check(self, problem: LinearModelProblem, privacy: PrivacyParams, options: Options) -> PrivacyParams:
+        if self._tails() is not None:
+            return self._choices(problem, privacy, options)[0].privacy
+        self._refuse_methods()
+        return super()._check(problem, privacy, options)
+
+    def _refuse_methods(self) -> None:
+        """Raise `InvalidParameterError` for methods that are for heavy tails only."""
+        if self.algorithm in HEAVY_METHODS:
+            remedy = "Give heavy_tailed=2"
+            raise InvalidParameterError("algorithm", self.algorithm, "needs the order of a bounded moment", remedy)
+
+    def _tails(self) -> tuple[float, float | None] | None:
+        """Return the order of the bounded moment and, if declared, its bound; None for targets in a range."""
+        if self.heavy_tailed is None:
+            return None
+        given = self.heavy_tailed if isinstance(self.heavy_tailed, tuple | list) else (self.heavy_tailed, None)
+        what = "must be an order k >= 2, or (k, G_k) with the bound of that moment"
+        try:
+            k, bound = given
+            k = _validate.real("heavy_tailed", k, at_least=2.0, at_most=1e3)
+            bound = None if bound is None else _validate.real("heavy_tailed", bound, above=0.0)
+        except (TypeError, ValueError):
+            raise InvalidParameterError("heavy_tailed", self.heavy_tailed, what, "2 suits most data") from None
+        return k, bound
+
+    def _reach(self) -> float:
+        """Return where targets are clipped, in units of their range: its ends, or beyond all of them."""
+        return 0.5 if self._tails() is None else HEAVY_REACH
+
+    def _range(self) -> TargetRange:
+        return declared_range(self.target_bounds, self.schema)
+
+    def _constant(self, domain: DataDomain) -> float:
+        """Return the constant feature: with heavy tails 1, for the largest feature may be far from typical."""
+        given = super()._constant(domain)
+        return given if self._tails() is None else min(1.0, given)
+
+    @property
+    def target_schema(self) -> Schema | None:
+        """The schema, its target's range widened to where targets are clipped; None without a schema."""
+        target = None if self.schema is None else self.schema.target
+        if self.schema is None or self._tails() is None or not isinstance(target, NumericTarget):
+            return self.schema
+        width, middle = target.upper - target.lower, target.lower / 2 + target.upper / 2
+        wide = replace(target, lower=middle - HEAVY_REACH * width, upper=middle + HEAVY_REACH * width)
+        return replace(self.schema, target=wide)
+
+    def _target_range(self) -> TargetRange:
+        return self._range()
+
+    def _truth(self, X: Any, y: Any) -> FloatArray:
+        return self._range().scale(self._numbers(X, y))
+
+    def _losses(self, score: Score, X: Any, truth: FloatArray) -> FloatArray:
+        return score.of_residuals(truth - score.range.scale(self.predict(X)))
+
+    def _numbers(self, X: Any, y: Any) -> AnyArray:
+        """Return the targets in their own unit."""
+        if self.schema is not None and y is None:
+            if self.schema.target is not None and not self.schema.target.numeric:
+                raise InvalidParameterError("y", None, "must be given: the schema's target is a class, not a number")
+            return cast(Schema, self.target_schema).encode_target(X)
+        return number_array(self._required(y))
+
+
+@final
+@with_shared(**REGRESSOR)
+@dataclass(eq=False, repr=False)
+class PrivateLinearRegression(PrivateLinearRegressor):
+    """Least-squares regression under differential privacy, with an l2 penalty (ridge).
+
+    Beyond the target's range the squared loss continues along its tangent, so its slope is bounded by the range and
+    coefficients need no bound of their own (with `heavy_tailed` slopes are cut record by record instead). With a delta
+    there is also ``algorithm="sufficient_statistics"``, which is AdaSSP with ``constants="paper"``.
+
+    {guarantee}
+
+    Parameters
+    ----------
+    residual_cap : float, optional
+        Residuals count at most this much, in the target's unit: the loss is linear from there on (Huber's), and noise
+        falls in proportion. Means of skewed targets are then biased towards the bulk. Default: the whole range or a
+        half, quarter, eighth or sixteenth of it, by the smallest expected error, the bias that skewed residuals would
+        have included; public facts decide. A number above the range: never cap.
+    {parameters}
+    adversarial_radius, adversarial_norm : optional
+        No attack only (radius 0): the worst case of this loss is neither smooth nor piecewise linear.
+
+    Attributes
+    ----------
+    {attributes}
+
+    References
+    ----------
+    Chaudhuri, Monteleoni and Sarwate (2011); Kifer, Smith and Thakurta (2012). Proofs: "Algorithms" in the docs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpconvex import PrivateLinearRegression
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, size=(5000, 2))
+    >>> y = 20 + 5 * X[:, 0] + rng.normal(size=5000)
+    >>> model = PrivateLinearRegression(epsilon=1.0, feature_bounds=(-1, 1), target_bounds=(0, 40))
+    >>> model.fit(X, y).score(X, y) > 0.7
+    True
+    """
+
+    kind: ClassVar[str] = "linear"
+
+    _: KW_ONLY
+    residual_cap: float | None = None
+
+    def _loss(self, width: float, reach: float) -> LinearModelLoss:
+        if self.residual_cap is None:
+            return SquaredLoss(reach, prediction_bound=reach)
+        cap = _validate.real("residual_cap", self.residual_cap, above=0.0) / width
+        if self.heavy_tailed is not None:
+            what = "must be left out with heavy_tailed, which cuts residuals by their moments"
+            raise InvalidParameterError("residual_cap", self.residual_cap, what)
+        if cap >= 2 * reach:  # no residual is longer
+            return SquaredLoss(reach, prediction_bound=reach)
+        return HuberLoss(max(cap, 1 / LARGEST), target_bound=reach, of_mean=True)
+
+    def _surrogates(self, problem: LinearModelProblem) -> tuple[LinearModelLoss, ...]:
+        """Return the loss with capped residuals, where the caller leaves the cap open."""
+        if not (self.residual_cap is None and self.heavy_tailed is None) or self.algorithm == "sufficient_statistics":
+            return ()
+        return tuple(HuberLoss(cap, self._reach(), of_mean=True) for cap in CAPS)
+
+
+@final
+@with_shared(**REGRESSOR)
+@dataclass(eq=False, repr=False)
+class PrivateHuberRegressor(PrivateLinearRegressor):
+    """Robust regression under differential privacy: the pseudo-Huber loss.
+
+    Squared for small residuals, linear for large ones. Its slope is at most `width`, so noise is smaller than for least
+    squares, and its curvature costs nothing in objective perturbation.
+
+    {guarantee}
+
+    Parameters
+    ----------
+    width : float, optional
+        Residual at which the loss turns linear, in the target's unit. Default: a fifth of the target's range (ours).
+    {parameters}
+    adversarial_radius, adversarial_norm : optional
+        No attack only (radius 0): the worst case of this loss is neither smooth nor piecewise linear.
+
+    Attributes
+    ----------
+    {attributes}
+
+    References
+    ----------
+    Awan and Slavkovic (2020). Proofs: "Objective perturbation", Theorem 2, in the docs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpconvex import PrivateHuberRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, size=(5000, 2))
+    >>> y = 20 + 5 * X[:, 0] + rng.normal(size=5000)
+    >>> model = PrivateHuberRegressor(epsilon=1.0, feature_bounds=(-1, 1), target_bounds=(0, 40))
+    >>> model.fit(X, y).score(X, y) > 0.7
+    True
+    """
+
+    kind: ClassVar[str] = "huber"
+    _own_score: ClassVar[str] = "absolute_error"
+
+    _: KW_ONLY
+    width: float | None = None
+
+    def _loss(self, width: float, reach: float) -> LinearModelLoss:
+        share = DEFAULT_WIDTH
+        if self.width is not None:
+            share = _validate.real("width", self.width, above=0.0) / width
+        return PseudoHuberLoss(min(max(share, 1 / LARGEST), LARGEST), target_bound=reach)
+
+
+@final
+@with_shared(**REGRESSOR)
+@dataclass(eq=False, repr=False)
+class PrivateQuantileRegressor(PrivateLinearRegressor):
+    """Regression of a quantile under differential privacy: the pinball loss.
+
+    The kink of the loss is replaced by a parabola, so that objective perturbation applies; ``smoothing=0`` keeps the
+    kink, by output perturbation alone.
+
+    {guarantee}
+
+    Parameters
+    ----------
+    quantile : float, default=0.5
+        Which quantile of the target given the features, between 0 and 1, exclusive; 0.5 is the median.
+    smoothing : float, optional
+        Length of the quadratic piece of the loss, in the target's unit; 0: none. Default: 0.05 of the target's range
+        (ours).
+    {parameters}
+    adversarial_radius, adversarial_norm : optional
+        As in `PrivateLogisticRegression`, with ``smoothing=0`` only.
+
+    Attributes
+    ----------
+    {attributes}
+
+    Notes
+    -----
+    `score` is R^2, as in scikit-learn; `sklearn.metrics.mean_pinball_loss` measures quantiles.
+
+    References
+    ----------
+    Koenker and Bassett (1978) for the loss. Proofs: "Algorithms" in the docs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpconvex import PrivateQuantileRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, size=(5000, 2))
+    >>> y = 20 + 5 * X[:, 0] + rng.normal(size=5000)
+    >>> model = PrivateQuantileRegressor(epsilon=1.0, feature_bounds=(-1, 1), target_bounds=(0, 40))
+    >>> model.fit(X, y).score(X, y) > 0.7
+    True
+    """
+
+    kind: ClassVar[str] = "quantile"
+    _own_score: ClassVar[str] = "pinball"
+
+    _: KW_ONLY
+    quantile: float = 0.5
+    smoothing: float | None = None
+
+    def _loss(self, width: float, reach: float) -> LinearModelLoss:
+        share = DEFAULT_SMOOTHING
+        if self.smoothing is not None:
+            share = _validate.real("smoothing", self.smoothing, at_least=0.0) / width
+        if share == 0:
+            return PinballLoss(self.quantile, target_bound=reach)
+        return SmoothedPinballLoss(self.quantile, min(max(share, 1 / LARGEST), LARGEST), target_bound=reach)

@@ -1,0 +1,275 @@
+"""Mechanisms that select: the largest score, the first query above a threshold, a median, the best of many runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, Literal, TypeVar, final
+
+import numpy as np
+
+from dpconvex import _rounding, _validate
+from dpconvex._types import FloatArray
+from dpconvex.errors import BudgetExceededError, InvalidParameterError
+from dpconvex.mechanisms.base import Mechanism, Planned, check_norm, check_shape
+from dpconvex.privacy import BoundedRange, Event, Ledger, PureMechanism, RepeatedSelection, Sensitivity
+from dpconvex.randomness import BitSource, choice, exact
+
+T = TypeVar("T")
+
+RANK = Sensitivity(1.0, "linf", "replacing a value changes how many lie below any given number by at most 1")
+
+
+@final
+@dataclass(frozen=True)
+class ReportNoisyMax(Mechanism[int]):
+    """Index of the largest score after exponential noise: the exponential mechanism's better sister.
+
+    With exponential noise of scale ``2 sensitivity / epsilon`` this is *permute-and-flip*, which has the guarantee of
+    the exponential mechanism and never a larger expected error. OpenDP draws it exactly, on scores rounded to a grid.
+
+    Guarantees
+    ----------
+    Pure ``epsilon`` for the index alone, whatever the number of candidates.
+
+    References
+    ----------
+    McKenna and Sheldon 2020, "Permute-and-flip: a new mechanism for differentially private selection"; Ding et al.
+    2021, "The permute-and-flip mechanism is identical to report-noisy-max with exponential noise".
+    """
+
+    sensitivity: Sensitivity  # largest change of any one score, `"linf"`
+    epsilon: float  # positive
+    name: ClassVar[str] = "report noisy max"
+
+    def __post_init__(self) -> None:
+        _validate.real("epsilon", self.epsilon, above=0.0)
+        check_norm(self.sensitivity, "linf")
+        _ = self.step
+
+    @property
+    def scale(self) -> float:
+        """Scale of the exponential noise: twice the enlarged sensitivity over epsilon, rounded up."""
+        return _rounding.ratio_up(2 * exact.enlarged(self.sensitivity.value), self.epsilon)
+
+    @cached_property
+    def step(self) -> float:
+        """Step of the grid to which scores are rounded."""
+        return exact.spacing(self.sensitivity.value, self.scale, 1.0)
+
+    @property
+    def event(self) -> PureMechanism:
+        return PureMechanism(self.epsilon)
+
+    def _sample(self, value: FloatArray, source: BitSource) -> int:
+        if value.ndim != 1 or not len(value):
+            raise InvalidParameterError("value.shape", value.shape, "must be (candidates,), at least one")
+        return exact.noisy_argmax(exact.to_units(value, self.step), self.scale / self.step, source)
+
+    @classmethod
+    def examples(cls) -> tuple[ReportNoisyMax, ...]:
+        return (cls(Sensitivity(1.0, "linf", "example"), 0.8),)
+
+
+@final
+@dataclass(frozen=True)
+class AboveThreshold(Mechanism[int]):
+    r"""Answer queries one by one with "below" until the first "above", for one pure epsilon in all.
+
+    The threshold gets discrete Laplace noise of scale ``s/e1`` once, each query fresh noise of scale ``2 s/e2``, with
+    ``s`` the enlarged sensitivity and ``e1 + e2 = epsilon``. The default ``e1 : e2 = 1 : 2^(2/3)`` minimizes the
+    variance of the comparison; textbooks have ``1 : 1``. Proof (Dwork and Roth 2014, Theorem 3.23, with the split of
+    Lyu, Su and Li 2017, Theorem 4): for fixed query noises below, moving the noisy threshold by ``s`` (cost ``e1``)
+    keeps every "below" a "below" on the neighbor, and moving the last query's noise by ``2 s`` (cost ``e2``) keeps the
+    "above". On the grid all shifts are whole numbers of steps.
+
+    Guarantees
+    ----------
+    Pure ``epsilon`` for the whole sequence of answers, queries chosen adaptively.
+    """
+
+    sensitivity: Sensitivity  # of every query, `"absolute"`
+    epsilon: float  # positive
+    threshold: float  # public
+    split: float = 1 / (1 + 2 ** (2 / 3))  # share `e1 / epsilon` of the threshold, in (0, 1)
+    name: ClassVar[str] = "above threshold"
+
+    def __post_init__(self) -> None:
+        _validate.real("epsilon", self.epsilon, above=0.0)
+        _validate.real("threshold", self.threshold)
+        _validate.real("split", self.split, above=0.0, below=1.0)
+        check_norm(self.sensitivity, "absolute")
+        _ = self.step
+
+    @property
+    def threshold_epsilon(self) -> float:
+        """Share ``e1`` of the noisy threshold."""
+        return self.epsilon * self.split
+
+    @property
+    def threshold_scale(self) -> float:
+        """Scale of the threshold's noise, rounded up."""
+        return _rounding.ratio_up(exact.enlarged(self.sensitivity.value), self.threshold_epsilon)
+
+    @property
+    def query_scale(self) -> float:
+        """Scale of each query's noise, rounded up."""
+        rest = _rounding.difference_down(self.epsilon, self.threshold_epsilon)
+        return _rounding.ratio_up(2 * exact.enlarged(self.sensitivity.value), rest)
+
+    @cached_property
+    def step(self) -> float:
+        """Step of the grid of threshold and queries."""
+        return exact.spacing(self.sensitivity.value, min(self.threshold_scale, self.query_scale), 1.0)
+
+    @property
+    def event(self) -> PureMechanism:
+        return PureMechanism(self.epsilon)  # for any number of queries up to the first positive
+
+    def start(self, label: str, source: BitSource, ledger: Ledger, block: str | None = None) -> ThresholdSession:
+        """Record the release, draw the noisy threshold, and return the session that answers queries."""
+        ledger.record(self.planned(label, block))
+        return ThresholdSession(self, source)
+
+    def _sample(self, value: FloatArray, source: BitSource) -> int:
+        """Index of the first "above" among the queries, or their number if there is none."""
+        if value.ndim != 1:
+            raise InvalidParameterError("value.shape", value.shape, "must be (queries,)")
+        session = ThresholdSession(self, source)
+        return next((i for i, query in enumerate(value.tolist()) if session.query(query)), len(value))
+
+    @classmethod
+    def examples(cls) -> tuple[AboveThreshold, ...]:
+        sensitivity = Sensitivity(1.0, "absolute", "example")
+        return (cls(sensitivity, 0.9, 2.0), cls(sensitivity, 0.9, 2.0, 0.5))
+
+
+@final
+class ThresholdSession:
+    """One use of `AboveThreshold`; obtained from its `start`, spent at the first positive answer."""
+
+    def __init__(self, mechanism: AboveThreshold, source: BitSource) -> None:
+        self._mechanism, self._source = mechanism, source
+        self._threshold = self._noisy(mechanism.threshold, mechanism.threshold_scale)
+        self.open = True
+
+    def query(self, value: float) -> bool:
+        """Whether the noisy value reaches the noisy threshold; the first True ends the session.
+
+        NaN counts as 0; huge values saturate. After the first True the budget is spent: `BudgetExceededError`.
+        """
+        if not self.open:
+            raise BudgetExceededError("above threshold: the session ended with its first positive answer")
+        self.open = self._noisy(value, self._mechanism.query_scale) < self._threshold
+        return not self.open
+
+    def _noisy(self, value: float, scale: float) -> int:
+        step = self._mechanism.step
+        units = exact.to_units(np.array([value], dtype=np.float64), step)
+        return int(exact.discrete_laplace(units, scale / step, self._source)[0])
+
+
+@final
+@dataclass(frozen=True)
+class MedianMechanism(Mechanism[float]):
+    r"""A number z of an interval with density proportional to ``exp(-epsilon |rank(z) - n/2| / 2)``.
+
+    ``rank(z)`` counts the values below z. The density is constant between neighboring values, so an interval between
+    two of them is chosen first, then a point of it, both exactly: the release is the mechanism's real number, rounded
+    once to a public grid.
+
+    Guarantees
+    ----------
+    Pure ``epsilon`` (McSherry and Talwar 2007, with sensitivity 1 of the rank).
+    """
+
+    epsilon: float  # positive
+    lower: float  # ends of the interval, to which values are clipped
+    upper: float
+    dim: int  # n: values have shape (dim,)
+    # Whether epsilons are summed, or each use is charged as the Gaussian that covers it (`BoundedRange`).
+    charged: Literal["pure", "gaussian"] = "pure"
+    sensitivity: Sensitivity = RANK  # of the rank: 1
+    name: ClassVar[str] = "exponential mechanism for a median"
+
+    def __post_init__(self) -> None:
+        _validate.real("epsilon", self.epsilon, above=0.0)
+        _validate.real("lower", self.lower)
+        _validate.real("upper", self.upper, above=self.lower)
+        _validate.real("upper - lower", self.upper - self.lower, at_least=1e-200, at_most=1e200)
+        _validate.integer("dim", self.dim, at_least=1)
+        _validate.choice("charged", self.charged, ("pure", "gaussian"))
+        check_norm(self.sensitivity, "linf")
+        if self.sensitivity.value < 1:
+            raise InvalidParameterError("sensitivity", self.sensitivity.value, "must be at least 1, that of a rank")
+
+    @property
+    def event(self) -> Event:
+        return (BoundedRange if self.charged == "gaussian" else PureMechanism)(self.epsilon)
+
+    @property
+    def output_step(self) -> float:
+        """Step of the grid to which the release is rounded: ``2^-40`` of the interval."""
+        return _rounding.power_of_two_at_most(self.upper - self.lower) * 2.0**-40
+
+    def _sample(self, value: FloatArray, source: BitSource) -> float:
+        check_shape(value, self.dim)
+        inner = np.sort(np.clip(np.nan_to_num(value, nan=0.0), self.lower, self.upper))
+        ends = np.concatenate([[self.lower], inner, [self.upper]])
+        rate = _rounding.ratio_down(self.epsilon, 2 * self.sensitivity.value)
+        return float(np.clip(choice.draw_point(ends, rate, self.output_step, source), self.lower, self.upper))
+
+    @classmethod
+    def examples(cls) -> tuple[MedianMechanism, ...]:
+        return (cls(0.7, -2.0, 3.0, 5), cls(0.2, -1.0, math.pi, 4, "gaussian"))
+
+
+@final
+@dataclass(frozen=True)
+class BestOfRepeats(Planned):
+    """Runs something again and again, and hands out the outcome with the best score only.
+
+    How many runs count is drawn first, and is secret. All `most` runs are always made, whatever was drawn, so that
+    their number does not show in the running time; those beyond the number drawn are thrown away.
+
+    Guarantees
+    ----------
+    Those of `RepeatedSelection`, provided that each run, *with its score*, is one of the event's runs, drawn with fresh
+    randomness: scores of private data need noise of their own.
+
+    References
+    ----------
+    Papernot and Steinke 2022, "Hyperparameter tuning with Renyi differential privacy".
+    """
+
+    sensitivity: Sensitivity  # of a score before its noise, `"absolute"`
+    # What a run costs, and the law of their number.
+    event: RepeatedSelection  # pyright: ignore[reportIncompatibleVariableOverride]
+    name: ClassVar[str] = "best of a secret number of runs"
+
+    def __post_init__(self) -> None:
+        check_norm(self.sensitivity, "absolute")
+
+    def release(
+        self,
+        attempt: Callable[[], tuple[T, float]],
+        label: str,
+        source: BitSource,
+        ledger: Ledger,
+        block: str | None = None,
+    ) -> T:
+        """Record the release, make all runs, return the best outcome among those that count; of equals the first.
+
+        An attempt is one run: it returns an outcome and its noisy score, larger is better; no NaN. All else is as in
+        `Mechanism.release`.
+        """
+        ledger.record(self.planned(label, block))
+        count = 1 + int(choice.draw(np.array(self.event.weights), 1, source.generator())[0])
+        best, record = attempt()
+        for k in range(1, self.event.most):
+            outcome, score = attempt()
+            if k < count and score > record:
+                best, record = outcome, score
+        return best

@@ -1,0 +1,159 @@
+"""What a mechanism did to the data: immutable descriptions from which the cost is computed again.
+
+An event never changes its meaning. Each gives ``pure_epsilon`` (an exact rational, or None where no pure guarantee
+holds) and ``delta(epsilon)``, an upper bound on its privacy profile in both directions. A class with a ``kind`` of its
+own is known from its definition on; certificates can name these classes and nothing else.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, TypeVar
+
+from dpconvex import _rounding
+from dpconvex.errors import InvalidParameterError, UnsupportedEventError
+from dpconvex.privacy.profiles import charge
+
+E = TypeVar("E", bound="Event")
+
+MOST_NESTED = 6
+"""Events in one another: a search, its runs, a run for a group, its steps on samples, a step; and one to spare."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A composition that is at least as revealing as an event: what the closed-form accountant adds up."""
+
+    pure: Fraction  # epsilon of a pure part, 0 for none
+    mu: float = 0.0  # sensitivity over standard deviation of a Gaussian part, 0 for none
+    failure: float = 0.0  # probability that anything at all is revealed
+    rho: float = 0.0  # of a zero-concentrated (zCDP) part, 0 for none
+
+
+class Event(ABC):
+    """One use of one mechanism.
+
+    Attributes
+    ----------
+    kind : str
+        Its name in certificates, which no other class has.
+    finest : bool
+        Whether no finer price is known than that of the parts or of `second_opinion`: two accountants must agree on it.
+    """
+
+    kind: ClassVar[str]
+    finest: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Enter a class that states a kind; a kind stands for one class only."""
+        super().__init_subclass__(**options)
+        kind = cls.__dict__.get("kind")
+        if kind is None:  # a class that only others derive from, or another form of a known event
+            return
+        known = _KINDS.setdefault(kind, cls)
+        if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
+            raise TypeError(f"event kind={kind!r}: {known.__module__}.{known.__qualname__} has it already")
+        _KINDS[kind] = cls
+
+    @property
+    def pure_epsilon(self) -> Fraction | None:
+        """Pure epsilon, exact; None if the event has none."""
+        return None
+
+    @abstractmethod
+    def delta(self, epsilon: float) -> float:
+        """Upper bound on delta at `epsilon >= 0`."""
+
+    @property
+    def parts(self) -> Parts | None:
+        """Pure, Gaussian and failing parts that together dominate the event; None if it has no such form."""
+        return None if self.pure_epsilon is None else Parts(self.pure_epsilon)
+
+    @property
+    def claimed_sensitivity(self) -> float | None:
+        """The sensitivity that the event's numbers presume, to be compared with the release's; None if it has none."""
+        return None
+
+    @property
+    def searched_epsilon(self) -> float | None:
+        """What a search finds of a pure epsilon that is a maximum in closed form, to be compared; None for others."""
+        return None
+
+    def second_opinion(self, delta: float) -> tuple[str, float] | None:
+        """Another accountant's name and its epsilon for this event alone at `delta`; None where its parts are asked."""
+        return None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain fields, with the kind first; events among them as their fields."""
+        fields = dataclasses.fields(self)  # pyright: ignore[reportArgumentType]
+        return {"kind": self.kind} | {field.name: _plain(getattr(self, field.name)) for field in fields}
+
+
+_KINDS: dict[str, type[Event]] = {}
+
+
+class PureEvent(Event):
+    """One use of a mechanism that is charged as the worst of its pure epsilon."""
+
+    @property
+    @abstractmethod
+    def pure_epsilon(self) -> Fraction:
+        """Pure epsilon, exact."""
+
+    def delta(self, epsilon: float) -> float:
+        return pure_delta(self.pure_epsilon, epsilon)
+
+
+def pure_delta(pure_epsilon: Fraction, epsilon: float) -> float:
+    """Profile of the worst pure mechanism (randomized response): ``(e^pure - e^epsilon) / (1 + e^pure)``, or 0."""
+    charge(10)
+    excess = pure_epsilon - Fraction(epsilon)
+    if excess <= 0:
+        return 0.0
+    pure = _rounding.float_up(pure_epsilon)
+    return min(1.0, -math.expm1(-_rounding.float_up(excess)) / (1 + math.exp(-pure)) * (1 + 1e-13))
+
+
+def event_from_dict(fields: dict[str, Any]) -> Event:
+    """Rebuild an event from `Event.to_dict`; unknown kinds or fields raise `UnsupportedEventError`."""
+    if (depth := _nested(fields)) > MOST_NESTED:
+        raise UnsupportedEventError(f"events lie {depth} deep in one another: at most {MOST_NESTED} do")
+    arguments = dict(fields)
+    kind = arguments.pop("kind", None)
+    if not isinstance(kind, str) or kind not in _KINDS:
+        raise UnsupportedEventError(f"event kind={kind!r}: must be one of {', '.join(sorted(_KINDS))}")
+    try:
+        return _KINDS[kind](**arguments)
+    except (TypeError, InvalidParameterError) as error:
+        raise UnsupportedEventError(f"event kind={kind!r}: {error}") from None
+
+
+def inner_event(name: str, value: Any, kind: type[E]) -> E:
+    """Return an event that another one holds; a mapping of its fields, as certificates have them, becomes one."""
+    event = event_from_dict(value) if isinstance(value, dict) else value
+    if not isinstance(event, kind):
+        raise InvalidParameterError(name, value, f"must be of the class {kind.__name__}")
+    return event
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Event):
+        return value.to_dict()
+    return [_plain(each) for each in value] if isinstance(value, tuple) else value
+
+
+def _nested(value: Any) -> int:
+    """Return how many events are in one another, without going much deeper than is allowed."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+    level, deepest = [(each, 0) for each in inner], 0
+    while level and deepest <= MOST_NESTED:
+        each, depth = level.pop()
+        depth += isinstance(each, dict)
+        deepest = max(deepest, depth)
+        inner = each.values() if isinstance(each, dict) else each if isinstance(each, list | tuple) else ()
+        level += [(item, depth) for item in inner if isinstance(item, dict | list | tuple)]
+    return 1 + deepest

@@ -1,0 +1,111 @@
+"""What estimators plan: refusals before a table is read, surrogates of a loss, and how long it may take."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpconvex import (
+    CategoricalColumn,
+    NumericColumn,
+    PrivateLinearRegression,
+    PrivateLogisticRegression,
+    Schema,
+    adult_schema,
+)
+from dpconvex.algorithms.erm.registry import plans
+from dpconvex.data import ClassTarget, NumericTarget
+from dpconvex.errors import InvalidParameterError
+from dpconvex.estimators.base import LEAST_BIAS, PROBE, promise_of
+from dpconvex.estimators.classifiers import CAPS
+from dpconvex.privacy import Unit
+from dpconvex.privacy.profiles import limited
+
+COLUMNS = (NumericColumn("age", 0, 100), CategoricalColumn("colour", ("red", "green", "blue")))
+CLASSES, NUMBERS = Schema(COLUMNS, ClassTarget("ill", ("no", "yes"))), Schema(COLUMNS, NumericTarget("pay", 0, 9))
+UNUSABLE: tuple[dict[str, Any], ...] = (
+    {"epsilon": -1.0},
+    {"epsilon": 1e-200},
+    {"delta": 0.7},
+    {"algorithm": "nonsense"},
+    {"algorithm": "sufficient_statistics"},
+    {"algorithm": "noisy_gradient"},
+    {"algorithm": "phased_sgd"},
+    {"algorithm": "random_projection"},
+    {"algorithm": "clipped_residuals"},
+    {"noise": "gaussian"},
+    {"noise": "block_max", "algorithm": "output_perturbation"},
+    {"constants": "paper", "algorithm": "objective_perturbation"},
+    {"risk": "population", "algorithm": "objective_perturbation"},
+    {"tilt": 1.0, "algorithm": "objective_perturbation"},
+    {"tilt": -1.0},
+    {"adversarial_radius": 1.0, "adversarial_norm": "l3"},
+    {"l2": 0.0},
+    {"l2": 1e-12, "algorithm": "objective_perturbation"},
+    {"coefficient_norm": 1e200},
+    {"records_per_user": 3},
+)
+
+
+@pytest.mark.parametrize(("kind", "schema"), [(PrivateLogisticRegression, CLASSES), (PrivateLinearRegression, NUMBERS)])
+def test_what_no_table_could_be_fitted_with_is_refused_as_a_plan_would(kind: Any, schema: Schema) -> None:
+    for given in UNUSABLE:
+        model = kind(schema=schema, **given)
+        told = list[str]()
+        for ask in (lambda model=model: model.plan(PROBE), lambda model=model: promise_of(model)):
+            try:
+                ask()
+                told.append("accepted")
+            except InvalidParameterError as error:
+                told.append(str(error))
+        assert told[0] == told[1], given
+
+
+@pytest.mark.parametrize("given", [{}, {"delta": 1e-6}, {"algorithm": "recentring"}, {"noise": "grouped"}])
+def test_a_promise_is_known_before_a_table_is_read(given: dict[str, Any]) -> None:
+    model = PrivateLogisticRegression(2.0, schema=CLASSES, **given)
+    users = PrivateLogisticRegression(2.0, schema=replace(CLASSES, user="person"))
+    before = plans.cache_info().misses
+    assert promise_of(model) == model.plan(PROBE)[0].privacy
+    assert promise_of(users).unit == Unit.USER
+    plans.cache_clear()
+    promise_of(model)
+    assert plans.cache_info().misses == 0 <= before  # nothing was planned in full
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_no_plan_expects_less_than_the_loss_it_stands_in_with(delta: float) -> None:
+    for n in (100, 10_000):
+        for cap in CAPS:
+            model = PrivateLogisticRegression(50.0, delta, feature_bounds=(-1, 1), slope_cap=cap)
+            for plan in model.plan(n, 3):
+                typical, expected = plan.problem.typical, plan.predicted_error.expected
+                assert typical is not None
+                assert expected is not None
+                assert expected >= LEAST_BIAS * typical.bias > 0, (n, cap, plan.algorithm)
+
+
+@pytest.mark.parametrize(("delta", "most"), [(0.0, 350_000), (1e-6, 700_000)])
+def test_planning_takes_no_more_computing_than_it_did(delta: float, most: float) -> None:
+    """Counted, not timed: the same on every machine."""
+    plans.cache_clear()
+    with limited(1e9) as work:
+        PrivateLogisticRegression(1.0, delta, schema=adult_schema()).plan(32_561)
+    assert 1e9 - work.left < most
+
+
+def test_a_small_fit_is_planned_in_no_time() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-1, 1, (60, 3)), rng.integers(0, 2, 60)
+    model = PrivateLogisticRegression(feature_bounds=(-1, 1), classes=[0, 1])
+    model.fit(X[:50], y[:50])
+    took = list[float]()
+    for epsilon in (1.0, 1.1, 1.2):
+        start = time.process_time()
+        model.set_params(epsilon=epsilon).fit(X, y)
+        took.append(time.process_time() - start)
+    assert min(took) < 0.1
