@@ -17,7 +17,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from dpconvex import PrivateLasso, PrivateSparseLogisticRegression, PrivateWorstGroupClassifier, verify
 from dpconvex.errors import InvalidDataError, InvalidParameterError
-from dpconvex.estimators import SPARSE_ESTIMATORS, lasso
+from dpconvex.estimators import SPARSE_ESTIMATORS, sparse as models
 from dpconvex.estimators.persistence import load_model, save_model
 
 PLAIN = {"epsilon": 2.0, "feature_bound": 1.0, "random_state": 0}
@@ -47,7 +47,7 @@ CHECKED = [
 @pytest.fixture(autouse=True, scope="module")
 def _plans_are_made_once() -> Iterator[None]:
     """A hundred checks fit the same few tables."""
-    with mock.patch.object(lasso, "plan_sparse", lru_cache(lasso.plan_sparse)):
+    with mock.patch.object(models, "plan_sparse", lru_cache(models.plan_sparse)):
         yield
 
 
