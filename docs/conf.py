@@ -103,6 +103,7 @@ PARTS = {
 def write_reference() -> None:
     """Write the reference page from the export lists, so that a new part needs no edit here."""
     seen: set[int] = set()
+    pages = {"index.rst"}
     lines = ["Every exported name", "===================", ""]
     for module_name, title in PARTS.items():
         module = importlib.import_module(module_name)
@@ -111,10 +112,14 @@ def write_reference() -> None:
         ]
         names = [name for name in names if not name.startswith("_") and id(getattr(module, name)) not in seen]
         seen.update(id(getattr(module, name)) for name in names)
+        pages |= {f"{module_name}.{name}.rst" for name in names}
         lines += [title, "-" * len(title), "", f".. currentmodule:: {module_name}", ""]
         lines += [".. autosummary::", "   :toctree: .", "   :nosignatures:", "", *(f"   {name}" for name in names), ""]
     target = HERE / "api" / "generated" / "index.rst"
     target.parent.mkdir(parents=True, exist_ok=True)
+    for page in target.parent.glob("*.rst"):  # of an earlier build, of a name that is gone
+        if page.name not in pages:
+            page.unlink()
     text = "\n".join(lines)
     if not target.exists() or target.read_text(encoding="utf-8") != text:
         target.write_text(text, encoding="utf-8")
