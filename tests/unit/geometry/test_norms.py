@@ -55,7 +55,7 @@ def test_groups_of_the_adult_schema() -> None:
     assert sorted(groups) == [[1, 1, 1, 1, 1, 1, 2], [5, 6, 7, 7], [14, 16], [41]]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(1, 9), st.sampled_from([0.3, 1.0, 2.5])), min_size=1, max_size=6),
 )
