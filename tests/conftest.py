@@ -38,8 +38,8 @@ def quick_examples(examples: int) -> int:
     return min(examples, max(30, examples // 2))
 
 
-# One BLAS thread is what `make test` asks for; to ask again in every solver would take 3 % of the time.
-if os.environ.get("OPENBLAS_NUM_THREADS") == "1":
+# One BLAS thread is what `make test` asks for; to ask again in every solver would take 3 % of the time. The gate does.
+if os.environ.get("OPENBLAS_NUM_THREADS") == "1" and PROFILE == "quick":
     _threads._controller = lambda: SimpleNamespace(limit=lambda **_: nullcontext())  # type: ignore[assignment]
 
 # Each call of a runner would build all commands and options anew: 30 ms, hundreds of times.
