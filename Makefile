@@ -15,6 +15,8 @@ ONE_THREAD := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 
               POLARS_MAX_THREADS=1 MPLBACKEND=Agg
 # A line too long must not hide what the tests say: both always run, and either can fail the target.
 LINT_AND_TEST = trap 'exit $$((lint | $$?))' EXIT; $(MAKE) --no-print-directory lint; lint=$$?; $(PYTEST)
+# `make test` tries fewer examples of every property (tests/conftest.py).
+ALL_EXAMPLES := export HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-gate}
 # Neighbouring tests share what is dear, so workers begin with halves of the list.
 PYTEST = $(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --durations=15
 # Pins every version and every hash, and never writes where a package came from.
@@ -40,11 +42,11 @@ demo: $(VENV)/.runtime  ## set up and fit private models on real data; writes de
 test: $(VENV)/.dev  ## lint, then every quick test (minutes); the slowest are listed at the end
 	@$(LINT_AND_TEST)
 
-test-gate: $(VENV)/.dev  ## what `make test` leaves out before a merge: experiments and full forms of quick tests
-	@$(PYTEST) -m "gate and not slow"
+test-gate: $(VENV)/.dev  ## what `make test` leaves out before a merge: experiments, full forms, all examples
+	@$(ALL_EXAMPLES); $(PYTEST) -m "(gate or hypothesis) and not slow"
 
 test-all: $(VENV)/.dev  ## lint, then every test, the slow statistical ones included
-	@$(LINT_AND_TEST) -m ""
+	@$(ALL_EXAMPLES); $(LINT_AND_TEST) -m ""
 
 lint: $(VENV)/.dev  ## ruff, pyright, import rules
 	$(BIN)/ruff check .

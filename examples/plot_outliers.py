@@ -14,13 +14,7 @@ from dataclasses import replace
 import matplotlib.pyplot as plt
 import numpy as np
 
-from dpconvex import (
-    PrivateHuberRegressor,
-    PrivateLinearRegression,
-    PrivateQuantileRegressor,
-    adult_schema,
-    load_adult,
-)
+from dpconvex import PrivateHuberRegressor, PrivateLinearRegression, PrivateQuantileRegressor, adult_schema, load_adult
 from dpconvex.data import NumericTarget
 from dpconvex.errors import HopelessPlanWarning
 

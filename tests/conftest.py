@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import typer.testing
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, is_hypothesis_test, settings
 
 from dpconvex.algorithms.erm import registry
 from dpconvex.problems.data import _threads
@@ -20,18 +20,26 @@ from dpconvex.problems.data import _threads
 # The gate must give the same verdict twice, so examples are derived from the test alone, and never timed.
 # `HYPOTHESIS_PROFILE=explore` searches at random, with ten times as many examples.
 settings.register_profile(
-    "ci",
+    "gate",
     deadline=None,
     derandomize=True,
     database=None,
-    max_examples=30,
+    max_examples=50,
     suppress_health_check=[HealthCheck.too_slow],
 )
+settings.register_profile("quick", settings.get_profile("gate"))
 settings.register_profile("explore", deadline=None, max_examples=500, print_blob=True)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "quick")
+settings.load_profile(PROFILE)
 
-# One BLAS thread is what `make test` asks for; to ask again in every solver would take 3 % of the time.
-if os.environ.get("OPENBLAS_NUM_THREADS") == "1":
+
+def quick_examples(examples: int) -> int:
+    """Of the examples that a property asks for: all of few, half of many."""
+    return min(examples, max(30, examples // 2))
+
+
+# One BLAS thread is what `make test` asks for; to ask again in every solver would take 3 % of the time. The gate does.
+if os.environ.get("OPENBLAS_NUM_THREADS") == "1" and PROFILE == "quick":
     _threads._controller = lambda: SimpleNamespace(limit=lambda **_: nullcontext())  # type: ignore[assignment]
 
 # Each call of a runner would build all commands and options anew: 30 ms, hundreds of times.
@@ -54,6 +62,12 @@ def case() -> Callable[..., AbstractContextManager[None]]:
     return naming
 
 
+@pytest.fixture(params=[pytest.param(False, id="quick"), pytest.param(True, id="full", marks=pytest.mark.gate)])
+def full(request: pytest.FixtureRequest) -> bool:
+    """Whether to test with all runs, seeds or steps, as in ``runs = 6000 if full else 2500``; the gate does."""
+    return request.param
+
+
 @pytest.fixture
 def monkeypatch(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     """A test that patches the library neither uses plans made before nor leaves its own behind."""
@@ -74,7 +88,7 @@ def monkeypatch(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Keep how long every test took, for ``make house``."""
-    seconds: Counter[str] = Counter()
+    seconds: defaultdict[str, float] = defaultdict(float)
     for reports in terminalreporter.stats.values():
         for report in reports:
             if isinstance(report, pytest.TestReport):
@@ -86,7 +100,21 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of the cases of a test that is marked `thin` every third is quick, the others are for the gate."""
+    """Of the cases of a test that is marked `thin` every third is quick, the others are for the gate.
+
+    Properties that are not slow are tried with fewer examples in quick runs, and the gate runs them again with all.
+    """
+    if PROFILE == "quick":
+        properties = {
+            item.function
+            for item in items
+            if isinstance(item, pytest.Function)
+            and is_hypothesis_test(item.function)
+            and item.get_closest_marker("slow") is None
+        }
+        for test in properties:  # as the plugin of hypothesis itself changes settings
+            asked = test._hypothesis_internal_use_settings
+            test._hypothesis_internal_use_settings = settings(asked, max_examples=quick_examples(asked.max_examples))
     seen: Counter[str] = Counter()
     for item in items:
         if item.get_closest_marker("thin") is not None:

@@ -527,7 +527,7 @@ def _verified(mutant: Mutant, copy: Path) -> str:
 
 LONGEST, TOO_LONG = 300, 124
 """Seconds for one detector, and the exit code of one that takes longer."""
-PYTEST = ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider")
+PYTEST = ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", "not slow")  # full forms as well
 EXACT_THEN_COUNTING = (
     ("--runs", "0", "--transcripts", "40", "--seconds", "8"),
     ("--transcripts", "0", "--runs", "800", "--seconds", "8"),

@@ -126,10 +126,9 @@ RUNS, MISSES = 40, 12
 """Of 40 runs at most 12 may miss a coordinate's band of 95 %: P(more) < 4e-8, below 1e-4 for all bands together."""
 
 
-@pytest.mark.gate
-def test_noise_stays_within_the_guaranteed_reach_on_any_data() -> None:
+def test_noise_stays_within_the_guaranteed_reach_on_any_data(full: bool) -> None:
     rng, known = np.random.default_rng(0), set()
-    for loss, delta in REACHING:
+    for loss, delta in REACHING if full else REACHING[1:2]:
         for plan in offered(loss, delta, l2=0.05):
             reach = plan.noise_reach()
             if reach is None:
@@ -137,7 +136,7 @@ def test_noise_stays_within_the_guaranteed_reach_on_any_data() -> None:
                 continue
             known.add((plan.algorithm, plan.noise_name))
             assert plan.exact_deviation == (plan.algorithm == "output_perturbation")
-            for content in ("plain", "duplicates", "zeros"):
+            for content in ("plain", "duplicates", "zeros") if full else ("zeros",):
                 X, y = table(content, N, rng)
                 risk = RegularizedRisk(loss, Records.clipped(X, DOMAIN), loss.clip_targets(y), plan.l2)
                 best = default_solver(plan.problem.bounds, dim=risk.dim).solve(risk, 1e-6).point
@@ -146,7 +145,7 @@ def test_noise_stays_within_the_guaranteed_reach_on_any_data() -> None:
                 assert np.sum(away > reach + 1e-6, axis=0).max() <= MISSES, (loss, plan.noise_name, content)
                 if content == "zeros":  # without curvature a quarter of it at least is needed: no wider band passes
                     assert (np.quantile(away, 0.9, axis=0)[:-1] > reach[:-1] / 4).all(), (loss, plan.noise_name)
-    assert len(known) > 6
+    assert len(known) > (6 if full else 1)
 
 
 def test_the_reach_is_the_exact_quantile_in_one_dimension() -> None:

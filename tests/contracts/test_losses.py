@@ -122,7 +122,7 @@ def test_hessian_is_that_of_the_derivative(loss: SmoothLoss) -> None:
 
 
 @each(EXAMPLES)
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=60)
 @given(data=st.data())
 def test_subgradient_inequality_and_convexity(loss: LinearModelLoss, data: st.DataObject) -> None:
     n = 5
@@ -296,7 +296,7 @@ def test_no_records(loss: LinearModelLoss) -> None:
 
 
 @each(EXAMPLES)
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=40)
 @given(raw=hnp.arrays(float, 6, elements=st.floats(allow_nan=True, allow_infinity=True)))
 def test_clipping_of_targets(loss: LinearModelLoss, raw: np.ndarray) -> None:
     before = raw.copy()

@@ -163,7 +163,7 @@ def test_two_solvers_of_constrained_piecewise_linear_problems_agree_within_their
             assert two.accuracy.bound <= 0.5  # the comparison says something
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     loss=st.sampled_from(EXAMPLES),
     content=st.sampled_from(CONTENT),
@@ -194,14 +194,14 @@ def test_content_never_raises_or_warns(loss, case):
 
 
 @each([loss for loss in EXAMPLES if not isinstance(loss, PiecewiseLinearLoss)])
-def test_an_impossible_radius_fails_with_a_true_bound(loss, case):
+def test_an_impossible_radius_fails_with_a_true_bound(loss, full, case):
     """Rounding forbids 1e-18: the status must say so (with few steps: the full count would be long)."""
     objective = shared(loss, linear=1.0)
     for solver in solvers_of(loss):
         if "Guaranteed" not in type(solver).__name__:
             with case(solver):
                 constraint = accepted(solver, loss, objective.dim)
-                result = type(solver)(max_steps=10).solve(objective, 1e-18, constraint)
+                result = type(solver)(max_steps=30 if full else 10).solve(objective, 1e-18, constraint)
                 assert result.status in (Status.STEP_LIMIT, Status.STALLED)
                 check(result, objective, constraint, 1e-18)
 

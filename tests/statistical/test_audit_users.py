@@ -21,7 +21,7 @@ from dpconvex.problems import Block, DataDomain, LinearModelProblem, UserGroups
 from dpconvex.problems.linear import problem
 from dpconvex.randomness import SeededSource
 
-ERROR, RUNS, EPSILON, N = 1e-2, 400, 2.0, 3
+ERROR, EPSILON, N = 1e-2, 2.0, 3
 
 
 def neighbours() -> tuple:
@@ -41,9 +41,9 @@ def plan_for(algorithm: str):
     return plans(problem, PrivacyParams(EPSILON, unit="user"), algorithm, Options(l2=l2, noise="l2"))[0]
 
 
-def draws(plan, data, source) -> np.ndarray:
+def draws(plan, data, source, runs) -> np.ndarray:
     X, y, groups = data
-    return np.array([plan.run(X, y, source, groups).point[0] for _ in range(RUNS)])
+    return np.array([plan.run(X, y, source, groups).point[0] for _ in range(runs)])
 
 
 def lower_bound(first: np.ndarray, second: np.ndarray) -> float:
@@ -59,8 +59,9 @@ def lower_bound(first: np.ndarray, second: np.ndarray) -> float:
         ("output_perturbation", "noise"),
     ],
 )
-def test_whole_users_are_protected(algorithm: str, mutant: str, monkeypatch) -> None:
+def test_whole_users_are_protected(algorithm: str, mutant: str, full: bool, monkeypatch) -> None:
     """Each verdict is wrong with probability at most `ERROR`."""
+    runs = 800 if full else 400
     plan, source = plan_for(algorithm), SeededSource(4)
     if mutant == "weights":
         monkeypatch.setattr(problem, "record_weights", lambda groups, share: np.full(groups.n_records, share))
@@ -69,6 +70,6 @@ def test_whole_users_are_protected(algorithm: str, mutant: str, monkeypatch) -> 
         monkeypatch.setattr(L2Norm, "transform", lambda *a: [x / 2 for x in transform(*a)])
     certificate = plan.run(*neighbours()[0][:2], source, neighbours()[0][2]).certificate
     monkeypatch.setattr(base, "certify", lambda **_: certificate)  # the same for all runs, so made once
-    found = lower_bound(*(draws(plan, data, source) for data in neighbours()))
+    found = lower_bound(*(draws(plan, data, source, runs) for data in neighbours()))
     assert found > 0
     assert (found > EPSILON) == (mutant != "none")

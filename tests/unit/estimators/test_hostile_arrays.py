@@ -117,7 +117,7 @@ def test_the_ends_of_every_type_say_nothing(model: Any, kind: Any) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("model", NUMERIC, ids=NAMES)
-@settings(max_examples=100)
+@settings(max_examples=200)
 @given(data=st.data())
 def test_numbers_say_nothing_at_length(model: Any, data: Any) -> None:
     shape = data.draw(st.sampled_from([(N, 1), (N, 3), (1, 2), (2 * N, 8)]))

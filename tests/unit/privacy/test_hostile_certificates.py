@@ -209,7 +209,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return [path] * bool(path) + [p for key, each in inner for p in places(each, (*path, key))]
 
 
-@settings(max_examples=30)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_certificates_with_odd_values_are_checked_without_an_exception(data: st.DataObject) -> None:
     given_fields = copy.deepcopy(fields(data.draw(st.sampled_from(GENUINE)), {"n": 10, "x": [1.0, {"y": 2}]}))

@@ -51,7 +51,7 @@ def extreme(rng, count, d):
     return X * rng.choice([1.0, 1e3]), rng.choice([-1.0, 1.0, 0.0, 0.5], count)
 
 
-@settings(max_examples=30)
+@settings(max_examples=120)
 @given(
     loss=st.sampled_from(LOSSES),
     norm=st.sampled_from(["l2", "linf"]),

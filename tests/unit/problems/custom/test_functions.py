@@ -65,6 +65,11 @@ class Claimed(RecordLoss):
         return self.wrong * self.sign * (w - records)
 
 
+@pytest.fixture
+def trials(full: bool) -> int:
+    return 400 if full else 80
+
+
 @pytest.mark.parametrize(
     ("change", "beaten"),
     [
@@ -78,8 +83,8 @@ class Claimed(RecordLoss):
         ({"wrong": -1.0}, "convexity"),
     ],
 )
-def test_wrong_claims_are_refuted(change, beaten) -> None:
-    found = attack_constants(replace(Claimed(), **change), trials=80)
+def test_wrong_claims_are_refuted(change, beaten, trials) -> None:
+    found = attack_constants(replace(Claimed(), **change), trials=trials)
     assert not found.holds
     assert getattr(found, beaten) > (0.001 if beaten == "convexity" else 1.0)
 
@@ -88,8 +93,8 @@ def test_true_claims_are_not_refuted() -> None:
     assert attack_constants(Claimed()).holds
 
 
-def test_a_function_that_is_not_finite_is_refuted() -> None:
-    assert not attack_constants(Claimed(sign=math.nan), trials=80).holds
+def test_a_function_that_is_not_finite_is_refuted(trials) -> None:
+    assert not attack_constants(Claimed(sign=math.nan), trials=trials).holds
 
 
 class Bounded(Claimed):
@@ -120,10 +125,10 @@ class Centred(Claimed):
         return super().gradient(w, records - records.mean(0))
 
 
-def test_what_happens_outside_the_ball_and_between_records_is_attacked() -> None:
-    assert math.isinf(attack_constants(Bounded(), trials=80).convexity)
-    assert attack_constants(Bent(curvature=3.0), trials=80).convexity > 1e-3
-    assert attack_constants(Centred(), trials=80).separability > 1e-2
+def test_what_happens_outside_the_ball_and_between_records_is_attacked(trials) -> None:
+    assert math.isinf(attack_constants(Bounded(), trials=trials).convexity)
+    assert attack_constants(Bent(curvature=3.0), trials=trials).convexity > 1e-3
+    assert attack_constants(Centred(), trials=trials).separability > 1e-2
 
 
 class Misshapen(Claimed):
@@ -305,18 +310,19 @@ class Spread(WholeObjective):
         return float(np.square(w - centre).sum() / 2), w - centre
 
 
-def test_whole_objectives_see_all_records() -> None:
+def test_whole_objectives_see_all_records(full) -> None:
     X = points(6)
     value, gradient = Spread().total(np.zeros(2), Records.clipped(X, DISC))
     centre = DISC.clip(X).mean(0)
     assert value == pytest.approx(centre @ centre / 2)
     np.testing.assert_allclose(gradient, -centre)
-    assert attack_constants(Spread(), trials=100).holds
+    assert attack_constants(Spread(), trials=400 if full else 100).holds
     assert Spread.examples() == ()
 
 
-def test_jax_derives_values_and_gradients_in_float64() -> None:
+def test_jax_derives_values_and_gradients_in_float64(full) -> None:
     pytest.importorskip("jax")
+    trials = 60 if full else 20
     import jax.numpy as jnp
 
     def f(w, x):
@@ -328,8 +334,8 @@ def test_jax_derives_values_and_gradients_in_float64() -> None:
     np.testing.assert_allclose(loss.gradient(w, X), twin.gradient(w, X), rtol=1e-12, atol=1e-15)
     for mine, theirs in zip(loss.sums(w, X), twin.sums(w, X), strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-13)
-    assert attack_constants(loss, trials=20).holds
-    assert not attack_constants(jax_loss(f, dim=2, domain=DISC, lipschitz=0.8), trials=20).holds
+    assert attack_constants(loss, trials=trials).holds
+    assert not attack_constants(jax_loss(f, dim=2, domain=DISC, lipschitz=0.8), trials=trials).holds
     assert jax_loss(f, dim=2, domain=DISC, lipschitz=lambda radius: 2 * radius).lipschitz(3.0) == 6.0
     assert jnp.zeros(1).dtype == jnp.float32  # the setting of other code is as it was
 
