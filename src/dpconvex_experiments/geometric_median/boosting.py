@@ -21,7 +21,7 @@ from dpconvex_experiments import checks
 from dpconvex_experiments.base import Experiment, Figure, Outcome, Setting
 from dpconvex_experiments.checks import Anchors, Check, Estimate
 from dpconvex_experiments.geometric_median._common import PAPER, Summary, Trial, bars
-from dpconvex_experiments.synthetic_points import gaussian_cluster, student_t
+from dpconvex_experiments.shared import gaussian_cluster, student_t
 
 DIM, RHO, DELTA = 50, 0.5, 1e-5
 MU = math.sqrt(2 * RHO)

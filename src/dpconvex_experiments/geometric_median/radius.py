@@ -22,7 +22,7 @@ from dpconvex_experiments.base import Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, exponent
 from dpconvex_experiments.geometric_median._common import PAPER, Summary, Trial, bars
 from dpconvex_experiments.reference.median import plan_radius_finder
-from dpconvex_experiments.synthetic_points import gaussian_cluster, student_t
+from dpconvex_experiments.shared import gaussian_cluster, student_t
 
 DIM, RECORDS = 10, 1_000
 GROUP, LEVEL = 64, 0.775  # the paper's level

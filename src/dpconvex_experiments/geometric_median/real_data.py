@@ -18,7 +18,7 @@ from dpconvex.problems.data.points import clip_points
 from dpconvex_experiments.base import Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Estimate
 from dpconvex_experiments.geometric_median._common import Trial, excess
-from dpconvex_experiments.geometric_median.methods import FAST
+from dpconvex_experiments.geometric_median.accuracy import FAST
 from dpconvex_experiments.shared import LINE_STYLES
 
 DELTA, ALPHA, FACTOR = 1e-6, 0.01, 2.0
