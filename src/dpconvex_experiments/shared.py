@@ -41,8 +41,8 @@ def gaussian_cluster(
     """Draw a tight cluster among points spread over a ball (Haghifam, Steinke and Ullman 2024, Appendix H).
 
     Return n points (n, d) of the ball of radius `R` in random order, and the cluster's mean (d,), uniform on the sphere
-    of radius ``R / 2``. A share `inside` of them, in whole points, is in the cluster, with standard deviation `sigma` in
-    each coordinate; they may lie outside the ball where it is not much larger than sigma.
+    of radius ``R / 2``. A share `inside` of them, in whole points, is in the cluster, with standard deviation `sigma`
+    in each coordinate; they may lie outside the ball where it is not much larger than sigma.
     """
     _validate.real("R", R, above=0.0)
     _validate.real("sigma", sigma, above=0.0)
@@ -63,7 +63,7 @@ def student_t(nu: float, n: int, d: int, rng: np.random.Generator) -> FloatArray
 
 
 def skewed(n: int, d: int, rng: np.random.Generator) -> FloatArray:
-    """Draw independent exponential(1) coordinates, shape (n, d): the coordinate-wise median is not the geometric one."""
+    """Draw exponential(1) coordinates, shape (n, d): the coordinate-wise median is not the geometric one."""
     return rng.exponential(size=(n, d))
 
 
@@ -90,6 +90,7 @@ def lines(
     *,
     dashed: Mapping[str, Sequence[float]] | None = None,
     legend: Literal["best", "upper left", "lower left"] = "best",
+    fontsize: float | None = None,
 ) -> None:
     """Draw curves over logarithmic axes; `dashed` ones (bounds, claims) take the colours in the same order."""
     for k, (name, y) in enumerate(curves.items()):
@@ -97,7 +98,7 @@ def lines(
     for k, (name, y) in enumerate((dashed or {}).items()):
         axes.plot(x, y, "--", color=f"C{k}", label=name, linewidth=1.2)
     logarithmic(axes, labels)
-    axes.legend(loc=legend)
+    axes.legend(loc=legend, fontsize=fontsize)
 
 
 def panels(figure: Figure, count: int) -> list[Axes]:

@@ -7,6 +7,9 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     radius.figure_1,
     radius.table_1,
     *boosting.FIGURES,
-    *accuracy.ACCURACY,
+    accuracy.records,
+    accuracy.budgets,
+    accuracy.contamination,
+    accuracy.skew,
     real_data.real_data,
 )

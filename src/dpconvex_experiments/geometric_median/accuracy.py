@@ -16,7 +16,7 @@ from dpconvex.problems import PointDomain
 from dpconvex.randomness import BitSource
 from dpconvex.solvers import geometric_median
 from dpconvex_experiments import checks
-from dpconvex_experiments.base import Experiment, Figure, Outcome, Setting
+from dpconvex_experiments.base import Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Check, Estimate
 from dpconvex_experiments.geometric_median._common import Case, Trial, excess
 from dpconvex_experiments.reference.median import MEDIAN_BASELINES
@@ -71,6 +71,7 @@ ROBUST: Mapping[str, Method] = {
 
 
 BOUND, FINEST, DELTA, SIGMA = 1000.0, 1e-3, 1e-6, 0.1
+OWN = "Accuracy beyond the paper's experiments; prototype results in the specification, section 5.5"
 OURS = "private median"
 
 
@@ -105,20 +106,17 @@ class Sweep:
     draw: Callable[[float, np.random.Generator], Case]  # ``(value, rng) -> Case``
     epsilon: Callable[[float], float]  # ``value -> epsilon``
     methods: Mapping[str, Method]  # some of `METHODS`
-    trials: int  # in the full measurement; 2 in the quick one
 
     def measure(self, setting: Setting) -> list[Found]:
         """Run every method on every value; the methods of a trial see the same data."""
         values = self.quick if setting.quick else self.values
         errors = {(value, name): [] for value in values for name in self.methods}
         for k, value in enumerate(setting.track(values, f"Varying {self.name}")):
-            for t in range(2 if setting.quick else self.trials):
+            for t in range(2 if setting.quick else 10):
                 trial = Trial(setting.seed, (k, t))
                 case = self.draw(value, trial.data)
-                domain, privacy = (
-                    PointDomain(case.points.shape[1], BOUND, FINEST),
-                    PrivacyParams(self.epsilon(value), DELTA),
-                )
+                domain = PointDomain(case.points.shape[1], BOUND, FINEST)
+                privacy = PrivacyParams(self.epsilon(value), DELTA)
                 for j, (name, method) in enumerate(self.methods.items()):
                     errors[value, name].append(case.error(method(case.points, domain, privacy, trial.noise(j))))
         return [Found(value, name, tuple(mine)) for (value, name), mine in errors.items()]
@@ -148,9 +146,7 @@ class Sweep:
             bars = (middle - low, high - middle)
             style = LINE_STYLES[k % len(LINE_STYLES)]
             axes.errorbar([f.value for f in mine], middle, bars, fmt=style, capsize=2, label=name)
-        axes.set_xlabel(self.axis)
-        axes.set_ylabel(self.unit)
-        axes.set_yscale("log")
+        axes.set(xlabel=self.axis, ylabel=self.unit, yscale="log")
         if min(self.values) > 0 and max(self.values) > 8 * min(self.values):
             axes.set_xscale("log")
         figure.legend(loc="outside right upper")
@@ -181,10 +177,10 @@ RECORDS = Sweep(
     lambda n, rng: excess(gaussian_cluster(50.0, int(n), 50, SIGMA, 0.9, rng)[0]),
     lambda n: 1.0,
     FAST,
-    10,
 )
 
 
+@experiment("geometric-median/records", "How accurate is the pipeline for 1,000 to 100,000 records?", OWN)
 def records(setting: Setting) -> Outcome:
     """Measure the pipeline's accuracy over n."""
     found = RECORDS.measure(setting)
@@ -214,7 +210,6 @@ BUDGETS = Sweep(
     lambda epsilon, rng: excess(gaussian_cluster(50.0, 2_000, 20, SIGMA, 0.9, rng)[0]),
     lambda epsilon: epsilon,
     METHODS,
-    10,
 )
 
 
@@ -222,6 +217,7 @@ EARLIER = ("halving (HSU24)", "descent from the origin", "clipped mean")
 NEAR = 1e-3
 
 
+@experiment("geometric-median/epsilon", "How accurate is each method for which epsilon?", OWN)
 def budgets(setting: Setting) -> Outcome:
     """Measure all methods over epsilon."""
     found = BUDGETS.measure(setting)
@@ -278,10 +274,10 @@ CONTAMINATION = Sweep(
     _contaminated,
     lambda share: 2.0,
     ROBUST,
-    10,
 )
 
 
+@experiment("geometric-median/contamination", "How far does a corrupted minority move each method?", OWN)
 def contamination(setting: Setting) -> Outcome:
     """Measure how much a minority can move each method."""
     found = CONTAMINATION.measure(setting)
@@ -322,10 +318,10 @@ SKEW = Sweep(
     _skewed,
     lambda sigma: 1.0,
     FAST,
-    10,
 )
 
 
+@experiment("geometric-median/skew", "What do skewed data do to each method?", OWN)
 def skew(setting: Setting) -> Outcome:
     """Measure the bias that skewed coordinates cause."""
     found = SKEW.measure(setting)
@@ -344,14 +340,3 @@ def skew(setting: Setting) -> Outcome:
         "Independent log-normal coordinates, n = 10,000, d = 10, epsilon 1. The coordinate-wise median converges to "
         "another point, so more data or privacy budget do not help it.",
     )
-
-
-OWN = "Accuracy beyond the paper's experiments; prototype results in the specification, section 5.5"
-ACCURACY = (
-    Experiment("geometric-median/records", "How accurate is the pipeline for 1,000 to 100,000 records?", OWN, records),
-    Experiment("geometric-median/epsilon", "How accurate is each method for which epsilon?", OWN, budgets),
-    Experiment(
-        "geometric-median/contamination", "How far does a corrupted minority move each method?", OWN, contamination
-    ),
-    Experiment("geometric-median/skew", "What do skewed data do to each method?", OWN, skew),
-)

@@ -219,14 +219,6 @@ def _fixed_beats(rows: list[_Row], other: str, only: Callable[[Data], bool] = la
     )
 
 
-def _records(data: Data) -> str:
-    return f"n = {data.n:,}"
-
-
-def _shape(data: Data) -> str:
-    return data.shape
-
-
 def _over_n(figure_: str, sweep: tuple[Data, ...]) -> Callable[[Setting], Outcome]:
     def measure(setting: Setting) -> Outcome:
         rows = _rows(setting, sweep)
@@ -235,7 +227,7 @@ def _over_n(figure_: str, sweep: tuple[Data, ...]) -> Callable[[Setting], Outcom
             figure_,
             setting.quick,
             rows,
-            _records,
+            lambda data: f"n = {data.n:,}",
             "FixedOrderDPSGD beats StableDPSGD at every n and budget, and DPGD at every budget of the largest n",
             (*_fixed_beats(rows, "StableDPSGD"), *_fixed_beats(rows, "DPGD", lambda data: data.n == largest)),
             "FixedOrderDPSGD always beats StableDPSGD on the cluster, and beats DPGD clearly once n is large; on heavy "
@@ -260,7 +252,7 @@ def _over_shape(figure_: str, sweep: tuple[Data, ...]) -> Callable[[Setting], Ou
             figure_,
             setting.quick,
             rows,
-            _shape,
+            lambda data: data.shape,
             "FixedOrderDPSGD beats StableDPSGD at every setting and budget, and no mean error of the paper's methods "
             "differs by more than a factor 2 from the first setting's",
             (*_fixed_beats(rows, "StableDPSGD"), *spread),

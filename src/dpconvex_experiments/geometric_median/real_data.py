@@ -124,9 +124,7 @@ def real_data(setting: Setting) -> Outcome:
                 bars = (shown[:, 0] - shown[:, 1], shown[:, 2] - shown[:, 0])
                 axes.errorbar(mine[:, 0], shown[:, 0], bars, fmt=LINE_STYLES[k], capsize=2, label=name)
             axes.set_title(source.name, fontsize=8)
-            axes.set_xlabel("epsilon")
-            axes.set_xscale("log")
-            axes.set_yscale("log")
+            axes.set(xlabel="epsilon", xscale="log", yscale="log")
         plots[0].set_ylabel("excess objective")
         figure.legend(*plots[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
 

@@ -268,11 +268,9 @@ def constants(setting: Setting) -> Outcome:
             chosen = [row for row in rows if row[3] == share]
             for j, (name, style) in enumerate(zip(BOUNDS, LINE_STYLES, strict=False)):
                 axes.plot(range(len(cases)), [row[4 + j] or math.nan for row in chosen], style, label=name)
-            axes.set_yscale("log")
-            axes.set_title(f"smallest n, bound below {share:g} G_1 D")
+            axes.set(yscale="log", title=f"smallest n, bound below {share:g} G_1 D", xlabel="k, d, epsilon")
             labels = [f"{k:g}, {d}, {epsilon:g}" for k, d, epsilon in cases]
             axes.set_xticks(range(len(cases)), labels, rotation=90, fontsize=7)
-            axes.set_xlabel("k, d, epsilon")
         figure.axes[0].legend()
 
     return Outcome(

@@ -31,13 +31,13 @@ class Point:
 
     k: float  # moments of this order are bounded by 1; barely more exist
     n: int
-    dim: int
+    d: int
     epsilon: float
 
     @property
     def unit(self) -> float:
         """The private term of the rate."""
-        return rate(self.k, self.dim, self.n, self.epsilon)
+        return rate(self.k, self.d, self.n, self.epsilon)
 
 
 SIGNS = {"n": -1, "epsilon": -1, "d": 1}
@@ -45,14 +45,12 @@ SIGNS = {"n": -1, "epsilon": -1, "d": 1}
 
 def sweeps(base: Point, *, quick: bool) -> dict[str, tuple[Point, ...]]:
     """Return the settings of every sweep, all of them through `base`."""
-    sizes = (8_000, 32_000) if quick else (8_000, 16_000, 32_000, 64_000, 128_000)
-    epsilons = (0.25, 1.0) if quick else (0.125, 0.25, 0.5, 1.0)
-    dims = (12, 50) if quick else (12, 25, 50, 100)
-    return {
-        "n": tuple(replace(base, n=n) for n in sizes),
-        "epsilon": tuple(replace(base, epsilon=epsilon) for epsilon in epsilons),
-        "d": tuple(replace(base, dim=dim) for dim in dims),
+    values = {
+        "n": (8_000, 32_000) if quick else (8_000, 16_000, 32_000, 64_000, 128_000),
+        "epsilon": (0.25, 1.0) if quick else (0.125, 0.25, 0.5, 1.0),
+        "d": (12, 50) if quick else (12, 25, 50, 100),
     }
+    return {name: tuple(replace(base, **{name: value}) for value in chosen) for name, chosen in values.items()}
 
 
 def pareto_noise(rng: np.random.Generator, k: float, n: int, dim: int) -> FloatArray:
@@ -70,14 +68,14 @@ def worst_excess(point: Point, runs: int, seed: int) -> tuple[Estimate, float, E
     worst.
     """
     moments = Moments(point.k, 1.0)
-    problem = wide_problem(LinearLoss(), point.dim, point.n, moments)
+    problem = wide_problem(LinearLoss(), point.d, point.n, moments)
     plan = heavy_tailed.plan(problem, PrivacyParams(point.epsilon), moments)
     first = 2 * plan.problem.radius * plan.phases[0].l2  # Delta_1 of the specification
     strengths = sorted({min(first * fraction, STRONG[-1]) for fraction in FRACTIONS} | {*STRONG})
     excess = np.zeros((runs, len(strengths)))
     for run in range(runs):
-        rng, source = streams(seed, run, int(point.k), point.n, point.dim, int(1e3 * point.epsilon))
-        V = pareto_noise(rng, point.k, point.n, point.dim)
+        rng, source = streams(seed, run, int(point.k), point.n, point.d, int(1e3 * point.epsilon))
+        V = pareto_noise(rng, point.k, point.n, point.d)
         for j, r in enumerate(strengths):
             X = (1 - r) * V
             X[:, 0] += r
@@ -101,7 +99,7 @@ def rates(setting: Setting) -> Outcome:
     rows, slopes = [], {}
     for k, sweep in plans.items():
         for name, chosen in sweep.items():
-            x, y = [_x(p, name) for p in chosen], [found[p][0] for p in chosen]
+            x, y = [getattr(p, name) for p in chosen], [found[p][0] for p in chosen]
             theory = SIGNS[name] * (1 - 1 / k)
             fitted = exponent(x, y)
             slopes[f"exponent of {name}, k = {k:g}"] = fitted, theory
@@ -112,7 +110,7 @@ def rates(setting: Setting) -> Outcome:
 
     def draw(figure: Figure) -> None:
         for axes, name in zip(panels(figure, 3), SIGNS, strict=True):
-            x = [_x(p, name) for p in plans[ORDERS[0]][name]]
+            x = [getattr(p, name) for p in plans[ORDERS[0]][name]]
             curves = {f"k = {k:g}": [found[p][0].value for p in plans[k][name]] for k in ORDERS}
             theory = {f"0.4 of rate, k = {k:g}": [0.4 * p.unit for p in plans[k][name]] for k in ORDERS}
             lines(axes, x, curves, (name, "worst excess risk"), dashed=theory)
@@ -125,7 +123,7 @@ def rates(setting: Setting) -> Outcome:
     count = len(FRACTIONS) + len(STRONG)
     off, high = (0.2, 0.6) if setting.quick else (0.1, 0.6)
     anchors = Anchors("heavy-tails/rates", setting.quick)
-    where = {p: f"k = {p.k:g}, n = {p.n}, d = {p.dim}, epsilon = {p.epsilon:g}" for p in points}
+    where = {p: f"k = {p.k:g}, n = {p.n}, d = {p.d}, epsilon = {p.epsilon:g}" for p in points}
     ratios = {f"of rate, {where[p]}": found[p][0].times(1 / p.unit) for p in points}
     # With a strong signal the excess is that of the noise alone; the worst one at k = 2 hardly is.
     strong = {f"of rate at r = {STRONG[-1]}, {where[p]}": found[p][2].times(1 / p.unit) for p in points}
@@ -149,10 +147,6 @@ def rates(setting: Setting) -> Outcome:
             "Where sqrt(n) does more harm than privacy (k = 4, epsilon = 1) the other term of the rate shows.",
         ),
     )
-
-
-def _x(point: Point, name: str) -> float:
-    return {"n": point.n, "epsilon": point.epsilon, "d": point.dim}[name]
 
 
 # X2: error of one regularised problem's private minimiser, by one output perturbation and by the paper's two.

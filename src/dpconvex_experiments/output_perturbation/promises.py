@@ -32,8 +32,15 @@ from dpconvex.solvers import (
 from dpconvex_experiments import checks
 from dpconvex_experiments.base import Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import SINGLE, Anchors, Check, Estimate, exact
-from dpconvex_experiments.output_perturbation._common import Noise, gaussian, laplace, logistic_records, releases
-from dpconvex_experiments.shared import lines, unit_vectors
+from dpconvex_experiments.output_perturbation._common import (
+    Noise,
+    counted,
+    gaussian,
+    laplace,
+    logistic_records,
+    releases,
+)
+from dpconvex_experiments.shared import lines, logarithmic, unit_vectors
 
 # E1: the l2 Laplace sampler has the moments, the radius and the direction of its density.
 
@@ -65,9 +72,7 @@ def sampler(setting: Setting) -> Outcome:
             x = np.linspace(0, 4 if dim < 10 else 2, 300)
             axes.hist(radius, 60, density=True, range=(0, x[-1]), alpha=0.3, color=f"C{k}")
             axes.plot(x, stats.gamma.pdf(x, dim, scale=1 / dim), color=f"C{k}", label=f"d = {dim}")
-        axes.set_ylim(0, 3)
-        axes.set_xlabel("length of the noise over its mean")
-        axes.set_ylabel("density")
+        axes.set(ylim=(0, 3), xlabel="length of the noise over its mean", ylabel="density")
         axes.legend()
 
     return Outcome(
@@ -227,10 +232,7 @@ def sensitivity(setting: Setting) -> Outcome:
         for case in CASES:
             axes.plot(SIZES, [row[4] for row in rows if row[0] == case.name], "o-", label=case.name)
         axes.axhline(1, color="#444444", linewidth=1)
-        axes.set_xscale("log")
-        axes.set_yscale("log")
-        axes.set_xlabel("records")
-        axes.set_ylabel("largest move found / sensitivity")
+        logarithmic(axes, ("records", "largest move found / sensitivity"))
         axes.legend()
 
     return Outcome(
@@ -303,8 +305,8 @@ def audit(setting: Setting) -> Outcome:
     centres = _centres()
     rows, found = [], list[Check]()
     for attack in setting.track(_attacks(centres, setting.quick), "Attacking"):
-        counts = _counts(attack, centres, count, source)
         promise = attack.privacy
+        counts = counted(attack.mechanism, promise, centres.tolist(), attack.threshold, count, source)
         proved = proved_epsilon(*counts, count, promise.delta, SINGLE)
         rows.append((attack.name, promise.epsilon, promise.delta, proved, proved / promise.epsilon))
         name = f"{attack.name}, epsilon = {promise.epsilon:g}, delta = {promise.delta:g}"
@@ -363,12 +365,6 @@ def _centres() -> FloatArray:
     labels = ([1.0, -1.0, -1.0], [1.0, -1.0, 1.0])
     risks = [plan.problem.on(records, np.array(y), L2) for y in labels]
     return np.array([plan.solver.solve(risk, 1e-10).point[0] for risk in risks])
-
-
-def _counts(attack: _Attack, centres: FloatArray, count: int, source: SeededSource) -> tuple[int, int]:
-    """Return how often the event happens, for the upper minimiser and for the lower."""
-    low, high = (releases(attack.mechanism, centre, attack.privacy, count, source) for centre in centres[:, None])
-    return int((high > attack.threshold).sum()), int((low > attack.threshold).sum())
 
 
 def _above(attack: _Attack, centre: float) -> float:
@@ -437,8 +433,7 @@ def certificates(setting: Setting) -> Outcome:
         axes = figure.subplots()
         axes.boxplot([[f.over_radius for f in all_] for all_ in found.values()], tick_labels=[*found], vert=False)
         axes.axvline(1, color="#444444", linewidth=1)
-        axes.set_xscale("log")
-        axes.set_xlabel("true distance to the minimiser / radius asked for")
+        axes.set(xscale="log", xlabel="true distance to the minimiser / radius asked for")
 
     return Outcome(
         ("solver", "problems", "certified", "of bound", "of radius", "steps", "of limit"),
@@ -477,7 +472,7 @@ def _solve_all(rng: np.random.Generator, loss: LinearModelLoss, solvers: tuple[S
     found = {}
     for solver in solvers:
         result, name = solver.solve(risk, radius), type(solver).__name__
-        distance = _distance(result.point, best.point) - min(best.accuracy.bound, 1e-3 * radius)
+        distance = float(np.linalg.norm(result.point - best.point)) - min(best.accuracy.bound, 1e-3 * radius)
         found[name] = _Found(
             result.status is Status.CERTIFIED,
             distance / result.accuracy.bound,
@@ -486,7 +481,3 @@ def _solve_all(rng: np.random.Generator, loss: LinearModelLoss, solvers: tuple[S
             result.steps / limits[name] if name in limits else 0.0,
         )
     return found
-
-
-def _distance(first: FloatArray, second: FloatArray) -> float:
-    return float(np.linalg.norm(first - second))

@@ -210,11 +210,10 @@ def tilted(setting: Setting) -> Outcome:
             left.loglog([r[2] for r in mine], [r[2] ** case.power for r in mine], "--", color=f"C{k}", linewidth=1)
         left.set_xticks([1, 2, 4, 8], ["1", "2", "4", "8"])
         left.xaxis.minorticks_off()
-        left.set_xlabel("C = exp(tilt * range of the loss)")
-        left.set_ylabel("risk over the average's; dashed: C, C squared")
+        left.set(xlabel="C = exp(tilt * range of the loss)", ylabel="risk over the average's; dashed: C, C squared")
         left.legend()
         sizes = (10**3, 10**4, 10**5, 10**6)
-        curves = {f"tilt {t:g}": [_reach(_plan(CASES[0], k, t, 0.1)) for k in sizes] for t in TILTS}
+        curves = {f"tilt {t:g}": [_plan(CASES[0], k, t, 0.1).schedule.reach for k in sizes] for t in TILTS}
         lines(right, sizes, curves, ("records", "reach, ridge logistic, l2 = 0.1"))
 
     return Outcome(
@@ -245,10 +244,6 @@ def tilted(setting: Setting) -> Outcome:
 def _plan(case: _Case, n: int, tilt: float, l2: float) -> output_perturbation.OutputPerturbationPlan:
     problem = LinearModelProblem(case.loss, DataDomain.l2_ball(TILTED_DIM, 1.0), n, 1.0, tilt)
     return output_perturbation.plan(problem, PrivacyParams(EPSILON), l2=l2)[0]
-
-
-def _reach(plan: output_perturbation.OutputPerturbationPlan) -> float:
-    return plan.schedule.reach
 
 
 def _factor(case: _Case, n: int, tilt: float) -> float:

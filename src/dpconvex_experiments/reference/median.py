@@ -45,14 +45,11 @@ class ClippedMeanPlan(LocationPlan[LocationResult]):
     constants: str = "calibrated"
     noise_name: str = "gaussian"
     algorithm: ClassVar[str] = "clipped_mean"
+    theorem: ClassVar[str] = "Gaussian mechanism on the mean of clipped points, exact profile (Balle and Wang 2018)"  # pyright: ignore[reportIncompatibleMethodOverride]
 
     @property
     def mechanisms(self) -> Mapping[str, Planned]:
         return {MEAN: self.mechanism}
-
-    @property
-    def theorem(self) -> str:
-        return "Gaussian mechanism on the mean of clipped points, exact profile (Balle and Wang 2018)"
 
     def describe(self) -> Mapping[str, Any]:
         return {"sigma": self.mechanism.sigma}
@@ -97,14 +94,11 @@ class CoordinateMedianPlan(LocationPlan[LocationResult]):
     constants: str = "calibrated"
     noise_name: str = "exponential mechanism"
     algorithm: ClassVar[str] = "coordinate_median"
+    theorem: ClassVar[str] = "Exponential mechanism with rank utility for every coordinate (McSherry and Talwar 2007)"  # pyright: ignore[reportIncompatibleMethodOverride]
 
     @property
     def releases(self) -> tuple[Release, ...]:
         return (replace(self.mechanism.planned(COORDINATE), times=self.domain.dim),)
-
-    @property
-    def theorem(self) -> str:
-        return "Exponential mechanism with rank utility for every coordinate (McSherry and Talwar 2007)"
 
     def describe(self) -> Mapping[str, Any]:
         return {"epsilon_of_a_coordinate": self.mechanism.epsilon}
@@ -156,14 +150,11 @@ class OriginDescentPlan(LocationPlan[LocationResult]):
     constants: str = "calibrated"
     noise_name: str = "gaussian"
     algorithm: ClassVar[str] = "origin_descent"
+    theorem: ClassVar[str] = "Noisy gradient descent (Bassily, Smith and Thakurta 2014), full gradients"  # pyright: ignore[reportIncompatibleMethodOverride]
 
     @property
     def releases(self) -> tuple[Release, ...]:
         return (self.gradients.release,)
-
-    @property
-    def theorem(self) -> str:
-        return "Noisy gradient descent (Bassily, Smith and Thakurta 2014), full gradients"
 
     def describe(self) -> Mapping[str, Any]:
         return {"steps": self.gradients.times, "step": self.step}
@@ -303,14 +294,11 @@ class HalvingPlan(LocationPlan[LocationResult]):
     constants: str = "calibrated"
     noise_name: str = "gaussian"
     algorithm: ClassVar[str] = "halving"
+    theorem: ClassVar[str] = "Radius finder, halving and noisy gradient descent (Haghifam, Steinke and Ullman 2024)"  # pyright: ignore[reportIncompatibleMethodOverride]
 
     @property
     def releases(self) -> tuple[Release, ...]:
         return (*self.finder.releases, self.warm.release, self.fine.release)
-
-    @property
-    def theorem(self) -> str:
-        return "Radius finder, halving and noisy gradient descent (Haghifam, Steinke and Ullman 2024)"
 
     def describe(self) -> Mapping[str, Any]:
         return {"warm_gradients": self.warm.times, "fine_gradients": self.fine.times}

@@ -3,18 +3,66 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.minimax import vertex_descent
 from dpconvex.algorithms.minimax.registry import plan_saddle
 from dpconvex.privacy import PrivacyParams
 from dpconvex.privacy.profiles import largest_rho
 from dpconvex.problems import RankOneGame
+from dpconvex.randomness import SeededSource
 from dpconvex_experiments.base import Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Estimate, exact, exponent
-from dpconvex_experiments.saddle_point._common import DELTA, PAPER, Game, curves, noise
+from dpconvex_experiments.shared import lines
+
+PAPER = "Gonzalez, Guzman and Paquette 2024, Mirror Descent Algorithms with Nearly Dimension-Independent Rates"
+DELTA = 1e-6
+_ROWS = 2**22  # entries of a game drawn at a time
+
+
+def noise(*key: int) -> SeededSource:
+    """Return the source of one run's noise, independent of all other keys'."""
+    return SeededSource(int(np.random.SeedSequence(key).generate_state(1)[0]))
+
+
+@dataclass(frozen=True)
+class Game:
+    """A random rank-one game: records (a, b) of signs with payoff ``x^T a b^T y`` and known means."""
+
+    rows: FloatArray  # rows, columns: means of the entries of a and of b
+    columns: FloatArray
+
+    @classmethod
+    def random(cls, rng: np.random.Generator, d: int, informative: int) -> Game:
+        """Return a game of d rows and columns: most means near 1/2, the `informative` ones near -0.85."""
+        means = rng.uniform(0.4, 0.6, (2, d))
+        means[:, :informative] = -rng.uniform(0.75, 0.95, (2, informative))
+        rng.permuted(means, axis=1, out=means)
+        return cls(means[0], means[1])
+
+    def records(self, rng: np.random.Generator, n: int) -> AnyArray:
+        """Return n records, int8 (n, 2 d)."""
+        means = np.concatenate([self.rows, self.columns])
+        out = np.empty((n, len(means)), dtype=np.int8)
+        for first in range(0, n, step := max(1, _ROWS // len(means))):
+            part = out[first : first + step]
+            part[:] = np.where(rng.random(part.shape, dtype=np.float32) < (1 + means) / 2, 1, -1)
+        return out
+
+    def gap(self, x: FloatArray, y: FloatArray) -> float:
+        """Return the exact duality gap of strategies (d,) on the population."""
+        return float((x @ self.rows * self.columns).max() - (self.columns @ y * self.rows).min())
+
+    @property
+    def trivial(self) -> float:
+        """Gap of the uniform strategies."""
+        uniform = np.full(len(self.rows), 1 / len(self.rows))
+        return self.gap(uniform, uniform)
+
 
 # Against the number of rows, of records, and epsilon, beside every baseline.
 
@@ -68,9 +116,9 @@ def dimension(setting: Setting) -> Outcome:
     near = {f"gap, {name}, d = {d}": gap for d, gaps in every.items() for name, gap in gaps.items()}
 
     def draw(figure: Figure) -> None:
-        lines = {name: [row[3 + k] for row in rows] for k, name in enumerate(methods)}
-        lines["uniform strategies"] = [row[1] for row in rows]
-        curves(figure.subplots(), dims, lines, ("rows and columns d", f"duality gap, n = {n:,}, epsilon 1"))
+        series = {name: [row[3 + k] for row in rows] for k, name in enumerate(methods)}
+        series["uniform strategies"] = [row[1] for row in rows]
+        lines(figure.subplots(), dims, series, ("rows and columns d", f"duality gap, n = {n:,}, epsilon 1"), fontsize=7)
 
     return Outcome(
         ("d", "uniform", "bound", *methods, "s.e. vertices"),
@@ -123,8 +171,8 @@ def rates(setting: Setting) -> Outcome:
     def draw(figure: Figure) -> None:
         left, right = figure.subplots(1, 2, sharey=True)
         for axes, part, x, label in ((left, by_n, sizes, "records n"), (right, by_epsilon, epsilons, "epsilon")):
-            lines = {"gap": [row[4] for row in part], "bound": [row[3] for row in part]}
-            curves(axes, x, lines, (label, "duality gap"))
+            series = {"gap": [row[4] for row in part], "bound": [row[3] for row in part]}
+            lines(axes, x, series, (label, "duality gap"), fontsize=7)
 
     return Outcome(
         ("n", "epsilon", "uniform", "bound", "gap", "s.e."),
@@ -193,11 +241,8 @@ def accountant(setting: Setting) -> Outcome:
         rows.append(tuple(cells))
 
     def draw(figure: Figure) -> None:
-        axes = figure.subplots()
-        for k, name in enumerate(forms):
-            axes.plot([row[0] for row in rows], [gap.value for gap in gaps[name]], "os^"[k] + "-", label=name)
-        axes.set(xlabel="epsilon", ylabel=f"duality gap, n = {n:,}, d = {d}", xscale="log", yscale="log")
-        axes.legend()
+        series = {name: [gap.value for gap in gaps[name]] for name in forms}
+        lines(figure.subplots(), epsilons, series, ("epsilon", f"duality gap, n = {n:,}, d = {d}"))
 
     epsilons = [float(row[0]) for row in rows]
     anchors = Anchors("saddle-point/accountant", setting.quick)

@@ -15,7 +15,8 @@ from dpconvex.problems import l1_ball_loss, single_group
 from dpconvex.problems.queries import DenseQueries, LinearQueries, Marginals
 from dpconvex_experiments.base import Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Estimate
-from dpconvex_experiments.saddle_point._common import DELTA, PAPER, curves, noise
+from dpconvex_experiments.saddle_point.games import DELTA, PAPER, noise
+from dpconvex_experiments.shared import lines
 
 # Excess risk of l1-constrained regression against the number of features, by all methods for minimisation.
 
@@ -66,9 +67,15 @@ def minimization(setting: Setting) -> Outcome:
     sampled = ("anytime (Alg. 5)", "vertices (Alg. 1)")
 
     def draw(figure: Figure) -> None:
-        lines = {name: [row[3 + k] for row in rows] for k, name in enumerate(methods)}
-        lines["zero"] = [ZERO for _ in rows]
-        curves(figure.subplots(), [d for _, d in cells], lines, ("features d", f"excess risk, n = {cells[0][0]:,}"))
+        series = {name: [row[3 + k] for row in rows] for k, name in enumerate(methods)}
+        series["zero"] = [ZERO for _ in rows]
+        lines(
+            figure.subplots(),
+            [d for _, d in cells],
+            series,
+            ("features d", f"excess risk, n = {cells[0][0]:,}"),
+            fontsize=7,
+        )
 
     return Outcome(
         ("n", "d", "zero", *methods, "s.e. FW"),
@@ -144,9 +151,9 @@ def queries(setting: Setting) -> Outcome:
     def draw(figure: Figure) -> None:
         for axes, name in zip(figure.subplots(1, 2, sharey=True), dict.fromkeys(row[0] for row in rows), strict=True):
             mine = [row for row in rows if row[0] == name]
-            lines = {"uniform": [row[2] for row in mine]}
-            lines |= {method: [row[3 + k] for row in mine] for k, method in enumerate(QUERY_METHODS)}
-            curves(axes, sizes, lines, ("records n", f"largest error, {name}"))
+            series = {"uniform": [row[2] for row in mine]}
+            series |= {method: [row[3 + k] for row in mine] for k, method in enumerate(QUERY_METHODS)}
+            lines(axes, sizes, series, ("records n", f"largest error, {name}"), fontsize=7)
 
     return Outcome(
         ("queries", "n", "uniform", *QUERY_METHODS, "largest s.e."),

@@ -8,7 +8,6 @@ from functools import partial
 
 import numpy as np
 
-from dpconvex._types import FloatArray
 from dpconvex.algorithms import LinearModelPlan
 from dpconvex.algorithms.erm import gradient_descent, registry
 from dpconvex.algorithms.erm.user_level import plan_accelerated, plan_phased
@@ -17,9 +16,9 @@ from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import LinearModelProblem
 from dpconvex_experiments.base import Cell, Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Estimate, exact
-from dpconvex_experiments.output_perturbation._common import Risk
+from dpconvex_experiments.output_perturbation._common import Risk, logistic_records
 from dpconvex_experiments.reference import group_privacy
-from dpconvex_experiments.shared import lines, logistic_labels, panels, slope, streams, unit_vectors
+from dpconvex_experiments.shared import lines, panels, slope, streams
 from dpconvex_experiments.user_level._common import PAPER, promise, same_size, user_problem
 
 DIM, USERS, RADIUS, EPSILON = 10, 2000, 3.0, 2.0
@@ -69,18 +68,12 @@ def excess_of(m: int, runs: int, seed: int, risk: Risk, least: float) -> dict[st
     found: dict[str, list[float]] = {name: [] for name in plans}
     for run in range(runs):
         rng, _ = streams(seed, 1, run, m)
-        X, y = records(rng, USERS * m)
+        X, y = logistic_records(rng, USERS * m, TRUTH)
         for i, (name, plan) in enumerate(plans.items()):
             _, source = streams(seed, 2, run, m, i)
             point = plan.run(X, y, source, same_size(USERS, m)).point
             found[name].append(risk(point) - least)
     return {name: (Estimate.of(found[name]), plans[name].predicted_error.bound) for name in plans}
-
-
-def records(rng: np.random.Generator, count: int) -> tuple[FloatArray, FloatArray]:
-    """Return unit features (count, DIM) and labels of the logistic model."""
-    X = unit_vectors(rng, count, DIM)
-    return X, logistic_labels(rng, X @ TRUTH)
 
 
 @experiment(
@@ -93,7 +86,7 @@ def crossover(setting: Setting) -> Outcome:
     sizes = (4, 64) if setting.quick else (4, 16, 64, 256)
     runs = 2 if setting.quick else 6
     rng, _ = streams(setting.seed, 0)
-    risk = Risk(LOSS, *records(rng, 100_000 if setting.quick else 400_000))
+    risk = Risk(LOSS, *logistic_records(rng, 100_000 if setting.quick else 400_000, TRUTH))
     least = risk.minimum()
     found = {m: excess_of(m, runs, setting.seed, risk, least) for m in setting.track(sizes, "Comparing")}
     zero = risk(np.zeros(DIM)) - least

@@ -28,24 +28,20 @@ class Point:
 
     n: int
     m: int
-    dim: int
+    d: int
     epsilon: float
 
     @property
     def unit(self) -> float:
         """The private term of the lower bound, for ``L = R = 1``."""
-        return float(np.sqrt(self.dim / self.m)) / (self.epsilon * self.n)
+        return float(np.sqrt(self.d / self.m)) / (self.epsilon * self.n)
 
 
 def sweeps(base: Point, *, quick: bool) -> dict[str, tuple[Point, ...]]:
     """Return the settings of every sweep, all through `base`."""
     some = slice(None, None, 2 if quick else 1)
-    return {
-        "n": tuple(replace(base, n=n) for n in (500, 1000, 2000)[some]),
-        "m": tuple(replace(base, m=m) for m in (4, 8, 16, 32, 64)[some]),
-        "epsilon": tuple(replace(base, epsilon=epsilon) for epsilon in (2.0, 4.0, 8.0)[some]),
-        "d": tuple(replace(base, dim=dim) for dim in (10, 20, 40, 80, 160)[some]),
-    }
+    values = {"n": (500, 1000, 2000), "m": (4, 8, 16, 32, 64), "epsilon": (2.0, 4.0, 8.0), "d": (10, 20, 40, 80, 160)}
+    return {name: tuple(replace(base, **{name: value}) for value in chosen[some]) for name, chosen in values.items()}
 
 
 def worst_excess(point: Point, runs: int, seed: int) -> tuple[Estimate, Estimate, float]:
@@ -56,15 +52,15 @@ def worst_excess(point: Point, runs: int, seed: int) -> tuple[Estimate, Estimate
     signal the excess is noise and nothing else; the worst is the descent's as well.
     """
     plan = plan_accelerated(
-        user_problem(LinearLoss(), point.dim, point.n, point.m, 1.0),
+        user_problem(LinearLoss(), point.d, point.n, point.m, 1.0),
         promise(point.epsilon),
         test="tested",
         outliers=0.02,
     )
     excess = np.zeros((runs, len(STRENGTHS)))
     for run in range(runs):
-        rng, source = streams(seed, run, point.n, point.m, point.dim, int(8 * point.epsilon))
-        V = unit_vectors(rng, point.n * point.m, point.dim)
+        rng, source = streams(seed, run, point.n, point.m, point.d, int(8 * point.epsilon))
+        V = unit_vectors(rng, point.n * point.m, point.d)
         for j, r in enumerate(STRENGTHS):
             X = (1 - r) * V
             X[:, 0] += r
@@ -88,7 +84,7 @@ def rates(setting: Setting) -> Outcome:
     found = {p: worst_excess(p, runs, setting.seed) for p in setting.track(points, "Measuring")}
     rows, slopes = [], {}
     for name, chosen in plans.items():
-        x = [_x(p, name) for p in chosen]
+        x = [getattr(p, name) for p in chosen]
         slopes[name] = exponent(x, [found[p][0] for p in chosen])
         rows += [
             (name, value, *found[p][0][:2], found[p][2], found[p][0].value / p.unit, slopes[name].value, THEORY[name])
@@ -97,13 +93,13 @@ def rates(setting: Setting) -> Outcome:
 
     def draw(figure: Figure) -> None:
         for axes, name in zip(panels(figure, len(plans)), plans, strict=True):
-            x = [_x(p, name) for p in plans[name]]
+            x = [getattr(p, name) for p in plans[name]]
             curves = {"measured": [found[p][0].value for p in plans[name]]}
             lines(axes, x, curves, (name, "worst excess"), dashed={"bound": [found[p][2] for p in plans[name]]})
 
     off = 0.3 if setting.quick else 0.2
     anchors = Anchors("user-level/rates", setting.quick)
-    where = {p: f"n = {p.n}, m = {p.m}, d = {p.dim}, epsilon = {p.epsilon:g}" for p in points}
+    where = {p: f"n = {p.n}, m = {p.m}, d = {p.d}, epsilon = {p.epsilon:g}" for p in points}
     return Outcome(
         ("sweep", "value", "excess", "s.e.", "bound", "of unit", "slope", "theory"),
         tuple(rows),
@@ -133,10 +129,6 @@ def rates(setting: Setting) -> Outcome:
             "little steeper than theory's in n and epsilon.",
         ),
     )
-
-
-def _x(point: Point, name: str) -> float:
-    return {"n": point.n, "m": point.m, "epsilon": point.epsilon, "d": point.dim}[name]
 
 
 # X9: how many gradients of single records the methods ask for, by their plans; no data.
