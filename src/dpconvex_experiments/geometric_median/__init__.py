@@ -1,7 +1,7 @@
 """The private geometric median: figures 1 to 5 and table 1 of its paper, accuracy beside all baselines, real data."""
 
 from dpconvex_experiments.base import Experiment
-from dpconvex_experiments.geometric_median import accuracy, boosting, radius, real_data
+from dpconvex_experiments.geometric_median import accuracy, boosting, radius
 
 EXPERIMENTS: tuple[Experiment, ...] = (
     radius.figure_1,
@@ -11,5 +11,5 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     accuracy.budgets,
     accuracy.contamination,
     accuracy.skew,
-    real_data.real_data,
+    accuracy.real_data,
 )

@@ -32,10 +32,7 @@ class LinearLoss(SmoothLoss):
     sides: ClassVar[Literal[1, 2]] = 2
     slope_bound = 1.0
     curvature_bound = 0.0
-
-    @property
-    def value_at_zero(self) -> float:
-        return 0.0
+    value_at_zero = 0.0  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
 
     def value(self, z: FloatArray, y: FloatArray) -> FloatArray:
         return z.copy()

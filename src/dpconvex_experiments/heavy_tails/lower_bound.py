@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from scipy.stats import binom
@@ -245,11 +246,6 @@ def thresholds(case: Case, target: float) -> list[int | None]:
     return [smallest(lambda n, bound=bound: value(bound, case, n) <= target) for bound in BOUNDS.values()]
 
 
-def overtakes(case: Case) -> int | None:
-    """Return from which n the localized bound is below that of descent."""
-    return smallest(lambda n: value(BOUNDS["localized"], case, n) <= value(BOUNDS["descent"], case, n))
-
-
 @experiment(
     "heavy-tails/constants",
     "From how many records on does each set of constants prove anything?",
@@ -260,8 +256,11 @@ def constants(setting: Setting) -> Outcome:
     cases = [case for case in CASES if not setting.quick or case[1] == 10]
     rows: list[tuple[Cell, ...]] = []
     for case in setting.track(cases, "Planning"):
-        crossing = overtakes(case)
+        ours, other = (partial(value, BOUNDS[name], case) for name in ("localized", "descent"))
+        crossing = smallest(lambda n, ours=ours, other=other: ours(n) <= other(n))
         rows += [(*case, share, *thresholds(case, share * DIAMETER), crossing) for share in SHARES]
+    where = [f"k = {k}, d = {d}, epsilon = {epsilon}, share {share}" for k, d, epsilon, share, *_ in rows]
+    near = {at: Estimate(float(row[4] or LARGEST)) for at, row in zip(where, rows, strict=True)}
 
     def draw(figure: Figure) -> None:
         for axes, share in zip(panels(figure, len(SHARES)), SHARES, strict=True):
@@ -280,14 +279,7 @@ def constants(setting: Setting) -> Outcome:
         "thousandth of what the printed constants need in every setting; its thresholds are near their anchors",
         (
             *(check for row in rows if row[3] == 1.0 for check in _useful(row)),
-            *Anchors("heavy-tails/constants", setting.quick).near(
-                {
-                    f"k = {row[0]}, d = {row[1]}, epsilon = {row[2]}, share {row[3]}": Estimate(
-                        float(row[4] or LARGEST)
-                    )
-                    for row in rows
-                }
-            ),
+            *Anchors("heavy-tails/constants", setting.quick).near(near),
         ),
         draw,
         (

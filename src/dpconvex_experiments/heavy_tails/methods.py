@@ -216,11 +216,7 @@ def _checks(
     where = f"{loss}, d = {dim}, epsilon = {epsilon:g}, n = {n}"
     excess = {name: found for name, (found, _) in values.items()}
     ours = excess["localized"]
-    found = [
-        anchors.within(f"localized over {name}, {where}", ours.over(excess[name]), 0.0, 1.0)
-        for name in PURE[1:]
-        if name in excess
-    ]
+    found = [anchors.within(f"localized over {name}, {where}", ours.over(excess[name]), 0.0, 1.0) for name in PURE[1:]]
     if (dim, epsilon) == (DIM, EPSILON):
         found.append(anchors.within(f"localized over zero, {where}", ours.over(excess["zero"]), 0.0, 0.5))
     near = ("localized", *(name for name in ("descent", "descent, delta") if name in excess))

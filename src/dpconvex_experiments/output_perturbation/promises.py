@@ -126,7 +126,8 @@ def calibration(setting: Setting) -> Outcome:
     worst, least = {"zwb": 0.0, "analytic": 0.0}, 1.0
     for epsilon in setting.track(epsilons.tolist(), "Calibrating"):
         for delta in deltas.tolist():
-            found = {method: _true(epsilon, delta, method) / delta for method in worst}
+            sigmas = {method: gaussian(1, 1.0, epsilon, delta, method).sigma for method in worst}
+            found = {method: gaussian_delta(epsilon, 1 / sigma) / delta for method, sigma in sigmas.items()}
             worst = {method: max(worst[method], found[method]) for method in worst}
             least = min(least, found["analytic"])
     stable = max(abs(zwb_constant(d) / _naive_constant(d) - 1) for d in deltas.tolist() if d > 1e-7)
@@ -164,10 +165,6 @@ def calibration(setting: Setting) -> Outcome:
             f"of c_delta differs from the printed one by {stable:.1e} where that has digits left.",
         ),
     )
-
-
-def _true(epsilon: float, delta: float, method: str) -> float:
-    return gaussian_delta(epsilon, 1 / gaussian(1, 1.0, epsilon, delta, method).sigma)
 
 
 def _row(epsilon: float) -> tuple[float, ...]:

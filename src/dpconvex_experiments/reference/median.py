@@ -22,6 +22,18 @@ from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems import PointDomain
 from dpconvex.randomness import BitSource
 
+
+@dataclass(frozen=True)
+class _Baseline(LocationPlan[LocationResult]):
+    """What the baselines share."""
+
+    domain: PointDomain
+    n: int
+    privacy: PrivacyParams
+    constants = "calibrated"
+    noise_name = "gaussian"
+
+
 # The mean of points clipped to a ball, with Gaussian noise: what most people would try first. It is not robust.
 #
 # Guarantee
@@ -35,15 +47,10 @@ MEAN = "mean"
 
 @final
 @dataclass(frozen=True)
-class ClippedMeanPlan(LocationPlan[LocationResult]):
+class ClippedMeanPlan(_Baseline):
     """Constants of one noisy mean."""
 
-    domain: PointDomain
-    n: int
-    privacy: PrivacyParams
     mechanism: GaussianMechanism
-    constants: str = "calibrated"
-    noise_name: str = "gaussian"
     algorithm: ClassVar[str] = "clipped_mean"
     theorem: ClassVar[str] = "Gaussian mechanism on the mean of clipped points, exact profile (Balle and Wang 2018)"  # pyright: ignore[reportIncompatibleMethodOverride]
 
@@ -84,15 +91,11 @@ COORDINATE = "median of a coordinate"
 
 @final
 @dataclass(frozen=True)
-class CoordinateMedianPlan(LocationPlan[LocationResult]):
+class CoordinateMedianPlan(_Baseline):
     """Constants of d medians."""
 
-    domain: PointDomain
-    n: int
-    privacy: PrivacyParams
     mechanism: MedianMechanism  # for one coordinate
-    constants: str = "calibrated"
-    noise_name: str = "exponential mechanism"
+    noise_name = "exponential mechanism"
     algorithm: ClassVar[str] = "coordinate_median"
     theorem: ClassVar[str] = "Exponential mechanism with rank utility for every coordinate (McSherry and Talwar 2007)"  # pyright: ignore[reportIncompatibleMethodOverride]
 
@@ -139,16 +142,11 @@ MOST_STEPS = 1000
 
 @final
 @dataclass(frozen=True)
-class OriginDescentPlan(LocationPlan[LocationResult]):
+class OriginDescentPlan(_Baseline):
     """Constants of one descent."""
 
-    domain: PointDomain
-    n: int
-    privacy: PrivacyParams
     gradients: NoisyGradients
     step: float  # step size
-    constants: str = "calibrated"
-    noise_name: str = "gaussian"
     algorithm: ClassVar[str] = "origin_descent"
     theorem: ClassVar[str] = "Noisy gradient descent (Bassily, Smith and Thakurta 2014), full gradients"  # pyright: ignore[reportIncompatibleMethodOverride]
 
@@ -213,7 +211,6 @@ class RadiusFinder:
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        """One."""
         return (self.mechanism.planned(RADIUS),)
 
     def queries(self, points: FloatArray) -> FloatArray:
@@ -280,19 +277,14 @@ START_STEPS = 1000
 
 @final
 @dataclass(frozen=True)
-class HalvingPlan(LocationPlan[LocationResult]):
+class HalvingPlan(_Baseline):
     """Constants of one run."""
 
-    domain: PointDomain
-    n: int
-    privacy: PrivacyParams
     finder: RadiusFinder
     warm: NoisyGradients  # of stages 2 and 3
     fine: NoisyGradients
     warm_mu: float  # warm_mu, fine_mu: their Gaussian budgets
     fine_mu: float
-    constants: str = "calibrated"
-    noise_name: str = "gaussian"
     algorithm: ClassVar[str] = "halving"
     theorem: ClassVar[str] = "Radius finder, halving and noisy gradient descent (Haghifam, Steinke and Ullman 2024)"  # pyright: ignore[reportIncompatibleMethodOverride]
 

@@ -133,15 +133,8 @@ def queries(setting: Setting) -> Outcome:
                 result = plan.run(records, noise(setting.seed, n, t, k))
                 found[method].append(largest_error(queries, records, result.histogram))
         means = {method: Estimate.of(errors) for method, errors in found.items()}
-        rows.append(
-            (
-                name,
-                n,
-                Estimate.of(uniform).value,
-                *(e.value for e in means.values()),
-                max(e.error for e in means.values()),
-            )
-        )
+        largest = max(e.error for e in means.values())
+        rows.append((name, n, Estimate.of(uniform).value, *(e.value for e in means.values()), largest))
         near |= {f"{method}, {name}, n = {n}": e for method, e in means.items()}
         shares = {method: Estimate.of(np.array(errors) / np.array(uniform)) for method, errors in found.items()}
         below += [(f"{method} over uniform, {name}, n = {n}", e, 1.0) for method, e in shares.items()]

@@ -19,7 +19,7 @@ from dpconvex_experiments.checks import Anchors, Estimate, exact
 from dpconvex_experiments.output_perturbation._common import Risk, logistic_records
 from dpconvex_experiments.reference import group_privacy
 from dpconvex_experiments.shared import lines, panels, slope, streams
-from dpconvex_experiments.user_level._common import PAPER, promise, same_size, user_problem
+from dpconvex_experiments.user_level.rates import PAPER, promise, same_size, user_problem
 
 DIM, USERS, RADIUS, EPSILON = 10, 2000, 3.0, 2.0
 TRUTH = np.full(DIM, 2.0 / math.sqrt(DIM))
@@ -27,10 +27,6 @@ LOSS = LogisticLoss()
 CROSSINGS = {(1000, 4.0): (32, 128), (2000, 2.0): (32, 128), (2000, 8.0): (16, 64), (20_000, 1.0): (1024, 4096)}
 """Half and twice of what plans said when this was written."""
 Method = Callable[[LinearModelProblem, PrivacyParams], LinearModelPlan]
-
-
-def _best_for_records(problem: LinearModelProblem, privacy: PrivacyParams) -> LinearModelPlan:
-    return group_privacy.plan(problem, privacy, registry.plans)
 
 
 def _tuned(problem: LinearModelProblem, privacy: PrivacyParams) -> LinearModelPlan:
@@ -46,7 +42,7 @@ METHODS: Mapping[str, Method] = {
     "clip tuned": _tuned,
     "clip": gradient_descent.plan,
     "one pass": plan_phased,
-    "group": _best_for_records,
+    "group": partial(group_privacy.plan, planner=registry.plans),
 }
 """By name: the accelerated method with three guards, descent with short clips, phased SGD, a method for records."""
 

@@ -9,12 +9,34 @@ import numpy as np
 
 from dpconvex.algorithms.erm.user_level import plan_accelerated
 from dpconvex.algorithms.erm.user_level.accelerated_schedule import printed
-from dpconvex.losses import LogisticLoss
+from dpconvex.losses import LinearModelLoss, LogisticLoss
+from dpconvex.privacy import PrivacyParams, Unit
+from dpconvex.problems import DataDomain, LinearModelProblem, UserGroups
 from dpconvex_experiments.base import Cell, Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Estimate, exact, exponent
 from dpconvex_experiments.heavy_tails._common import LinearLoss
 from dpconvex_experiments.shared import lines, panels, slope, streams, unit_vectors
-from dpconvex_experiments.user_level._common import PAPER, promise, same_size, user_problem
+
+# What all experiments use: users with equally many records, plans for them.
+
+PAPER = "Lowy, Liu and Asi 2024, Faster algorithms for user-level private SCO"
+DELTA = 1e-6
+
+
+def promise(epsilon: float) -> PrivacyParams:
+    """Return the promise for users."""
+    return PrivacyParams(epsilon, DELTA, unit=Unit.USER)
+
+
+def user_problem(loss: LinearModelLoss, dim: int, n: int, m: int, radius: float) -> LinearModelProblem:
+    """Return the problem of `n` users with `m` records each, features in the unit ball."""
+    return LinearModelProblem(loss, DataDomain.l2_ball(dim, 1.0), n, radius, records_per_user=m)
+
+
+def same_size(n: int, m: int) -> UserGroups:
+    """Return `n` users with `m` consecutive records each."""
+    return UserGroups(np.arange(n + 1) * m)
+
 
 # X7 and X8: worst excess of the accelerated method over signal strengths, against n, m, epsilon and d.
 
@@ -189,7 +211,8 @@ def gradients(setting: Setting) -> Outcome:
         smooth, kinks = panels(figure, 2)
         for axes, names in ((smooth, ("n, smooth", "n, kinks")), (kinks, ("m, smooth", "m, kinks"))):
             x = curves[names[0]][0]
-            of_one_pass = {name: (np.array(curves[name][1]) / _items(name, x)).tolist() for name in names}
+            records = np.array(x) * (100.0 if axes is smooth else 1e8)  # n m
+            of_one_pass = {name: (np.array(curves[name][1]) / records).tolist() for name in names}
             lines(axes, x, of_one_pass, (names[0][0], "gradients over n m"))
 
     return Outcome(
@@ -213,7 +236,3 @@ def gradients(setting: Setting) -> Outcome:
             "falls, like sqrt(n), in steps of a factor sqrt(2), until 1024.",
         ),
     )
-
-
-def _items(name: str, x: tuple[float, ...]) -> np.ndarray:
-    return np.array([value * 100.0 if name.startswith("n") else 1e8 * value for value in x])

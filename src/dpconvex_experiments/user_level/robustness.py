@@ -18,8 +18,8 @@ from dpconvex_experiments.base import Cell, Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Check, Estimate, share
 from dpconvex_experiments.output_perturbation._common import Risk, logistic_records
 from dpconvex_experiments.shared import logistic_labels, panels, streams, unit_vectors
-from dpconvex_experiments.user_level._common import PAPER, promise, user_problem
 from dpconvex_experiments.user_level.crossover import DIM, RADIUS, TRUTH
+from dpconvex_experiments.user_level.rates import PAPER, promise, user_problem
 
 USERS, M, EPSILON = 1000, 64, 4.0
 LOSS = LogisticLoss()
