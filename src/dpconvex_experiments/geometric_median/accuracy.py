@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import gzip
 import struct
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,6 +26,9 @@ from dpconvex_experiments.checks import Anchors, Check, Estimate
 from dpconvex_experiments.geometric_median._common import Case, Trial, excess
 from dpconvex_experiments.reference.median import MEDIAN_BASELINES
 from dpconvex_experiments.shared import LINE_STYLES, gaussian_cluster
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 # What is compared: the pipeline's variants and every baseline, by name.
 
@@ -98,6 +101,15 @@ class Found:
         return Estimate.quantile(np.maximum(self.errors, FLOOR), 0.5)
 
 
+def _errors(axes: Axes, found: Sequence[Found], methods: Iterable[str]) -> None:
+    """Draw median errors, with bars from the quantile 10 % to that of 90 %."""
+    for k, name in enumerate(methods):
+        mine = [f for f in found if f.method == name]
+        low, middle, high = (np.array([max(f.quantile(q), FLOOR) for f in mine]) for q in (0.1, 0.5, 0.9))
+        style, bars = LINE_STYLES[k % len(LINE_STYLES)], (middle - low, high - middle)
+        axes.errorbar([f.value for f in mine], middle, bars, fmt=style, capsize=2, label=name)
+
+
 @dataclass(frozen=True)
 class Sweep:
     """What is varied, and which methods run on it."""
@@ -145,12 +157,7 @@ class Sweep:
 
     def _draw(self, figure: Figure, found: Sequence[Found]) -> None:
         axes = figure.subplots()
-        for k, name in enumerate(self.methods):
-            mine = [f for f in found if f.method == name]
-            low, middle, high = (np.array([max(f.quantile(q), FLOOR) for f in mine]) for q in (0.1, 0.5, 0.9))
-            bars = (middle - low, high - middle)
-            style = LINE_STYLES[k % len(LINE_STYLES)]
-            axes.errorbar([f.value for f in mine], middle, bars, fmt=style, capsize=2, label=name)
+        _errors(axes, found, self.methods)
         axes.set(xlabel=self.axis, ylabel=self.unit, yscale="log")
         if min(self.values) > 0 and max(self.values) > 8 * min(self.values):
             axes.set_xscale("log")
@@ -422,6 +429,7 @@ def real_data(setting: Setting) -> Outcome:
     epsilons = (1.0,) if setting.quick else (0.5, 1.0, 2.0, 4.0, 8.0)
     rows: list[tuple[Any, ...]] = []
     enough: dict[str, Estimate] = {}
+    found: dict[str, list[Found]] = {source.name: [] for source, _ in present}
     for k, (source, points) in enumerate(setting.track(present, "Real data")):
         n, d = points.shape
         domain = PointDomain(d, source.bound, 1e-6 * source.bound)
@@ -433,24 +441,19 @@ def real_data(setting: Setting) -> Outcome:
                 for t in range(2 if setting.quick else 5):
                     noise = Trial(setting.seed, (k, int(10 * epsilon), t)).noise(j)
                     errors.append(case.error(method(case.points, domain, privacy, noise)))
-                middle = Estimate.quantile(np.maximum(errors, 1e-9), 0.5)
-                low, high = map(float, np.quantile(errors, (0.1, 0.9)))
-                rows.append((source.name, n, d, epsilon, name, middle.value, low, high, middle.error))
+                run = Found(epsilon, name, tuple(errors))
+                found[source.name].append(run)
+                quantiles = run.middle.value, run.quantile(0.1), run.quantile(0.9)
+                rows.append((source.name, n, d, epsilon, name, *quantiles, run.middle.error))
                 if name == "private median" and n >= FACTOR * d**0.5 / (ALPHA * epsilon):
-                    enough[f"{source.name}, epsilon = {epsilon:g}"] = middle
+                    enough[f"{source.name}, epsilon = {epsilon:g}"] = run.middle
     missing = [f"{source.name} ({source.install})" for source, points in loaded if points is None]
     anchors = Anchors("geometric-median/real-data", setting.quick)
 
     def draw(figure: Figure) -> None:
         plots = np.atleast_1d(figure.subplots(1, len(present), sharey=True))
         for axes, (source, _) in zip(plots, present, strict=True):
-            for k, name in enumerate(FAST):
-                mine = np.array(
-                    [row[3:4] + row[5:8] for row in rows if row[0] == source.name and row[4] == name], float
-                )
-                shown = np.maximum(mine[:, 1:], 1e-9)
-                bars = (shown[:, 0] - shown[:, 1], shown[:, 2] - shown[:, 0])
-                axes.errorbar(mine[:, 0], shown[:, 0], bars, fmt=LINE_STYLES[k], capsize=2, label=name)
+            _errors(axes, found[source.name], FAST)
             axes.set_title(source.name, fontsize=8)
             axes.set(xlabel="epsilon", xscale="log", yscale="log")
         plots[0].set_ylabel("excess objective")

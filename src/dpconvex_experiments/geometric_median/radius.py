@@ -149,7 +149,7 @@ def figure_1(setting: Setting) -> Outcome:
     trials = 4 if setting.quick else 100
     found = _sweep(setting, trials)
     anchors = Anchors("geometric-median/figure-1", setting.quick)
-    reported = dict.fromkeys(("RadiusFinder", "FastRadius"), "1.2 to 3")
+    reported: Mapping[str, str] = dict.fromkeys(PANELS[0].paper, "1.2 to 3")
     ratios = {f"{f.search}, {f.panel.axis} = {f.value:g}": f.ratio.estimate for f in found}
 
     def draw(figure: Figure) -> None:

@@ -73,8 +73,8 @@ class GradientScorePlan(LinearModelPlan):
     constants: str = "calibrated"
     noise_name: str = "permute-and-flip"
     algorithm: ClassVar[str] = "gradient_score"
-    theorem: ClassVar[str] = (
-        "Exponential mechanism on the projected gradient over a public grid (Lowy 2026, Algorithm 5)."  # pyright: ignore[reportIncompatibleMethodOverride]
+    theorem: ClassVar[str] = (  # pyright: ignore[reportIncompatibleMethodOverride]
+        "Exponential mechanism on the projected gradient over a public grid (Lowy 2026, Algorithm 5)."
     )
 
     @property

@@ -30,6 +30,7 @@ class _Baseline(LocationPlan[LocationResult]):
     domain: PointDomain
     n: int
     privacy: PrivacyParams
+    theorem: ClassVar[str]  # pyright: ignore[reportIncompatibleMethodOverride]
     constants = "calibrated"
     noise_name = "gaussian"
 
@@ -52,7 +53,7 @@ class ClippedMeanPlan(_Baseline):
 
     mechanism: GaussianMechanism
     algorithm: ClassVar[str] = "clipped_mean"
-    theorem: ClassVar[str] = "Gaussian mechanism on the mean of clipped points, exact profile (Balle and Wang 2018)"  # pyright: ignore[reportIncompatibleMethodOverride]
+    theorem = "Gaussian mechanism on the mean of clipped points, exact profile (Balle and Wang 2018)"
 
     @property
     def mechanisms(self) -> Mapping[str, Planned]:
@@ -97,7 +98,7 @@ class CoordinateMedianPlan(_Baseline):
     mechanism: MedianMechanism  # for one coordinate
     noise_name = "exponential mechanism"
     algorithm: ClassVar[str] = "coordinate_median"
-    theorem: ClassVar[str] = "Exponential mechanism with rank utility for every coordinate (McSherry and Talwar 2007)"  # pyright: ignore[reportIncompatibleMethodOverride]
+    theorem = "Exponential mechanism with rank utility for every coordinate (McSherry and Talwar 2007)"
 
     @property
     def releases(self) -> tuple[Release, ...]:
@@ -148,7 +149,7 @@ class OriginDescentPlan(_Baseline):
     gradients: NoisyGradients
     step: float  # step size
     algorithm: ClassVar[str] = "origin_descent"
-    theorem: ClassVar[str] = "Noisy gradient descent (Bassily, Smith and Thakurta 2014), full gradients"  # pyright: ignore[reportIncompatibleMethodOverride]
+    theorem = "Noisy gradient descent (Bassily, Smith and Thakurta 2014), full gradients"
 
     @property
     def releases(self) -> tuple[Release, ...]:
@@ -286,7 +287,7 @@ class HalvingPlan(_Baseline):
     warm_mu: float  # warm_mu, fine_mu: their Gaussian budgets
     fine_mu: float
     algorithm: ClassVar[str] = "halving"
-    theorem: ClassVar[str] = "Radius finder, halving and noisy gradient descent (Haghifam, Steinke and Ullman 2024)"  # pyright: ignore[reportIncompatibleMethodOverride]
+    theorem = "Radius finder, halving and noisy gradient descent (Haghifam, Steinke and Ullman 2024)"
 
     @property
     def releases(self) -> tuple[Release, ...]:
