@@ -19,7 +19,7 @@ from dpconvex.problems.linear.truncated import TruncatedRisk
 from dpconvex.randomness import SeededSource
 from dpconvex_experiments.base import Cell, Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import SINGLE, Anchors, Check, Estimate, exact, share
-from dpconvex_experiments.heavy_tails._common import PAPER, LinearLoss, wide_problem
+from dpconvex_experiments.heavy_tails.rates import PAPER, LinearLoss, wide_problem
 from dpconvex_experiments.output_perturbation._common import counted, laplace
 from dpconvex_experiments.shared import streams
 

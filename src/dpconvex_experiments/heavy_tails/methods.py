@@ -18,7 +18,7 @@ from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import LinearModelProblem
 from dpconvex_experiments.base import Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Check, Estimate
-from dpconvex_experiments.heavy_tails._common import PAPER, RADIUS, wide_problem
+from dpconvex_experiments.heavy_tails.rates import PAPER, RADIUS, wide_problem
 from dpconvex_experiments.shared import lines, panels, streams
 
 EPSILON, DELTA, DIM = 1.0, 1e-6, 10

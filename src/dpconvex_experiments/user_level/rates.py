@@ -14,7 +14,7 @@ from dpconvex.privacy import PrivacyParams, Unit
 from dpconvex.problems import DataDomain, LinearModelProblem, UserGroups
 from dpconvex_experiments.base import Cell, Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Estimate, exact, exponent
-from dpconvex_experiments.heavy_tails._common import LinearLoss
+from dpconvex_experiments.heavy_tails.rates import LinearLoss
 from dpconvex_experiments.shared import lines, panels, slope, streams, unit_vectors
 
 # What all experiments use: users with equally many records, plans for them.

@@ -16,7 +16,7 @@ from dpconvex.problems.linear.truncated import TruncatedRisk, Truncation
 from dpconvex_experiments import EXPERIMENTS, Setting
 from dpconvex_experiments.checks import Anchors
 from dpconvex_experiments.heavy_tails import audit, lower_bound, methods, rates
-from dpconvex_experiments.heavy_tails._common import DIAMETER, LinearLoss, rate, wide_problem
+from dpconvex_experiments.heavy_tails.rates import DIAMETER, LinearLoss, rate, wide_problem
 from dpconvex_experiments.shared import streams, unit_vectors
 
 OURS = [name for name in EXPERIMENTS if name.startswith("heavy-tails/")]
