@@ -33,8 +33,8 @@ from dpconvex.problems.data.points import clip_points, mean_distance
 from dpconvex.problems.linear.problem import default_radius
 from dpconvex.randomness import SeededSource
 from dpconvex.solvers import geometric_median as solved_median
-from dpconvex_experiments.saddle_point._common import Game
-from dpconvex_experiments.synthetic_points import gaussian_cluster
+from dpconvex_experiments.saddle_point.games import Game
+from dpconvex_experiments.shared import gaussian_cluster
 from heavy_tails import free_delays
 from side_by_side.prepare import fashion
 

@@ -27,7 +27,7 @@ from dpconvex.problems.data.points import clip_points, mean_distance
 from dpconvex.randomness import SeededSource, SystemSource
 from dpconvex.solvers import geometric_median
 from dpconvex_experiments.reference.median import MEDIAN_BASELINES
-from dpconvex_experiments.synthetic_points import gaussian_cluster, skewed, student_t
+from dpconvex_experiments.shared import gaussian_cluster, skewed, student_t
 
 R, MIN_RADIUS, DELTA = 1000.0, 1e-3, 1e-6
 BOOSTS = ("none", "descent", "fixed_order", "stable_sgd")

@@ -7,9 +7,8 @@ import importlib
 import pkgutil
 from collections.abc import Iterator
 
-from dpconvex_experiments.base import Cell, Experiment, Outcome, Setting, Track
+from dpconvex_experiments.base import Cell, Experiment, Outcome, Record, Setting, Track, run_experiment
 from dpconvex_experiments.checks import Check, Estimate
-from dpconvex_experiments.record import Record, run_experiment
 
 
 def _experiments() -> Iterator[Experiment]:

@@ -1,4 +1,4 @@
-"""What families share: random numbers, exponents, figures on logarithmic axes."""
+"""What families share: random numbers, synthetic data, exponents, figures on logarithmic axes. No private data here."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from dpconvex import _validate
 from dpconvex._types import FloatArray
 from dpconvex.randomness import SeededSource
 from dpconvex_experiments.base import Figure
@@ -34,6 +35,38 @@ def logistic_labels(rng: np.random.Generator, scores: FloatArray) -> FloatArray:
     return np.where(rng.random(len(scores)) < 1 / (1 + np.exp(-scores)), 1.0, -1.0)
 
 
+def gaussian_cluster(
+    R: float, n: int, d: int, sigma: float, inside: float, rng: np.random.Generator
+) -> tuple[FloatArray, FloatArray]:
+    """Draw a tight cluster among points spread over a ball (Haghifam, Steinke and Ullman 2024, Appendix H).
+
+    Return n points (n, d) of the ball of radius `R` in random order, and the cluster's mean (d,), uniform on the sphere
+    of radius ``R / 2``. A share `inside` of them, in whole points, is in the cluster, with standard deviation `sigma`
+    in each coordinate; they may lie outside the ball where it is not much larger than sigma.
+    """
+    _validate.real("R", R, above=0.0)
+    _validate.real("sigma", sigma, above=0.0)
+    crowd = round(_validate.real("inside", inside, at_least=0.0, at_most=1.0) * _validate.integer("n", n, at_least=1))
+    centre = R / 2 * unit_vectors(rng, 1, d)[0]
+    spread = R * rng.random((n - crowd, 1)) ** (1 / d) * unit_vectors(rng, n - crowd, d)
+    X = np.concatenate([centre + sigma * rng.standard_normal((crowd, d)), spread])
+    return X[rng.permutation(n)], centre
+
+
+def student_t(nu: float, n: int, d: int, rng: np.random.Generator) -> FloatArray:
+    """Draw from the multivariate t distribution with median 0 and identity scale, shape (n, d).
+
+    The mean exists for more than one degree of freedom `nu`, the variance for more than two.
+    """
+    _validate.real("nu", nu, above=0.0)
+    return rng.standard_normal((n, d)) / np.sqrt(rng.chisquare(nu, (n, 1)) / nu)
+
+
+def skewed(n: int, d: int, rng: np.random.Generator) -> FloatArray:
+    """Draw exponential(1) coordinates, shape (n, d): the coordinate-wise median is not the geometric one."""
+    return rng.exponential(size=(n, d))
+
+
 def slope(x: Sequence[float], y: Sequence[float]) -> float:
     """Return the exponent of the power law that fits best (least squares of logarithms)."""
     return float(np.polyfit(np.log(x), np.log(y), 1)[0])
@@ -57,6 +90,7 @@ def lines(
     *,
     dashed: Mapping[str, Sequence[float]] | None = None,
     legend: Literal["best", "upper left", "lower left"] = "best",
+    fontsize: float | None = None,
 ) -> None:
     """Draw curves over logarithmic axes; `dashed` ones (bounds, claims) take the colours in the same order."""
     for k, (name, y) in enumerate(curves.items()):
@@ -64,7 +98,7 @@ def lines(
     for k, (name, y) in enumerate((dashed or {}).items()):
         axes.plot(x, y, "--", color=f"C{k}", label=name, linewidth=1.2)
     logarithmic(axes, labels)
-    axes.legend(loc=legend)
+    axes.legend(loc=legend, fontsize=fontsize)
 
 
 def panels(figure: Figure, count: int) -> list[Axes]:

@@ -18,10 +18,10 @@ from dpconvex.privacy import Ledger, PrivacyParams
 from dpconvex.problems.data.points import mean_distance
 from dpconvex.solvers import geometric_median
 from dpconvex_experiments import checks
-from dpconvex_experiments.base import Experiment, Figure, Outcome, Setting
+from dpconvex_experiments.base import Experiment, Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Check, Estimate
 from dpconvex_experiments.geometric_median._common import PAPER, Summary, Trial, bars
-from dpconvex_experiments.synthetic_points import gaussian_cluster, student_t
+from dpconvex_experiments.shared import gaussian_cluster, student_t
 
 DIM, RHO, DELTA = 50, 0.5, 1e-5
 MU = math.sqrt(2 * RHO)
@@ -219,15 +219,8 @@ def _fixed_beats(rows: list[_Row], other: str, only: Callable[[Data], bool] = la
     )
 
 
-def _records(data: Data) -> str:
-    return f"n = {data.n:,}"
-
-
-def _shape(data: Data) -> str:
-    return data.shape
-
-
-def _over_n(figure_: str, sweep: tuple[Data, ...]) -> Callable[[Setting], Outcome]:
+def _over_n(figure_: str, title: str, sweep: tuple[Data, ...]) -> Experiment:
+    @experiment(f"geometric-median/{figure_}", title, f"{PAPER}, {figure_.replace('figure-', 'Figure ')}")
     def measure(setting: Setting) -> Outcome:
         rows = _rows(setting, sweep)
         largest = max(data.n for data in sweep)
@@ -235,7 +228,7 @@ def _over_n(figure_: str, sweep: tuple[Data, ...]) -> Callable[[Setting], Outcom
             figure_,
             setting.quick,
             rows,
-            _records,
+            lambda data: f"n = {data.n:,}",
             "FixedOrderDPSGD beats StableDPSGD at every n and budget, and DPGD at every budget of the largest n",
             (*_fixed_beats(rows, "StableDPSGD"), *_fixed_beats(rows, "DPGD", lambda data: data.n == largest)),
             "FixedOrderDPSGD always beats StableDPSGD on the cluster, and beats DPGD clearly once n is large; on heavy "
@@ -245,7 +238,8 @@ def _over_n(figure_: str, sweep: tuple[Data, ...]) -> Callable[[Setting], Outcom
     return measure
 
 
-def _over_shape(figure_: str, sweep: tuple[Data, ...]) -> Callable[[Setting], Outcome]:
+def _over_shape(figure_: str, title: str, sweep: tuple[Data, ...]) -> Experiment:
+    @experiment(f"geometric-median/{figure_}", title, f"{PAPER}, {figure_.replace('figure-', 'Figure ')}")
     def measure(setting: Setting) -> Outcome:
         rows = _rows(setting, sweep)
         spread = tuple(
@@ -260,7 +254,7 @@ def _over_shape(figure_: str, sweep: tuple[Data, ...]) -> Callable[[Setting], Ou
             figure_,
             setting.quick,
             rows,
-            _shape,
+            lambda data: data.shape,
             "FixedOrderDPSGD beats StableDPSGD at every setting and budget, and no mean error of the paper's methods "
             "differs by more than a factor 2 from the first setting's",
             (*_fixed_beats(rows, "StableDPSGD"), *spread),
@@ -272,28 +266,24 @@ def _over_shape(figure_: str, sweep: tuple[Data, ...]) -> Callable[[Setting], Ou
 
 TWO = math.log(2)
 FIGURES = (
-    Experiment(
-        "geometric-median/figure-2",
+    _over_n(
+        "figure-2",
         "Gaussian cluster: error of the boosting methods over passes, for n = 100, 1,000, 10,000",
-        f"{PAPER}, Figure 2",
-        _over_n("figure-2", tuple(Cluster(n, 50.0) for n in (100, 1_000, 10_000))),
+        tuple(Cluster(n, 50.0) for n in (100, 1_000, 10_000)),
     ),
-    Experiment(
-        "geometric-median/figure-3",
+    _over_n(
+        "figure-3",
         "Heavy tails (nu = 5): error of the boosting methods over passes, for n = 100, 1,000, 10,000",
-        f"{PAPER}, Figure 3",
-        _over_n("figure-3", tuple(Heavy(n, 5.0) for n in (100, 1_000, 10_000))),
+        tuple(Heavy(n, 5.0) for n in (100, 1_000, 10_000)),
     ),
-    Experiment(
-        "geometric-median/figure-4",
+    _over_shape(
+        "figure-4",
         "Gaussian cluster, n = 1,000: error of the boosting methods for R = 25, 50, 100",
-        f"{PAPER}, Figure 4",
-        _over_shape("figure-4", tuple(Cluster(1_000, bound) for bound in (25.0, 50.0, 100.0))),
+        tuple(Cluster(1_000, bound) for bound in (25.0, 50.0, 100.0)),
     ),
-    Experiment(
-        "geometric-median/figure-5",
+    _over_shape(
+        "figure-5",
         "Heavy tails, n = 1,000: error of the boosting methods for nu = 2.5, 5, 10",
-        f"{PAPER}, Figure 5",
-        _over_shape("figure-5", tuple(Heavy(1_000, nu) for nu in (2.5, 5.0, 10.0))),
+        tuple(Heavy(1_000, nu) for nu in (2.5, 5.0, 10.0)),
     ),
 )

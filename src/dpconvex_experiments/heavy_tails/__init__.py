@@ -1,13 +1,13 @@
 """Evidence for heavy tails: rates, methods side by side, the lower bound, and from which n a bound says anything."""
 
 from dpconvex_experiments.base import Experiment
-from dpconvex_experiments.heavy_tails import audit, constants, lower_bound, methods, rates, stages
+from dpconvex_experiments.heavy_tails import audit, lower_bound, methods, rates
 
 EXPERIMENTS: tuple[Experiment, ...] = (
     rates.rates,
-    stages.stages,
+    rates.stages,
     methods.comparison,
     lower_bound.lower_bound,
-    constants.constants,
+    lower_bound.constants,
     audit.audit,
 )

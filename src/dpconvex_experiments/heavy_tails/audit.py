@@ -19,8 +19,8 @@ from dpconvex.problems.linear.truncated import TruncatedRisk
 from dpconvex.randomness import SeededSource
 from dpconvex_experiments.base import Cell, Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import SINGLE, Anchors, Check, Estimate, exact, share
-from dpconvex_experiments.heavy_tails._common import PAPER, LinearLoss, wide_problem
-from dpconvex_experiments.output_perturbation._common import laplace, releases
+from dpconvex_experiments.heavy_tails.rates import PAPER, LinearLoss, wide_problem
+from dpconvex_experiments.output_perturbation._common import counted, laplace
 from dpconvex_experiments.shared import streams
 
 LOSSES: tuple[LinearModelLoss, ...] = (HuberLoss(), AbsoluteLoss(1e9))
@@ -44,15 +44,6 @@ def minimisers(plan: HeavyTailedPlan) -> tuple[float, float]:
         radius = phase.stages[0].radius
         found.append(float(require(plan.solver.solve(risk, radius, plan.ball), radius)[0]))
     return found[0], found[1]
-
-
-def counted(
-    centres: tuple[float, float], reach: float, epsilon: float, count: int, source: SeededSource
-) -> tuple[int, int]:
-    """Return how many of `count` releases of each of two neighbours lie above the upper minimiser."""
-    mechanism = laplace(1, reach, epsilon)
-    low, high = (releases(mechanism, np.array([c]), PrivacyParams(epsilon), count, source) for c in centres)
-    return int((high > centres[1]).sum()), int((low > centres[1]).sum())
 
 
 def decoding(dim: int, n: int, p: float, epsilon: float, runs: int, seed: int) -> tuple[int, float]:
@@ -92,7 +83,7 @@ def audit(setting: Setting) -> Outcome:
         rows.append((f"{loss.name}: minimiser moves, of its sensitivity", 1.0, moved, moved))
         checks.append(exact(f"{loss.name}: minimiser moves", moved, 0.9, 1.0))
         for name, part in (("released", 1.0), ("mutant, half the noise", 0.5)):
-            hits, others = counted(centres, part * reach, 1.0, count, source)
+            hits, others = counted(laplace(1, part * reach, 1.0), plan.privacy, centres, centres[1], count, source)
             epsilon = proved_epsilon(hits, others, count, 0.0, SINGLE)
             rows.append((f"{loss.name}: epsilon proved, {name}", 1.0, epsilon, epsilon))
             # Half of a Laplace distribution lies above its centre, and what the ratio of scales leaves of the other's.

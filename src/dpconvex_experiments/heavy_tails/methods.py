@@ -18,7 +18,7 @@ from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import LinearModelProblem
 from dpconvex_experiments.base import Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Check, Estimate
-from dpconvex_experiments.heavy_tails._common import PAPER, RADIUS, wide_problem
+from dpconvex_experiments.heavy_tails.rates import PAPER, RADIUS, wide_problem
 from dpconvex_experiments.shared import lines, panels, streams
 
 EPSILON, DELTA, DIM = 1.0, 1e-6, 10
@@ -216,11 +216,7 @@ def _checks(
     where = f"{loss}, d = {dim}, epsilon = {epsilon:g}, n = {n}"
     excess = {name: found for name, (found, _) in values.items()}
     ours = excess["localized"]
-    found = [
-        anchors.within(f"localized over {name}, {where}", ours.over(excess[name]), 0.0, 1.0)
-        for name in PURE[1:]
-        if name in excess
-    ]
+    found = [anchors.within(f"localized over {name}, {where}", ours.over(excess[name]), 0.0, 1.0) for name in PURE[1:]]
     if (dim, epsilon) == (DIM, EPSILON):
         found.append(anchors.within(f"localized over zero, {where}", ours.over(excess["zero"]), 0.0, 0.5))
     near = ("localized", *(name for name in ("descent", "descent, delta") if name in excess))

@@ -1,11 +1,11 @@
 """Validation of output perturbation: experiments E1 to E13."""
 
 from dpconvex_experiments.base import Experiment
-from dpconvex_experiments.output_perturbation import comparisons, noise, promises, rates, variants
+from dpconvex_experiments.output_perturbation import comparisons, promises, rates, variants
 
 EXPERIMENTS: tuple[Experiment, ...] = (
-    noise.sampler,
-    noise.calibration,
+    promises.sampler,
+    promises.calibration,
     promises.sensitivity,
     promises.audit,
     promises.certificates,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -16,9 +17,6 @@ from dpconvex.privacy import Ledger, PrivacyParams, Sensitivity
 from dpconvex.problems import DataDomain, LinearModelProblem, Records
 from dpconvex.randomness import BitSource
 from dpconvex_experiments.shared import logistic_labels, unit_vectors
-
-if TYPE_CHECKING:
-    pass
 
 Noise: TypeAlias = NormNoiseMechanism | GaussianMechanism
 LABEL = "minimiser"
@@ -59,6 +57,14 @@ def releases(mechanism: Noise, value: FloatArray, privacy: PrivacyParams, count:
         return np.array([mechanism.release(value, LABEL, source, shared) for _ in range(count)])
     ledgers = (Ledger(privacy, (planned,)) for _ in range(count))
     return np.array([mechanism.release(value, LABEL, source, ledger) for ledger in ledgers])
+
+
+def counted(
+    mechanism: Noise, privacy: PrivacyParams, centres: Sequence[float], threshold: float, count: int, source: BitSource
+) -> tuple[int, int]:
+    """Return how many of `count` releases of the upper of two centres, and of the lower, lie above `threshold`."""
+    low, high = (releases(mechanism, np.array([centre]), privacy, count, source) for centre in centres)
+    return int((high > threshold).sum()), int((low > threshold).sum())
 
 
 def logistic_records(rng: np.random.Generator, n: int, truth: FloatArray) -> tuple[FloatArray, FloatArray]:

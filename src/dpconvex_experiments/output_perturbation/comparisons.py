@@ -102,8 +102,7 @@ def adversarial(setting: Setting) -> Outcome:
             name = f"epsilon {epsilon:g}" if math.isfinite(epsilon) else "not private"
             right.plot(ATTACKS, [j.robust for j in mine], "o-", color=f"C{k}", label=name)
             right.plot(ATTACKS, [j.unaware for j in mine], ":", color=f"C{k}")
-        right.set_xlabel("attack; dotted: trained without it")
-        right.set_ylabel("test accuracy under attack")
+        right.set(xlabel="attack; dotted: trained without it", ylabel="test accuracy under attack")
         right.legend()
 
     return Outcome(
@@ -296,8 +295,7 @@ def diameter(setting: Setting) -> Outcome:
                 axes.loglog(DIAMETER_EPSILONS, [row[risk] for row in mine], "o-", color=f"C{k}", label=name)
                 axes.loglog(DIAMETER_EPSILONS, [row[bound] for row in mine], "--", color=f"C{k}", linewidth=1.2)
             axes.axhline(1, color="#444444", linewidth=1, linestyle=":")
-            axes.set_xlabel("epsilon")
-            axes.set_title(f"d = {d}")
+            axes.set(xlabel="epsilon", title=f"d = {d}")
         figure.axes[0].set_ylabel("excess risk / LR; dashed: bounds")
         figure.axes[0].legend()
 

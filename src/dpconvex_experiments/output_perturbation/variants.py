@@ -76,15 +76,12 @@ def accuracy(setting: Setting) -> Outcome:
     def draw(figure: Figure) -> None:
         left, right = panels(figure, 2)
         left.plot([row.eta for row in ridge], [row.excess for row in ridge], "o-")
-        left.set_xscale("log")
-        left.set_xlabel("eta = 2 r / sensitivity")
-        left.set_ylabel("excess risk, ridge logistic")
+        left.set(xscale="log", xlabel="eta = 2 r / sensitivity", ylabel="excess risk, ridge logistic")
         x = np.arange(len(norm))
         right.bar(x - 0.2, [row.excess for row in norm], 0.4, label="measured")
         right.bar(x + 0.2, [row.claim or 0.0 for row in norm], 0.4, label="Theorem 3.4.2b claims")
         right.set_xticks(x, ["\n".join(row.name.split(", ")[1:3]) for row in norm], fontsize=8)
-        right.set_ylabel("excess risk / LR, F = L |w|")
-        right.set_ylim(0, 2.8)
+        right.set(ylabel="excess risk / LR, F = L |w|", ylim=(0, 2.8))
         right.legend(loc="upper right")
 
     return Outcome(
@@ -197,7 +194,9 @@ def tilted(setting: Setting) -> Outcome:
                 checks.append(exact(f"reach over the average's, {name}", reach / base_reach, 0.99, 1.01, "plan"))
             else:
                 ratios[f"risk over the average's, {name}"] = ratio
-            rows.append((case.name, tilt, _factor(case, n, tilt), reach / base_reach, *ratio[:2], case.power))
+            problem = _plan(case, n, tilt, TILTED_L2).problem
+            factor = math.exp(problem.log_weight_ratio(problem.minimiser_norm(TILTED_L2)))
+            rows.append((case.name, tilt, factor, reach / base_reach, *ratio[:2], case.power))
         steep = [row for row in rows if row[0] == case.name and row[1] >= 0.1]
         exponents[case.name] = exponent([r[2] for r in steep], [Estimate(r[4], r[5], runs) for r in steep])
     error = _gradient_error(setting.seed)
@@ -210,11 +209,10 @@ def tilted(setting: Setting) -> Outcome:
             left.loglog([r[2] for r in mine], [r[2] ** case.power for r in mine], "--", color=f"C{k}", linewidth=1)
         left.set_xticks([1, 2, 4, 8], ["1", "2", "4", "8"])
         left.xaxis.minorticks_off()
-        left.set_xlabel("C = exp(tilt * range of the loss)")
-        left.set_ylabel("risk over the average's; dashed: C, C squared")
+        left.set(xlabel="C = exp(tilt * range of the loss)", ylabel="risk over the average's; dashed: C, C squared")
         left.legend()
         sizes = (10**3, 10**4, 10**5, 10**6)
-        curves = {f"tilt {t:g}": [_reach(_plan(CASES[0], k, t, 0.1)) for k in sizes] for t in TILTS}
+        curves = {f"tilt {t:g}": [_plan(CASES[0], k, t, 0.1).schedule.reach for k in sizes] for t in TILTS}
         lines(right, sizes, curves, ("records", "reach, ridge logistic, l2 = 0.1"))
 
     return Outcome(
@@ -245,15 +243,6 @@ def tilted(setting: Setting) -> Outcome:
 def _plan(case: _Case, n: int, tilt: float, l2: float) -> output_perturbation.OutputPerturbationPlan:
     problem = LinearModelProblem(case.loss, DataDomain.l2_ball(TILTED_DIM, 1.0), n, 1.0, tilt)
     return output_perturbation.plan(problem, PrivacyParams(EPSILON), l2=l2)[0]
-
-
-def _reach(plan: output_perturbation.OutputPerturbationPlan) -> float:
-    return plan.schedule.reach
-
-
-def _factor(case: _Case, n: int, tilt: float) -> float:
-    problem = _plan(case, n, tilt, TILTED_L2).problem
-    return math.exp(problem.log_weight_ratio(problem.minimiser_norm(TILTED_L2)))
 
 
 def _risk(case: _Case, n: int, tilt: float, runs: int, seed: int) -> tuple[Estimate, float]:

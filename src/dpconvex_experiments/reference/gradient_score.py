@@ -73,6 +73,9 @@ class GradientScorePlan(LinearModelPlan):
     constants: str = "calibrated"
     noise_name: str = "permute-and-flip"
     algorithm: ClassVar[str] = "gradient_score"
+    theorem: ClassVar[str] = (  # pyright: ignore[reportIncompatibleMethodOverride]
+        "Exponential mechanism on the projected gradient over a public grid (Lowy 2026, Algorithm 5)."
+    )
 
     @property
     def grid(self) -> FloatArray:
@@ -97,10 +100,6 @@ class GradientScorePlan(LinearModelPlan):
     @property
     def mechanisms(self) -> Mapping[str, Planned]:
         return {LABEL: self.mechanism}
-
-    @property
-    def theorem(self) -> str:
-        return "Exponential mechanism on the projected gradient over a public grid (Lowy 2026, Algorithm 5)."
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:

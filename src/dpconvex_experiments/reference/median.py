@@ -22,6 +22,19 @@ from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems import PointDomain
 from dpconvex.randomness import BitSource
 
+
+@dataclass(frozen=True)
+class _Baseline(LocationPlan[LocationResult]):
+    """What the baselines share."""
+
+    domain: PointDomain
+    n: int
+    privacy: PrivacyParams
+    theorem: ClassVar[str]  # pyright: ignore[reportIncompatibleMethodOverride]
+    constants = "calibrated"
+    noise_name = "gaussian"
+
+
 # The mean of points clipped to a ball, with Gaussian noise: what most people would try first. It is not robust.
 #
 # Guarantee
@@ -35,24 +48,16 @@ MEAN = "mean"
 
 @final
 @dataclass(frozen=True)
-class ClippedMeanPlan(LocationPlan[LocationResult]):
+class ClippedMeanPlan(_Baseline):
     """Constants of one noisy mean."""
 
-    domain: PointDomain
-    n: int
-    privacy: PrivacyParams
     mechanism: GaussianMechanism
-    constants: str = "calibrated"
-    noise_name: str = "gaussian"
     algorithm: ClassVar[str] = "clipped_mean"
+    theorem = "Gaussian mechanism on the mean of clipped points, exact profile (Balle and Wang 2018)"
 
     @property
     def mechanisms(self) -> Mapping[str, Planned]:
         return {MEAN: self.mechanism}
-
-    @property
-    def theorem(self) -> str:
-        return "Gaussian mechanism on the mean of clipped points, exact profile (Balle and Wang 2018)"
 
     def describe(self) -> Mapping[str, Any]:
         return {"sigma": self.mechanism.sigma}
@@ -87,24 +92,17 @@ COORDINATE = "median of a coordinate"
 
 @final
 @dataclass(frozen=True)
-class CoordinateMedianPlan(LocationPlan[LocationResult]):
+class CoordinateMedianPlan(_Baseline):
     """Constants of d medians."""
 
-    domain: PointDomain
-    n: int
-    privacy: PrivacyParams
     mechanism: MedianMechanism  # for one coordinate
-    constants: str = "calibrated"
-    noise_name: str = "exponential mechanism"
+    noise_name = "exponential mechanism"
     algorithm: ClassVar[str] = "coordinate_median"
+    theorem = "Exponential mechanism with rank utility for every coordinate (McSherry and Talwar 2007)"
 
     @property
     def releases(self) -> tuple[Release, ...]:
         return (replace(self.mechanism.planned(COORDINATE), times=self.domain.dim),)
-
-    @property
-    def theorem(self) -> str:
-        return "Exponential mechanism with rank utility for every coordinate (McSherry and Talwar 2007)"
 
     def describe(self) -> Mapping[str, Any]:
         return {"epsilon_of_a_coordinate": self.mechanism.epsilon}
@@ -145,25 +143,17 @@ MOST_STEPS = 1000
 
 @final
 @dataclass(frozen=True)
-class OriginDescentPlan(LocationPlan[LocationResult]):
+class OriginDescentPlan(_Baseline):
     """Constants of one descent."""
 
-    domain: PointDomain
-    n: int
-    privacy: PrivacyParams
     gradients: NoisyGradients
     step: float  # step size
-    constants: str = "calibrated"
-    noise_name: str = "gaussian"
     algorithm: ClassVar[str] = "origin_descent"
+    theorem = "Noisy gradient descent (Bassily, Smith and Thakurta 2014), full gradients"
 
     @property
     def releases(self) -> tuple[Release, ...]:
         return (self.gradients.release,)
-
-    @property
-    def theorem(self) -> str:
-        return "Noisy gradient descent (Bassily, Smith and Thakurta 2014), full gradients"
 
     def describe(self) -> Mapping[str, Any]:
         return {"steps": self.gradients.times, "step": self.step}
@@ -222,7 +212,6 @@ class RadiusFinder:
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        """One."""
         return (self.mechanism.planned(RADIUS),)
 
     def queries(self, points: FloatArray) -> FloatArray:
@@ -289,28 +278,20 @@ START_STEPS = 1000
 
 @final
 @dataclass(frozen=True)
-class HalvingPlan(LocationPlan[LocationResult]):
+class HalvingPlan(_Baseline):
     """Constants of one run."""
 
-    domain: PointDomain
-    n: int
-    privacy: PrivacyParams
     finder: RadiusFinder
     warm: NoisyGradients  # of stages 2 and 3
     fine: NoisyGradients
     warm_mu: float  # warm_mu, fine_mu: their Gaussian budgets
     fine_mu: float
-    constants: str = "calibrated"
-    noise_name: str = "gaussian"
     algorithm: ClassVar[str] = "halving"
+    theorem = "Radius finder, halving and noisy gradient descent (Haghifam, Steinke and Ullman 2024)"
 
     @property
     def releases(self) -> tuple[Release, ...]:
         return (*self.finder.releases, self.warm.release, self.fine.release)
-
-    @property
-    def theorem(self) -> str:
-        return "Radius finder, halving and noisy gradient descent (Haghifam, Steinke and Ullman 2024)"
 
     def describe(self) -> Mapping[str, Any]:
         return {"warm_gradients": self.warm.times, "fine_gradients": self.fine.times}

@@ -1,15 +1,15 @@
 """Private saddle points and l1 geometry: rates in d, n and epsilon, accountants, sparsification, bias, SCO, queries."""
 
 from dpconvex_experiments.base import Experiment
-from dpconvex_experiments.saddle_point import constants, games, minimisation, queries, sampling
+from dpconvex_experiments.saddle_point import games, methods, sampling
 
 EXPERIMENTS: tuple[Experiment, ...] = (
     games.dimension,
     games.rates,
-    constants.accountant,
-    constants.tuning,
+    games.accountant,
+    games.tuning,
     sampling.sparsification,
     sampling.bias_reduction,
-    minimisation.minimization,
-    queries.queries,
+    methods.minimization,
+    methods.queries,
 )

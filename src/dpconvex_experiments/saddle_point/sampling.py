@@ -14,7 +14,8 @@ from dpconvex.problems import SimplexPoint, WorstGroupLoss
 from dpconvex_experiments import checks
 from dpconvex_experiments.base import Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Estimate, exponent
-from dpconvex_experiments.saddle_point._common import PAPER, curves
+from dpconvex_experiments.saddle_point.games import PAPER
+from dpconvex_experiments.shared import lines
 
 Function = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
 
@@ -80,8 +81,8 @@ def sparsification(setting: Setting) -> Outcome:
         for axes, column, label in zip(
             figure.subplots(1, 3), (2, 4, 6), ("bias", "gradient^2", "l1 distance"), strict=True
         ):
-            lines = {n: [row[column] for row in rows if row[0] == n] for n in slopes}
-            curves(axes, samples, lines, ("vertices K", label))
+            series = {n: [row[column] for row in rows if row[0] == n] for n in slopes}
+            lines(axes, samples, series, ("vertices K", label), fontsize=7)
 
     return Outcome(
         ("function", "K", "bias", "s.e.", "gradient error^2", "s.e. 2", "l1 distance", "s.e. 3"),

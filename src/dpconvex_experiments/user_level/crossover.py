@@ -8,7 +8,6 @@ from functools import partial
 
 import numpy as np
 
-from dpconvex._types import FloatArray
 from dpconvex.algorithms import LinearModelPlan
 from dpconvex.algorithms.erm import gradient_descent, registry
 from dpconvex.algorithms.erm.user_level import plan_accelerated, plan_phased
@@ -17,10 +16,10 @@ from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import LinearModelProblem
 from dpconvex_experiments.base import Cell, Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Estimate, exact
-from dpconvex_experiments.output_perturbation._common import Risk
+from dpconvex_experiments.output_perturbation._common import Risk, logistic_records
 from dpconvex_experiments.reference import group_privacy
-from dpconvex_experiments.shared import lines, logistic_labels, panels, slope, streams, unit_vectors
-from dpconvex_experiments.user_level._common import PAPER, promise, same_size, user_problem
+from dpconvex_experiments.shared import lines, panels, slope, streams
+from dpconvex_experiments.user_level.rates import PAPER, promise, same_size, user_problem
 
 DIM, USERS, RADIUS, EPSILON = 10, 2000, 3.0, 2.0
 TRUTH = np.full(DIM, 2.0 / math.sqrt(DIM))
@@ -28,10 +27,6 @@ LOSS = LogisticLoss()
 CROSSINGS = {(1000, 4.0): (32, 128), (2000, 2.0): (32, 128), (2000, 8.0): (16, 64), (20_000, 1.0): (1024, 4096)}
 """Half and twice of what plans said when this was written."""
 Method = Callable[[LinearModelProblem, PrivacyParams], LinearModelPlan]
-
-
-def _best_for_records(problem: LinearModelProblem, privacy: PrivacyParams) -> LinearModelPlan:
-    return group_privacy.plan(problem, privacy, registry.plans)
 
 
 def _tuned(problem: LinearModelProblem, privacy: PrivacyParams) -> LinearModelPlan:
@@ -47,7 +42,7 @@ METHODS: Mapping[str, Method] = {
     "clip tuned": _tuned,
     "clip": gradient_descent.plan,
     "one pass": plan_phased,
-    "group": _best_for_records,
+    "group": partial(group_privacy.plan, planner=registry.plans),
 }
 """By name: the accelerated method with three guards, descent with short clips, phased SGD, a method for records."""
 
@@ -69,18 +64,12 @@ def excess_of(m: int, runs: int, seed: int, risk: Risk, least: float) -> dict[st
     found: dict[str, list[float]] = {name: [] for name in plans}
     for run in range(runs):
         rng, _ = streams(seed, 1, run, m)
-        X, y = records(rng, USERS * m)
+        X, y = logistic_records(rng, USERS * m, TRUTH)
         for i, (name, plan) in enumerate(plans.items()):
             _, source = streams(seed, 2, run, m, i)
             point = plan.run(X, y, source, same_size(USERS, m)).point
             found[name].append(risk(point) - least)
     return {name: (Estimate.of(found[name]), plans[name].predicted_error.bound) for name in plans}
-
-
-def records(rng: np.random.Generator, count: int) -> tuple[FloatArray, FloatArray]:
-    """Return unit features (count, DIM) and labels of the logistic model."""
-    X = unit_vectors(rng, count, DIM)
-    return X, logistic_labels(rng, X @ TRUTH)
 
 
 @experiment(
@@ -93,7 +82,7 @@ def crossover(setting: Setting) -> Outcome:
     sizes = (4, 64) if setting.quick else (4, 16, 64, 256)
     runs = 2 if setting.quick else 6
     rng, _ = streams(setting.seed, 0)
-    risk = Risk(LOSS, *records(rng, 100_000 if setting.quick else 400_000))
+    risk = Risk(LOSS, *logistic_records(rng, 100_000 if setting.quick else 400_000, TRUTH))
     least = risk.minimum()
     found = {m: excess_of(m, runs, setting.seed, risk, least) for m in setting.track(sizes, "Comparing")}
     zero = risk(np.zeros(DIM)) - least

@@ -12,7 +12,7 @@ from scipy.stats import f as f_distribution
 from dpconvex.mechanisms import GaussianMechanism
 from dpconvex.solvers import geometric_median
 from dpconvex_experiments import EXPERIMENTS, Setting
-from dpconvex_experiments.geometric_median import accuracy, boosting, radius, real_data
+from dpconvex_experiments.geometric_median import accuracy, boosting, radius
 from dpconvex_experiments.geometric_median._common import Summary, Trial
 
 OURS = [name for name in EXPERIMENTS if name.startswith("geometric-median/")]
@@ -123,9 +123,9 @@ def test_a_radius_four_times_too_large_fails_figure_1(monkeypatch: pytest.Monkey
 
 
 def test_missing_data_sets_are_named_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
-    absent = real_data.Source("moon rocks", lambda: None, 1.0, "pip install rocks")
-    monkeypatch.setattr(real_data, "SOURCES", (real_data.SOURCES[1], absent))
-    outcome = real_data.real_data.measure(QUICK)
+    absent = accuracy.Source("moon rocks", lambda: None, 1.0, "pip install rocks")
+    monkeypatch.setattr(accuracy, "SOURCES", (accuracy.SOURCES[1], absent))
+    outcome = accuracy.real_data.measure(QUICK)
     assert any("moon rocks (pip install rocks)" in note for note in outcome.notes)
     assert {row[0] for row in outcome.rows} == {"digits"}
 

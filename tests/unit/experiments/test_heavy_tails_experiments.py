@@ -15,8 +15,8 @@ from dpconvex.problems import Records
 from dpconvex.problems.linear.truncated import TruncatedRisk, Truncation
 from dpconvex_experiments import EXPERIMENTS, Setting
 from dpconvex_experiments.checks import Anchors
-from dpconvex_experiments.heavy_tails import audit, constants, lower_bound, methods, rates, stages
-from dpconvex_experiments.heavy_tails._common import DIAMETER, LinearLoss, rate, wide_problem
+from dpconvex_experiments.heavy_tails import audit, lower_bound, methods, rates
+from dpconvex_experiments.heavy_tails.rates import DIAMETER, LinearLoss, rate, wide_problem
 from dpconvex_experiments.shared import streams, unit_vectors
 
 OURS = [name for name in EXPERIMENTS if name.startswith("heavy-tails/")]
@@ -95,19 +95,19 @@ def test_half_the_noise_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_one_stage_in_the_place_of_two_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    planned = stages.planned
-    monkeypatch.setattr(stages, "planned", lambda k, m, _: planned(k, m, 1))
-    assert not stages.stages.measure(QUICK).passed
+    planned = rates.planned
+    monkeypatch.setattr(rates, "planned", lambda k, m, _: planned(k, m, 1))
+    assert not rates.stages.measure(QUICK).passed
 
 
 def test_the_printed_double_stage_is_that_of_the_paper() -> None:
     """Section 2.7 of the specification: beta = 12 C/(epsilon lambda m) twice, radius 600 C d/(lambda m epsilon)."""
-    plan = stages.planned(2.0, 1000, 2)
+    plan = rates.planned(2.0, 1000, 2)
     (phase,) = plan.phases
     unit = phase.truncation.level / (phase.l2 * phase.m)
-    assert [m.scale for m in plan.noises[0]] == pytest.approx([12 * unit / stages.EPSILON] * 2)
-    assert phase.stages[0].confine == pytest.approx(600 * unit * stages.DIM / stages.EPSILON)
-    assert phase.truncation.level == pytest.approx((1000 * stages.EPSILON / stages.DIM) ** 0.5)
+    assert [m.scale for m in plan.noises[0]] == pytest.approx([12 * unit / rates.EPSILON] * 2)
+    assert phase.stages[0].confine == pytest.approx(600 * unit * rates.DIM / rates.EPSILON)
+    assert phase.truncation.level == pytest.approx((1000 * rates.EPSILON / rates.DIM) ** 0.5)
     assert [stage.radius for stage in phase.stages] == pytest.approx([unit, unit / 6])
 
 
@@ -121,9 +121,9 @@ def test_the_attacked_plan_makes_one_release_and_its_neighbours_are_the_worst() 
 
 
 def test_a_bound_thirty_times_that_of_descent_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    worse = {**constants.BOUNDS, "localized": lambda *a: 30 * constants.BOUNDS["descent"](*a)}
-    monkeypatch.setattr(constants, "BOUNDS", worse)
-    assert not constants.constants.measure(QUICK).passed
+    worse = {**lower_bound.BOUNDS, "localized": lambda *a: 30 * lower_bound.BOUNDS["descent"](*a)}
+    monkeypatch.setattr(lower_bound, "BOUNDS", worse)
+    assert not lower_bound.constants.measure(QUICK).passed
 
 
 # The linear loss and the designs
@@ -180,10 +180,10 @@ def test_no_fresh_risk_is_far_below_that_of_the_truth(design: methods.Design) ->
 
 @pytest.mark.parametrize("threshold", [1, 2, 7, 1000, 10**12])
 def test_bisection_finds_thresholds_to_a_percent(threshold: int) -> None:
-    found = constants.smallest(lambda n: n >= threshold)
+    found = lower_bound.smallest(lambda n: n >= threshold)
     assert found is not None
     assert threshold <= max(found, 1) <= 1.01 * threshold + 1
-    assert constants.smallest(lambda n: n > constants.LARGEST) is None
+    assert lower_bound.smallest(lambda n: n > lower_bound.LARGEST) is None
 
 
 # The lower bound

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import f, kstest
 
 from dpconvex.errors import InvalidParameterError
-from dpconvex_experiments.synthetic_points import gaussian_cluster, skewed, student_t
+from dpconvex_experiments.shared import gaussian_cluster, skewed, student_t
 
 
 @pytest.mark.parametrize("d", [1, 3, 20])

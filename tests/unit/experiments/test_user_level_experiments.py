@@ -8,7 +8,7 @@ from dpconvex.algorithms.erm.user_level import guards
 from dpconvex.mechanisms import test_and_release
 from dpconvex_experiments import EXPERIMENTS, Setting
 from dpconvex_experiments.checks import Anchors
-from dpconvex_experiments.user_level import crossover, gradients, robustness
+from dpconvex_experiments.user_level import crossover, rates, robustness
 from dpconvex_experiments.user_level.rates import Point, worst_excess
 
 OURS = [name for name in EXPERIMENTS if name.startswith("user-level/")]
@@ -65,9 +65,9 @@ def test_another_noise_fails_a_single_point(factor: float, passed: bool, monkeyp
 
 
 def test_counts_with_another_power_fail(monkeypatch: pytest.MonkeyPatch) -> None:
-    counted = gradients.counted
-    monkeypatch.setattr(gradients, "counted", lambda n, m, smoothness: counted(n, m, smoothness) * n**0.1)
-    assert not gradients.gradients.measure(QUICK).passed
+    counted = rates.counted
+    monkeypatch.setattr(rates, "counted", lambda n, m, smoothness: counted(n, m, smoothness) * n**0.1)
+    assert not rates.gradients.measure(QUICK).passed
 
 
 @pytest.mark.gate

@@ -17,7 +17,7 @@ from dpconvex.problems.data.points import mean_distance
 from dpconvex.randomness import SeededSource, SystemSource
 from dpconvex.solvers import geometric_median
 from dpconvex_experiments.reference.median import MEDIAN_BASELINES, plan_coordinate_median, plan_radius_finder
-from dpconvex_experiments.synthetic_points import gaussian_cluster, skewed, student_t
+from dpconvex_experiments.shared import gaussian_cluster, skewed, student_t
 
 DOMAIN = PointDomain(3, 10.0, 1e-2)
 PRIVACY = PrivacyParams(1.0, 1e-5)
