@@ -292,19 +292,11 @@ class AbstractTarget(ABC):
 @final
 @dataclass(frozen=True)
 class ClassTarget(AbstractTarget):
-    """A target with a public list of classes.
+    """A target with a public list of classes, at least two.
 
-    Missing labels and labels not listed count as the first class. Labels match as in `CategoricalColumn`.
-
-    Parameters
-    ----------
-    name : str
-        The column's name in the table.
-    classes : tuple of str
-        Public and distinct, at least two.
-    rates : tuple of float, optional
-        Public shares of the classes, in their order: positive, adding up to 1 but for rounding to percent. They serve
-        accuracy and yardsticks, never privacy.
+    Missing labels and labels not listed count as the first class. Labels match as in `CategoricalColumn`. The `rates`
+    are public shares of the classes, in their order: positive, adding up to 1 but for rounding to percent. They serve
+    accuracy and yardsticks, never privacy.
     """
 
     name: str
@@ -340,13 +332,6 @@ class NumericTarget(AbstractTarget):
     """A numeric target with a public range, in its own unit.
 
     Values are clipped to [`lower`, `upper`]; missing values count as the mid-range.
-
-    Parameters
-    ----------
-    name : str
-        The column's name in the table.
-    lower, upper : float
-        Public range, ``lower < upper``.
     """
 
     name: str

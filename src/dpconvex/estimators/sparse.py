@@ -73,14 +73,9 @@ class PrivateSparseModel(FittedModel):
 
     @abstractmethod
     def plan(self, n: int, n_features: int | None = None) -> tuple[Plan, ...]:
-        """Return all plans for data of this size, the smallest predicted error first. Sees no data.
+        """Return all plans for `n` records, the smallest predicted error first. Sees no data.
 
-        Parameters
-        ----------
-        n : int
-            Number of records.
-        n_features : int, optional
-            Number of columns; not needed with a schema.
+        With a schema, `n_features`, the number of columns, is not needed.
         """
 
     @abstractmethod
