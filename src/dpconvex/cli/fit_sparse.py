@@ -104,7 +104,6 @@ def build(schema: Schema, group: str | None, epsilon: float, delta: float, optio
 
 
 def _measure(estimator: Any, schema: Schema, held_out: Any) -> Metrics | RegressionMetrics:
-    """Return how well a fitted model does on a public table."""
     from dpconvex.cli._metrics import evaluate, evaluate_regression
 
     right = schema.encode_target(held_out)
@@ -131,7 +130,6 @@ def facts(plan: Plan) -> dict[str, Any]:
 
 
 def _show(plans: Sequence[Plan], promise: PrivacyParams, as_json: bool) -> None:
-    """Print plans, the chosen one first."""
     public = plans[0].public
     if as_json:
         rows = [{"chosen": k == 0, **facts(plan)} for k, plan in enumerate(plans)]

@@ -152,7 +152,6 @@ def _declared(names: list[str], user: str | None) -> Schema:
 def _show_plan(
     estimator: PrivateGeometricMedian, rows: int | None, features: int | None, unit: str, as_json: bool
 ) -> None:
-    """Print what a run would release, from public facts."""
     from dpconvex.algorithms.base import warn_if_hopeless
 
     if rows is None or features is None:

@@ -160,7 +160,6 @@ def _words(values: Any) -> str:
 
 
 def _show(plans: Sequence[SearchPlan], as_json: bool) -> None:
-    """Print plans, the one that would run first."""
     first = plans[0]
     if as_json:
         rows = [{"chosen": k == 0, **facts(plan)} for k, plan in enumerate(plans)]

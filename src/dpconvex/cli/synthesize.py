@@ -124,7 +124,6 @@ def facts(plan: QueryReleasePlan) -> dict[str, Any]:
 
 
 def _show(plans: Sequence[QueryReleasePlan], as_json: bool) -> None:
-    """Print all plans, the chosen one first."""
     first = plans[0]
     privacy = first.privacy
     if as_json:
@@ -156,7 +155,6 @@ def _show(plans: Sequence[QueryReleasePlan], as_json: bool) -> None:
 
 
 def _csv(table: Any) -> bytes:
-    """Return a table as CSV."""
     import pyarrow as pa
     import pyarrow.csv as pacsv
 

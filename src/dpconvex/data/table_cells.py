@@ -12,7 +12,7 @@ import numpy as np
 from dpconvex import _validate
 from dpconvex._types import AnyArray
 from dpconvex.data.cells import CellColumn
-from dpconvex.data.columns import AbstractColumn, AbstractTarget
+from dpconvex.data.columns import Described
 from dpconvex.data.frames import open_table, require_columns
 from dpconvex.data.schema import Schema
 from dpconvex.errors import InvalidParameterError
@@ -49,7 +49,7 @@ class TableCells:
         Bins of numeric columns are of equal width (of the logarithm, where the schema has one). Unknown columns,
         malformed bins and more than 2^27 cells are refused.
         """
-        parts: dict[str, AbstractColumn | AbstractTarget] = {column.name: column for column in schema.columns}
+        parts: dict[str, Described] = {column.name: column for column in schema.columns}
         if schema.target is not None:
             parts[schema.target.name] = schema.target
         chosen = tuple(parts) if names is None else tuple(names)

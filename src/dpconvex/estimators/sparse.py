@@ -135,6 +135,17 @@ class PrivateSparseModel(FittedModel):
         return _validate.real("radius", self.radius, above=0.0, remedy="It is the largest l1 norm of the coefficients")
 
     @final
+    def _learn(self, features: FeatureMap, X: Any, targets: AnyArray, source: BitSource, middle: float = 0.0) -> None:
+        """Plan, run on records in a random order, and store what was released."""
+        same_length(X, targets)
+        plan: Any = self.plan(len(targets), features.domain.n_features)[0]
+        self.plan_ = plan
+        begin(plan, type(self).__name__, fitted_columns(self), len(targets), source)
+        result = plan.run(shuffled(single_group(X, targets), source), source)
+        self._store(features, weights_of(plan, result.x), middle)
+        self.certificate_ = result.certificate
+
+    @final
     def _store(self, features: FeatureMap, weights: FloatArray, middle: float = 0.0) -> Self:
         """Store released weights, (p,) with the intercept's last; predictions are ``middle + output_scale * z``."""
         scaled, p = self.output_scale * weights[None, :], features.domain.n_features
@@ -248,14 +259,8 @@ class PrivateLasso(RegressorMixin, PrivateSparseModel):
     def fit(self, X: Any, y: Any = None) -> Self:
         source, bounds = source_from(self.random_state), self._range()
         features, encoded = self._encoded(X, reset=True)
-        targets = bounds.scale(self._numbers(X, y))
-        same_length(encoded, targets)
-        self.plan_ = self.plan(len(targets), features.domain.n_features)[0]
-        begin(self.plan_, type(self).__name__, fitted_columns(self), len(targets), source)
-        result = self.plan_.run(shuffled(single_group(encoded, targets), source), source)
-        self._store(features, weights_of(self.plan_, result.x), bounds.middle)
+        self._learn(features, encoded, bounds.scale(self._numbers(X, y)), source, bounds.middle)
         self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])  # as scikit-learn's regressors
-        self.certificate_ = result.certificate
         name_model(self)
         return self
 
@@ -417,12 +422,8 @@ class PrivateSparseLogisticRegression(PrivateSparseClassifier):
         source = source_from(self.random_state)
         features, encoded = self._encoded(X, reset=True)
         targets, classes = self._signs(X, y)
-        same_length(encoded, targets)
-        self.plan_ = self.plan(len(targets), features.domain.n_features)[0]
-        begin(self.plan_, type(self).__name__, fitted_columns(self), len(targets), source)
-        result = self.plan_.run(shuffled(single_group(encoded, targets), source), source)
-        self._store(features, weights_of(self.plan_, result.x))
-        self.certificate_, self.classes_ = result.certificate, classes
+        self._learn(features, encoded, targets, source)
+        self.classes_ = classes
         name_model(self)
         return self
 

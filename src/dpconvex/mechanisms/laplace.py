@@ -101,7 +101,6 @@ class BoundedLaplaceMechanism(Mechanism[FloatArray]):
 
     @cached_property
     def step(self) -> float:
-        """Step of the grid of values and releases."""
         return exact.spacing(self.sensitivity.value, self.scale, 1.0)
 
     @property

@@ -101,7 +101,6 @@ class RobustMean(GuardedMean):
 
     @cached_property
     def score_noise(self) -> GaussianMechanism:
-        """The noise of the score."""
         lemma = "one point changes the score by at most this (Lemma 1; variant S)"
         sensitivity = Sensitivity(self.score_sensitivity, "absolute", lemma, unit=self.unit)
         return GaussianMechanism(sensitivity, self.score_sigma, 1)
@@ -326,7 +325,6 @@ class OutlierRemoval(GuardedMean):
 
     @cached_property
     def score_noise(self) -> LaplaceMechanism:
-        """The noise of the score."""
         moves = Sensitivity(score_sensitivity(self.count, "average"), "absolute", "2(C - 1)/C", unit=self.unit)
         return LaplaceMechanism(moves, self.score_scale, 1)
 
