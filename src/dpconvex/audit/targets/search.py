@@ -2,21 +2,52 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, final
 
 import numpy as np
 
 from dpconvex._types import FloatArray
+from dpconvex.algorithms.search.plan import SearchPlan
 from dpconvex.algorithms.search.run import Part, run
 from dpconvex.audit.neighbors import record_pairs
-from dpconvex.audit.target import Builder, Subject, Use, targets
+from dpconvex.audit.target import Builder, Subject, targets
 from dpconvex.estimators import PrivateLinearSVC, PrivateSearchCV
-from dpconvex.privacy import PrivacyParams, Unit
+from dpconvex.privacy import PrivacyParams, Release, Unit
 from dpconvex.problems import Block, DataDomain
 from dpconvex.randomness import BitSource
 
 N = 6
 """Records, two of them held out: one of them moves a score far."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class SearchUse:
+    """One search as something to audit: a plan, and the estimator whose parameters it searches."""
+
+    plan: SearchPlan
+    base: PrivateLinearSVC
+
+    @property
+    def privacy(self) -> PrivacyParams:
+        """That of the search."""
+        return self.plan.privacy
+
+    @property
+    def algorithm(self) -> str:
+        """Its name."""
+        return self.plan.algorithm
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        """Those of the plan."""
+        return self.plan.releases
+
+    def run(self, X: Any, y: Any, source: BitSource) -> FloatArray:
+        """Return the chosen position and the model's coefficients."""
+        chosen, model = run(self.plan, self.base, Part(X, y, None), source)
+        return np.array([chosen, *np.ravel(model.coef_)])
 
 
 def _search(method: str, ratio: float = 9.0) -> Builder:
@@ -33,13 +64,7 @@ def _search(method: str, ratio: float = 9.0) -> Builder:
         )
         grid = {"l2": [4 * bound**2, 4 * ratio * bound**2]}
         plan = PrivateSearchCV(base, grid, method=method, holdout=1 / 3).plan(N)[0]
-
-        def searched(X: Any, y: Any, source: BitSource) -> FloatArray:
-            chosen, model = run(plan, base, Part(X, y, None), source)
-            return np.array([chosen, *np.ravel(model.coef_)])
-
-        use = Use(plan.privacy, plan.algorithm, plan.releases, searched)
-        return Subject(use, record_pairs(plan.whole[0].plan.problem), output=np.asarray)
+        return Subject(SearchUse(plan, base), record_pairs(plan.whole[0].plan.problem), output=np.asarray)
 
     return build
 
