@@ -155,6 +155,4 @@ def predict(
     if output is not None:
         write_atomically(output, lambda file: pacsv.write_csv(result, file))
         return
-    sink = pa.BufferOutputStream()
-    pacsv.write_csv(result, sink)
-    sys.stdout.write(sink.getvalue().to_pybytes().decode())
+    sys.stdout.write(_output.csv_bytes(result).decode())

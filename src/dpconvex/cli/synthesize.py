@@ -79,7 +79,7 @@ def synthesize(
         pay(budget, plans[0].privacy, "synthesize", table, declared, seed=seed)
         with _output.working("Fitting"):
             estimator.fit(read_table(table, declared))
-        write_atomically(folder / _output.SYNTHETIC, _csv(estimator.sample(size, seed)))
+        write_atomically(folder / _output.SYNTHETIC, _output.csv_bytes(estimator.sample(size, seed)))
         (folder / _output.CERTIFICATE).write_text(estimator.certificate_.to_json(), encoding="utf-8")
     if as_json:
         files = [str(out / name) for name in (_output.SYNTHETIC, _output.CERTIFICATE)]
@@ -152,12 +152,3 @@ def _show(plans: Sequence[QueryReleasePlan], as_json: bool) -> None:
         "* chosen. expected: the largest error of any share in any marginal table, on typical data, a guess. bound: on "
         "the same, but where the note says estimate."
     )
-
-
-def _csv(table: Any) -> bytes:
-    import pyarrow as pa
-    import pyarrow.csv as pacsv
-
-    sink = pa.BufferOutputStream()
-    pacsv.write_csv(table, sink)
-    return sink.getvalue().to_pybytes()
