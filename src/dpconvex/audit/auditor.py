@@ -66,32 +66,13 @@ def audit(
     seed: int = 0,
     track: Track | None = None,
 ) -> AuditReport:
-    """Try to refute a plan's promise.
+    """Try to refute the promise of a plan, or of anything with ``privacy`` and ``run(*data, source)``.
 
-    Parameters
-    ----------
-    plan : Auditable
-        A plan of this library, or anything with ``privacy`` and ``run(*data, source)``.
-    pairs : mapping of str to Pair, optional
-        Neighboring data sets; those of the plan's own domain for plans of linear models.
-    title : str, optional
-        What is audited, for the report.
-    output : callable, optional
-        Turns what a run returns into the numbers (k,) that an attacker sees; those of this library's results.
-    runs : int
-        Counted runs on each of two data sets, at least 8; 0: no counting.
-    transcripts : int
-        Replayed runs for exact losses on the worst pair, at least 8; a quarter as many find it. 0: none.
-    error : float
-        Probability with which each sampled bound may be wrong.
-    seconds : float, optional
-        Aim for the whole audit: where runs take long there are fewer, at least 8 of each kind. No limit by default.
-    source : BitSource, optional
-        Of the noise of counted runs; the operating system.
-    seed : int
-        Of random neighbors and of replayed noise.
-    track : callable, optional
-        Shows progress.
+    `pairs` are those of the plan's own domain by default, for linear models; `output` turns what a run returns into the
+    numbers (k,) that an attacker sees. `runs` are counted on each of two data sets, `transcripts` replayed on the worst
+    pair, which a quarter as many find: at least 8 of each, or 0 for none. Each sampled bound is wrong with probability
+    at most `error`. `seconds` is an aim for the whole audit: where runs take long there are fewer. `source` is of the
+    noise of counted runs, `seed` of random neighbors and of replayed noise.
     """
     pace = Pace(None if seconds is None else _validate.real("seconds", seconds, above=0.0))
     _validate.real("error", error, above=0.0, below=0.5)

@@ -145,20 +145,10 @@ class Counted:
 
 
 def proved_epsilon(hits: int, others: int, runs: int, delta: float, error: float) -> float:
-    """Return the lower bound on epsilon from one event, ``-inf`` if it shows nothing.
+    """Return the lower bound on epsilon from one event, ``-inf`` if it shows nothing; wrong with probability `error`.
 
-    Parameters
-    ----------
-    hits, others : int
-        How often the event occurred in `runs` runs on the first, and on the second data set.
-    runs : int
-    delta : float
-        The claimed one.
-    error : float
-        Probability with which the bound may be wrong.
+    The event occurred in `hits` of `runs` runs on the first data set, and in `others` on the second.
 
-    Examples
-    --------
     >>> round(proved_epsilon(500, 100, 1000, delta=0.0, error=1e-3), 2)
     1.2
     """

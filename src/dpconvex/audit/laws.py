@@ -14,20 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
+from dpconvex import mechanisms
 from dpconvex._types import FloatArray
 from dpconvex.errors import UnsupportedEventError
-from dpconvex.mechanisms import (
-    AboveThreshold,
-    BoundedLaplaceMechanism,
-    GaussianMechanism,
-    LaplaceMechanism,
-    MedianMechanism,
-    NormNoiseMechanism,
-    Planned,
-    ReportNoisyMax,
-    RobustMean,
-    VertexSampling,
-)
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(200)
 _FLOOR = 700.0
@@ -40,29 +29,29 @@ def log_law(mechanism: Any, value: Any, outcome: Any) -> float:
 
 
 @log_law.register
-def _(mechanism: Planned, value: Any, outcome: Any) -> float:
+def _(mechanism: mechanisms.Planned, value: Any, outcome: Any) -> float:
     return mechanism.log_density(value, outcome)  # its own, where no law is registered here
 
 
 @log_law.register
-def _(mechanism: LaplaceMechanism, value: FloatArray, outcome: FloatArray) -> float:
+def _(mechanism: mechanisms.LaplaceMechanism, value: FloatArray, outcome: FloatArray) -> float:
     return float(-np.abs(outcome - _clean(value)).sum() / mechanism.scale - mechanism.dim * np.log(mechanism.scale))
 
 
 @log_law.register
-def _(mechanism: BoundedLaplaceMechanism, value: FloatArray, outcome: FloatArray) -> float:
+def _(mechanism: mechanisms.BoundedLaplaceMechanism, value: FloatArray, outcome: FloatArray) -> float:
     away = float(np.abs(outcome - _clean(value)).sum())
     return -away / mechanism.scale if away <= mechanism.bound + mechanism.step else -np.inf
 
 
 @log_law.register
-def _(mechanism: GaussianMechanism, value: FloatArray, outcome: FloatArray) -> float:
+def _(mechanism: mechanisms.GaussianMechanism, value: FloatArray, outcome: FloatArray) -> float:
     away = (outcome - _clean(value)) / mechanism.sigma
     return float(-(away @ away) / 2 - mechanism.dim * np.log(mechanism.sigma))
 
 
 @log_law.register
-def _(mechanism: NormNoiseMechanism, value: FloatArray, outcome: FloatArray) -> float:
+def _(mechanism: mechanisms.NormNoiseMechanism, value: FloatArray, outcome: FloatArray) -> float:
     away = float(mechanism.norm(outcome - _clean(value)))
     return -away / mechanism.scale - mechanism.norm.dim * float(np.log(mechanism.scale))
 
@@ -74,29 +63,29 @@ def finite_law(mechanism: Any, value: Any) -> FloatArray:
 
 
 @finite_law.register
-def _(mechanism: ReportNoisyMax, value: FloatArray) -> FloatArray:
+def _(mechanism: mechanisms.ReportNoisyMax, value: FloatArray) -> FloatArray:
     return selection_law(_clean(value), mechanism.scale)
 
 
 @finite_law.register
-def _(mechanism: VertexSampling, value: FloatArray) -> FloatArray:
+def _(mechanism: mechanisms.VertexSampling, value: FloatArray) -> FloatArray:
     scores = mechanism.on_grid(value)
     scores = np.maximum(scores - scores.max(), -_FLOOR)
     return scores - np.logaddexp.reduce(scores)
 
 
 @log_law.register
-def _(mechanism: VertexSampling, value: FloatArray, outcome: Any) -> float:
+def _(mechanism: mechanisms.VertexSampling, value: FloatArray, outcome: Any) -> float:
     return float(finite_law(mechanism, value)[outcome].sum())
 
 
 @log_law.register
-def _(mechanism: ReportNoisyMax, value: FloatArray, outcome: int) -> float:
+def _(mechanism: mechanisms.ReportNoisyMax, value: FloatArray, outcome: int) -> float:
     return float(_selected(_clean(value), mechanism.scale, np.array([outcome]))[0])
 
 
 @log_law.register
-def _(mechanism: MedianMechanism, value: FloatArray, outcome: float) -> float:
+def _(mechanism: mechanisms.MedianMechanism, value: FloatArray, outcome: float) -> float:
     inner = np.sort(np.clip(_clean(value), mechanism.lower, mechanism.upper))
     ends = np.concatenate([[mechanism.lower], inner, [mechanism.upper]])
     rate = mechanism.epsilon / (2 * mechanism.sensitivity.value)
@@ -107,12 +96,12 @@ def _(mechanism: MedianMechanism, value: FloatArray, outcome: float) -> float:
 
 
 @log_law.register
-def _(mechanism: AboveThreshold, value: FloatArray, outcome: int) -> float:
+def _(mechanism: mechanisms.AboveThreshold, value: FloatArray, outcome: int) -> float:
     return float(halting_law(mechanism, np.asarray(value, dtype=np.float64), outcome))
 
 
 @log_law.register
-def _(mechanism: RobustMean, value: tuple[float, FloatArray, float], outcome: FloatArray | None) -> float:
+def _(mechanism: mechanisms.RobustMean, value: tuple[float, FloatArray, float], outcome: FloatArray | None) -> float:
     score, mean, length = value
     gap = (score - mechanism.threshold) / mechanism.score_sigma
     if outcome is None:
@@ -147,7 +136,7 @@ def _selected(scores: FloatArray, scale: float, picks: NDArray[np.int64]) -> Flo
     return np.maximum(shifted[picks], -_FLOOR) + total
 
 
-def halting_law(mechanism: AboveThreshold, queries: FloatArray, outcome: int) -> float:
+def halting_law(mechanism: mechanisms.AboveThreshold, queries: FloatArray, outcome: int) -> float:
     """Return the log-probability that the first "above" is query `outcome`; `len(queries)`: that there is none.
 
     By quadrature over the noise of the threshold.

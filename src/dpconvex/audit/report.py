@@ -21,52 +21,25 @@ T = TypeVar("T")
 @final
 @dataclass(frozen=True)
 class Finding:
-    """What one attack proved.
+    """What one attack proved."""
 
-    Parameters
-    ----------
-    attack : {"exact loss", "participation", "all transcripts", "minimiser density", "counting"}
-    pair : str
-        Neighboring data sets.
-    epsilon : float
-        Lower bound on epsilon at the claimed delta; ``-inf``: nothing.
-    confidence : float
-        With which it holds; 1 where nothing was sampled or one transcript is proof.
-    detail : str
-        Event, or number of transcripts.
-    """
-
-    attack: str
-    pair: str
-    epsilon: float
-    confidence: float
-    detail: str
+    attack: str  # "exact loss", "participation", "all transcripts", "minimiser density" or "counting"
+    pair: str  # of neighboring data sets
+    epsilon: float  # lower bound at the claimed delta; -inf: nothing
+    confidence: float  # with which it holds; 1 where nothing was sampled or one transcript is proof
+    detail: str  # event, or number of transcripts
 
 
 @final
 @dataclass(frozen=True)
 class AuditReport:
-    """What an audit found.
+    """What an audit found."""
 
-    Parameters
-    ----------
-    title : str
-        What was audited.
-    claimed : PrivacyParams
-        The promise.
-    findings : tuple of Finding
-        One of each attack that applies, the best first.
-    runs : int
-        On each of the two data sets that were counted.
-    seconds : float
-        All of it.
-    """
-
-    title: str
+    title: str  # of what was audited
     claimed: PrivacyParams
-    findings: tuple[Finding, ...]
-    runs: int
-    seconds: float
+    findings: tuple[Finding, ...]  # one of each attack that applies, the best first
+    runs: int  # on each of the two data sets that were counted
+    seconds: float  # of the processor, for all of it
 
     @property
     def proved_at_least(self) -> float:

@@ -124,17 +124,9 @@ Builder = Callable[[PrivacyParams, float], Subject]
 @final
 @dataclass(frozen=True)
 class Target:
-    """An algorithm or mechanism, ready to be audited.
+    """An algorithm or mechanism, ready to be audited; its name is ``algorithm`` or ``algorithm/variant``.
 
-    Parameters
-    ----------
-    name : str
-        ``algorithm`` or ``algorithm/variant``.
-    pure : bool
-        Whether its promise has delta 0.
-    unit : Unit
-        Whose data its neighbors replace.
-    builder : callable
+    A `pure` promise has delta 0; neighbors replace the data of one `unit`.
     """
 
     name: str

@@ -94,6 +94,16 @@ def print_json(value: Any) -> None:
     print(json.dumps(finite(value), indent=2, allow_nan=False))
 
 
+def csv_bytes(table: Any) -> bytes:
+    """Return an arrow table as CSV."""
+    import pyarrow as pa
+    import pyarrow.csv as pacsv
+
+    sink = pa.BufferOutputStream()
+    pacsv.write_csv(table, sink)
+    return sink.getvalue().to_pybytes()
+
+
 def write_page(path: str | Path, template: str, **content: Any) -> None:
     """Write an HTML page from one of this folder's templates, wholly or not at all."""
     from jinja2 import Environment, PackageLoader, StrictUndefined

@@ -11,18 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpconvex.cli import _options
-from dpconvex.cli._output import (
-    CERTIFICATE,
-    MODEL,
-    REPORT,
-    model_folder,
-    one_line_errors,
-    print_json,
-    print_table,
-    print_text,
-    track,
-)
+from dpconvex.cli import _options, _output
 from dpconvex.errors import RepeatedFitWarning
 
 if TYPE_CHECKING:
@@ -67,7 +56,7 @@ METRICS = {"accuracy": "accuracy", "auc": "AUC", "log_loss": "log-loss"}
 """Shown metrics and their headers."""
 
 
-@one_line_errors
+@_output.one_line_errors
 def demo(
     quick: Annotated[
         bool, typer.Option("--quick", help="8,000 records, 2 splits, epsilon 1 and 3: a few seconds.")
@@ -83,7 +72,7 @@ def demo(
     from dpconvex.cli.fit import write_outputs
     from dpconvex.cli.report import Measured, Origin
 
-    with warnings.catch_warnings(), model_folder(out, force=force) as folder:
+    with warnings.catch_warnings(), _output.model_folder(out, force=force) as folder:
         warnings.simplefilter("ignore", RepeatedFitWarning)  # public data: nothing is spent by fitting them again
         splits = [split(QUICK_ROWS if quick else TRAIN, seed) for seed in range(QUICK_SPLITS if quick else SPLITS)]
         rows, model = _compare(splits, QUICK_EPSILONS if quick else EPSILONS)
@@ -101,7 +90,7 @@ def demo(
         origin = Origin("Adult census income, bundled with dpconvex", "a demonstration on public data")
         write_outputs(model, folder, origin, measured)
     if as_json:
-        print_json([row.to_dict() for row in rows])
+        _output.print_json([row.to_dict() for row in rows])
         return
     cells = [
         (
@@ -112,12 +101,14 @@ def demo(
         )
         for row in rows
     ]
-    print_table(
+    _output.print_table(
         f"Adult census income: {over}", ("model", "epsilon", *METRICS.values(), "seconds"), cells, right=range(1, 6)
     )
-    print_text()
-    print_text("± one standard error over the splits; the noise of private fits is part of it.")
-    print_text(f"Wrote {MODEL}, {CERTIFICATE} and {REPORT} (epsilon = {KEPT:g}, first split) to {out}")
+    _output.print_text()
+    _output.print_text("± one standard error over the splits; the noise of private fits is part of it.")
+    _output.print_text(
+        f"Wrote {_output.MODEL}, {_output.CERTIFICATE} and {_output.REPORT} (epsilon = {KEPT:g}, first split) to {out}"
+    )
 
 
 def split(rows: int, seed: int = 0) -> tuple[Any, Any]:
@@ -143,7 +134,7 @@ def _compare(splits: Sequence[tuple[Any, Any]], epsilons: tuple[float, ...]) -> 
     schema = adult_schema()
     found: dict[tuple[str, float | None], list[tuple[Metrics, float]]] = {}
     kept: Any = None
-    for train, test in track(splits, "Fitting"):
+    for train, test in _output.track(splits, "Fitting"):
         right = schema.encode_target(test)
         for name, metrics, seconds in _baselines(schema, train, test, right):
             found.setdefault((name, None), []).append((metrics, seconds))

@@ -9,17 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpconvex.cli import _options
-from dpconvex.cli._output import (
-    CERTIFICATE,
-    MODEL,
-    REPORT,
-    model_folder,
-    number,
-    one_line_errors,
-    print_json,
-    print_text,
-)
+from dpconvex.cli import _options, _output
 from dpconvex.cli.budget import pay
 from dpconvex.cli.plan import plan_rows, print_plans
 from dpconvex.cli.schema import print_labels
@@ -33,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @_options.describes_model
-@one_line_errors
+@_output.one_line_errors
 def fit(
     table: Annotated[Path, typer.Argument(help="CSV or Parquet file with the private records.")],
     schema: _options.SchemaFile,
@@ -60,7 +50,7 @@ def fit(
     declared = _options.fit_schema(schema, target, user_column)
     estimator = _options.build(epsilon, options, schema=declared, seed=seed)
     promise = promise_of(estimator)  # refuses unusable parameters before anything is read
-    with model_folder(out, force=force) as folder:
+    with _output.model_folder(out, force=force) as folder:
         held_out = read_test(test, declared)
         paid = pay(budget, promise, f"fit --model {estimator.kind}", table, declared, seed=seed)
         records = read_table(table, declared)
@@ -71,27 +61,27 @@ def fit(
     plans = (estimator.plan_, *planned[1:])  # first what ran
     if as_json:
         certificate = estimator.certificate_.to_dict()
-        files = [str(out / name) for name in (MODEL, CERTIFICATE, REPORT)]
+        files = [str(out / name) for name in (_output.MODEL, _output.CERTIFICATE, _output.REPORT)]
         measured = None if metrics is None else {**metrics.to_dict(), "private": False}
         facts = {"plan": plan_rows(plans)[0], "status": estimator.status_, "certificate": certificate}
-        print_json({"files": files, **facts, "test": measured})
+        _output.print_json({"files": files, **facts, "test": measured})
         return
     print_plans(plans)
     before = planned[0].predicted_error.expected
     if before is not None and before != estimator.plan_.predicted_error.expected:
-        print_text(
+        _output.print_text(
             f"The chosen plan is shown as it went on from what it released first; before the run it "
-            f"expected {number(before)}, and was chosen by that."
+            f"expected {_output.number(before)}, and was chosen by that."
         )
     print_labels(declared)
-    print_text()
-    print_text(estimator.certificate_.explain())
-    print_text()
+    _output.print_text()
+    _output.print_text(estimator.certificate_.explain())
+    _output.print_text()
     if metrics is not None:
-        print_text(f"Test file, NOT PRIVATE: {metrics.text()}.")
+        _output.print_text(f"Test file, NOT PRIVATE: {metrics.text()}.")
     if estimator.status_ != "ok":
-        print_text(f"Status: {estimator.status_}. The run ended early; its last released point is the model.")
-    print_text(f"Wrote {MODEL}, {CERTIFICATE} and {REPORT} to {out}")
+        _output.print_text(f"Status: {estimator.status_}. The run ended early; its last released point is the model.")
+    _output.print_text(f"Wrote {_output.MODEL}, {_output.CERTIFICATE} and {_output.REPORT} to {out}")
 
 
 def write_outputs(
@@ -101,9 +91,9 @@ def write_outputs(
     from dpconvex.cli.report import write_report
     from dpconvex.estimators.persistence import save_model
 
-    save_model(estimator, folder / MODEL)
-    (folder / CERTIFICATE).write_text(estimator.certificate_.to_json(), encoding="utf-8")
-    write_report(estimator, folder / REPORT, origin, measured)
+    save_model(estimator, folder / _output.MODEL)
+    (folder / _output.CERTIFICATE).write_text(estimator.certificate_.to_json(), encoding="utf-8")
+    write_report(estimator, folder / _output.REPORT, origin, measured)
 
 
 def measure(estimator: PrivateLinearModel, held_out: Any) -> Metrics | RegressionMetrics:
@@ -132,7 +122,7 @@ def read_test(path: Path | None, schema: Schema) -> Any:
     return held_out
 
 
-@one_line_errors
+@_output.one_line_errors
 def predict(
     model: Annotated[Path, typer.Argument(help="Model folder, or model.skops.")],
     table: Annotated[Path, typer.Argument(help="CSV or Parquet file; the target column is not needed.")],
@@ -149,7 +139,7 @@ def predict(
     from dpconvex.estimators import PrivateSparseClassifier, ProbabilisticClassifier
     from dpconvex.estimators.persistence import load_model
 
-    estimator = load_model(model / MODEL if model.is_dir() else model)
+    estimator = load_model(model / _output.MODEL if model.is_dir() else model)
     if estimator.schema is None:
         raise InvalidDataError(f"{model}: the model has no schema to read tables with. Use it from Python")
     if proba and not isinstance(estimator, ProbabilisticClassifier | PrivateSparseClassifier):
@@ -165,6 +155,4 @@ def predict(
     if output is not None:
         write_atomically(output, lambda file: pacsv.write_csv(result, file))
         return
-    sink = pa.BufferOutputStream()
-    pacsv.write_csv(result, sink)
-    sys.stdout.write(sink.getvalue().to_pybytes().decode())
+    sys.stdout.write(_output.csv_bytes(result).decode())

@@ -8,19 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpconvex.cli import _options
-from dpconvex.cli._output import (
-    CERTIFICATE,
-    MODEL,
-    budget_words,
-    model_folder,
-    number,
-    one_line_errors,
-    print_json,
-    print_table,
-    print_text,
-    working,
-)
+from dpconvex.cli import _options, _output
 from dpconvex.cli.budget import pay
 from dpconvex.cli.fit import read_test
 from dpconvex.cli.plan import note
@@ -35,7 +23,7 @@ if TYPE_CHECKING:
     from dpconvex.privacy import PrivacyParams
 
 
-@one_line_errors
+@_output.one_line_errors
 def fit_sparse(
     schema: _options.SchemaFile,
     epsilon: _options.Epsilon,
@@ -77,27 +65,29 @@ def fit_sparse(
         warn_if_hopeless(plans[0])
         _show(plans, promise, as_json)
         return
-    with model_folder(out, force=force) as folder:
+    with _output.model_folder(out, force=force) as folder:
         held_out = read_test(test, declared)
         pay(budget, promise, "fit-sparse", table, declared, seed=seed)
-        with working("Fitting"):
+        with _output.working("Fitting"):
             estimator.fit(read_table(table, declared))
         metrics = None if held_out is None else _measure(estimator, declared, held_out)
-        save_model(estimator, folder / MODEL)
-        (folder / CERTIFICATE).write_text(estimator.certificate_.to_json(), encoding="utf-8")
+        save_model(estimator, folder / _output.MODEL)
+        (folder / _output.CERTIFICATE).write_text(estimator.certificate_.to_json(), encoding="utf-8")
     if as_json:
-        files = [str(out / name) for name in (MODEL, CERTIFICATE)]
+        files = [str(out / name) for name in (_output.MODEL, _output.CERTIFICATE)]
         certificate = estimator.certificate_.to_dict()
         measured = None if metrics is None else {**metrics.to_dict(), "private": False}
-        print_json({"files": files, "plan": facts(estimator.plan_), "certificate": certificate, "test": measured})
+        _output.print_json(
+            {"files": files, "plan": facts(estimator.plan_), "certificate": certificate, "test": measured}
+        )
         return
     _show((estimator.plan_,), promise, False)
     print_labels(declared)
-    print_text()
-    print_text(estimator.certificate_.explain())
+    _output.print_text()
+    _output.print_text(estimator.certificate_.explain())
     if metrics is not None:
-        print_text(f"\nTest file, NOT PRIVATE: {metrics.text()}.")
-    print_text(f"\nWrote {MODEL} and {CERTIFICATE} to {out}")
+        _output.print_text(f"\nTest file, NOT PRIVATE: {metrics.text()}.")
+    _output.print_text(f"\nWrote {_output.MODEL} and {_output.CERTIFICATE} to {out}")
 
 
 def build(schema: Schema, group: str | None, epsilon: float, delta: float, options: dict[str, Any]) -> Any:
@@ -114,7 +104,6 @@ def build(schema: Schema, group: str | None, epsilon: float, delta: float, optio
 
 
 def _measure(estimator: Any, schema: Schema, held_out: Any) -> Metrics | RegressionMetrics:
-    """Return how well a fitted model does on a public table."""
     from dpconvex.cli._metrics import evaluate, evaluate_regression
 
     right = schema.encode_target(held_out)
@@ -141,26 +130,25 @@ def facts(plan: Plan) -> dict[str, Any]:
 
 
 def _show(plans: Sequence[Plan], promise: PrivacyParams, as_json: bool) -> None:
-    """Print plans, the chosen one first."""
     public = plans[0].public
     if as_json:
         rows = [{"chosen": k == 0, **facts(plan)} for k, plan in enumerate(plans)]
-        print_json({"rows": public["n"], "epsilon": promise.epsilon, "delta": promise.delta, "plans": rows})
+        _output.print_json({"rows": public["n"], "epsilon": promise.epsilon, "delta": promise.delta, "plans": rows})
         return
     errors = [plan.predicted_error for plan in plans]
     cells = [
-        ("" if k else "*", plan.algorithm, number(error.bound), note(plan))
+        ("" if k else "*", plan.algorithm, _output.number(error.bound), note(plan))
         for k, (plan, error) in enumerate(zip(plans, errors, strict=True))
     ]
-    print_table(
-        f"Plans for {public['n']:,} records, {public['dx'] // 2:,} coefficients, {budget_words(promise)}",
+    _output.print_table(
+        f"Plans for {public['n']:,} records, {public['dx'] // 2:,} coefficients, {_output.budget_words(promise)}",
         ("", "algorithm", "bound", "note"),
         cells,
         right=(2,),
         marked=0,
     )
-    print_text(
+    _output.print_text(
         "* chosen. bound: on the loss above that of the best coefficients of this l1 norm, proved but where the note "
         "says estimate; vacuous if it "
-        f"is not below that of coefficients 0, at most {number(errors[0].trivial)}."
+        f"is not below that of coefficients 0, at most {_output.number(errors[0].trivial)}."
     )

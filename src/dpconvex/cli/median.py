@@ -9,18 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpconvex import _validate
-from dpconvex.cli import _options
-from dpconvex.cli._output import (
-    CERTIFICATE,
-    MEDIAN,
-    budget_words,
-    model_folder,
-    number,
-    one_line_errors,
-    print_json,
-    print_table,
-    print_text,
-)
+from dpconvex.cli import _options, _output
 from dpconvex.cli.budget import pay
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 
@@ -40,7 +29,7 @@ STATUS_WORDS = {
 }
 
 
-@one_line_errors
+@_output.one_line_errors
 def median(
     epsilon: _options.Epsilon,
     radius_bound: Annotated[
@@ -98,7 +87,7 @@ def median(
         name, value = ("rows", rows) if rows is not None else ("features", features)
         raise InvalidParameterError(name, value, "is for a plan without data", "Leave it out, or the file of points")
     promise = estimator.plan(10_000, 2, unit).privacy  # refuses unusable parameters before anything is read
-    with model_folder(out, force=force) as folder:
+    with _output.model_folder(out, force=force) as folder:
         names = coordinates(points, column, user_column)
         declared = _declared(names, user_column)
         pay(budget, promise, "median", points, declared, seed=seed)
@@ -106,23 +95,24 @@ def median(
         groups = None if user_column is None else table.column(user_column)
         estimator.fit(table.select(names), groups=groups)
         result = released(estimator, names)
-        (folder / MEDIAN).write_text(json.dumps(result, indent=2, allow_nan=False) + "\n", encoding="utf-8")
-        (folder / CERTIFICATE).write_text(estimator.certificate_.to_json(), encoding="utf-8")
+        (folder / _output.MEDIAN).write_text(json.dumps(result, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+        (folder / _output.CERTIFICATE).write_text(estimator.certificate_.to_json(), encoding="utf-8")
     if as_json:
-        files = [str(out / name) for name in (MEDIAN, CERTIFICATE)]
-        print_json({"files": files, **result, "certificate": estimator.certificate_.to_dict()})
+        files = [str(out / name) for name in (_output.MEDIAN, _output.CERTIFICATE)]
+        _output.print_json({"files": files, **result, "certificate": estimator.certificate_.to_dict()})
         return
     places = zip(names, estimator.location_.tolist(), estimator.center_.tolist(), strict=True)
-    cells = [(name, number(place, 6), number(start, 6)) for name, place, start in places][:SHOWN]
-    print_table(f"Private geometric median of {points}", ("column", "median", "centre before"), cells, right=(1, 2))
-    if len(names) > SHOWN:
-        print_text(f"and {len(names) - SHOWN:,} more columns, in {MEDIAN}.")
-    print_text(
-        f"\nRadius: {number(estimator.radius_)}, within a factor of about 4 that of two thirds of the points (--level)."
+    cells = [(name, _output.number(place, 6), _output.number(start, 6)) for name, place, start in places][:SHOWN]
+    _output.print_table(
+        f"Private geometric median of {points}", ("column", "median", "centre before"), cells, right=(1, 2)
     )
-    print_text(f"Status: {STATUS_WORDS[estimator.status_]}.\n")
-    print_text(estimator.certificate_.explain())
-    print_text(f"\nWrote {MEDIAN} and {CERTIFICATE} to {out}")
+    if len(names) > SHOWN:
+        _output.print_text(f"and {len(names) - SHOWN:,} more columns, in {_output.MEDIAN}.")
+    radius = _output.number(estimator.radius_)
+    _output.print_text(f"\nRadius: {radius}, within a factor of about 4 that of two thirds of the points (--level).")
+    _output.print_text(f"Status: {STATUS_WORDS[estimator.status_]}.\n")
+    _output.print_text(estimator.certificate_.explain())
+    _output.print_text(f"\nWrote {_output.MEDIAN} and {_output.CERTIFICATE} to {out}")
 
 
 def released(estimator: PrivateGeometricMedian, names: list[str]) -> dict[str, Any]:
@@ -162,7 +152,6 @@ def _declared(names: list[str], user: str | None) -> Schema:
 def _show_plan(
     estimator: PrivateGeometricMedian, rows: int | None, features: int | None, unit: str, as_json: bool
 ) -> None:
-    """Print what a run would release, from public facts."""
     from dpconvex.algorithms.base import warn_if_hopeless
 
     if rows is None or features is None:
@@ -175,14 +164,19 @@ def _show_plan(
     facts = plan_facts(plan)
     if as_json:
         promise = {"epsilon": plan.privacy.epsilon, "delta": plan.privacy.delta}
-        print_json({"users" if unit == "user" else "rows": rows, **promise, "plans": [{"chosen": True, **facts}]})
+        _output.print_json(
+            {"users" if unit == "user" else "rows": rows, **promise, "plans": [{"chosen": True, **facts}]}
+        )
         return
-    cells = [(release["label"], release["mechanism"], number(release["sensitivity"])) for release in facts["releases"]]
-    title = f"Plan for {rows:,} {unit}s, {features} coordinates, {budget_words(plan.privacy)}"
-    print_table(title, ("release", "mechanism", "sensitivity"), cells, right=(2,))
-    print_text()
+    cells = [
+        (release["label"], release["mechanism"], _output.number(release["sensitivity"]))
+        for release in facts["releases"]
+    ]
+    title = f"Plan for {rows:,} {unit}s, {features} coordinates, {_output.budget_words(plan.privacy)}"
+    _output.print_table(title, ("release", "mechanism", "sensitivity"), cells, right=(2,))
+    _output.print_text()
     for key, value in facts["public"].items():
-        print_text(f"{key.replace('_', ' ')}: {number(value) if isinstance(value, float) else value}")
+        _output.print_text(f"{key.replace('_', ' ')}: {_output.number(value) if isinstance(value, float) else value}")
 
 
 def plan_facts(plan: GeometricMedianPlan) -> dict[str, Any]:

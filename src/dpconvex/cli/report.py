@@ -6,7 +6,7 @@ import io
 import math
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -129,13 +129,8 @@ def _origin(estimator: PrivateLinearModel, origin: Origin) -> list[tuple[str, st
     ]
     if origin.paid is not None:
         found.append(("budget", origin.paid.text()))
-    model = model_digest(certificate)
+    model = certificate.get("model", "")  # of coefficients and encoding, if it is stated
     return [*found, ("digest of the model", model) if model else ("digest of the certificate", certificate["digest"])]
-
-
-def model_digest(certificate: Mapping[str, Any]) -> str:
-    """Return the digest of the model's coefficients and encoding, if a certificate (as a dictionary) states one."""
-    return str(certificate.get("model", ""))
 
 
 def _bounds(schema: Schema) -> list[tuple[str, str]]:

@@ -8,20 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpconvex.cli import _options
-from dpconvex.cli._output import (
-    CERTIFICATE,
-    MODEL,
-    REPORT,
-    budget_words,
-    model_folder,
-    number,
-    one_line_errors,
-    print_json,
-    print_table,
-    print_text,
-    working,
-)
+from dpconvex.cli import _options, _output
 from dpconvex.cli.budget import pay
 from dpconvex.cli.fit import measure, read_test, write_outputs
 from dpconvex.cli.schema import print_labels
@@ -44,7 +31,7 @@ Over = Annotated[
 ]
 
 
-@one_line_errors
+@_output.one_line_errors
 def search(
     schema: _options.SchemaFile,
     epsilon: _options.Epsilon,
@@ -88,27 +75,27 @@ def search(
         warn_if_hopeless(plans[0])
         _show(plans, as_json)
         return
-    with model_folder(out, force=force) as folder:
+    with _output.model_folder(out, force=force) as folder:
         held_out = read_test(test, declared)
         kind = found.estimator.kind
         paid = pay(budget, plans[0].privacy, f"search --model {kind}", table, declared, seed=seed)
-        with working("Searching"):
+        with _output.working("Searching"):
             found.fit(read_table(table, declared))
         metrics = None if held_out is None else measure(found.best_estimator_, held_out)
         write_outputs(found.best_estimator_, folder, Origin(table.name, purpose, paid))
     if as_json:
-        files = [str(out / name) for name in (MODEL, CERTIFICATE, REPORT)]
+        files = [str(out / name) for name in (_output.MODEL, _output.CERTIFICATE, _output.REPORT)]
         measured = None if metrics is None else {**metrics.to_dict(), "private": False}
         chosen = {"plan": facts(found.plan_), "certificate": found.certificate_.to_dict(), "test": measured}
-        print_json({"files": files, "best": settings(found.best_params_), **chosen})
+        _output.print_json({"files": files, "best": settings(found.best_params_), **chosen})
         return
     _show((found.plan_,), False)
-    print_text(f"\nChosen: {_words(found.best_params_)}\n")
+    _output.print_text(f"\nChosen: {_words(found.best_params_)}\n")
     print_labels(declared)
-    print_text(found.certificate_.explain())
+    _output.print_text(found.certificate_.explain())
     if metrics is not None:
-        print_text(f"\nTest file, NOT PRIVATE: {metrics.text()}.")
-    print_text(f"\nWrote {MODEL}, {CERTIFICATE} and {REPORT} to {out}")
+        _output.print_text(f"\nTest file, NOT PRIVATE: {metrics.text()}.")
+    _output.print_text(f"\nWrote {_output.MODEL}, {_output.CERTIFICATE} and {_output.REPORT} to {out}")
 
 
 def build(
@@ -173,27 +160,28 @@ def _words(values: Any) -> str:
 
 
 def _show(plans: Sequence[SearchPlan], as_json: bool) -> None:
-    """Print plans, the one that would run first."""
     first = plans[0]
     if as_json:
         rows = [{"chosen": k == 0, **facts(plan)} for k, plan in enumerate(plans)]
         promise = {"epsilon": first.privacy.epsilon, "delta": first.privacy.delta}
-        print_json({"rows": first.n, **promise, "plans": rows})
+        _output.print_json({"rows": first.n, **promise, "plans": rows})
         return
     cells = []
     for plan in plans:
         each = max(candidate.plan.privacy.epsilon for candidate in plan.candidates)
         tried = f"{plan.coverage:.0%}" if plan.selection is not None else "-"
-        costs = (number(plan.price, 3), number(plan.cost, 2), number(plan.stake, 2))
-        cells.append((plan.method, plan.noise_name, number(each, 3), tried, *costs))
-    budget = budget_words(first.privacy)
-    print_table(
+        costs = (_output.number(plan.price, 3), _output.number(plan.cost, 2), _output.number(plan.stake, 2))
+        cells.append((plan.method, plan.noise_name, _output.number(each, 3), tried, *costs))
+    budget = _output.budget_words(first.privacy)
+    _output.print_table(
         f"Searches over {len(first.whole)} settings, {first.n:,} {first.privacy.unit}s, {budget}",
         ("method", "noise", "epsilon of a fit", "tried", "price", "cost", "stake"),
         cells,
         right=(2, 3, 4, 5, 6),
         marked=0,
     )
-    print_text("price: factor on the predicted error of a setting.")
-    print_text("cost: what the search loses if no setting is better, as a share of the loss of predicting nothing.")
-    print_text("stake: that, and an allowance for the chance that the best setting is not tried.")
+    _output.print_text("price: factor on the predicted error of a setting.")
+    _output.print_text(
+        "cost: what the search loses if no setting is better, as a share of the loss of predicting nothing."
+    )
+    _output.print_text("stake: that, and an allowance for the chance that the best setting is not tried.")

@@ -7,19 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpconvex.cli import _options
-from dpconvex.cli._output import (
-    CERTIFICATE,
-    SYNTHETIC,
-    budget_words,
-    model_folder,
-    number,
-    one_line_errors,
-    print_json,
-    print_table,
-    print_text,
-    working,
-)
+from dpconvex.cli import _options, _output
 from dpconvex.cli.budget import pay
 from dpconvex.cli.plan import note
 from dpconvex.errors import InvalidParameterError
@@ -30,7 +18,7 @@ if TYPE_CHECKING:
     from dpconvex.algorithms.queries.base import QueryReleasePlan
 
 
-@one_line_errors
+@_output.one_line_errors
 def synthesize(
     schema: _options.SchemaFile,
     epsilon: _options.Epsilon,
@@ -87,21 +75,21 @@ def synthesize(
         return
     if size is not None and size < 1:
         raise InvalidParameterError("size", size, "must be an integer >= 1")
-    with model_folder(out, force=force) as folder:
+    with _output.model_folder(out, force=force) as folder:
         pay(budget, plans[0].privacy, "synthesize", table, declared, seed=seed)
-        with working("Fitting"):
+        with _output.working("Fitting"):
             estimator.fit(read_table(table, declared))
-        write_atomically(folder / SYNTHETIC, _csv(estimator.sample(size, seed)))
-        (folder / CERTIFICATE).write_text(estimator.certificate_.to_json(), encoding="utf-8")
+        write_atomically(folder / _output.SYNTHETIC, _output.csv_bytes(estimator.sample(size, seed)))
+        (folder / _output.CERTIFICATE).write_text(estimator.certificate_.to_json(), encoding="utf-8")
     if as_json:
-        files = [str(out / name) for name in (SYNTHETIC, CERTIFICATE)]
+        files = [str(out / name) for name in (_output.SYNTHETIC, _output.CERTIFICATE)]
         certificate = estimator.certificate_.to_dict()
-        print_json({"files": files, "plan": facts(estimator.plan_), "certificate": certificate})
+        _output.print_json({"files": files, "plan": facts(estimator.plan_), "certificate": certificate})
         return
     _show(estimator.plan(estimator.plan_.n), False)
-    print_text()
-    print_text(estimator.certificate_.explain())
-    print_text(f"\nWrote {SYNTHETIC} and {CERTIFICATE} to {out}")
+    _output.print_text()
+    _output.print_text(estimator.certificate_.explain())
+    _output.print_text(f"\nWrote {_output.SYNTHETIC} and {_output.CERTIFICATE} to {out}")
 
 
 def read_bins(schema: Any, columns: Sequence[str] | None, count: int, edges: Sequence[str]) -> Any:
@@ -136,36 +124,31 @@ def facts(plan: QueryReleasePlan) -> dict[str, Any]:
 
 
 def _show(plans: Sequence[QueryReleasePlan], as_json: bool) -> None:
-    """Print all plans, the chosen one first."""
     first = plans[0]
     privacy = first.privacy
     if as_json:
         rows = [{"chosen": k == 0, **facts(plan)} for k, plan in enumerate(plans)]
-        print_json({"rows": first.n, "epsilon": privacy.epsilon, "delta": privacy.delta, "plans": rows})
+        _output.print_json({"rows": first.n, "epsilon": privacy.epsilon, "delta": privacy.delta, "plans": rows})
         return
     cells = [
-        ("" if k else "*", plan.algorithm, number(plan.expectation), number(plan.predicted_error.bound), note(plan))
+        (
+            "" if k else "*",
+            plan.algorithm,
+            _output.number(plan.expectation),
+            _output.number(plan.predicted_error.bound),
+            note(plan),
+        )
         for k, plan in enumerate(plans)
     ]
-    print_table(
+    _output.print_table(
         f"Plans for {first.n:,} records, {first.queries.count:,} marginal cells over {first.queries.cells:,} "
-        f"combinations, {budget_words(privacy)}",
+        f"combinations, {_output.budget_words(privacy)}",
         ("", "algorithm", "expected", "bound", "note"),
         cells,
         right=(2, 3),
         marked=0,
     )
-    print_text(
+    _output.print_text(
         "* chosen. expected: the largest error of any share in any marginal table, on typical data, a guess. bound: on "
         "the same, but where the note says estimate."
     )
-
-
-def _csv(table: Any) -> bytes:
-    """Return a table as CSV."""
-    import pyarrow as pa
-    import pyarrow.csv as pacsv
-
-    sink = pa.BufferOutputStream()
-    pacsv.write_csv(table, sink)
-    return sink.getvalue().to_pybytes()

@@ -22,14 +22,7 @@ if TYPE_CHECKING:
 
 
 class CellColumn(ABC):
-    """One column of a table with finitely many public values.
-
-    Attributes
-    ----------
-    name : str
-    labels : tuple of str
-        What the values are called, in order.
-    """
+    """One column of a table with finitely many public values, called `labels`, in order."""
 
     name: str
     labels: tuple[str, ...]
@@ -46,16 +39,9 @@ class CellColumn(ABC):
 @final
 @dataclass(frozen=True)
 class CategoryCells(CellColumn):
-    """A categorical column: its categories, then the level of all other values where it has one.
+    """A categorical column: its categories, then the level of all other values, called `other`, where it has one.
 
-    Without that level, missing and unlisted values count as the first category.
-
-    Parameters
-    ----------
-    name : str
-    categories : tuple of str
-    other : str, optional
-        Label of a last value for missing and unlisted cells; empty: there is none.
+    Without that level (`other` is empty), missing and unlisted values count as the first category.
     """
 
     name: str
@@ -82,16 +68,7 @@ class CategoryCells(CellColumn):
 class NumberCells(CellColumn):
     """A numeric column in bins ``[e_0, e_1), [e_1, e_2) .. [e_k-1, e_k]``; missing values take the middle bin.
 
-    Parameters
-    ----------
-    name : str
-    edges : tuple of float
-        Public, strictly increasing, at least two. Values outside count as the nearest bin.
-
-    Raises
-    ------
-    InvalidParameterError
-        If the edges are not like that.
+    The edges are public, strictly increasing, at least two. Values outside count as the nearest bin.
     """
 
     name: str

@@ -62,13 +62,25 @@ def interval(lower: Any, upper: Any) -> tuple[float, float]:
     return low, high
 
 
-class AbstractColumn(ABC):
-    """One column of a table as features: a block of consecutive columns inside a public bound."""
+class Described(ABC):
+    """One column of a table with its public facts."""
 
     name: str
 
     numeric: ClassVar[bool]
     """Whether cells are read as numbers (else as text)."""
+
+    @abstractmethod
+    def cells(self, bins: int | Sequence[float]) -> CellColumn:
+        """The column with finitely many values: numbers in this many bins or in bins with these edges."""
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """The column's table in a schema file; defaults are left out."""
+
+
+class AbstractColumn(Described):
+    """One column of a table as features: a block of consecutive columns inside a public bound."""
 
     @property
     @abstractmethod
@@ -83,14 +95,6 @@ class AbstractColumn(ABC):
     @abstractmethod
     def encode_into(self, series: Series, out: FloatArray) -> None:
         """Write the encoded column into `out`, zeros of shape (n, ``block.size``)."""
-
-    @abstractmethod
-    def cells(self, bins: int | Sequence[float]) -> CellColumn:
-        """The column with finitely many values: numbers in this many bins or in bins with these edges."""
-
-    @abstractmethod
-    def to_dict(self) -> dict[str, Any]:
-        """The column's table in a schema file; defaults are left out."""
 
 
 @final
@@ -261,15 +265,11 @@ class CategoricalColumn(AbstractColumn):
         return {"categories": list(self.categories)} | ({"other": True} if self.other else {})
 
 
-class AbstractTarget(ABC):
+class AbstractTarget(Described):
     """The column to predict, with its public values."""
 
-    name: str
     rates: tuple[float, ...] | None = None
     """Public shares of the classes; None where they are not known, and for numbers."""
-
-    numeric: ClassVar[bool]
-    """Whether cells are read as numbers (else as text)."""
 
     @property
     @abstractmethod
@@ -280,31 +280,15 @@ class AbstractTarget(ABC):
     def encode(self, series: Series) -> AnyArray:
         """The column as an array of shape (n,) inside the public values."""
 
-    @abstractmethod
-    def cells(self, bins: int | Sequence[float]) -> CellColumn:
-        """The column with finitely many values: numbers in this many bins or in bins with these edges."""
-
-    @abstractmethod
-    def to_dict(self) -> dict[str, Any]:
-        """The ``[target]`` table of a schema file."""
-
 
 @final
 @dataclass(frozen=True)
 class ClassTarget(AbstractTarget):
-    """A target with a public list of classes.
+    """A target with a public list of classes, at least two.
 
-    Missing labels and labels not listed count as the first class. Labels match as in `CategoricalColumn`.
-
-    Parameters
-    ----------
-    name : str
-        The column's name in the table.
-    classes : tuple of str
-        Public and distinct, at least two.
-    rates : tuple of float, optional
-        Public shares of the classes, in their order: positive, adding up to 1 but for rounding to percent. They serve
-        accuracy and yardsticks, never privacy.
+    Missing labels and labels not listed count as the first class. Labels match as in `CategoricalColumn`. The `rates`
+    are public shares of the classes, in their order: positive, adding up to 1 but for rounding to percent. They serve
+    accuracy and yardsticks, never privacy.
     """
 
     name: str
@@ -340,13 +324,6 @@ class NumericTarget(AbstractTarget):
     """A numeric target with a public range, in its own unit.
 
     Values are clipped to [`lower`, `upper`]; missing values count as the mid-range.
-
-    Parameters
-    ----------
-    name : str
-        The column's name in the table.
-    lower, upper : float
-        Public range, ``lower < upper``.
     """
 
     name: str

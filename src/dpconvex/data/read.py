@@ -60,13 +60,7 @@ def read_table(path: str | PathLike[str], schema: Schema | None = None, *, featu
 
 
 def check_table(path: str | PathLike[str], schema: Schema | None = None) -> None:
-    """Raise what reading a file by a schema would raise about its name, place, header and types. Reads no record.
-
-    Raises
-    ------
-    InvalidDataError, SchemaError
-        As `read_table`; and as `Schema.encode`, where a Parquet file's types do not suit the schema.
-    """
+    """Raise what reading a file by a schema would raise about its name, place, header and types. Reads no record."""
     _checked_names(path, read_header(path), None if schema is None else schema.column_names())
     if schema is None or not _parquet(path):
         return
@@ -79,13 +73,7 @@ def check_table(path: str | PathLike[str], schema: Schema | None = None) -> None
 
 
 def read_header(path: str | PathLike[str]) -> list[str]:
-    """Return the names of a file's columns. Reads no record.
-
-    Raises
-    ------
-    InvalidDataError
-        As `read_table`.
-    """
+    """Return the names of a file's columns. Reads no record, and raises as `read_table` does."""
     return list(_parquet_schema(path).names) if _parquet(path) else csv_header(path)
 
 

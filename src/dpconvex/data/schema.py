@@ -111,13 +111,7 @@ class Schema:
 
     @classmethod
     def from_toml(cls, path: str | PathLike[str]) -> Schema:
-        """Read a schema file.
-
-        Raises
-        ------
-        SchemaError
-            When the file cannot be read or is malformed; names the file, the table and the key.
-        """
+        """Read a schema file; `SchemaError` names the file, the table and the key."""
         return cls.from_toml_text(read_schema_text(path), str(path))
 
     @classmethod
@@ -174,33 +168,16 @@ class Schema:
     def domain(self) -> DataDomain:
         """The domain of the encoded records, one block a column, without an intercept.
 
-        Returns
-        -------
-        DataDomain
-            Numeric and two-category columns: one feature of absolute value at most 1/2. Other categorical columns:
-            an l1 block of bound 1.
+        Numeric and two-category columns are one feature of absolute value at most 1/2, others an l1 block of bound 1.
         """
         return DataDomain(tuple(column.block for column in self.columns))
 
     def encode(self, table: IntoDataFrame) -> FloatArray:
-        """The table as bounded features.
+        """The table as bounded features, float64 (n, ``domain().n_features``): every row lies in ``domain()``.
 
-        Parameters
-        ----------
-        table : pandas, polars, pyarrow or narwhals data frame
-            n rows. Columns that the schema does not name are ignored; the order of columns does not matter.
-
-        Returns
-        -------
-        array of shape (n, ``domain().n_features``), float64, C-contiguous
-            Every row lies in ``domain()``, whatever the record holds.
-
-        Raises
-        ------
-        InvalidDataError
-            When `table` is no table in memory, or has two columns of one name.
-        SchemaError
-            When a column is missing or its type (never its content) does not suit the schema.
+        Columns that the schema does not name are ignored, and their order does not matter. A column that is missing or
+        whose type (never its content) does not suit the schema raises `SchemaError`; what is no table,
+        `InvalidDataError`.
         """
         frame = open_table(table)
         require_columns(frame.columns, self.column_names(features_only=True), "the table")
@@ -221,18 +198,10 @@ class Schema:
         return label_codes(frame.get_column(self.user))
 
     def encode_target(self, table: IntoDataFrame) -> AnyArray:
-        """The target column inside its public values.
+        """The target column inside its public values, (n,); raises as `encode`, and where the schema has no target.
 
-        Returns
-        -------
-        array of shape (n,)
-            Positions in `classes` (int64; missing and unlisted labels count as the first class), or for a numeric
-            target its values clipped to the range (float64; missing values count as the mid-range).
-
-        Raises
-        ------
-        InvalidDataError, SchemaError
-            As `encode`; also when the schema has no target.
+        Of classes the positions in `classes` (int64; missing and unlisted labels count as the first class), of numbers
+        the values clipped to the range (float64; missing values count as the mid-range).
         """
         if self.target is None:
             raise SchemaError("the schema declares no target. Add [target] with name and classes")

@@ -12,7 +12,7 @@ import numpy as np
 from dpconvex import _validate
 from dpconvex._types import AnyArray
 from dpconvex.data.cells import CellColumn
-from dpconvex.data.columns import AbstractColumn, AbstractTarget
+from dpconvex.data.columns import Described
 from dpconvex.data.frames import open_table, require_columns
 from dpconvex.data.schema import Schema
 from dpconvex.errors import InvalidParameterError
@@ -31,15 +31,8 @@ DEFAULT_BINS = 8
 @final
 @dataclass(frozen=True)
 class TableCells:
-    """A finite public domain for the rows of a table.
+    """A finite public domain for the rows of a table. A row's cell is the row-major number of its values.
 
-    Parameters
-    ----------
-    columns : tuple of CellColumn
-        At least one. A row's cell is the row-major number of its values.
-
-    Examples
-    --------
     >>> from dpconvex.data import NumericColumn, CategoricalColumn, Schema
     >>> schema = Schema((NumericColumn("age", 0, 100), CategoricalColumn("sex", ("Female", "Male"))))
     >>> cells = TableCells.of_schema(schema, bins=4)
@@ -51,22 +44,12 @@ class TableCells:
 
     @classmethod
     def of_schema(cls, schema: Schema, names: Sequence[str] | None = None, bins: Bins = DEFAULT_BINS) -> TableCells:
-        """Return the domain of some columns of a schema, features and target alike.
+        """Return the domain of the columns `names` of a schema; by default all features, then the target.
 
-        Parameters
-        ----------
-        schema : Schema
-        names : sequence of str, optional
-            Columns to use, in this order. Default: all features, then the target.
-        bins : int, or mapping from names to int or edges
-            Bins of numeric columns, of equal width (of the logarithm, where the schema has one).
-
-        Raises
-        ------
-        InvalidParameterError
-            If a column is unknown, bins are malformed, or there are more than 2^27 cells.
+        Bins of numeric columns are of equal width (of the logarithm, where the schema has one). Unknown columns,
+        malformed bins and more than 2^27 cells are refused.
         """
-        parts: dict[str, AbstractColumn | AbstractTarget] = {column.name: column for column in schema.columns}
+        parts: dict[str, Described] = {column.name: column for column in schema.columns}
         if schema.target is not None:
             parts[schema.target.name] = schema.target
         chosen = tuple(parts) if names is None else tuple(names)
@@ -99,13 +82,7 @@ class TableCells:
         return tuple(len(column.labels) for column in self.columns)
 
     def encode(self, table: IntoDataFrame) -> AnyArray:
-        """Return the cell of every row, int64 (n,). No content raises.
-
-        Raises
-        ------
-        InvalidDataError, SchemaError
-            If a column is missing or of a wrong type.
-        """
+        """Return the cell of every row, int64 (n,). No content raises, only missing columns and wrong types do."""
         frame = open_table(table)
         require_columns(frame.columns, self.names, "the table")
         positions = [column.encode(frame.get_column(column.name)) for column in self.columns]

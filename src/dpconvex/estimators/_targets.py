@@ -132,13 +132,7 @@ def number_array(y: Any) -> AnyArray:
 @stored
 @dataclass(frozen=True)
 class TargetRange:
-    """The public range of a numeric target, in its own unit.
-
-    Parameters
-    ----------
-    lower, upper : float
-        ``lower < upper``, at most 1e100 in size.
-    """
+    """The public range of a numeric target, in its own unit: ``lower < upper``, at most 1e100 in size."""
 
     lower: float
     upper: float

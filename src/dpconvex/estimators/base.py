@@ -284,12 +284,7 @@ class PrivateLinearModel(FittedModel):
             raise beyond_floats(loss.name) from error
 
     def plans_at(self, epsilon: float) -> tuple[LinearModelPlan, ...]:
-        """Return all plans of the fitted problem at another epsilon, with every algorithm that applies.
-
-        Parameters
-        ----------
-        epsilon : float
-        """
+        """Return all plans of the fitted problem at another epsilon, with every algorithm that applies."""
         privacy = replace(self.plan_.privacy, epsilon=epsilon)
         return plans(self.plan_.problem, privacy, options=Options(target=self.risk))
 

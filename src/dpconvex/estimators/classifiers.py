@@ -15,15 +15,7 @@ from dpconvex.algorithms import LinearModelPlan
 from dpconvex.algorithms.search.scores import Score
 from dpconvex.algorithms.select import SMALLEST
 from dpconvex.errors import InvalidParameterError
-from dpconvex.estimators._targets import (
-    LARGEST,
-    as_series,
-    checked_classes,
-    declared_index,
-    default_index,
-    inferred_classes,
-    require_two,
-)
+from dpconvex.estimators import _targets
 from dpconvex.estimators.base import RELEASED, PrivateLinearModel, name_model, with_shared
 from dpconvex.losses import HingeLoss, LinearModelLoss, LogisticLoss, SmoothedHingeLoss, SoftmaxLoss
 from dpconvex.privacy import Assumption
@@ -120,7 +112,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         if isinstance(self.classes, str):
             _validate.choice("classes", self.classes, ("infer",), "Or give the list of labels")
             return None
-        return checked_classes(self.classes)
+        return _targets.checked_classes(self.classes)
 
     def _schema_classes(self) -> tuple[str, ...]:
         if self.classes is not None or self.schema is None or self.schema.target is None:
@@ -132,12 +124,12 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         if self.schema is not None and y is None:
             return self.schema.encode_target(X), np.asarray(self.schema.classes)
         if self.schema is not None and self.schema.target is not None and self._schema_classes():
-            return self.schema.target.encode(as_series(y)[0]), np.asarray(self.schema.classes)
+            return self.schema.target.encode(_targets.as_series(y)[0]), np.asarray(self.schema.classes)
         classes = self._given_classes()
         if classes is None and self.classes is None:
-            return default_index(self._required(y))
-        classes = inferred_classes(self._required(y)) if classes is None else classes
-        return declared_index(self._required(y), classes), classes
+            return _targets.default_index(self._required(y))
+        classes = _targets.inferred_classes(self._required(y)) if classes is None else classes
+        return _targets.declared_index(self._required(y), classes), classes
 
     def _truth(self, X: Any, y: Any) -> FloatArray:
         return self._labels(X, y)[0].astype(np.float64)
@@ -419,9 +411,9 @@ class PrivateLinearSVC(PrivateLinearClassifier):
     smoothing: float = 0.5
 
     def _loss(self, n_classes: int) -> LinearModelLoss:
-        require_two("n_classes", n_classes, n_classes)
+        _targets.require_two("n_classes", n_classes, n_classes)
         width = _validate.real("smoothing", self.smoothing, at_least=0.0)
-        return HingeLoss() if width == 0 else SmoothedHingeLoss(min(max(width, 1 / LARGEST), LARGEST))
+        return HingeLoss() if width == 0 else SmoothedHingeLoss(min(max(width, 1 / _targets.LARGEST), _targets.LARGEST))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -20,28 +20,17 @@ from typing import Any
 
 import numpy as np
 
-from dpconvex import _validate
+from dpconvex import _validate, estimators
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.select import SMALLEST
 from dpconvex.data import Schema, write_atomically
 from dpconvex.errors import CertificateError, DpconvexError, InvalidDataError, InvalidParameterError
-from dpconvex.estimators import (
-    ESTIMATORS,
-    SPARSE_ESTIMATORS,
-    PrivateLasso,
-    PrivateLinearClassifier,
-    PrivateLinearModel,
-    PrivateLinearRegressor,
-    PrivateLogisticRegression,
-    PrivateSparseClassifier,
-    PrivateSparseModel,
-)
 from dpconvex.estimators._features import FeatureMap
 from dpconvex.estimators.base import domain_fields, model_digest
 from dpconvex.privacy import PrivacyCertificate, PrivacyParams
 from dpconvex.problems import Block, DataDomain
 
-SavedModel = PrivateLinearModel | PrivateSparseModel
+SavedModel = estimators.PrivateLinearModel | estimators.PrivateSparseModel
 """What can be saved: linear models, fitted."""
 
 _PLAIN = {
@@ -81,7 +70,7 @@ _REALS: dict[str, dict[str, Any]] = {
 
 _TEXTS = ("algorithm", "constants", "noise", "risk", "adversarial_norm", "group_column")
 
-CLASSIFIERS = (PrivateLinearClassifier, PrivateSparseClassifier)
+CLASSIFIERS = (estimators.PrivateLinearClassifier, estimators.PrivateSparseClassifier)
 
 
 def save_model(estimator: SavedModel, path: str | Path) -> None:
@@ -252,13 +241,13 @@ def _restored(state: Mapping[str, Any]) -> SavedModel:
     given = state["intercept"]
     model.intercept_ = given if isinstance(given, float) else np.asarray(given, dtype=np.float64)
     model.n_features_in_ = int(state["n_features_in"])
-    if isinstance(model, PrivateLogisticRegression):
+    if isinstance(model, estimators.PrivateLogisticRegression):
         model.slope_cap_ = state["slope_cap"]
     names = state["feature_names_in"]
     _check_restored(model, names, classes)
     if isinstance(model, CLASSIFIERS) and classes is not None:
         model.classes_ = classes
-        if isinstance(model, PrivateSparseClassifier):
+        if isinstance(model, estimators.PrivateSparseClassifier):
             model.classes = classes
     if names is not None:
         vars(model)["feature_names_in_"] = np.asarray(names, dtype=object)
@@ -307,28 +296,28 @@ def _sizes(model: SavedModel) -> None:
 
 def _features(model: SavedModel) -> FeatureMap:
     features = model._feature_map(model.n_features_in_)
-    if isinstance(model, PrivateSparseModel):
+    if isinstance(model, estimators.PrivateSparseModel):
         model._radius(features)
     return features
 
 
 def _outputs(model: SavedModel, classes: AnyArray | None) -> int:
     """Return the number of outputs, and check what the model predicts."""
-    if isinstance(model, PrivateLinearRegressor):
+    if isinstance(model, estimators.PrivateLinearRegressor):
         model._loss(model._range().width, model._reach())
-    if isinstance(model, PrivateLasso):
+    if isinstance(model, estimators.PrivateLasso):
         model._range()
-    if isinstance(model, PrivateLinearRegressor | PrivateLasso) != (classes is None):
+    if isinstance(model, estimators.PrivateLinearRegressor | estimators.PrivateLasso) != (classes is None):
         raise InvalidDataError("a classifier must list its classes, and nothing else may")
     if classes is None:
         return 1
     if classes.ndim != 1 or len(classes) < 2 or len(set(classes.tolist())) < len(classes):
         raise InvalidDataError("a classifier must list at least two different classes")
-    if isinstance(model, PrivateLogisticRegression):
+    if isinstance(model, estimators.PrivateLogisticRegression):
         cap = _validate.real("slope_cap_", model.slope_cap_, at_least=SMALLEST, at_most=1.0)
         if model.slope_cap not in (None, cap) or (len(classes) > 2 and cap != 1):
             raise InvalidDataError(f"its slope cap, {cap:g}, is not that of its parameters and classes")
-    if isinstance(model, PrivateLinearClassifier):
+    if isinstance(model, estimators.PrivateLinearClassifier):
         if not (declared := model._schema_classes()) or tuple(classes.tolist()) != declared:
             model.classes = classes  # rates are in their order
         model._loss(len(classes))
@@ -361,7 +350,7 @@ def _agree(model: SavedModel, features: FeatureMap, shape: tuple[int, int], flat
 
 def _unfitted(state: Mapping[str, Any]) -> SavedModel:
     """Return an estimator of the saved class with the saved parameters."""
-    known = {estimator.__name__: estimator for estimator in (*ESTIMATORS, *SPARSE_ESTIMATORS)}
+    known = {estimator.__name__: estimator for estimator in (*estimators.ESTIMATORS, *estimators.SPARSE_ESTIMATORS)}
     if state["estimator"] not in known:
         raise InvalidDataError(f"it holds a {state['estimator']}, which this version does not know")
     model = known[state["estimator"]]()

@@ -133,12 +133,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         return REGRESSION_RADIUS * default_radius(domain)
 
     def plans_at(self, epsilon: float) -> tuple[LinearModelPlan, ...]:
-        """Return all plans of the fitted problem at another epsilon; heavy tails: the method that ran, same moments.
-
-        Parameters
-        ----------
-        epsilon : float
-        """
+        """Return all plans of the fitted problem at another epsilon; heavy tails: the method that ran, same moments."""
         tails, plan = self._tails(), self.plan_
         if tails is None:
             return super().plans_at(epsilon)

@@ -18,25 +18,7 @@ from dpconvex.algorithms.minimax.base import SaddlePlan
 from dpconvex.algorithms.minimax.registry import plan_sparse
 from dpconvex.data import Schema
 from dpconvex.errors import InvalidParameterError
-from dpconvex.estimators._features import (
-    FeatureMap,
-    clip_entries,
-    feature_map,
-    fitted_columns,
-    records_only,
-    require_one,
-    same_length,
-)
-from dpconvex.estimators._targets import (
-    TargetRange,
-    as_series,
-    checked_classes,
-    declared_index,
-    declared_range,
-    default_index,
-    number_array,
-    require_two,
-)
+from dpconvex.estimators import _features, _targets
 from dpconvex.estimators.base import RELEASED, FittedModel, name_model, with_shared
 from dpconvex.losses import LogisticLoss, SquaredLoss
 from dpconvex.privacy import PrivacyParams
@@ -73,14 +55,9 @@ class PrivateSparseModel(FittedModel):
 
     @abstractmethod
     def plan(self, n: int, n_features: int | None = None) -> tuple[Plan, ...]:
-        """Return all plans for data of this size, the smallest predicted error first. Sees no data.
+        """Return all plans for `n` records, the smallest predicted error first. Sees no data.
 
-        Parameters
-        ----------
-        n : int
-            Number of records.
-        n_features : int, optional
-            Number of columns; not needed with a schema.
+        With a schema, `n_features`, the number of columns, is not needed.
         """
 
     @abstractmethod
@@ -112,11 +89,11 @@ class PrivateSparseModel(FittedModel):
         return PrivacyParams(self.epsilon, self.delta)
 
     @final
-    def _feature_map(self, n_features: int | None) -> FeatureMap:
+    def _feature_map(self, n_features: int | None) -> _features.FeatureMap:
         given = {name: getattr(self, name) for name in ("schema", "feature_bound", "feature_bounds")}
         remedy = "Bounds must be public knowledge: data are clipped into them. "
-        require_one(given, "feature_bound", remedy + "feature_bound=1.0 declares entries between -1 and 1")
-        records_only(self.schema)
+        _features.require_one(given, "feature_bound", remedy + "feature_bound=1.0 declares entries between -1 and 1")
+        _features.records_only(self.schema)
         domain = None
         if self.feature_bound is not None:
             bound = _validate.real("feature_bound", self.feature_bound, at_least=1e-40, at_most=1e40)
@@ -124,7 +101,7 @@ class PrivateSparseModel(FittedModel):
             if n_features is None:
                 raise InvalidParameterError("n_features", None, "must be given to plan without data")
             domain = DataDomain.box(count, bound)
-        return feature_map(
+        return _features.feature_map(
             schema=self.schema,
             domain=domain,
             feature_bounds=self.feature_bounds,
@@ -133,14 +110,27 @@ class PrivateSparseModel(FittedModel):
         )
 
     @final
-    def _radius(self, features: FeatureMap) -> float:
+    def _radius(self, features: _features.FeatureMap) -> float:
         """Return the l1 norm in the plan's units: encoded features, and targets of width 1."""
         if self.radius is None:
             return self.default_radius / features.domain.linf
         return _validate.real("radius", self.radius, above=0.0, remedy="It is the largest l1 norm of the coefficients")
 
     @final
-    def _store(self, features: FeatureMap, weights: FloatArray, middle: float = 0.0) -> Self:
+    def _learn(
+        self, features: _features.FeatureMap, X: Any, targets: AnyArray, source: BitSource, middle: float = 0.0
+    ) -> None:
+        """Plan, run on records in a random order, and store what was released."""
+        _features.same_length(X, targets)
+        plan: Any = self.plan(len(targets), features.domain.n_features)[0]
+        self.plan_ = plan
+        begin(plan, type(self).__name__, _features.fitted_columns(self), len(targets), source)
+        result = plan.run(shuffled(single_group(X, targets), source), source)
+        self._store(features, weights_of(plan, result.x), middle)
+        self.certificate_ = result.certificate
+
+    @final
+    def _store(self, features: _features.FeatureMap, weights: FloatArray, middle: float = 0.0) -> Self:
         """Store released weights, (p,) with the intercept's last; predictions are ``middle + output_scale * z``."""
         scaled, p = self.output_scale * weights[None, :], features.domain.n_features
         constant = scaled[:, p] * features.domain.linf if self.fit_intercept else np.zeros(1)
@@ -153,7 +143,9 @@ class PrivateSparseModel(FittedModel):
         """Return the linear predictions of every record, (n,)."""
         check_is_fitted(self)
         features, encoded = self._encoded(X, reset=False)
-        return clip_entries(encoded, features.domain.linf) @ self.encoded_coef_[0] + self.encoded_intercept_[0]
+        return (
+            _features.clip_entries(encoded, features.domain.linf) @ self.encoded_coef_[0] + self.encoded_intercept_[0]
+        )
 
 
 @final
@@ -253,14 +245,8 @@ class PrivateLasso(RegressorMixin, PrivateSparseModel):
     def fit(self, X: Any, y: Any = None) -> Self:
         source, bounds = source_from(self.random_state), self._range()
         features, encoded = self._encoded(X, reset=True)
-        targets = bounds.scale(self._numbers(X, y))
-        same_length(encoded, targets)
-        self.plan_ = self.plan(len(targets), features.domain.n_features)[0]
-        begin(self.plan_, type(self).__name__, fitted_columns(self), len(targets), source)
-        result = self.plan_.run(shuffled(single_group(encoded, targets), source), source)
-        self._store(features, weights_of(self.plan_, result.x), bounds.middle)
+        self._learn(features, encoded, bounds.scale(self._numbers(X, y)), source, bounds.middle)
         self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])  # as scikit-learn's regressors
-        self.certificate_ = result.certificate
         name_model(self)
         return self
 
@@ -273,13 +259,13 @@ class PrivateLasso(RegressorMixin, PrivateSparseModel):
     def output_scale(self) -> float:
         return self._range().width
 
-    def _range(self) -> TargetRange:
-        return declared_range(self.target_bounds, self.schema)
+    def _range(self) -> _targets.TargetRange:
+        return _targets.declared_range(self.target_bounds, self.schema)
 
     def _numbers(self, X: Any, y: Any) -> AnyArray:
         if y is None and self.schema is not None and self.schema.target is not None and self.schema.target.numeric:
             return self.schema.encode_target(X)
-        return number_array(self._required(y))
+        return _targets.number_array(self._required(y))
 
 
 @dataclass(eq=False, repr=False)
@@ -330,7 +316,7 @@ class PrivateSparseClassifier(ClassifierMixin, PrivateSparseModel):
         return tags
 
     @final
-    def _problem(self, features: FeatureMap, n: int, factors: tuple[float, ...] = (1.0,)) -> WorstGroupLoss:
+    def _problem(self, features: _features.FeatureMap, n: int, factors: tuple[float, ...] = (1.0,)) -> WorstGroupLoss:
         domain = features.domain
         return WorstGroupLoss(
             LogisticLoss(),
@@ -347,19 +333,19 @@ class PrivateSparseClassifier(ClassifierMixin, PrivateSparseModel):
     def _signs(self, X: Any, y: Any) -> tuple[FloatArray, AnyArray]:
         """Return targets -1 and 1, (n,), and the two classes."""
         index, classes = self._labels(X, y)
-        require_two("classes", classes.tolist(), len(classes))
+        _targets.require_two("classes", classes.tolist(), len(classes))
         return 2.0 * index - 1.0, classes
 
     def _labels(self, X: Any, y: Any) -> tuple[AnyArray, AnyArray]:
         target = None if self.schema is None else self.schema.target
         if target is not None and target.labels and self.classes is None:
-            codes = self.schema.encode_target(X) if y is None else target.encode(as_series(y)[0])  # pyright: ignore
+            codes = self.schema.encode_target(X) if y is None else target.encode(_targets.as_series(y)[0])  # pyright: ignore
             return codes, np.asarray(target.labels)
         y = self._required(y)
         if self.classes is not None:
-            classes = checked_classes(self.classes)
-            return declared_index(y, classes), classes
-        return default_index(y)
+            classes = _targets.checked_classes(self.classes)
+            return _targets.declared_index(y, classes), classes
+        return _targets.default_index(y)
 
 
 @final
@@ -422,12 +408,8 @@ class PrivateSparseLogisticRegression(PrivateSparseClassifier):
         source = source_from(self.random_state)
         features, encoded = self._encoded(X, reset=True)
         targets, classes = self._signs(X, y)
-        same_length(encoded, targets)
-        self.plan_ = self.plan(len(targets), features.domain.n_features)[0]
-        begin(self.plan_, type(self).__name__, fitted_columns(self), len(targets), source)
-        result = self.plan_.run(shuffled(single_group(encoded, targets), source), source)
-        self._store(features, weights_of(self.plan_, result.x))
-        self.certificate_, self.classes_ = result.certificate, classes
+        self._learn(features, encoded, targets, source)
+        self.classes_ = classes
         name_model(self)
         return self
 

@@ -171,7 +171,6 @@ class PrivateWorstGroupClassifier(PrivateSparseClassifier):
         return raised(shares, smallest)
 
     def _group_labels(self) -> AnyArray:
-        """Return the public labels of the groups."""
         if self.groups is not None:
             labels = np.asarray(self.groups)
             if labels.ndim != 1 or len(labels) < 2 or len(np.unique(labels)) < len(labels):
@@ -201,7 +200,6 @@ class PrivateWorstGroupClassifier(PrivateSparseClassifier):
         return declared_index(frame.get_column(self.group_column).to_native(), labels, "groups")
 
     def _cells(self) -> Any:
-        """Return the schema's column of groups."""
         columns = {} if self.schema is None else {c.name: c for c in self.schema.columns if not c.numeric}
         _validate.choice("group_column", self.group_column, columns, "Name a column with categories")
         return columns[str(self.group_column)].cells(1)

@@ -20,14 +20,8 @@ Output = TypeVar("Output")
 class Planned(ABC):
     """A use of private randomness with a price known before data are seen.
 
-    Attributes
-    ----------
-    name : str
-        Name of the mechanism in plans, ledgers and certificates.
-    sensitivity : Sensitivity
-        Of the value, as proved; the event charges at least this.
-    event : Event
-        What one use costs.
+    The `name` is that of the mechanism in plans, ledgers and certificates, the `sensitivity` that of the value, as
+    proved: the `event`, which says what one use costs, charges at least this.
     """
 
     name: ClassVar[str]
@@ -46,11 +40,6 @@ class Planned(ABC):
 
         For the audit, so it is written from the class's docstring and not from its sampler; mechanisms of this package
         have theirs in `dpconvex.audit.laws`. Without one, a mechanism is audited by counting outcomes.
-
-        Raises
-        ------
-        UnsupportedEventError
-            If the mechanism does not say it.
         """
         raise UnsupportedEventError(f"no law is known for {type(self).__name__}: give log_density, or count outcomes")
 
@@ -78,17 +67,9 @@ class Mechanism(Planned, Generic[Output]):
     ) -> Output:
         """Record the release in the ledger, then sample it.
 
-        Parameters
-        ----------
-        value : array
-            The private value, of the mechanism's shape. Its content never raises: NaN counts as 0, and values far
-            outside what floats on the grid can hold saturate.
-        label, block : str
-            As in `planned`.
-        source : BitSource
-            Of the noise.
-        ledger : Ledger
-            If it does not list `planned(label, block)` (any more), `BudgetExceededError` is raised and nothing sampled.
+        The content of `value`, of the mechanism's shape, never raises: NaN counts as 0, and values far outside what
+        floats on the grid can hold saturate. If the ledger does not list `planned(label, block)` (any more),
+        `BudgetExceededError` is raised and nothing sampled.
         """
         ledger.record(self.planned(label, block))
         return self._sample(np.asarray(value, dtype=np.float64), source)

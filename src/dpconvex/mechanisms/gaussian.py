@@ -47,10 +47,8 @@ INFLATION = 1.0 + 2.0**-20
 class GaussianMechanism(Mechanism[FloatArray]):
     """Independent normal noise on every coordinate: (epsilon, delta), exact profile.
 
-    References
-    ----------
-    Balle and Wang 2018, "Improving the Gaussian mechanism for differential privacy"; Canonne, Kamath and Steinke
-    2020, "The discrete Gaussian for differential privacy".
+    Source: Balle and Wang 2018, "Improving the Gaussian mechanism for differential privacy"; Canonne, Kamath and
+    Steinke 2020, "The discrete Gaussian for differential privacy".
     """
 
     sensitivity: Sensitivity  # in the l2 norm (`"absolute"` in dimension 1)
@@ -137,9 +135,7 @@ def add_gaussian(value: FloatArray, sigma: float, step: float, source: BitSource
 class SampledGaussian(Planned):
     """Adaptive noisy sums over secret samples in one run, charged as one release.
 
-    Guarantees
-    ----------
-    The profile of `PoissonSteps`, provided that a unit that takes part moves the released value by at most
+    It has the profile of `PoissonSteps`, provided that a unit that takes part moves the released value by at most
     `step.sensitivity`, and one that does not moves it not at all: that is the algorithm's lemma.
     """
 

@@ -23,16 +23,10 @@ class NormNoiseMechanism(Mechanism[FloatArray]):
 
     The noise is that of real arithmetic: the release is the sum of the value and of a real noise vector, rounded once
     to the public grid of `step`, however many random bits that takes (`dpconvex.randomness.real`). So the low-order
-    bits say nothing, and rounding costs nothing: it is post-processing.
+    bits say nothing, and rounding costs nothing: it is post-processing. The guarantee holds down to the last bit.
 
-    Guarantees
-    ----------
-    Pure ``epsilon``, down to the last bit.
-
-    References
-    ----------
-    Hardt and Talwar 2010, "On the geometry of differential privacy"; in the l2 norm Chaudhuri, Monteleoni and Sarwate
-    2011, "Differentially private empirical risk minimization", and Lowy and Razaviyayn, Lemma B.3 (moments).
+    Source: Hardt and Talwar 2010, "On the geometry of differential privacy"; in the l2 norm Chaudhuri, Monteleoni and
+    Sarwate 2011, "Differentially private empirical risk minimization", and Lowy and Razaviyayn, Lemma B.3 (moments).
     """
 
     norm: NoiseNorm  # of dimension d; values have shape (d,)

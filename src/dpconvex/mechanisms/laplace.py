@@ -21,12 +21,8 @@ from dpconvex.randomness import BitSource, exact
 class LaplaceMechanism(Mechanism[FloatArray]):
     """Independent Laplace noise on every coordinate: pure epsilon, down to the last bit.
 
-    The value is rounded to a public grid, for which the sensitivity is enlarged; discrete Laplace noise on the grid
-    has exactly the privacy of the continuous one.
-
-    References
-    ----------
-    Ghosh, Roughgarden and Sundararajan 2012, "Universally utility-maximizing privacy mechanisms".
+    The value is rounded to a public grid, for which the sensitivity is enlarged; discrete Laplace noise on the grid has
+    exactly the privacy of the continuous one (Ghosh, Roughgarden and Sundararajan 2012).
     """
 
     sensitivity: Sensitivity  # in the l1 norm (`"absolute"` in dimension 1)
@@ -77,9 +73,7 @@ class BoundedLaplaceMechanism(Mechanism[FloatArray]):
     alone. Epsilon is the enlarged sensitivity over the scale; delta is the probability of the strip at the end of the
     support, see `BoundedLaplaceNoise`.
 
-    References
-    ----------
-    Kumar, Liu, Tian and Yang 2025, "Private geometric median in nearly-linear time", Fact 3.
+    Source: Kumar, Liu, Tian and Yang 2025, "Private geometric median in nearly-linear time", Fact 3.
     """
 
     sensitivity: Sensitivity  # `"absolute"`
@@ -107,7 +101,6 @@ class BoundedLaplaceMechanism(Mechanism[FloatArray]):
 
     @cached_property
     def step(self) -> float:
-        """Step of the grid of values and releases."""
         return exact.spacing(self.sensitivity.value, self.scale, 1.0)
 
     @property

@@ -101,7 +101,6 @@ class RobustMean(GuardedMean):
 
     @cached_property
     def score_noise(self) -> GaussianMechanism:
-        """The noise of the score."""
         lemma = "one point changes the score by at most this (Lemma 1; variant S)"
         sensitivity = Sensitivity(self.score_sensitivity, "absolute", lemma, unit=self.unit)
         return GaussianMechanism(sensitivity, self.score_sigma, 1)
@@ -162,27 +161,14 @@ def plan_robust_mean(
     split: float | None = None,
     unit: Unit = Unit.USER,
 ) -> RobustMean:
-    """Return the mechanism with the least noise for its radius.
+    """Return the mechanism with the least noise for its radius, for `count` points in R^dim.
 
-    Parameters
-    ----------
-    count, dim : int
-        Number of points and their dimension.
-    epsilon, delta : float
-        Of all releases on the same points together, positive.
-    failure : float
-        Probability that any test fails although all but the share `outliers` of the points are within the radius of
-        one another, in (0, 1/2). Privacy does not depend on it.
-    outliers : float
-        Tolerated share of far points, in [0, 1/2).
-    releases : int
-        Releases on the same points, adaptive; the test of each may err with ``delta / (2 releases)``. A single one
-        gets all of delta, as bad and good pairs are different pairs.
-    score : {"h_index", "average"}
-        Form B, or the paper's own score, which costs about twice the noise.
-    split : float, optional
-        Share of the squared Gaussian budget for the test; default: the best.
-    unit : Unit
+    `epsilon` and `delta` are of all `releases` on the same points together, which may be adaptive; the test of each may
+    err with ``delta / (2 releases)``, and a single one gets all of delta, as bad and good pairs are different pairs.
+    `failure`, in (0, 1/2), is the probability that any test fails although all but the share `outliers`, in [0, 1/2),
+    of the points are within the radius of one another; privacy does not depend on it. `score` is form B ("h_index") or
+    the paper's own ("average"), which costs about twice the noise; `split` is the test's share of the squared Gaussian
+    budget, by default the best.
     """
     _validate.integer("releases", releases, at_least=1)
     mu, test = budget(epsilon, delta, releases)
@@ -339,7 +325,6 @@ class OutlierRemoval(GuardedMean):
 
     @cached_property
     def score_noise(self) -> LaplaceMechanism:
-        """The noise of the score."""
         moves = Sensitivity(score_sensitivity(self.count, "average"), "absolute", "2(C - 1)/C", unit=self.unit)
         return LaplaceMechanism(moves, self.score_scale, 1)
 

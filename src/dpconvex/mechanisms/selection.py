@@ -29,15 +29,10 @@ class ReportNoisyMax(Mechanism[int]):
 
     With exponential noise of scale ``2 sensitivity / epsilon`` this is *permute-and-flip*, which has the guarantee of
     the exponential mechanism and never a larger expected error. OpenDP draws it exactly, on scores rounded to a grid.
+    It costs pure ``epsilon`` for the index alone, whatever the number of candidates.
 
-    Guarantees
-    ----------
-    Pure ``epsilon`` for the index alone, whatever the number of candidates.
-
-    References
-    ----------
-    McKenna and Sheldon 2020, "Permute-and-flip: a new mechanism for differentially private selection"; Ding et al.
-    2021, "The permute-and-flip mechanism is identical to report-noisy-max with exponential noise".
+    Source: McKenna and Sheldon 2020, "Permute-and-flip: a new mechanism for differentially private selection"; Ding et
+    al. 2021, "The permute-and-flip mechanism is identical to report-noisy-max with exponential noise".
     """
 
     sensitivity: Sensitivity  # largest change of any one score, `"linf"`
@@ -83,11 +78,7 @@ class AboveThreshold(Mechanism[int]):
     variance of the comparison; textbooks have ``1 : 1``. Proof (Dwork and Roth 2014, Theorem 3.23, with the split of
     Lyu, Su and Li 2017, Theorem 4): for fixed query noises below, moving the noisy threshold by ``s`` (cost ``e1``)
     keeps every "below" a "below" on the neighbor, and moving the last query's noise by ``2 s`` (cost ``e2``) keeps the
-    "above". On the grid all shifts are whole numbers of steps.
-
-    Guarantees
-    ----------
-    Pure ``epsilon`` for the whole sequence of answers, queries chosen adaptively.
+    "above". On the grid all shifts are whole numbers of steps. Queries may be chosen adaptively.
     """
 
     sensitivity: Sensitivity  # of every query, `"absolute"`
@@ -178,11 +169,7 @@ class MedianMechanism(Mechanism[float]):
 
     ``rank(z)`` counts the values below z. The density is constant between neighboring values, so an interval between
     two of them is chosen first, then a point of it, both exactly: the release is the mechanism's real number, rounded
-    once to a public grid.
-
-    Guarantees
-    ----------
-    Pure ``epsilon`` (McSherry and Talwar 2007, with sensitivity 1 of the rank).
+    once to a public grid. Pure ``epsilon`` (McSherry and Talwar 2007, with sensitivity 1 of the rank).
     """
 
     epsilon: float  # positive
@@ -234,14 +221,10 @@ class BestOfRepeats(Planned):
     How many runs count is drawn first, and is secret. All `most` runs are always made, whatever was drawn, so that
     their number does not show in the running time; those beyond the number drawn are thrown away.
 
-    Guarantees
-    ----------
-    Those of `RepeatedSelection`, provided that each run, *with its score*, is one of the event's runs, drawn with fresh
-    randomness: scores of private data need noise of their own.
+    The guarantee is that of `RepeatedSelection`, provided that each run, *with its score*, is one of the event's runs,
+    drawn with fresh randomness: scores of private data need noise of their own.
 
-    References
-    ----------
-    Papernot and Steinke 2022, "Hyperparameter tuning with Renyi differential privacy".
+    Source: Papernot and Steinke 2022, "Hyperparameter tuning with Renyi differential privacy".
     """
 
     sensitivity: Sensitivity  # of a score before its noise, `"absolute"`

@@ -40,20 +40,8 @@ UNIT_LEMMA = "in units of reach times radius (rounding included) the weighted me
 class GuardedMean(Planned):
     """Test, then release a weighted mean of `count` points with Gaussian noise.
 
-    Attributes
-    ----------
-    count : int
-        Number of points C, public and fixed.
-    dim : int
-        Their dimension.
-    threshold : float
-        What the noisy score must reach.
-    sigma : float
-        Standard deviation of the noise in units of the mean's sensitivity.
-    unit : Unit
-        What one point stands for in the promise.
-    lemma : str
-        Why the mean has the sensitivity `reach`.
+    `threshold` is what the noisy score must reach, `sigma` the standard deviation of the noise in units of the mean's
+    sensitivity; `lemma` says why the mean has the sensitivity `reach`, and `unit` what one point stands for.
     """
 
     count: int
@@ -115,16 +103,9 @@ class GuardedMean(Planned):
     ) -> FloatArray | None:
         """Record the release, then test, then release the mean; None if the test failed.
 
-        Parameters
-        ----------
-        points : array of shape (count, dim)
-            Displacements from a public or released point. NaN counts as 0; longer ones than `clip` are shortened.
-        radius : float
-            Public or released, in [1e-100, 1e100]: pairs within it count as close.
-        clip : float
-            Public or released, in [1e-99, 1e100].
-        label, source, ledger, block
-            As in `Mechanism.release`; the source is of noise and coins.
+        `points` (count, dim) are displacements from a public or released point: NaN counts as 0, and longer ones than
+        `clip`, in [1e-99, 1e100], are shortened. Pairs within `radius`, in [1e-100, 1e100], count as close. Both are
+        public or released.
         """
         ledger.record(self.planned(label, block))
         return self.draw(points, radius, clip, source)

@@ -44,8 +44,6 @@ _FINENESS = 2.0**-22
 class VertexSampling(Planned):
     """Adaptive draws of vertices in one run, charged as one release.
 
-    Guarantees
-    ----------
     zCDP with ``rho = square_sum/8`` (times ``ENLARGEMENT^2``), hence (epsilon, delta); or epsilon-DP with the sum of
     the ranges. Provided that the scores of every draw move by vectors of the stated ranges between neighbors that
     share the earlier draws: that is the algorithm's lemma, quoted in the sensitivity.

@@ -142,16 +142,8 @@ class Budget:
     ) -> Self:
         """Write a new budget file, in a folder that exists; an existing file is never replaced.
 
-        Parameters
-        ----------
-        path : path
-            Of the file.
-        epsilon, delta : float
-            The totals, as in `PrivacyParams`.
-        unit, neighboring : str
-            What the promises to be paid are about.
-        data : str
-            Which data set it is for, in words.
+        The totals are as in `PrivacyParams`; `unit` and `neighboring` are what the promises to be paid are about, and
+        `data` says in words which data set it is for.
         """
         total = _promise(epsilon, delta, unit, neighboring)
         header = {"dpconvex_budget": VERSION, "epsilon": total.epsilon, "delta": total.delta}
@@ -188,22 +180,13 @@ class Budget:
             return _read(file, self.path)
 
     def spend(self, promise: PrivacyParams, what: str) -> None:
-        """Enter a promise that is about to be made; call it before the data are read.
+        """Enter a promise that is about to be made, as the run's certificate will state it; call it before the data are
+        read.
 
-        When it returns, the line is on the disk. When it raises, nothing may be released: the line is not there, or,
-        if the disk failed while writing, it may be there and counts.
-
-        Parameters
-        ----------
-        promise : PrivacyParams
-            Of the run, as its certificate will state it as target.
-        what : str
-            What for, in words; at most `MOST_TEXT` characters.
-
-        Raises
-        ------
-        BudgetExceededError
-            If the promise does not fit what is left, or is for another unit or relation. Nothing is entered.
+        When it returns, the line is on the disk. When it raises, nothing may be released: the line is not there, or, if
+        the disk failed while writing, it may be there and counts. A promise that does not fit what is left, or is for
+        another unit or relation, raises `BudgetExceededError`. `what` says in words what for, in at most `MOST_TEXT`
+        characters.
         """
         words = _words("what", what)
         with _locked(self.path, os.O_RDWR) as file:

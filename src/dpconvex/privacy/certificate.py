@@ -320,15 +320,13 @@ def signature_path(certificate: Path) -> Path:
     return certificate.with_name(certificate.name + ".sig")
 
 
-def public_path(key: Path) -> Path:
-    """Return where the public half of a new key is written: ``key.pub.pem`` beside ``key.pem``."""
-    return key.with_name(key.stem + ".pub.pem")
-
-
 def new_key(path: Path) -> Path:
-    """Write a new private key, which its owner alone may read, and its public half; return the latter's path."""
+    """Write a new private key, which its owner alone may read, and beside ``key.pem`` its public half, ``key.pub.pem``.
+
+    Return the path of the latter.
+    """
     ed25519, coding = _ed25519()
-    key, public = ed25519.Ed25519PrivateKey.generate(), public_path(path)
+    key, public = ed25519.Ed25519PrivateKey.generate(), path.with_name(path.stem + ".pub.pem")
     for each in (path, public):
         if each.exists():
             raise InvalidParameterError("new_key", str(each), "exists already", "Choose another name")

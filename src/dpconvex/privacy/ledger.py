@@ -87,15 +87,9 @@ def accountants(releases: Iterable[Release]) -> str:
 
 
 class Ledger:
-    """Lets a run release what its plan lists, and nothing else.
+    """Lets a run release what its plan lists in `planned`, and nothing else.
 
-    Parameters
-    ----------
-    privacy : PrivacyParams
-        The promise.
-    planned : iterable of Release
-        Every release that the run may make. If they cost more than the promise together, `BudgetExceededError` is
-        raised at once, from public facts.
+    If that costs more than the promise together, `BudgetExceededError` is raised at once, from public facts.
     """
 
     def __init__(self, privacy: PrivacyParams, planned: Iterable[Release]) -> None:

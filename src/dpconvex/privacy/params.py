@@ -66,20 +66,9 @@ class PrivacyParams:
 class Sensitivity:
     """Bound on the distance between a function's values on two neighboring data sets.
 
-    Built only by the code that proves it; it travels with the mechanism that uses it.
-
-    Parameters
-    ----------
-    value : float
-        The bound, positive, rounded up.
-    norm : str
-        Norm of the difference: ``"l1"``, ``"l2"``, ``"linf"``, ``"absolute"`` or the name of a noise norm.
-    lemma : str
-        The statement that proves it, with its source.
-    neighboring : Neighboring
-        The relation it holds for.
-    unit : Unit
-        The unit it holds for.
+    Built only by the code that proves it; it travels with the mechanism that uses it. The `value` is rounded up; the
+    `norm` of the difference is ``"l1"``, ``"l2"``, ``"linf"``, ``"absolute"`` or the name of a noise norm; the `lemma`
+    is the statement that proves it, with its source.
     """
 
     value: float

@@ -163,8 +163,6 @@ def zcdp_delta(rho: float, epsilon: float) -> float:
 def largest_rho(epsilon: float, delta: float) -> float:
     """Largest zCDP budget that keeps `zcdp_delta` within `delta`, rounded down.
 
-    Examples
-    --------
     >>> round(largest_rho(1.0, 1e-6), 5)
     0.02436
     """

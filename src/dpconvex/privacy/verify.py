@@ -109,24 +109,11 @@ def verify(
     """Recompute what a certificate claims from its releases, and compare it with the plan if that can be made again.
 
     Every list of releases that add up is priced twice, by this package and by ``dp_accounting``, where both can.
-    ``dpconvex.verify`` is this with the planners of this package.
+    ``dpconvex.verify`` is this with the planners of this package: `again` returns the certificate of the plan that a
+    certificate names (None: numbers are compared with one another only). `model` is the digest of the model that the
+    certificate is shown with, `public_key` the file of the key whose private half must have signed it.
 
-    Parameters
-    ----------
-    certificate : PrivacyCertificate, str or Path
-        The object, its JSON text, or the path of its file.
-    again : callable, optional
-        Returns the certificate of the plan that a certificate names. None: numbers are compared with one another only.
-    model : str, optional
-        Digest of the model that the certificate is shown with; it must be the one that the certificate names.
-    public_key : str or Path, optional
-        File of an Ed25519 public key: the signature beside the certificate's file must be of its private half.
-
-    Returns
-    -------
-    Verification
-        With one `Check` a claim. A malformed certificate, of a later schema, or with an unknown event, gives one failed
-        check that says so, not an exception.
+    A malformed certificate, of a later schema, or with an unknown event, gives one failed check that says so.
     """
     try:
         fields = certificate.to_dict() if isinstance(certificate, PrivacyCertificate) else parse(_text(certificate))

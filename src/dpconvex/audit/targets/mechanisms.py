@@ -7,23 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from dpconvex import mechanisms
 from dpconvex.audit.neighbors import array_pairs
 from dpconvex.audit.target import Pair, Pairs, Subject, Use, targets
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import L2Norm
-from dpconvex.mechanisms import (
-    AboveThreshold,
-    BoundedLaplaceMechanism,
-    GaussianMechanism,
-    LaplaceMechanism,
-    Mechanism,
-    MedianMechanism,
-    NormNoiseMechanism,
-    Planned,
-    ReportNoisyMax,
-    VertexSampling,
-    plan_robust_mean,
-)
 from dpconvex.privacy import Ledger, PrivacyParams, Sensitivity, Unit
 from dpconvex.randomness import BitSource
 
@@ -33,7 +21,7 @@ _LOOSE = 1e5
 
 
 def _one_use(
-    mechanism: Planned, privacy: PrivacyParams, pairs: Pairs, use: Callable[[Any, BitSource, Ledger], Any]
+    mechanism: mechanisms.Planned, privacy: PrivacyParams, pairs: Pairs, use: Callable[[Any, BitSource, Ledger], Any]
 ) -> Subject:
     """Return one use of a mechanism, ``use(value, source, ledger)``, and what it is claimed to cost."""
     releases = (mechanism.planned(_LABEL),)
@@ -44,40 +32,42 @@ def _one_use(
     return Subject(Use(privacy, mechanism.name, releases, run), pairs)
 
 
-def _use(mechanism: Mechanism[Any], privacy: PrivacyParams, values: dict[str, tuple[Any, Any]]) -> Subject:
+def _use(mechanism: mechanisms.Mechanism[Any], privacy: PrivacyParams, values: dict[str, tuple[Any, Any]]) -> Subject:
     pairs = array_pairs({name: (np.array(a, float), np.array(b, float)) for name, (a, b) in values.items()})
     return _one_use(mechanism, privacy, pairs, lambda v, source, ledger: mechanism.release(v, _LABEL, source, ledger))
 
 
 def _laplace(privacy: PrivacyParams, bound: float) -> Subject:
-    mechanism = LaplaceMechanism.calibrate(Sensitivity(bound, "l1", _LEMMA), privacy.epsilon, 2)
+    mechanism = mechanisms.LaplaceMechanism.calibrate(Sensitivity(bound, "l1", _LEMMA), privacy.epsilon, 2)
     return _use(mechanism, privacy, {"corner": ([0, 0], [bound, 0]), "shared": ([0, 0], [bound / 2, -bound / 2])})
 
 
 def _gaussian(privacy: PrivacyParams, bound: float) -> Subject:
-    mechanism = GaussianMechanism.calibrate(Sensitivity(bound, "l2", _LEMMA), privacy.epsilon, privacy.delta, 2)
+    mechanism = mechanisms.GaussianMechanism.calibrate(
+        Sensitivity(bound, "l2", _LEMMA), privacy.epsilon, privacy.delta, 2
+    )
     return _use(mechanism, privacy, {"axis": ([0, 0], [bound, 0]), "slanted": ([0, 0], [0.6 * bound, 0.8 * bound])})
 
 
 def _norm(privacy: PrivacyParams, bound: float) -> Subject:
-    mechanism = NormNoiseMechanism(L2Norm(1), Sensitivity(bound, "l2", _LEMMA), privacy.epsilon)
+    mechanism = mechanisms.NormNoiseMechanism(L2Norm(1), Sensitivity(bound, "l2", _LEMMA), privacy.epsilon)
     return _use(mechanism, privacy, {"ends": ([0.3 * bound], [-0.7 * bound])})
 
 
 def _bounded(privacy: PrivacyParams, bound: float) -> Subject:
     sensitivity = Sensitivity(bound, "absolute", _LEMMA)
-    mechanism = BoundedLaplaceMechanism.calibrate(sensitivity, privacy.epsilon, privacy.delta)
+    mechanism = mechanisms.BoundedLaplaceMechanism.calibrate(sensitivity, privacy.epsilon, privacy.delta)
     return _use(mechanism, privacy, {"ends": ([0.0], [bound])})
 
 
 def _noisy_max(privacy: PrivacyParams, bound: float) -> Subject:
-    mechanism = ReportNoisyMax(Sensitivity(bound, "linf", _LEMMA), privacy.epsilon)
+    mechanism = mechanisms.ReportNoisyMax(Sensitivity(bound, "linf", _LEMMA), privacy.epsilon)
     ends = [bound, -bound, -bound, -bound]
     return _use(mechanism, privacy, {"one against all": (np.zeros(4), ends), "turned": (ends, np.zeros(4))})
 
 
 def _above(privacy: PrivacyParams, bound: float) -> Subject:
-    mechanism = AboveThreshold(Sensitivity(bound, "absolute", _LEMMA), privacy.epsilon, 0.0)
+    mechanism = mechanisms.AboveThreshold(Sensitivity(bound, "absolute", _LEMMA), privacy.epsilon, 0.0)
     values = {}
     for base in (-4.0, -2.0, 0.0):
         first = np.full(6, base * bound / privacy.epsilon)
@@ -89,7 +79,7 @@ def _above(privacy: PrivacyParams, bound: float) -> Subject:
 
 def _median(privacy: PrivacyParams, bound: float) -> Subject:
     """One value crosses: most of the interval leaves the middle rank, the rest of it arrives there."""
-    mechanism = MedianMechanism(privacy.epsilon, -bound, bound, 4)
+    mechanism = mechanisms.MedianMechanism(privacy.epsilon, -bound, bound, 4)
     first, second = bound * np.array([1, -1, 0.8, 1]), bound * np.array([-1, -1, 0.8, 1])
     return _use(mechanism, privacy, {"crosses upwards": (second, first), "crosses downwards": (first, second)})
 
@@ -98,7 +88,7 @@ def _vertices(privacy: PrivacyParams, bound: float) -> Subject:
     """Three draws, the scores of each at the largest range; all in one pure promise, ranges as epsilon asks."""
     draws = 3
     span = privacy.epsilon / draws / (1 + 2.0**-17)
-    mechanism = VertexSampling(
+    mechanism = mechanisms.VertexSampling(
         Sensitivity(span, "range", _LEMMA), draws, draws * span**2, draws, range_sum=draws * span
     )
 
@@ -132,7 +122,7 @@ def _robust(privacy: PrivacyParams, bound: float) -> Subject:
 
 def _planned(count: int, privacy: PrivacyParams) -> Any:
     try:
-        return plan_robust_mean(count, 1, privacy.epsilon, privacy.delta)
+        return mechanisms.plan_robust_mean(count, 1, privacy.epsilon, privacy.delta)
     except InvalidParameterError:
         return None
 

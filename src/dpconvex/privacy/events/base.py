@@ -35,14 +35,9 @@ class Parts:
 
 
 class Event(ABC):
-    """One use of one mechanism.
+    """One use of one mechanism. Its `kind` is its name in certificates, which no other class has.
 
-    Attributes
-    ----------
-    kind : str
-        Its name in certificates, which no other class has.
-    finest : bool
-        Whether no finer price is known than that of the parts or of `second_opinion`: two accountants must agree on it.
+    It is `finest` if no finer price is known than that of the parts or of `second_opinion`: two accountants must agree.
     """
 
     kind: ClassVar[str]

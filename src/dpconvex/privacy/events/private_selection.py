@@ -99,7 +99,6 @@ class WholeRun(Event):
         return Parts(*largest)
 
     def delta(self, epsilon: float) -> float:
-        """Of the dearest block with what touches every record."""
         pure = self.pure_epsilon
         if pure is not None:
             return pure_delta(pure, epsilon)
