@@ -15,20 +15,12 @@ from dpconvex.errors import InvalidParameterError
 
 
 class BitSource(ABC):
-    """A source of private randomness.
+    """A source of private randomness."""
 
-    Attributes
-    ----------
-    name : str
-        For the certificate.
-    private : bool
-        Whether nobody can predict the bits. A release made with any other source is stamped *not private*.
-    exact : bool
-        Whether integer noise comes from OpenDP's exact samplers, which draw from the operating system themselves.
-    """
-
-    name: ClassVar[str]
+    name: ClassVar[str]  #: for the certificate
+    #: Whether nobody can predict the bits. A release made with any other source is stamped *not private*.
     private: ClassVar[bool]
+    #: Whether integer noise comes from OpenDP's exact samplers, which draw from the operating system themselves.
     exact: ClassVar[bool]
 
     @abstractmethod

@@ -82,15 +82,9 @@ def check_dim(dim: int | None) -> None:
 @final
 @dataclass(frozen=True)
 class WholeSpace(ConvexSet):
-    """All vectors.
+    """All vectors."""
 
-    Parameters
-    ----------
-    dim : int, optional
-        Length of the vectors; any length if None.
-    """
-
-    dim: int | None = None
+    dim: int | None = None  #: length of the vectors; any length if None
     radius: float = field(default=math.inf, init=False, repr=False)
     diameter: float = field(default=math.inf, init=False, repr=False)
 

@@ -34,21 +34,15 @@ class Polytope(ConvexSet):
     its final active set, solved afresh. Certificate: it solves the optimality conditions for bounds that differ by
     rounding, and bounds that differ by e move a projection by at most 1000 e (see `normals`).
 
-    Parameters
-    ----------
-    normals : array of shape (m, dim)
-        Rows of any length but 0. Any dim of them, scaled to length 1, must be dependent or have a smallest singular
-        value of at least 0.001. Kept as a tuple of rows.
-    bounds : array of shape (m,)
-        Kept as a tuple.
-
     Notes
     -----
     For few inequalities and dimensions: all vertices are computed, at most 20 000 choices of dim inequalities.
     """
 
+    #: Shape (m, dim). Rows of any length but 0. Any dim of them, scaled to length 1, must be dependent or have a
+    #: smallest singular value of at least 0.001. Kept as a tuple of rows.
     normals: ArrayLike
-    bounds: ArrayLike
+    bounds: ArrayLike  #: (m,): kept as a tuple
     dim: int | None = field(init=False, repr=False, compare=False)
     radius: float = field(init=False, repr=False, compare=False)
     diameter: float = field(init=False, repr=False, compare=False)

@@ -33,18 +33,12 @@ class Guaranteed(Solver):
 
     In an l2 ball that `fast` cannot treat, it runs without the constraint: where the ball of its certified radius lies
     within the constraint, the free minimizer is the constrained one.
-
-    Parameters
-    ----------
-    fast : Solver
-    guaranteed : Solver
-        With a step bound that holds for every data set.
     """
 
     treats_tilt = True
 
     fast: Solver
-    guaranteed: Solver
+    guaranteed: Solver  #: with a step bound that holds for every data set
 
     def refusal(self, loss: Bounds, constraint: ConvexSet, dim: int) -> str | None:
         """Problems that both solvers treat, `fast` perhaps without the constraint."""

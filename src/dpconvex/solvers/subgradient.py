@@ -31,12 +31,6 @@ class Subgradient(Solver):
 
     Without a constraint it works in the ball of radius ``(L + |linear|) / mu``, which holds the minimizer.
 
-    Parameters
-    ----------
-    output : {"best", "average"}
-        The iterate of smallest value, or the average with weights t. One certificate and one step count hold for both;
-        the average's step count needs no values, so it is returned as well where values round too coarsely to compare.
-
     References
     ----------
     Lowy and Razaviyayn, Algorithm 2 and Proposition 3.2 (errata P6); certificate C3: docs, Solver certificates.
@@ -45,6 +39,8 @@ class Subgradient(Solver):
     treats_tilt = True
 
     max_steps: int | None = None
+    #: The iterate of smallest value, or the average with weights t. One certificate and one step count hold for both;
+    #: the average's step count needs no values, so it is returned as well where values round too coarsely to compare.
     output: Literal["best", "average"] = "best"
 
     def __post_init__(self) -> None:

@@ -35,26 +35,14 @@ _NEWTON_BLOCK = 2**20  # floats held by a Newton step: 8 MB
 @final
 @dataclass(frozen=True, eq=False)
 class GeometricMedianSolution:
-    """A point, and how far its objective can be from the least. Everything here depends on the data: not for release.
+    """A point, and how far its objective can be from the least. All of it depends on the data: not for release."""
 
-    Parameters
-    ----------
-    point : array of shape (d,)
-    value : float
-        Mean distance of the points from it.
-    gap_bound : float
-        Proven bound on `value` minus the least value.
-    status : Status
-        ``CERTIFIED`` if the bound is at most ``tol * value``; ``STALLED`` where rounding stops all progress.
-    steps : int
-        Passes over the points.
-    """
-
-    point: FloatArray
-    value: float
-    gap_bound: float
+    point: FloatArray  #: shape (d,)
+    value: float  #: mean distance of the points from it
+    gap_bound: float  #: proven bound on `value` minus the least value
+    #: ``CERTIFIED`` if the bound is at most ``tol * value``; ``STALLED`` where rounding stops all progress.
     status: Status
-    steps: int
+    steps: int  #: passes over the points
 
 
 def geometric_median(X: FloatArray, tol: float = 1e-10) -> GeometricMedianSolution:

@@ -35,24 +35,12 @@ DRAWN_POINTS = Assumption("gradients are taken at drawn points only", "by the ru
 @final
 @dataclass(frozen=True, eq=False)
 class SaddleResult:
-    """What a run hands out: the pair is released, nothing else depends on the data.
+    """What a run hands out: the pair is released, nothing else depends on the data."""
 
-    Parameters
-    ----------
-    x : array of shape (dx,)
-        Probability vector, an average of drawn vertices.
-    y : array of shape (dy,)
-        Probability vector; ``[1.0]`` for problems of minimization.
-    certificate : PrivacyCertificate
-        What the release costs.
-    plan : SaddlePlan
-        The public constants.
-    """
-
-    x: FloatArray
-    y: FloatArray
-    certificate: PrivacyCertificate
-    plan: SaddlePlan
+    x: FloatArray  #: (dx,): probability vector, an average of drawn vertices
+    y: FloatArray  #: (dy,): probability vector; ``[1.0]`` for problems of minimization
+    certificate: PrivacyCertificate  #: what the release costs
+    plan: SaddlePlan  #: the public constants
 
 
 @dataclass(frozen=True, eq=False)

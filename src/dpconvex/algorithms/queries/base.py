@@ -36,24 +36,13 @@ LEMMA = (
 @final
 @dataclass(frozen=True, eq=False)
 class QueryResult:
-    """What a run hands out.
+    """What a run hands out."""
 
-    Parameters
-    ----------
-    histogram : array of shape (cells,)
-        Non-negative weights that sum to 1.
-    answers : array of shape (count,)
-        Answers to the planned queries; those of the histogram unless the method says otherwise.
-    certificate : PrivacyCertificate
-        What the release costs.
-    plan : QueryReleasePlan
-        The public constants.
-    """
-
-    histogram: FloatArray
+    histogram: FloatArray  #: (cells,): non-negative weights that sum to 1
+    #: Shape (count,). Answers to the planned queries; those of the histogram unless the method says otherwise.
     answers: FloatArray
-    certificate: PrivacyCertificate
-    plan: QueryReleasePlan
+    certificate: PrivacyCertificate  #: what the release costs
+    plan: QueryReleasePlan  #: the public constants
 
     def sample(self, size: int, generator: np.random.Generator) -> AnyArray:
         """Return `size` independent records drawn from the histogram, int64 cells of shape (size,); post-processing.

@@ -23,20 +23,6 @@ from dpconvex.problems.objective import Bounds, Objective
 class CustomProblem(Problem):
     """Minimize a `ConvexFunction` over parameters of norm at most `radius`. Holds no data.
 
-    Parameters
-    ----------
-    function : ConvexFunction
-    n : int
-        Number of records; public under replace-one neighbors.
-    radius : float
-        l2 norm R of the ball, a public choice. It competes with every parameter vector of the ball.
-    trusted : bool
-        Whether privacy may rest on the function's claims. False: noise covers the whole ball, ``2 R``, and the release
-        of any function that returns is private.
-    max_steps : int
-        Steps that a subgradient method may take at most; it decides how accurately functions that are not smooth are
-        minimized, and so their noise.
-
     Raises
     ------
     InvalidParameterError
@@ -44,9 +30,13 @@ class CustomProblem(Problem):
     """
 
     function: ConvexFunction
-    n: int
-    radius: float
+    n: int  #: number of records; public under replace-one neighbors
+    radius: float  #: l2 norm R of the ball, a public choice. It competes with every parameter vector of the ball.
+    #: Whether privacy may rest on the function's claims. False: noise covers the whole ball, ``2 R``, and the release
+    #: of any function that returns is private.
     trusted: bool = True
+    #: Steps that a subgradient method may take at most; it decides how accurately functions that are not smooth are
+    #: minimized, and so their noise.
     max_steps: int = 100_000
     local = True  # Lipschitz constants are claimed in the ball only
 

@@ -41,23 +41,15 @@ class SaddleBounds:
 
 
 class SaddleLoss(ConvexFunction):
-    """A payoff h(w, v, x), convex in the parameters w (dim,), concave in the attack v (k,) on a record.
+    """A payoff h(w, v, x), convex in the parameters w (dim,), concave in the attack v (k,) on a record."""
 
-    Attributes
-    ----------
-    attack : Block
-        The set S: norm ``"l2"`` or ``"linf"``, k and bound. It is centered at 0.
-    parameter_smoothness, attack_smoothness, cross_smoothness : float
-        How much ``grad_w h`` changes a unit of w, ``grad_v h`` a unit of v, and either a unit of the other (l2).
-        Finite, for all w, all v in S and every record.
-    attack_concavity : float
-        Strong concavity of h in v; 0 if there is none. Positive: the attacks depend smoothly on w.
-    """
-
-    attack: Block
+    attack: Block  #: The set S: norm ``"l2"`` or ``"linf"``, k and bound. It is centered at 0.
+    #: parameter_smoothness, attack_smoothness, cross_smoothness: how much ``grad_w h`` changes a unit of w, ``grad_v
+    #: h`` a unit of v, and either a unit of the other (l2). Finite, for all w, all v in S and every record.
     parameter_smoothness: float
     attack_smoothness: float
     cross_smoothness: float
+    #: Strong concavity of h in v; 0 if there is none. Positive: the attacks depend smoothly on w.
     attack_concavity: float = 0.0
     aggregation: ClassVar[Aggregation] = "average"
 
@@ -300,23 +292,12 @@ class ShiftedMeanLoss(SaddleLoss):
 
     For l2 attacks of length s and concavity 0 the worst case is ``|w - x|^2 / 2 + s |w|``: the minimiser is the mean of
     the records, shortened by s. With a concavity c the norm becomes Huber's, and G is smooth.
-
-    Parameters
-    ----------
-    domain : DataDomain
-        Of the records, which are points.
-    bound : float
-        Largest length s of an attack, or largest entry where `norm` is ``"linf"``.
-    concavity : float
-        At least 0.
-    norm : {"l2", "linf"}
-        Of the attacks.
     """
 
-    domain: DataDomain
-    bound: float
-    concavity: float = 0.0
-    norm: str = "l2"
+    domain: DataDomain  #: of the records, which are points
+    bound: float  #: largest length s of an attack, or largest entry where `norm` is ``"linf"``
+    concavity: float = 0.0  #: at least 0
+    norm: str = "l2"  #: of the attacks
     name = "shifted mean"
     parameter_smoothness = 1.0
     cross_smoothness = 1.0

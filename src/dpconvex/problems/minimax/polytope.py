@@ -34,27 +34,6 @@ class PolytopeSaddle(SimplexSaddle):
 
     Records: an array (n, ...) of any form that the functions understand.
 
-    Parameters
-    ----------
-    n : int
-    gradients : callable
-        ``gradients(u, v, records) -> (grad_u, grad_v)`` of shapes (m, p) and (m, q) for m records; row i a function of
-        record i alone. For minimization only return ``np.zeros((m, 1))`` second and give ``W = [[0]]``.
-    values : callable
-        ``values(u, v, records) -> (m,)``.
-    V, W : array of shape (p, dx), (q, dy)
-        Vertices in columns; identity matrices for simplices.
-    bounds : tuple of float
-        ``(bx, by)``: lifted gradients are clipped to ``[-bx, bx]`` and ``[-by, by]``. Positive.
-    value_bounds : tuple of float
-        Least and largest value, to which values are clipped.
-    l1_smoothness, l2_smoothness : float
-        L1 and L2 of the lifted function; they serve accuracy only.
-    is_bilinear : bool
-        Whether f is linear in u for fixed v and in v for fixed u.
-    title : str
-        For plans and certificates.
-
     Examples
     --------
     A random game with 3 rows and 2 columns:
@@ -72,16 +51,21 @@ class PolytopeSaddle(SimplexSaddle):
     """
 
     n: int
+    #: ``gradients(u, v, records) -> (grad_u, grad_v)`` of shapes (m, p) and (m, q) for m records; row i a function of
+    #: record i alone. For minimization only return ``np.zeros((m, 1))`` second and give ``W = [[0]]``.
     gradients: Gradients
-    values: Values
+    values: Values  #: ``values(u, v, records) -> (m,)``
+    #: V (p, dx), W (q, dy): vertices in columns; identity matrices for simplices.
     V: FloatArray
     W: FloatArray
+    #: ``(bx, by)``: lifted gradients are clipped to ``[-bx, bx]`` and ``[-by, by]``. Positive.
     bounds: tuple[float, float]
-    value_bounds: tuple[float, float]
+    value_bounds: tuple[float, float]  #: least and largest value, to which values are clipped
+    #: l1_smoothness, l2_smoothness: L1 and L2 of the lifted function; they serve accuracy only.
     l1_smoothness: float = math.inf
     l2_smoothness: float = math.inf
-    is_bilinear: bool = False
-    title: str = "polytope saddle problem"
+    is_bilinear: bool = False  #: whether f is linear in u for fixed v and in v for fixed u
+    title: str = "polytope saddle problem"  #: for plans and certificates
     name: ClassVar[str] = "polytope saddle problem"
 
     def __post_init__(self) -> None:
