@@ -74,13 +74,7 @@ class CertificateError(DpconvexError):
 
 
 def warn(category: type[DpconvexWarning], text: str) -> None:
-    """Give a warning in the name of the first caller outside this package.
-
-    Parameters
-    ----------
-    category : type
-    text : str
-    """
+    """Give a warning in the name of the first caller outside this package."""
     frame, level, package = sys._getframe(1), 2, os.path.dirname(__file__)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
         frame, level = frame.f_back, level + 1

@@ -39,12 +39,9 @@ class Objective(ABC):
     Every constant holds for every data set that the public statement of the problem allows.
     """
 
-    l2: float
-    """Ridge weight."""
-    tilt: float = 0.0
-    """How strongly large losses outweigh small ones; 0 where nothing is tilted."""
-    weighted: bool = False
-    """Whether records count differently, by weights that do not depend on the parameters."""
+    l2: float  #: ridge weight
+    tilt: float = 0.0  #: how strongly large losses outweigh small ones; 0 where nothing is tilted
+    weighted: bool = False  #: whether records count differently, by weights that do not depend on the parameters
 
     @property
     @abstractmethod

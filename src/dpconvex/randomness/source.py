@@ -59,11 +59,6 @@ class SeededSource(BitSource):
     """A reproducible PCG64 stream, for tests and benchmarks. *Not private.*
 
     Successive `generator` calls give independent streams; two sources of the same seed give the same sequence.
-
-    Parameters
-    ----------
-    seed : int
-        At least 0.
     """
 
     name: ClassVar[str] = "seeded PCG64 (not private)"

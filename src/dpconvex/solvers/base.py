@@ -49,10 +49,8 @@ class Solver(ABC):
     guaranteed, and a smaller number may fail.
     """
 
-    treats_tilt: ClassVar[bool] = False
-    """Whether the method works for objectives other than the average of the losses."""
-    treats_weights: ClassVar[bool] = True
-    """Whether the method works where records have fixed weights."""
+    treats_tilt: ClassVar[bool] = False  #: whether the method works for objectives other than the average of the losses
+    treats_weights: ClassVar[bool] = True  #: whether the method works where records have fixed weights
 
     @final
     def solve(
@@ -64,26 +62,9 @@ class Solver(ABC):
     ) -> SolverResult:
         """Look for a point within `radius` of the minimizer, and prove that it is.
 
-        Parameters
-        ----------
-        objective : Objective
-            With ``l2 > 0``.
-        radius : float
-            Positive; l2 distance to the minimizer over the constraint.
-        constraint : ConvexSet, optional
-            None means the whole space.
-        start : array of shape (dim,), optional
-            Where to begin; 0 if None.
-
-        Returns
-        -------
-        SolverResult
-            Status ``CERTIFIED`` if and only if the distance to the minimizer is proven to be at most `radius`.
-
-        Raises
-        ------
-        InvalidParameterError
-            If ``l2 = 0``, the radius is not positive, or the solver cannot treat such a problem (public facts).
+        The `radius` is an l2 distance to the minimizer over the constraint (None: the whole space), and the status
+        ``CERTIFIED`` if and only if that is proven. It begins at `start` (dim,), at 0 if None. `InvalidParameterError`
+        if ``l2 = 0``, the radius is not positive, or the solver cannot treat such a problem (public facts).
         """
         constraint = WholeSpace() if constraint is None else constraint
         _validate.real("radius", radius, above=0.0)

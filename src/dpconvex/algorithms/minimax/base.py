@@ -50,8 +50,8 @@ class SaddlePlan(Plan):
     problem: SimplexSaddle
     privacy: PrivacyParams
     theorem: ClassVar[str]  # pyright: ignore[reportIncompatibleMethodOverride]
+    #: Of the bound, that was measured on simulated games and regressions: proofs are unequally loose.
     error_share: ClassVar[float]
-    """Of the bound, that was measured on simulated games and regressions: proofs are unequally loose."""
     assumptions: ClassVar[tuple[Assumption, ...]] = (CLIPPED,)  # pyright: ignore[reportIncompatibleMethodOverride]
 
     @property

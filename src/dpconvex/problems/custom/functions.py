@@ -29,8 +29,7 @@ _BLOCK = 2**20  # floats of the gradients of some records (8 MB)
 class ConvexFunction(ABC):
     """A function F(w, X), convex in parameters w (dim,), of a data set X (n, n_features), with claimed constants."""
 
-    name: str
-    """For plans and certificates."""
+    name: str  #: for plans and certificates
     #: Where every record is clipped to, without an intercept (add a column of ones if the function wants one).
     domain: DataDomain
     dim: int  #: length of w

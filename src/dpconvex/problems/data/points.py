@@ -79,12 +79,8 @@ def clip_points(X: AnyArray, domain: PointDomain) -> FloatArray:
     boundary. No record is dropped or merged.
 
     `X` of shape (n, dim) may have any real or integer dtype and is not changed; it is returned itself where it is
-    float64, C-contiguous and in the ball, else a copy of that form.
-
-    Raises
-    ------
-    InvalidDataError
-        Wrong shape or dtype, or no rows (public facts).
+    float64, C-contiguous and in the ball, else a copy of that form. Wrong shape or dtype, or no rows,
+    raise `InvalidDataError` (public facts).
     """
     DataDomain.l2_ball(domain.dim, domain.radius_bound).check_columns(X)
     if len(X) == 0:
@@ -134,12 +130,8 @@ def user_points(X: AnyArray, users: AnyArray, domain: PointDomain) -> FloatArray
 
     A user who contributes thousands of points then counts as much as one who contributes a single one; the number of
     users must be public, who has how many points need not be. `X` is sanitized here; `users` are labels as
-    `UserGroups.of` reads them, and the means, one a row, stand in the order of the sorted labels.
-
-    Raises
-    ------
-    InvalidDataError
-        Wrong shapes or dtype.
+    `UserGroups.of` reads them, and the means, one a row, stand in the order of the sorted labels. Wrong shapes or dtype
+    raise `InvalidDataError`.
     """
     points, groups = clip_points(X, domain), UserGroups.of(users)
     if groups.n_records != len(points):

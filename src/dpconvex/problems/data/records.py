@@ -102,12 +102,7 @@ class Records:
         """Clip `X` into `domain`, by the rule of `DataDomain.clip`.
 
         `X`, of shape (n, n_features), may have any real or integer dtype and memory order. It is not changed, and must
-        not change afterwards.
-
-        Raises
-        ------
-        InvalidDataError
-            Wrong shape or dtype, or no rows.
+        not change afterwards. Wrong shape or dtype, or no rows, raise `InvalidDataError`.
         """
         domain.check_columns(X)
         if len(X) == 0:

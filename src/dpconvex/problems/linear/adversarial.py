@@ -121,17 +121,10 @@ class Attack:
 @final
 @dataclass(frozen=True)
 class Lift:
-    """The equivalent problem over cones (module docstring): what becomes of domain, ridge, records and parameters.
-
-    Parameters
-    ----------
-    attack : Attack
-    domain : DataDomain
-        Of the records before the attack.
-    """
+    """The equivalent problem over cones (module docstring): what becomes of domain, ridge, records and parameters."""
 
     attack: Attack
-    plain: DataDomain
+    plain: DataDomain  #: of the records before the attack
 
     @property
     def cones(self) -> int:

@@ -24,12 +24,11 @@ from dpconvex.problems.objective import ROUNDING, UP, Objective
 class Truncation:
     """How the losses of a linear model are made convex and Lipschitz without a bound on the data. Public."""
 
-    level: float
-    """Largest gradient norm C of one record."""
+    level: float  #: largest gradient norm C of one record
+    #: Parameters of interest have at most this norm (l2); the loss is continued along its tangents beyond.
     radius: float
-    """Parameters of interest have at most this norm (l2); the loss is continued along its tangents beyond."""
+    #: Of piecewise linear losses: parameter of the Moreau envelope in w; losses fall by at most ``smoothing C^2/2``.
     smoothing: float
-    """Of piecewise linear losses: parameter of the Moreau envelope in w; losses fall by at most ``smoothing C^2/2``."""
 
     def __post_init__(self) -> None:
         for name in ("level", "radius", "smoothing"):

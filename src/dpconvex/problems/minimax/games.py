@@ -237,18 +237,9 @@ def duality_gap(
     Each side is a concave maximization over a simplex, solved by Frank-Wolfe: a point gives a value from below, its
     gradient an upper bound on all others. Where the problem is linear in a block one step is exact.
 
-    Parameters
-    ----------
-    records : object
-        Of the problem's form.
-    x : array of shape (dx,)
-        Probability vector.
-    y : array of shape (dy,)
-        Probability vector; ``[1.0]`` for minimization, where the gap is the excess over the minimum.
-    steps : int
-        Most steps for each side, at least 1.
-    tolerance : float
-        Stop when both sides are known up to this share of the problem's value range.
+    Both are probability vectors, x (dx,) and y (dy,); y is ``[1.0]`` for minimization, where the gap is the excess over
+    the minimum. Each side takes at most `steps`, and stops when it is known up to the share `tolerance` of the
+    problem's value range.
 
     Examples
     --------

@@ -195,19 +195,8 @@ def jax_saddle(
 ) -> PolytopeSaddle:
     """Return the problem of one JAX function ``f(u, v, record)``. Needs ``dpconvex[jax]``.
 
-    Parameters
-    ----------
-    f : callable
-        A JAX scalar, convex in u and concave in v.
-    n, V, W, bounds, value_bounds
-        As in `PolytopeSaddle`.
-    smoothness, second_smoothness, bilinear
-        As its ``l1_smoothness``, ``l2_smoothness``, ``is_bilinear``.
-
-    Raises
-    ------
-    ImportError
-        If JAX is not installed.
+    It is a JAX scalar, convex in u and concave in v. The other arguments are those of `PolytopeSaddle`; `smoothness`,
+    `second_smoothness` and `bilinear` are its ``l1_smoothness``, ``l2_smoothness`` and ``is_bilinear``.
     """
     try:
         import jax  # noqa: F401  # pyright: ignore[reportMissingImports]
