@@ -104,7 +104,6 @@ class LogisticLoss(_TwoClasses, SmoothLoss):
 
     @property
     def rates(self) -> tuple[float, ...] | None:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Of the classes -1 and +1."""
         return None if self.rate is None else (1 - self.rate, self.rate)
 
     @property
@@ -222,7 +221,6 @@ class SoftmaxLoss(SmoothLoss):
 
     @property
     def frobenius_self_concordance(self) -> float:
-        """4, or 2 for two classes."""
         return 2.0 if self.n_classes == 2 else 4.0
 
     @property

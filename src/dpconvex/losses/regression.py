@@ -173,7 +173,6 @@ class HuberLoss(ResidualSplineLoss):
 
     @property
     def usual(self) -> LinearModelLoss:
-        """The squared loss, where this one stands in for it."""
         return SquaredLoss(self.target_bound, prediction_bound=self.target_bound) if self.of_mean else self
 
     @property

@@ -205,7 +205,6 @@ class Marginals(LinearQueries):
 
     @cached_property
     def blocks(self) -> tuple[slice, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """One a table."""
         return tuple(slice(int(a), int(b)) for a, b in zip(self.offsets[:-1], self.offsets[1:], strict=True))
 
     @property

@@ -73,7 +73,6 @@ class SeededSource(BitSource):
         return f"SeededSource({self.seed})"
 
     def generator(self) -> np.random.Generator:
-        """Return the next independent stream of the seed."""
         return np.random.Generator(np.random.PCG64(self._sequence.spawn(1)[0]))
 
 

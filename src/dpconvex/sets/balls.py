@@ -41,7 +41,6 @@ class L2Ball(ConvexSet):
         return w if _norm(w) <= self.radius else self._scaled_to_radius(w)
 
     def project_rows(self, points: FloatArray) -> FloatArray:
-        """Return the projections of finite points of shape (n, dim)."""
         lengths = np.sqrt(np.einsum("ij,ij->i", points, points))
         return points * (self.radius / np.maximum(lengths, self.radius))[:, None]
 
@@ -148,7 +147,6 @@ class Ellipsoid(ConvexSet):
 
     @quiet
     def project_rows(self, points: FloatArray) -> FloatArray:
-        """Return the projections of finite points of shape (n, dim)."""
         basis, axes, centre = self._axes
         unit, axes = axes[0], axes / axes[0]  # squares of extreme half-axes would vanish or overflow
         x = np.clip((points - centre) @ basis / unit, -1e140, 1e140)

@@ -59,7 +59,6 @@ class Box(ConvexSet):
         return np.clip(self._finite("w", w), *self._bounds)
 
     def project_rows(self, points: FloatArray) -> FloatArray:
-        """Return the projections of finite points of shape (n, dim)."""
         return np.clip(points, *self._bounds)
 
     def linear_minimizer(self, g: FloatArray) -> FloatArray:

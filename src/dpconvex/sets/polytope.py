@@ -73,7 +73,6 @@ class Polytope(ConvexSet):
 
     @quiet
     def project_rows(self, points: FloatArray) -> FloatArray:
-        """Return the projections of finite points of shape (n, dim)."""
         middle = self._corners.mean(axis=0)
         away = points - middle
         factor = 1e15 * self.radius / np.maximum(np.abs(away).max(1, keepdims=True), 1e15 * self.radius)

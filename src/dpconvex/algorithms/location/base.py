@@ -11,8 +11,8 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms import Plan, PredictedError, check_relation
-from dpconvex.errors import InvalidDataError, InvalidParameterError
+from dpconvex.algorithms import Plan, PredictedError, check_relation, require_delta
+from dpconvex.errors import InvalidDataError
 from dpconvex.mechanisms import Planned
 from dpconvex.privacy import Assumption, Ledger, PrivacyCertificate, PrivacyParams, Release
 from dpconvex.problems import PointDomain
@@ -97,8 +97,8 @@ def check(n: int, privacy: PrivacyParams, *, pure: bool = False) -> None:
     """Raise `InvalidParameterError` unless n is positive and the promise for records, with delta > 0 unless `pure`."""
     check_relation(privacy)
     _validate.integer("n", n, at_least=1)
-    if privacy.pure and not pure:
-        raise InvalidParameterError("delta", privacy.delta, "must be > 0 for Gaussian noise", "Use 1e-6 or less")
+    if not pure:
+        require_delta(privacy)
 
 
 class Stage(ABC):

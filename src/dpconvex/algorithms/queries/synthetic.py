@@ -31,8 +31,8 @@ import numpy as np
 
 from dpconvex import _rounding, _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms import PredictedError, recorded
-from dpconvex.algorithms.queries.base import QueryReleasePlan, check, require_delta, rounding
+from dpconvex.algorithms import PredictedError, recorded, require_delta
+from dpconvex.algorithms.queries.base import QueryReleasePlan, check, rounding
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import Planned, VertexSampling
 from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT

@@ -47,11 +47,9 @@ class LocationLoss(RecordLoss):
 
     @property
     def value_at_zero(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The loss at the longest record."""
         return _rounding.widen_up(math.hypot(self.domain.l2, self.width)) - self.width * (1 - _rounding.SLACK)
 
     def lipschitz(self, radius: float) -> float:
-        """Return the slope at the largest distance."""
         far = (radius + self.domain.l2) * (1 + 1e-15)
         return min(1.0, _rounding.widen_up(far / math.hypot(far, self.width)))
 
@@ -97,7 +95,6 @@ class LogLinearDensity(RecordLoss):
 
     @cached_property
     def _statistics(self) -> FloatArray:
-        """T at the grid points, shape (points, terms)."""
         angles = np.pi * np.outer(self._grid + 1, np.arange(1, self.terms + 1)) / 2
         return np.cos(angles) / math.sqrt(self.terms)
 

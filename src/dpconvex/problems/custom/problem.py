@@ -93,7 +93,6 @@ class CustomProblem(Problem):
 
     @property
     def value_at_zero(self) -> float:
-        """The claimed bound, or ``L R`` if that is smaller."""
         return min(self.function.value_at_zero, _rounding.product_up(self.lipschitz, self.radius))
 
     def log_weight_ratio(self, radius: float) -> float:

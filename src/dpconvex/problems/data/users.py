@@ -82,7 +82,6 @@ class UserGroups:
 
     @property
     def n_users(self) -> int:
-        """Number of users."""
         return len(self.starts) - 1
 
     @property
@@ -217,11 +216,9 @@ class _Reader:
         self.parts = len(self._bounds) - 1
 
     def users(self, part: int) -> slice:
-        """Return the users of a portion."""
         return slice(int(self._bounds[part]), int(self._bounds[part + 1]))
 
     def gradients(self, users: slice) -> FloatArray:
-        """Return the gradients of consecutive users."""
         from dpconvex.problems.data import _loops
 
         starts = self._groups.starts[users.start : users.stop + 1]

@@ -89,7 +89,6 @@ class LinearModelObjective(Objective):
 
     @property
     def linear_norm(self) -> float:
-        """The l2 norm of the linear term."""
         return 0.0 if self.linear is None else float(np.linalg.norm(self.linear)) * UP
 
     def gradient(self, w: FloatArray) -> FloatArray:
@@ -187,7 +186,6 @@ class LinearModelObjective(Objective):
         return self._total(work) / total
 
     def _total(self, work: Callable[[RowBlock], FloatArray]) -> FloatArray:
-        """Sum of `work` over the row blocks."""
         return _threads.total(self.records.n_blocks, lambda index: work(self.records.block(index)))
 
     def _matrix(self, w: FloatArray) -> FloatArray:
@@ -321,7 +319,6 @@ class TiltedRisk(LinearModelObjective):
         return weights, float(weights.sum())
 
     def _losses(self, w: FloatArray) -> FloatArray:
-        """Losses of all records, shape (n,)."""
         W, out = self._matrix(w), np.empty(self.records.n)
 
         def work(block: RowBlock) -> FloatArray:

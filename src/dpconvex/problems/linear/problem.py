@@ -142,7 +142,6 @@ class LinearModelProblem(Problem):
 
     @cached_property
     def attack(self) -> Attack | None:
-        """The adversary; None without one."""
         return Attack(self.attack_radius, self.attack_norm) if self.attack_radius else None
 
     @cached_property

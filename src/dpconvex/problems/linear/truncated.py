@@ -135,7 +135,6 @@ class TruncatedRisk(CenteredRisk):
 
     @cached_property
     def losses(self) -> TruncatedLosses:
-        """The records' surrogates."""
         norms = np.sqrt(self.records.squared_norms())
         t = self.truncation
         return truncate(self.loss, self.targets, norms, t.level, t.radius, t.smoothing)
@@ -170,7 +169,6 @@ class TruncatedRisk(CenteredRisk):
         return float(mean[-1]) + self._ridge(w), mean[:-1] + self.l2 * (w - self._centre)
 
     def hessian(self, w: FloatArray) -> FloatArray:
-        """Return the Hessian, shape (dim, dim)."""
         curvature = np.concatenate(
             [self.losses.curvature(block.predict(w), block.rows) for block in self.records.blocks()]
         )

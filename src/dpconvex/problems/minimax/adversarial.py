@@ -310,7 +310,6 @@ class ShiftedMeanLoss(SaddleLoss):
 
     @cached_property
     def attack(self) -> Block:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """One attack entry a column."""
         return Block(self.dim, "l2" if self.norm == "l2" else "linf", self.bound)
 
     @property

@@ -90,7 +90,6 @@ class WorstGroupLoss(SimplexSaddle):
 
     @property
     def reach(self) -> float:
-        """Largest magnitude of a prediction."""
         return self.radius * self.feature_bound
 
     @cached_property
