@@ -290,6 +290,7 @@ class Spline:
         return np.clip(r / self.width, self.lower, self.upper)
 
     def value(self, r: FloatArray) -> FloatArray:
+        """Return the value."""
         u = self.slope(r)
         return u * (r - 0.5 * self.width * u)
 

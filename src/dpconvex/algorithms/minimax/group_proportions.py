@@ -50,11 +50,13 @@ class GroupShares:
 
     @cached_property
     def mechanism(self) -> LaplaceMechanism:
+        """Laplace noise on the counts."""
         epsilon = BUDGET_SHARE * self.privacy.epsilon * (1 - 1e-9)
         return LaplaceMechanism.calibrate(Sensitivity(2.0, "l1", LEMMA), epsilon, self.n_groups)
 
     @property
     def planned(self) -> Release:
+        """The ledger entry."""
         return self.mechanism.planned(LABEL)
 
     @property

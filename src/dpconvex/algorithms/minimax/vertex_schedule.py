@@ -77,6 +77,7 @@ class Layout:
 
     @property
     def draws(self) -> int:
+        """Draws in each block, all together."""
         return self.K * self.T if self.reuse else (self.K + 1) * self.T - self.K
 
     @cached_property
@@ -115,6 +116,7 @@ class Bound:
 
     @property
     def ells(self) -> tuple[float, float]:
+        """Logarithms of the numbers of vertices."""
         return math.log(self.problem.dx), math.log(self.problem.dy)
 
     @property
@@ -202,6 +204,7 @@ class Schedule:
 
     @classmethod
     def of(cls, layout: Layout, sizes: NDArray[np.int64], steps: tuple[float, float], bound: Bound) -> Schedule:
+        """Return the schedule with its errors."""
         T, K = layout.T, layout.K
         expected = TUNING.gap_share * Bound(bound.problem, bound.reuse).score(T, K, steps)
         return cls(layout, sizes, steps, math.inf if layout.tapered else bound.value(T, K, steps), expected)

@@ -68,6 +68,7 @@ class PointDomain:
         return grid[: int(np.searchsorted(grid, 2 * self.radius_bound)) + 1]
 
     def describe(self) -> Mapping[str, Any]:
+        """JSON-ready facts."""
         return {"dim": self.dim, "radius_bound": self.radius_bound, "min_radius": self.min_radius}
 
 

@@ -118,9 +118,11 @@ class Records:
 
     @property
     def n_blocks(self) -> int:
+        """Number of row blocks."""
         return len(self._blocks)
 
     def block(self, index: int) -> RowBlock:
+        """Return one row block, in float64."""
         b = self._blocks[index]
         return replace(b, features=np.asarray(b.features, dtype=np.float64))
 
@@ -143,6 +145,7 @@ class Records:
 
     @property
     def n_panels(self) -> int:
+        """Number of panels."""
         return math.ceil(self.n / self._panel_rows)
 
     def panel(self, index: int) -> tuple[slice, FloatArray]:

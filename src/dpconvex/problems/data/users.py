@@ -82,6 +82,7 @@ class UserGroups:
 
     @property
     def n_users(self) -> int:
+        """Number of users."""
         return len(self.starts) - 1
 
     @property

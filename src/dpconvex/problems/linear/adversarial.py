@@ -153,10 +153,12 @@ class Lift:
 
     @cached_property
     def domain(self) -> DataDomain:
+        """Domain of the lifted records."""
         column = Block(self.cones, "linf", _rounding.widen_up(self.radius / self.slope), "attack")
         return DataDomain((*self.plain.blocks, column), self.plain.intercept / self.stretch)
 
     def ridge(self, l2: float) -> float:
+        """Regularization of the lifted problem."""
         return l2 / (1 + self.slope * self.slope)
 
     def column(self, loss: LinearModelLoss, targets: FloatArray) -> FloatArray:

@@ -85,6 +85,7 @@ class Pieces:
         return np.maximum(self.lower * v, self.upper * v)
 
     def take(self, rows: NDArray[np.intp]) -> Pieces:
+        """Return some of the functions."""
         return Pieces(self.slopes[rows], self.offsets[rows], self.lower[rows], self.upper[rows])
 
 

@@ -56,9 +56,11 @@ class SimplexPoint:
 
     @classmethod
     def uniform(cls, dim: int) -> SimplexPoint:
+        """Return the center of the simplex."""
         return cls.full(np.full(dim, 1 / dim))
 
     def dense(self) -> FloatArray:
+        """Return all weights, shape (dim,)."""
         out = np.zeros(self.dim)
         out[self.indices] = self.weights
         return out
