@@ -238,14 +238,24 @@ class SmoothedPinballLoss(ResidualSplineLoss):
         return (cls(), cls(0.9, 0.1, target_bound=2.0))
 
 
+@dataclass(frozen=True)
 class _SaturatingLoss(_WideLoss):
     """What the next two losses share: they are even in the residual, and curvature vanishes as the slope saturates."""
 
     curvature_bound = 1.0
 
+    #: Largest slope; about ``r^2 / 2`` for residuals well below it. Between 1e-100 and 1e100, in the target's unit.
+    width: float = 1.0
+    #: Targets are clipped to it. The slope bound does not need it; `value_at_zero` is infinite without it.
+    target_bound: float = math.inf
+
     @property
     def slope_bound(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.width
+
+    @classmethod
+    def examples(cls) -> tuple[Self, ...]:
+        return (cls(), cls(0.3, target_bound=2.0))
 
 
 @final
@@ -259,11 +269,6 @@ class PseudoHuberLoss(_SaturatingLoss):
     name = "pseudo_huber"
     # 3 sqrt(3) / 4: with a = |phi'| / A, phi'' = (1 - a^2)^1.5; attained at a = 1/2.
     self_concordance = _rounding.widen_up(0.75 * math.sqrt(3.0))
-
-    #: Largest slope; about ``r^2 / 2`` for residuals well below it. Between 1e-100 and 1e100, in the target's unit.
-    width: float = 1.0
-    #: Targets are clipped to it. The slope bound does not need it; `value_at_zero` is infinite without it.
-    target_bound: float = math.inf
 
     @quiet
     def value(self, z: FloatArray, y: FloatArray) -> FloatArray:
@@ -282,10 +287,6 @@ class PseudoHuberLoss(_SaturatingLoss):
         cosine = self.width / np.hypot(self.width, z - y)
         return cosine * cosine * cosine
 
-    @classmethod
-    def examples(cls) -> tuple[Self, ...]:
-        return (cls(), cls(0.3, target_bound=2.0))
-
 
 @final
 @dataclass(frozen=True)
@@ -297,11 +298,6 @@ class LogCoshLoss(_SaturatingLoss):
 
     name = "log_cosh"
     self_concordance = 2.0  # with a = |phi'| / A, phi'' = (1 - a) (1 + a)
-
-    #: Largest slope; about ``r^2 / 2`` for residuals well below it. Between 1e-100 and 1e100, in the target's unit.
-    width: float = 1.0
-    #: Targets are clipped to it. The slope bound does not need it; `value_at_zero` is infinite without it.
-    target_bound: float = math.inf
 
     @quiet
     def value(self, z: FloatArray, y: FloatArray) -> FloatArray:
@@ -321,10 +317,6 @@ class LogCoshLoss(_SaturatingLoss):
         """Return ``1 / cosh(r / width)^2``, of shape (n,)."""
         small = np.exp(-np.abs(z - y) / self.width)
         return np.square(2.0 * small / (1.0 + small * small))
-
-    @classmethod
-    def examples(cls) -> tuple[Self, ...]:
-        return (cls(), cls(0.3, target_bound=2.0))
 
 
 @final
