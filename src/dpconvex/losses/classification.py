@@ -169,8 +169,6 @@ class SoftmaxLoss(SmoothLoss):
     The derivative is ``p - e_y``, the Hessian ``S = diag(p) - p p^T`` with the probabilities ``p``. Targets
     are rounded to the nearest class; NaN becomes class 0.
 
-    Notes
-    -----
     Constants (proofs: docs, Objective perturbation, Several outputs): ``|p - e_y|_2 <= sqrt 2``,
     ``|p - e_y|_1 <= 2``, ``|S| <= 1/2``, rank ``k - 1``, trace ``<= 1 - 1/k``. With
     ``a = |p - e_y|_2 / sqrt 2``, ``trace S <= 2 (1 - a^2) <= 4 (1 - a)``, so that q = 4 for noise in the Frobenius

@@ -34,8 +34,6 @@ class Polytope(ConvexSet):
     its final active set, solved afresh. Certificate: it solves the optimality conditions for bounds that differ by
     rounding, and bounds that differ by e move a projection by at most 1000 e (see `normals`).
 
-    Notes
-    -----
     For few inequalities and dimensions: all vertices are computed, at most 20 000 choices of dim inequalities.
     """
 

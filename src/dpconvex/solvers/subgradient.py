@@ -31,9 +31,7 @@ class Subgradient(Solver):
 
     Without a constraint it works in the ball of radius ``(L + |linear|) / mu``, which holds the minimizer.
 
-    References
-    ----------
-    Lowy and Razaviyayn, Algorithm 2 and Proposition 3.2 (errata P6); certificate C3: docs, Solver certificates.
+    Source: Lowy and Razaviyayn, Algorithm 2 and Proposition 3.2 (errata P6); certificate C3: docs, Solver certificates.
     """
 
     treats_tilt = True

@@ -21,13 +21,7 @@ from dpconvex.problems.objective import Bounds, Objective
 @final
 @dataclass(frozen=True)
 class CustomProblem(Problem):
-    """Minimize a `ConvexFunction` over parameters of norm at most `radius`. Holds no data.
-
-    Raises
-    ------
-    InvalidParameterError
-        If a constant is negative or not a number, the domain has an intercept, or a number is out of range.
-    """
+    """Minimize a `ConvexFunction` over parameters of norm at most `radius`. Holds no data."""
 
     function: ConvexFunction
     n: int  #: number of records; public under replace-one neighbors
@@ -218,8 +212,5 @@ def _declared(function: ConvexFunction, radius: float) -> _Declared:
     if type(function).certifiable_radius is not ConvexFunction.certifiable_radius:
         raise TypeError("the function has an accuracy rule of its own, which no certificate can hold")
     return DeclaredFunction(
-        **common,
-        smoothness=function.smoothness,
-        aggregation=function.aggregation,
-        said=function.claims(radius),
+        **common, smoothness=function.smoothness, aggregation=function.aggregation, said=function.claims(radius)
     )

@@ -291,10 +291,8 @@ class TiltedRisk(LinearModelObjective):
     (losses first). The largest loss is taken out of the exponentials, and ``log1p`` of a mean of ``expm1`` keeps the
     relative accuracy at small tilts.
 
-    References
-    ----------
-    Li, Beirami, Sanjabi and Smith 2020, "Tilted empirical risk minimization"; Lowy and Razaviyayn,
-    Section 5 (docs, Output perturbation).
+    Source: Li, Beirami, Sanjabi and Smith 2020, "Tilted empirical risk minimization"; Lowy and Razaviyayn, Section 5
+    (docs, Output perturbation).
     """
 
     tilt: float = 1.0  #: positive, in the inverse unit of the loss

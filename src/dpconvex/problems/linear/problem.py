@@ -31,8 +31,6 @@ MOST_COEFFICIENTS = 2**27
 class LinearModelProblem(Problem):
     """Average or tilted loss of a linear model over `n` records of a domain. Holds no data.
 
-    Notes
-    -----
     Under attack the objective that solvers see is a lifted one: same minimizer, other variables (`parameters`
     translates), minimized over `constraint` (docs, Adversarial training).
     """

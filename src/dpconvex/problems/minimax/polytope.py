@@ -203,16 +203,5 @@ def jax_saddle(
     except ImportError as error:
         raise ImportError("jax_saddle needs JAX. Install it with: pip install 'dpconvex[jax]'") from error
     function = _JaxFunction(f)
-    return PolytopeSaddle(
-        n,
-        function.gradients,
-        function.values,
-        V,
-        W,
-        bounds,
-        value_bounds,
-        smoothness,
-        second_smoothness,
-        bilinear,
-        "jax saddle problem",
-    )
+    functions, constants = (function.gradients, function.values), (smoothness, second_smoothness, bilinear)
+    return PolytopeSaddle(n, *functions, V, W, bounds, value_bounds, *constants, "jax saddle problem")
