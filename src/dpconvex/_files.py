@@ -15,8 +15,7 @@ from typing import IO
 
 from dpconvex.errors import InvalidParameterError
 
-MOST_BYTES = 2**24
-"""Of a text file."""
+MOST_BYTES = 2**24  # of a text file
 
 
 def read_text(path: str | os.PathLike[str]) -> str:

@@ -9,10 +9,8 @@ import numpy as np
 
 from dpconvex._types import FloatArray
 
-ROUNDING = 1e-13
-"""Relative slack of a computed gradient: wide, for equal summands round systematically."""
-UP = 1 + 1e-12
-"""Covers the few roundings of a formula for a public constant."""
+ROUNDING = 1e-13  # relative slack of a computed gradient: wide, for equal summands round systematically
+UP = 1 + 1e-12  # covers the few roundings of a formula for a public constant
 
 
 def inner_product_rounding(dim: int) -> float:

@@ -21,8 +21,7 @@ from dpconvex import _rounding, _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 
-LARGEST = 2**27
-"""Of a domain's number of cells: a histogram of 1 GiB."""
+LARGEST = 2**27  # of a domain's number of cells: a histogram of 1 GiB
 
 
 class LinearQueries(ABC):

@@ -16,8 +16,7 @@ from dpconvex._types import FloatArray
 from dpconvex.errors import InvalidParameterError
 from dpconvex.sets.base import ConvexSet, quiet
 
-_MOST_CORNERS = 20_000
-"""Choices of dim inequalities, at most: the vertices are among their solutions."""
+_MOST_CORNERS = 20_000  # choices of dim inequalities, at most: the vertices are among their solutions
 _INDEPENDENT = 1e-3
 """Smallest singular value of independent normals: rounding is magnified by at most its inverse."""
 _TIGHT = 1e-15  # of the size: a constraint violated by less holds

@@ -15,8 +15,7 @@ import numpy as np
 from dpconvex._types import FloatArray
 
 UNIT_ROUNDOFF = 2.0**-53
-PORTION = 256
-"""Rows that are summed before they join the total."""
+PORTION = 256  # rows that are summed before they join the total
 COINCIDENT = 1e-290
 """Squared distances below this count as 0: there squares lose digits, and a "unit" vector could be longer than 1."""
 

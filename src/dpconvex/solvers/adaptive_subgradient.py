@@ -16,8 +16,7 @@ import numpy as np
 from dpconvex import _validate
 from dpconvex._types import FloatArray
 
-Projection = Callable[[FloatArray, float], FloatArray]
-"""A member within the stated distance of the nearest one."""
+Projection = Callable[[FloatArray, float], FloatArray]  # a member within the stated distance of the nearest one
 
 
 @final

@@ -17,10 +17,8 @@ from dpconvex.sets.simplex import project_onto_simplex
 from dpconvex.solvers import _certificates as certificates
 from dpconvex.solvers.base import Accuracy, Solver, SolverResult
 
-_PLANES = 150
-"""Planes kept; beyond, the ones that matter least are merged into one."""
-_ASCENT = 3000
-"""Steps on the weights between two planes; any number keeps the certificate and the step bound."""
+_PLANES = 150  # planes kept; beyond, the ones that matter least are merged into one
+_ASCENT = 3000  # steps on the weights between two planes; any number keeps the certificate and the step bound
 _SHARE = 0.05  # of the gap, left by the steps on the weights
 
 

@@ -54,8 +54,7 @@ MOST_STEPS, MOST_BATCHES = 300, 400
 # Measured on simulated games and regressions (docs, Saddle points).
 SLOPE_SHARE = 0.25
 """Of the worst slope, that steps are chosen for unless the game is bilinear (losses on data are rarely near it)."""
-ERROR_SHARES = {"smooth": 0.08, "entropic": 0.3, "euclidean": 0.15}
-"""Measured gap as a share of the bound."""
+ERROR_SHARES = {"smooth": 0.08, "entropic": 0.3, "euclidean": 0.15}  # measured gap as a share of the bound
 
 
 @final

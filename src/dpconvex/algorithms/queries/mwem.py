@@ -42,8 +42,7 @@ SELECTED, MEASURED = "worst answered block", "answers of the selected block"
 SELECTION_LEMMA = (
     "an absolute error of a mean of n values moves by at most (high - low)/n either way: range 2 c times that"
 )
-SELECTION_SHARE = 0.3
-"""Of the zCDP budget, for selections."""
+SELECTION_SHARE = 0.3  # of the zCDP budget, for selections
 
 
 @final

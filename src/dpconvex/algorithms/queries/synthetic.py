@@ -44,8 +44,7 @@ from dpconvex.randomness import BitSource
 MODES = ("full", "fresh")
 LABEL = "worst answered queries"
 MOST_STEPS = 20_000
-MOST_WORK = 1e9
-"""Cells times steps that are taken by default: ten seconds or so. A public number."""
+MOST_WORK = 1e9  # Cells times steps that are taken by default: ten seconds or so. A public number.
 LEMMA = (
     "given the queries drawn before, a record moves the score of a query by at most tau (high - low) (t-1)/n either "
     "way at draw t (all records at every step), or tau (high - low)/B after its batch of B records"

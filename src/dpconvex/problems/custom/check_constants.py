@@ -14,8 +14,7 @@ from dpconvex.problems.custom.functions import ConvexFunction
 from dpconvex.problems.data.domain import Block
 from dpconvex.problems.data.records import Records
 
-TOLERANCE = 1e-9
-"""Relative size of a violation that rounding may cause."""
+TOLERANCE = 1e-9  # relative size of a violation that rounding may cause
 
 
 @final

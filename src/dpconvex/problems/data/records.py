@@ -25,8 +25,7 @@ from dpconvex.problems.data.domain import DataDomain, shortened_length
 _BLOCK = 2**17  # floats of a row block: two passes over it hit the cache
 _PANEL = 2**20  # floats of a dense panel (8 MB): rank-k updates want many rows
 _PANEL_ROWS = 8192
-PIECE = 2048
-"""Rows whose products are summed in one go."""
+PIECE = 2048  # rows whose products are summed in one go
 
 
 @final

@@ -63,8 +63,7 @@ class Tuning:
     kink_density: float = 0.2  #: density of margins where a margin loss changes its slope
 
 
-ORDINARY = Tuning()
-"""What plans expect of ordinary data."""
+ORDINARY = Tuning()  # what plans expect of ordinary data
 
 
 def typical_curvature(loss: LinearModelLoss) -> float:

@@ -23,8 +23,7 @@ from dpconvex.problems.linear.objective import NO_TILT, LinearModelObjective, Re
 from dpconvex.problems.objective import ROUNDING, inner_product_rounding
 from dpconvex.sets import ConvexSet
 
-MOST_COEFFICIENTS = 2**27
-"""Of a model; a few vectors of so many take gigabytes."""
+MOST_COEFFICIENTS = 2**27  # of a model; a few vectors of so many take gigabytes
 
 
 @dataclass(frozen=True)

@@ -23,13 +23,10 @@ from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 
-Pair = tuple[FloatArray, FloatArray]
-"""Of x and of y."""
+Pair = tuple[FloatArray, FloatArray]  # of x and of y
 
-_CHUNK = 2**20
-"""Floats of records worked on at a time (8 MB)."""
-_MOST_ROWS = 4096
-"""Records summed at a time at most; the sums of these parts are added up pairwise."""
+_CHUNK = 2**20  # floats of records worked on at a time (8 MB)
+_MOST_ROWS = 4096  # records summed at a time at most; the sums of these parts are added up pairwise
 
 
 @final
