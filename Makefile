@@ -10,11 +10,13 @@ MUTANTS_ARGS ?=
 WORKERS ?= 2
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # One thread per worker: small matrices gain nothing from more, and two workers must not fight over two cores.
-ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1 \
+# Compiled modules are kept from run to run, whatever the environment says: workers import some 600 of them.
+ONE_THREAD := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1 \
               POLARS_MAX_THREADS=1 MPLBACKEND=Agg
 # A line too long must not hide what the tests say: both always run, and either can fail the target.
-LINT_AND_TEST = trap 'exit $$((lint | $$?))' EXIT; $(MAKE) --no-print-directory lint; lint=$$?; \
-                $(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS)
+LINT_AND_TEST = trap 'exit $$((lint | $$?))' EXIT; $(MAKE) --no-print-directory lint; lint=$$?; $(PYTEST)
+# Neighbouring tests share what is dear, so workers begin with halves of the list.
+PYTEST = $(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --durations=15
 # Pins every version and every hash, and never writes where a package came from.
 COMPILE := $(VENV)-lock/bin/uv pip compile pyproject.toml --quiet --python-version 3.11 --generate-hashes \
            --no-emit-index-url --no-emit-find-links --no-annotate --no-header
@@ -27,7 +29,7 @@ define SIDE_BY_SIDE
 	$(BENCH) $(BIN)/python -m side_by_side.report --results $(1) --figures $(2)
 endef
 
-.PHONY: help demo test test-all lint format house docs bench bench-quick mutants lock clean
+.PHONY: help demo test test-gate test-all lint format house docs bench bench-quick mutants lock clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,8 +37,11 @@ help:  ## show this list
 demo: $(VENV)/.runtime  ## set up and fit private models on real data; writes demo/ (DEMO_ARGS=--quick: smaller)
 	$(BIN)/dpconvex demo --force --out $(DEMO_OUT) $(DEMO_ARGS)
 
-test: $(VENV)/.dev  ## lint, then every test except the slow ones
+test: $(VENV)/.dev  ## lint, then every quick test (minutes); the slowest are listed at the end
 	@$(LINT_AND_TEST)
+
+test-gate: $(VENV)/.dev  ## what `make test` leaves out before a merge: experiments and full forms of quick tests
+	@$(PYTEST) -m "gate and not slow"
 
 test-all: $(VENV)/.dev  ## lint, then every test, the slow statistical ones included
 	@$(LINT_AND_TEST) -m ""

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
 
+from docutils import nodes
+from docutils.statemachine import StringList
 from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
 
 import dpconvex
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+from generated import GENERATED  # noqa: E402
 
 project = "dpconvex"
 author = "The dpconvex developers"
@@ -79,12 +87,13 @@ PARTS = {
     "dpconvex.data": "Data: schemas and tables",
     "dpconvex.algorithms.erm.output_perturbation": "Output perturbation",
     "dpconvex.algorithms.location.geometric_median": "Geometric median",
-    "dpconvex_experiments.reference.median": "Other private centres",
+    "dpconvex_experiments.reference.median": "Other private centers",
     "dpconvex.algorithms.erm.heavy_tailed": "Heavy tails",
     "dpconvex.algorithms.erm.user_level": "User-level privacy",
     "dpconvex.algorithms.erm.heavy_tailed.clipped_gradient": "Clipped gradient descent",
     "dpconvex.algorithms.erm.objective_perturbation": "Objective perturbation",
     "dpconvex.algorithms.erm.exponential_mechanism": "Exponential mechanism over a grid",
+    "dpconvex.algorithms.erm.gradient_descent": "Noisy gradient descent",
     "dpconvex.algorithms.erm.sufficient_statistics": "Sufficient statistics",
     "dpconvex.audit": "Audits",
     "dpconvex_experiments": "Experiments",
@@ -94,6 +103,7 @@ PARTS = {
 def write_reference() -> None:
     """Write the reference page from the export lists, so that a new part needs no edit here."""
     seen: set[int] = set()
+    pages = {"index.rst"}
     lines = ["Every exported name", "===================", ""]
     for module_name, title in PARTS.items():
         module = importlib.import_module(module_name)
@@ -102,10 +112,14 @@ def write_reference() -> None:
         ]
         names = [name for name in names if not name.startswith("_") and id(getattr(module, name)) not in seen]
         seen.update(id(getattr(module, name)) for name in names)
+        pages |= {f"{module_name}.{name}.rst" for name in names}
         lines += [title, "-" * len(title), "", f".. currentmodule:: {module_name}", ""]
         lines += [".. autosummary::", "   :toctree: .", "   :nosignatures:", "", *(f"   {name}" for name in names), ""]
     target = HERE / "api" / "generated" / "index.rst"
     target.parent.mkdir(parents=True, exist_ok=True)
+    for page in target.parent.glob("*.rst"):  # of an earlier build, of a name that is gone
+        if page.name not in pages:
+            page.unlink()
     text = "\n".join(lines)
     if not target.exists() or target.read_text(encoding="utf-8") != text:
         target.write_text(text, encoding="utf-8")
@@ -122,6 +136,34 @@ def show_guarantees(app: Sphinx, what: str, name: str, obj: object, options: dic
             return
 
 
+class Generated(SphinxDirective):
+    """The block ``{generated} NAME``: Markdown that `generated.py` makes of the code, anew in every build."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        self.env.note_reread()
+        container = nodes.container()
+        text = GENERATED[self.arguments[0]]()
+        self.state.nested_parse(StringList(text.splitlines(), "generated.py"), 0, container)
+        return container.children
+
+
+def place_in_code(
+    name: str, rawtext: str, text: str, lineno: int, inliner: Any, *_: Any
+) -> tuple[list[nodes.Node], list[nodes.system_message]]:
+    """The role ``{at}`file name` ``: a definition in a file of dpconvex; a warning if it is not there (any more)."""
+    path, _, defined = text.partition(" ")
+    file = HERE.parent / "src" / "dpconvex" / path
+    code = file.read_text(encoding="utf-8") if file.is_file() else ""
+    if not code or (defined and not re.search(rf"^\s*(def|class) {re.escape(defined)}\b", code, re.M)):
+        return [], [inliner.reporter.warning(f"src/dpconvex/{path} has no {defined or 'content'}", line=lineno)]
+    shown = f"{path}: {defined}" if defined else path
+    return [nodes.literal(shown, shown)], []
+
+
 def setup(app: Sphinx) -> None:
-    """Run before numpydoc, whose priority is the default 500."""
+    """Add what is ours; before numpydoc, whose priority is the default 500."""
+    app.add_directive("generated", Generated)
+    app.add_role("at", place_in_code)
     app.connect("autodoc-process-docstring", show_guarantees, priority=100)

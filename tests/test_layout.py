@@ -13,6 +13,7 @@ import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 PART_PACKAGES = ("losses", "sets", "solvers", "mechanisms", "geometry")
 
-MAX_FILE_LINES = 450
+MAX_FILE_LINES = 600
 MAX_BODY_LINES = 60
 
 # Written in pieces, so that this file does not contain what it forbids.
@@ -43,6 +44,24 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 def name_of(path: Path) -> str:
     return str(path.relative_to(ROOT))
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def tool(name: str) -> Any:
+    """A script of tools/ as a module."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    sys.modules[name] = module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+house = tool("house")
 
 
 def definitions(tree: ast.Module) -> Iterator[Definition]:
@@ -71,29 +90,41 @@ def is_overload_or_override(node: Definition) -> bool:
     return bool(names & {"overload", "override", "setter"})
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=name_of)
-def test_sizes_stay_within_the_budget(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
-    assert text.count("\n") <= MAX_FILE_LINES, f"{name_of(path)} has {text.count(chr(10))} lines: split it"
-    long = [
-        f"{node.name}: {body_lines(node)} lines"
-        for node in definitions(ast.parse(text))
-        if not isinstance(node, ast.ClassDef) and body_lines(node) > MAX_BODY_LINES
-    ]
-    assert not long
+def test_sizes_stay_within_the_budget() -> None:
+    long = []
+    for path in SOURCES:
+        text = path.read_text(encoding="utf-8")
+        if (lines := text.count("\n")) > MAX_FILE_LINES:
+            long.append(f"{name_of(path)} has {lines} lines: split it")
+        long += [
+            f"{name_of(path)}: {node.name} has {body_lines(node)} lines"
+            for node in definitions(tree_of(path))
+            if not isinstance(node, ast.ClassDef) and body_lines(node) > MAX_BODY_LINES
+        ]
+    assert not long, "\n".join(long)
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=name_of)
-def test_everything_public_is_documented(path: Path) -> None:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    assert ast.get_docstring(tree), "the module has no docstring"
-    inherited = inherited_methods(tree)
-    missing = [
-        node.name
-        for node in public_definitions(tree.body)
-        if not ast.get_docstring(node) and not is_overload_or_override(node) and node not in inherited
-    ]
-    assert not missing
+@pytest.mark.parametrize("package", [name for name in house.PACKAGES if (ROOT / "src" / name).is_dir()])
+def test_the_house_stays_small_and_has_no_import_circle(package: str) -> None:
+    """Limits stand in tools/house.py, and ``make house`` says more; imports inside functions count."""
+    files = [path for path in SOURCES if path.is_relative_to(ROOT / "src" / package)]
+    assert sum(path.read_text(encoding="utf-8").count("\n") for path in files) <= house.MAX_LINES[package]
+    assert len(files) <= house.MAX_FILES[package]
+    assert not house.circles(ROOT, package)
+
+
+def test_everything_public_is_documented() -> None:
+    missing = []
+    for path in SOURCES:
+        tree = tree_of(path)
+        missing += [] if ast.get_docstring(tree) else [f"{name_of(path)}: the module"]
+        inherited = inherited_methods(tree)
+        missing += [
+            f"{name_of(path)}: {node.name}"
+            for node in public_definitions(tree.body)
+            if not ast.get_docstring(node) and not is_overload_or_override(node) and node not in inherited
+        ]
+    assert not missing, "\n".join(missing)
 
 
 def inherited_methods(tree: ast.Module) -> set[Definition]:
@@ -235,7 +266,7 @@ def code_exists(name: str) -> bool:
 @cache
 def statements(path: Path) -> list[ast.stmt]:
     """Of a module; none if there is no such file."""
-    return ast.parse(path.read_text(encoding="utf-8")).body if path.is_file() else []
+    return tree_of(path).body if path.is_file() else []
 
 
 def collected(link: str) -> bool:
@@ -252,12 +283,7 @@ def collected(link: str) -> bool:
 
 def test_every_planted_mistake_still_applies() -> None:
     """What a mutant replaces occurs once in the sources, and the tests and the target that it names exist."""
-    path = ROOT / "tools" / "mutants.py"
-    spec = importlib.util.spec_from_file_location("mutants", path)
-    assert spec is not None
-    assert spec.loader is not None
-    mutants = sys.modules["mutants"] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(mutants)
+    mutants = tool("mutants")
     names = [mutant.name for mutant in mutants.MUTANTS]
     assert len(set(names)) == len(names)
     for mutant in mutants.MUTANTS:

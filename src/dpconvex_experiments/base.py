@@ -11,7 +11,10 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex_experiments.checks import ALARM, Check
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    import matplotlib.figure
+
+Figure: TypeAlias = "matplotlib.figure.Figure"
+"""Only the name: matplotlib loads when a figure is drawn."""
 
 _T = TypeVar("_T")
 
@@ -34,50 +37,26 @@ def untracked(items: Iterable[_T], text: str, /) -> Iterable[_T]:
 
 @dataclass(frozen=True)
 class Setting:
-    """How large a measurement is to be, and from which random bits.
+    """How large a measurement is to be, and from which random bits."""
 
-    Parameters
-    ----------
-    quick : bool
-        Below 20 seconds, for tests; otherwise the size that the documentation shows.
-    seed : int
-        At least 0. Of synthetic data *and* of the noise: what is measured is reproducible, and so never private.
-    track : Track, optional
-        Shows progress.
-    """
-
-    quick: bool = False
+    quick: bool = False  # below 20 seconds, for tests; otherwise the size that the documentation shows
+    # at least 0. Of synthetic data *and* of the noise: what is measured is reproducible, and so never private
     seed: int = 0
-    track: Track = untracked
+    track: Track = untracked  # shows progress
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an experiment found.
+    """What an experiment found."""
 
-    Parameters
-    ----------
-    columns : tuple of str
-        Names of the table's columns, with units where they have any.
-    rows : tuple of tuple of Cell
-        The table, a cell for each column.
-    criterion : str
-        What was asked for, as one sentence.
-    checks : tuple of Check
-        The numbers that must lie between limits for it to be met; together they raise a false alarm with probability
-        `ALARM` at most.
-    draw : callable
-        Draws the figure into the empty figure that it is given.
-    notes : tuple of str
-        What a reader must know to judge the numbers.
-    """
-
-    columns: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
-    criterion: str
+    columns: tuple[str, ...]  # names of the table's columns, with units where they have any
+    rows: tuple[tuple[Cell, ...], ...]  # the table, a cell for each column
+    criterion: str  # what was asked for, as one sentence
+    # the numbers that must lie between limits for it to be met; together they raise a false alarm with probability
+    # `ALARM` at most
     checks: tuple[Check, ...]
-    draw: Callable[[Figure], None]
-    notes: tuple[str, ...] = ()
+    draw: Callable[[Figure], None]  # draws the figure into the empty figure that it is given
+    notes: tuple[str, ...] = ()  # what a reader must know to judge the numbers
 
     def __post_init__(self) -> None:
         if not self.checks or not self.alarm <= ALARM * (1 + 1e-9):
@@ -97,26 +76,19 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Experiment:
-    """A statement of a paper or of this library, and how it is measured.
+    """A statement of a paper or of this library, and how it is measured."""
 
-    Parameters
-    ----------
-    name : str
-        ``family/short-name``; the command line and the file names use it.
-    title : str
-        One line: what is asked.
-    source : str
-        Theorem, table or figure that states it.
-    measure : callable
-        Measures; the same setting gives the same outcome.
-    """
-
-    name: str
-    title: str
-    source: str
-    measure: Callable[[Setting], Outcome]
+    name: str  # ``family/short-name``; the command line and the file names use it
+    title: str  # one line: what is asked
+    source: str  # theorem, table or figure that states it
+    measure: Callable[[Setting], Outcome]  # measures; the same setting gives the same outcome
 
     @property
     def family(self) -> str:
         """The part of the name before the slash."""
         return self.name.partition("/")[0]
+
+
+def experiment(name: str, title: str, source: str) -> Callable[[Callable[[Setting], Outcome]], Experiment]:
+    """Make an experiment of the function that measures it."""
+    return lambda measure: Experiment(name, title, source, measure)

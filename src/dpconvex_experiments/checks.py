@@ -81,35 +81,18 @@ def exponent(x: Sequence[float], y: Sequence[Estimate]) -> Estimate:
 
 @dataclass(frozen=True)
 class Check:
-    """A number that must lie between limits.
+    """A number that must lie between limits."""
 
-    Parameters
-    ----------
-    name : str
-        What is measured.
-    value, error, runs
-        The number, its standard error, and from how many independent runs.
-    low, high : float
-        The limits, statistical error included.
-    basis : str
-        Where they come from: theorem, plan, or anchor.
-    test : str
-        By which distribution they are widened: t, binomial, a named test, or none for exact numbers.
-    alarm : float
-        Bound on the probability that the check fails although the claim is true.
-    scale : str
-        How the number is compared with its anchor: by logarithms, or linearly. Empty: it has none.
-    """
-
-    name: str
-    value: float
+    name: str  # what is measured
+    value: float  # value, error, runs: the number, its standard error, and from how many independent runs
     error: float
     runs: int
-    low: float
+    low: float  # low, high: the limits, statistical error included
     high: float
-    basis: Basis
-    test: str
-    alarm: float
+    basis: Basis  # where they come from: theorem, plan, or anchor
+    test: str  # by which distribution they are widened: t, binomial, a named test, or none for exact numbers
+    alarm: float  # bound on the probability that the check fails although the claim is true
+    # how the number is compared with its anchor: by logarithms, or linearly. Empty: it has none
     scale: Literal["", "log", "linear"] = ""
 
     @property
@@ -179,13 +162,7 @@ class Anchor(NamedTuple):
 
 @dataclass(frozen=True)
 class Anchors:
-    """The anchors of one experiment at one size.
-
-    Parameters
-    ----------
-    experiment : str
-    quick : bool
-    """
+    """The anchors of one experiment at one size."""
 
     experiment: str
     quick: bool

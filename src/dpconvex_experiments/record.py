@@ -42,24 +42,12 @@ _SIZE = (7.2, 3.8)  # inches
 
 @dataclass(frozen=True)
 class Record:
-    """One run of an experiment.
+    """One run of an experiment."""
 
-    Parameters
-    ----------
-    experiment : Experiment
-        What was asked.
-    setting : Setting
-        How large, from which seed.
-    outcome : Outcome
-        What was found.
-    seconds : float
-        How long it took.
-    """
-
-    experiment: Experiment
-    setting: Setting
-    outcome: Outcome
-    seconds: float
+    experiment: Experiment  # what was asked
+    setting: Setting  # how large, from which seed
+    outcome: Outcome  # what was found
+    seconds: float  # how long it took
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything but the figure as plain values; numbers that are not finite become None."""
@@ -84,17 +72,7 @@ class Record:
     def write(self, folder: Path) -> tuple[Path, ...]:
         """Write ``NAME.csv``, ``NAME.svg`` and ``NAME.json``, each whole or not at all, and return their paths.
 
-        Parameters
-        ----------
-        folder : Path
-            Created if missing, with one folder inside for the family. Files of an earlier run are replaced.
-
-        Raises
-        ------
-        OSError
-            If the folder cannot be created.
-        InvalidParameterError
-            If a file cannot be written.
+        They go into a folder of the family inside `folder`, and replace the files of an earlier run.
         """
         base = folder / self.experiment.name
         base.parent.mkdir(parents=True, exist_ok=True)
@@ -126,15 +104,7 @@ class Record:
 
 
 def run_experiment(experiment: Experiment, setting: Setting) -> Record:
-    """Measure an experiment and take the time.
-
-    Parameters
-    ----------
-    experiment : Experiment
-        What to measure.
-    setting : Setting
-        How large, from which seed.
-    """
+    """Measure an experiment and take the time."""
     start = time.perf_counter()
     outcome = experiment.measure(setting)
     return Record(experiment, setting, outcome, time.perf_counter() - start)

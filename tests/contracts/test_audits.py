@@ -64,9 +64,31 @@ def found(name, epsilon, delta, bound, transcripts=40, **options):
     return audit(subject.plan, subject.pairs, output=subject.output, transcripts=transcripts, title=name, **options)
 
 
-@pytest.mark.parametrize("name", QUICK)
-def test_no_promise_is_refuted(name) -> None:
-    report = found(name, 1.0, 0.05, 1.0)
+DEAR = (
+    "private_search",
+    "geometric_median/stable_sgd",
+    "geometric_median/fixed_order",
+    "halving",
+    "sufficient_statistics",
+    "accelerated_user",
+    "noisy_gradient/samples",
+    "phased_sgd",
+    "frank_wolfe/pure",
+    "variance_reduced_frank_wolfe",
+    "frank_wolfe",
+)
+"""Fewer transcripts are attacked in every run of the tests, as many as of the others in the gate."""
+
+
+@pytest.mark.parametrize(
+    ("name", "transcripts"),
+    [
+        *((name, 10 if name in DEAR else 40 if name in TIGHT else 16) for name in QUICK),
+        *(pytest.param(name, 40, marks=pytest.mark.gate) for name in QUICK if name in DEAR or name not in TIGHT),
+    ],
+)
+def test_no_promise_is_refuted(name, transcripts) -> None:
+    report = found(name, 1.0, 0.05, 1.0, transcripts)
     assert report.passed, report
     assert report.proved_at_least >= TIGHT.get(name, 0.0)
 
@@ -86,7 +108,10 @@ def test_no_promise_is_refuted_at_any_scale(name, epsilon, bound) -> None:
 
 @pytest.mark.parametrize("epsilon", [0.1, 8.0])
 @pytest.mark.parametrize("bound", [0.1, 100.0])
-@pytest.mark.parametrize("name", ["output_perturbation", "objective_perturbation/curved", "heavy_tailed"])
+@pytest.mark.parametrize(
+    "name",
+    ["output_perturbation", "objective_perturbation/curved", pytest.param("heavy_tailed", marks=pytest.mark.gate)],
+)
 def test_scales_of_the_domain_change_nothing(name, epsilon, bound) -> None:
     report = found(name, epsilon, 0.0, bound, transcripts=16)
     assert 0.8 * epsilon <= report.proved_at_least <= epsilon * (1 + 1e-9)
@@ -125,8 +150,14 @@ HALVED = [
 ]
 
 
-@pytest.mark.parametrize("name", HALVED)
-@pytest.mark.parametrize("epsilon", [0.1, 8.0])
+@pytest.mark.parametrize(
+    ("name", "epsilon"),
+    [
+        *((name, 0.1) for name in HALVED if name != "private_search"),
+        *(pytest.param(name, 8.0, marks=() if name == "output_perturbation" else pytest.mark.gate) for name in HALVED),
+        pytest.param("private_search", 0.1, marks=pytest.mark.gate),
+    ],
+)
 def test_half_the_noise_is_refuted(name, epsilon) -> None:
     """At every epsilon: exact losses need no frequent events."""
     subject = TARGETS[name].subject(2 * epsilon, 0.05, 1.0)

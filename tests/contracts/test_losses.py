@@ -122,7 +122,7 @@ def test_hessian_is_that_of_the_derivative(loss: SmoothLoss) -> None:
 
 
 @each(EXAMPLES)
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(data=st.data())
 def test_subgradient_inequality_and_convexity(loss: LinearModelLoss, data: st.DataObject) -> None:
     n = 5
@@ -296,7 +296,7 @@ def test_no_records(loss: LinearModelLoss) -> None:
 
 
 @each(EXAMPLES)
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=30)
 @given(raw=hnp.arrays(float, 6, elements=st.floats(allow_nan=True, allow_infinity=True)))
 def test_clipping_of_targets(loss: LinearModelLoss, raw: np.ndarray) -> None:
     before = raw.copy()
@@ -315,9 +315,10 @@ def test_clipping_of_targets(loss: LinearModelLoss, raw: np.ndarray) -> None:
 
 
 @each(EXAMPLES)
-@pytest.mark.parametrize("dtype", [bool, np.int8, np.uint64, np.float16, np.float32, np.longdouble])
-def test_targets_of_any_numeric_dtype(loss: LinearModelLoss, dtype: type) -> None:
-    assert np.array_equal(loss.clip_targets(np.array([0, 1], dtype)), loss.clip_targets(np.array([0.0, 1.0])))
+def test_targets_of_any_numeric_dtype(loss: LinearModelLoss) -> None:
+    for dtype in (bool, np.int8, np.uint64, np.float16, np.float32, np.longdouble):
+        found = loss.clip_targets(np.array([0, 1], dtype))
+        assert np.array_equal(found, loss.clip_targets(np.array([0.0, 1.0]))), dtype
 
 
 @each(EXAMPLES)

@@ -26,6 +26,8 @@ from dpconvex import (
 from dpconvex.estimators import ESTIMATORS, SPARSE_ESTIMATORS
 from dpconvex.privacy import PrivacyCertificate
 
+pytestmark = pytest.mark.thin
+
 N, D = 300, 3
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-0.5, 0.5, (N, D))

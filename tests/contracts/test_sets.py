@@ -61,7 +61,7 @@ def test_sets_are_final_values(cls: type[ConvexSet]) -> None:
 
 
 @each(EXAMPLES)
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=40)
 @given(data=st.data())
 def test_projection(constraint: ConvexSet, data: st.DataObject) -> None:
     """Member, idempotent, non-expansive, and nearest: the variational inequality against every member found."""
@@ -124,7 +124,7 @@ def test_unbounded_means_both(constraint: ConvexSet) -> None:
 
 
 @each(BOUNDED)
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(data=st.data())
 def test_linear_minimizer(constraint: ConvexSet, data: st.DataObject) -> None:
     g = data.draw(hnp.arrays(float, length(constraint), elements=NUMBERS))

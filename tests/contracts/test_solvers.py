@@ -126,7 +126,16 @@ def accepted(solver, loss, dim):
     return WholeSpace() if solver.refusal(loss, WholeSpace(), dim) is None else L2Ball(1.0)
 
 
-every_loss = pytest.mark.parametrize("loss", EXAMPLES, ids=repr)
+FIRST = [kind.examples()[0] for kind in LOSSES]
+"""One loss of each kind; the other examples are for the gate."""
+
+
+def each(losses):
+    gate = [pytest.param(loss, marks=() if loss in FIRST else pytest.mark.gate, id=repr(loss)) for loss in losses]
+    return pytest.mark.parametrize("loss", gate)
+
+
+every_loss = each(EXAMPLES)
 
 
 @every_loss
@@ -154,7 +163,7 @@ def test_two_solvers_of_constrained_piecewise_linear_problems_agree_within_their
             assert two.accuracy.bound <= 0.5  # the comparison says something
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     loss=st.sampled_from(EXAMPLES),
     content=st.sampled_from(CONTENT),
@@ -184,7 +193,7 @@ def test_content_never_raises_or_warns(loss, case):
                 assert np.all(np.isfinite(result.point))
 
 
-@pytest.mark.parametrize("loss", [loss for loss in EXAMPLES if not isinstance(loss, PiecewiseLinearLoss)], ids=repr)
+@each([loss for loss in EXAMPLES if not isinstance(loss, PiecewiseLinearLoss)])
 def test_an_impossible_radius_fails_with_a_true_bound(loss, case):
     """Rounding forbids 1e-18: the status must say so (with few steps: the full count would be long)."""
     objective = shared(loss, linear=1.0)

@@ -22,7 +22,7 @@ from dpconvex.randomness import SeededSource, exact
 from dpconvex_experiments.reference.median import plan_clipped_mean, plan_coordinate_median
 
 ERROR = 1e-3
-RUNS = 6000
+RUNS = 2500
 EPSILON, DELTA = 1.0, 0.05
 N = 8
 PROMISE = PrivacyParams(EPSILON, DELTA)

@@ -103,11 +103,12 @@ def few_draws(plan):
     return plan
 
 
+@pytest.mark.parametrize("seeds", [(1,), pytest.param((1, 2, 3), marks=pytest.mark.gate)], ids=len)
 @pytest.mark.parametrize("name", PLANNERS)
-def test_the_law_of_all_draws_costs_no_more_than_is_claimed(name: str) -> None:
+def test_the_law_of_all_draws_costs_no_more_than_is_claimed(name: str, seeds: tuple[int, ...]) -> None:
     # Found over these tables: a largest D_alpha/(alpha rho) of 0.97 to 1.00, for Algorithm 3 of 0.6.
     n, worst = 12, np.zeros(3)
-    for seed in (1, 2, 3):
+    for seed in seeds:
         plan = few_draws(PLANNERS[name](table_problem(n, seed), PRIVACY))
         for changed in (0, 3):
             worst = np.maximum(worst, exact_cost(plan, *neighbours(n, seed, changed)))
@@ -138,12 +139,12 @@ def test_pure_promises_hold_exactly(name: str) -> None:
 )
 def test_steps_too_large_are_caught(name: str, factor: float) -> None:
     plan = PLANNERS[name](table_problem(12, 1), PRIVACY)
-    worst = max(
+    costs = (
         exact_cost(scaled(PLANNERS[name](table_problem(12, s), PRIVACY), factor), *neighbours(12, s, changed))[0]
         for s in (1, 3)
         for changed in (0, 3)
     )
-    assert worst > plan.sampling.event.rho
+    assert any(cost > plan.sampling.event.rho for cost in costs)
 
 
 @pytest.mark.parametrize("mode", synthetic.MODES)

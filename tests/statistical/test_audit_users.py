@@ -21,7 +21,7 @@ from dpconvex.problems import Block, DataDomain, LinearModelProblem, UserGroups
 from dpconvex.problems.linear import problem
 from dpconvex.randomness import SeededSource
 
-ERROR, RUNS, EPSILON, N = 1e-2, 800, 2.0, 3
+ERROR, RUNS, EPSILON, N = 1e-2, 400, 2.0, 3
 
 
 def neighbours() -> tuple:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 
 import numpy as np
@@ -67,15 +68,21 @@ def largest_loss_1d(loss: SmoothLoss, bound: float, l2: float, scale: float) -> 
 HINGE = SmoothedHingeLoss(0.5)
 
 
+SETTINGS = tuple(itertools.product((0.1, 1.0, 4.0), (1.2, 5.0, 100.0)))
+"""Epsilon, and the ridge in units of the least that pure noise can have."""
+
+Case = Callable[..., AbstractContextManager[None]]
+
+
 @pytest.mark.parametrize("bound", BOUNDS)
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
-@pytest.mark.parametrize("multiple", [1.2, 5.0, 100.0])
-def test_smoothed_hinge_in_one_dimension_is_tight(bound: float, epsilon: float, multiple: float) -> None:
-    l2 = multiple * HINGE.curvature_bound * bound**2 / (N * math.expm1(epsilon))
-    event = pure_event(problem_1d(HINGE, bound), l2, epsilon)
-    assert float(event.pure_epsilon) <= epsilon * (1 + 1e-12)
-    worst = largest_loss_1d(HINGE, bound, l2, event.scale)
-    assert epsilon - 1e-6 <= worst <= epsilon + 1e-9
+def test_smoothed_hinge_in_one_dimension_is_tight(bound: float, case: Case) -> None:
+    for epsilon, multiple in SETTINGS:
+        with case(epsilon, multiple):
+            l2 = multiple * HINGE.curvature_bound * bound**2 / (N * math.expm1(epsilon))
+            event = pure_event(problem_1d(HINGE, bound), l2, epsilon)
+            assert float(event.pure_epsilon) <= epsilon * (1 + 1e-12)
+            worst = largest_loss_1d(HINGE, bound, l2, event.scale)
+            assert epsilon - 1e-6 <= worst <= epsilon + 1e-9
 
 
 Mutant = Callable[[LinearModelProblem, float, float], float]
@@ -128,18 +135,18 @@ def test_o2_an_unsquared_feature_bound_costs_7_45_at_norm_100() -> None:
 
 
 @pytest.mark.parametrize("bound", BOUNDS)
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
-@pytest.mark.parametrize("multiple", [1.2, 5.0, 100.0])
 @pytest.mark.parametrize("cap", CAPS)
-def test_capped_logistic_in_one_dimension(bound: float, epsilon: float, multiple: float, cap: float) -> None:
+def test_capped_logistic_in_one_dimension(bound: float, cap: float, case: Case) -> None:
     """Never above epsilon; equal to it for caps up to 1/2, where opposite records have the largest slope at once."""
     loss = LogisticLoss(cap)
-    l2 = multiple * loss.curvature_bound * bound**2 / (N * math.expm1(epsilon))
-    event = pure_event(problem_1d(loss, bound), l2, epsilon)
-    assert float(event.pure_epsilon) <= epsilon * (1 + 1e-12)
-    worst = largest_loss_1d(loss, bound, l2, event.scale)
-    assert worst <= epsilon + 1e-9
-    assert worst >= (epsilon - 1e-6 if cap <= 0.5 else 0.4 * epsilon)
+    for epsilon, multiple in SETTINGS:
+        with case(epsilon, multiple):
+            l2 = multiple * loss.curvature_bound * bound**2 / (N * math.expm1(epsilon))
+            event = pure_event(problem_1d(loss, bound), l2, epsilon)
+            assert float(event.pure_epsilon) <= epsilon * (1 + 1e-12)
+            worst = largest_loss_1d(loss, bound, l2, event.scale)
+            assert worst <= epsilon + 1e-9
+            assert worst >= (epsilon - 1e-6 if cap <= 0.5 else 0.4 * epsilon)
 
 
 @pytest.mark.parametrize("mutant", ["curvature is free", "the rule has no cap", "the loss has no cap"])

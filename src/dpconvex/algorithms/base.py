@@ -72,48 +72,18 @@ USER_LOSS = Assumption(
 
 @dataclass(frozen=True)
 class PrivateResult:
-    """What a run hands out.
+    """What a run hands out."""
 
-    Parameters
-    ----------
-    point : array of shape (dim,)
-        The released parameters, all outputs flat; it and `status` are the only fields that depend on data.
-    certificate : PrivacyCertificate
-        What the release costs.
-    plan : Plan
-        The public constants.
-    status : str
-        ``"ok"``, or which released test ended the run early; a function of what was released, so it costs nothing.
-    """
-
+    #: The released parameters (dim,), all outputs flat; it and `status` are the only fields that depend on data.
     point: FloatArray
-    certificate: PrivacyCertificate
-    plan: Plan
+    certificate: PrivacyCertificate  #: What the release costs
+    plan: Plan  #: The public constants
+    #: ``"ok"``, or which released test ended the run early; a function of what was released, so it costs nothing.
     status: str = "ok"
 
 
-class Plan(ABC):
-    """Public constants of one algorithm on one problem, and what they promise.
-
-    Attributes
-    ----------
-    algorithm, constants, noise_name : str
-        Which algorithm, constant set and kind of noise.
-    privacy : PrivacyParams
-        The promise.
-    """
-
-    algorithm: ClassVar[str]
-    constants: str
-    noise_name: str
-    privacy: PrivacyParams
-    recipe: Recipe | None = None
-    """How it was planned; set by the planner (`recipes.recorded`)."""
-
-    @property
-    @abstractmethod
-    def predicted_error(self) -> PredictedError:
-        """What the fit is expected to lose."""
+class Releasing:
+    """Whatever releases something by mechanisms that are fixed before the data are seen."""
 
     @property
     def mechanisms(self) -> Mapping[str, Planned]:
@@ -122,8 +92,28 @@ class Plan(ABC):
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        """Everything that may leave the data; one use of each mechanism on all records, unless a plan says more."""
+        """Everything that may leave the data; one use of each mechanism on all records, unless a subclass says more."""
         return tuple(mechanism.planned(label) for label, mechanism in self.mechanisms.items())
+
+    def exact_bits(self, source: BitSource) -> bool:
+        """Whether all noise of released values comes from an exact sampler."""
+        return all(mechanism.exact_bits(source) for mechanism in self.mechanisms.values())
+
+
+class Plan(Releasing, ABC):
+    """Public constants of one algorithm on one problem, and what they promise."""
+
+    algorithm: ClassVar[str]
+    constants: str  #: which constant set
+    noise_name: str  #: kind of noise
+    privacy: PrivacyParams
+    recipe: Recipe | None = None
+    """How it was planned; set by the planner (`recipes.recorded`)."""
+
+    @property
+    @abstractmethod
+    def predicted_error(self) -> PredictedError:
+        """What the fit is expected to lose."""
 
     @property
     def yardstick(self) -> float:
@@ -187,10 +177,6 @@ class Plan(ABC):
     def public(self) -> Mapping[str, Any]:
         """JSON-ready public facts and constants."""
 
-    def exact_bits(self, source: BitSource) -> bool:
-        """Whether all noise of released values comes from an exact sampler."""
-        return all(mechanism.exact_bits(source) for mechanism in self.mechanisms.values())
-
     @final
     def certificate(self, source: BitSource) -> PrivacyCertificate:
         """Return the certificate of a run. It states the *planned* cost, which is known before the data are read."""
@@ -223,17 +209,10 @@ class ConvexPlan(Plan, Generic[P]):
 
     A new algorithm says what it promises (`predicted_error`, `theorem`, `assumptions`), what may release anything
     (`mechanisms`) and what a run does (`_run`). All other members have a default.
-
-    Attributes
-    ----------
-    problem : Problem
-        What is minimized.
-    l2 : float
-        Weight of the ridge; 0 where there is none.
     """
 
     problem: P
-    l2: float
+    l2: float  #: Weight of the ridge; 0 where there is none
 
     @property
     def yardstick(self) -> float:
@@ -285,12 +264,8 @@ class ConvexPlan(Plan, Generic[P]):
         """Run the planned algorithm on features (n_records, n_features) and targets (n_records,), both clipped here.
 
         There must be exactly the planned number of records, or of users: `groups` says whose record it is, for plans
-        that protect users and for no others. Targets are ignored by problems that have none.
-
-        Raises
-        ------
-        InvalidDataError
-            If the shapes or dtypes are not those of the plan (public facts).
+        that protect users and for no others. Targets are ignored by problems that have none. `InvalidDataError` if
+        shapes or dtypes are not those of the plan (public facts).
         """
         require_arrays(X, y)
         n = self.problem.n

@@ -17,31 +17,19 @@ SIMULATION = (0x6E6F6973, 0x65207265)
 
 @dataclass(frozen=True)
 class PredictedError:
-    """What the plan expects to lose, from public facts alone.
+    """What the plan expects to lose, from public facts alone."""
 
-    Parameters
-    ----------
-    bound : float
-        Bound on the expected excess mean loss against every parameter vector of norm at most the problem's radius
-        (tilted problems: excess tilted loss). Exact for the planned constants.
-    trivial : float
-        What predicting with the zero vector loses at most.
-    source : str
-        The statement that gives the bound.
-    printed : float or None
-        What the paper's theorem claims for the same class of problems with the paper's constants; None where it has
-        none or its conditions fail. For comparison: some of these claims are loose, some false (see Errata).
-    expected : float or None
-        The excess that ordinary data would have (`typical`): a guess, no bound. None where there is no model of it.
-    proved : bool
-        Whether `bound` is one, under what `source` states. Otherwise it is an estimate that stands in its place.
-    """
-
+    #: Bound on the expected excess mean loss against every parameter vector of norm at most the problem's radius
+    #: (tilted problems: excess tilted loss). Exact for the planned constants.
     bound: float
-    trivial: float
-    source: str
+    trivial: float  #: What predicting with the zero vector loses at most
+    source: str  #: The statement that gives the bound
+    #: What the paper's theorem claims for the same class of problems with the paper's constants; None where it has
+    #: none or its conditions fail. For comparison: some of these claims are loose, some false (see Errata).
     printed: float | None = None
+    #: The excess that ordinary data would have (`typical`): a guess, no bound. None where there is no model of it.
     expected: float | None = None
+    #: Whether `bound` is one, under what `source` states. Otherwise it is an estimate that stands in its place.
     proved: bool = True
 
     @property

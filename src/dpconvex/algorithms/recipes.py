@@ -63,23 +63,12 @@ T = TypeVar("T")
 @final
 @dataclass(frozen=True)
 class Recipe:
-    """How to make one plan.
+    """How to make one plan."""
 
-    Parameters
-    ----------
-    name : str
-        Of a planner.
-    inputs : mapping
-        Its arguments by name, those left at their defaults omitted.
-    position : int
-        Of the plan among those that the planner returns.
-    course : tuple
-        What was released and planned from, where the plan is one of a run: arguments of its `resumed`.
-    """
-
-    name: str
-    inputs: Mapping[str, Any]
-    position: int = 0
+    name: str  #: Of a planner
+    inputs: Mapping[str, Any]  #: Its arguments by name, those left at their defaults omitted
+    position: int = 0  #: Of the plan among those that the planner returns
+    #: What was released and planned from, where the plan is one of a run: arguments of its `resumed`
     course: tuple[Any, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:

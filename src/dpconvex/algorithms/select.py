@@ -34,24 +34,12 @@ PlanT = TypeVar("PlanT", bound=Plan)
 @stored
 @dataclass(frozen=True)
 class Options:
-    """What a user may fix instead of leaving it to the plan.
+    """What a user may fix instead of leaving it to the plan."""
 
-    Parameters
-    ----------
-    constants : {"calibrated", "paper"}
-        Constant set.
-    noise : str
-        One of `NOISES`.
-    l2 : float or None
-        Regularization; None: chosen from public facts.
-    target : {"empirical", "population"}
-        Excess on the data or on their distribution.
-    """
-
-    constants: str = "calibrated"
-    noise: str = "auto"
-    l2: float | None = None
-    target: str = "empirical"
+    constants: str = "calibrated"  #: One of `CONSTANTS`
+    noise: str = "auto"  #: One of `NOISES`
+    l2: float | None = None  #: Regularization; None: chosen from public facts
+    target: str = "empirical"  #: One of `AIMS`
 
     def __post_init__(self) -> None:
         _validate.choice("constants", self.constants, CONSTANTS)
@@ -68,52 +56,28 @@ class Options:
 @final
 @dataclass(frozen=True)
 class Method:
-    """One way to solve one kind of problem.
+    """One way to solve one kind of problem."""
 
-    Parameters
-    ----------
-    name : str
-        For estimators, the command line and certificates.
-    planner : callable
-        From public facts (the problem and the promise; for queries also the number of records between them) and the
-        options of `takes`, as keywords, to one plan or a tuple of plans. It raises `InvalidParameterError` where the
-        method does not apply.
-    takes : tuple of str
-        Fields of `Options` that are handed to the planner if the user fixed them.
-    noises : tuple of str or None
-        Kinds of noise that it has, beside those that the planner itself refuses; None: the planner checks.
-    aims : tuple of str
-        Some of `AIMS`: what its constants may be chosen for.
-    kind : {"erm", "saddle", "sparse", "queries"}
-        The registry that a plug-in belongs to.
-    harmless : bool
-        Whether it is preferred where no bound says much, for users: what its noise costs is limited.
-    attack : callable, optional
-        ``attack(privacy, bound)`` returns a small plan for linear models, with features bounded by `bound`, on which
-        one record matters as much as the lemma allows: `dpconvex audit` attacks it. Methods of this package have
-        targets of their own in `dpconvex.audit`.
-    pure : bool
-        Whether the promise of `attack` has delta 0.
-    """
-
-    name: str
+    name: str  #: For estimators, the command line and certificates
+    #: From public facts (the problem and the promise; for queries also the number of records between them) and the
+    #: options of `takes`, as keywords, to one plan or a tuple of plans. It raises `InvalidParameterError` where the
+    #: method does not apply.
     planner: Callable[..., Any]
-    takes: tuple[str, ...] = ()
+    takes: tuple[str, ...] = ()  #: Fields of `Options` that are handed to the planner if the user fixed them
+    #: Kinds of noise that it has, beside those that the planner itself refuses; None: the planner checks
     noises: tuple[str, ...] | None = ("auto",)
-    aims: tuple[str, ...] = AIMS[:1]
-    kind: str = "erm"
+    aims: tuple[str, ...] = AIMS[:1]  #: Some of `AIMS`: what its constants may be chosen for
+    kind: str = "erm"  #: The registry of a plug-in: "erm", "saddle", "sparse" or "queries"
+    #: Whether it is preferred where no bound says much, for users: what its noise costs is limited
     harmless: bool = False
+    #: ``attack(privacy, bound)`` returns a small plan for linear models, with features bounded by `bound`, on which
+    #: one record matters as much as the lemma allows: `dpconvex audit` attacks it. Methods of this package have
+    #: targets of their own in `dpconvex.audit`.
     attack: Callable[[PrivacyParams, float], Any] | None = None
-    pure: bool = True
+    pure: bool = True  #: Whether the promise of `attack` has delta 0
 
     def offers(self, options: Options) -> bool:
-        """Whether the method has what the user fixed.
-
-        Raises
-        ------
-        InvalidParameterError
-            If it has no constants for the population.
-        """
+        """Whether the method has what the user fixed; raise if it has no constants for the population."""
         if options.target not in self.aims:
             remedy = "Use algorithm='output_perturbation'"
             raise InvalidParameterError("target", options.target, "must be 'empirical' for this algorithm", remedy)
@@ -129,14 +93,7 @@ class Method:
 
 @final
 class Registry(Mapping[str, Method]):
-    """All methods for one kind of problem by name: those of this package, then those of plug-ins.
-
-    Parameters
-    ----------
-    kind : str
-        As plug-ins name it (`Method.kind`).
-    *methods : Method
-    """
+    """All methods for one kind of problem by name: those of this package, then those of plug-ins."""
 
     def __init__(self, kind: str, *methods: Method) -> None:
         self.kind = kind
@@ -170,16 +127,8 @@ class Registry(Mapping[str, Method]):
     ) -> tuple[tuple[PlanT, ...], dict[str, InvalidParameterError]]:
         """Return all valid plans of some methods, the smallest rank first, and why the others refuse.
 
-        Parameters
-        ----------
-        names : tuple of str
-        options : Options
-        facts : tuple
-            What every planner is given: problem and promise.
-        rank : callable
-            Sort key of a plan; between equal ones the order of methods decides.
-        where : str
-            Name of the problem, for messages.
+        `facts` is what every planner is given: problem and promise. `rank` is the sort key of a plan; between equal
+        ones the order of methods decides. `where` names the problem in messages.
         """
         found: list[tuple[Any, PlanT]] = []
         refusals: dict[str, InvalidParameterError] = {}

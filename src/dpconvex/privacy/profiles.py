@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from scipy.special import log_ndtr
@@ -158,6 +159,7 @@ def zcdp_delta(rho: float, epsilon: float) -> float:
     return renyi_delta(ORDERS * rho, epsilon)
 
 
+@lru_cache(maxsize=64)  # a schedule asks again for every number of steps
 def largest_rho(epsilon: float, delta: float) -> float:
     """Largest zCDP budget that keeps `zcdp_delta` within `delta`, rounded down.
 

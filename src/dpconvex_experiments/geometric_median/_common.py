@@ -13,23 +13,17 @@ from dpconvex.problems.data.points import mean_distance
 from dpconvex.randomness import SeededSource
 from dpconvex.solvers import geometric_median
 from dpconvex_experiments.checks import Estimate
+from dpconvex_experiments.shared import LINE_STYLES, logarithmic
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 PAPER = "Kumar, Liu, Tian and Yang 2025 (arXiv 2505.20189)"
-LINE_STYLES = ("o-", "s-", "^-", "D-", "v-", "P-", "X-")
 
 
 @dataclass(frozen=True)
 class Summary:
-    """Mean and standard deviation of a measured quantity.
-
-    Parameters
-    ----------
-    mean, deviation : float
-    trials : int
-    """
+    """Mean and standard deviation of a measured quantity."""
 
     mean: float
     deviation: float
@@ -49,18 +43,10 @@ class Summary:
 
 @dataclass(frozen=True)
 class Trial:
-    """The random streams of one repetition, each independent of all others.
+    """The random streams of one repetition, each independent of all others."""
 
-    Parameters
-    ----------
-    seed : int
-        Of the experiment.
-    key : tuple of int
-        Which repetition of which setting.
-    """
-
-    seed: int
-    key: tuple[int, ...]
+    seed: int  # of the experiment
+    key: tuple[int, ...]  # which repetition of which setting
 
     @property
     def data(self) -> np.random.Generator:
@@ -74,17 +60,10 @@ class Trial:
 
 @dataclass(frozen=True)
 class Case:
-    """Points, and what an error is.
-
-    Parameters
-    ----------
-    points : array of shape (n, d)
-    error : callable
-        Of a location, (d,) -> float.
-    """
+    """Points, and what an error is."""
 
     points: FloatArray
-    error: Callable[[FloatArray], float]
+    error: Callable[[FloatArray], float]  # of a location, (d,) -> float
 
 
 def excess(points: FloatArray) -> Case:
@@ -102,9 +81,4 @@ def bars(
         deviation = np.array([s.deviation for s in summaries])
         below = np.minimum(deviation, 0.9 * mean) if "y" in log else deviation
         axes.errorbar(x, mean, (below, deviation), fmt=LINE_STYLES[k % len(LINE_STYLES)], label=name, capsize=2)
-    if "x" in log:
-        axes.set_xscale("log")
-    if "y" in log:
-        axes.set_yscale("log")
-    axes.set_xlabel(labels[0])
-    axes.set_ylabel(labels[1])
+    logarithmic(axes, labels, log)

@@ -5,21 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import PointDomain
 from dpconvex_experiments import checks
-from dpconvex_experiments.base import Experiment, Outcome, Setting
+from dpconvex_experiments.base import Experiment, Figure, Outcome, Setting
 from dpconvex_experiments.checks import Anchors, Check, Estimate
-from dpconvex_experiments.geometric_median._common import LINE_STYLES, Case, Trial, excess
+from dpconvex_experiments.geometric_median._common import Case, Trial, excess
 from dpconvex_experiments.geometric_median.methods import FAST, METHODS, ROBUST, Method
+from dpconvex_experiments.shared import LINE_STYLES
 from dpconvex_experiments.synthetic_points import gaussian_cluster
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 BOUND, FINEST, DELTA, SIGMA = 1000.0, 1e-3, 1e-6, 0.1
 OURS = "private median"
@@ -45,35 +42,18 @@ class Found:
 
 @dataclass(frozen=True)
 class Sweep:
-    """What is varied, and which methods run on it.
+    """What is varied, and which methods run on it."""
 
-    Parameters
-    ----------
-    title : str
-        Name of the experiment in its family.
-    name, axis, unit : str
-        What is varied, in a word and in words; what an error is.
-    values, quick : tuple of float
-    draw : callable
-        ``(value, rng) -> Case``.
-    epsilon : callable
-        ``value -> epsilon``.
-    methods : mapping
-        Some of `METHODS`.
-    trials : int
-        In the full measurement; 2 in the quick one.
-    """
-
-    title: str
-    name: str
+    title: str  # name of the experiment in its family
+    name: str  # name, axis, unit: what is varied, in a word and in words; what an error is
     axis: str
     unit: str
     values: tuple[float, ...]
     quick: tuple[float, ...]
-    draw: Callable[[float, np.random.Generator], Case]
-    epsilon: Callable[[float], float]
-    methods: Mapping[str, Method]
-    trials: int
+    draw: Callable[[float, np.random.Generator], Case]  # ``(value, rng) -> Case``
+    epsilon: Callable[[float], float]  # ``value -> epsilon``
+    methods: Mapping[str, Method]  # some of `METHODS`
+    trials: int  # in the full measurement; 2 in the quick one
 
     def measure(self, setting: Setting) -> list[Found]:
         """Run every method on every value; the methods of a trial see the same data."""

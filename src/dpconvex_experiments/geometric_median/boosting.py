@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import inf
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.stats import f as f_distribution
@@ -19,13 +18,10 @@ from dpconvex.privacy import Ledger, PrivacyParams
 from dpconvex.problems.data.points import mean_distance
 from dpconvex.solvers import geometric_median
 from dpconvex_experiments import checks
-from dpconvex_experiments.base import Experiment, Outcome, Setting
+from dpconvex_experiments.base import Experiment, Figure, Outcome, Setting
 from dpconvex_experiments.checks import Anchors, Check, Estimate
 from dpconvex_experiments.geometric_median._common import PAPER, Summary, Trial, bars
 from dpconvex_experiments.synthetic_points import gaussian_cluster, student_t
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 DIM, RHO, DELTA = 50, 0.5, 1e-5
 MU = math.sqrt(2 * RHO)
@@ -275,27 +271,29 @@ def _over_shape(figure_: str, sweep: tuple[Data, ...]) -> Callable[[Setting], Ou
 
 
 TWO = math.log(2)
-FIGURE_2 = Experiment(
-    "geometric-median/figure-2",
-    "Gaussian cluster: error of the boosting methods over passes, for n = 100, 1,000, 10,000",
-    f"{PAPER}, Figure 2",
-    _over_n("figure-2", tuple(Cluster(n, 50.0) for n in (100, 1_000, 10_000))),
-)
-FIGURE_3 = Experiment(
-    "geometric-median/figure-3",
-    "Heavy tails (nu = 5): error of the boosting methods over passes, for n = 100, 1,000, 10,000",
-    f"{PAPER}, Figure 3",
-    _over_n("figure-3", tuple(Heavy(n, 5.0) for n in (100, 1_000, 10_000))),
-)
-FIGURE_4 = Experiment(
-    "geometric-median/figure-4",
-    "Gaussian cluster, n = 1,000: error of the boosting methods for R = 25, 50, 100",
-    f"{PAPER}, Figure 4",
-    _over_shape("figure-4", tuple(Cluster(1_000, bound) for bound in (25.0, 50.0, 100.0))),
-)
-FIGURE_5 = Experiment(
-    "geometric-median/figure-5",
-    "Heavy tails, n = 1,000: error of the boosting methods for nu = 2.5, 5, 10",
-    f"{PAPER}, Figure 5",
-    _over_shape("figure-5", tuple(Heavy(1_000, nu) for nu in (2.5, 5.0, 10.0))),
+FIGURES = (
+    Experiment(
+        "geometric-median/figure-2",
+        "Gaussian cluster: error of the boosting methods over passes, for n = 100, 1,000, 10,000",
+        f"{PAPER}, Figure 2",
+        _over_n("figure-2", tuple(Cluster(n, 50.0) for n in (100, 1_000, 10_000))),
+    ),
+    Experiment(
+        "geometric-median/figure-3",
+        "Heavy tails (nu = 5): error of the boosting methods over passes, for n = 100, 1,000, 10,000",
+        f"{PAPER}, Figure 3",
+        _over_n("figure-3", tuple(Heavy(n, 5.0) for n in (100, 1_000, 10_000))),
+    ),
+    Experiment(
+        "geometric-median/figure-4",
+        "Gaussian cluster, n = 1,000: error of the boosting methods for R = 25, 50, 100",
+        f"{PAPER}, Figure 4",
+        _over_shape("figure-4", tuple(Cluster(1_000, bound) for bound in (25.0, 50.0, 100.0))),
+    ),
+    Experiment(
+        "geometric-median/figure-5",
+        "Heavy tails, n = 1,000: error of the boosting methods for nu = 2.5, 5, 10",
+        f"{PAPER}, Figure 5",
+        _over_shape("figure-5", tuple(Heavy(1_000, nu) for nu in (2.5, 5.0, 10.0))),
+    ),
 )

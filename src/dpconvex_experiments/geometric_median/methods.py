@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Callable, Mapping
 
 from dpconvex._types import FloatArray
 from dpconvex.algorithms.location import geometric_median as pipeline
@@ -14,32 +13,25 @@ from dpconvex.randomness import BitSource
 from dpconvex.solvers import geometric_median
 from dpconvex_experiments.reference.median import MEDIAN_BASELINES
 
-
-class Method(Protocol):
-    """Releases a location."""
-
-    def __call__(
-        self, points: FloatArray, domain: PointDomain, privacy: PrivacyParams, source: BitSource, /
-    ) -> FloatArray:
-        """Return a released point (d,) for points (n, d)."""
-        ...
+Method = Callable[[FloatArray, PointDomain, PrivacyParams, BitSource], FloatArray]
+"""Releases a location (d,) of points (n, d)."""
 
 
 def _pipeline(boost: str, level: float = LEVEL) -> Method:
-    def method(points: FloatArray, domain: PointDomain, privacy: PrivacyParams, source: BitSource, /) -> FloatArray:
+    def method(points: FloatArray, domain: PointDomain, privacy: PrivacyParams, source: BitSource) -> FloatArray:
         return pipeline.plan(domain, len(points), privacy, boost=boost, level=level).run(points, source).location
 
     return method
 
 
 def _baseline(name: str) -> Method:
-    def method(points: FloatArray, domain: PointDomain, privacy: PrivacyParams, source: BitSource, /) -> FloatArray:
+    def method(points: FloatArray, domain: PointDomain, privacy: PrivacyParams, source: BitSource) -> FloatArray:
         return MEDIAN_BASELINES[name](domain, len(points), privacy).run(points, source).location
 
     return method
 
 
-def _exact(points: FloatArray, domain: PointDomain, privacy: PrivacyParams, source: BitSource, /) -> FloatArray:
+def _exact(points: FloatArray, domain: PointDomain, privacy: PrivacyParams, source: BitSource) -> FloatArray:
     return geometric_median(points).point
 
 

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from scipy.stats import f as f_distribution
@@ -18,14 +18,11 @@ from dpconvex.privacy import Ledger, PrivacyParams, Unit
 from dpconvex.problems import PointDomain
 from dpconvex.randomness import BitSource
 from dpconvex_experiments import checks
-from dpconvex_experiments.base import Experiment, Outcome, Setting
+from dpconvex_experiments.base import Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, exponent
 from dpconvex_experiments.geometric_median._common import PAPER, Summary, Trial, bars
 from dpconvex_experiments.reference.median import plan_radius_finder
 from dpconvex_experiments.synthetic_points import gaussian_cluster, student_t
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 DIM, RECORDS = 10, 1_000
 GROUP, LEVEL = 64, 0.775  # the paper's level
@@ -78,23 +75,13 @@ def heavy(freedom: float, n: int, rng: np.random.Generator) -> Draw:
 
 @dataclass(frozen=True)
 class Panel:
-    """One of the two sweeps.
-
-    Parameters
-    ----------
-    name, axis : str
-    values : tuple of float
-    draw : callable
-        ``(value, n, rng) -> Draw``.
-    paper : mapping
-        Seconds and their deviation in table 1, by search.
-    """
+    """One of the two sweeps."""
 
     name: str
     axis: str
     values: tuple[float, ...]
-    draw: Callable[[float, int, np.random.Generator], Draw]
-    paper: Mapping[str, tuple[float, float]]
+    draw: Callable[[float, int, np.random.Generator], Draw]  # ``(value, n, rng) -> Draw``
+    paper: Mapping[str, tuple[float, float]]  # seconds and their deviation in table 1, by search
 
 
 PANELS = (
@@ -156,6 +143,7 @@ OPEN = (
 LOW, HIGH = 1.0, 3.6
 
 
+@experiment("geometric-median/figure-1", "How far is the released radius from the true one?", f"{PAPER}, Figure 1")
 def figure_1(setting: Setting) -> Outcome:
     """Measure the ratios."""
     trials = 4 if setting.quick else 100
@@ -227,6 +215,11 @@ def _growth(setting: Setting) -> list[Timing]:
     return found
 
 
+@experiment(
+    "geometric-median/table-1",
+    "How long does the search for the radius take, and how does that grow?",
+    f"{PAPER}, Table 1",
+)
 def table_1(setting: Setting) -> Outcome:
     """Measure the times of figure 1, and how they grow."""
     _sweep(Setting(True, setting.seed), 1)  # compiles
@@ -281,17 +274,3 @@ def table_1(setting: Setting) -> Outcome:
             OPEN,
         ),
     )
-
-
-FIGURE_1 = Experiment(
-    "geometric-median/figure-1",
-    "How far is the released radius from the true one?",
-    f"{PAPER}, Figure 1",
-    figure_1,
-)
-TABLE_1 = Experiment(
-    "geometric-median/table-1",
-    "How long does the search for the radius take, and how does that grow?",
-    f"{PAPER}, Table 1",
-    table_1,
-)

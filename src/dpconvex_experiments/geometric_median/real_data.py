@@ -7,7 +7,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,13 +15,11 @@ from dpconvex._types import AnyArray, FloatArray
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import PointDomain
 from dpconvex.problems.data.points import clip_points
-from dpconvex_experiments.base import Experiment, Outcome, Setting
+from dpconvex_experiments.base import Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Estimate
-from dpconvex_experiments.geometric_median._common import LINE_STYLES, Trial, excess
+from dpconvex_experiments.geometric_median._common import Trial, excess
 from dpconvex_experiments.geometric_median.methods import FAST
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from dpconvex_experiments.shared import LINE_STYLES
 
 DELTA, ALPHA, FACTOR = 1e-6, 0.01, 2.0
 FASHION = Path("/usr/share/datasets/fashion-mnist")  # where the Debian package puts it
@@ -29,23 +27,12 @@ FASHION = Path("/usr/share/datasets/fashion-mnist")  # where the Debian package 
 
 @dataclass(frozen=True)
 class Source:
-    """A public set of points.
-
-    Parameters
-    ----------
-    name : str
-    load : callable
-        Returns the points (n, d), or None where they are not installed.
-    bound : float
-        Largest length of a point, from the meaning of the columns.
-    install : str
-        How to get them.
-    """
+    """A public set of points."""
 
     name: str
-    load: Callable[[], FloatArray | None]
-    bound: float
-    install: str = "bundled"
+    load: Callable[[], FloatArray | None]  # returns the points (n, d), or None where they are not installed
+    bound: float  # largest length of a point, from the meaning of the columns
+    install: str = "bundled"  # how to get them
 
 
 def _cities() -> FloatArray:
@@ -95,7 +82,12 @@ SOURCES = (
 )
 
 
-def measure(setting: Setting) -> Outcome:
+@experiment(
+    "geometric-median/real-data",
+    "How accurate is the private median on real points, for which epsilon?",
+    "Accuracy beyond the paper's experiments: cities (GeoNames), digits, Fashion-MNIST, gene expression",
+)
+def real_data(setting: Setting) -> Outcome:
     """Run every method on every set at three budgets."""
     loaded = [(source, source.load()) for source in (SOURCES[:2] if setting.quick else SOURCES)]
     present = [(source, points) for source, points in loaded if points is not None]
@@ -160,11 +152,3 @@ def measure(setting: Setting) -> Outcome:
 
 def _sufficient(n: float, d: float, epsilon: float) -> bool:
     return n >= FACTOR * d**0.5 / (ALPHA * epsilon)
-
-
-REAL_DATA = Experiment(
-    "geometric-median/real-data",
-    "How accurate is the private median on real points, for which epsilon?",
-    "Accuracy beyond the paper's experiments: cities (GeoNames), digits, Fashion-MNIST, gene expression",
-    measure,
-)

@@ -12,7 +12,6 @@ from dpconvex.algorithms.erm.heavy_tailed.moments import Moments, record_cap
 from dpconvex.losses import LinearModelLoss, SmoothLoss
 from dpconvex.losses.base import Task
 from dpconvex.problems import DataDomain, LinearModelProblem
-from dpconvex.randomness import SeededSource
 
 PAPER = "Lowy 2026, Optimal rates for pure epsilon-DP SCO with heavy tails"
 RADIUS = 1.0
@@ -31,59 +30,33 @@ class LinearLoss(SmoothLoss):
     name: ClassVar[str] = "linear"
     task: ClassVar[Task] = "regression"
     sides: ClassVar[Literal[1, 2]] = 2
-
-    @property
-    def slope_bound(self) -> float:
-        """1."""
-        return 1.0
-
-    @property
-    def curvature_bound(self) -> float:
-        """0."""
-        return 0.0
+    slope_bound = 1.0
+    curvature_bound = 0.0
 
     @property
     def value_at_zero(self) -> float:
-        """0."""
         return 0.0
 
     def value(self, z: FloatArray, y: FloatArray) -> FloatArray:
-        """The prediction (n,)."""
         return z.copy()
 
     def derivative(self, z: FloatArray, y: FloatArray) -> FloatArray:
-        """Ones (n,)."""
         return np.ones_like(z)
 
     def hessian_weights(self, z: FloatArray, y: FloatArray) -> FloatArray:
-        """Zeros (n,)."""
         return np.zeros_like(z)
 
     def clip_targets(self, y: AnyArray) -> FloatArray:
-        """Zeros of the shape of `y`."""
         return np.zeros(np.shape(y))
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:
-        """The one there is."""
         return (cls(),)
 
 
 def wide_problem(loss: LinearModelLoss, dim: int, n: int, moments: Moments) -> LinearModelProblem:
     """Return the problem over the unit ball whose features are clipped where one record in ``100 n`` reaches."""
     return LinearModelProblem(loss, DataDomain.l2_ball(dim, record_cap(moments, n)), n, RADIUS)
-
-
-def sphere(rng: np.random.Generator, n: int, dim: int) -> FloatArray:
-    """Return `n` independent uniform unit vectors, shape (n, dim)."""
-    X = rng.standard_normal((n, dim))
-    return X / np.linalg.norm(X, axis=1, keepdims=True)
-
-
-def streams(*key: int) -> tuple[np.random.Generator, SeededSource]:
-    """Return the random numbers of the data and, independent of them, of the noise; each key has its own."""
-    data, noise = np.random.SeedSequence(key).spawn(2)
-    return np.random.default_rng(data), SeededSource(int(noise.generate_state(1, np.uint64)[0]))
 
 
 def rate(k: float, dim: int, n: int, epsilon: float) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,13 +17,11 @@ from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import DataDomain, LinearModelProblem, Records
 from dpconvex.problems.linear.truncated import TruncatedRisk
 from dpconvex.randomness import SeededSource
-from dpconvex_experiments.base import Cell, Experiment, Outcome, Setting
+from dpconvex_experiments.base import Cell, Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import SINGLE, Anchors, Check, Estimate, exact, share
-from dpconvex_experiments.heavy_tails._common import PAPER, LinearLoss, streams, wide_problem
+from dpconvex_experiments.heavy_tails._common import PAPER, LinearLoss, wide_problem
 from dpconvex_experiments.output_perturbation._common import laplace, releases
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from dpconvex_experiments.shared import streams
 
 LOSSES: tuple[LinearModelLoss, ...] = (HuberLoss(), AbsoluteLoss(1e9))
 DECODED = ((2, 40, 0.1), (5, 60, 0.1), (10, 100, 0.05))
@@ -77,7 +74,10 @@ def decoding(dim: int, n: int, p: float, epsilon: float, runs: int, seed: int) -
     return wrong, q / (2 * (1 + q))
 
 
-def measure(setting: Setting) -> Outcome:
+@experiment(
+    "heavy-tails/audit", "Can attackers prove more than epsilon?", f"{PAPER}, Lemma 2.4, Proposition 3.2, Lemma G.3"
+)
+def audit(setting: Setting) -> Outcome:
     """Make every attack."""
     count, runs = (3_000, 30) if setting.quick else (20_000, 400)
     source = SeededSource(setting.seed)
@@ -131,11 +131,3 @@ def measure(setting: Setting) -> Outcome:
             "k = 2; found is the frequency of mistakes, claimed the least of any pure method.",
         ),
     )
-
-
-AUDIT = Experiment(
-    "heavy-tails/audit",
-    "Can attackers prove more than epsilon?",
-    f"{PAPER}, Lemma 2.4, Proposition 3.2, Lemma G.3",
-    measure,
-)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from dpconvex.algorithms.erm import heavy_tailed
 from dpconvex.algorithms.erm.heavy_tailed import clipped_gradient
@@ -13,13 +12,10 @@ from dpconvex.algorithms.erm.heavy_tailed.moments import Moments
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import LinearModelProblem
-from dpconvex_experiments.base import Cell, Experiment, Outcome, Setting
+from dpconvex_experiments.base import Cell, Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Check, Estimate, exact
 from dpconvex_experiments.heavy_tails._common import DIAMETER, PAPER, LinearLoss, wide_problem
-from dpconvex_experiments.output_perturbation._common import LINE_STYLES, panels
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from dpconvex_experiments.shared import LINE_STYLES, panels
 
 Case = tuple[float, int, float]
 """k, d, epsilon."""
@@ -83,7 +79,12 @@ def overtakes(case: Case) -> int | None:
     return smallest(lambda n: value(BOUNDS["localized"], case, n) <= value(BOUNDS["descent"], case, n))
 
 
-def measure(setting: Setting) -> Outcome:
+@experiment(
+    "heavy-tails/constants",
+    "From how many records on does each set of constants prove anything?",
+    f"{PAPER}, Theorem 3.1; docs, Heavy tails",
+)
+def constants(setting: Setting) -> Outcome:
     """Bisect for every bound, setting and share of the trivial bound."""
     cases = [case for case in CASES if not setting.quick or case[1] == 10]
     rows: list[tuple[Cell, ...]] = []
@@ -136,11 +137,3 @@ def _useful(row: tuple[Cell, ...]) -> Iterator[Check]:
     yield exact(f"printed over calibrated, {name}", printed / localized, 1_000, math.inf)
     if d <= 50 and epsilon >= 1:
         yield exact(f"records, {name}", localized, 1, 100_000)
-
-
-CONSTANTS = Experiment(
-    "heavy-tails/constants",
-    "From how many records on does each set of constants prove anything?",
-    f"{PAPER}, Theorem 3.1; docs, Heavy tails",
-    measure,
-)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.stats import binom
@@ -13,22 +12,10 @@ from dpconvex._types import FloatArray
 from dpconvex.algorithms.erm import heavy_tailed
 from dpconvex.algorithms.erm.heavy_tailed.moments import Moments
 from dpconvex.privacy import PrivacyParams
-from dpconvex_experiments.base import Experiment, Outcome, Setting
+from dpconvex_experiments.base import Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Estimate, exponent
-from dpconvex_experiments.heavy_tails._common import (
-    DIAMETER,
-    PAPER,
-    RADIUS,
-    LinearLoss,
-    rate,
-    sphere,
-    streams,
-    wide_problem,
-)
-from dpconvex_experiments.output_perturbation._common import lines, panels
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from dpconvex_experiments.heavy_tails._common import DIAMETER, PAPER, RADIUS, LinearLoss, rate, wide_problem
+from dpconvex_experiments.shared import lines, panels, streams, unit_vectors
 
 DIM, EPSILON = 10, 1.0
 ORDERS = (2.0, 4.0)
@@ -40,19 +27,11 @@ class Packing:
     """Records that are 0 but with probability p, then ``p^(-1/k) nu``: ``G_k = 1``, mean ``p^(1-1/k) nu``.
 
     With the linear loss over the unit ball nothing but nu matters, and only about n p records show it.
-
-    Parameters
-    ----------
-    k : float
-    p : float
-        In (0, 1].
-    direction : array of shape (dim,)
-        The unit vector nu.
     """
 
     k: float
-    p: float
-    direction: FloatArray
+    p: float  # in (0, 1]
+    direction: FloatArray  # the unit vector nu
 
     @property
     def mean_norm(self) -> float:
@@ -113,7 +92,7 @@ def packing_excess(k: float, n: int, kappa: float, runs: int, seed: int) -> Esti
     found = []
     for run in range(runs):
         rng, source = streams(seed, run, int(k), n, int(kappa))
-        instance = Packing(k, p, sphere(rng, 1, DIM)[0])
+        instance = Packing(k, p, unit_vectors(rng, 1, DIM)[0])
         found.append(instance.excess(plan.run(instance.draw(n, rng), np.zeros(n), source).point))
     return Estimate.of(found)
 
@@ -135,7 +114,12 @@ def _plan(n: int, moments: Moments) -> heavy_tailed.HeavyTailedPlan:
     return heavy_tailed.plan(wide_problem(LinearLoss(), DIM, n, moments), PrivacyParams(EPSILON), moments)
 
 
-def measure(setting: Setting) -> Outcome:
+@experiment(
+    "heavy-tails/lower-bound",
+    "How far above the lower bound is the risk on its own instances?",
+    f"{PAPER}, Theorem 4.1, Lemmas G.1 and G.3, Proposition G.4",
+)
+def lower_bound(setting: Setting) -> Outcome:
     """Measure on all instances, for growing n."""
     sizes = (4_000, 16_000) if setting.quick else (4_000, 16_000, 64_000, 256_000)
     runs = 12 if setting.quick else 24
@@ -193,11 +177,3 @@ def measure(setting: Setting) -> Outcome:
             "method, private or not, can go below there.",
         ),
     )
-
-
-LOWER_BOUND = Experiment(
-    "heavy-tails/lower-bound",
-    "How far above the lower bound is the risk on its own instances?",
-    f"{PAPER}, Theorem 4.1, Lemmas G.1 and G.3, Proposition G.4",
-    measure,
-)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -17,13 +16,10 @@ from dpconvex.algorithms.erm.heavy_tailed.moments import Moments, record_cap
 from dpconvex.losses import AbsoluteLoss, HuberLoss, LinearModelLoss
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import LinearModelProblem
-from dpconvex_experiments.base import Experiment, Outcome, Setting
+from dpconvex_experiments.base import Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Check, Estimate
-from dpconvex_experiments.heavy_tails._common import PAPER, RADIUS, streams, wide_problem
-from dpconvex_experiments.output_perturbation._common import lines, panels
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from dpconvex_experiments.heavy_tails._common import PAPER, RADIUS, wide_problem
+from dpconvex_experiments.shared import lines, panels, streams
 
 EPSILON, DELTA, DIM = 1.0, 1e-6, 10
 FRESH = PUBLIC = 200_000
@@ -34,25 +30,13 @@ BETWEEN, OTHER_EPSILONS, OTHER_DIM = 10_000, (0.5, 3.0), 50
 
 @dataclass(frozen=True)
 class Design:
-    """Regression with independent Student features and noise.
-
-    Parameters
-    ----------
-    name : str
-    features, noise : float
-        Degrees of freedom.
-    k : float
-        Order of the moment that is declared.
-    robust : bool
-        Absolute loss; else Huber's.
-    dim : int
-    """
+    """Regression with independent Student features and noise."""
 
     name: str
-    features: float
+    features: float  # features, noise: degrees of freedom
     noise: float
-    k: float
-    robust: bool
+    k: float  # order of the moment that is declared
+    robust: bool  # absolute loss; else Huber's
     dim: int = DIM
 
     def draw(self, n: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
@@ -79,12 +63,8 @@ class Design:
 DESIGNS = (Design("absolute", 2.6, 3.0, 2.0, True), Design("huber", 5.0, 5.0, 4.0, False))
 
 
-class Method(Protocol):
-    """Plans."""
-
-    def __call__(self, problem: LinearModelProblem, epsilon: float, moments: Moments, /) -> LinearModelPlan:
-        """Return a plan for public facts."""
-        ...
+Method = Callable[[LinearModelProblem, float, Moments], LinearModelPlan]
+"""Plans for a problem, epsilon and moments."""
 
 
 def _localized(constants: str) -> Method:
@@ -119,25 +99,14 @@ GRID = tuple(product((1.5, 3.0, 6.0), (100,), (0.1, 0.3)))
 
 @dataclass(frozen=True)
 class Task:
-    """One design with n records, and what its methods lose.
-
-    Parameters
-    ----------
-    design : Design
-    n : int
-    epsilon : float
-    runs : int
-    seed : int
-    tuned : bool
-        Whether to try the grid, and Gaussian noise; else pure methods planned from public facts alone.
-    """
+    """One design with n records, and what its methods lose."""
 
     design: Design
     n: int
     epsilon: float
     runs: int
     seed: int
-    tuned: bool = True
+    tuned: bool = True  # whether to try the grid, and Gaussian noise; else pure methods planned from public facts alone
 
     def measure(self) -> dict[str, tuple[Estimate, float | None]]:
         """Return mean excess and proven bound of every method; ``zero`` is the zero vector."""
@@ -173,13 +142,7 @@ class Task:
 
 
 class _Fresh:
-    """Excess risk on fresh records, the same for all.
-
-    Parameters
-    ----------
-    design : Design
-    rng : numpy.random.Generator
-    """
+    """Excess risk on fresh records, the same for all."""
 
     def __init__(self, design: Design, rng: np.random.Generator) -> None:
         self._loss = design.loss(1e100)
@@ -192,7 +155,12 @@ class _Fresh:
         return float(self._loss.value(self._X @ w, self._y).mean()) - self._least
 
 
-def measure(setting: Setting) -> Outcome:
+@experiment(
+    "heavy-tails/methods",
+    "Which private method loses least with heavy tails, at the same epsilon?",
+    f"{PAPER}, Theorem 3.1, Table 1; docs, Heavy tails",
+)
+def comparison(setting: Setting) -> Outcome:
     """Run every method on the same records."""
     sizes = (2_000,) if setting.quick else (2_000, 10_000, 50_000)
     designs = DESIGNS[:1] if setting.quick else DESIGNS
@@ -257,11 +225,3 @@ def _checks(
         found.append(anchors.within(f"localized over zero, {where}", ours.over(excess["zero"]), 0.0, 0.5))
     near = ("localized", *(name for name in ("descent", "descent, delta") if name in excess))
     return found + [c for name in near for c in anchors.near({f"{name}, {where}": excess[name]})]
-
-
-COMPARISON = Experiment(
-    "heavy-tails/methods",
-    "Which private method loses least with heavy tails, at the same epsilon?",
-    f"{PAPER}, Theorem 3.1, Table 1; docs, Heavy tails",
-    measure,
-)

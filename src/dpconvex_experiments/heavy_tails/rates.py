@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,13 +10,10 @@ from dpconvex._types import FloatArray
 from dpconvex.algorithms.erm import heavy_tailed
 from dpconvex.algorithms.erm.heavy_tailed.moments import Moments
 from dpconvex.privacy import PrivacyParams
-from dpconvex_experiments.base import Experiment, Outcome, Setting
+from dpconvex_experiments.base import Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Estimate, exponent
-from dpconvex_experiments.heavy_tails._common import PAPER, LinearLoss, rate, sphere, streams, wide_problem
-from dpconvex_experiments.output_perturbation._common import lines, panels
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from dpconvex_experiments.heavy_tails._common import PAPER, LinearLoss, rate, wide_problem
+from dpconvex_experiments.shared import lines, panels, streams, unit_vectors
 
 ORDERS = (2.0, 4.0)
 FRACTIONS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0)
@@ -26,17 +22,9 @@ STRONG = (0.3, 0.6, 0.9)
 
 @dataclass(frozen=True)
 class Point:
-    """One setting of a sweep.
+    """One setting of a sweep."""
 
-    Parameters
-    ----------
-    k : float
-        Moments of this order are bounded by 1; barely more exist.
-    n, dim : int
-    epsilon : float
-    """
-
-    k: float
+    k: float  # moments of this order are bounded by 1; barely more exist
     n: int
     dim: int
     epsilon: float
@@ -66,7 +54,7 @@ def pareto_noise(rng: np.random.Generator, k: float, n: int, dim: int) -> FloatA
     """Return directions with Pareto(k + 0.2) lengths whose k-th moment is 1, shape (n, dim)."""
     shape = k + 0.2
     lengths = (1 - rng.random(n)) ** (-1 / shape) * (0.2 / shape) ** (1 / k)
-    return sphere(rng, n, dim) * lengths[:, None]
+    return unit_vectors(rng, n, dim) * lengths[:, None]
 
 
 def worst_excess(point: Point, runs: int, seed: int) -> tuple[Estimate, float, Estimate]:
@@ -93,7 +81,12 @@ def worst_excess(point: Point, runs: int, seed: int) -> tuple[Estimate, float, E
     return Estimate.of(excess[:, worst]), strengths[worst], Estimate.of(excess[:, -1])
 
 
-def measure(setting: Setting) -> Outcome:
+@experiment(
+    "heavy-tails/rates",
+    "Does the worst excess risk have the exponents of the theory in n, epsilon and d?",
+    f"{PAPER}, Theorem 3.1; docs, Heavy tails",
+)
+def rates(setting: Setting) -> Outcome:
     """Measure every sweep for both orders."""
     runs = 3 if setting.quick else 8
     n = 8_000 if setting.quick else 32_000
@@ -155,11 +148,3 @@ def measure(setting: Setting) -> Outcome:
 
 def _x(point: Point, name: str) -> float:
     return {"n": point.n, "epsilon": point.epsilon, "d": point.dim}[name]
-
-
-RATES = Experiment(
-    "heavy-tails/rates",
-    "Does the worst excess risk have the exponents of the theory in n, epsilon and d?",
-    f"{PAPER}, Theorem 3.1; docs, Heavy tails",
-    measure,
-)

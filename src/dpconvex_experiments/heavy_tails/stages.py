@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from dpconvex.algorithms.erm.heavy_tailed.localization import HeavyTailedPlan
@@ -11,14 +9,11 @@ from dpconvex.algorithms.erm.heavy_tailed.moments import Moments
 from dpconvex.algorithms.erm.heavy_tailed.schedule import TUNING, Phase, Schedule, Stage, sensitivity
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems.linear.truncated import Truncation
-from dpconvex_experiments.base import Experiment, Outcome, Setting
+from dpconvex_experiments.base import Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Estimate, exponent
-from dpconvex_experiments.heavy_tails._common import PAPER, LinearLoss, streams, wide_problem
+from dpconvex_experiments.heavy_tails._common import PAPER, LinearLoss, wide_problem
 from dpconvex_experiments.heavy_tails.rates import ORDERS, pareto_noise
-from dpconvex_experiments.output_perturbation._common import lines, panels
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from dpconvex_experiments.shared import lines, panels, streams
 
 DIM, EPSILON, L2 = 10, 1.0, 100.0
 """The ridge is so large that all points lie inside the ball: errors times it do not depend on it."""
@@ -51,7 +46,10 @@ def errors(k: float, m: int, stages: int, runs: int, seed: int) -> Estimate:
     return Estimate.quantile(found, QUANTILE)
 
 
-def measure(setting: Setting) -> Outcome:
+@experiment(
+    "heavy-tails/stages", "Is a second output perturbation needed?", f"{PAPER}, Propositions 2.5 and 3.2, Algorithm 4"
+)
+def stages(setting: Setting) -> Outcome:
     """Measure both for growing m."""
     sizes = (100, 1_000, 10_000) if setting.quick else (100, 1_000, 10_000, 100_000)
     runs = 15 if setting.quick else 40
@@ -99,11 +97,3 @@ def measure(setting: Setting) -> Outcome:
             "factor; the second stage gains nothing (erratum E1).",
         ),
     )
-
-
-STAGES = Experiment(
-    "heavy-tails/stages",
-    "Is a second output perturbation needed?",
-    f"{PAPER}, Propositions 2.5 and 3.2, Algorithm 4",
-    measure,
-)

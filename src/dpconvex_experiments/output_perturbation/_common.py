@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -16,14 +15,13 @@ from dpconvex.mechanisms import GaussianMechanism, NormNoiseMechanism
 from dpconvex.privacy import Ledger, PrivacyParams, Sensitivity
 from dpconvex.problems import DataDomain, LinearModelProblem, Records
 from dpconvex.randomness import BitSource
+from dpconvex_experiments.shared import logistic_labels, unit_vectors
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    pass
 
 Noise: TypeAlias = NormNoiseMechanism | GaussianMechanism
 LABEL = "minimiser"
-LINE_STYLES = ("o-", "s-", "^-", "D-", "v-", "P-")
 
 
 def laplace(dim: int, sensitivity: float, epsilon: float) -> NormNoiseMechanism:
@@ -63,16 +61,10 @@ def releases(mechanism: Noise, value: FloatArray, privacy: PrivacyParams, count:
     return np.array([mechanism.release(value, LABEL, source, ledger) for ledger in ledgers])
 
 
-def on_sphere(rng: np.random.Generator, n: int, dim: int) -> FloatArray:
-    """Return `n` independent uniform unit vectors, shape (n, dim)."""
-    X = rng.standard_normal((n, dim))
-    return X / np.linalg.norm(X, axis=1, keepdims=True)
-
-
 def logistic_records(rng: np.random.Generator, n: int, truth: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return unit features (n, dim) and labels of a logistic model with coefficients `truth`."""
-    X = on_sphere(rng, n, len(truth))
-    return X, np.where(rng.random(n) < 1 / (1 + np.exp(-X @ truth)), 1.0, -1.0)
+    X = unit_vectors(rng, n, len(truth))
+    return X, logistic_labels(rng, X @ truth)
 
 
 def balanced(loss: LinearModelLoss, n: int, dim: int) -> tuple[FloatArray, FloatArray]:
@@ -82,15 +74,7 @@ def balanced(loss: LinearModelLoss, n: int, dim: int) -> tuple[FloatArray, Float
 
 
 class Risk:
-    """Mean loss of records without any regulariser, and its minimum.
-
-    Parameters
-    ----------
-    loss : LinearModelLoss
-    X : array of shape (n, d)
-        Unit vectors or shorter.
-    y : array of shape (n,)
-    """
+    """Mean loss of unit vectors or shorter ones, without any regularizer, and its minimum."""
 
     def __init__(self, loss: LinearModelLoss, X: FloatArray, y: FloatArray) -> None:
         domain = DataDomain.l2_ball(X.shape[1], 1.0)
@@ -109,34 +93,3 @@ class Risk:
         ridge = self.problem.on(self._records, self._y, l2)
         solver = default_solver(self.problem.loss, None, self.problem.dim)
         return self(solver.solve(ridge, 1e-4).point)
-
-
-def slope(x: Sequence[float], y: Sequence[float]) -> float:
-    """Return the exponent of the power law that fits best (least squares of logarithms)."""
-    return float(np.polyfit(np.log(x), np.log(y), 1)[0])
-
-
-def lines(
-    axes: Axes,
-    x: Sequence[float],
-    curves: Mapping[str, Sequence[float]],
-    labels: tuple[str, str],
-    *,
-    dashed: Mapping[str, Sequence[float]] | None = None,
-    legend: Literal["best", "upper left", "lower left"] = "best",
-) -> None:
-    """Draw curves over logarithmic axes; `dashed` ones (bounds, claims) take the colours in the same order."""
-    for k, (name, y) in enumerate(curves.items()):
-        axes.plot(x, y, LINE_STYLES[k % len(LINE_STYLES)], color=f"C{k}", label=name)
-    for k, (name, y) in enumerate((dashed or {}).items()):
-        axes.plot(x, y, "--", color=f"C{k}", label=name, linewidth=1.2)
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.set_xlabel(labels[0])
-    axes.set_ylabel(labels[1])
-    axes.legend(loc=legend)
-
-
-def panels(figure: Figure, count: int) -> list[Axes]:
-    """Return `count` plots side by side."""
-    return list(np.atleast_1d(figure.subplots(1, count)))

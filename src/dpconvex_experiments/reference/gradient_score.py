@@ -46,8 +46,8 @@ from dpconvex.algorithms.erm.exponential_mechanism import MAX_DIM, ball_grid, la
 from dpconvex.algorithms.erm.heavy_tailed.moments import Moments
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import PiecewiseLinearLoss
-from dpconvex.mechanisms import ReportNoisyMax
-from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release, Sensitivity
+from dpconvex.mechanisms import Planned, ReportNoisyMax
+from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Sensitivity
 from dpconvex.problems import LinearModelProblem, Records, UserGroups
 from dpconvex.problems.linear.truncated import TruncatedRisk, Truncation, check_loss
 from dpconvex.problems.objective import ROUNDING
@@ -61,33 +61,15 @@ LEMMA = "a mean of gradients cut to length C moves by at most 2C/n, and projecti
 @final
 @dataclass(frozen=True)
 class GradientScorePlan(LinearModelPlan):
-    """Constants of one selection.
+    """Constants of one selection."""
 
-    Parameters
-    ----------
-    problem : LinearModelProblem
-        What is minimised, over the ball of its radius.
-    privacy : PrivacyParams
-        The promise; delta is not used.
-    truncation : Truncation
-        Level C, ball and smoothing.
-    l2 : float
-        Ridge weight.
-    side : int
-        Grid points along each axis, odd.
-    bound : float
-        On the expected excess population risk.
-    trivial : float
-        What the zero vector loses at most.
-    """
-
-    problem: LinearModelProblem
-    privacy: PrivacyParams
-    truncation: Truncation
-    l2: float
-    side: int
-    bound: float
-    trivial: float
+    problem: LinearModelProblem  # what is minimised, over the ball of its radius
+    privacy: PrivacyParams  # the promise; delta is not used
+    truncation: Truncation  # level C, ball and smoothing
+    l2: float  # ridge weight
+    side: int  # grid points along each axis, odd
+    bound: float  # on the expected excess population risk
+    trivial: float  # what the zero vector loses at most
     constants: str = "calibrated"
     noise_name: str = "permute-and-flip"
     algorithm: ClassVar[str] = "gradient_score"
@@ -104,34 +86,24 @@ class GradientScorePlan(LinearModelPlan):
 
     @property
     def mechanism(self) -> ReportNoisyMax:
-        """The selection."""
         size = self.truncation.level + (2 / self.step + self.l2) * self.problem.radius
         value = (2 * self.truncation.level / self.problem.n + 2 * ROUNDING * size) * (1 + 1e-12)
         return ReportNoisyMax(Sensitivity(value, "linf", LEMMA), self.privacy.epsilon)
 
     @property
-    def solver_radius(self) -> float:
-        """0: nothing is solved."""
-        return 0.0
-
-    @property
     def predicted_error(self) -> PredictedError:
-        """Bound on the excess population risk."""
         return PredictedError(self.bound, self.trivial, "exponential mechanism on projected gradients over a grid")
 
     @property
-    def releases(self) -> tuple[Release, ...]:
-        """One: the selected point."""
-        return (self.mechanism.planned(LABEL),)
+    def mechanisms(self) -> Mapping[str, Planned]:
+        return {LABEL: self.mechanism}
 
     @property
     def theorem(self) -> str:
-        """Algorithm 5 over a finite set."""
         return "Exponential mechanism on the projected gradient over a public grid (Lowy 2026, Algorithm 5)."
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
-        """What the lemma needs; moments are not among it."""
         return (
             Assumption("every record's gradient has length at most C", "its slope is cut at C over the record's norm"),
             Assumption("grid, step and level are public", "they are computed from public numbers"),
@@ -139,12 +111,10 @@ class GradientScorePlan(LinearModelPlan):
 
     @property
     def coefficient_deviation(self) -> FloatArray:
-        """Approximate: the distance that a typical score allows, never beyond the ball."""
         away = 2 * self.mechanism.sensitivity.value / self.privacy.epsilon * math.log(len(self.grid)) / self.l2
         return np.full(self.problem.dim, min(away, self.problem.radius))
 
     def describe(self) -> Mapping[str, Any]:
-        """Constants for the certificate."""
         return {
             "noise": self.noise_name,
             "grid_side": self.side,
@@ -152,10 +122,6 @@ class GradientScorePlan(LinearModelPlan):
             "smoothing": self.truncation.smoothing,
             "target": "population",
         }
-
-    def exact_bits(self, source: BitSource) -> bool:
-        """As the mechanism."""
-        return self.mechanism.exact_bits(source)
 
     def scores(self, risk: TruncatedRisk) -> FloatArray:
         """Return minus the lengths of the projected gradients at the grid points, shape (N,)."""
@@ -173,21 +139,9 @@ class GradientScorePlan(LinearModelPlan):
 
 @recorded("gradient_score")
 def plan_gradient_score(problem: LinearModelProblem, privacy: PrivacyParams, moments: Moments) -> GradientScorePlan:
-    """Return the plan; its free constants minimise the bound over public candidates.
+    """Return the plan for one or two parameters; its free constants minimize the bound over public candidates.
 
-    Parameters
-    ----------
-    problem : LinearModelProblem
-        One or two parameters; loss with one prediction, smooth or piecewise linear.
-    privacy : PrivacyParams
-        The promise. Pure epsilon is spent, whatever delta is.
-    moments : Moments
-        Of the gradients over the ball; privacy does not rest on them.
-
-    Raises
-    ------
-    InvalidParameterError
-        With more than two parameters, a tilt, an attack, or a loss that cannot be truncated.
+    Pure epsilon is spent, whatever delta is, and privacy does not rest on the moments.
     """
     check_relation(privacy)
     require_average(problem)

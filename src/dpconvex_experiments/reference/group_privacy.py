@@ -41,50 +41,33 @@ Planner = Callable[[LinearModelProblem, PrivacyParams], Sequence[LinearModelPlan
 
 @dataclass(frozen=True)
 class GroupPrivacyPlan(LinearModelPlan):
-    """A plan for records that protects users.
+    """A plan for records that protects users."""
 
-    Parameters
-    ----------
-    problem : LinearModelProblem
-        It counts users.
-    privacy : PrivacyParams
-        The promise for users.
-    cap : int
-        Rows of every user.
-    inner : LinearModelPlan
-        For n times `cap` records.
-    """
-
-    problem: LinearModelProblem
-    privacy: PrivacyParams
-    cap: int
-    inner: LinearModelPlan
+    problem: LinearModelProblem  # it counts users
+    privacy: PrivacyParams  # the promise for users
+    cap: int  # rows of every user
+    inner: LinearModelPlan  # for n times `cap` records
     algorithm: ClassVar[str] = "group_privacy"
 
     @property
     def l2(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The method's."""
         return self.inner.l2
 
     @property
     def constants(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The method's."""
         return self.inner.constants
 
     @property
     def noise_name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The method's."""
         return self.inner.noise_name
 
     @property
     def predicted_error(self) -> PredictedError:
-        """The method's, on the rows that users fill."""
         error = self.inner.predicted_error
         return replace(error, source=f"group privacy for {self.cap} records through: {error.source}")
 
     @cached_property
     def releases(self) -> tuple[Release, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The method's, priced for groups."""
         return tuple(self._grouped(release) for release in self.inner.releases)
 
     def _grouped(self, release: Release) -> Release:
@@ -94,12 +77,10 @@ class GroupPrivacyPlan(LinearModelPlan):
 
     @property
     def theorem(self) -> str:
-        """Group privacy and the method's own theorem."""
         return f"Group privacy for {self.cap} records. {self.inner.theorem}"
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
-        """The method's, and about the rows."""
         rows = Assumption(
             f"every user fills exactly {self.cap} rows, in an order that does not depend on labels",
             "records repeated, or a window; windows and the order of users by coins of their own",
@@ -108,11 +89,9 @@ class GroupPrivacyPlan(LinearModelPlan):
 
     @property
     def coefficient_deviation(self) -> FloatArray | None:
-        """The method's."""
         return self.inner.coefficient_deviation
 
     def describe(self) -> Mapping[str, Any]:
-        """The cap, and the method's constants."""
         return {
             **self.inner.describe(),
             "method": self.inner.algorithm,
@@ -122,7 +101,6 @@ class GroupPrivacyPlan(LinearModelPlan):
         }
 
     def exact_bits(self, source: BitSource) -> bool:
-        """As the method."""
         return self.inner.exact_bits(source)
 
     def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> PrivateResult:
@@ -135,13 +113,7 @@ class GroupPrivacyPlan(LinearModelPlan):
 def filled_rows(groups: UserGroups, cap: int, coins: np.random.Generator) -> Positions:
     """Return which records fill the rows, shape (n_users * cap,): cyclic windows of users' own, users in random order.
 
-    Parameters
-    ----------
-    groups : UserGroups
-    cap : int
-        At least 1.
-    coins : numpy.random.Generator
-        An order and one draw a user, however many records there are.
+    `coins` give an order and one draw a user, however many records there are.
     """
     users = coins.permutation(groups.n_users)
     sizes = groups.sizes[users]
@@ -156,21 +128,7 @@ def plan(
 ) -> GroupPrivacyPlan:
     """Return the plan of the method that predicts the least error among those whose cost can be read for groups.
 
-    Parameters
-    ----------
-    problem : LinearModelProblem
-        It counts users.
-    privacy : PrivacyParams
-        The promise for users.
-    planner : callable
-        Plans for a problem and a promise for records.
-    cap : int, optional
-        Rows of a user; default: the problem's `records_per_user`.
-
-    Raises
-    ------
-    InvalidParameterError
-        If no method for records serves.
+    `planner` makes plans for records; `cap` is the rows of a user, and as many as the problem's records without it.
     """
     check_relation(privacy, users=True)
     check_unit(problem, privacy)

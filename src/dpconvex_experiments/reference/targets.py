@@ -17,8 +17,7 @@ from dpconvex.privacy import PrivacyParams, Unit
 from dpconvex.problems import LinearModelProblem
 from dpconvex_experiments.reference import group_privacy
 from dpconvex_experiments.reference.gradient_score import plan_gradient_score
-from dpconvex_experiments.reference.median import MEDIAN_BASELINES
-from dpconvex_experiments.reference.median.halving import plan_halving
+from dpconvex_experiments.reference.median import MEDIAN_BASELINES, plan_halving
 
 
 def _gradient_score(privacy: PrivacyParams, bound: float) -> Subject:

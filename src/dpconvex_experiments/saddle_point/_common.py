@@ -10,13 +10,13 @@ import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.randomness import SeededSource
+from dpconvex_experiments.shared import LINE_STYLES, logarithmic
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 PAPER = "Gonzalez, Guzman and Paquette 2024, Mirror Descent Algorithms with Nearly Dimension-Independent Rates"
 DELTA = 1e-6
-LINE_STYLES = ("o-", "s-", "^-", "D-", "v-", "P-", "X-")
 _ROWS = 2**22  # entries of a game drawn at a time
 
 
@@ -27,15 +27,9 @@ def noise(*key: int) -> SeededSource:
 
 @dataclass(frozen=True)
 class Game:
-    """A random rank-one game: records (a, b) of signs with payoff ``x^T a b^T y`` and known means.
+    """A random rank-one game: records (a, b) of signs with payoff ``x^T a b^T y`` and known means."""
 
-    Parameters
-    ----------
-    rows, columns : array of shape (d,)
-        Means of the entries of a and of b.
-    """
-
-    rows: FloatArray
+    rows: FloatArray  # rows, columns: means of the entries of a and of b
     columns: FloatArray
 
     @classmethod
@@ -74,8 +68,5 @@ def curves(
         points = [(a, b) for a, b in zip(x, values, strict=True) if b is not None]
         if points:
             axes.plot(*zip(*points, strict=True), LINE_STYLES[k % len(LINE_STYLES)], label=name)
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.set_xlabel(labels[0])
-    axes.set_ylabel(labels[1])
+    logarithmic(axes, labels)
     axes.legend(fontsize=7)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -11,12 +11,9 @@ from dpconvex.algorithms.minimax import vertex_descent
 from dpconvex.privacy import PrivacyParams
 from dpconvex.privacy.profiles import largest_rho
 from dpconvex.problems import RankOneGame
-from dpconvex_experiments.base import Experiment, Outcome, Setting
+from dpconvex_experiments.base import Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Estimate, exact
 from dpconvex_experiments.saddle_point._common import DELTA, PAPER, Game, noise
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 SPECIFIED = {(0.5, 1e-6): 0.2305, (1.0, 1e-6): 0.4414, (2.0, 1e-6): 0.840, (4.0, 1e-6): 1.578, (8.0, 1e-6): 2.902}
 """Root of 8 rho, from the specification's table, section 2.1."""
@@ -30,7 +27,10 @@ def reaches(epsilon: float, delta: float) -> tuple[float, float, float]:
     return epsilon / (2 * math.sqrt(2 * log)), exact, math.sqrt(8 * largest_rho(epsilon, delta))
 
 
-def measure_accountant(setting: Setting) -> Outcome:
+@experiment(
+    "saddle-point/accountant", "What is bounded-range zCDP accounting worth?", f"{PAPER}, Corollary 3.6 and Theorem 3.5"
+)
+def accountant(setting: Setting) -> Outcome:
     """Compare the accountants, and what their steps achieve."""
     n, d = (5_000, 30) if setting.quick else (20_000, 300)
     runs = 3 if setting.quick else 10
@@ -89,7 +89,8 @@ def measure_accountant(setting: Setting) -> Outcome:
     )
 
 
-def measure_tuning(setting: Setting) -> Outcome:
+@experiment("saddle-point/tuning", "How good are constants that are chosen from public facts?", f"{PAPER}, Theorem 3.1")
+def tuning(setting: Setting) -> Outcome:
     """Compare printed and planned iterations with the best of a grid."""
     d = 30 if setting.quick else 100
     sizes = (5_000,) if setting.quick else (3_000, 10_000, 30_000, 100_000)
@@ -140,17 +141,3 @@ def measure_tuning(setting: Setting) -> Outcome:
             "stops; weights that rise and fall do so less.",
         ),
     )
-
-
-ACCOUNTANT = Experiment(
-    "saddle-point/accountant",
-    "What is bounded-range zCDP accounting worth?",
-    f"{PAPER}, Corollary 3.6 and Theorem 3.5",
-    measure_accountant,
-)
-TUNING = Experiment(
-    "saddle-point/tuning",
-    "How good are constants that are chosen from public facts?",
-    f"{PAPER}, Theorem 3.1",
-    measure_tuning,
-)

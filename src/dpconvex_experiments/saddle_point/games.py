@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -10,12 +10,9 @@ from dpconvex.algorithms.minimax import vertex_descent
 from dpconvex.algorithms.minimax.registry import plan_saddle
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import RankOneGame
-from dpconvex_experiments.base import Experiment, Outcome, Setting
+from dpconvex_experiments.base import Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Estimate, exponent
 from dpconvex_experiments.saddle_point._common import DELTA, PAPER, Game, curves, noise
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 VERTEX = "vertex_mirror_descent"
 METHODS = {
@@ -42,7 +39,8 @@ def explicit_bound(problem: RankOneGame, privacy: PrivacyParams) -> float:
     return vertex_descent.plan(problem, privacy, output="reuse", tuning="bound").predicted_error.bound
 
 
-def measure_dimension(setting: Setting) -> Outcome:
+@experiment("saddle-point/dimension", "Does the gap of a game grow with the number of strategies?", PAPER)
+def dimension(setting: Setting) -> Outcome:
     """Compare all methods over d."""
     n = 5_000 if setting.quick else 10_000
     dims = (10, 300) if setting.quick else (10, 30, 100, 300, 1000, 3000)
@@ -98,7 +96,8 @@ def measure_dimension(setting: Setting) -> Outcome:
     )
 
 
-def measure_rates(setting: Setting) -> Outcome:
+@experiment("saddle-point/rates", "How does the gap fall with n and epsilon?", f"{PAPER}, Theorem 3.1")
+def rates(setting: Setting) -> Outcome:
     """Vertex sampling over n and epsilon."""
     d = 30 if setting.quick else 100
     sizes = (1_000, 20_000) if setting.quick else (1_000, 3_000, 10_000, 30_000, 100_000, 300_000)
@@ -149,11 +148,3 @@ def measure_rates(setting: Setting) -> Outcome:
             "window, because mirror descent cycles on such games.",
         ),
     )
-
-
-DIMENSION = Experiment(
-    "saddle-point/dimension", "Does the gap of a game grow with the number of strategies?", PAPER, measure_dimension
-)
-RATES = Experiment(
-    "saddle-point/rates", "How does the gap fall with n and epsilon?", f"{PAPER}, Theorem 3.1", measure_rates
-)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -10,12 +10,9 @@ from dpconvex.algorithms.minimax.registry import plan_sparse
 from dpconvex.losses import SquaredLoss
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import l1_ball_loss, single_group
-from dpconvex_experiments.base import Experiment, Outcome, Setting
+from dpconvex_experiments.base import Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Estimate
 from dpconvex_experiments.saddle_point._common import DELTA, PAPER, curves, noise
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 ZERO = 0.225
 """What the zero vector loses."""
@@ -41,7 +38,12 @@ def excess(method: str, n: int, d: int, key: tuple[int, ...]) -> float:
     return float(np.square(w - truth).sum() / 2)
 
 
-def measure(setting: Setting) -> Outcome:
+@experiment(
+    "saddle-point/minimisation",
+    "Which method for sparse regression with many features?",
+    f"{PAPER}, Theorem 4.2; Talwar, Thakurta and Zhang 2015",
+)
+def minimization(setting: Setting) -> Outcome:
     """Run every method over d."""
     cells = ((3_000, 50), (3_000, 500)) if setting.quick else ((10_000, 50), (10_000, 500), (10_000, 5_000))
     methods = {name: METHODS[name] for name in list(METHODS)[: 3 if setting.quick else 5]}
@@ -84,11 +86,3 @@ def measure(setting: Setting) -> Outcome:
             "than mirror descent: its rate is optimal for minimisation.",
         ),
     )
-
-
-SCO = Experiment(
-    "saddle-point/minimisation",
-    "Which method for sparse regression with many features?",
-    f"{PAPER}, Theorem 4.2; Talwar, Thakurta and Zhang 2015",
-    measure,
-)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -10,12 +10,9 @@ from dpconvex.algorithms.queries.base import largest_error
 from dpconvex.algorithms.queries.registry import QUERY_METHODS, plan_queries
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems.queries import DenseQueries, LinearQueries, Marginals
-from dpconvex_experiments.base import Experiment, Outcome, Setting
+from dpconvex_experiments.base import Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Estimate
 from dpconvex_experiments.saddle_point._common import DELTA, PAPER, curves, noise
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 SHAPE = (4, 4, 4, 2, 2)
 
@@ -26,7 +23,8 @@ def families(rng: np.random.Generator, quick: bool) -> dict[str, LinearQueries]:
     return {"random signs": DenseQueries(signs, -1.0, 1.0), "3-way marginals": Marginals.of_order(SHAPE, 3)}
 
 
-def measure(setting: Setting) -> Outcome:
+@experiment("saddle-point/queries", "Which method for synthetic data?", f"{PAPER}, Theorem 1.1")
+def queries(setting: Setting) -> Outcome:
     """Run every method on both families."""
     sizes = (1_000,) if setting.quick else (1_000, 10_000, 100_000)
     runs = 1 if setting.quick else 4
@@ -81,11 +79,3 @@ def measure(setting: Setting) -> Outcome:
             "The saddle point needs no delta; with delta, noise with a fit or MWEM with replay are better.",
         ),
     )
-
-
-QUERIES = Experiment(
-    "saddle-point/queries",
-    "Which method for synthetic data?",
-    f"{PAPER}, Theorem 1.1",
-    measure,
-)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,12 +12,9 @@ from dpconvex.algorithms.minimax.bias_reduced import bias_reduced_sums
 from dpconvex.losses import LogisticLoss
 from dpconvex.problems import SimplexPoint, WorstGroupLoss
 from dpconvex_experiments import checks
-from dpconvex_experiments.base import Experiment, Outcome, Setting
+from dpconvex_experiments.base import Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Estimate, exponent
 from dpconvex_experiments.saddle_point._common import PAPER, curves
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Function = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
 
@@ -47,7 +44,12 @@ def functions(rng: np.random.Generator, d: int) -> Mapping[str, Function]:
     }
 
 
-def measure_sparsification(setting: Setting) -> Outcome:
+@experiment(
+    "saddle-point/sparsification",
+    "How well do averages of sampled vertices stand in for a point?",
+    f"{PAPER}, Corollaries 2.3, 2.4 and 2.12",
+)
+def sparsification(setting: Setting) -> Outcome:
     """Values, gradients and points of averages of K vertices against the mean point."""
     d, repeats = (50, 4_000) if setting.quick else (500, 20_000)
     samples = (1, 4, 16, 64) if setting.quick else (1, 4, 16, 64, 256)
@@ -105,7 +107,12 @@ def measure_sparsification(setting: Setting) -> Outcome:
     )
 
 
-def measure_bias_reduction(setting: Setting) -> Outcome:
+@experiment(
+    "saddle-point/bias-reduction",
+    "What does the bias-reduced gradient cost in variance?",
+    f"{PAPER}, Algorithm 2 and Lemma 3.15",
+)
+def bias_reduction(setting: Setting) -> Outcome:
     """Bias and second moment of Algorithm 2's estimator, printed and antithetic, against M."""
     p, repeats = (10, 600) if setting.quick else (50, 6_000)
     levels = (1, 4) if setting.quick else (1, 2, 4, 6)
@@ -199,17 +206,3 @@ def _apart(
             found += weight / len(starts) * bias_reduced_sums(problem, records, rows, block, M, antithetic)[0]
             wanted = wanted + weight / len(starts) * singles[start] if antithetic else wanted
     return float(np.abs(found - wanted).max() / np.abs(wanted).max())
-
-
-SPARSIFICATION = Experiment(
-    "saddle-point/sparsification",
-    "How well do averages of sampled vertices stand in for a point?",
-    f"{PAPER}, Corollaries 2.3, 2.4 and 2.12",
-    measure_sparsification,
-)
-BIAS_REDUCTION = Experiment(
-    "saddle-point/bias-reduction",
-    "What does the bias-reduced gradient cost in variance?",
-    f"{PAPER}, Algorithm 2 and Lemma 3.15",
-    measure_bias_reduction,
-)

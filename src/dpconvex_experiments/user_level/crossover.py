@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,22 +15,12 @@ from dpconvex.algorithms.erm.user_level import plan_accelerated, plan_phased
 from dpconvex.losses import LogisticLoss
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import LinearModelProblem
-from dpconvex_experiments.base import Cell, Experiment, Outcome, Setting
+from dpconvex_experiments.base import Cell, Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Estimate, exact
-from dpconvex_experiments.output_perturbation._common import Risk, lines, panels, slope
+from dpconvex_experiments.output_perturbation._common import Risk
 from dpconvex_experiments.reference import group_privacy
-from dpconvex_experiments.user_level._common import (
-    PAPER,
-    logistic_labels,
-    promise,
-    same_size,
-    streams,
-    unit_vectors,
-    user_problem,
-)
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from dpconvex_experiments.shared import lines, logistic_labels, panels, slope, streams, unit_vectors
+from dpconvex_experiments.user_level._common import PAPER, promise, same_size, user_problem
 
 DIM, USERS, RADIUS, EPSILON = 10, 2000, 3.0, 2.0
 TRUTH = np.full(DIM, 2.0 / math.sqrt(DIM))
@@ -91,10 +80,15 @@ def excess_of(m: int, runs: int, seed: int, risk: Risk, least: float) -> dict[st
 def records(rng: np.random.Generator, count: int) -> tuple[FloatArray, FloatArray]:
     """Return unit features (count, DIM) and labels of the logistic model."""
     X = unit_vectors(rng, count, DIM)
-    return X, logistic_labels(rng, X, X @ TRUTH)
+    return X, logistic_labels(rng, X @ TRUTH)
 
 
-def measure(setting: Setting) -> Outcome:
+@experiment(
+    "user-level/crossover",
+    "Which method loses least, and from how many records per user on?",
+    f"{PAPER}, Section 1 and footnote 3",
+)
+def crossover(setting: Setting) -> Outcome:
     """Run every method on the same users."""
     sizes = (4, 64) if setting.quick else (4, 16, 64, 256)
     runs = 2 if setting.quick else 6
@@ -156,11 +150,3 @@ def measure(setting: Setting) -> Outcome:
             + ". More than 2000 users are bundled, which costs the square root of their number per bundle.",
         ),
     )
-
-
-CROSSOVER = Experiment(
-    "user-level/crossover",
-    "Which method loses least, and from how many records per user on?",
-    f"{PAPER}, Section 1 and footnote 3",
-    measure,
-)

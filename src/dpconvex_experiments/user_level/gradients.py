@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dpconvex.algorithms.erm.user_level import plan_accelerated
 from dpconvex.algorithms.erm.user_level.accelerated_schedule import printed
 from dpconvex.losses import LogisticLoss
-from dpconvex_experiments.base import Cell, Experiment, Outcome, Setting
+from dpconvex_experiments.base import Cell, Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import exact
-from dpconvex_experiments.output_perturbation._common import lines, panels, slope
+from dpconvex_experiments.shared import lines, panels, slope
 from dpconvex_experiments.user_level._common import PAPER, promise, user_problem
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 LARGE = (1e6, 1e7, 1e8, 1e9)
 SMALL = (10.0, 1e2, 1e3, 1e4)
@@ -47,7 +43,12 @@ def calibrated(n: int) -> float:
     return plan_accelerated(user_problem(LogisticLoss(), 20, n, 100, 5.0), promise(1.0)).planned_gradients
 
 
-def measure(setting: Setting) -> Outcome:
+@experiment(
+    "user-level/gradients",
+    "How many gradients do the schedules need, and with which exponents?",
+    f"{PAPER}, Theorems 3.2 and 4.1, Table 1",
+)
+def gradients(setting: Setting) -> Outcome:
     """Evaluate plans and fit powers."""
     sizes = (4_000, 32_000, 256_000) if setting.quick else (2_000, 8_000, 32_000, 128_000, 512_000)
     curves = {
@@ -97,11 +98,3 @@ def measure(setting: Setting) -> Outcome:
 
 def _items(name: str, x: tuple[float, ...]) -> np.ndarray:
     return np.array([value * 100.0 if name.startswith("n") else 1e8 * value for value in x])
-
-
-GRADIENTS = Experiment(
-    "user-level/gradients",
-    "How many gradients do the schedules need, and with which exponents?",
-    f"{PAPER}, Theorems 3.2 and 4.1, Table 1",
-    measure,
-)

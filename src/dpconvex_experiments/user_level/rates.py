@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dpconvex.algorithms.erm.user_level import plan_accelerated
-from dpconvex_experiments.base import Experiment, Outcome, Setting
+from dpconvex_experiments.base import Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Estimate, exponent
 from dpconvex_experiments.heavy_tails._common import LinearLoss
-from dpconvex_experiments.output_perturbation._common import lines, panels
-from dpconvex_experiments.user_level._common import PAPER, promise, same_size, streams, unit_vectors, user_problem
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from dpconvex_experiments.shared import lines, panels, streams, unit_vectors
+from dpconvex_experiments.user_level._common import PAPER, promise, same_size, user_problem
 
 STRENGTHS = (0.0, 0.02, 0.04, 0.08, 0.3)
 THEORY = {"n": -1.0, "m": -0.5, "epsilon": -1.0, "d": 0.5}
@@ -23,13 +19,7 @@ THEORY = {"n": -1.0, "m": -0.5, "epsilon": -1.0, "d": 0.5}
 
 @dataclass(frozen=True)
 class Point:
-    """One setting.
-
-    Parameters
-    ----------
-    n, m, dim : int
-    epsilon : float
-    """
+    """One setting."""
 
     n: int
     m: int
@@ -80,7 +70,12 @@ def worst_excess(point: Point, runs: int, seed: int) -> tuple[Estimate, Estimate
     return Estimate.of(worst), Estimate.of(excess[:, -1]), plan.bound
 
 
-def measure(setting: Setting) -> Outcome:
+@experiment(
+    "user-level/rates",
+    "Does the worst excess have the exponents of the theory in users, records, epsilon and d?",
+    f"{PAPER}, Theorem 3.2 and the lower bound it quotes",
+)
+def rates(setting: Setting) -> Outcome:
     """Measure every sweep."""
     runs = 2 if setting.quick else 8
     plans = sweeps(Point(2000, 16, 20, 8.0), quick=setting.quick)
@@ -137,11 +132,3 @@ def measure(setting: Setting) -> Outcome:
 
 def _x(point: Point, name: str) -> float:
     return {"n": point.n, "m": point.m, "epsilon": point.epsilon, "d": point.dim}[name]
-
-
-RATES = Experiment(
-    "user-level/rates",
-    "Does the worst excess have the exponents of the theory in users, records, epsilon and d?",
-    f"{PAPER}, Theorem 3.2 and the lower bound it quotes",
-    measure,
-)

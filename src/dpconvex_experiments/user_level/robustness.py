@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,14 +14,12 @@ from dpconvex.algorithms.erm import gradient_descent
 from dpconvex.algorithms.erm.user_level import plan_accelerated
 from dpconvex.losses import LogisticLoss
 from dpconvex.problems import UserGroups
-from dpconvex_experiments.base import Cell, Experiment, Outcome, Setting
+from dpconvex_experiments.base import Cell, Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Check, Estimate, share
-from dpconvex_experiments.output_perturbation._common import Risk, panels
-from dpconvex_experiments.user_level._common import PAPER, logistic_labels, promise, streams, unit_vectors, user_problem
+from dpconvex_experiments.output_perturbation._common import Risk
+from dpconvex_experiments.shared import logistic_labels, panels, streams, unit_vectors
+from dpconvex_experiments.user_level._common import PAPER, promise, user_problem
 from dpconvex_experiments.user_level.crossover import DIM, RADIUS, TRUTH, records
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 USERS, M, EPSILON = 1000, 64, 4.0
 LOSS = LogisticLoss()
@@ -30,20 +27,11 @@ LOSS = LogisticLoss()
 
 @dataclass(frozen=True)
 class Crowd:
-    """Who the users are.
+    """Who the users are."""
 
-    Parameters
-    ----------
-    hostile : float
-        Share of users whose records are all the same one, far from what the model says.
-    spread : float
-        Standard deviation of the users' own coefficients around the common ones, in each coordinate.
-    tail : float
-        0: all users have `M` records; else sizes are ``M`` times a Pareto variable of mean 1 and this shape.
-    """
-
-    hostile: float = 0.0
-    spread: float = 0.0
+    hostile: float = 0.0  # share of users whose records are all the same one, far from what the model says
+    spread: float = 0.0  # standard deviation of the users' own coefficients around the common ones, in each coordinate
+    # 0: all users have `M` records; else sizes are ``M`` times a Pareto variable of mean 1 and this shape
     tail: float = 0.0
 
     def draw(self, rng: np.random.Generator) -> tuple[FloatArray, FloatArray, UserGroups]:
@@ -55,7 +43,7 @@ class Crowd:
         own = TRUTH + self.spread * rng.standard_normal((USERS, DIM))
         X = unit_vectors(rng, groups.n_records, DIM)
         scores = np.einsum("ij,ij->i", X, np.repeat(own, sizes, axis=0))
-        y = logistic_labels(rng, X, scores)
+        y = logistic_labels(rng, scores)
         bad = groups.spread((np.arange(USERS) < self.hostile * USERS).astype(float)) > 0
         X[bad] = np.eye(DIM)[0]
         return X, np.where(bad, -1.0, y), groups
@@ -79,7 +67,12 @@ METHODS: Mapping[str, Planner] = {
 }
 
 
-def measure(setting: Setting) -> Outcome:
+@experiment(
+    "user-level/robustness",
+    "When does a test fail, and what do hostile or unlike users cost?",
+    f"{PAPER}, Algorithms 2 and 3; docs, User-level privacy",
+)
+def robustness(setting: Setting) -> Outcome:
     """Run every method on every crowd."""
     runs = 3 if setting.quick else 10
     crowds = {name: crowd for name, crowd in CROWDS.items() if not setting.quick or name in QUICK}
@@ -159,11 +152,3 @@ def _checks(quick: bool, runs: int, found: Mapping[tuple[str, str], tuple[int, E
         ),
         *anchors.near({f"{m}, {c}": e for (c, m), (_, e) in found.items()}),
     )
-
-
-ROBUSTNESS = Experiment(
-    "user-level/robustness",
-    "When does a test fail, and what do hostile or unlike users cost?",
-    f"{PAPER}, Algorithms 2 and 3; docs, User-level privacy",
-    measure,
-)

@@ -25,6 +25,7 @@ def audited(transcripts=40):
     return audit(search.plan, search.pairs, output=search.output, runs=0, transcripts=transcripts)
 
 
+@pytest.mark.gate  # tests/contracts/test_audits.py asks the same of this target
 def test_the_search_itself_spends_what_it_says() -> None:
     report = audited()
     assert report.passed
@@ -42,6 +43,7 @@ def test_half_the_sensitivity_of_scores_is_refuted(monkeypatch) -> None:
     assert not audited().passed
 
 
+@pytest.mark.gate
 def test_scoring_on_training_records_is_refuted(monkeypatch) -> None:
     split = listing.split
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pyarrow.csv as pacsv
 import pytest
 from typer.testing import CliRunner
 
 from dpconvex import adult_schema
+from dpconvex.cli import report
 from dpconvex.cli.demo import split
 from dpconvex.cli.main import app
 
@@ -22,6 +24,16 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run the command line in a fresh folder."""
     monkeypatch.chdir(tmp_path)
     return lambda *words: CliRunner().invoke(app, [str(word) for word in words])
+
+
+@pytest.fixture(autouse=True)
+def _coarse_figures(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Reports plan at three epsilons instead of nine, but in the tests that are about reports."""
+    if request.node.path.name == "test_cli_report.py":
+        yield
+        return
+    with mock.patch.object(report, "GRID", (*report.GRID[:2], 3)):
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -158,7 +158,7 @@ def test_reproduce(name: str, given_options: list[str]) -> None:
 
 def test_reproduce_into_a_folder_that_cannot_be() -> None:
     for out in ("t.csv", "t.csv/x", "a\0b", "a" * 5000):
-        assert run("reproduce", "saddle-point/accountant", "--quick", f"--out={out}")[0] == 2
+        assert run("reproduce", "output-perturbation/e2-gaussian", "--quick", f"--out={out}")[0] == 2
 
 
 values = st.recursive(

@@ -18,6 +18,8 @@ from dpconvex.cli.main import app
 from dpconvex.data import read_table
 from dpconvex.errors import InvalidDataError
 
+pytestmark = pytest.mark.thin
+
 TOML = """confirmed = true
 [target]
 name = "y"
@@ -298,7 +300,7 @@ def test_any_bytes_as_csv_give_one_line_or_are_read(command: str, content: bytes
 
 @pytest.mark.slow
 @COMMAND
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=75, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=any_bytes, kind=st.sampled_from(["csv", "parquet"]))
 def test_any_bytes_give_one_line_or_are_read_at_length(command: str, content: bytes, kind: str) -> None:
     Path(f"fuzz.{kind}").write_bytes(content)

@@ -32,6 +32,8 @@ from dpconvex.data import ClassTarget
 from dpconvex.errors import DpconvexError
 from dpconvex.estimators import ESTIMATORS
 
+pytestmark = pytest.mark.thin
+
 N = 24
 
 
@@ -115,7 +117,7 @@ def test_the_ends_of_every_type_say_nothing(model: Any, kind: Any) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("model", NUMERIC, ids=NAMES)
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(data=st.data())
 def test_numbers_say_nothing_at_length(model: Any, data: Any) -> None:
     shape = data.draw(st.sampled_from([(N, 1), (N, 3), (1, 2), (2 * N, 8)]))

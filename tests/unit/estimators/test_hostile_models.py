@@ -221,7 +221,7 @@ def places(node: Any) -> list[Any]:
 NODES = ["null", "1e400", "[" * 500 + "]" * 500, '"x"', "9" * 4000, "-1", "1000000000", "0.5", "{}", "true", '"a.a.a"']
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_odd_trees_load_or_are_refused(parts: dict[str, bytes], tmp_path: Path, data: st.DataObject) -> None:
     schema = json.loads(parts["schema.json"])

@@ -42,6 +42,8 @@ from dpconvex.privacy.certificate import digest
 from dpconvex.problems import UserGroups
 from dpconvex.randomness import SeededSource
 
+pytestmark = pytest.mark.thin
+
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-1, 1, (3000, 3))
 Y = (X[:, 0] + 0.3 * RNG.normal(size=3000) > 0).astype(int)

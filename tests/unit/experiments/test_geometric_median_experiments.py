@@ -125,7 +125,7 @@ def test_a_radius_four_times_too_large_fails_figure_1(monkeypatch: pytest.Monkey
 def test_missing_data_sets_are_named_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     absent = real_data.Source("moon rocks", lambda: None, 1.0, "pip install rocks")
     monkeypatch.setattr(real_data, "SOURCES", (real_data.SOURCES[1], absent))
-    outcome = real_data.measure(QUICK)
+    outcome = real_data.real_data.measure(QUICK)
     assert any("moon rocks (pip install rocks)" in note for note in outcome.notes)
     assert {row[0] for row in outcome.rows} == {"digits"}
 

@@ -16,7 +16,8 @@ from dpconvex.problems.linear.truncated import TruncatedRisk, Truncation
 from dpconvex_experiments import EXPERIMENTS, Setting
 from dpconvex_experiments.checks import Anchors
 from dpconvex_experiments.heavy_tails import audit, constants, lower_bound, methods, rates, stages
-from dpconvex_experiments.heavy_tails._common import DIAMETER, LinearLoss, rate, sphere, streams, wide_problem
+from dpconvex_experiments.heavy_tails._common import DIAMETER, LinearLoss, rate, wide_problem
+from dpconvex_experiments.shared import streams, unit_vectors
 
 OURS = [name for name in EXPERIMENTS if name.startswith("heavy-tails/")]
 QUICK = Setting(quick=True)
@@ -83,20 +84,20 @@ def test_exchanged_methods_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     exchanged["localized"], exchanged["descent"] = exchanged["descent"], exchanged["localized"]
     monkeypatch.setattr(methods, "METHODS", exchanged)
     monkeypatch.setattr(methods, "TUNED", {})
-    assert not methods.measure(QUICK).passed
+    assert not methods.comparison.measure(QUICK).passed
 
 
 @pytest.mark.gate
 def test_half_the_noise_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
     transform = L2Norm.transform
     monkeypatch.setattr(L2Norm, "transform", lambda norm, u: [z / 2 for z in transform(norm, u)])
-    assert not audit.measure(QUICK).passed
+    assert not audit.audit.measure(QUICK).passed
 
 
 def test_one_stage_in_the_place_of_two_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     planned = stages.planned
     monkeypatch.setattr(stages, "planned", lambda k, m, _: planned(k, m, 1))
-    assert not stages.measure(QUICK).passed
+    assert not stages.stages.measure(QUICK).passed
 
 
 def test_the_printed_double_stage_is_that_of_the_paper() -> None:
@@ -122,7 +123,7 @@ def test_the_attacked_plan_makes_one_release_and_its_neighbours_are_the_worst() 
 def test_a_bound_thirty_times_that_of_descent_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     worse = {**constants.BOUNDS, "localized": lambda *a: 30 * constants.BOUNDS["descent"](*a)}
     monkeypatch.setattr(constants, "BOUNDS", worse)
-    assert not constants.measure(QUICK).passed
+    assert not constants.constants.measure(QUICK).passed
 
 
 # The linear loss and the designs
@@ -171,7 +172,7 @@ def test_no_fresh_risk_is_far_below_that_of_the_truth(design: methods.Design) ->
     risk = methods._Fresh(design, rng)
     truth = np.full(methods.DIM, methods.SIGNAL / math.sqrt(methods.DIM))
     assert risk(truth) == 0
-    assert all(risk(truth + 0.1 * u) > 0 for u in sphere(rng, 20, methods.DIM))
+    assert all(risk(truth + 0.1 * u) > 0 for u in unit_vectors(rng, 20, methods.DIM))
 
 
 # Bisection
@@ -206,8 +207,8 @@ def test_packing_instances_have_the_declared_mean_and_moments() -> None:
 def test_lemma_g1_and_its_false_intermediate_display() -> None:
     """T28: ``|estimate - mean|^2 <= (8 m/D) excess`` for all points of the ball; with ``D/(4m)`` it would be false."""
     rng = np.random.default_rng(0)
-    points = sphere(rng, 500, 3) * rng.random((500, 1))
-    for w, direction in zip(points, sphere(rng, 500, 3), strict=True):
+    points = unit_vectors(rng, 500, 3) * rng.random((500, 1))
+    for w, direction in zip(points, unit_vectors(rng, 500, 3), strict=True):
         instance = lower_bound.Packing(2.0, 0.2, direction)
         m = instance.mean_norm
         away = lower_bound.estimated_mean(w, m) - m * direction
@@ -227,7 +228,7 @@ def test_e5_a_packing_needs_equal_lengths_and_many_directions() -> None:
     assert math.log((2 - 1) / (4 * math.e * zeta)) / (n * epsilon) < 0
     for dim in (1, 2, 10):  # here p runs over the grid of counts, and directions are unit vectors
         assert lower_bound.private_lower_bound(2.0, n, dim, epsilon) > 0
-    assert np.allclose(np.linalg.norm(sphere(np.random.default_rng(0), 50, 3), axis=1), 1.0)
+    assert np.allclose(np.linalg.norm(unit_vectors(np.random.default_rng(0), 50, 3), axis=1), 1.0)
 
 
 def test_a_small_excess_identifies_the_direction() -> None:
@@ -235,7 +236,7 @@ def test_a_small_excess_identifies_the_direction() -> None:
     rng = np.random.default_rng(1)
     directions = np.vstack([np.eye(4), -np.eye(4)])
     tried = 0
-    for w in sphere(rng, 2_000, 4) * 0.05 - np.eye(4)[0] * 0.97:
+    for w in unit_vectors(rng, 2_000, 4) * 0.05 - np.eye(4)[0] * 0.97:
         instance = lower_bound.Packing(2.0, 0.1, np.eye(4)[0])
         if np.linalg.norm(w) <= 1 and instance.excess(w) < DIAMETER * instance.mean_norm / 128:
             estimate = lower_bound.estimated_mean(w, instance.mean_norm)

@@ -67,13 +67,13 @@ def test_another_noise_fails_a_single_point(factor: float, passed: bool, monkeyp
 def test_counts_with_another_power_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     counted = gradients.counted
     monkeypatch.setattr(gradients, "counted", lambda n, m, smoothness: counted(n, m, smoothness) * n**0.1)
-    assert not gradients.measure(QUICK).passed
+    assert not gradients.gradients.measure(QUICK).passed
 
 
 @pytest.mark.gate
 def test_tests_that_always_fail_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guards.TestedSteps, "start", lambda *_: lambda points: None)
-    assert not robustness.measure(QUICK).passed
+    assert not robustness.robustness.measure(QUICK).passed
 
 
 def test_robust_means_cross_clipping_as_the_specification_says() -> None:

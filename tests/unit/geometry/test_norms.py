@@ -55,7 +55,7 @@ def test_groups_of_the_adult_schema() -> None:
     assert sorted(groups) == [[1, 1, 1, 1, 1, 1, 2], [5, 6, 7, 7], [14, 16], [41]]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(1, 9), st.sampled_from([0.3, 1.0, 2.5])), min_size=1, max_size=6),
 )
@@ -89,6 +89,7 @@ def test_weights_are_the_best_for_their_groups() -> None:
         assert energy(other, domain) > energy(norm, domain)
 
 
+@pytest.mark.gate
 def test_a_million_columns_are_fast() -> None:
     start = time.perf_counter()
     domain = DataDomain.box(10**6, 1.0).with_intercept()

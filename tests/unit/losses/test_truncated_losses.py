@@ -110,7 +110,7 @@ def test_smoothing_costs_at_most_its_share() -> None:
             assert (rough - smooth).max() >= 0.05 * smoothing * min(level, 0.2 * norm) ** 2
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     norm=st.floats(0, 1e150),
     target=st.floats(-1e100, 1e100),

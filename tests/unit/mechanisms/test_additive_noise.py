@@ -46,14 +46,14 @@ def test_analytic_calibration_is_tight(epsilon, gain) -> None:
     assert GaussianMechanism(L2, analytic.sigma * (1 - 1e-9), 4).event.delta(epsilon) > 1e-6
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.floats(1e-3, 100), st.floats(1e-12, 0.49), st.floats(1e-6, 1e6), st.sampled_from(["analytic", "zwb"]))
 def test_calibrated_gaussians_keep_their_promise(epsilon, delta, size, method) -> None:
     mechanism = GaussianMechanism.calibrate(Sensitivity(size, "l2", "test"), epsilon, delta, 7, method)
     assert mechanism.event.delta(epsilon) <= delta
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.floats(1e-5, 1e4), st.floats(1e-9, 1e9), st.integers(1, 10**6))
 def test_calibrated_pure_mechanisms_cost_epsilon_and_not_much_less(epsilon, size, dim) -> None:
     laplace = LaplaceMechanism.calibrate(Sensitivity(size, "l1", "test"), epsilon, dim)
@@ -64,7 +64,7 @@ def test_calibrated_pure_mechanisms_cost_epsilon_and_not_much_less(epsilon, size
         assert mechanism.scale * epsilon == pytest.approx(size, rel=2e-6)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=6), st.integers(0, 2**32), st.floats(1e-3, 1e3))
 def test_grid_rounding_never_exceeds_the_enlarged_sensitivity(value, seed, size) -> None:
     """Two values at exactly the sensitivity stay within the event's sensitivity on the grid, in exact arithmetic."""

@@ -29,7 +29,7 @@ def problem(seed, loss, truncated=True, n=40, l2=0.3):
     return RegularizedRisk(loss, records, y, l2, 0.5 * rng.standard_normal(DIM))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 10**6), radius=st.sampled_from([0.05, 0.4, 3.0]), truncated=st.booleans())
 def test_the_certified_bound_is_true(seed, radius, truncated) -> None:
     """Reference: accelerated gradient to 1e-9, a method with another certificate."""
@@ -45,7 +45,7 @@ def test_the_certified_bound_is_true(seed, radius, truncated) -> None:
             assert np.linalg.norm(found.point - reference.point) <= found.accuracy.bound + 1e-9
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 10**6), onto=st.booleans(), radius=st.sampled_from([0.3, 3.0]))
 def test_the_certificate_holds_at_any_point(seed, onto, radius) -> None:
     """Also on the sphere with the minimiser inside, where no normal vector may help."""

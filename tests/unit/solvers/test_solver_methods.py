@@ -10,6 +10,8 @@ from dpconvex.losses import AbsoluteLoss, HingeLoss, LogisticLoss, PinballLoss, 
 from dpconvex.problems import DataDomain, Records, RegularizedRisk
 from dpconvex.solvers import LBFGS, DualCoordinateAscent, NewtonCholesky, SmoothedAcceleratedGradient, default_solver
 
+pytestmark = pytest.mark.thin
+
 
 def problem(loss, n, d, l2, *, linear=0.0, scale=1.0, dtype=np.float64):
     rng = np.random.default_rng(7)

@@ -24,6 +24,8 @@ from dpconvex.solvers import (
     default_solver,
 )
 
+pytestmark = pytest.mark.thin
+
 
 def extreme(loss, l2, kind, d=6):
     """Records at the border of the domain, with second moments from 1 down to 0: hard for gradient methods."""

@@ -79,33 +79,15 @@ RIDGES = np.geomspace(1e-3, 1e4, 71)
 
 @dataclass(frozen=True)
 class GridPlan(LinearModelPlan):
-    """What both plans have in common.
-
-    Parameters
-    ----------
-    problem : LinearModelProblem
-        What is minimized.
-    privacy : PrivacyParams
-        The promise.
-    l2 : float
-        Regularization.
-    radius : float
-        Of the ball.
-    side : int
-        Grid points along each axis of the cube around the ball, odd; points outside the ball are left out.
-    choice : ReportNoisyMax
-        Selects a grid point.
-    bound : float
-        On the expected excess: of the mean loss, or of the regularized one where `l2` was given.
-    """
+    """What both plans have in common."""
 
     problem: LinearModelProblem
     privacy: PrivacyParams
     l2: float
-    radius: float
-    side: int
-    choice: ReportNoisyMax
-    bound: float
+    radius: float  #: Of the ball
+    side: int  #: Grid points along each axis of the cube around the ball, odd; points outside the ball are left out
+    choice: ReportNoisyMax  #: Selects a grid point
+    bound: float  #: On the expected excess: of the mean loss, or of the regularized one where `l2` was given
     constants = "calibrated"
     algorithm: ClassVar[str] = "exponential_mechanism"
     source: ClassVar[str]
@@ -184,21 +166,11 @@ class ExponentialMechanismPlan(GridPlan):
 @final
 @dataclass(frozen=True)
 class LocalizedMechanismPlan(GridPlan):
-    """Constants of one run of the localized exponential mechanism.
+    """Constants of one run of the localized exponential mechanism."""
 
-    Parameters
-    ----------
-    solver_radius : float
-        Distance to the minimizer that the solver certifies.
-    center : NormNoiseMechanism
-        Releases the center of the ball, for half the budget; `choice` has the other half.
-    solver : Solver
-        Fast solver with the guaranteed one that takes over.
-    """
-
-    solver_radius: float
-    center: NormNoiseMechanism
-    solver: Solver
+    solver_radius: float  #: Distance to the minimizer that the solver certifies
+    center: NormNoiseMechanism  #: Releases the center of the ball, for half the budget; `choice` has the other half
+    solver: Solver  #: Fast solver with the guaranteed one that takes over
     noise_name = "localised permute-and-flip"
     source: ClassVar[str] = "localised exponential mechanism over a grid"
 
@@ -322,16 +294,9 @@ def plan(problem: LinearModelProblem, privacy: PrivacyParams) -> tuple[Exponenti
 def plan_localized(
     problem: LinearModelProblem, privacy: PrivacyParams, l2: float | None = None
 ) -> tuple[LocalizedMechanismPlan, ...]:
-    """Return the plan, or nothing where the mechanism does not apply (as for `plan`).
+    """Return the plan, or nothing where the mechanism does not apply (as for `plan`); each step has half of epsilon.
 
-    Parameters
-    ----------
-    problem : LinearModelProblem
-        Public facts.
-    privacy : PrivacyParams
-        The promise; half of epsilon goes to each step.
-    l2 : float, optional
-        Regularization, when the regularized objective itself is the target. Default: chosen from public facts.
+    `l2` is given when the regularized objective itself is the target; otherwise it is chosen from public facts.
     """
     if not _applies(problem, privacy):
         return ()

@@ -99,17 +99,10 @@ ERM_METHODS = Registry(
 @stored
 @dataclass(frozen=True)
 class Methods:
-    """Plans some algorithms for another problem and promise, the one to run first in front.
-
-    Parameters
-    ----------
-    options : Options
-    names : tuple of str
-        Of the algorithms.
-    """
+    """Plans some algorithms for another problem and promise, the one to run first in front."""
 
     options: Options
-    names: tuple[str, ...]
+    names: tuple[str, ...]  #: Of the algorithms
 
     def __post_init__(self) -> None:
         if not set(self.names) <= set(ERM_METHODS) or len(set(self.names)) < len(self.names):
@@ -134,12 +127,8 @@ def plans(
 ) -> tuple[LinearModelPlan, ...]:
     """Return all valid plans, the smallest predicted error first. Sees no data.
 
-    For users, where no other bound is `CONVINCING`, the plan of a harmless method comes first.
-
-    Raises
-    ------
-    InvalidParameterError
-        If nothing applies to what was asked for, or a parameter is so extreme that floats cannot hold its constants.
+    For users, where no other bound is `CONVINCING`, the plan of a harmless method comes first. Raises the most telling
+    `InvalidParameterError` if nothing applies, or if floats cannot hold the constants.
     """
     options, names = options or Options(), _names(problem, privacy, algorithm)
     found, refusals = ERM_METHODS.choose(names, options, (problem, privacy), _rank, problem.name)

@@ -12,9 +12,9 @@ import numpy as np
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms import Plan, PredictedError, check_relation, require_delta
+from dpconvex.algorithms.base import Releasing
 from dpconvex.errors import InvalidDataError
-from dpconvex.mechanisms import Planned
-from dpconvex.privacy import Assumption, Ledger, PrivacyCertificate, PrivacyParams, Release
+from dpconvex.privacy import Assumption, Ledger, PrivacyCertificate, PrivacyParams
 from dpconvex.problems import PointDomain
 from dpconvex.problems.data.points import clip_points
 from dpconvex.randomness import BitSource
@@ -24,18 +24,10 @@ R = TypeVar("R", covariant=True)
 
 
 class LocationPlan(Plan, Generic[R]):
-    """Public constants of one private location estimate.
+    """Public constants of one private location estimate."""
 
-    Attributes
-    ----------
-    domain : PointDomain
-        Of the points.
-    n : int
-        Number of records (users, if one point stands for a user).
-    """
-
-    domain: PointDomain
-    n: int
+    domain: PointDomain  #: Of the points
+    n: int  #: Number of records (users, if one point stands for a user)
 
     @property
     def predicted_error(self) -> PredictedError:
@@ -62,19 +54,9 @@ class LocationPlan(Plan, Generic[R]):
 
     @final
     def run(self, X: AnyArray, source: BitSource) -> R:
-        """Run the planned method.
+        """Run the planned method on exactly the planned number of points (n, dim), sanitized here (`clip_points`).
 
-        Parameters
-        ----------
-        X : array of shape (n, dim)
-            Points of exactly the planned number; sanitized here (`clip_points`).
-        source : BitSource
-            Where noise and coins come from.
-
-        Raises
-        ------
-        InvalidDataError
-            If shape or dtype are not those of the plan (public facts).
+        `InvalidDataError` if shape or dtype are not those of the plan (public facts).
         """
         if len(X) != self.n:
             what = f"X has {len(X)} records, but the plan is for n={self.n}: the noise depends on n. Plan again"
@@ -101,22 +83,8 @@ def check(n: int, privacy: PrivacyParams, *, pure: bool = False) -> None:
         require_delta(privacy)
 
 
-class Stage(ABC):
+class Stage(Releasing, ABC):
     """Public constants of one stage of a plan."""
-
-    @property
-    @abstractmethod
-    def mechanisms(self) -> Mapping[str, Planned]:
-        """All that may release anything, by what is released, in the order of the run."""
-
-    @property
-    def releases(self) -> tuple[Release, ...]:
-        """Everything that may leave the data; one use of each mechanism on all records, unless a stage says more."""
-        return tuple(mechanism.planned(label) for label, mechanism in self.mechanisms.items())
-
-    def exact_bits(self, source: BitSource) -> bool:
-        """As `Planned.exact_bits`."""
-        return all(mechanism.exact_bits(source) for mechanism in self.mechanisms.values())
 
     @abstractmethod
     def describe(self) -> Mapping[str, Any]:
@@ -141,21 +109,12 @@ class RadiusFinder(Stage):
 
 @dataclass(frozen=True, eq=False)
 class WarmStart:
-    """Where a booster begins. All three are released or public.
+    """Where a booster begins. All three are released or public."""
 
-    Parameters
-    ----------
-    center : array of shape (d,)
-        First iterate.
-    ball : float
-        Iterates are kept within this distance of the center; positive, or 0 for a center that is not to be refined.
-    radius : float
-        Effective radius of the data, by which steps are sized; positive.
-    """
-
-    center: FloatArray
+    center: FloatArray  #: (d,): first iterate
+    #: Iterates are kept within this distance of the center; positive, or 0 for a center that is not to be refined
     ball: float
-    radius: float
+    radius: float  #: Effective radius of the data, by which steps are sized; positive
 
 
 class CenterFinder(Stage):

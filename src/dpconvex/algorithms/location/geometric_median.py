@@ -81,20 +81,11 @@ class MedianStatus(StrEnum):
 @stored
 @dataclass(frozen=True)
 class Shares:
-    """How the budget is split.
+    """How the budget is split."""
 
-    Parameters
-    ----------
-    radius : float or None
-        Share of epsilon for the radius; None: 0.1, below 5000 records 0.2.
-    failure : float
-        Share of delta for the lemmas of the center that may fail, in (0, 1).
-    test, center, boost : float
-        Proportions of the squared Gaussian budget; without refinement the first two share all of it.
-    """
-
-    radius: float | None = None
-    failure: float = 0.1
+    radius: float | None = None  #: Share of epsilon for the radius; None: 0.1, below 5000 records 0.2
+    failure: float = 0.1  #: Share of delta for the lemmas of the center that may fail, in (0, 1)
+    #: Proportions of the squared Gaussian budget, three; without refinement the first two share all of it.
     test: float = 0.15
     center: float = 0.25
     boost: float = 0.60
@@ -109,27 +100,14 @@ class Shares:
 
 @dataclass(frozen=True, eq=False)
 class GeometricMedianResult:
-    """What a run hands out. Location, radius, center and status are released; nothing else depends on the data.
+    """What a run hands out. Location, radius, center and status are released; nothing else depends on the data."""
 
-    Parameters
-    ----------
-    location : array of shape (dim,)
-        The private geometric median.
-    radius : float
-        The effective radius: most points have most others within it.
-    center : array of shape (dim,)
-        Where refinement began; the origin if the test failed.
-    status : MedianStatus
-        ``ok``; ``radius_at_top``: no radius below the diameter passed, so the data have no crowd at this privacy;
-        ``center_failed``: the crowd was too light for the test (too few records, too small epsilon, or no crowd), and
-        the location comes from descent over the whole domain (other refinements: it is the origin).
-    certificate : PrivacyCertificate
-    plan : GeometricMedianPlan
-    """
-
-    location: FloatArray
-    radius: float
-    center: FloatArray
+    location: FloatArray  #: (dim,): the private geometric median
+    radius: float  #: The effective radius: most points have most others within it
+    center: FloatArray  #: (dim,): where refinement began; the origin if the test failed
+    #: ``ok``; ``radius_at_top``: no radius below the diameter passed, so the data have no crowd at this privacy;
+    #: ``center_failed``: the crowd was too light for the test (too few records, too small epsilon, or no crowd), and
+    #: the location comes from descent over the whole domain (other refinements: it is the origin)
     status: MedianStatus
     certificate: PrivacyCertificate
     plan: GeometricMedianPlan
@@ -138,34 +116,17 @@ class GeometricMedianResult:
 @final
 @dataclass(frozen=True, eq=False)
 class GeometricMedianPlan(LocationPlan[GeometricMedianResult]):
-    """Constants of one run.
-
-    Parameters
-    ----------
-    domain : PointDomain
-        Of the points.
-    n : int
-        Records (users, if one point stands for a user).
-    privacy : PrivacyParams
-        The promise.
-    constants : str
-        ``"calibrated"`` or ``"paper"``.
-    radius_stage, center_stage
-        The first two stages.
-    booster : Booster or None
-        Refinement; None: the center is the answer.
-    fallback : WarmStart
-        What stands for a center if the test fails: the origin. With a ball of radius 0 it is the answer, otherwise
-        refinement begins there.
-    """
+    """Constants of one run."""
 
     domain: PointDomain
     n: int
     privacy: PrivacyParams
-    constants: str
+    constants: str  #: ``"calibrated"`` or ``"paper"``
     radius_stage: RadiusFinder
     center_stage: CenterFinder
-    booster: Booster | None
+    booster: Booster | None  #: Refinement; None: the center is the answer
+    #: What stands for a center if the test fails: the origin. With a ball of radius 0 it is the answer, otherwise
+    #: refinement begins there.
     fallback: WarmStart
     noise_name: str = "Laplace and Gaussian"
     algorithm: ClassVar[str] = "geometric_median"
@@ -251,32 +212,21 @@ def plan(
     passes: int = 1,
     level: float = 0.65,
 ) -> GeometricMedianPlan:
-    """Fix every constant from public facts.
+    """Fix every constant from public facts, for n from 20 to 2^26 and a positive delta.
 
     Parameters
     ----------
-    domain : PointDomain
-    n : int
-        Number of records (users), at least 20 and at most 2^26.
-    privacy : PrivacyParams
-        Replace-one, delta positive; at most epsilon 1 with the paper's constants.
     constants : {"calibrated", "paper"}
+        The paper's are for epsilon up to 1, with `shares`, `steps`, `passes` and `level` of their own.
     boost : {"descent", "stable_sgd", "fixed_order", "none"}
         Noisy gradient descent; one-record steps in random or in fixed order; nothing.
-    shares : Shares or None
-        Split of the budget (calibrated constants only).
-    steps : int or None
+    steps
         Of the descent; None: 30, from 20000 records on 20.
-    passes : int
+    passes
         Of the one-record methods.
-    level : float
+    level
         In [0.6, 0.95]: share of the others that must be near a point on average. It tolerates a share of outliers of
         ``1 - sqrt(level)``: 19 % by default, 12 % with the paper's 0.775 (which its own constants always use).
-
-    Raises
-    ------
-    InvalidParameterError
-        A parameter is out of range.
     """
     _validate.integer("n", n, at_least=20, remedy="The method needs a crowd")
     if n > MOST_RECORDS:

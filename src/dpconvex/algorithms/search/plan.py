@@ -17,9 +17,8 @@ scored on the second, so that a record is in one of them only, and costs are tho
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, final
@@ -67,21 +66,11 @@ METHODS = ("composition", "repeats", "none")
 @stored
 @dataclass(frozen=True)
 class Candidate:
-    """One setting of the parameters, at its budget.
+    """One setting of the parameters, at its budget."""
 
-    Parameters
-    ----------
-    settings : mapping
-        Parameters and values.
-    plan : LinearModelPlan
-        What fitting it does.
-    model : Searchable or None
-        Not fitted; None where a search is planned again from its certificate.
-    """
-
-    settings: Mapping[str, Any]
-    plan: LinearModelPlan
-    model: Searchable | None = None
+    settings: Mapping[str, Any]  #: Parameters and values
+    plan: LinearModelPlan  #: What fitting it does
+    model: Searchable | None = None  #: Not fitted; None where a search is planned again from its certificate
 
     def declared(self) -> Candidate:
         """Return what a certificate holds: no model, and settings as JSON has them."""
@@ -115,43 +104,22 @@ Maker = Callable[[PrivacyParams, int, str], tuple[Candidate, ...]]
 @final
 @dataclass(frozen=True, eq=False)
 class SearchPlan(Plan):
-    """Public constants of a search.
+    """Public constants of a search."""
 
-    Parameters
-    ----------
-    method : {"composition", "repeats", "none"}
-        None: the default is fitted to all records.
-    privacy : PrivacyParams
-        The promise for the whole search.
-    n, held_out : int
-        All units, and those of the held-out part.
-    score : Score
-        Of a fitted candidate.
-    candidates : tuple of Candidate
-        At their budgets; for ``"none"`` the default alone.
-    whole : tuple of Candidate
-        The same settings at the whole budget and all units.
-    selection : ReportNoisyMax, BestOfRepeats or None
-        How one is chosen.
-    noise : LaplaceMechanism, GaussianMechanism or None
-        Added to the score of each run of ``"repeats"``.
-    """
-
-    method: str
-    privacy: PrivacyParams
-    n: int
-    held_out: int
-    score: Score
-    candidates: tuple[Candidate, ...]
-    whole: tuple[Candidate, ...]
-    selection: ReportNoisyMax | BestOfRepeats | None = None
-    noise: LaplaceMechanism | GaussianMechanism | None = None
+    method: str  #: "composition", "repeats", or "none": the default is fitted to all records
+    privacy: PrivacyParams  #: The promise for the whole search
+    n: int  #: All units
+    held_out: int  #: Units of the held-out part
+    score: Score  #: Of a fitted candidate
+    candidates: tuple[Candidate, ...]  #: At their budgets; for ``"none"`` the default alone
+    whole: tuple[Candidate, ...]  #: The same settings at the whole budget and all units
+    selection: ReportNoisyMax | BestOfRepeats | None = None  #: How one is chosen
+    noise: LaplaceMechanism | GaussianMechanism | None = None  #: Added to the score of each run of ``"repeats"``
     algorithm: ClassVar[str] = "private_search"
     constants: str = "calibrated"
 
     @property
     def noise_name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Kinds of noise of the candidates."""
         return ", ".join(dict.fromkeys(candidate.plan.noise_name for candidate in self.candidates))
 
     @property
@@ -204,17 +172,14 @@ class SearchPlan(Plan):
 
     @property
     def yardstick(self) -> float:
-        """The smallest of the candidates'."""
         return min(candidate.plan.yardstick for candidate in self.candidates)
 
     @property
     def hopeless(self) -> bool:
-        """Whether all candidates are."""
         return all(candidate.plan.hopeless for candidate in self.candidates)
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        """The fits and the choice; for ``"none"`` those of the default."""
         if self.selection is None:
             return self.candidates[0].plan.releases
         if isinstance(self.selection, BestOfRepeats):
@@ -224,7 +189,6 @@ class SearchPlan(Plan):
 
     @property
     def theorem(self) -> str:
-        """What proves the cost."""
         if self.selection is None:
             return self.candidates[0].plan.theorem
         if isinstance(self.selection, BestOfRepeats):
@@ -239,7 +203,6 @@ class SearchPlan(Plan):
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
-        """What the search rests on, and what its candidates do."""
         own = (
             Assumption("training and held-out part are disjoint", "split by coins that do not depend on the data"),
             Assumption(
@@ -259,7 +222,6 @@ class SearchPlan(Plan):
 
     @property
     def public(self) -> Mapping[str, Any]:
-        """Sizes, score, law of the number of runs, and every candidate's settings and constants."""
         if self.selection is None:
             return self.candidates[0].plan.public
         facts: dict[str, Any] = {
@@ -308,19 +270,14 @@ def plan_search(
     """Return the plans of a method, or of all for ``"auto"``, the one to run first.
 
     The least `SearchPlan.stake` comes first. For ``"auto"``, ``"none"`` does where even that is not `AFFORDABLE`.
-
-    Raises
-    ------
-    InvalidParameterError
-        If no candidate can be fitted, or none as the method asks for.
     """
     whole = make(privacy, n, ANY)
     base = assembled(privacy, n, held_out, score, whole)
     if method == "none" or (method == "auto" and len(whole) == 1):
         return (base,)
-    builders: dict[str, Callable[..., Iterator[SearchPlan]]] = {"composition": _composed, "repeats": _repeated}
-    chosen = [build(make, base) for name, build in builders.items() if method in ("auto", name)]
-    found = sorted(itertools.chain.from_iterable(chosen), key=lambda plan: plan.stake)
+    builders: dict[str, Callable[..., Iterator[SearchPlan | None]]] = {"composition": _composed, "repeats": _repeated}
+    built = (plan for name, build in builders.items() if method in ("auto", name) for plan in build(make, base))
+    found = sorted((plan for plan in built if plan is not None), key=lambda plan: plan.stake)
     if not found and method != "auto":
         raise InvalidParameterError("method", method, "cannot be priced for these candidates", "Use method='auto'")
     if method != "auto":
@@ -359,7 +316,7 @@ def assembled(
     return SearchPlan("repeats", privacy, n, held_out, score, candidates, whole, best, noise)
 
 
-def _composed(make: Maker, base: SearchPlan) -> Iterator[SearchPlan]:
+def _composed(make: Maker, base: SearchPlan) -> Iterator[SearchPlan | None]:
     """All candidates at equal shares, pure or Gaussian."""
     privacy, count, n = base.privacy, len(base.whole), base.n - base.held_out
 
@@ -367,13 +324,13 @@ def _composed(make: Maker, base: SearchPlan) -> Iterator[SearchPlan]:
         return _payable(assembled(privacy, base.n, base.held_out, base.score, base.whole, make(each, n, kind)))
 
     each = dataclasses.replace(privacy, epsilon=_rounding.ratio_down(privacy.epsilon, count), delta=0.0)
-    yield from _present([_attempt(lambda: plan(each, PURE))])
+    yield _attempt(lambda: plan(each, PURE))
     if privacy.delta:
         mu = largest_mu(privacy.epsilon, privacy.delta) / math.sqrt(count)
-        yield from _present([_shrunk(privacy, mu, privacy.delta / count, lambda each, _: plan(each, GAUSSIAN))])
+        yield _shrunk(privacy, mu, privacy.delta / count, lambda each, _: plan(each, GAUSSIAN))
 
 
-def _repeated(make: Maker, base: SearchPlan) -> Iterator[SearchPlan]:
+def _repeated(make: Maker, base: SearchPlan) -> Iterator[SearchPlan | None]:
     """Random repeats, for every law of their number, pure or Gaussian."""
     privacy, n = base.privacy, base.n - base.held_out
     most = RUNS_A_CANDIDATE * len(base.whole)
@@ -395,9 +352,9 @@ def _repeated(make: Maker, base: SearchPlan) -> Iterator[SearchPlan]:
 
         return _shrunk(privacy, mu, delta, at)
 
-    yield from _present([_attempt(lambda law=law: pure(*law)) for law in LAWS])
+    yield from [_attempt(lambda law=law: pure(*law)) for law in LAWS]
     if privacy.delta:
-        yield from _present([gaussian(*law) for law in GAUSSIAN_LAWS])
+        yield from [gaussian(*law) for law in GAUSSIAN_LAWS]
 
 
 def _largest_run(privacy: PrivacyParams, shape: float, gamma: float, most: int) -> tuple[float, float]:
@@ -415,7 +372,8 @@ def _shrunk(
 ) -> SearchPlan | None:
     """Return the first plan that fits the promise, of candidates that are calibrated to ever smaller mu."""
     for share in SHRINKING:
-        each = dataclasses.replace(privacy, epsilon=_epsilon(share * mu, delta), delta=delta)
+        epsilon = epsilon_of(lambda epsilon, mu=share * mu: gaussian_delta(epsilon, mu), delta)
+        each = dataclasses.replace(privacy, epsilon=epsilon, delta=delta)
         try:
             found = plan(each, share * mu)
         except (InvalidParameterError, UnsupportedEventError):
@@ -423,10 +381,6 @@ def _shrunk(
         if found is not None:
             return found
     return None
-
-
-def _epsilon(mu: float, delta: float) -> float:
-    return epsilon_of(lambda epsilon: gaussian_delta(epsilon, mu), delta)
 
 
 def _payable(plan: SearchPlan) -> SearchPlan | None:
@@ -439,7 +393,3 @@ def _attempt(plan: Callable[[], SearchPlan | None]) -> SearchPlan | None:
         return plan()
     except (InvalidParameterError, UnsupportedEventError):
         return None
-
-
-def _present(plans: Sequence[SearchPlan | None]) -> list[SearchPlan]:
-    return [plan for plan in plans if plan is not None]

@@ -22,19 +22,11 @@ ModelT = TypeVar("ModelT", bound=Searchable)
 @final
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Some of the records.
+    """Some of the records."""
 
-    Parameters
-    ----------
-    X, y
-        As in `fit`.
-    labels : array of shape (n_records,) or None
-        Numbers of their users.
-    """
-
-    X: Any
+    X: Any  #: As in `fit`
     y: Any
-    labels: AnyArray | None
+    labels: AnyArray | None  #: Numbers of their users (n_records,); None where records are protected
 
     @property
     def groups(self) -> UserGroups | None:
@@ -43,18 +35,7 @@ class Part:
 
 
 def run(plan: SearchPlan, base: ModelT, data: Part, source: BitSource) -> tuple[int, ModelT]:
-    """Return the position of the chosen candidate and its fitted model.
-
-    Parameters
-    ----------
-    plan : SearchPlan
-        For exactly these numbers of records or users.
-    base : Searchable
-        Whose parameters are searched.
-    data : Part
-        All records.
-    source : BitSource
-    """
+    """Return the position of the chosen candidate and its fitted model; parameters of `base` are searched."""
     if plan.selection is None:
         return 0, cast(ModelT, fit(plan.candidates[0], data, source))
     ledger = Ledger(plan.privacy, plan.releases)
@@ -88,28 +69,13 @@ def run(plan: SearchPlan, base: ModelT, data: Part, source: BitSource) -> tuple[
 
 
 def fit(candidate: Candidate, data: Part, source: BitSource) -> Searchable:
-    """Return the fitted model of a candidate, as planned, without its source.
-
-    Parameters
-    ----------
-    candidate : Candidate
-    data : Part
-    source : BitSource
-    """
+    """Return the fitted model of a candidate, as planned, without its source."""
     assert candidate.model is not None
     return candidate.model._fitted_as(candidate.plan, data.X, data.y, data.labels, source)
 
 
 def split(data: Part, n: int, held_out: int, source: BitSource) -> tuple[Part, Part]:
-    """Return training and held-out part, by public coins; all records of a user go to one part.
-
-    Parameters
-    ----------
-    data : Part
-    n, held_out : int
-        Units, and those of the held-out part.
-    source : BitSource
-    """
+    """Return training and held-out part, by public coins, from numbers of units; a user's records go to one part."""
     out = np.zeros(n, dtype=bool)
     out[source.generator().permutation(n)[:held_out]] = True
     mask = out if data.labels is None else out[data.labels.astype(np.intp)]

@@ -55,24 +55,12 @@ class Searchable(Protocol):
 @stored
 @dataclass(frozen=True)
 class Score:
-    """A held-out loss.
+    """A held-out loss."""
 
-    Parameters
-    ----------
-    name : str
-        One of `BOUNDS`.
-    bound : float
-        Losses of single records are clipped into [0, bound].
-    level : float
-        Of the pinball loss.
-    range : TargetRange or None
-        Public range of a numeric target: it scales numbers to units of its width.
-    """
-
-    name: str
-    bound: float
-    level: float = 0.5
-    range: Any = None
+    name: str  #: One of `BOUNDS`
+    bound: float  #: Losses of single records are clipped into [0, bound]
+    level: float = 0.5  #: Of the pinball loss
+    range: Any = None  #: Public range of a numeric target: it scales numbers to units of its width
 
     def sensitivity(self, count: int, unit: Unit) -> Sensitivity:
         """Return how far one unit moves the mean over `count` held-out units.
@@ -87,15 +75,8 @@ class Score:
     def mean(self, model: Searchable, X: Any, truth: FloatArray, groups: UserGroups | None) -> float:
         """Return minus the mean loss of a fitted model, larger is better; every user counts once.
 
-        Parameters
-        ----------
-        model : Searchable
-            Fitted.
-        X : table of n records
-        truth : array of shape (n,)
-            `Searchable._truth` of the model whose parameters are searched: all candidates are scored on one scale.
-        groups : UserGroups or None
-            Whose record it is.
+        `truth` (n,) is `Searchable._truth` of the model whose parameters are searched: all candidates are scored on one
+        scale. `groups` says whose record it is.
         """
         with np.errstate(all="ignore"):
             losses = np.nan_to_num(model._losses(self, X, truth), nan=self.bound, posinf=self.bound)
@@ -128,20 +109,12 @@ def plain(value: Any) -> Any:
 @stored
 @dataclass(frozen=True)
 class Repeats:
-    """Law of the number of runs, and noise of their scores.
-
-    Parameters
-    ----------
-    shape, gamma : float
-        Of the law.
-    epsilon, mu : float or None
-        Of the noise on each score: Laplace noise of that epsilon, or Gaussian noise of that mu.
-    """
+    """Law of the number of runs, and noise of their scores."""
 
     shape: float
     gamma: float
-    epsilon: float | None = None
-    mu: float | None = None
+    epsilon: float | None = None  #: Of Laplace noise on each score
+    mu: float | None = None  #: Of Gaussian noise on each score
 
     def noise(self, sensitivity: Sensitivity) -> LaplaceMechanism | GaussianMechanism:
         """Return the noise for scores of that sensitivity."""
@@ -152,12 +125,7 @@ class Repeats:
 
 
 def score_for(model: Searchable, scoring: str, bound: float | None) -> Score:
-    """Return the score that the parameters of a search mean for this kind of model.
-
-    Raises
-    ------
-    InvalidParameterError
-    """
+    """Return the score that the parameters of a search mean for this kind of model."""
     name = _validate.choice("scoring", scoring, ("auto", *model._scores))
     name = model._own_score if name == "auto" else name
     largest = BOUNDS[name] if bound is None else _validate.real("score_bound", bound, above=0.0, at_most=1e6)

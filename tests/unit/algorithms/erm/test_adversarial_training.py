@@ -24,6 +24,8 @@ from dpconvex.problems import DataDomain, Lift, LinearModelProblem
 from dpconvex.randomness import SeededSource, SystemSource
 from dpconvex.solvers import default_solver
 
+pytestmark = pytest.mark.thin
+
 LOSSES = [LogisticLoss(), SmoothedHingeLoss(0.1), HingeLoss(), AbsoluteLoss(1.0), PinballLoss(0.9, 1.0)]
 DOMAINS = [DataDomain.l2_ball, DataDomain.l1_ball, DataDomain.box]
 CUBE = DataDomain.l2_ball(3, 1.0).with_intercept()
@@ -49,7 +51,7 @@ def extreme(rng, count, d):
     return X * rng.choice([1.0, 1e3]), rng.choice([-1.0, 1.0, 0.0, 0.5], count)
 
 
-@settings(max_examples=120)
+@settings(max_examples=30)
 @given(
     loss=st.sampled_from(LOSSES),
     norm=st.sampled_from(["l2", "linf"]),

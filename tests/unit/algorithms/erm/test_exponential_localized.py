@@ -18,6 +18,8 @@ from dpconvex.privacy import PrivacyParams, Sensitivity, verify
 from dpconvex.problems import DataDomain, LinearModelProblem, Records
 from dpconvex.randomness import SeededSource, SystemSource
 
+pytestmark = pytest.mark.thin
+
 LOSSES = [LogisticLoss(), HingeLoss(), AbsoluteLoss(1.0)]
 
 

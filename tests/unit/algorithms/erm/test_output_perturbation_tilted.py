@@ -69,7 +69,7 @@ def minimiser(loss, X, y, l2, tilt, domain=LINE, accuracy=1e-4):
     return plan.solver.solve(risk, radius, plan.constraint).point, plan, radius
 
 
-@settings(max_examples=40)
+@settings(max_examples=30)
 @given(
     loss=st.sampled_from([LogisticLoss(), HingeLoss(), HuberLoss(0.5, 1.0), SoftmaxLoss(3)]),
     n=st.sampled_from([1, 2, 10, 40]),

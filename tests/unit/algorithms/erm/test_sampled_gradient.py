@@ -23,6 +23,8 @@ from dpconvex.problems.linear.problem import default_radius
 from dpconvex.randomness import SeededSource, SystemSource
 from dpconvex.solvers import NewtonCholesky
 
+pytestmark = pytest.mark.thin
+
 PROMISE = PrivacyParams(1.0, 1e-5)
 N = 12
 DOMAIN = DataDomain((Block(8, "l1", 1.0), Block(1, "linf", 0.5), Block(3, "l2", 2.0))).with_intercept(1.0)

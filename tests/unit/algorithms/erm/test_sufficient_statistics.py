@@ -70,7 +70,7 @@ def record(rng, width):
     return x, float(rng.choice(WILD) if wild else rng.choice([-9.0, 9.0]))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(seed=st.integers(0, 10**9), domain=st.sampled_from([MIXED, BALL, DataDomain.box(1, 3.0).with_intercept(2.0)]))
 def test_no_replaced_record_moves_a_value_further_than_charged(seed, domain) -> None:
     rng = np.random.default_rng(seed)
@@ -85,7 +85,7 @@ def test_no_replaced_record_moves_a_value_further_than_charged(seed, domain) -> 
         assert max(moves(paper_values(theirs, X, y), paper_values(theirs, X2, y2))) <= 1
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 10**9))
 def test_no_replaced_user_moves_a_value_further_than_charged(seed) -> None:
     """The new user has another number of records, with anything in them."""

@@ -20,6 +20,8 @@ from dpconvex.privacy.ledger import fits, total_epsilon
 from dpconvex.problems import MatrixGame, PolytopeSaddle, RankOneGame, SimplexPoint, l1_ball_loss, single_group
 from dpconvex.randomness import SeededSource, SystemSource
 
+pytestmark = pytest.mark.thin
+
 PRIVACY = PrivacyParams(1.0, 1e-6)
 D = 6
 

@@ -79,14 +79,17 @@ class Claimed(RecordLoss):
     ],
 )
 def test_wrong_claims_are_refuted(change, beaten) -> None:
-    assert attack_constants(Claimed()).holds
-    found = attack_constants(replace(Claimed(), **change))
+    found = attack_constants(replace(Claimed(), **change), trials=80)
     assert not found.holds
     assert getattr(found, beaten) > (0.001 if beaten == "convexity" else 1.0)
 
 
+def test_true_claims_are_not_refuted() -> None:
+    assert attack_constants(Claimed()).holds
+
+
 def test_a_function_that_is_not_finite_is_refuted() -> None:
-    assert not attack_constants(Claimed(sign=math.nan)).holds
+    assert not attack_constants(Claimed(sign=math.nan), trials=80).holds
 
 
 class Bounded(Claimed):
@@ -118,9 +121,9 @@ class Centred(Claimed):
 
 
 def test_what_happens_outside_the_ball_and_between_records_is_attacked() -> None:
-    assert math.isinf(attack_constants(Bounded()).convexity)
-    assert attack_constants(Bent(curvature=3.0)).convexity > 1e-3
-    assert attack_constants(Centred()).separability > 1e-2
+    assert math.isinf(attack_constants(Bounded(), trials=80).convexity)
+    assert attack_constants(Bent(curvature=3.0), trials=80).convexity > 1e-3
+    assert attack_constants(Centred(), trials=80).separability > 1e-2
 
 
 class Misshapen(Claimed):
@@ -224,7 +227,7 @@ def test_density_is_a_density_and_fits() -> None:
 
 
 @pytest.mark.parametrize("radius", [0.2, 2.0])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.gate) for seed in (1, 2))])
 def test_solvers_certify_the_truth(seed, radius) -> None:
     """Against SciPy's constrained minimiser, with the ball active and not."""
     X = points(30, seed, scale=1.0) + 0.5
@@ -237,9 +240,18 @@ def test_solvers_certify_the_truth(seed, radius) -> None:
             lambda v: v[0],
             np.array([2.0, 0.0, 0.0]),
             constraints=[
-                {"type": "ineq", "fun": lambda v, radius=radius: radius**2 - v[1:] @ v[1:]},
-                {"type": "ineq", "fun": lambda v, risk=risk: v[0] - risk.value(v[1:])},
+                {
+                    "type": "ineq",
+                    "fun": lambda v, radius=radius: radius**2 - v[1:] @ v[1:],
+                    "jac": lambda v: np.array([0.0, *(-2 * v[1:])]),
+                },
+                {
+                    "type": "ineq",
+                    "fun": lambda v, risk=risk: v[0] - risk.value(v[1:]),
+                    "jac": lambda v, risk=risk: np.array([1.0, *-risk.value_and_gradient(v[1:])[1]]),
+                },
             ],
+            jac=lambda v: np.array([1.0, 0.0, 0.0]),
             method="SLSQP",
             options={"ftol": 1e-13, "maxiter": 500},
         )
@@ -299,7 +311,7 @@ def test_whole_objectives_see_all_records() -> None:
     centre = DISC.clip(X).mean(0)
     assert value == pytest.approx(centre @ centre / 2)
     np.testing.assert_allclose(gradient, -centre)
-    assert attack_constants(Spread()).holds
+    assert attack_constants(Spread(), trials=100).holds
     assert Spread.examples() == ()
 
 
@@ -316,8 +328,8 @@ def test_jax_derives_values_and_gradients_in_float64() -> None:
     np.testing.assert_allclose(loss.gradient(w, X), twin.gradient(w, X), rtol=1e-12, atol=1e-15)
     for mine, theirs in zip(loss.sums(w, X), twin.sums(w, X), strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-13)
-    assert attack_constants(loss, trials=60).holds
-    assert not attack_constants(jax_loss(f, dim=2, domain=DISC, lipschitz=0.8), trials=60).holds
+    assert attack_constants(loss, trials=20).holds
+    assert not attack_constants(jax_loss(f, dim=2, domain=DISC, lipschitz=0.8), trials=20).holds
     assert jax_loss(f, dim=2, domain=DISC, lipschitz=lambda radius: 2 * radius).lipschitz(3.0) == 6.0
     assert jnp.zeros(1).dtype == jnp.float32  # the setting of other code is as it was
 

@@ -27,6 +27,8 @@ from dpconvex.losses import (
 from dpconvex.problems import Attack, Block, DataDomain, Lift, LinearModelProblem, Records
 from dpconvex.solvers import AcceleratedGradient, DualCoordinateAscent, SmoothedAcceleratedGradient, default_solver
 
+pytestmark = pytest.mark.thin
+
 DOMAINS = {
     "ball": DataDomain.l2_ball(3, 1.0).with_intercept(0.7),
     "one-hot": DataDomain.l1_ball(3, 1.0),

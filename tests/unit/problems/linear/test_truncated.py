@@ -93,12 +93,13 @@ def test_light_records_are_left_alone() -> None:
     assert risk.value(w) == pytest.approx(float(loss.value(z, y).mean()) + 0.5 * float(w @ w), rel=1e-13)
 
 
+@pytest.mark.parametrize("trials", [12, pytest.param(40, marks=pytest.mark.gate)])
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
-def test_the_minimiser_moves_by_at_most_its_sensitivity(loss) -> None:
+def test_the_minimiser_moves_by_at_most_its_sensitivity(loss, trials) -> None:
     """2 C / (l2 n), whatever the replaced record holds: a search over extreme records, in the ball and without it."""
     n, worst = 4, 0.0
     rng = np.random.default_rng(2)
-    for trial in range(40):
+    for trial in range(trials):
         level, l2 = 10.0 ** rng.uniform(-1, 1), 10.0 ** rng.uniform(-1, 1)
         truncation = Truncation(level, 1.0, 10.0 ** rng.uniform(-3, 0))
         X = rng.standard_normal((n, DIM)) * 10.0 ** rng.uniform(-1, 3)
@@ -133,7 +134,7 @@ def test_the_sensitivity_is_attained() -> None:
     assert abs(points[0] - points[1])[0] == pytest.approx(2 * level / l2, rel=1e-6)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 10**6), level=st.floats(0.2, 20.0), l2=st.floats(0.1, 5.0))
 def test_bias_lemma(seed, level, l2) -> None:
     """Truncation moves the minimiser by at most ``mean (A_i - C)_+ / l2`` (specification, T4)."""
@@ -166,7 +167,7 @@ def test_degenerate_data_are_solved_quietly() -> None:
         X, y = np.full((5, DIM), fill), np.full(5, fill)
         risk = TruncatedRisk(loss, Records.clipped(X, DOMAIN), y, 0.5, Truncation(1.0, 1.0, 0.01))
         for constraint in (None, L2Ball(0.1)):
-            assert AcceleratedGradient().solve(risk, 1e-4, constraint).status is Status.CERTIFIED
+            assert AcceleratedGradient().solve(risk, 1e-3, constraint).status is Status.CERTIFIED
             assert np.isfinite(BallNewton().solve(risk, 1e-4, constraint).point).all()
 
 

@@ -27,20 +27,11 @@ _PANEL = 2**17
 @final
 @dataclass(frozen=True)
 class Clipping:
-    """How the gradient of one unit is measured and cut.
+    """How the gradient of one unit is measured and cut."""
 
-    Parameters
-    ----------
-    problem : LinearModelProblem
-        Of an average loss.
-    level : float
-        Length C to which a unit's gradient is cut.
-    deviations : array of shape (dim,) or None
-        D of one output: gradients are divided by it before they are cut; None: not.
-    """
-
-    problem: LinearModelProblem
-    level: float
+    problem: LinearModelProblem  #: Of an average loss
+    level: float  #: Length C to which a unit's gradient is cut
+    #: D of one output (dim,): gradients are divided by it before they are cut; None: they are not.
     deviations: FloatArray | None
 
     @property

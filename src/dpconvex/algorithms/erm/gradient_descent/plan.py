@@ -71,58 +71,26 @@ FAR = 30.0
 
 @dataclass(frozen=True)
 class NoisyGradientPlan(LinearModelPlan):
-    """Constants of one run of noisy gradient descent.
+    """Constants of one run of noisy gradient descent."""
 
-    Parameters
-    ----------
-    problem : LinearModelProblem
-        What is minimized, over the ball of its radius.
-    privacy : PrivacyParams
-        The promise; its unit is what is clipped.
-    clip : float
-        Length C to which a unit's gradient is cut.
-    batches : int
-        Disjoint batches of units, taken in turn; 1: all units in every step.
-    steps : int
-        T, a multiple of `batches`.
-    step_size : float
-        eta of plain steps.
-    gamma : float or None
-        Gamma of accelerated steps; None: plain steps.
-    mechanism : GaussianMechanism
-        Noise of one gradient. Its sensitivity is to a replaced unit; with samples, to a record's taking part.
-    bound, trivial : float
-        Expected excess mean loss, and what the zero vector loses at most.
-    rests_on : str
-        What the bound is proved for.
-    l2 : float
-        Ridge weight; its gradient needs no noise.
-    typical : Steps or None
-        Steps with momentum; None: those whose bound is proved.
-    deviations : array of shape (dim,) or None
-        D of one output: gradients are divided by it before they are cut; None: not.
-    expected : float or None
-        Excess on typical data.
-    rate : float
-        Probability with which a record takes part in a step; 1: all units, or those of the batch.
-    """
-
-    problem: LinearModelProblem
-    privacy: PrivacyParams
-    clip: float
-    batches: int
-    steps: int
-    step_size: float
-    gamma: float | None
+    problem: LinearModelProblem  #: What is minimized, over the ball of its radius
+    privacy: PrivacyParams  #: The promise; its unit is what is clipped
+    clip: float  #: Length C to which a unit's gradient is cut
+    batches: int  #: Disjoint batches of units, taken in turn; 1: all units in every step
+    steps: int  #: T, a multiple of `batches`
+    step_size: float  #: eta of plain steps
+    gamma: float | None  #: Gamma of accelerated steps; None: plain steps
+    #: Noise of one gradient. Its sensitivity is to a replaced unit; with samples, to a record's taking part.
     mechanism: GaussianMechanism
-    bound: float
-    trivial: float
-    rests_on: str
-    l2: float = 0.0
-    typical: Steps | None = None
+    bound: float  #: Expected excess mean loss
+    trivial: float  #: What the zero vector loses at most
+    rests_on: str  #: What the bound is proved for
+    l2: float = 0.0  #: Ridge weight; its gradient needs no noise
+    typical: Steps | None = None  #: Steps with momentum; None: those whose bound is proved
+    #: D of one output (dim,): gradients are divided by it before they are cut; None: they are not.
     deviations: FloatArray | None = None
-    expected: float | None = None
-    rate: float = 1.0
+    expected: float | None = None  #: Excess on typical data
+    rate: float = 1.0  #: Probability with which a record takes part in a step; 1: all units, or those of the batch
     noise_name = "gaussian"
     constants = "calibrated"
     algorithm: ClassVar[str] = "noisy_gradient"

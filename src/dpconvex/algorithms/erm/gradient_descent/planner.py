@@ -77,37 +77,29 @@ def plan(
 ) -> NoisyGradientPlan:
     """Return the plan that does best: on typical data where records are protected, else by its bound.
 
+    Delta must be positive.
+
     Parameters
     ----------
-    problem : LinearModelProblem
-        Its average loss is minimized; the comparator's norm is its radius.
-    privacy : PrivacyParams
-        The promise, with delta positive. For users the problem must count users.
-    clip : float, optional
+    clip
         Level C, from public knowledge: gradients are then measured in the l2 norm. Default: the level that typical data
         ask for; where bounds decide, the Lipschitz constant, for users of smooth losses that of the estimate.
-    batches : int
+    batches
         1: full batch. More: each step reads one of so many disjoint batches; with as many steps, one pass.
-    steps : int, optional
+    steps
         T, at least 2 and a multiple of `batches`; default: as few as suffice, at most 256 passes.
-    step_size : float, optional
+    step_size
         eta of plain steps; default: what minimizes the bound.
-    accelerated : bool
+    accelerated
         Where bounds decide: take accelerated steps if the loss is smooth and no step size is given.
-    proved : bool
+    proved
         Let the bound decide; it also does for users, several batches, plain steps and a given step size.
-    l2 : float
+    l2
         Ridge weight; the excess is then that of the regularized loss.
-    rate : float, optional
+    rate
         Probability with which a record takes part in a step (Poisson sampling); 1: all records, in every step. Default:
         of 1 and some small ones the one that does best on typical data, in the time that 1 may take; 1 for users and
         where the bound decides.
-
-    Raises
-    ------
-    InvalidParameterError
-        If delta is 0, the loss has unbounded slopes and no level is given, there are more batches than units, or a
-        rate does not go with the other arguments.
     """
     check_average(problem, privacy)
     if privacy.pure:

@@ -85,24 +85,12 @@ TUNING = Tuning()
 @final
 @dataclass(frozen=True)
 class Steps:
-    """Constants of a run.
+    """Constants of a run."""
 
-    Parameters
-    ----------
-    count : int
-        T, at least 1.
-    size : float
-        eta.
-    momentum : float
-        m in [0, 1).
-    averaged : int
-        How many of the last points are averaged, at least 1.
-    """
-
-    count: int
-    size: float
-    momentum: float
-    averaged: int
+    count: int  #: T, at least 1
+    size: float  #: eta
+    momentum: float  #: m in [0, 1)
+    averaged: int  #: How many of the last points are averaged, at least 1
 
     def minimize(
         self, start: FloatArray, noisy: Callable[[FloatArray], FloatArray], project: Callable[[FloatArray], FloatArray]

@@ -78,7 +78,6 @@ class ClippedResidualsPlan(TwoStagePlan):
         return f"{self.then.theorem} The loss is {self.then.problem.loss.name}: its slope is at most {self.level:.6g}."
 
     def describe(self) -> Mapping[str, Any]:
-        """Constants of the ordinary method, and where slopes are cut."""
         method = {**self.then.describe(), "method": self.then.algorithm}
         if not self.bias:
             return method
@@ -107,11 +106,6 @@ def plan(
 
     Noise is in proportion to the domain's longest record. The loss has one prediction and is smooth or piecewise
     linear; moments are those of its slopes at the prediction 0, and not used where slopes are bounded.
-
-    Raises
-    ------
-    InvalidParameterError
-        If no ordinary method applies, or the moment bound is so extreme that floats cannot hold the constants.
     """
     check_heavy(problem, privacy, moments)
     try:
@@ -129,10 +123,7 @@ def plan(
 def slope_moments(problem: LinearModelProblem, moments: Moments) -> Moments:
     """Return moments of slopes from those of gradients: no record is shorter than the constant feature.
 
-    Raises
-    ------
-    InvalidParameterError
-        Without a constant feature: slopes of short records are then unknown.
+    Without such a feature slopes of short records are unknown, which raises `InvalidParameterError`.
     """
     check_moments(moments)
     unit = problem.domain.intercept

@@ -220,29 +220,19 @@ def plan(
     constants: str = "calibrated",
     failure: float | None = None,
 ) -> HeavyTailedPlan:
-    """Return the plan.
+    """Return the plan, which spends pure epsilon, whatever delta is.
+
+    The domain should be wide (`record_cap`): no noise depends on it. The loss has one prediction and is smooth or
+    piecewise linear; its slope need not be bounded. Moments are of the gradients over the ball of the problem's radius.
 
     Parameters
     ----------
-    problem : LinearModelProblem
-        Public facts. Its domain should be wide (`record_cap`): no noise depends on it. The loss has one prediction and
-        is smooth or piecewise linear; its slope need not be bounded.
-    privacy : PrivacyParams
-        The promise. Pure epsilon is spent, whatever delta is.
-    moments : Moments
-        Of the gradients over the ball of the problem's radius.
     constants : {"calibrated", "paper"}
         ``"calibrated"``: one output perturbation a phase. ``"paper"``: the printed double output perturbation with its
         repetitions, useful for n in the millions only; `failure` is 0.1 if not given.
-    failure : float, optional
+    failure
         In (0, 1/2): let the bound hold but for this probability, by repetitions in each phase, which cost records.
         Default: in expectation.
-
-    Raises
-    ------
-    InvalidParameterError
-        If the loss has several outputs, or the problem a tilt, or the moment bound is so extreme that floats cannot
-        hold the constants.
     """
     check_heavy(problem, privacy, moments)
     if failure is not None:

@@ -48,23 +48,12 @@ class Moments:
 
     Public numbers: from knowledge of the field, a public sample or earlier studies, never from the private data. A
     bound that is too small costs accuracy (bias), one that is too large costs noise; privacy holds with any.
-
-    Parameters
-    ----------
-    k : float
-        Order, at least 2: at least the variance of the gradients is finite.
-    bound : float
-        ``G_k``, at least ``(E A^k)^(1/k)``, in the unit of the gradient.
-    second : float, optional
-        ``G_2``, at least ``(E A^2)^(1/2)``; default `bound`, its upper bound.
-    first : float, optional
-        ``G_1``, at least ``E A``; default `second`.
     """
 
-    k: float
-    bound: float
-    second: float | None = None
-    first: float | None = None
+    k: float  #: Order, at least 2: at least the variance of the gradients is finite
+    bound: float  #: ``G_k``, at least ``(E A^k)^(1/k)``, in the unit of the gradient
+    second: float | None = None  #: ``G_2``, at least ``(E A^2)^(1/2)``; default `bound`, its upper bound
+    first: float | None = None  #: ``G_1``, at least ``E A``; default `second`
 
     def __post_init__(self) -> None:
         _validate.real("k", self.k, at_least=2.0, at_most=1e3, remedy="The theory needs a second moment")
@@ -165,13 +154,7 @@ class MomentPlan:
         return float(largest) * RATIO ** -np.arange(BINS, dtype=np.float64)
 
     def run(self, X: AnyArray, y: AnyArray, source: BitSource) -> tuple[Moments, PrivacyCertificate]:
-        """Return the moments and the certificate, for data of exactly the planned shapes, clipped here.
-
-        Raises
-        ------
-        InvalidDataError
-            If these are no arrays, or not of the shapes of the plan (public facts).
-        """
+        """Return the moments and the certificate, for arrays of exactly the planned shapes, clipped here."""
         require_arrays(X, y)
         if len(X) != self.problem.n or len(y) != self.problem.n:
             raise InvalidDataError(f"X has {len(X)} records and y {len(y)}, but the plan is for n={self.problem.n}")
@@ -224,18 +207,11 @@ class MomentPlan:
 def plan_moments(
     problem: LinearModelProblem, privacy: PrivacyParams, k: float = 2.0, *, slopes: bool = False
 ) -> MomentPlan:
-    """Return the plan of a private moment estimate.
+    """Return the plan of a private moment estimate, for problems as in `localization`, with targets or slope bounded.
 
-    Parameters
-    ----------
-    problem : LinearModelProblem
-        As for `heavy_tailed.plan`, with bounded targets or a bounded slope.
-    privacy : PrivacyParams
-        The part of the budget for it; a tenth of epsilon is plenty for n in the thousands.
-    k : float
-        Order of the moment, at least 2; larger ones give faster rates and rest on fewer, larger records.
-    slopes : bool, default=False
-        Of the slopes of the loss at the prediction 0, whatever the features are, in the place of gradients.
+    A tenth of epsilon is plenty for n in the thousands. Larger orders k, at least 2, give faster rates and rest on
+    fewer, larger records. `slopes` asks for moments of slopes at the prediction 0, whatever the features are, in the
+    place of gradients.
     """
     check_relation(privacy)
     require_average(problem)

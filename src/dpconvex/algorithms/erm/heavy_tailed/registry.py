@@ -44,21 +44,13 @@ WIDEST, NARROW = 0.3, 4.0
 @final
 @dataclass(frozen=True)
 class HeavyMethod:
-    """A method for heavy tails.
+    """A method for heavy tails."""
 
-    Parameters
-    ----------
-    planner : callable
-        From problem, promise and moments to the plan; with another constant set as the keyword `constants`.
-    slopes : bool
-        False: it needs moments of gradients. True: of slopes at the prediction 0, and those where slopes are unbounded.
-    printed : bool
-        Whether it has the paper's constants.
-    """
-
+    #: From problem, promise and moments to the plan; with another constant set as the keyword `constants`
     planner: Callable[..., LinearModelPlan]
+    #: False: it needs moments of gradients. True: of slopes at the prediction 0, and those where slopes are unbounded.
     slopes: bool = False
-    printed: bool = True
+    printed: bool = True  #: Whether it has the paper's constants
 
     def __call__(
         self, problem: LinearModelProblem, privacy: PrivacyParams, moments: Moments, constants: str
@@ -111,33 +103,16 @@ def chosen(problem: LinearModelProblem, privacy: PrivacyParams, constants: str =
 @final
 @dataclass(frozen=True)
 class TunedPlan(TwoStagePlan):
-    """A moment bound from the data, then a method that uses it: one promise for both.
-
-    Parameters
-    ----------
-    problem : LinearModelProblem
-        What is minimised.
-    privacy : PrivacyParams
-        The promise for everything.
-    first : MomentPlan
-        The histogram, at its share of epsilon.
-    then : LinearModelPlan
-        The method at the rest. Before a run: for a moment bound that holds for all data; in a result: for the estimate.
-    method : HeavyMethod
-        Plans `then`.
-    moments : Moments
-        Those of `then`.
-    known : bool
-        Whether they are estimates; False: the largest gradient that the domain and targets admit.
-    """
+    """A moment bound from the data, then a method that uses it: one promise for both."""
 
     problem: LinearModelProblem
-    privacy: PrivacyParams
-    first: MomentPlan
+    privacy: PrivacyParams  #: The promise for everything
+    first: MomentPlan  #: The histogram, at its share of epsilon
+    #: The method at the rest. Before a run: for a moment bound that holds for all data; in a result: for the estimate.
     then: LinearModelPlan
-    method: HeavyMethod
-    moments: Moments
-    known: bool = False
+    method: HeavyMethod  #: Plans `then`
+    moments: Moments  #: Those of `then`
+    known: bool = False  #: Whether they are estimates; False: the largest gradient that the domain and targets admit
     adaptive: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def __post_init__(self) -> None:
@@ -158,17 +133,10 @@ class TunedPlan(TwoStagePlan):
 
     @property
     def course(self) -> tuple[Any, ...]:
-        """The estimated moments, and what the method released since."""
         return (self.moments, *self.then.course) if self.known else ()
 
     def resumed(self, *course: Any) -> TunedPlan:
-        """Return the plan for estimated moments; what the method released since goes to it.
-
-        Raises
-        ------
-        InvalidParameterError
-            If they are none that the histogram can tell of.
-        """
+        """Return the plan for estimated moments; what the method released since goes to it."""
         moments, *later = course
         largest, smallest = (float(edge) for edge in self.first.edges[[0, -1]])
         if moments.k != self.first.k or not smallest * (1 - 1e-9) <= moments.bound <= largest * (1 + 1e-9):
@@ -178,7 +146,6 @@ class TunedPlan(TwoStagePlan):
 
     @property
     def theorem(self) -> str:
-        """Composition of both."""
         return (
             f"Basic composition of a private moment bound (a histogram over public bins with Laplace noise, epsilon "
             f"{self.first.privacy.epsilon:.6g}) and of a method that uses it. {self.then.theorem}"
@@ -194,7 +161,6 @@ class TunedPlan(TwoStagePlan):
         return (*self.then.assumptions, only)
 
     def describe(self) -> Mapping[str, Any]:
-        """Constants of the method, and where the moment bound comes from."""
         return {
             **self.then.describe(),
             "private_moments": {
@@ -225,24 +191,10 @@ class TunedPlan(TwoStagePlan):
 def tuned(
     problem: LinearModelProblem, privacy: PrivacyParams, k: float, method: HeavyMethod, constants: str = "calibrated"
 ) -> TunedPlan:
-    """Return the plan of a run that finds its own moment bound.
+    """Return the plan of a run that first bounds moments of order k, at least 2, itself; the promise is for both.
 
-    Parameters
-    ----------
-    problem : LinearModelProblem
-    privacy : PrivacyParams
-        For both runs together.
-    k : float
-        Order of the moment, at least 2.
-    method : HeavyMethod
-        One of `HEAVY_METHODS`.
-    constants : {"calibrated", "paper"}
-        Of the method.
-
-    Raises
-    ------
-    InvalidParameterError
-        If the method cannot be planned for the smallest and the largest moments that the histogram can tell of.
+    Raises `InvalidParameterError` unless the method can be planned for the smallest and for the largest moments that
+    the histogram can tell of.
     """
     share = _rounding.product_down(SHARE, privacy.epsilon)
     alone = replace(privacy, epsilon=share, delta=0.0)
@@ -263,24 +215,9 @@ def heavy_plans(
 ) -> tuple[LinearModelPlan, ...]:
     """Return the valid plans for heavy tails, the chosen one first. Sees no data.
 
-    Parameters
-    ----------
-    problem : LinearModelProblem
-        Its loss has one prediction and is smooth or piecewise linear.
-    privacy : PrivacyParams
-        The promise. Localization spends pure epsilon whatever delta is.
-    k : float
-        Order of the moment of the gradients that is bounded, at least 2.
-    bound : float or None
-        ``G_k``; None: estimated by the run, for `SHARE` of epsilon, where the method needs it.
-    algorithm : {"auto", "heavy_tailed", "clipped_residuals", "clipped_gradient"}
-    options : Options, optional
-        `constants` only: weights of the ridge, noise and target are the method's.
-
-    Raises
-    ------
-    InvalidParameterError
-        If an option does not apply, or a parameter is so extreme that floats cannot hold the constants.
+    The loss has one prediction and is smooth or piecewise linear. `bound` is ``G_k``, on the moment of order `k`, at
+    least 2, of the gradients; None: estimated by the run, for `SHARE` of epsilon, where the method needs it. Of the
+    options only `constants` may be fixed: weights of the ridge, noise and target are the method's.
     """
     options = options or Options()
     _validate.choice("algorithm", algorithm, ("auto", *HEAVY_METHODS), "These are for heavy tails")

@@ -205,13 +205,7 @@ class _Scaled:
 
 
 def paper(problem: LinearModelProblem, epsilon: float, moments: Moments, failure: float) -> Schedule:
-    """Return the printed schedule with failure probability `failure`.
-
-    Raises
-    ------
-    InvalidParameterError
-        If n is too small for a single phase: fewer than twice the repetitions.
-    """
+    """Return the printed schedule with failure probability `failure`; n must be at least twice the repetitions."""
     n, R = problem.n, problem.radius
     growth, aggregation = 32.0, 3.0  # of the ridge weight; what aggregation multiplies distances by
     T = max(1, math.ceil(math.log2(n)))

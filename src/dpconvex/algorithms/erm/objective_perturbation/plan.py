@@ -61,17 +61,9 @@ LONGEST = 30
 
 
 class OutputNoise(ABC):
-    """Noise that hides how far the solver stopped from the exact minimizer; its sensitivity is twice that distance.
+    """Noise that hides how far the solver stopped from the exact minimizer; its sensitivity is twice that distance."""
 
-    Attributes
-    ----------
-    deviation : float
-        Standard deviation of every coordinate.
-    mechanisms : mapping
-        What it costs beyond the release of the minimizer, by label.
-    """
-
-    deviation: float
+    deviation: float  #: Standard deviation of every coordinate
 
     @property
     @abstractmethod
@@ -89,15 +81,9 @@ class OutputNoise(ABC):
 @final
 @dataclass(frozen=True)
 class SeparateOutput(OutputNoise):
-    """Pure noise, charged on its own (Theorem 3: ``epsilon = epsilon_obj + epsilon_out``).
+    """Pure noise, charged on its own (Theorem 3: ``epsilon = epsilon_obj + epsilon_out``)."""
 
-    Parameters
-    ----------
-    mechanism : NormNoiseMechanism
-        In the l2 norm, of sensitivity ``2 gamma / l2``.
-    """
-
-    mechanism: NormNoiseMechanism
+    mechanism: NormNoiseMechanism  #: In the l2 norm, of sensitivity ``2 gamma / l2``
 
     @property
     def deviation(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -117,18 +103,10 @@ class SeparateOutput(OutputNoise):
 @final
 @dataclass(frozen=True)
 class JointGaussianOutput(OutputNoise):
-    """Gaussian noise priced inside the minimizer's own event (formula 3.3).
+    """Gaussian noise priced inside the minimizer's own event (formula 3.3)."""
 
-    Parameters
-    ----------
-    noise : GaussianObjectiveNoise
-        Its event holds ``rho``, twice the solver radius over this deviation.
-    deviation : float
-        Of every coordinate.
-    """
-
-    noise: GaussianObjectiveNoise
-    deviation: float
+    noise: GaussianObjectiveNoise  #: Its event holds ``rho``, twice the solver radius over this deviation
+    deviation: float  #: Of every coordinate
 
     @property
     def mechanisms(self) -> Mapping[str, Planned]:
@@ -144,48 +122,20 @@ class JointGaussianOutput(OutputNoise):
 
 @dataclass(frozen=True, eq=False)
 class ObjectivePerturbationPlan(LinearModelPlan):
-    """Constants of one run of objective perturbation.
-
-    Parameters
-    ----------
-    problem : LinearModelProblem
-        What is minimized.
-    privacy : PrivacyParams
-        The promise.
-    l2 : float
-        Regularization.
-    noise_name : str
-        Kind of noise, as asked for or chosen.
-    noise : ObjectiveNoise
-        Law of the linear term, with its event.
-    copies : int
-        Independent copies of the linear term, one an output; 1 where one law covers all outputs.
-    deviations : array of shape (dim,)
-        Standard deviations of the linear term.
-    output : OutputNoise
-        Noise that hides the solver's inaccuracy.
-    gradient_tolerance : float
-        Gradient norm that the solver certifies.
-    bound : float
-        On the expected excess mean loss.
-    solver : Solver
-        Fast solver with the guaranteed one that takes over.
-    constants : str
-        ``"calibrated"``; this family has one constant set.
-    """
+    """Constants of one run of objective perturbation."""
 
     problem: LinearModelProblem
     privacy: PrivacyParams
     l2: float
-    noise_name: str
-    noise: ObjectiveNoise
-    copies: int
-    deviations: FloatArray
-    output: OutputNoise
-    gradient_tolerance: float
-    bound: float
-    solver: Solver
-    constants: str = "calibrated"
+    noise_name: str  #: Kind of noise, as asked for or chosen
+    noise: ObjectiveNoise  #: Law of the linear term, with its event
+    copies: int  #: Independent copies of the linear term, one an output; 1 where one law covers all outputs
+    deviations: FloatArray  #: (dim,): standard deviations of the linear term
+    output: OutputNoise  #: Noise that hides the solver's inaccuracy
+    gradient_tolerance: float  #: Gradient norm that the solver certifies
+    bound: float  #: On the expected excess mean loss
+    solver: Solver  #: Fast solver with the guaranteed one that takes over
+    constants: str = "calibrated"  #: ``"calibrated"``; this family has one constant set
     algorithm: ClassVar[str] = "objective_perturbation"
 
     @property

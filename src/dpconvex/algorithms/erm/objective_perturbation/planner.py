@@ -63,18 +63,10 @@ SLOPES = np.linspace(0.0, 1.0, 129)
 def plan(
     problem: LinearModelProblem, privacy: PrivacyParams, *, l2: float | None = None, noise: str = "auto"
 ) -> tuple[ObjectivePerturbationPlan, ...]:
-    """Return the valid plans, one for each kind of noise.
+    """Return the valid plans, one for each kind of noise; the loss must be smooth with a bounded slope.
 
-    Parameters
-    ----------
-    problem : LinearModelProblem
-        Public facts; the loss must be smooth with a bounded slope.
-    privacy : PrivacyParams
-        The promise.
-    l2 : float, optional
-        Regularization; default: of the smallest expected error (for users: bound), from public facts.
-    noise : str
-        ``"auto"`` (all that apply), a name in `NORMS`, ``"l2"``, ``"gaussian"`` or ``"weighted_gaussian"``.
+    `l2` is by default that of the smallest expected error (for users: bound), from public facts. `noise` is ``"auto"``
+    (all that apply), a name in `NORMS`, ``"l2"``, ``"gaussian"`` or ``"weighted_gaussian"``.
     """
     check_average(problem, privacy)
     options = ("auto", *NORMS, "l2", *GAUSSIANS)

@@ -135,42 +135,18 @@ DECLARED = "declared by the caller, not enforced"
 
 @dataclass(frozen=True)
 class OutputPerturbationPlan(ConvexPlan[P]):
-    """Constants of one run of output perturbation.
-
-    Parameters
-    ----------
-    problem : Problem
-        What is minimized.
-    privacy : PrivacyParams
-        The promise.
-    schedule : Schedule
-        Regularization, sensitivity, solver radius, bound.
-    noise_name : {"l2", "gaussian"}
-        Kind of noise.
-    mechanism : NormNoiseMechanism or GaussianMechanism
-        The calibrated noise.
-    deviation : float
-        Standard deviation of the noise in every coordinate.
-    solver : Solver
-        Fast solver with the guaranteed one that takes over.
-    constants : {"calibrated", "paper"}
-        Which constant set.
-    target : {"empirical", "population"}
-        What the schedule minimizes a bound on.
-    printed : float or None
-        The paper's bound for such problems.
-    """
+    """Constants of one run of output perturbation."""
 
     problem: P  # pyright: ignore[reportGeneralTypeIssues]
     privacy: PrivacyParams
-    schedule: schedules.Schedule
-    noise_name: str
-    mechanism: NormNoiseMechanism | GaussianMechanism
-    deviation: float
-    solver: Solver
-    constants: str
-    target: str = "empirical"
-    printed: float | None = None
+    schedule: schedules.Schedule  #: Regularization, sensitivity, solver radius, bound
+    noise_name: str  #: "l2" or "gaussian"
+    mechanism: NormNoiseMechanism | GaussianMechanism  #: The calibrated noise
+    deviation: float  #: Standard deviation of the noise in every coordinate
+    solver: Solver  #: Fast solver with the guaranteed one that takes over
+    constants: str  #: "calibrated" or "paper"
+    target: str = "empirical"  #: "empirical" or "population" excess is bounded
+    printed: float | None = None  #: The paper's bound for such problems
     algorithm: ClassVar[str] = "output_perturbation"
 
     @property
@@ -287,30 +263,18 @@ def plan(
     noise: str = "auto",
     target: str = "empirical",
 ) -> tuple[OutputPerturbationPlan[P], ...]:
-    """Return the valid plans, one for each kind of noise.
+    """Return the valid plans, one for each kind of noise: ``"l2"`` and, for ``delta > 0``, ``"gaussian"``.
 
     Parameters
     ----------
-    problem : Problem
-        Public facts.
-    privacy : PrivacyParams
-        The promise.
     constants : {"calibrated", "paper"}
         ``"calibrated"``: sharp schedule and the exact Gaussian. ``"paper"``: repaired printed schedule, ZWB Gaussian.
-    l2 : float, optional
+        Tilted losses then need `l2` (the paper treats strongly convex ones).
+    l2
         Regularization, when the regularized objective itself is the target. Default: chosen from public facts.
-    noise : {"auto", "l2", "gaussian"}
-        Kinds of noise to consider; ``"gaussian"`` needs ``delta > 0``.
     target : {"empirical", "population"}
-        Excess on the data, or on the distribution that records are drawn from independently. Changes regularization and
-        bound; privacy holds either way.
-
-    Raises
-    ------
-    InvalidParameterError
-        If the noise is another one, the loss has no slope bound, ``constants="paper"`` meets claims that may not be
-        used, constants overflow, or the theory has no such problem: a population target for what is no average, or a
-        tilted loss with ``constants="paper"`` and no `l2` (the paper treats strongly convex tilted losses).
+        Excess on the data, or on the distribution that records are drawn from independently (averages only). Changes
+        regularization and bound; privacy holds either way.
     """
     check_relation(privacy, users=True)
     check_unit(problem, privacy)

@@ -48,32 +48,15 @@ DIAMETER_SLACK = 1e-3
 
 @dataclass(frozen=True)
 class Schedule:
-    """Regularization, sensitivity of the exact minimizer, solver radius and bound.
+    """Regularization, sensitivity of the exact minimizer, solver radius and bound."""
 
-    Parameters
-    ----------
-    l2 : float
-        Regularization of the objective that is minimized.
-    sensitivity : float
-        Of the exact minimizer, in l2; infinite where no class bound is used.
-    solver_radius : float
-        Distance to it that the solver certifies.
-    bound : float
-        On the expected excess of the objective (its mean over the distribution for a population target).
-    source : str
-        The statement.
-    ball : float
-        Norm that the solver's point never exceeds, by a constraint; infinite: no constraint.
-    projected : bool
-        Whether the bound is for the release projected to that ball, outside of which the constants may fail.
-    """
-
-    l2: float
-    sensitivity: float
-    solver_radius: float
-    bound: float
-    source: str
-    ball: float = math.inf
+    l2: float  #: Regularization of the objective that is minimized
+    sensitivity: float  #: Of the exact minimizer, in l2; infinite where no class bound is used
+    solver_radius: float  #: Distance to it that the solver certifies
+    bound: float  #: On the expected excess of the objective (its mean over the distribution for a population target)
+    source: str  #: The statement
+    ball: float = math.inf  #: Norm that the solver's point never exceeds, by a constraint; infinite: no constraint
+    #: Whether the bound is for the release projected to that ball, outside of which the constants may fail
     projected: bool = False
 
     @property

@@ -46,15 +46,7 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms import (
-    LinearModelPlan,
-    PredictedError,
-    PrivateResult,
-    check_relation,
-    check_unit,
-    recorded,
-    require_average,
-)
+from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult, check_average, recorded
 from dpconvex.algorithms.erm.sufficient_statistics.statistics import (
     Curvature,
     Statistics,
@@ -197,7 +189,6 @@ class SufficientStatisticsPlan(LinearModelPlan):
 
     @property
     def predicted_error(self) -> PredictedError:
-        """The estimate of the module's docstring."""
         last, R = self.stages[-1], self.problem.radius * float(self.units.max())
         excess = R * last.noise * _target_bound(self.problem) + R**2 * self.hidden / (2 * last.rounds)
         source = "refined second moments; an estimate for residuals within the target bound"
@@ -291,21 +282,9 @@ class SufficientStatisticsPlan(LinearModelPlan):
 
 @recorded("sufficient_statistics")
 def plan(problem: LinearModelProblem, privacy: PrivacyParams, *, l2: float = 0.0) -> SufficientStatisticsPlan:
-    """Return the plan.
+    """Return the plan, for the squared loss, at most `MOST_COLUMNS` columns and a positive delta.
 
-    Parameters
-    ----------
-    problem : LinearModelProblem
-        With the squared loss and at most 2000 columns.
-    privacy : PrivacyParams
-        The promise, with delta positive; of records or, for a problem that counts users, of users.
-    l2 : float
-        Ridge weight; the excess is then that of the regularized loss.
-
-    Raises
-    ------
-    InvalidParameterError
-        For another loss, delta 0, a tilt, an attack, or more columns.
+    With a ridge weight `l2` the excess is that of the regularized loss.
     """
     check_regression(problem, privacy)
     _validate.real("l2", l2, at_least=0.0)
@@ -327,9 +306,7 @@ def plan(problem: LinearModelProblem, privacy: PrivacyParams, *, l2: float = 0.0
 
 def check_regression(problem: LinearModelProblem, privacy: PrivacyParams) -> None:
     """Raise `InvalidParameterError` unless second moments of this problem can be released under this promise."""
-    check_relation(privacy, users=True)
-    check_unit(problem, privacy)
-    require_average(problem)
+    check_average(problem, privacy)
     if not isinstance(problem.loss, SquaredLoss):
         remedy = "Use linear regression, or another algorithm"
         raise InvalidParameterError("loss", problem.loss.name, "must be the squared loss", remedy)

@@ -70,7 +70,6 @@ class TwoStagePlan(LinearModelPlan):
         return self.then.course
 
     def resumed(self, *course: Any) -> Self:
-        """Return the plan with `then` resumed."""
         return self.after(cast(LinearModelPlan, self.then.resumed(*course)))
 
     def after(self, then: LinearModelPlan) -> Self:

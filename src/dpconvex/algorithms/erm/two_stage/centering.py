@@ -146,7 +146,6 @@ class CenteredPlan(TwoStagePlan):
 
     @property
     def course(self) -> tuple[Any, ...]:
-        """The released center and length, and what the method released since."""
         return () if self.center is None else (self.center, self.length, *self.then.course)
 
     def resumed(self, *course: Any) -> CenteredPlan:
@@ -179,7 +178,6 @@ class CenteredPlan(TwoStagePlan):
         return None if found is None else self._moved_back(found, np.zeros(len(self.numeric)))
 
     def describe(self) -> Mapping[str, Any]:
-        """Constants of the method, its domain, and where that comes from."""
         recentred = {
             "centre": list(self.center) if self.center else None,
             "length": self.length,

@@ -110,7 +110,6 @@ class ProjectedPlan(TwoStagePlan):
         return self._placed(inner, np.sqrt(np.mean(inner[:, : self.columns] ** 2, axis=1, keepdims=True)))
 
     def describe(self) -> Mapping[str, Any]:
-        """Constants of the method, its domain, and where that comes from."""
         projected = {"columns": len(self.wide), "to": self.columns, "method": self.then.algorithm}
         return {**self.then.problem.describe(), **self.then.describe(), "projected": projected}
 
@@ -145,13 +144,7 @@ class ProjectedPlan(TwoStagePlan):
 
 @recorded("random_projection")
 def plan(problem: LinearModelProblem, privacy: PrivacyParams, planner: Planner) -> tuple[ProjectedPlan, ...]:
-    """Return the plan with the number of columns of the smallest expected error.
-
-    Raises
-    ------
-    InvalidParameterError
-        If no l2 block is wide enough, or the method refuses.
-    """
+    """Return the plan with the number of columns of the smallest expected error."""
     check_relation(privacy)
     require_average(problem)
     p = len(problem.domain.columns_in("l2"))

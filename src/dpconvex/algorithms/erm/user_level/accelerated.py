@@ -39,15 +39,7 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms import (
-    LinearModelPlan,
-    PredictedError,
-    PrivateResult,
-    check_relation,
-    check_unit,
-    recorded,
-    require_average,
-)
+from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult, check_average, recorded
 from dpconvex.algorithms.erm.user_level import guards
 from dpconvex.algorithms.erm.user_level.accelerated_schedule import (
     LENGTHS,
@@ -81,33 +73,15 @@ OUTLIERS = 0.05
 @final
 @dataclass(frozen=True)
 class AcceleratedPlan(LinearModelPlan):
-    """Constants of one run.
+    """Constants of one run."""
 
-    Parameters
-    ----------
-    problem : LinearModelProblem
-        Over `n` users.
-    privacy : PrivacyParams
-        The promise, with the unit user.
-    phases : tuple of Phase
-        In the order in which they run.
-    smoothing : Smoothing
-        What losses with kinks are replaced by.
-    bound : float
-        On the expected excess.
-    target : {"empirical", "population"}
-        Whether the excess is on the data or on the population.
-    l2 : float
-        Ridge weight.
-    """
-
-    problem: LinearModelProblem
-    privacy: PrivacyParams
-    phases: tuple[Phase, ...]
-    smoothing: Smoothing
-    bound: float
-    target: str = "empirical"
-    l2: float = 0.0
+    problem: LinearModelProblem  #: Over `n` users
+    privacy: PrivacyParams  #: The promise, with the unit user
+    phases: tuple[Phase, ...]  #: In the order in which they run
+    smoothing: Smoothing  #: What losses with kinks are replaced by
+    bound: float  #: On the expected excess
+    target: str = "empirical"  #: or "population": where the excess is measured
+    l2: float = 0.0  #: Ridge weight
     constants: str = "calibrated"
     noise_name: str = "gaussian"
     algorithm: ClassVar[str] = "accelerated_user"
@@ -231,37 +205,29 @@ def plan_accelerated(
     smoothing: str = "auto",
     l2: float = 0.0,
 ) -> AcceleratedPlan:
-    """Return the plan of the least predicted error.
+    """Return the plan of the least predicted error, for users and a positive delta.
+
+    `problem.records_per_user` says how many records a user is assumed to have, for accuracy. With a ridge weight `l2`
+    the excess is that of the regularized loss.
 
     Parameters
     ----------
-    problem : LinearModelProblem
-        With `records_per_user`: how many records a user is assumed to have, for accuracy.
-    privacy : PrivacyParams
-        The promise, unit user, delta positive.
     constants : {"calibrated", "paper"}
         ``"paper"`` is always refused, with the reason.
     target : {"empirical", "population"}
         One phase with all users, or phases on disjoint users.
     test : {"auto", "tested", "threshold", "clipped"}
         How means are guarded (`guards`); ``auto``: tested or clipped, whichever has less noise.
-    batches : int
+    batches
         Disjoint batches of a phase's users, in turn.
-    sample : int, optional
+    sample
         Draw so many users afresh at each step; accuracy gains nothing, time does.
-    spread : float
+    spread
         Distance of two users' mean gradients, in units of ``L/sqrt(records_per_user)``, that is not surprising.
-    outliers : float
+    outliers
         Share of users that may lie further away, in [0, 1/2).
     smoothing : {"auto", "none", "envelope", "randomised"}
         For losses with kinks.
-    l2 : float
-        Ridge weight, at least 0: the excess is then that of the regularized loss.
-
-    Raises
-    ------
-    InvalidParameterError
-        If the promise is not for users, delta is 0, or too few users leave no test that could pass.
     """
     _check(problem, privacy)
     _validate.choice("target", target, ("empirical", "population"))
@@ -295,9 +261,7 @@ def plan_accelerated(
 
 
 def _check(problem: LinearModelProblem, privacy: PrivacyParams) -> None:
-    check_relation(privacy, users=True)
-    check_unit(problem, privacy)
-    require_average(problem)
+    check_average(problem, privacy)
     if privacy.unit != Unit.USER or problem.records_per_user is None:
         remedy = "Use algorithm='noisy_gradient'"
         raise InvalidParameterError("unit", str(privacy.unit), "must be 'user' for this algorithm", remedy)

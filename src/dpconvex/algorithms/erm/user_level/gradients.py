@@ -141,13 +141,7 @@ class Randomized(Smoothing):
 
 
 def smoothings(problem: LinearModelProblem, kind: str, error: float) -> Smoothing:
-    """Return the smoothing of a kind whose excess is `error`; ``auto``: none for smooth losses, else the envelope.
-
-    Raises
-    ------
-    InvalidParameterError
-        If the kind does not go with the loss.
-    """
+    """Return the smoothing of a kind whose excess is `error`; ``auto``: none for smooth losses, else the envelope."""
     _validate.choice("smoothing", kind, SMOOTHINGS)
     smooth = math.isfinite(problem.smoothness)
     kind = ("none" if smooth else "envelope") if kind == "auto" else kind

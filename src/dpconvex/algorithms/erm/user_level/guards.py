@@ -49,20 +49,12 @@ FALSE_ALARM = 1e-3
 
 @dataclass(frozen=True)
 class Guard(ABC):
-    """Public constants of a fixed number of noisy means on the same units.
+    """Public constants of a fixed number of noisy means on the same units."""
 
-    Parameters
-    ----------
-    count, steps : int
-        Number of vectors in each mean, and of means that are paid for.
-    radius, clip : float
-        Distance within which vectors count as close (infinite: nothing is tested), and their largest length.
-    """
-
-    count: int
-    steps: int
-    radius: float
-    clip: float
+    count: int  #: Vectors in each mean
+    steps: int  #: Means that are paid for
+    radius: float  #: Distance within which vectors count as close; infinite: nothing is tested
+    clip: float  #: Largest length of a vector
     name: ClassVar[str]
 
     @property

@@ -69,22 +69,11 @@ AGGREGATES = ("auto", "robust", "plain")
 @final
 @dataclass(frozen=True, eq=False)
 class PhasedPlan(LinearModelPlan):
-    """Constants of one run.
+    """Constants of one run."""
 
-    Parameters
-    ----------
-    problem : LinearModelProblem
-        What is minimized, over the ball of its radius; n counts users.
-    privacy : PrivacyParams
-        The promise, for users.
-    schedule : Schedule
-        Phases and bound.
-    constants : {"calibrated", "paper"}
-    """
-
-    problem: LinearModelProblem
-    privacy: PrivacyParams
-    schedule: Schedule
+    problem: LinearModelProblem  #: What is minimized, over the ball of its radius; n counts users
+    privacy: PrivacyParams  #: The promise, for users
+    schedule: Schedule  #: Phases and bound
     constants: str = "calibrated"
     noise_name: str = "gaussian"
     l2: float = 0.0
@@ -264,14 +253,10 @@ def plan_phased(
     groups: int | None = None,
     phases: int | None = None,
 ) -> PhasedPlan:
-    """Return the plan. Sees no data.
+    """Return the plan, for users, delta positive, and losses of one prediction, bounded slope and a compiled form.
 
     Parameters
     ----------
-    problem : LinearModelProblem
-        With `records_per_user`; the loss has one prediction, a bounded slope, and a compiled form.
-    privacy : PrivacyParams
-        Replace-one, for users, delta positive.
     constants : {"calibrated", "paper"}
         ``"paper"``: printed constants, for more than 100000 users, whose noise exceeds the diameter at every size.
     radius : {"practical", "provable", "private"} or float
@@ -279,13 +264,8 @@ def plan_phased(
         privately, or a number. Privacy does not depend on it (calibrated constants only).
     aggregate : {"auto", "robust", "plain"}
         Test and robust mean, sample and aggregate, or in each phase whichever has less noise.
-    groups, phases : int, optional
+    groups, phases
         Fix C or the number of phases.
-
-    Raises
-    ------
-    InvalidParameterError
-        If a parameter is out of range, or there are too few users for the promise.
     """
     check_relation(privacy, users=True)
     require_average(problem)

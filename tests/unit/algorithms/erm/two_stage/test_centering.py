@@ -200,7 +200,7 @@ def test_the_certificate_states_the_promise_whatever_length_was_released(delta: 
     plan = PrivateLogisticRegression(2.0, delta, feature_bounds=(0, 100), algorithm="recentring").plan(30_000, 20)[0]
     assert isinstance(plan, CenteredPlan)
     kinds = set()
-    for length in plan.lengths[::5]:
+    for length in plan.lengths[::10]:
         course = plan.informed(np.zeros(20), float(length))
         stated = course.certificate(SystemSource())
         assert (stated.spent_epsilon, stated.spent_delta) == (2.0, delta)

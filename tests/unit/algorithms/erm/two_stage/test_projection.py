@@ -116,6 +116,7 @@ def test_projections_are_orthogonal_and_keep_lengths_on_average(columns: int, ke
     np.testing.assert_allclose(entries, 1 / kept, rtol=0.5)  # what `coefficient_deviation` takes them for
 
 
+@pytest.mark.gate
 def test_the_deviation_of_the_noise_is_that_of_runs() -> None:
     """On data that say nothing, 600 seeds: each relative error of a variance has a deviation below 0.1."""
     plan = planned(problem(), 0.5, l2=1.0)

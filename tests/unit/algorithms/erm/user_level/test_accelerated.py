@@ -24,6 +24,8 @@ from dpconvex.problems.data.points import weighted_mean
 from dpconvex.randomness import SeededSource, SystemSource
 from dpconvex.solvers import NewtonCholesky
 
+pytestmark = pytest.mark.thin
+
 USERS = PrivacyParams(8.0, 1e-5, unit=Unit.USER)
 DIM, N, M = 3, 300, 16
 DOMAIN = DataDomain.l2_ball(DIM, 1.0)

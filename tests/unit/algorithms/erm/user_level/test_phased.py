@@ -29,6 +29,8 @@ from dpconvex.privacy.profiles import gaussian_delta
 from dpconvex.problems import DataDomain, LinearModelProblem, Records, UserGroups
 from dpconvex.randomness import SeededSource, SystemSource
 
+pytestmark = pytest.mark.thin
+
 PROMISE = PrivacyParams(1.0, 1e-6, unit=Unit.USER)
 
 

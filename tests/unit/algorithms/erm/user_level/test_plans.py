@@ -22,6 +22,8 @@ from dpconvex.problems import Block, DataDomain, LinearModelProblem, Records, Us
 from dpconvex.randomness import SeededSource
 from dpconvex.solvers import NewtonCholesky
 
+pytestmark = pytest.mark.thin
+
 USERS = PrivacyParams(1.0, unit="user")
 OURS = ("output_perturbation", "objective_perturbation", "exponential_mechanism")
 

@@ -10,15 +10,9 @@ from dpconvex._types import AnyArray, FloatArray
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
 def neighbours(X: FloatArray, squares: FloatArray, counts: AnyArray) -> None:
-    """Count, for every point, the others by the first grid radius (squared: `squares`) that reaches them.
+    """Count, for every point, the others by the first grid radius (its square, ascending) that reaches them.
 
-    Parameters
-    ----------
-    X : array of shape (n, d)
-    squares : array of shape (T,)
-        Ascending.
-    counts : array of shape (T + 1, n)
-        Zeros; pairs beyond the last radius go to the last row.
+    `counts` (T + 1, n) begins with zeros; pairs beyond the last radius go to the last row.
     """
     n, d = X.shape
     for i in range(n):

@@ -1,0 +1,405 @@
+"""What the documentation makes of the code: the picture of the house, its rooms and rules, the table of methods.
+
+``conf.py`` puts each where a page has a block ``{generated} NAME``. To look at one: ``python docs/generated.py NAME``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import math
+import re
+import sys
+import tomllib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
+from graphlib import TopologicalSorter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tools"))
+
+import house  # noqa: E402
+
+EXPERIMENTS = "dpconvex_experiments"
+ALGORITHMS = "algorithms"
+FUNCTIONS = "functions"
+"""The room of the modules beside the packages that offer something to users."""
+GROUND = "helpers"
+"""The room of the modules beside the packages that import nothing but one another: all rooms import them."""
+
+Edges = Counter[tuple[str, str]]
+
+
+# --- rooms: the packages of dpconvex, two rooms of single modules, the experiments ------------------------------------
+
+
+@cache
+def imports() -> dict[str, frozenset[str]]:
+    """What every module imports, wherever the statement stands; imports for the type checker alone do not count."""
+    graph = house.grimp.build_graph(*house.PACKAGES, exclude_type_checking_imports=True, cache_dir=None)
+    return {module: frozenset(graph.find_modules_directly_imported_by(module)) for module in graph.modules}
+
+
+@cache
+def single_modules() -> dict[str, str]:
+    """The room of every module that stands beside the packages; the interface itself and its starter have none."""
+    names = {path.stem for path in (ROOT / "src" / "dpconvex").glob("*.py")} - {"__init__", "__main__"}
+    ground = {name for name in names if {part(each) for each in imports()[f"dpconvex.{name}"]} <= names}
+    return {name: GROUND if name in ground else FUNCTIONS for name in names}
+
+
+def part(module: str) -> str:
+    """The name right below dpconvex."""
+    return module.partition(".")[2].partition(".")[0]
+
+
+def room(module: str) -> str | None:
+    if module.startswith(EXPERIMENTS):
+        return EXPERIMENTS
+    name = part(module)
+    return single_modules().get(name, name if name and not name.startswith("__") else None)
+
+
+@cache
+def arrows() -> Edges:
+    """How many imports lead from one room into another."""
+    found: Edges = Counter()
+    for module, others in imports().items():
+        for other in others:
+            begin, end = room(module), room(other)
+            if begin and end and begin != end:
+                found[begin, end] += 1
+    return found
+
+
+@cache
+def floors() -> list[list[str]]:
+    """The rooms from the ground up: each stands right below the lowest of those that import it."""
+    above: dict[str, set[str]] = {GROUND: set()}
+    for begin, end in arrows():
+        above.setdefault(begin, set())
+        above.setdefault(end, set()).add(begin)
+    depth: dict[str, int] = {}
+    for name in TopologicalSorter(above).static_order():  # refuses circles
+        depth[name] = max((depth[other] + 1 for other in above[name]), default=0)
+    return [sorted(name for name in depth if depth[name] == floor) for floor in range(max(depth.values()), -1, -1)]
+
+
+def sources(name: str) -> list[house.Source]:
+    if name in (GROUND, FUNCTIONS):
+        modules = sorted(module for module, where in single_modules().items() if where == name)
+        return [house.Source(ROOT / "src" / "dpconvex" / f"{module}.py") for module in modules]
+    folder = ROOT / "src" / EXPERIMENTS if name == EXPERIMENTS else ROOT / "src" / "dpconvex" / name
+    return house.sources(folder)
+
+
+def size(files: Iterable[house.Source]) -> tuple[int, int]:
+    """Number of files and of lines."""
+    listed = list(files)
+    return len(listed), sum(file.lines for file in listed)
+
+
+def purpose(file: house.Source) -> str:
+    """The first line of a module's docstring, for Markdown."""
+    return (house.ast.get_docstring(file.tree) or "").partition("\n")[0].replace("|", r"\|")
+
+
+def families() -> list[Path]:
+    """The rooms inside of algorithms."""
+    folder = ROOT / "src" / "dpconvex" / ALGORITHMS
+    return sorted(path.parent for path in folder.glob("*/__init__.py"))
+
+
+# --- the picture ------------------------------------------------------------------------------------------------------
+
+
+def direct() -> Edges:
+    """The arrows between two rooms that no way over a third room replaces; those to the ground are left out."""
+    every = {pair: count for pair, count in arrows().items() if GROUND not in pair}
+    reached: dict[str, set[str]] = {}
+    for floor in floors():
+        for name in floor:
+            next_ones = {end for begin, end in every if begin == name}
+            reached[name] = next_ones.union(*(reached[other] for other in next_ones))
+    replaced = {(a, c) for a, b in every for c in reached[b]}
+    return Counter({pair: count for pair, count in every.items() if pair not in replaced})
+
+
+def mathematics() -> set[str]:
+    """The rooms that know nothing of privacy, as the import rules have it."""
+    forbidden = [rule for rule in rules() if "dpconvex.privacy" in rule.get("forbidden_modules", ())]
+    return {part(module) for rule in forbidden for module in rule["source_modules"]}
+
+
+def places() -> dict[str, tuple[float, float, float, float]]:
+    """The middle of every room and half of its width and height: mathematics stands on the right."""
+    right = mathematics()
+    found: dict[str, tuple[float, float, float, float]] = {}
+    for y, floor in enumerate(floors()[1:]):
+
+        def order(name: str) -> tuple[bool, float, str]:
+            below = [found[end][0] for begin, end in direct() if begin == name]
+            return name in right, sum(below) / len(below) if below else 0.0, name
+
+        width = {name: len(families()) * 0.155 if name == ALGORITHMS else 0.165 for name in floor}
+        gap = (1 - sum(width.values())) / (len(floor) + 1)
+        x = 0.0
+        for name in sorted(floor, key=order):
+            x += gap + width[name] / 2
+            found[name] = x, float(y), width[name] / 2, 0.36 if ALGORITHMS in floor else 0.24
+            x += width[name] / 2
+    return found
+
+
+def picture() -> str:
+    """Markdown that holds the drawing."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+    from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
+
+    place, right = places(), mathematics()
+    top = len(floors()) - 2
+    figure = Figure(figsize=(9, 1.04 * (top + 2)))
+    axes = figure.add_axes((0, 0, 1, 1), xlim=(0, 1), ylim=(-1.4, top + 0.4))
+    axes.axis("off")
+
+    def box(x: float, y: float, width: float, height: float, color: str) -> None:
+        style = {"boxstyle": "round,pad=0,rounding_size=0.012", "mutation_aspect": 10, "linewidth": 0.8}
+        corner = x - width, y - height
+        axes.add_patch(FancyBboxPatch(corner, 2 * width, 2 * height, facecolor=color, edgecolor="#555555", **style))
+
+    def text(x: float, y: float, title: str, files: list[house.Source], more: str = "") -> None:
+        number, lines = size(files)
+        axes.text(x, y + 0.07, title, ha="center", va="center", fontsize=10, weight="bold")
+        axes.text(x, y - 0.1, f"{number} files, {lines:,} lines{more}", ha="center", va="center", fontsize=7.5)
+
+    for (begin, end), count in sorted(direct().items()):
+        (x0, y0, width0, height0), (x1, y1, width1, height1) = place[begin], place[end]
+        start = min(max(x1, x0 - 0.7 * width0), x0 + 0.7 * width0)
+        stop = min(max(start, x1 - 0.7 * width1), x1 + 0.7 * width1)
+        tail, head = (start, y0 - height0), (stop, y1 + height1)
+        arrow = {"arrowstyle": "-|>", "mutation_scale": 12, "color": "#888888", "shrinkA": 0, "shrinkB": 0}
+        axes.add_patch(FancyArrowPatch(tail, head, linewidth=0.6 + 0.4 * math.log2(count), zorder=0.5, **arrow))
+        middle = tail[0] + 0.4 * (head[0] - tail[0]), tail[1] + 0.4 * (head[1] - tail[1])
+        patch = {"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none"}
+        axes.text(*middle, str(count), fontsize=8, color="#333333", ha="center", va="center", bbox=patch)
+
+    colors = {True: "#dcebdc", False: "#dbe6f4"}
+    for name, (x, y, width, height) in place.items():
+        box(x, y, width, height, colors[name in right])
+        if name != ALGORITHMS:
+            text(x, y, name.removeprefix("dpconvex_"), sources(name))
+            continue
+        common = [file for file in sources(name) if file.path.parent.name == name]
+        axes.text(x, y + 0.26, name, ha="center", va="center", fontsize=10, weight="bold")
+        names = [folder.name for folder in families()]
+        for index, inner in enumerate(names):
+            at = x + 1.94 * width * (index - (len(names) - 1) / 2) / len(names)
+            box(at, y, 0.92 * width / len(names), 0.17, "white")
+            text(at, y, inner, house.sources(ROOT / "src" / "dpconvex" / name / inner))
+        number, lines = size(common)
+        what = f"what they share: {number} files, {lines:,} lines"
+        axes.text(x, y - 0.27, what, ha="center", va="center", fontsize=7.5)
+    box(0.5, -1.0, 0.48, 0.24, "#eeeeee")
+    modules = ", ".join(sorted(name for name, where in single_modules().items() if where == GROUND))
+    text(0.5, -1.0, f"{GROUND}: {modules}", sources(GROUND), "; every room imports them")
+
+    file = io.StringIO()
+    with mpl.rc_context({"svg.hashsalt": "house"}):
+        figure.savefig(file, format="svg", metadata={"Date": None}, facecolor="white")
+    svg = file.getvalue()
+    svg = re.sub(r'<svg [^>]*?width="[^"]*" height="[^"]*"', '<svg role="img" width="100%"', svg[svg.index("<svg") :])
+    return f"```{{raw}} html\n{svg}\n```\n"
+
+
+# --- the tables -------------------------------------------------------------------------------------------------------
+
+
+def table(header: Iterable[object], rows: Iterable[Iterable[object]], align: str = "") -> str:
+    """Markdown of a table; `align` has r or l a column, the last one for all that follow."""
+    header = list(header)
+    align = align.ljust(len(header), align[-1:] or "l")
+    lines = [header, ["--:" if side == "r" else ":--" for side in align[: len(header)]], *rows]
+    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines) + "\n"
+
+
+def rooms() -> str:
+    """Every room, from the top: what it is for, how large it is."""
+    rows: list[tuple[object, ...]] = []
+    for floor in reversed(floors()):
+        for name in floor:
+            files = sources(name)
+            if name in (GROUND, FUNCTIONS):
+                rows += [(f"`{file.path.stem}.py`", purpose(file), 1, f"{file.lines:,}") for file in files]
+                continue
+            folder = ROOT / "src" / (name if name == EXPERIMENTS else f"dpconvex/{name}")
+            count, lines = size(files)
+            rows.append((f"**{name}**", purpose(house.Source(folder / "__init__.py")), count, f"{lines:,}"))
+            if name == ALGORITHMS:
+                for inner in families():
+                    count, lines = size(house.sources(inner))
+                    what = purpose(house.Source(inner / "__init__.py"))
+                    rows.append((f"{name}/**{inner.name}**", what, count, f"{lines:,}"))
+    return table(("room", "what it is for", "files", "lines"), rows, "llrr")
+
+
+def crossings() -> str:
+    """How many imports lead from the room of a row into that of a column."""
+    order = [name for floor in floors() for name in floor if name != GROUND]
+    short = [name.removeprefix("dpconvex_") for name in order]
+    rows = [
+        (f"**{title}**", *(arrows().get((name, other), "") for other in order))
+        for name, title in zip(reversed(order), reversed(short), strict=True)
+    ]
+    return table(("", *short), rows, "lr")
+
+
+@cache
+def rules() -> tuple[dict[str, Any], ...]:
+    """The import rules of pyproject.toml."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    return tuple(settings["tool"]["importlinter"]["contracts"])
+
+
+def rule_list() -> str:
+    """Every import rule in words."""
+
+    def names(modules: Iterable[str], join: str = ", ") -> str:
+        return join.join(f"`{module.removeprefix('dpconvex.')}`" for module in modules)
+
+    def words(rule: Mapping[str, Any]) -> str:
+        match rule["type"]:
+            case "layers":
+                floors = [layer.replace("|", ":").split(":") for layer in rule["layers"]]
+                chain = " > ".join(names(name.strip() for name in floor) for floor in floors)
+                return f"Each may import what stands to its right: {chain}."
+            case "independence":
+                return f"None of these imports another: {names(rule['modules'])}."
+            case "forbidden":
+                text = f"{names(rule['source_modules'])} may not import {names(rule['forbidden_modules'])}"
+                but = [each.replace("->", "to").replace("dpconvex.", "") for each in rule.get("ignore_imports", ())]
+                return text + (f", except {names(but)}." if but else ".")
+            case other:
+                return f"A rule of type `{other}`."
+
+    return "\n".join(f"**{rule['name']}**\n: {words(rule)}\n" for rule in rules())
+
+
+# --- the methods ------------------------------------------------------------------------------------------------------
+
+EPSILON, DELTA, N = 1.0, 1e-6, 20_000
+
+
+def _linear_plans(name: str, privacy: Any) -> Iterator[Any]:
+    from dpconvex.algorithms.erm.registry import plans
+    from dpconvex.losses import LogisticLoss, SquaredLoss
+
+    for loss in (LogisticLoss(), SquaredLoss(0.5, prediction_bound=0.5)):
+        for problem in _problems(loss, privacy):
+            yield from _found(plans, problem, privacy, name)
+
+
+def _heavy_plans(name: str, privacy: Any) -> Iterator[Any]:
+    from dpconvex.algorithms.erm.heavy_tailed.registry import heavy_plans
+    from dpconvex.losses import HuberLoss
+
+    for problem in _problems(HuberLoss(), privacy):
+        yield from _found(heavy_plans, problem, privacy, 2.0, 1.0, name)
+
+
+def _saddle_plans(name: str, privacy: Any) -> Iterator[Any]:
+    from dpconvex.algorithms.minimax.registry import plan_saddle
+    from dpconvex.problems import RankOneGame
+
+    yield from _found(plan_saddle, RankOneGame(n=N, dx=20, dy=20), privacy, name)
+
+
+def _sparse_plans(name: str, privacy: Any) -> Iterator[Any]:
+    from dpconvex.algorithms.minimax.registry import plan_sparse
+    from dpconvex.losses import LogisticLoss
+    from dpconvex.problems import l1_ball_loss
+
+    yield from _found(plan_sparse, l1_ball_loss(LogisticLoss(), N, 20, 1.0), privacy, name)
+
+
+def _query_plans(name: str, privacy: Any) -> Iterator[Any]:
+    from dpconvex.algorithms.queries.registry import plan_queries
+    from dpconvex.problems.queries import DenseQueries
+
+    yield from _found(plan_queries, DenseQueries(np.eye(20)), N, privacy, name)
+
+
+def _problems(loss: Any, privacy: Any) -> Iterator[Any]:
+    """Linear models that are small enough for every method, or wide enough: columns with bounds, rows with one."""
+    from dpconvex.privacy import Unit
+    from dpconvex.problems import DataDomain
+    from dpconvex.problems.linear.problem import LinearModelProblem
+
+    many = 10 if privacy.unit == Unit.USER else None
+    for domain in (DataDomain.box(1, 0.5), DataDomain.box(5, 0.5), DataDomain.l2_ball(100, 1.0)):
+        yield LinearModelProblem(loss, domain.with_intercept(), N, 2.0, records_per_user=many)
+
+
+def _found(planner: Callable[..., Any], *facts: Any) -> tuple[Any, ...]:
+    from dpconvex.errors import InvalidParameterError
+
+    try:
+        return planner(*facts)
+    except InvalidParameterError:
+        return ()
+
+
+REGISTRIES: dict[str, tuple[str, str, Callable[[str, Any], Iterator[Any]]]] = {
+    "Linear models": ("erm.registry", "ERM_METHODS", _linear_plans),
+    "Linear models with heavy tails": ("erm.heavy_tailed.registry", "HEAVY_METHODS", _heavy_plans),
+    "Sparse models: minimizers over a simplex or an l1 ball": ("minimax.registry", "SPARSE_METHODS", _sparse_plans),
+    "Worst groups and games: saddle points": ("minimax.registry", "SADDLE_METHODS", _saddle_plans),
+    "Synthetic tables and queries": ("queries.registry", "QUERY_METHODS", _query_plans),
+}
+"""Kinds of problems: where their registry stands, and how to plan small examples of them."""
+
+
+def methods() -> str:
+    """Every method that ``algorithm`` may name: what it does, what it promises, whom it protects."""
+    text: list[str] = []
+    for title, (module, name, planner) in REGISTRIES.items():
+        registry = getattr(importlib.import_module(f"dpconvex.algorithms.{module}"), name)
+        rows = [(f"`{method}`", *_facts(method, planner)) for method in registry]
+        text += [f"**{title}**", "", table(("method", "what it does", "promise", "protects"), rows)]
+    return "\n".join(text)
+
+
+def _facts(method: str, planner: Callable[[str, Any], Iterator[Any]]) -> tuple[str, str, str]:
+    """What the method does, its kinds of promise, and its units, from plans of small examples."""
+    from dpconvex.privacy import PrivacyParams, Unit
+    from dpconvex.privacy.ledger import total_epsilon
+
+    what, promises, units = "", set[str](), set[str]()
+    for unit in Unit:
+        for delta in (0.0, DELTA):
+            for plan in planner(method, PrivacyParams(EPSILON, delta, unit=unit)):
+                what = what or (sys.modules[type(plan).__module__].__doc__ or "").partition("\n")[0]
+                spends = delta > 0 and total_epsilon(plan.releases, 0.0) > EPSILON
+                promises.add("approximate" if spends else "pure")
+                units.add(f"{unit}s")
+    return what, " or ".join(sorted(promises, reverse=True)), ", ".join(sorted(units))
+
+
+GENERATED: dict[str, Callable[[], str]] = {
+    "picture": picture,
+    "rooms": rooms,
+    "crossings": crossings,
+    "rules": rule_list,
+    "methods": methods,
+}
+"""Markdown by name."""
+
+
+if __name__ == "__main__":
+    for wanted in sys.argv[1:]:
+        print(GENERATED[wanted]())
