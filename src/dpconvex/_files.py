@@ -15,19 +15,13 @@ from typing import IO
 
 from dpconvex.errors import InvalidParameterError
 
-MOST_BYTES = 2**24
-"""Of a text file."""
+MOST_BYTES = 2**24  # of a text file
 
 
 def read_text(path: str | os.PathLike[str]) -> str:
-    """Return the text of a regular file of at most `MOST_BYTES`.
+    """Return the text of a regular file of at most `MOST_BYTES`; other encodings than UTF-8 raise `UnicodeDecodeError`.
 
-    Raises
-    ------
-    OSError
-        If there is no such file, it cannot be read, is no regular file or is too long; ``strerror`` says which.
-    UnicodeDecodeError
-        If it is not UTF-8.
+    One that is missing, unreadable, no regular file or too long raises an `OSError`, whose ``strerror`` says which.
     """
     try:
         mode = os.stat(path).st_mode  # before opening: a pipe would wait for a writer
@@ -51,22 +45,10 @@ def write_atomically(
 ) -> None:
     """Write a file so that readers see the old file or the new one, never a part.
 
-    Parameters
-    ----------
-    path : path
-        The file, in a folder that exists; replaced when it exists.
-    content : str, bytes or callable
-        Text (written as UTF-8), bytes, or a function that writes into the binary file it is given. When the function
-        raises, the exception goes on and an old file stays as it was.
-    mode : int
-        Who may read and write it, less what the process's mask takes away.
-    new : bool
-        Refuse to replace a file.
-
-    Raises
-    ------
-    InvalidParameterError
-        When the folder is missing or cannot be written; with `new`, when the file exists.
+    The `content` is text (written as UTF-8), bytes, or a function that writes into the binary file it is given; when it
+    raises, the exception goes on and an old file stays as it was. `mode` says who may read and write the file, less
+    what the process's mask takes away. `InvalidParameterError` when the folder is missing or cannot be written, and
+    when the file exists and must be `new`.
     """
     target = Path(path)
     partial = target.with_name(f".{target.name}.{secrets.token_hex(6)}.partial")

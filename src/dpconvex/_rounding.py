@@ -11,8 +11,7 @@ import sys
 from collections.abc import Iterable
 from fractions import Fraction
 
-SLACK = 1e-13
-"""Relative slack charged for one evaluation of a transcendental function."""
+SLACK = 1e-13  # relative slack charged for one evaluation of a transcendental function
 
 
 def float_up(x: Fraction) -> float:

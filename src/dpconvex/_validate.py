@@ -10,8 +10,7 @@ from typing import Any
 from dpconvex.errors import InvalidParameterError
 
 MOST_RECORDS = 2**53
-SMALLEST_SHARE = 1e-9
-"""Of a class: rarer ones leave a first prediction of more than 20 logits."""
+SMALLEST_SHARE = 1e-9  # of a class: rarer ones leave a first prediction of more than 20 logits
 
 
 def real(

@@ -45,8 +45,7 @@ def _shown(value: Any) -> str:
     return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
 
 
-MOST_SHOWN = 2000
-"""Characters of a parameter in a message."""
+MOST_SHOWN = 2000  # characters of a parameter in a message
 
 
 class InvalidDataError(DpconvexError, ValueError):
@@ -74,13 +73,7 @@ class CertificateError(DpconvexError):
 
 
 def warn(category: type[DpconvexWarning], text: str) -> None:
-    """Give a warning in the name of the first caller outside this package.
-
-    Parameters
-    ----------
-    category : type
-    text : str
-    """
+    """Give a warning in the name of the first caller outside this package."""
     frame, level, package = sys._getframe(1), 2, os.path.dirname(__file__)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
         frame, level = frame.f_back, level + 1

@@ -25,10 +25,5 @@ from typing import Any
 
 @cache
 def load(group: str) -> tuple[Any, ...]:
-    """Return what all entry points of ``dpconvex.<group>`` name, in the order of their names.
-
-    Parameters
-    ----------
-    group : {"algorithms", "reference", "audit"}
-    """
+    """Return what all entry points of ``dpconvex.<group>`` name, in the order of their names."""
     return tuple(point.load() for point in sorted(entry_points(group=f"dpconvex.{group}"), key=lambda each: each.name))

@@ -28,11 +28,9 @@ from dpconvex.privacy import Check, PrivacyCertificate, Verification, verify as 
 from dpconvex.privacy.profiles import limited
 from dpconvex.randomness import BitSource, SeededSource, SystemSource
 
-REGISTERED = (estimators, exponential_mechanism)
-"""Importing these registers every planner of this package."""
+REGISTERED = (estimators, exponential_mechanism)  # importing these registers every planner of this package
 
-MOST_PLANNING = 12e6
-"""Computing, about microseconds, that goes into one plan."""
+MOST_PLANNING = 12e6  # computing, about microseconds, that goes into one plan
 
 
 class UnknownSource(BitSource):

@@ -12,6 +12,7 @@ from dpconvex.algorithms.base import (
     in_units,
     require,
     require_average,
+    require_delta,
     within_floats,
 )
 from dpconvex.algorithms.predicted_error import PredictedError
@@ -33,6 +34,7 @@ __all__ = [
     "recorded",
     "require",
     "require_average",
+    "require_delta",
     "stored",
     "within_floats",
 ]

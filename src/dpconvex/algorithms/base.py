@@ -358,6 +358,12 @@ def check_relation(privacy: PrivacyParams, *, users: bool = False) -> None:
         raise InvalidParameterError("unit", str(privacy.unit), "must be 'record' for this algorithm", remedy)
 
 
+def require_delta(privacy: PrivacyParams, purpose: str = "Gaussian noise") -> None:
+    """Raise `InvalidParameterError` for a pure promise."""
+    if privacy.pure:
+        raise InvalidParameterError("delta", privacy.delta, f"must be > 0 for {purpose}", "Use 1e-6 or less")
+
+
 def in_units(text: str, privacy: PrivacyParams) -> str:
     """Return a statement about records as one about the units that are protected."""
     return text.replace("record", "user") if privacy.unit == Unit.USER else text

@@ -156,18 +156,13 @@ class GroupedNorm(NoiseNorm):
     and Talwar 2010, "On the geometry of differential privacy".
     """
 
-    sizes: IntArray
-    """Columns of each block, (m,)."""
-    half_widths: FloatArray
-    """``s_j``, positive, (m,): the bound of the block over the domain, in l1 or l2."""
-    groups: IntArray
-    """Number of the group of each block, (m,): 0 to G - 1, each used."""
-    weights: FloatArray
-    """``a_g``, positive, (G,)."""
-    name: str = "grouped"
-    """For sensitivities and reports."""
+    sizes: IntArray  #: columns of each block, (m,)
+    half_widths: FloatArray  #: ``s_j``, positive, (m,): the bound of the block over the domain, in l1 or l2
+    groups: IntArray  #: number of the group of each block, (m,): 0 to G - 1, each used
+    weights: FloatArray  #: ``a_g``, positive, (G,)
+    name: str = "grouped"  #: for sensitivities and reports
+    #: Which blocks are measured in l2, (m,); default none.
     euclidean: BoolArray = field(default_factory=lambda: np.zeros(1, dtype=bool))
-    """Which blocks are measured in l2, (m,); default none."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "euclidean", np.broadcast_to(self.euclidean, np.shape(self.sizes)))

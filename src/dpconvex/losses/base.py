@@ -31,12 +31,11 @@ quiet = np.errstate(over="ignore", invalid="ignore")
 class LossConstants:
     """Constants of ``w -> phi(<w, x>, y)`` over all records of a domain."""
 
+    #: Largest (sub)gradient: in the l2 norm when `norm` is ``"l2"``, in the maximum norm when it is ``"l1"``.
     lipschitz: float
-    """Largest (sub)gradient: in the l2 norm when `norm` is ``"l2"``, in the maximum norm when it is ``"l1"``."""
+    #: Largest change of the gradient, in that same norm, per unit of parameter change in `norm`; may be infinite.
     smoothness: float
-    """Largest change of the gradient, in that same norm, per unit of parameter change in `norm`; may be infinite."""
-    norm: Geometry
-    """The norm of the parameters."""
+    norm: Geometry  #: the norm of the parameters
 
 
 class CurvatureLaw(StrEnum):
@@ -46,12 +45,11 @@ class CurvatureLaw(StrEnum):
     declared by the loss that proves it; the contract tests search for a prediction that breaks it.
     """
 
+    #: Trace of the Hessian at most `curvature_trace`, whatever the slope: what holds for every smooth loss.
     BOUNDED = "bounded"
-    """Trace of the Hessian at most `curvature_trace`, whatever the slope: what holds for every smooth loss."""
-    LOGISTIC = "logistic"
-    """One output, no slope beyond ``A <= 1``: ``phi'' <= a (1 - a)`` at the slope ``|phi'| = a``."""
+    LOGISTIC = "logistic"  #: one output, no slope beyond ``A <= 1``: ``phi'' <= a (1 - a)`` at the slope ``|phi'| = a``
+    #: Every slope is ``p - e_y`` for a probability vector p and a class y; the Hessian is bounded as `BOUNDED` says.
     SOFTMAX = "softmax"
-    """Every slope is ``p - e_y`` for a probability vector p and a class y; the Hessian is bounded as `BOUNDED` says."""
 
 
 class LinearModelLoss(ABC):
@@ -62,34 +60,26 @@ class LinearModelLoss(ABC):
     float, are never NaN, and no content raises or warns.
     """
 
-    name: ClassVar[str]
-    """Name on the command line, in plans and in certificates; unique among the losses."""
-    task: ClassVar[Task]
-    """Whether targets are classes or numbers."""
-    sides: ClassVar[Literal[1, 2]] = 2
-    """1 if the sign of ``slope * y`` is the same everywhere (margin losses), else 2."""
-    n_outputs: int = 1
-    """Predictions per record."""
+    name: ClassVar[str]  #: name on the command line, in plans and in certificates; unique among the losses
+    task: ClassVar[Task]  #: whether targets are classes or numbers
+    sides: ClassVar[Literal[1, 2]] = 2  #: 1 if the sign of ``slope * y`` is the same everywhere (margin losses), else 2
+    n_outputs: int = 1  #: predictions per record
+    #: Public shares of the classes; None where they are not known, and for numbers.
     rates: tuple[float, ...] | None = None
-    """Public shares of the classes; None where they are not known, and for numbers."""
-    slope_bound: float
-    """Largest l2 norm A of the derivative in `z`, rounded up; infinite if unbounded."""
-    curvature_bound: float
-    """Largest second derivative c (spectral norm of the Hessian in `z`); infinite if not smooth."""
+    slope_bound: float  #: largest l2 norm A of the derivative in `z`, rounded up; infinite if unbounded
+    curvature_bound: float  #: largest second derivative c (spectral norm of the Hessian in `z`); infinite if not smooth
+    #: Largest rank r of the Hessian in `z`.
+    #:
+    #: One record's factor of a determinant ratio is at most ``(1 + t tau / r) ** r`` with ``t`` the `curvature_trace`
+    #: and ``tau = X2^2 / (n lambda)`` (AM-GM; docs, Objective perturbation, Theorem 1 for several outputs).
     curvature_rank: int = 1
-    """Largest rank r of the Hessian in `z`.
-
-    One record's factor of a determinant ratio is at most ``(1 + t tau / r) ** r`` with ``t`` the `curvature_trace` and
-    ``tau = X2^2 / (n lambda)`` (AM-GM; docs, Objective perturbation, Theorem 1 for several outputs).
-    """
+    #: What is proved of curvature and slope together, beside `self_concordance`.
     curvature_law: ClassVar[CurvatureLaw] = CurvatureLaw.BOUNDED
-    """What is proved of curvature and slope together, beside `self_concordance`."""
+    #: The q of ``phi'' <= (q / A) (A - |phi'|)``; None if there is none, or several outputs.
+    #:
+    #: Curvature then vanishes as the slope saturates, and is free in objective perturbation with noise in any norm
+    #: (docs, Objective perturbation, Theorem 2).
     self_concordance: float | None = None
-    """The q of ``phi'' <= (q / A) (A - |phi'|)``; None if there is none, or several outputs.
-
-    Curvature then vanishes as the slope saturates, and is free in objective perturbation with noise in any norm (docs,
-    Objective perturbation, Theorem 2).
-    """
 
     @property
     def slope_bound_l1(self) -> float:
@@ -152,10 +142,7 @@ class LinearModelLoss(ABC):
     def clip_targets(self, y: AnyArray) -> FloatArray:
         """Return a float64 copy of `y` (n,), each value moved into the declared targets by the class's rule.
 
-        Raises
-        ------
-        InvalidDataError
-            If `y` is not one-dimensional or not numeric (public facts); never because of a value.
+        `InvalidDataError` if `y` is not one-dimensional or not numeric (public facts); never because of a value.
         """
 
     def cut(self, level: float) -> LinearModelLoss | None:

@@ -47,19 +47,13 @@ class LogisticLoss(_TwoClasses, SmoothLoss):
     Slope at most `cap`; curvature ``a (1 - a)`` at every slope ``a < cap``, 0 at the slope `cap`; q = 1 for
     ``cap = 1``, else none (docs, Objective perturbation, section 1). With a `rate` the margin is ``y (z + offset)``:
     the graph moves sideways, so all this stays true.
-
-    Parameters
-    ----------
-    cap : float
-        Largest slope, between 1e-100 and 1.
-    rate : float, optional
-        Public share of the class +1, above 0 and below 1. Predictions then start from it: `offset`.
     """
 
     name = "logistic"
     curvature_law = CurvatureLaw.LOGISTIC  # below the cap as without one; at the cap curvature is 0
 
-    cap: float = 1.0
+    cap: float = 1.0  #: largest slope, between 1e-100 and 1
+    #: Public share of the class +1, above 0 and below 1. Predictions then start from it: `offset`.
     rate: float | None = None
 
     def __post_init__(self) -> None:
@@ -110,7 +104,6 @@ class LogisticLoss(_TwoClasses, SmoothLoss):
 
     @property
     def rates(self) -> tuple[float, ...] | None:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Of the classes -1 and +1."""
         return None if self.rate is None else (1 - self.rate, self.rate)
 
     @property
@@ -176,15 +169,6 @@ class SoftmaxLoss(SmoothLoss):
     The derivative is ``p - e_y``, the Hessian ``S = diag(p) - p p^T`` with the probabilities ``p``. Targets
     are rounded to the nearest class; NaN becomes class 0.
 
-    Parameters
-    ----------
-    n_classes : int
-        At least 2; public.
-    rates : tuple of float, optional
-        Public shares of the classes, positive, adding up to 1. Predictions then start from their logarithms: `offset`.
-
-    Notes
-    -----
     Constants (proofs: docs, Objective perturbation, Several outputs): ``|p - e_y|_2 <= sqrt 2``,
     ``|p - e_y|_1 <= 2``, ``|S| <= 1/2``, rank ``k - 1``, trace ``<= 1 - 1/k``. With
     ``a = |p - e_y|_2 / sqrt 2``, ``trace S <= 2 (1 - a^2) <= 4 (1 - a)``, so that q = 4 for noise in the Frobenius
@@ -198,7 +182,8 @@ class SoftmaxLoss(SmoothLoss):
     curvature_bound = 0.5  # attained by two classes of probability 1/2
     curvature_law = CurvatureLaw.SOFTMAX
 
-    n_classes: int
+    n_classes: int  #: at least 2; public
+    #: Public shares of the classes, positive, adding up to 1. Predictions then start from their logarithms: `offset`.
     rates: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
@@ -234,7 +219,6 @@ class SoftmaxLoss(SmoothLoss):
 
     @property
     def frobenius_self_concordance(self) -> float:
-        """4, or 2 for two classes."""
         return 2.0 if self.n_classes == 2 else 4.0
 
     @property
@@ -334,20 +318,13 @@ class SmoothedHingeLoss(_TwoClasses, SmoothLoss):
     With ``center = 1`` it lies above the hinge by at most ``width / 8``. Slope at most 1, curvature at most
     ``1 / width``; no q, since the curvature is ``1 / width`` right up to the largest slope. Targets above 0
     become +1, all others (0, NaN) -1.
-
-    Parameters
-    ----------
-    width : float
-        Length of the quadratic piece, in units of the margin, between 1e-100 and 1e100.
-    center : float
-        Its middle, where the slope is -1/2; between -1e100 and 1e100.
     """
 
     name = "smoothed_hinge"
     slope_bound = 1.0
 
-    width: float = 1.0
-    center: float = 1.0
+    width: float = 1.0  #: length of the quadratic piece, in units of the margin, between 1e-100 and 1e100
+    center: float = 1.0  #: its middle, where the slope is -1/2; between -1e100 and 1e100
 
     def __post_init__(self) -> None:
         check_width(self.width)

@@ -64,19 +64,13 @@ class SquaredLoss(_NumericLoss, SmoothLoss):
     For ``|z| > prediction_bound`` the loss continues along its tangent, so that its slope bound ``prediction_bound +
     target_bound`` holds for every prediction. Over parameters of norm at most R and features of norm at most X,
     ``prediction_bound = R X`` leaves the problem unchanged.
-
-    Parameters
-    ----------
-    target_bound : float
-        Positive, at most 1e100, in the unit of the target.
-    prediction_bound : float, optional
-        At least `target_bound`, at most 1e100. Infinite (the default): no extension and no slope bound.
     """
 
     name = "squared"
     curvature_bound = 1.0
 
-    target_bound: float
+    target_bound: float  #: positive, at most 1e100, in the unit of the target
+    #: At least `target_bound`, at most 1e100. Infinite (the default): no extension and no slope bound.
     prediction_bound: float = math.inf
 
     def __post_init__(self) -> None:
@@ -163,21 +157,14 @@ class HuberLoss(ResidualSplineLoss):
     """``r^2 / 2`` for ``|r| <= width``, else ``width (|r| - width / 2)``, with the residual ``r = z - y``.
 
     Slope at most `width`, curvature at most 1; no q, since the curvature is 1 right up to the largest slope.
-
-    Parameters
-    ----------
-    width : float
-        Residual at which the loss turns linear; between 1e-100 and 1e100, in the unit of the target.
-    target_bound : float, optional
-        Targets are clipped to it. The slope bound does not need it; `value_at_zero` is infinite without it.
-    of_mean : bool
-        Whether it stands in for the squared loss: errors are then judged by that one. Needs a target bound.
     """
 
     name = "huber"
 
-    width: float = 1.0
+    width: float = 1.0  #: residual at which the loss turns linear; between 1e-100 and 1e100, in the unit of the target
+    #: Targets are clipped to it. The slope bound does not need it; `value_at_zero` is infinite without it.
     target_bound: float = math.inf
+    #: Whether it stands in for the squared loss: errors are then judged by that one. Needs a target bound.
     of_mean: bool = False
 
     def __post_init__(self) -> None:
@@ -186,7 +173,6 @@ class HuberLoss(ResidualSplineLoss):
 
     @property
     def usual(self) -> LinearModelLoss:
-        """The squared loss, where this one stands in for it."""
         return SquaredLoss(self.target_bound, prediction_bound=self.target_bound) if self.of_mean else self
 
     @property
@@ -208,19 +194,12 @@ class SmoothedAbsoluteLoss(ResidualSplineLoss):
     """The absolute loss with its kink replaced by a parabola: ``max of u r - width u^2 / 2 over |u| <= 1``.
 
     At most ``width / 2`` below ``|z - y|``; slope at most 1, curvature at most ``1 / width``. Huber's loss / `width`.
-
-    Parameters
-    ----------
-    width : float
-        Residual at which the loss turns linear; between 1e-100 and 1e100, in the unit of the target.
-    target_bound : float, optional
-        Targets are clipped to it; `value_at_zero` is infinite without it.
     """
 
     name = "smoothed_absolute"
 
-    width: float = 1.0
-    target_bound: float = math.inf
+    width: float = 1.0  #: residual at which the loss turns linear; between 1e-100 and 1e100, in the unit of the target
+    target_bound: float = math.inf  #: targets are clipped to it; `value_at_zero` is infinite without it
 
     @property
     def spline(self) -> Spline:
@@ -238,22 +217,13 @@ class SmoothedPinballLoss(ResidualSplineLoss):
 
     ``max of u r - width u^2 / 2 over u in [-quantile, 1 - quantile]``: below the pinball loss by at most ``width
     max(quantile, 1 - quantile)^2 / 2``; curvature at most ``1 / width``.
-
-    Parameters
-    ----------
-    quantile : float
-        Between 0 and 1, exclusive.
-    width : float
-        Between 1e-100 and 1e100, in the unit of the target.
-    target_bound : float, optional
-        Targets are clipped to it; `value_at_zero` is infinite without it.
     """
 
     name = "smoothed_pinball"
 
-    quantile: float = 0.5
-    width: float = 1.0
-    target_bound: float = math.inf
+    quantile: float = 0.5  #: between 0 and 1, exclusive
+    width: float = 1.0  #: between 1e-100 and 1e100, in the unit of the target
+    target_bound: float = math.inf  #: targets are clipped to it; `value_at_zero` is infinite without it
 
     def __post_init__(self) -> None:
         _validate.real("quantile", self.quantile, above=0.0, below=1.0)
@@ -268,14 +238,24 @@ class SmoothedPinballLoss(ResidualSplineLoss):
         return (cls(), cls(0.9, 0.1, target_bound=2.0))
 
 
+@dataclass(frozen=True)
 class _SaturatingLoss(_WideLoss):
     """What the next two losses share: they are even in the residual, and curvature vanishes as the slope saturates."""
 
     curvature_bound = 1.0
 
+    #: Largest slope; about ``r^2 / 2`` for residuals well below it. Between 1e-100 and 1e100, in the target's unit.
+    width: float = 1.0
+    #: Targets are clipped to it. The slope bound does not need it; `value_at_zero` is infinite without it.
+    target_bound: float = math.inf
+
     @property
     def slope_bound(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.width
+
+    @classmethod
+    def examples(cls) -> tuple[Self, ...]:
+        return (cls(), cls(0.3, target_bound=2.0))
 
 
 @final
@@ -284,21 +264,11 @@ class PseudoHuberLoss(_SaturatingLoss):
     """``width^2 (sqrt(1 + (r / width)^2) - 1)`` with the residual ``r = z - y``.
 
     Slope at most `width`, curvature at most 1.
-
-    Parameters
-    ----------
-    width : float
-        Largest slope; about ``r^2 / 2`` for residuals well below it. Between 1e-100 and 1e100, in the target's unit.
-    target_bound : float, optional
-        Targets are clipped to it. The slope bound does not need it; `value_at_zero` is infinite without it.
     """
 
     name = "pseudo_huber"
     # 3 sqrt(3) / 4: with a = |phi'| / A, phi'' = (1 - a^2)^1.5; attained at a = 1/2.
     self_concordance = _rounding.widen_up(0.75 * math.sqrt(3.0))
-
-    width: float = 1.0
-    target_bound: float = math.inf
 
     @quiet
     def value(self, z: FloatArray, y: FloatArray) -> FloatArray:
@@ -317,10 +287,6 @@ class PseudoHuberLoss(_SaturatingLoss):
         cosine = self.width / np.hypot(self.width, z - y)
         return cosine * cosine * cosine
 
-    @classmethod
-    def examples(cls) -> tuple[Self, ...]:
-        return (cls(), cls(0.3, target_bound=2.0))
-
 
 @final
 @dataclass(frozen=True)
@@ -328,20 +294,10 @@ class LogCoshLoss(_SaturatingLoss):
     """``width^2 log cosh(r / width)`` with the residual ``r = z - y``.
 
     Slope at most `width`, curvature at most 1.
-
-    Parameters
-    ----------
-    width : float
-        Largest slope; about ``r^2 / 2`` for residuals well below it. Between 1e-100 and 1e100, in the target's unit.
-    target_bound : float, optional
-        Targets are clipped to it. The slope bound does not need it; `value_at_zero` is infinite without it.
     """
 
     name = "log_cosh"
     self_concordance = 2.0  # with a = |phi'| / A, phi'' = (1 - a) (1 + a)
-
-    width: float = 1.0
-    target_bound: float = math.inf
 
     @quiet
     def value(self, z: FloatArray, y: FloatArray) -> FloatArray:
@@ -362,25 +318,16 @@ class LogCoshLoss(_SaturatingLoss):
         small = np.exp(-np.abs(z - y) / self.width)
         return np.square(2.0 * small / (1.0 + small * small))
 
-    @classmethod
-    def examples(cls) -> tuple[Self, ...]:
-        return (cls(), cls(0.3, target_bound=2.0))
-
 
 @final
 @dataclass(frozen=True)
 class AbsoluteLoss(_NumericLoss, PiecewiseLinearLoss):
-    """``|z - y|``: least absolute deviations, the regression of the median.
-
-    Parameters
-    ----------
-    target_bound : float, optional
-        Targets are clipped to it. The slope bound does not need it; `value_at_zero` is infinite without it.
-    """
+    """``|z - y|``: least absolute deviations, the regression of the median."""
 
     name = "absolute"
     slope_bound = 1.0
 
+    #: Targets are clipped to it. The slope bound does not need it; `value_at_zero` is infinite without it.
     target_bound: float = math.inf
 
     @property
@@ -401,19 +348,12 @@ class AbsoluteLoss(_NumericLoss, PiecewiseLinearLoss):
 @final
 @dataclass(frozen=True)
 class PinballLoss(_NumericLoss, PiecewiseLinearLoss):
-    """``max(quantile (y - z), (1 - quantile) (z - y))``: the regression of a quantile.
-
-    Parameters
-    ----------
-    quantile : float
-        Between 0 and 1, exclusive; 1/2 gives half the absolute loss.
-    target_bound : float, optional
-        Targets are clipped to it. The slope bound does not need it; `value_at_zero` is infinite without it.
-    """
+    """``max(quantile (y - z), (1 - quantile) (z - y))``: the regression of a quantile."""
 
     name = "pinball"
 
-    quantile: float = 0.5
+    quantile: float = 0.5  #: between 0 and 1, exclusive; 1/2 gives half the absolute loss
+    #: Targets are clipped to it. The slope bound does not need it; `value_at_zero` is infinite without it.
     target_bound: float = math.inf
 
     def __post_init__(self) -> None:

@@ -108,20 +108,14 @@ def truncate(
 ) -> TruncatedLosses:
     """Return the surrogates of given records over the parameters of norm at most `radius`.
 
-    Parameters
-    ----------
-    loss : LinearModelLoss
-        Smooth or piecewise linear, of one prediction, with slopes of both signs or slopes that vanish.
-    targets, norms : arrays of shape (n,)
-        Targets as `LinearModelLoss.clip_targets` returns them, and feature norms ``|x|``.
-    level : float
-        Largest gradient norm C, positive: the slope is cut at ``C / |x|``.
-    radius : float
-        Smooth losses: predictions beyond ``radius |x|`` continue the tangent, so that the gradient never exceeds its
-        largest norm over the ball either.
-    smoothing : float
-        Piecewise linear losses: the Moreau envelope, in w, with this parameter: the loss falls by at most ``smoothing
-        C^2 / 2``, and its gradient in w changes by at most ``1 / smoothing`` per unit of w, however long features are.
+    The loss, of one prediction, has slopes of both signs or slopes that vanish; `targets` (n,) come from
+    `LinearModelLoss.clip_targets`, `norms` (n,) are feature norms ``|x|``. The slope is cut at ``C / |x|``, with C the
+    `level`, the largest gradient norm.
+
+    Smooth losses: predictions beyond ``radius |x|`` continue the tangent, so that the gradient never exceeds its
+    largest norm over the ball either. Piecewise linear losses: the Moreau envelope, in w, with the parameter
+    `smoothing`; the loss falls by at most ``smoothing C^2 / 2``, and its gradient in w changes by at most
+    ``1 / smoothing`` per unit of w, however long features are.
     """
     levels = level / np.maximum(norms, _SHORTEST)
     if isinstance(loss, PiecewiseLinearLoss):

@@ -16,35 +16,19 @@ Aggregation = Literal["average", "tilted", "whole"]
 
 
 class Problem(ABC):
-    """Public statement of a convex problem over `n` records. Holds no data.
+    """Public statement of a convex problem over `n` records. Holds no data."""
 
-    Attributes
-    ----------
-    n : int
-        Number of records, or of users; public under replace-one neighbors.
-    radius : float
-        l2 norm R of the parameters that one competes with.
-    grouped : bool
-        Whether `n` counts users, each with any number of records.
-    local : bool
-        Whether Lipschitz constants hold in the ball of norm `radius` only, where the minimization then stays.
-    claims : tuple of str
-        What the caller declared about the objective and nobody enforces; privacy rests on it if not empty.
-    trusted : bool
-        Whether a plan may rely on the `claims` for privacy.
-    kink : float
-        Lipschitz constant (l2, on average over directions) of what is not smooth; 0 where `smoothness` says all.
-    typical : TypicalData or None
-        What to expect of ordinary data; None where there is no model of them. Ranks plans, protects nothing.
-    """
-
-    n: int
-    radius: float
-    grouped: bool = False
+    n: int  #: number of records, or of users; public under replace-one neighbors
+    radius: float  #: l2 norm R of the parameters that one competes with
+    grouped: bool = False  #: whether `n` counts users, each with any number of records
+    #: Whether Lipschitz constants hold in the ball of norm `radius` only, where the minimization then stays.
     local: bool = False
+    #: What the caller declared about the objective and nobody enforces; privacy rests on it if not empty.
     claims: tuple[str, ...] = ()
-    trusted: bool = True
+    trusted: bool = True  #: whether a plan may rely on the `claims` for privacy
+    #: Lipschitz constant (l2, on average over directions) of what is not smooth; 0 where `smoothness` says all.
     kink: float = 0.0
+    #: What to expect of ordinary data; None where there is no model of them. Ranks plans, protects nothing.
     typical: TypicalData | None = None
 
     @property

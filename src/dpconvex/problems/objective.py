@@ -9,10 +9,8 @@ import numpy as np
 
 from dpconvex._types import FloatArray
 
-ROUNDING = 1e-13
-"""Relative slack of a computed gradient: wide, for equal summands round systematically."""
-UP = 1 + 1e-12
-"""Covers the few roundings of a formula for a public constant."""
+ROUNDING = 1e-13  # relative slack of a computed gradient: wide, for equal summands round systematically
+UP = 1 + 1e-12  # covers the few roundings of a formula for a public constant
 
 
 def inner_product_rounding(dim: int) -> float:
@@ -39,12 +37,9 @@ class Objective(ABC):
     Every constant holds for every data set that the public statement of the problem allows.
     """
 
-    l2: float
-    """Ridge weight."""
-    tilt: float = 0.0
-    """How strongly large losses outweigh small ones; 0 where nothing is tilted."""
-    weighted: bool = False
-    """Whether records count differently, by weights that do not depend on the parameters."""
+    l2: float  #: ridge weight
+    tilt: float = 0.0  #: how strongly large losses outweigh small ones; 0 where nothing is tilted
+    weighted: bool = False  #: whether records count differently, by weights that do not depend on the parameters
 
     @property
     @abstractmethod

@@ -21,36 +21,21 @@ from dpconvex import _rounding, _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 
-LARGEST = 2**27
-"""Of a domain's number of cells: a histogram of 1 GiB."""
+LARGEST = 2**27  # of a domain's number of cells: a histogram of 1 GiB
 
 
 class LinearQueries(ABC):
-    """A family of linear queries ``q_1 .. q_m`` on the cells ``0 .. cells - 1``.
+    """A family of linear queries ``q_1 .. q_m`` on the cells ``0 .. cells - 1``."""
 
-    Attributes
-    ----------
-    cells : int
-        Size of the domain.
-    count : int
-        Number m of queries, negations not counted: an algorithm that needs them adds them.
-    low, high : float
-        Public range of every query's values, ``low < high``. Sensitivities are computed from it.
-    blocks : tuple of slice
-        A partition of the queries into those that are measured together: the cells of one marginal table.
-    block_l2 : float
-        Largest l2 distance between two records' values of the queries of one block.
-    block_square : float
-        Largest sum of the squared values of one block's queries on one cell.
-    """
-
-    cells: int
-    count: int
+    cells: int  #: size of the domain
+    count: int  #: number m of queries, negations not counted: an algorithm that needs them adds them
+    #: low, high: public range of every query's values, ``low < high``. Sensitivities are computed from it.
     low: float
     high: float
+    #: A partition of the queries into those that are measured together: the cells of one marginal table.
     blocks: tuple[slice, ...]
-    block_l2: float
-    block_square: float
+    block_l2: float  #: largest l2 distance between two records' values of the queries of one block
+    block_square: float  #: largest sum of the squared values of one block's queries on one cell
 
     @abstractmethod
     def answers(self, weights: FloatArray) -> FloatArray:
@@ -99,17 +84,10 @@ class LinearQueries(ABC):
 @final
 @dataclass(frozen=True, eq=False)
 class DenseQueries(LinearQueries):
-    """Queries as the rows of a public matrix.
+    """Queries as the rows of a public matrix."""
 
-    Parameters
-    ----------
-    matrix : array of shape (count, cells)
-        Value of every query on every cell, inside [low, high].
-    low, high : float
-        Public range, ``low < high``.
-    """
-
-    matrix: FloatArray
+    matrix: FloatArray  #: (count, cells): value of every query on every cell, inside [low, high]
+    #: low, high: public range, ``low < high``.
     low: float = 0.0
     high: float = 1.0
 
@@ -177,13 +155,6 @@ class Marginals(LinearQueries):
     A record's cell is the row-major number of its categories (``numpy.ravel_multi_index``). Each query is the
     indicator of one combination of categories of one subset of columns, so its range is [0, 1].
 
-    Parameters
-    ----------
-    shape : tuple of int
-        Number of categories of each column; at least one column, and at most 2^27 cells together.
-    subsets : tuple of tuple of int
-        Columns of each marginal table, distinct and increasing.
-
     Examples
     --------
     >>> import numpy as np
@@ -194,8 +165,8 @@ class Marginals(LinearQueries):
     array([0.16666667, 0.16666667, 0.16666667, 0.16666667, 0.16666667, 0.16666667])
     """
 
-    shape: tuple[int, ...]
-    subsets: tuple[tuple[int, ...], ...]
+    shape: tuple[int, ...]  #: number of categories of each column; at least one column, and at most 2^27 cells together
+    subsets: tuple[tuple[int, ...], ...]  #: columns of each marginal table, distinct and increasing
     low: float = 0.0
     high: float = 1.0
 
@@ -233,7 +204,6 @@ class Marginals(LinearQueries):
 
     @cached_property
     def blocks(self) -> tuple[slice, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """One a table."""
         return tuple(slice(int(a), int(b)) for a, b in zip(self.offsets[:-1], self.offsets[1:], strict=True))
 
     @property

@@ -23,12 +23,10 @@ from dpconvex.randomness.source import BitSource
 
 IntArray = NDArray[np.int64]
 
-LIMIT = 2**62
-"""Largest magnitude of an integer that noise is added to."""
+LIMIT = 2**62  # largest magnitude of an integer that noise is added to
 
 
-FINENESS = 2.0**-20
-"""What rounding costs, relative to the sensitivity."""
+FINENESS = 2.0**-20  # what rounding costs, relative to the sensitivity
 
 
 def enlarged(sensitivity: float) -> float:

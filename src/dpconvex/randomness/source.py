@@ -15,20 +15,12 @@ from dpconvex.errors import InvalidParameterError
 
 
 class BitSource(ABC):
-    """A source of private randomness.
+    """A source of private randomness."""
 
-    Attributes
-    ----------
-    name : str
-        For the certificate.
-    private : bool
-        Whether nobody can predict the bits. A release made with any other source is stamped *not private*.
-    exact : bool
-        Whether integer noise comes from OpenDP's exact samplers, which draw from the operating system themselves.
-    """
-
-    name: ClassVar[str]
+    name: ClassVar[str]  #: for the certificate
+    #: Whether nobody can predict the bits. A release made with any other source is stamped *not private*.
     private: ClassVar[bool]
+    #: Whether integer noise comes from OpenDP's exact samplers, which draw from the operating system themselves.
     exact: ClassVar[bool]
 
     @abstractmethod
@@ -67,11 +59,6 @@ class SeededSource(BitSource):
     """A reproducible PCG64 stream, for tests and benchmarks. *Not private.*
 
     Successive `generator` calls give independent streams; two sources of the same seed give the same sequence.
-
-    Parameters
-    ----------
-    seed : int
-        At least 0.
     """
 
     name: ClassVar[str] = "seeded PCG64 (not private)"
@@ -86,7 +73,6 @@ class SeededSource(BitSource):
         return f"SeededSource({self.seed})"
 
     def generator(self) -> np.random.Generator:
-        """Return the next independent stream of the seed."""
         return np.random.Generator(np.random.PCG64(self._sequence.spawn(1)[0]))
 
 

@@ -20,18 +20,10 @@ from dpconvex.sets.simplex import project_onto_simplex
 @final
 @dataclass(frozen=True)
 class L2Ball(ConvexSet):
-    """All vectors of l2 norm at most `radius`.
+    """All vectors of l2 norm at most `radius`."""
 
-    Parameters
-    ----------
-    radius : float
-        Positive.
-    dim : int, optional
-        Length of the vectors; any length if None.
-    """
-
-    radius: float
-    dim: int | None = None
+    radius: float  #: positive
+    dim: int | None = None  #: length of the vectors; any length if None
     diameter: float = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -49,7 +41,6 @@ class L2Ball(ConvexSet):
         return w if _norm(w) <= self.radius else self._scaled_to_radius(w)
 
     def project_rows(self, points: FloatArray) -> FloatArray:
-        """Return the projections of finite points of shape (n, dim)."""
         lengths = np.sqrt(np.einsum("ij,ij->i", points, points))
         return points * (self.radius / np.maximum(lengths, self.radius))[:, None]
 
@@ -76,18 +67,10 @@ def _norm(w: FloatArray) -> float:
 @final
 @dataclass(frozen=True)
 class L1Ball(ConvexSet):
-    """All vectors whose absolute values sum to at most `radius`.
+    """All vectors whose absolute values sum to at most `radius`."""
 
-    Parameters
-    ----------
-    radius : float
-        Positive; it is the largest l1 norm and the largest l2 norm of a member.
-    dim : int, optional
-        Length of the vectors; any length if None.
-    """
-
-    radius: float
-    dim: int | None = None
+    radius: float  #: positive; it is the largest l1 norm and the largest l2 norm of a member
+    dim: int | None = None  #: length of the vectors; any length if None
     diameter: float = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -122,18 +105,12 @@ class L1Ball(ConvexSet):
 @final
 @dataclass(frozen=True)
 class Ellipsoid(ConvexSet):
-    """All ``centre + M v`` with ``|v| <= 1`` for an invertible matrix M.
+    """All ``centre + M v`` with ``|v| <= 1`` for an invertible matrix M."""
 
-    Parameters
-    ----------
-    shape : array of shape (dim, dim), or (dim,)
-        M, or half-axes along the coordinates; condition number at most 1e6. Kept as a tuple of rows.
-    centre : array of shape (dim,), optional
-        0 if None. Kept as a tuple.
-    """
-
+    #: Shape (dim, dim), or (dim,). M, or half-axes along the coordinates; condition number at most 1e6. Kept as a tuple
+    #: of rows.
     shape: ArrayLike
-    centre: ArrayLike | None = None
+    centre: ArrayLike | None = None  #: Shape (dim,). 0 if None. Kept as a tuple.
     dim: int | None = field(init=False, repr=False, compare=False)
     radius: float = field(init=False, repr=False, compare=False)
     diameter: float = field(init=False, repr=False, compare=False)
@@ -170,7 +147,6 @@ class Ellipsoid(ConvexSet):
 
     @quiet
     def project_rows(self, points: FloatArray) -> FloatArray:
-        """Return the projections of finite points of shape (n, dim)."""
         basis, axes, centre = self._axes
         unit, axes = axes[0], axes / axes[0]  # squares of extreme half-axes would vanish or overflow
         x = np.clip((points - centre) @ basis / unit, -1e140, 1e140)

@@ -24,12 +24,9 @@ class ConvexSet(ABC):
     `linear_minimizer`, so that both return a member for every input. Only a wrong shape raises.
     """
 
-    dim: int | None
-    """Length of the vectors; None if the set is given without one and takes vectors of any length."""
-    radius: float
-    """Largest l2 norm of a member; infinite if unbounded."""
-    diameter: float
-    """Largest l2 distance of two members, rounded up by enough to cover the rounding of `project`."""
+    dim: int | None  #: length of the vectors; None if the set is given without one and takes vectors of any length
+    radius: float  #: largest l2 norm of a member; infinite if unbounded
+    diameter: float  #: largest l2 distance of two members, rounded up by enough to cover the rounding of `project`
 
     @abstractmethod
     def contains(self, w: FloatArray, tolerance: float = 1e-9) -> bool:
@@ -43,10 +40,7 @@ class ConvexSet(ABC):
     def linear_minimizer(self, g: FloatArray) -> FloatArray:
         """Return a member that minimizes ``<g, w>``; the same one every time.
 
-        Raises
-        ------
-        InvalidParameterError
-            If the set is unbounded, whatever `g` holds.
+        `InvalidParameterError` if the set is unbounded, whatever `g` holds.
         """
 
     @classmethod
@@ -82,15 +76,9 @@ def check_dim(dim: int | None) -> None:
 @final
 @dataclass(frozen=True)
 class WholeSpace(ConvexSet):
-    """All vectors.
+    """All vectors."""
 
-    Parameters
-    ----------
-    dim : int, optional
-        Length of the vectors; any length if None.
-    """
-
-    dim: int | None = None
+    dim: int | None = None  #: length of the vectors; any length if None
     radius: float = field(default=math.inf, init=False, repr=False)
     diameter: float = field(default=math.inf, init=False, repr=False)
 

@@ -19,19 +19,12 @@ from dpconvex.sets.base import ConvexSet, check_dim, quiet
 @final
 @dataclass(frozen=True)
 class Box(ConvexSet):
-    """All vectors between `lower` and `upper`, entry by entry.
+    """All vectors between `lower` and `upper`, entry by entry."""
 
-    Parameters
-    ----------
-    lower, upper : float or array of shape (dim,)
-        Finite, ``lower <= upper``; a scalar holds for all entries. Kept as tuples of length `dim`.
-    dim : int, optional
-        Length of the vectors; needed if both bounds are scalars.
-    """
-
+    #: lower, upper: finite, ``lower <= upper``; of shape (dim,), or a scalar for all entries. Kept as tuples.
     lower: ArrayLike
     upper: ArrayLike
-    dim: int | None = None
+    dim: int | None = None  #: length of the vectors; needed if both bounds are scalars
     radius: float = field(init=False, repr=False, compare=False)
     diameter: float = field(init=False, repr=False, compare=False)
 
@@ -66,7 +59,6 @@ class Box(ConvexSet):
         return np.clip(self._finite("w", w), *self._bounds)
 
     def project_rows(self, points: FloatArray) -> FloatArray:
-        """Return the projections of finite points of shape (n, dim)."""
         return np.clip(points, *self._bounds)
 
     def linear_minimizer(self, g: FloatArray) -> FloatArray:

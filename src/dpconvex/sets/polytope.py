@@ -16,8 +16,7 @@ from dpconvex._types import FloatArray
 from dpconvex.errors import InvalidParameterError
 from dpconvex.sets.base import ConvexSet, quiet
 
-_MOST_CORNERS = 20_000
-"""Choices of dim inequalities, at most: the vertices are among their solutions."""
+_MOST_CORNERS = 20_000  # choices of dim inequalities, at most: the vertices are among their solutions
 _INDEPENDENT = 1e-3
 """Smallest singular value of independent normals: rounding is magnified by at most its inverse."""
 _TIGHT = 1e-15  # of the size: a constraint violated by less holds
@@ -34,21 +33,13 @@ class Polytope(ConvexSet):
     its final active set, solved afresh. Certificate: it solves the optimality conditions for bounds that differ by
     rounding, and bounds that differ by e move a projection by at most 1000 e (see `normals`).
 
-    Parameters
-    ----------
-    normals : array of shape (m, dim)
-        Rows of any length but 0. Any dim of them, scaled to length 1, must be dependent or have a smallest singular
-        value of at least 0.001. Kept as a tuple of rows.
-    bounds : array of shape (m,)
-        Kept as a tuple.
-
-    Notes
-    -----
     For few inequalities and dimensions: all vertices are computed, at most 20 000 choices of dim inequalities.
     """
 
+    #: Shape (m, dim). Rows of any length but 0. Any dim of them, scaled to length 1, must be dependent or have a
+    #: smallest singular value of at least 0.001. Kept as a tuple of rows.
     normals: ArrayLike
-    bounds: ArrayLike
+    bounds: ArrayLike  #: (m,): kept as a tuple
     dim: int | None = field(init=False, repr=False, compare=False)
     radius: float = field(init=False, repr=False, compare=False)
     diameter: float = field(init=False, repr=False, compare=False)
@@ -79,7 +70,6 @@ class Polytope(ConvexSet):
 
     @quiet
     def project_rows(self, points: FloatArray) -> FloatArray:
-        """Return the projections of finite points of shape (n, dim)."""
         middle = self._corners.mean(axis=0)
         away = points - middle
         factor = 1e15 * self.radius / np.maximum(np.abs(away).max(1, keepdims=True), 1e15 * self.radius)

@@ -23,19 +23,12 @@ _LARGEST = sys.float_info.max / 2
 @final
 @dataclass(frozen=True)
 class BallSection(ConvexSet):
-    """All ``|w| <= outer`` with ``|w - centre| <= inner``.
+    """All ``|w| <= outer`` with ``|w - centre| <= inner``."""
 
-    Parameters
-    ----------
-    outer, inner : float
-        Positive radii.
-    centre : array of shape (dim,)
-        Of the second ball; a member of the first. Kept as a tuple.
-    """
-
+    #: outer, inner: positive radii.
     outer: float
     inner: float
-    centre: ArrayLike
+    centre: ArrayLike  #: Shape (dim,). Of the second ball; a member of the first. Kept as a tuple.
     dim: int | None = field(init=False, repr=False, compare=False)
     radius: float = field(init=False, repr=False, compare=False)
     diameter: float = field(init=False, repr=False, compare=False)
@@ -144,24 +137,14 @@ class SecondOrderCones(ConvexSet):
 
     Each ``x_g`` has `size` entries and `q` has `count`. One cone holds the epigraph of ``slope |x|_2``; cones of size 1
     hold that of ``slope |x|_1``, as the sum of `q`.
-
-    Parameters
-    ----------
-    size, count : int
-        Entries of one cone's vector, and number of cones; at least 1.
-    slope : float
-        Positive.
-    free : int
-        Number of unconstrained entries at the end.
-    radius : float
-        Of the ball; infinite: none.
     """
 
+    #: size, count: entries of one cone's vector, and number of cones; at least 1.
     size: int
     count: int
-    slope: float
-    free: int = 0
-    radius: float = math.inf
+    slope: float  #: positive
+    free: int = 0  #: number of unconstrained entries at the end
+    radius: float = math.inf  #: of the ball; infinite: none
     dim: int | None = field(init=False, repr=False, compare=False)
     diameter: float = field(init=False, repr=False, compare=False)
 

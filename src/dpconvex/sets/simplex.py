@@ -32,18 +32,10 @@ def project_onto_simplex(v: FloatArray, total: float) -> FloatArray:
 @final
 @dataclass(frozen=True)
 class Simplex(ConvexSet):
-    """All vectors with entries >= 0 that sum to `total`.
+    """All vectors with entries >= 0 that sum to `total`."""
 
-    Parameters
-    ----------
-    dim : int
-        Length of the vectors, at least 1.
-    total : float
-        Positive; 1 gives the probability vectors.
-    """
-
-    dim: int | None
-    total: float = 1.0
+    dim: int | None  #: length of the vectors, at least 1
+    total: float = 1.0  #: positive; 1 gives the probability vectors
     radius: float = field(init=False, repr=False, compare=False)
     diameter: float = field(init=False, repr=False, compare=False)
 

@@ -36,11 +36,9 @@ _SAMPLE = 2**20  # floats of the records drawn at a time (8 MB), at least
 class SlopeCurve:
     """The slope ``offset + amplitude s((z - shift) / scale)`` of every record."""
 
-    shape: int
-    """s is ``clip(t, -1, 1)`` (`CLIP`), ``tanh(t)`` (`TANH`) or ``t / sqrt(1 + t^2)`` (`RATIONAL`)."""
+    shape: int  #: s is ``clip(t, -1, 1)`` (`CLIP`), ``tanh(t)`` (`TANH`) or ``t / sqrt(1 + t^2)`` (`RATIONAL`)
     scale: float
-    records: FloatArray
-    """Offset, amplitude and shift, shape (n, 3)."""
+    records: FloatArray  #: offset, amplitude and shift, shape (n, 3)
 
 
 @singledispatch

@@ -15,8 +15,7 @@ import numpy as np
 from dpconvex._types import FloatArray
 
 UNIT_ROUNDOFF = 2.0**-53
-PORTION = 256
-"""Rows that are summed before they join the total."""
+PORTION = 256  # rows that are summed before they join the total
 COINCIDENT = 1e-290
 """Squared distances below this count as 0: there squares lose digits, and a "unit" vector could be longer than 1."""
 
@@ -26,18 +25,12 @@ COINCIDENT = 1e-290
 class UnitVectorSums:
     """What one pass collects at a position z."""
 
-    direction: FloatArray
-    """Sum of ``(x - z) / ||x - z||`` over the points x that do not coincide with z, shape (d,)."""
-    distance: float
-    """Sum of ``||x - z||``."""
-    weight: float
-    """Sum of ``1 / ||x - z||`` over the same points as `direction`."""
-    coincident: int
-    """Points at z."""
-    nearest: int
-    """Row of the nearest point that does not coincide, -1 if there is none."""
-    nearest_distance: float
-    """Its distance, infinity if there is none."""
+    direction: FloatArray  #: sum of ``(x - z) / ||x - z||`` over the points x that do not coincide with z, shape (d,)
+    distance: float  #: sum of ``||x - z||``
+    weight: float  #: sum of ``1 / ||x - z||`` over the same points as `direction`
+    coincident: int  #: points at z
+    nearest: int  #: row of the nearest point that does not coincide, -1 if there is none
+    nearest_distance: float  #: its distance, infinity if there is none
 
 
 def unit_vector_sums(X: FloatArray, anchor: FloatArray, offset: FloatArray) -> UnitVectorSums:

@@ -16,8 +16,7 @@ import numpy as np
 from dpconvex import _validate
 from dpconvex._types import FloatArray
 
-Projection = Callable[[FloatArray, float], FloatArray]
-"""A member within the stated distance of the nearest one."""
+Projection = Callable[[FloatArray, float], FloatArray]  # a member within the stated distance of the nearest one
 
 
 @final
@@ -25,12 +24,9 @@ Projection = Callable[[FloatArray, float], FloatArray]
 class AdaptiveResult:
     """The outcome of `adaptive_subgradient`."""
 
-    point: FloatArray
-    """Average of the iterates, a member of the set, shape (dim,)."""
-    certified: bool
-    """Whether the stopping test fired; then the gap of `point` is at most the target."""
-    steps: int
-    """Iterations. They depend on the data: not for release."""
+    point: FloatArray  #: average of the iterates, a member of the set, shape (dim,)
+    certified: bool  #: whether the stopping test fired; then the gap of `point` is at most the target
+    steps: int  #: Iterations. They depend on the data: not for release.
 
 
 def adaptive_subgradient(
@@ -43,21 +39,13 @@ def adaptive_subgradient(
 ) -> AdaptiveResult:
     """Minimize a convex function over a convex set to a certified gap (Lowy 2026, Algorithm 3, Proposition 2.9).
 
-    Parameters
-    ----------
-    subgradient, project : callable
-        A subgradient at a member, and ``project(point, distance)``: a member that near to the projection of `point`.
-    start : array of shape (dim,)
-        A member.
-    diameter, target : float
-        At least that of the set, and the wanted gap: value minus minimum; positive.
-    max_steps : int, optional
-        None: until the test fires, as private use requires (a cap is a data-dependent event; an audit of a capped run
-        found 3.5 to 4.7 times the claimed epsilon). At most ``(3 diameter L / target)^2`` steps for slopes up to L.
+    `subgradient` is taken at a member, `project(point, distance)` is a member that near to the projection of the point,
+    `start` (dim,) a member, `diameter` at least the set's, and `target` the wanted gap, value minus minimum.
 
-    Notes
-    -----
-    Steps ``D / sqrt(S_t)``, ``S_t`` the sum of squared subgradient norms; it stops when ``3 D sqrt(S_t) <= target t``.
+    Without `max_steps` it runs until the test fires, as private use requires (a cap is a data-dependent event; an audit
+    of a capped run found 3.5 to 4.7 times the claimed epsilon): at most ``(3 diameter L / target)^2`` steps for slopes
+    up to L. Steps are ``D / sqrt(S_t)``, ``S_t`` the sum of squared subgradient norms; it stops when
+    ``3 D sqrt(S_t) <= target t``.
     """
     _validate.real("diameter", diameter, above=0.0)
     _validate.real("target", target, above=0.0)
@@ -89,17 +77,10 @@ def biased_subgradient(
 
     Every data set takes the same number of steps, and the gap of the result is at most ``3/4 target + bias``.
 
-    Parameters
-    ----------
-    subgradient : callable
-        At a member w some g, shape (dim,), with ``f(u) >= f(w) + <g, u - w> - bias`` for all members u and
-        ``|g| <= lipschitz``: such as the planes of `lipschitz_extension`, whose bias is ``upper - lower``.
-    project, start, diameter
-        As in `adaptive_subgradient`.
-    target, lipschitz : float
-        Positive; the bias should be at most a quarter of the target, the longest subgradient is `lipschitz` long.
-    steps : int, optional
-        None: ``(4 diameter lipschitz / target)^2``, what the lemma asks for.
+    `subgradient` is at a member w some g (dim,) with ``f(u) >= f(w) + <g, u - w> - bias`` for all members u and
+    ``|g| <= lipschitz``: such as the planes of `lipschitz_extension`, whose bias is ``upper - lower``; it should be at
+    most a quarter of the target. Without `steps` it takes ``(4 diameter lipschitz / target)^2``, what the lemma asks
+    for. The other arguments are those of `adaptive_subgradient`.
     """
     for name, number in (("diameter", diameter), ("target", target), ("lipschitz", lipschitz)):
         _validate.real(name, number, above=0.0)

@@ -18,51 +18,28 @@ from dpconvex.sets import ConvexSet, WholeSpace
 @final
 @dataclass(frozen=True)
 class Accuracy:
-    """A proven bound on the error of a point.
+    """A proven bound on the error of a point."""
 
-    Parameters
-    ----------
-    kind : {"distance", "gap"}
-        l2 distance to the minimizer, or value minus minimum.
-    bound : float
-        The bound, rounded up. It depends on the data: not for release. Noise is calibrated to the radius that was
-        asked for, never to this.
-    basis : {"a posteriori", "a priori"}
-        Computed at the point, or a step count that suffices for every data set.
-    lemma : str
-        The certificate or theorem that proves it.
-    """
-
-    kind: Literal["distance", "gap"]
+    kind: Literal["distance", "gap"]  #: l2 distance to the minimizer, or value minus minimum
+    #: The bound, rounded up. It depends on the data: not for release. Noise is calibrated to the radius that was asked
+    #: for, never to this.
     bound: float
+    #: Computed at the point, or a step count that suffices for every data set.
     basis: Literal["a posteriori", "a priori"]
-    lemma: str
+    lemma: str  #: the certificate or theorem that proves it
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class SolverResult:
-    """The outcome of a solver.
+    """The outcome of a solver."""
 
-    Parameters
-    ----------
-    point : array of shape (dim,)
-        Member of the constraint.
-    accuracy : Accuracy
-        True in every case; at most the radius asked for if and only if `status` is ``CERTIFIED``.
-    status : Status
-        ``STEP_LIMIT`` and ``STALLED`` (rounding stops all progress) are failures; raising is the caller's choice.
-    steps : int
-        Iterations. They depend on the data: not for release.
-    gradient_calls : int
-        Full passes over the data. They depend on the data: not for release.
-    """
-
-    point: FloatArray
-    accuracy: Accuracy
+    point: FloatArray  #: (dim,): member of the constraint
+    accuracy: Accuracy  #: True in every case; at most the radius asked for if and only if `status` is ``CERTIFIED``
+    #: ``STEP_LIMIT`` and ``STALLED`` (rounding stops all progress) are failures; raising is the caller's choice.
     status: Status
-    steps: int
-    gradient_calls: int
+    steps: int  #: Iterations. They depend on the data: not for release.
+    gradient_calls: int  #: Full passes over the data. They depend on the data: not for release.
 
 
 class Solver(ABC):
@@ -72,10 +49,8 @@ class Solver(ABC):
     guaranteed, and a smaller number may fail.
     """
 
-    treats_tilt: ClassVar[bool] = False
-    """Whether the method works for objectives other than the average of the losses."""
-    treats_weights: ClassVar[bool] = True
-    """Whether the method works where records have fixed weights."""
+    treats_tilt: ClassVar[bool] = False  #: whether the method works for objectives other than the average of the losses
+    treats_weights: ClassVar[bool] = True  #: whether the method works where records have fixed weights
 
     @final
     def solve(
@@ -87,26 +62,9 @@ class Solver(ABC):
     ) -> SolverResult:
         """Look for a point within `radius` of the minimizer, and prove that it is.
 
-        Parameters
-        ----------
-        objective : Objective
-            With ``l2 > 0``.
-        radius : float
-            Positive; l2 distance to the minimizer over the constraint.
-        constraint : ConvexSet, optional
-            None means the whole space.
-        start : array of shape (dim,), optional
-            Where to begin; 0 if None.
-
-        Returns
-        -------
-        SolverResult
-            Status ``CERTIFIED`` if and only if the distance to the minimizer is proven to be at most `radius`.
-
-        Raises
-        ------
-        InvalidParameterError
-            If ``l2 = 0``, the radius is not positive, or the solver cannot treat such a problem (public facts).
+        The `radius` is an l2 distance to the minimizer over the constraint (None: the whole space), and the status
+        ``CERTIFIED`` if and only if that is proven. It begins at `start` (dim,), at 0 if None. `InvalidParameterError`
+        if ``l2 = 0``, the radius is not positive, or the solver cannot treat such a problem (public facts).
         """
         constraint = WholeSpace() if constraint is None else constraint
         _validate.real("radius", radius, above=0.0)

@@ -33,18 +33,12 @@ class Guaranteed(Solver):
 
     In an l2 ball that `fast` cannot treat, it runs without the constraint: where the ball of its certified radius lies
     within the constraint, the free minimizer is the constrained one.
-
-    Parameters
-    ----------
-    fast : Solver
-    guaranteed : Solver
-        With a step bound that holds for every data set.
     """
 
     treats_tilt = True
 
     fast: Solver
-    guaranteed: Solver
+    guaranteed: Solver  #: with a step bound that holds for every data set
 
     def refusal(self, loss: Bounds, constraint: ConvexSet, dim: int) -> str | None:
         """Problems that both solvers treat, `fast` perhaps without the constraint."""
@@ -79,25 +73,13 @@ _CHOLESKY_DIM = 2000  # a Hessian of 32 MB
 def default_solver(loss: Bounds, constraint: ConvexSet | None = None, dim: int = 1, *, tilted: bool = False) -> Solver:
     """Return the solver for problems of that loss, constraint and size; guaranteed where one exists.
 
-    Parameters
-    ----------
-    loss : Bounds
-        The loss of a linear model, or the bounds of another objective (`Objective.bounds`).
-    constraint : ConvexSet, optional
-        None means the whole space.
-    dim : int
-        Length of a parameter vector, all outputs together.
-    tilted : bool
-        Whether the losses are aggregated by a log-sum-exp instead of an average.
+    The `loss` is that of a linear model, or the bounds of another objective (`Objective.bounds`); `dim` counts all
+    outputs; `tilted` losses are aggregated by a log-sum-exp instead of an average.
 
-    Returns
-    -------
-    Solver
-        Smooth loss: Newton, also in an l2 ball (up to 2000 parameters), or L-BFGS, then accelerated gradient; with
-        another constraint the latter alone. Piecewise linear loss: dual coordinate ascent (also over cones), then
-        smoothed accelerated gradient; with another constraint the latter alone; tilted, also in an l2 ball, Newton on
-        the smoothed loss first. Bounds of no linear model: where smooth, L-BFGS, then accelerated gradient; else the
-        subgradient method.
+    Smooth loss: Newton, also in an l2 ball (up to 2000 parameters), or L-BFGS, then accelerated gradient; with another
+    constraint the latter alone. Piecewise linear loss: dual coordinate ascent (also over cones), then smoothed
+    accelerated gradient; with another constraint the latter alone; tilted, also in an l2 ball, Newton on the smoothed
+    loss first. Bounds of no linear model: where smooth, L-BFGS, then accelerated gradient; else the subgradient method.
     """
     free = needs_whole_space(WholeSpace() if constraint is None else constraint) is None
     if isinstance(loss, SmoothLoss):

@@ -17,10 +17,8 @@ from dpconvex.sets.simplex import project_onto_simplex
 from dpconvex.solvers import _certificates as certificates
 from dpconvex.solvers.base import Accuracy, Solver, SolverResult
 
-_PLANES = 150
-"""Planes kept; beyond, the ones that matter least are merged into one."""
-_ASCENT = 3000
-"""Steps on the weights between two planes; any number keeps the certificate and the step bound."""
+_PLANES = 150  # planes kept; beyond, the ones that matter least are merged into one
+_ASCENT = 3000  # steps on the weights between two planes; any number keeps the certificate and the step bound
 _SHARE = 0.05  # of the gap, left by the steps on the weights
 
 
@@ -31,20 +29,14 @@ class Subgradient(Solver):
 
     Without a constraint it works in the ball of radius ``(L + |linear|) / mu``, which holds the minimizer.
 
-    Parameters
-    ----------
-    output : {"best", "average"}
-        The iterate of smallest value, or the average with weights t. One certificate and one step count hold for both;
-        the average's step count needs no values, so it is returned as well where values round too coarsely to compare.
-
-    References
-    ----------
-    Lowy and Razaviyayn, Algorithm 2 and Proposition 3.2 (errata P6); certificate C3: docs, Solver certificates.
+    Source: Lowy and Razaviyayn, Algorithm 2 and Proposition 3.2 (errata P6); certificate C3: docs, Solver certificates.
     """
 
     treats_tilt = True
 
     max_steps: int | None = None
+    #: The iterate of smallest value, or the average with weights t. One certificate and one step count hold for both;
+    #: the average's step count needs no values, so it is returned as well where values round too coarsely to compare.
     output: Literal["best", "average"] = "best"
 
     def __post_init__(self) -> None:

@@ -35,43 +35,22 @@ _NEWTON_BLOCK = 2**20  # floats held by a Newton step: 8 MB
 @final
 @dataclass(frozen=True, eq=False)
 class GeometricMedianSolution:
-    """A point, and how far its objective can be from the least. Everything here depends on the data: not for release.
+    """A point, and how far its objective can be from the least. All of it depends on the data: not for release."""
 
-    Parameters
-    ----------
-    point : array of shape (d,)
-    value : float
-        Mean distance of the points from it.
-    gap_bound : float
-        Proven bound on `value` minus the least value.
-    status : Status
-        ``CERTIFIED`` if the bound is at most ``tol * value``; ``STALLED`` where rounding stops all progress.
-    steps : int
-        Passes over the points.
-    """
-
-    point: FloatArray
-    value: float
-    gap_bound: float
+    point: FloatArray  #: shape (d,)
+    value: float  #: mean distance of the points from it
+    gap_bound: float  #: proven bound on `value` minus the least value
+    #: ``CERTIFIED`` if the bound is at most ``tol * value``; ``STALLED`` where rounding stops all progress.
     status: Status
-    steps: int
+    steps: int  #: passes over the points
 
 
 def geometric_median(X: FloatArray, tol: float = 1e-10) -> GeometricMedianSolution:
     """Minimize the mean distance to the points.
 
-    Parameters
-    ----------
-    X : array of shape (n, d), n >= 1
-        Finite, norms at most 1e150 (`clip_points` sees to both). Anything else gives a point without a finite bound.
-        Distances below 1e-145 count as 0.
-    tol : float
-        Wanted bound on ``value / least value - 1``, in [1e-13, 1).
-
-    Raises
-    ------
-    InvalidDataError
-        Unless `X` is a real matrix with at least one row and column.
+    `X` (n, d) is finite with norms at most 1e150 (`clip_points` sees to both); anything else gives a point without a
+    finite bound, or, unless it is a real matrix with a row and a column, `InvalidDataError`. Distances below 1e-145
+    count as 0. `tol` is the wanted bound on ``value / least value - 1``, in [1e-13, 1).
     """
     _validate.real("tol", tol, at_least=1e-13, below=1.0)
     points = _matrix(X)
@@ -89,15 +68,7 @@ def geometric_median(X: FloatArray, tol: float = 1e-10) -> GeometricMedianSoluti
 
 
 def quantile_radius(X: FloatArray, center: FloatArray, tau: float) -> float:
-    """Least radius of a ball about `center` that holds a fraction `tau` of the points: their ceil(tau n)-th distance.
-
-    Parameters
-    ----------
-    X : array of shape (n, d), n >= 1
-    center : array of shape (d,)
-    tau : float
-        In (0, 1].
-    """
+    """Least radius of a ball about `center` that holds a share `tau` of the points: their ceil(tau n)-th distance."""
     _validate.real("tau", tau, above=0.0, at_most=1.0)
     points = _matrix(X)
     lengths = unit_vectors.distances(points, np.asarray(center, dtype=np.float64), np.zeros(points.shape[1]))

@@ -11,9 +11,9 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms import Plan, PredictedError, check_relation
+from dpconvex.algorithms import Plan, PredictedError, check_relation, require_delta
 from dpconvex.algorithms.base import Releasing
-from dpconvex.errors import InvalidDataError, InvalidParameterError
+from dpconvex.errors import InvalidDataError
 from dpconvex.privacy import Assumption, Ledger, PrivacyCertificate, PrivacyParams
 from dpconvex.problems import PointDomain
 from dpconvex.problems.data.points import clip_points
@@ -79,8 +79,8 @@ def check(n: int, privacy: PrivacyParams, *, pure: bool = False) -> None:
     """Raise `InvalidParameterError` unless n is positive and the promise for records, with delta > 0 unless `pure`."""
     check_relation(privacy)
     _validate.integer("n", n, at_least=1)
-    if privacy.pure and not pure:
-        raise InvalidParameterError("delta", privacy.delta, "must be > 0 for Gaussian noise", "Use 1e-6 or less")
+    if not pure:
+        require_delta(privacy)
 
 
 class Stage(Releasing, ABC):

@@ -21,8 +21,7 @@ from dpconvex.privacy.profiles import largest_rho
 from dpconvex.problems import SimplexSaddle
 from dpconvex.randomness import BitSource
 
-MOST_ITERATIONS = 2**22
-"""More would take hours, and their schedule gigabytes."""
+MOST_ITERATIONS = 2**22  # more would take hours, and their schedule gigabytes
 
 SIGNS = (-1.0, 1.0)
 """Descent in x, ascent in y: erratum E1. (The paper prints a minus in the gradient *and* in the update.)"""
@@ -35,24 +34,12 @@ DRAWN_POINTS = Assumption("gradients are taken at drawn points only", "by the ru
 @final
 @dataclass(frozen=True, eq=False)
 class SaddleResult:
-    """What a run hands out: the pair is released, nothing else depends on the data.
+    """What a run hands out: the pair is released, nothing else depends on the data."""
 
-    Parameters
-    ----------
-    x : array of shape (dx,)
-        Probability vector, an average of drawn vertices.
-    y : array of shape (dy,)
-        Probability vector; ``[1.0]`` for problems of minimization.
-    certificate : PrivacyCertificate
-        What the release costs.
-    plan : SaddlePlan
-        The public constants.
-    """
-
-    x: FloatArray
-    y: FloatArray
-    certificate: PrivacyCertificate
-    plan: SaddlePlan
+    x: FloatArray  #: (dx,): probability vector, an average of drawn vertices
+    y: FloatArray  #: (dy,): probability vector; ``[1.0]`` for problems of minimization
+    certificate: PrivacyCertificate  #: what the release costs
+    plan: SaddlePlan  #: the public constants
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,8 +49,8 @@ class SaddlePlan(Plan):
     problem: SimplexSaddle
     privacy: PrivacyParams
     theorem: ClassVar[str]  # pyright: ignore[reportIncompatibleMethodOverride]
+    #: Of the bound, that was measured on simulated games and regressions: proofs are unequally loose.
     error_share: ClassVar[float]
-    """Of the bound, that was measured on simulated games and regressions: proofs are unequally loose."""
     assumptions: ClassVar[tuple[Assumption, ...]] = (CLIPPED,)  # pyright: ignore[reportIncompatibleMethodOverride]
 
     @property

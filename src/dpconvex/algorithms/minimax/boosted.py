@@ -107,7 +107,6 @@ class BoostedPlan(SaddlePlan):
 
     @cached_property
     def releases(self) -> tuple[Release, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Every piece's releases on its own block of records, and the selection on the fourth part."""
         planned = [
             replace(release, label=f"{name} {k}: {release.label}", block=f"piece {name} {k}")
             for plan, name, count in self.pieces

@@ -35,7 +35,7 @@ import numpy as np
 
 from dpconvex import _rounding, _validate
 from dpconvex._types import FloatArray
-from dpconvex.algorithms import PredictedError, check_relation, recorded, within_floats
+from dpconvex.algorithms import PredictedError, check_relation, recorded, require_delta, within_floats
 from dpconvex.algorithms.minimax.base import SaddlePlan, SaddleResult, require_records
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import GaussianMechanism, Planned
@@ -54,8 +54,7 @@ MOST_STEPS, MOST_BATCHES = 300, 400
 # Measured on simulated games and regressions (docs, Saddle points).
 SLOPE_SHARE = 0.25
 """Of the worst slope, that steps are chosen for unless the game is bilinear (losses on data are rarely near it)."""
-ERROR_SHARES = {"smooth": 0.08, "entropic": 0.3, "euclidean": 0.15}
-"""Measured gap as a share of the bound."""
+ERROR_SHARES = {"smooth": 0.08, "entropic": 0.3, "euclidean": 0.15}  # measured gap as a share of the bound
 
 
 @final
@@ -87,7 +86,6 @@ class GaussianDescentPlan(SaddlePlan):
 
     @cached_property
     def mechanism(self) -> GaussianMechanism:
-        """Noise of one step."""
         problem = self.problem
         sensitivity = Sensitivity(_largest_move(problem) / self.batch * (1 + 1e-12), "l2", LEMMA)
         each = self.mu if self.one_pass else self.mu / math.sqrt(self.iterations)
@@ -108,7 +106,6 @@ class GaussianDescentPlan(SaddlePlan):
 
     @cached_property
     def releases(self) -> tuple[Release, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """All gradients: in one entry, or one for each batch."""
         if not self.one_pass:
             return (replace(self.mechanism.planned(LABEL), times=self.iterations),)
         return tuple(self.mechanism.planned(LABEL, f"batch {t}") for t in range(1, self.iterations + 1))
@@ -185,8 +182,7 @@ def _plan(
     steps: tuple[float, float] | None,
 ) -> GaussianDescentPlan:
     check_relation(privacy)
-    if privacy.pure:
-        raise InvalidParameterError("delta", privacy.delta, "must be > 0 for Gaussian noise", "Use 1e-6 or less")
+    require_delta(privacy)
     require_records(problem)
     if iterations is not None:
         _validate.integer("iterations", iterations, at_least=1)

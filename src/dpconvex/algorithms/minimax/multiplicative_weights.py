@@ -26,7 +26,7 @@ from typing import Any, final
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex.algorithms import PredictedError, check_relation, recorded, within_floats
+from dpconvex.algorithms import PredictedError, check_relation, recorded, require_delta, within_floats
 from dpconvex.algorithms.minimax.base import SIGNS, SaddlePlan, SaddleResult
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import GaussianMechanism, Planned, VertexSampling
@@ -65,7 +65,6 @@ class MultiplicativeWeightsPlan(SaddlePlan):
 
     @cached_property
     def sampling(self) -> VertexSampling:
-        """All best responses."""
         spread = self.problem.spread[1 - self.learner] * (1 + self.problem.sum_rounding)
         eta = _rounding.product_up(self.score_scale, spread, 1 / self.problem.n, 1 + 1e-12)
         squares = _rounding.product_up(eta, eta, float(self.rounds))
@@ -73,7 +72,6 @@ class MultiplicativeWeightsPlan(SaddlePlan):
 
     @cached_property
     def mechanism(self) -> GaussianMechanism:
-        """Noise of one gradient."""
         sensitivity = Sensitivity(_largest_move(self.problem, self.learner), "l2", MOVE_LEMMA)
         return GaussianMechanism.of_mu(sensitivity, math.sqrt(self.rho / self.rounds) * (1 - 1e-9), self._dims[0])
 
@@ -93,7 +91,6 @@ class MultiplicativeWeightsPlan(SaddlePlan):
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        """Best responses in one entry, gradients in one."""
         return (self.sampling.planned(DRAWN), replace(self.mechanism.planned(MOVED), times=self.rounds))
 
     def describe(self) -> Mapping[str, Any]:
@@ -142,8 +139,7 @@ def plan_multiplicative_weights(
     `rounds` is T; default: what minimizes the bound. The `learner` is "x" or "y"; default: who has fewer vertices.
     """
     check_relation(privacy)
-    if privacy.pure:
-        raise InvalidParameterError("delta", privacy.delta, "must be > 0 for Gaussian noise", "Use 1e-6 or less")
+    require_delta(privacy)
     if not problem.bilinear or problem.dy == 1 or not all(problem.spread):
         raise InvalidParameterError("problem", problem.name, "must be a matrix game of private records", "Use 'sgda'")
     if rounds is not None:

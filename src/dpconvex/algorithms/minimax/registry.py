@@ -49,21 +49,8 @@ def plan_saddle(
 ) -> tuple[SaddlePlan, ...]:
     """Return all valid plans, the smallest `SaddlePlan.expectation` first. Sees no data.
 
-    Parameters
-    ----------
-    problem : SimplexSaddle
-        With ``dy > 1``.
-    privacy : PrivacyParams
-        With delta 0 the methods with Gaussian noise do not apply.
-    algorithm : str
-        ``"auto"`` or one of `SADDLE_METHODS`.
-    constants : {"calibrated", "paper"}
-        ``"paper"``: the saddle-point paper's own methods.
-
-    Raises
-    ------
-    InvalidParameterError
-        If nothing applies.
+    The problem has ``dy > 1``. With delta 0 the methods with Gaussian noise do not apply, and ``constants="paper"``
+    leaves the saddle-point paper's own. `InvalidParameterError` if nothing applies.
     """
     return _chosen(SADDLE_METHODS, problem, privacy, algorithm, constants)
 

@@ -28,8 +28,7 @@ from dpconvex.algorithms.minimax.base import affordable, batch_sizes
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems import SimplexSaddle
 
-MOST_SAMPLES = 4096
-"""Largest K that is considered."""
+MOST_SAMPLES = 4096  # largest K that is considered
 
 
 @final

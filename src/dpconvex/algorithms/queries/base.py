@@ -22,7 +22,7 @@ import numpy as np
 from dpconvex import _rounding, _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms import Plan, check_relation
-from dpconvex.errors import InvalidDataError, InvalidParameterError
+from dpconvex.errors import InvalidDataError
 from dpconvex.privacy import Assumption, Ledger, PrivacyCertificate, PrivacyParams, Sensitivity
 from dpconvex.problems.queries import LinearQueries
 from dpconvex.randomness import BitSource
@@ -36,24 +36,13 @@ LEMMA = (
 @final
 @dataclass(frozen=True, eq=False)
 class QueryResult:
-    """What a run hands out.
+    """What a run hands out."""
 
-    Parameters
-    ----------
-    histogram : array of shape (cells,)
-        Non-negative weights that sum to 1.
-    answers : array of shape (count,)
-        Answers to the planned queries; those of the histogram unless the method says otherwise.
-    certificate : PrivacyCertificate
-        What the release costs.
-    plan : QueryReleasePlan
-        The public constants.
-    """
-
-    histogram: FloatArray
+    histogram: FloatArray  #: (cells,): non-negative weights that sum to 1
+    #: Shape (count,). Answers to the planned queries; those of the histogram unless the method says otherwise.
     answers: FloatArray
-    certificate: PrivacyCertificate
-    plan: QueryReleasePlan
+    certificate: PrivacyCertificate  #: what the release costs
+    plan: QueryReleasePlan  #: the public constants
 
     def sample(self, size: int, generator: np.random.Generator) -> AnyArray:
         """Return `size` independent records drawn from the histogram, int64 cells of shape (size,); post-processing.
@@ -117,12 +106,6 @@ def check(queries: LinearQueries, n: int, privacy: PrivacyParams) -> None:
     check_relation(privacy)
     _validate.records("n", n)
     _validate.integer("queries.count", queries.count, at_least=1)
-
-
-def require_delta(privacy: PrivacyParams, purpose: str = "Gaussian noise") -> None:
-    """Raise `InvalidParameterError` for a pure promise."""
-    if privacy.pure:
-        raise InvalidParameterError("delta", privacy.delta, f"must be > 0 for {purpose}", "Use 1e-6 or less")
 
 
 def mean_sensitivity(queries: LinearQueries, n: int, blocks: int, count: int) -> Sensitivity:

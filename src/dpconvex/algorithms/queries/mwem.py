@@ -29,15 +29,8 @@ import numpy as np
 
 from dpconvex import _rounding, _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms import PredictedError, recorded
-from dpconvex.algorithms.queries.base import (
-    QueryReleasePlan,
-    check,
-    fit_histogram,
-    mean_sensitivity,
-    require_delta,
-    rounding,
-)
+from dpconvex.algorithms import PredictedError, recorded, require_delta
+from dpconvex.algorithms.queries.base import QueryReleasePlan, check, fit_histogram, mean_sensitivity, rounding
 from dpconvex.mechanisms import GaussianMechanism, Planned, VertexSampling
 from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT
 from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity
@@ -49,8 +42,7 @@ SELECTED, MEASURED = "worst answered block", "answers of the selected block"
 SELECTION_LEMMA = (
     "an absolute error of a mean of n values moves by at most (high - low)/n either way: range 2 c times that"
 )
-SELECTION_SHARE = 0.3
-"""Of the zCDP budget, for selections."""
+SELECTION_SHARE = 0.3  # of the zCDP budget, for selections
 
 
 @final
@@ -81,7 +73,6 @@ class MwemPlan(QueryReleasePlan):
 
     @cached_property
     def selection(self) -> VertexSampling:
-        """Selection of all blocks."""
         eta = _rounding.product_up(self.scale, self._largest_move, 1 + 1e-12)
         squares = _rounding.product_up(eta, eta, float(self.rounds))
         return VertexSampling(Sensitivity(eta, "range", SELECTION_LEMMA), self.rounds, squares, self.rounds)
@@ -115,7 +106,6 @@ class MwemPlan(QueryReleasePlan):
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        """All selections in one entry, all measurements in one."""
         selected, measured = super().releases
         return (selected, replace(measured, times=self.rounds))
 

@@ -24,8 +24,8 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms import PredictedError, recorded
-from dpconvex.algorithms.queries.base import QueryReleasePlan, check, fit_histogram, mean_sensitivity, require_delta
+from dpconvex.algorithms import PredictedError, recorded, require_delta
+from dpconvex.algorithms.queries.base import QueryReleasePlan, check, fit_histogram, mean_sensitivity
 from dpconvex.mechanisms import GaussianMechanism, Planned
 from dpconvex.privacy import Ledger, PrivacyParams
 from dpconvex.privacy.profiles import largest_mu
@@ -49,7 +49,6 @@ class QueryNoisePlan(QueryReleasePlan):
 
     @cached_property
     def mechanism(self) -> GaussianMechanism:
-        """Noise of all answers."""
         queries = self.queries
         sensitivity = mean_sensitivity(queries, self.n, len(queries.blocks), queries.count)
         return GaussianMechanism.of_mu(sensitivity, self.mu, queries.count)
@@ -60,7 +59,6 @@ class QueryNoisePlan(QueryReleasePlan):
 
     @property
     def predicted_error(self) -> PredictedError:
-        """Bound on the largest error of the released answers."""
         bound = self.mechanism.sigma * math.sqrt(2 * math.log(2 * self.queries.count))
         return PredictedError(bound, self.queries.high - self.queries.low, "largest of normal variables")
 

@@ -35,23 +35,7 @@ def plan_queries(
 ) -> tuple[QueryReleasePlan, ...]:
     """Return all valid plans, the smallest `expected_error` first. Sees no data.
 
-    Parameters
-    ----------
-    queries : LinearQueries
-        What is asked.
-    n : int
-        Number of records.
-    privacy : PrivacyParams
-        With delta 0 only the saddle point applies.
-    algorithm : {"auto", "query_noise", "mwem", "saddle_point"}
-        All methods, or one.
-    constants : {"calibrated", "paper"}
-        ``"paper"``: the saddle point only.
-
-    Raises
-    ------
-    InvalidParameterError
-        If nothing applies.
+    The saddle point alone applies to delta 0, and has ``constants="paper"``. `InvalidParameterError` if nothing does.
     """
     names, options = QUERY_METHODS.names(algorithm), Options(constants)
     found, refusals = QUERY_METHODS.choose(names, options, (queries, n, privacy), _rank, "queries")

@@ -31,8 +31,8 @@ import numpy as np
 
 from dpconvex import _rounding, _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms import PredictedError, recorded
-from dpconvex.algorithms.queries.base import QueryReleasePlan, check, require_delta, rounding
+from dpconvex.algorithms import PredictedError, recorded, require_delta
+from dpconvex.algorithms.queries.base import QueryReleasePlan, check, rounding
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import Planned, VertexSampling
 from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT
@@ -44,8 +44,7 @@ from dpconvex.randomness import BitSource
 MODES = ("full", "fresh")
 LABEL = "worst answered queries"
 MOST_STEPS = 20_000
-MOST_WORK = 1e9
-"""Cells times steps that are taken by default: ten seconds or so. A public number."""
+MOST_WORK = 1e9  # Cells times steps that are taken by default: ten seconds or so. A public number.
 LEMMA = (
     "given the queries drawn before, a record moves the score of a query by at most tau (high - low) (t-1)/n either "
     "way at draw t (all records at every step), or tau (high - low)/B after its batch of B records"

@@ -14,8 +14,7 @@ from dpconvex.problems.custom.functions import ConvexFunction
 from dpconvex.problems.data.domain import Block
 from dpconvex.problems.data.records import Records
 
-TOLERANCE = 1e-9
-"""Relative size of a violation that rounding may cause."""
+TOLERANCE = 1e-9  # relative size of a violation that rounding may cause
 
 
 @final
@@ -24,31 +23,18 @@ class ConstantsAttack:
     """The worst that was found, relative to the claims: at most 1, or `TOLERANCE` for convexity and separability.
 
     Infinite where the function is not finite.
-
-    Parameters
-    ----------
-    lipschitz : float
-        Largest gradient norm over the claimed one.
-    contrast : float
-        Largest change of the gradient when one record changes, over the claimed one.
-    smoothness : float
-        Largest change of the gradient with w, over the claimed one; 0 if none is claimed.
-    value_at_zero : float
-        Largest ``F(0, X) - F(w, X)`` over the claimed bound; 0 if none is claimed.
-    convexity : float
-        Largest violation of ``F(u) >= F(w) + <g(w), u - w>``, over ``L |u - w|``. 0 everywhere if and only if F is
-        convex and g a subgradient of it: a wrong gradient shows here too. In the ball, or, for a function that is
-        smooth, three times as far out.
-    separability : float
-        Largest difference between the value or gradient of an average over several records and the average of theirs,
-        over the sizes of these: a record's loss must not look at other records. 0 where no average is claimed.
     """
 
-    lipschitz: float
-    contrast: float
-    smoothness: float
-    value_at_zero: float
+    lipschitz: float  #: largest gradient norm over the claimed one
+    contrast: float  #: largest change of the gradient when one record changes, over the claimed one
+    smoothness: float  #: largest change of the gradient with w, over the claimed one; 0 if none is claimed
+    value_at_zero: float  #: largest ``F(0, X) - F(w, X)`` over the claimed bound; 0 if none is claimed
+    #: Largest violation of ``F(u) >= F(w) + <g(w), u - w>``, over ``L |u - w|``. 0 everywhere if and only if F is
+    #: convex and g a subgradient of it: a wrong gradient shows here too. In the ball, or, for a function that is
+    #: smooth, three times as far out.
     convexity: float
+    #: Largest difference between the value or gradient of an average over several records and the average of theirs,
+    #: over the sizes of these: a record's loss must not look at other records. 0 where no average is claimed.
     separability: float
 
     @property

@@ -27,26 +27,16 @@ _BLOCK = 2**20  # floats of the gradients of some records (8 MB)
 
 
 class ConvexFunction(ABC):
-    """A function F(w, X), convex in parameters w (dim,), of a data set X (n, n_features), with claimed constants.
+    """A function F(w, X), convex in parameters w (dim,), of a data set X (n, n_features), with claimed constants."""
 
-    Attributes
-    ----------
-    domain : DataDomain
-        Where every record is clipped to, without an intercept (add a column of ones if the function wants one).
-    dim : int
-        Length of w.
-    smoothness : float
-        Largest change of the gradient per unit of w (l2), for all w and every data set; infinite if it jumps.
-    value_at_zero : float
-        Bound on ``F(0, X) - min F(., X)`` for every data set; infinite if unknown. Only what a plan says about
-        predicting with 0 rests on it.
-    """
-
-    name: str
-    """For plans and certificates."""
+    name: str  #: for plans and certificates
+    #: Where every record is clipped to, without an intercept (add a column of ones if the function wants one).
     domain: DataDomain
-    dim: int
+    dim: int  #: length of w
+    #: Largest change of the gradient per unit of w (l2), for all w and every data set; infinite if it jumps.
     smoothness: float = math.inf
+    #: Bound on ``F(0, X) - min F(., X)`` for every data set; infinite if unknown. Only what a plan says about
+    #: predicting with 0 rests on it.
     value_at_zero: float = math.inf
     aggregation: ClassVar[Aggregation]
 

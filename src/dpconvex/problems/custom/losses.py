@@ -27,17 +27,10 @@ class LocationLoss(RecordLoss):
 
     Slope at most ``D / sqrt(D^2 + width^2) < 1`` at distances up to D, curvature at most ``1 / width``. As the width
     goes to 0 the minimizer becomes the geometric median, as it grows the mean.
-
-    Parameters
-    ----------
-    domain : DataDomain
-        Of the records, which are points.
-    width : float
-        Positive, in the unit of the records.
     """
 
-    domain: DataDomain
-    width: float = 1.0
+    domain: DataDomain  #: of the records, which are points
+    width: float = 1.0  #: positive, in the unit of the records
     name = "smoothed distance"
 
     def __post_init__(self) -> None:
@@ -54,11 +47,9 @@ class LocationLoss(RecordLoss):
 
     @property
     def value_at_zero(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The loss at the longest record."""
         return _rounding.widen_up(math.hypot(self.domain.l2, self.width)) - self.width * (1 - _rounding.SLACK)
 
     def lipschitz(self, radius: float) -> float:
-        """Return the slope at the largest distance."""
         far = (radius + self.domain.l2) * (1 + 1e-15)
         return min(1.0, _rounding.widen_up(far / math.hypot(far, self.width)))
 
@@ -84,17 +75,10 @@ class LogLinearDensity(RecordLoss):
     ``[-1, 1]`` and T the first `terms` cosines ``cos(pi k (x + 1) / 2) / sqrt(terms)``. The gradient is the mean of T
     under p_w less ``T(x)``, the Hessian the covariance of T under p_w. ``|T| <= 1``, so slopes are at most 2, and
     curvature at most 1, for the covariance of vectors of a unit ball has no larger eigenvalue.
-
-    Parameters
-    ----------
-    terms : int
-        Number of parameters.
-    points : int
-        Number m of grid points. Records, numbers in ``[-1, 1]``, are moved to the nearest.
     """
 
-    terms: int
-    points: int = 200
+    terms: int  #: number of parameters
+    points: int = 200  #: Number m of grid points. Records, numbers in ``[-1, 1]``, are moved to the nearest.
     name = "log-linear density"
     domain = DataDomain.box(1, 1.0)
     smoothness = 1 + 1e-12
@@ -111,7 +95,6 @@ class LogLinearDensity(RecordLoss):
 
     @cached_property
     def _statistics(self) -> FloatArray:
-        """T at the grid points, shape (points, terms)."""
         angles = np.pi * np.outer(self._grid + 1, np.arange(1, self.terms + 1)) / 2
         return np.cos(angles) / math.sqrt(self.terms)
 
@@ -184,14 +167,9 @@ class MaxRisk(WholeObjective):
     """The largest loss, ``F(w, X) = max_i f(w, x_i)``: the worst-served record counts.
 
     Not smooth, and of unknown value at 0: the largest loss changes from record to record.
-
-    Parameters
-    ----------
-    loss : RecordLoss
-        Its Lipschitz constant is that of the maximum.
     """
 
-    loss: RecordLoss
+    loss: RecordLoss  #: its Lipschitz constant is that of the maximum
 
     @property
     def name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -21,32 +21,16 @@ from dpconvex.problems.objective import Bounds, Objective
 @final
 @dataclass(frozen=True)
 class CustomProblem(Problem):
-    """Minimize a `ConvexFunction` over parameters of norm at most `radius`. Holds no data.
-
-    Parameters
-    ----------
-    function : ConvexFunction
-    n : int
-        Number of records; public under replace-one neighbors.
-    radius : float
-        l2 norm R of the ball, a public choice. It competes with every parameter vector of the ball.
-    trusted : bool
-        Whether privacy may rest on the function's claims. False: noise covers the whole ball, ``2 R``, and the release
-        of any function that returns is private.
-    max_steps : int
-        Steps that a subgradient method may take at most; it decides how accurately functions that are not smooth are
-        minimized, and so their noise.
-
-    Raises
-    ------
-    InvalidParameterError
-        If a constant is negative or not a number, the domain has an intercept, or a number is out of range.
-    """
+    """Minimize a `ConvexFunction` over parameters of norm at most `radius`. Holds no data."""
 
     function: ConvexFunction
-    n: int
-    radius: float
+    n: int  #: number of records; public under replace-one neighbors
+    radius: float  #: l2 norm R of the ball, a public choice. It competes with every parameter vector of the ball.
+    #: Whether privacy may rest on the function's claims. False: noise covers the whole ball, ``2 R``, and the release
+    #: of any function that returns is private.
     trusted: bool = True
+    #: Steps that a subgradient method may take at most; it decides how accurately functions that are not smooth are
+    #: minimized, and so their noise.
     max_steps: int = 100_000
     local = True  # Lipschitz constants are claimed in the ball only
 
@@ -103,7 +87,6 @@ class CustomProblem(Problem):
 
     @property
     def value_at_zero(self) -> float:
-        """The claimed bound, or ``L R`` if that is smaller."""
         return min(self.function.value_at_zero, _rounding.product_up(self.lipschitz, self.radius))
 
     def log_weight_ratio(self, radius: float) -> float:
@@ -229,8 +212,5 @@ def _declared(function: ConvexFunction, radius: float) -> _Declared:
     if type(function).certifiable_radius is not ConvexFunction.certifiable_radius:
         raise TypeError("the function has an accuracy rule of its own, which no certificate can hold")
     return DeclaredFunction(
-        **common,
-        smoothness=function.smoothness,
-        aggregation=function.aggregation,
-        said=function.claims(radius),
+        **common, smoothness=function.smoothness, aggregation=function.aggregation, said=function.claims(radius)
     )

@@ -35,25 +35,18 @@ _EXTREME = 1e100
 class PointDomain:
     """All points within a public distance of the origin, and the finest resolution of interest.
 
-    Parameters
-    ----------
-    dim : int
-        Coordinates of a point, at least 1.
-    radius_bound : float
-        Largest distance R of a point from the origin, at most 1e100. A crude bound will do: it costs accuracy only
-        through the logarithm of its ratio to `min_radius`. Subtract a *public* origin from the data if there is one.
-    min_radius : float
-        Smallest radius r of a crowd of points that is to be told apart, at least 1e-100 and at most ``R / 2``.
-        Precision is lost where it is below ``1e-12 R``, for floats of size R are no finer.
-
     Examples
     --------
     >>> PointDomain(dim=2, radius_bound=8.0, min_radius=1.0).grid.tolist()
     [1.0, 2.0, 4.0, 8.0, 16.0]
     """
 
-    dim: int
+    dim: int  #: coordinates of a point, at least 1
+    #: Largest distance R of a point from the origin, at most 1e100. A crude bound will do: it costs accuracy only
+    #: through the logarithm of its ratio to `min_radius`. Subtract a *public* origin from the data if there is one.
     radius_bound: float
+    #: Smallest radius r of a crowd of points that is to be told apart, at least 1e-100 and at most ``R / 2``. Precision
+    #: is lost where it is below ``1e-12 R``, for floats of size R are no finer.
     min_radius: float
 
     def __post_init__(self) -> None:
@@ -86,12 +79,8 @@ def clip_points(X: AnyArray, domain: PointDomain) -> FloatArray:
     boundary. No record is dropped or merged.
 
     `X` of shape (n, dim) may have any real or integer dtype and is not changed; it is returned itself where it is
-    float64, C-contiguous and in the ball, else a copy of that form.
-
-    Raises
-    ------
-    InvalidDataError
-        Wrong shape or dtype, or no rows (public facts).
+    float64, C-contiguous and in the ball, else a copy of that form. Wrong shape or dtype, or no rows,
+    raise `InvalidDataError` (public facts).
     """
     DataDomain.l2_ball(domain.dim, domain.radius_bound).check_columns(X)
     if len(X) == 0:
@@ -141,12 +130,8 @@ def user_points(X: AnyArray, users: AnyArray, domain: PointDomain) -> FloatArray
 
     A user who contributes thousands of points then counts as much as one who contributes a single one; the number of
     users must be public, who has how many points need not be. `X` is sanitized here; `users` are labels as
-    `UserGroups.of` reads them, and the means, one a row, stand in the order of the sorted labels.
-
-    Raises
-    ------
-    InvalidDataError
-        Wrong shapes or dtype.
+    `UserGroups.of` reads them, and the means, one a row, stand in the order of the sorted labels. Wrong shapes or dtype
+    raise `InvalidDataError`.
     """
     points, groups = clip_points(X, domain), UserGroups.of(users)
     if groups.n_records != len(points):
@@ -168,17 +153,10 @@ def _chunks(X: FloatArray) -> list[FloatArray]:
 @final
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """A partition of record positions.
+    """A partition of record positions."""
 
-    Parameters
-    ----------
-    order : array of shape (n,)
-        A permutation of ``0, ..., n - 1``.
-    bounds : array of shape (groups + 1,)
-        Group g holds the positions ``order[bounds[g]:bounds[g + 1]]``; sizes differ by at most one.
-    """
-
-    order: IntArray
+    order: IntArray  #: (n,): a permutation of ``0, ..., n - 1``
+    #: Shape (groups + 1,). Group g holds the positions ``order[bounds[g]:bounds[g + 1]]``; sizes differ by at most one.
     bounds: IntArray
 
     @classmethod

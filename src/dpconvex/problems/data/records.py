@@ -25,8 +25,7 @@ from dpconvex.problems.data.domain import DataDomain, shortened_length
 _BLOCK = 2**17  # floats of a row block: two passes over it hit the cache
 _PANEL = 2**20  # floats of a dense panel (8 MB): rank-k updates want many rows
 _PANEL_ROWS = 8192
-PIECE = 2048
-"""Rows whose products are summed in one go."""
+PIECE = 2048  # rows whose products are summed in one go
 
 
 @final
@@ -102,12 +101,7 @@ class Records:
         """Clip `X` into `domain`, by the rule of `DataDomain.clip`.
 
         `X`, of shape (n, n_features), may have any real or integer dtype and memory order. It is not changed, and must
-        not change afterwards.
-
-        Raises
-        ------
-        InvalidDataError
-            Wrong shape or dtype, or no rows.
+        not change afterwards. Wrong shape or dtype, or no rows, raise `InvalidDataError`.
         """
         domain.check_columns(X)
         if len(X) == 0:

@@ -40,14 +40,6 @@ _SHARE = 32  # portions of scattered records are at least this part of the data,
 class UserGroups:
     """Which records belong to which user.
 
-    Parameters
-    ----------
-    starts : array of shape (n_users + 1,)
-        Ascending, from 0 to the number of records; every user has at least one record.
-    order : array of shape (n_records,) or None
-        User u has the records ``order[starts[u]:starts[u + 1]]``, in their order in the data; None stands for
-        ``0, 1, 2, ...``: the data are grouped already.
-
     Examples
     --------
     >>> groups = UserGroups.of(np.array(["b", "a", "b"]))
@@ -55,23 +47,18 @@ class UserGroups:
     (2, [1, 2], [1, 0, 2])
     """
 
-    starts: Positions
+    starts: Positions  #: (n_users + 1,): ascending from 0 to the number of records; every user has at least one record
+    #: (n_records,): user u has the records ``order[starts[u]:starts[u + 1]]``, in their order in the data; None stands
+    #: for ``0, 1, 2, ...``: the data are grouped already.
     order: Positions | None = None
 
     @classmethod
     def of(cls, labels: AnyArray) -> UserGroups:
         """Group records by their labels; users are in the order of the sorted labels.
 
-        Parameters
-        ----------
-        labels : array of shape (n_records,), n_records >= 1
-            Whose record it is: numbers, texts, dates; objects are told apart by their text. All missing labels are one
-            user: nobody's protection is weaker for it than if they had a label of their own.
-
-        Raises
-        ------
-        InvalidDataError
-            If there is no record, or the labels are no vector (public facts).
+        Labels (n_records,) are numbers, texts or dates; objects are told apart by their text. All missing labels are
+        one user: nobody's protection is weaker for it than if they had a label of their own. No record, or labels that
+        are no vector, raise `InvalidDataError` (public facts).
         """
         names = np.asarray(labels)
         if names.ndim != 1:
@@ -160,12 +147,7 @@ def user_gradients(
     """Return every user's weighted sum of (sub)gradients, shape (n_users, dim).
 
     Targets are clipped (`LinearModelLoss.clip_targets`); without `weights`, one a record, it is each user's mean. The
-    parameters `w` are flat, all outputs.
-
-    Raises
-    ------
-    InvalidDataError
-        If the sizes do not fit (public facts).
+    parameters `w` are flat, all outputs. Sizes that do not fit raise `InvalidDataError` (public facts).
     """
     reader = _Reader(loss, records, targets, groups, weights, w)
     out = np.empty((groups.n_users, len(w)))
@@ -235,11 +217,9 @@ class _Reader:
         self.parts = len(self._bounds) - 1
 
     def users(self, part: int) -> slice:
-        """Return the users of a portion."""
         return slice(int(self._bounds[part]), int(self._bounds[part + 1]))
 
     def gradients(self, users: slice) -> FloatArray:
-        """Return the gradients of consecutive users."""
         from dpconvex.problems.data import _loops
 
         starts = self._groups.starts[users.start : users.stop + 1]

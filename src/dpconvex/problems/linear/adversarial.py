@@ -47,18 +47,10 @@ ATTACK_NORMS: tuple[AttackNorm, ...] = ("l2", "linf")
 @final
 @dataclass(frozen=True)
 class Attack:
-    """All perturbations of a record's features of norm at most `radius`.
+    """All perturbations of a record's features of norm at most `radius`."""
 
-    Parameters
-    ----------
-    radius : float
-        Positive, in the unit of the (encoded, scaled) features; at most 1e100.
-    norm : {"l2", "linf"}
-        In which it is measured.
-    """
-
-    radius: float
-    norm: AttackNorm = "l2"
+    radius: float  #: positive, in the unit of the (encoded, scaled) features; at most 1e100
+    norm: AttackNorm = "l2"  #: in which it is measured
 
     def __post_init__(self) -> None:
         _validate.real("attack_radius", self.radius, above=0.0, at_most=1e100)
@@ -129,17 +121,10 @@ class Attack:
 @final
 @dataclass(frozen=True)
 class Lift:
-    """The equivalent problem over cones (module docstring): what becomes of domain, ridge, records and parameters.
-
-    Parameters
-    ----------
-    attack : Attack
-    domain : DataDomain
-        Of the records before the attack.
-    """
+    """The equivalent problem over cones (module docstring): what becomes of domain, ridge, records and parameters."""
 
     attack: Attack
-    plain: DataDomain
+    plain: DataDomain  #: of the records before the attack
 
     @property
     def cones(self) -> int:

@@ -51,26 +51,19 @@ class Tuning:
     expected with measured errors (docs, Which algorithm).
     """
 
-    spectrum_quantiles: int = 9
-    """How many quantiles of the spectrum stand for one direction."""
-    rank_power: float = 1.5
-    """The moments of a ball's directions fall with this power of their rank."""
-    numeric_variance: float = 1 / 9
-    """Of a numeric column on [-1, 1]: three standard deviations to either side."""
+    spectrum_quantiles: int = 9  #: how many quantiles of the spectrum stand for one direction
+    rank_power: float = 1.5  #: the moments of a ball's directions fall with this power of their rank
+    numeric_variance: float = 1 / 9  #: of a numeric column on [-1, 1]: three standard deviations to either side
+    #: Of the same: nothing tells the middle of the range from the middle of the data.
     numeric_squared_mean: float = 1 / 9
-    """Of the same: nothing tells the middle of the range from the middle of the data."""
-    ball_squared_length: float = 0.7
-    """Mean of the squared length of records of a ball of radius 1."""
+    ball_squared_length: float = 0.7  #: mean of the squared length of records of a ball of radius 1
+    #: Mean second derivative of a classification loss in units of the one of undecided predictions.
     decided_curvature: float = 0.44
-    """Mean second derivative of a classification loss in units of the one of undecided predictions."""
-    residual_deviation: float = 0.15
-    """Deviation of residuals in units of the targets' range."""
-    kink_density: float = 0.2
-    """Density of margins where a margin loss changes its slope."""
+    residual_deviation: float = 0.15  #: deviation of residuals in units of the targets' range
+    kink_density: float = 0.2  #: density of margins where a margin loss changes its slope
 
 
-ORDINARY = Tuning()
-"""What plans expect of ordinary data."""
+ORDINARY = Tuning()  # what plans expect of ordinary data
 
 
 def typical_curvature(loss: LinearModelLoss) -> float:
@@ -96,24 +89,16 @@ class TypicalData:
     Arrays of shape (g,) are about directions, those of shape (m,) about the blocks of the domain.
     """
 
-    count: FloatArray
-    """How many directions stand behind each entry, all outputs together; fractions occur."""
-    curvature: FloatArray
-    """Second derivative of the risk, positive, (g,)."""
-    signal: FloatArray
-    """Squared coefficient of the minimizer in one such direction, (g,)."""
-    block: np.ndarray
-    """Index of the block that the direction belongs to, `MEAN` or `NUMERIC`, (g,)."""
-    start: np.ndarray
-    """First column of each block, (m,)."""
-    size: np.ndarray
-    """Columns of each block, (m,)."""
-    mean: FloatArray
-    """Share of each block in the mean direction's square, (m,); sums to 1 or is 0."""
+    count: FloatArray  #: how many directions stand behind each entry, all outputs together; fractions occur
+    curvature: FloatArray  #: second derivative of the risk, positive, (g,)
+    signal: FloatArray  #: squared coefficient of the minimizer in one such direction, (g,)
+    block: np.ndarray  #: index of the block that the direction belongs to, `MEAN` or `NUMERIC`, (g,)
+    start: np.ndarray  #: first column of each block, (m,)
+    size: np.ndarray  #: columns of each block, (m,)
+    mean: FloatArray  #: share of each block in the mean direction's square, (m,); sums to 1 or is 0
+    #: Share of each block in the directions of the columns that are bounded one by one, (m,); sums to 1 or is 0.
     numeric: FloatArray
-    """Share of each block in the directions of the columns that are bounded one by one, (m,); sums to 1 or is 0."""
-    bias: float
-    """Excess of a perfect fit of this loss in the usual one (`surrogate_excess`)."""
+    bias: float  #: excess of a perfect fit of this loss in the usual one (`surrogate_excess`)
 
     @classmethod
     def of(cls, domain: DataDomain, loss: LinearModelLoss, radius: float) -> TypicalData:

@@ -89,7 +89,6 @@ class LinearModelObjective(Objective):
 
     @property
     def linear_norm(self) -> float:
-        """The l2 norm of the linear term."""
         return 0.0 if self.linear is None else float(np.linalg.norm(self.linear)) * UP
 
     def gradient(self, w: FloatArray) -> FloatArray:
@@ -187,7 +186,6 @@ class LinearModelObjective(Objective):
         return self._total(work) / total
 
     def _total(self, work: Callable[[RowBlock], FloatArray]) -> FloatArray:
-        """Sum of `work` over the row blocks."""
         return _threads.total(self.records.n_blocks, lambda index: work(self.records.block(index)))
 
     def _matrix(self, w: FloatArray) -> FloatArray:
@@ -229,16 +227,9 @@ def _weighted_gram(panel: FloatArray, weights: FloatArray) -> FloatArray:
 @final
 @dataclass(frozen=True, eq=False)
 class RegularizedRisk(LinearModelObjective):
-    r"""``J(w) = sum_i v_i loss(W x_i, y_i) + l2/2 |w|^2 + <linear, w>``, the mean loss unless weights are given.
+    r"""``J(w) = sum_i v_i loss(W x_i, y_i) + l2/2 |w|^2 + <linear, w>``, the mean loss unless weights are given."""
 
-    Parameters
-    ----------
-    loss, records, targets, l2, linear
-        As in `LinearModelObjective`.
-    weights : array of shape (n,), optional
-        At least 0, of sum at most 1; None: ``1/n`` each. So every bound of an average of losses holds.
-    """
-
+    #: (n,): at least 0, of sum at most 1; None: ``1/n`` each. So every bound of an average of losses holds.
     weights: FloatArray | None = None
 
     def __post_init__(self) -> None:
@@ -296,25 +287,15 @@ class TiltedRisk(LinearModelObjective):
     with ``v = softmax(tilt losses)``, Hessian ``sum_i v_i hess loss_i + tilt Cov_v(grad loss_i)``. The ridge stands
     outside the logarithm; inside, it would change nothing.
 
-    Parameters
-    ----------
-    loss, records, targets, l2, linear
-        As in `LinearModelObjective`. The loss must have bounded targets.
-    tilt : float
-        Positive, in the inverse unit of the loss.
+    The loss must have bounded targets. Losses and weights are vectors of length n; a gradient reads the data twice
+    (losses first). The largest loss is taken out of the exponentials, and ``log1p`` of a mean of ``expm1`` keeps the
+    relative accuracy at small tilts.
 
-    Notes
-    -----
-    Losses and weights are vectors of length n; a gradient reads the data twice (losses first). The largest loss is
-    taken out of the exponentials, and ``log1p`` of a mean of ``expm1`` keeps the relative accuracy at small tilts.
-
-    References
-    ----------
-    Li, Beirami, Sanjabi and Smith 2020, "Tilted empirical risk minimization"; Lowy and Razaviyayn,
-    Section 5 (docs, Output perturbation).
+    Source: Li, Beirami, Sanjabi and Smith 2020, "Tilted empirical risk minimization"; Lowy and Razaviyayn, Section 5
+    (docs, Output perturbation).
     """
 
-    tilt: float = 1.0
+    tilt: float = 1.0  #: positive, in the inverse unit of the loss
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -336,7 +317,6 @@ class TiltedRisk(LinearModelObjective):
         return weights, float(weights.sum())
 
     def _losses(self, w: FloatArray) -> FloatArray:
-        """Losses of all records, shape (n,)."""
         W, out = self._matrix(w), np.empty(self.records.n)
 
         def work(block: RowBlock) -> FloatArray:

@@ -23,54 +23,36 @@ from dpconvex.problems.linear.objective import NO_TILT, LinearModelObjective, Re
 from dpconvex.problems.objective import ROUNDING, inner_product_rounding
 from dpconvex.sets import ConvexSet
 
-MOST_COEFFICIENTS = 2**27
-"""Of a model; a few vectors of so many take gigabytes."""
+MOST_COEFFICIENTS = 2**27  # of a model; a few vectors of so many take gigabytes
 
 
 @dataclass(frozen=True)
 class LinearModelProblem(Problem):
     """Average or tilted loss of a linear model over `n` records of a domain. Holds no data.
 
-    Parameters
-    ----------
-    loss : LinearModelLoss
-        Convex loss of the predictions, with its proven constants.
-    domain : DataDomain
-        Where every record is clipped to, the constant feature included.
-    n : int
-        Number of records, or of users; public under replace-one neighbors.
-    radius : float
-        l2 norm R of the comparator: regularization is chosen so that the model competes with every parameter vector
-        up to this norm. It never affects privacy.
-    tilt : float
-        0: the objective is the average loss. Positive, in the inverse unit of the loss: ``1/tilt log(mean exp(tilt
-        loss))``, which lets large losses outweigh small ones. Negative tilts are refused: the objective would not be
-        convex.
-    attack_radius : float
-        0: no adversary. Positive, in the unit of the (encoded, scaled) features: every record's loss is the largest one
-        over all perturbations of its features of norm at most this; the constant feature is never perturbed.
-        For losses of one margin and for the absolute and pinball losses (with a tilt: smooth losses of one margin).
-    attack_norm : {"l2", "linf"}
-        In which perturbations are measured.
-    records_per_user : int, optional
-        None: `n` counts records. A number: `n` counts users, a user's loss is the mean of its records' losses, and the
-        objective is the mean over users: all count the same. The number is what a typical user is known or guessed to
-        have, public: plans may assume it, one-pass methods draw at most so many records of a user; neither the
-        objective nor privacy rests on it. No tilt and no attack then.
-
-    Notes
-    -----
     Under attack the objective that solvers see is a lifted one: same minimizer, other variables (`parameters`
     translates), minimized over `constraint` (docs, Adversarial training).
     """
 
-    loss: LinearModelLoss
-    domain: DataDomain
-    n: int
+    loss: LinearModelLoss  #: convex loss of the predictions, with its proven constants
+    domain: DataDomain  #: where every record is clipped to, the constant feature included
+    n: int  #: number of records, or of users; public under replace-one neighbors
+    #: l2 norm R of the comparator: regularization is chosen so that the model competes with every parameter vector up
+    #: to this norm. It never affects privacy.
     radius: float
+    #: 0: the objective is the average loss. Positive, in the inverse unit of the loss: ``1/tilt log(mean exp(tilt
+    #: loss))``, which lets large losses outweigh small ones. Negative tilts are refused: the objective would not be
+    #: convex.
     tilt: float = 0.0
+    #: 0: no adversary. Positive, in the unit of the (encoded, scaled) features: every record's loss is the largest one
+    #: over all perturbations of its features of norm at most this; the constant feature is never perturbed. For losses
+    #: of one margin and for the absolute and pinball losses (with a tilt: smooth losses of one margin).
     attack_radius: float = 0.0
-    attack_norm: AttackNorm = "l2"
+    attack_norm: AttackNorm = "l2"  #: in which perturbations are measured
+    #: None: `n` counts records. A number: `n` counts users, a user's loss is the mean of its records' losses, and the
+    #: objective is the mean over users: all count the same. The number is what a typical user is known or guessed to
+    #: have, public: plans may assume it, one-pass methods draw at most so many records of a user; neither the objective
+    #: nor privacy rests on it. No tilt and no attack then.
     records_per_user: int | None = None
 
     def __post_init__(self) -> None:
@@ -157,7 +139,6 @@ class LinearModelProblem(Problem):
 
     @cached_property
     def attack(self) -> Attack | None:
-        """The adversary; None without one."""
         return Attack(self.attack_radius, self.attack_norm) if self.attack_radius else None
 
     @cached_property

@@ -24,12 +24,11 @@ from dpconvex.problems.objective import ROUNDING, UP, Objective
 class Truncation:
     """How the losses of a linear model are made convex and Lipschitz without a bound on the data. Public."""
 
-    level: float
-    """Largest gradient norm C of one record."""
+    level: float  #: largest gradient norm C of one record
+    #: Parameters of interest have at most this norm (l2); the loss is continued along its tangents beyond.
     radius: float
-    """Parameters of interest have at most this norm (l2); the loss is continued along its tangents beyond."""
+    #: Of piecewise linear losses: parameter of the Moreau envelope in w; losses fall by at most ``smoothing C^2/2``.
     smoothing: float
-    """Of piecewise linear losses: parameter of the Moreau envelope in w; losses fall by at most ``smoothing C^2/2``."""
 
     def __post_init__(self) -> None:
         for name in ("level", "radius", "smoothing"):
@@ -136,7 +135,6 @@ class TruncatedRisk(CenteredRisk):
 
     @cached_property
     def losses(self) -> TruncatedLosses:
-        """The records' surrogates."""
         norms = np.sqrt(self.records.squared_norms())
         t = self.truncation
         return truncate(self.loss, self.targets, norms, t.level, t.radius, t.smoothing)
@@ -171,7 +169,6 @@ class TruncatedRisk(CenteredRisk):
         return float(mean[-1]) + self._ridge(w), mean[:-1] + self.l2 * (w - self._centre)
 
     def hessian(self, w: FloatArray) -> FloatArray:
-        """Return the Hessian, shape (dim, dim)."""
         curvature = np.concatenate(
             [self.losses.curvature(block.predict(w), block.rows) for block in self.records.blocks()]
         )

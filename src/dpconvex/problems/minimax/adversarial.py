@@ -25,9 +25,8 @@ from dpconvex.problems.base import Aggregation
 from dpconvex.problems.custom.functions import ConvexFunction, of_shape
 from dpconvex.problems.data.domain import Block, DataDomain
 from dpconvex.problems.data.records import Records
-from dpconvex.problems.objective import ROUNDING, Bounds, Objective
+from dpconvex.problems.objective import ROUNDING, UP, Bounds, Objective
 
-_UP = 1 + 1e-12
 _INNER = 200  # accelerated steps of the attack where no saddle solver is at work: reports and searches only
 
 
@@ -41,23 +40,15 @@ class SaddleBounds:
 
 
 class SaddleLoss(ConvexFunction):
-    """A payoff h(w, v, x), convex in the parameters w (dim,), concave in the attack v (k,) on a record.
+    """A payoff h(w, v, x), convex in the parameters w (dim,), concave in the attack v (k,) on a record."""
 
-    Attributes
-    ----------
-    attack : Block
-        The set S: norm ``"l2"`` or ``"linf"``, k and bound. It is centered at 0.
-    parameter_smoothness, attack_smoothness, cross_smoothness : float
-        How much ``grad_w h`` changes a unit of w, ``grad_v h`` a unit of v, and either a unit of the other (l2).
-        Finite, for all w, all v in S and every record.
-    attack_concavity : float
-        Strong concavity of h in v; 0 if there is none. Positive: the attacks depend smoothly on w.
-    """
-
-    attack: Block
+    attack: Block  #: The set S: norm ``"l2"`` or ``"linf"``, k and bound. It is centered at 0.
+    #: parameter_smoothness, attack_smoothness, cross_smoothness: how much ``grad_w h`` changes a unit of w, ``grad_v
+    #: h`` a unit of v, and either a unit of the other (l2). Finite, for all w, all v in S and every record.
     parameter_smoothness: float
     attack_smoothness: float
     cross_smoothness: float
+    #: Strong concavity of h in v; 0 if there is none. Positive: the attacks depend smoothly on w.
     attack_concavity: float = 0.0
     aggregation: ClassVar[Aggregation] = "average"
 
@@ -83,7 +74,7 @@ class SaddleLoss(ConvexFunction):
         """Of G: ``beta_w + beta_wv^2 / concavity`` (Danskin), infinite without strong concavity."""
         if self.attack_concavity == 0:
             return math.inf
-        return (self.parameter_smoothness + self.cross_smoothness**2 / self.attack_concavity) * _UP
+        return (self.parameter_smoothness + self.cross_smoothness**2 / self.attack_concavity) * UP
 
     @final
     @property
@@ -157,32 +148,20 @@ class SaddleObjective(Objective):
         return self.loss.dim
 
     @property
-    def strong_convexity(self) -> float:
-        return self.l2
-
-    @property
     def smoothness(self) -> float:
-        """Infinite: the worst attack may jump."""
-        return math.inf
+        return math.inf  # the worst attack may jump
 
     @property
     def minimiser_norm(self) -> float:
-        """Infinite: nothing is known outside the ball."""
-        return math.inf
+        return math.inf  # nothing is known outside the ball
 
     @property
     def initial_gap(self) -> float:
         L = self.loss.lipschitz(self.radius)
-        return min(L * self.radius, L**2 / (2 * self.l2)) * _UP
+        return min(L * self.radius, L**2 / (2 * self.l2)) * UP
 
     def lipschitz_within(self, radius: float) -> float:
-        return (self.loss.lipschitz(radius) + self.l2 * radius) * _UP
-
-    def value(self, w: FloatArray) -> float:
-        return self.value_and_gradient(w)[0]
-
-    def gradient(self, w: FloatArray) -> FloatArray:
-        return self.value_and_gradient(w)[1]
+        return (self.loss.lipschitz(radius) + self.l2 * radius) * UP
 
     def value_and_gradient(self, w: FloatArray) -> tuple[float, FloatArray]:
         value, gradient = self.loss.total(w, self.records)
@@ -266,7 +245,7 @@ def saddle_constants(loss: SaddleLoss, l2: float, accuracy: float) -> SaddleCons
     concavity = sigma + loss.attack_concavity
     diagonal = max(loss.parameter_smoothness / l2 + 1, (loss.attack_smoothness + sigma) / concavity)
     condition = diagonal + loss.cross_smoothness / math.sqrt(l2 * concavity)
-    return SaddleConstants(sigma, concavity, max(4 / 3, condition) * _UP)
+    return SaddleConstants(sigma, concavity, max(4 / 3, condition) * UP)
 
 
 def saddle_steps(loss: SaddleLoss, l2: float, radius: float, accuracy: float) -> int:
@@ -300,23 +279,12 @@ class ShiftedMeanLoss(SaddleLoss):
 
     For l2 attacks of length s and concavity 0 the worst case is ``|w - x|^2 / 2 + s |w|``: the minimiser is the mean of
     the records, shortened by s. With a concavity c the norm becomes Huber's, and G is smooth.
-
-    Parameters
-    ----------
-    domain : DataDomain
-        Of the records, which are points.
-    bound : float
-        Largest length s of an attack, or largest entry where `norm` is ``"linf"``.
-    concavity : float
-        At least 0.
-    norm : {"l2", "linf"}
-        Of the attacks.
     """
 
-    domain: DataDomain
-    bound: float
-    concavity: float = 0.0
-    norm: str = "l2"
+    domain: DataDomain  #: of the records, which are points
+    bound: float  #: largest length s of an attack, or largest entry where `norm` is ``"linf"``
+    concavity: float = 0.0  #: at least 0
+    norm: str = "l2"  #: of the attacks
     name = "shifted mean"
     parameter_smoothness = 1.0
     cross_smoothness = 1.0
@@ -329,7 +297,6 @@ class ShiftedMeanLoss(SaddleLoss):
 
     @cached_property
     def attack(self) -> Block:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """One attack entry a column."""
         return Block(self.dim, "l2" if self.norm == "l2" else "linf", self.bound)
 
     @property
@@ -345,14 +312,14 @@ class ShiftedMeanLoss(SaddleLoss):
         return self.concavity
 
     def lipschitz(self, radius: float) -> float:
-        return (radius + self.domain.l2 + self.attack.l2) * _UP
+        return (radius + self.domain.l2 + self.attack.l2) * UP
 
     def contrast(self, radius: float) -> float:
         """Return ``2 X``: the worst attack is the same for all records."""
-        return 2 * self.domain.l2 * _UP
+        return 2 * self.domain.l2 * UP
 
     def attack_lipschitz(self, radius: float) -> float:
-        return (radius + self.concavity * self.attack.l2) * _UP
+        return (radius + self.concavity * self.attack.l2) * UP
 
     def value(self, w: FloatArray, v: FloatArray, records: FloatArray) -> FloatArray:
         return np.square(w - records).sum(1) / 2 + v @ w - self.concavity / 2 * np.square(v).sum(1)

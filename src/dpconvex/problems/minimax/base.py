@@ -23,33 +23,20 @@ from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 
-Pair = tuple[FloatArray, FloatArray]
-"""Of x and of y."""
+Pair = tuple[FloatArray, FloatArray]  # of x and of y
 
-_CHUNK = 2**20
-"""Floats of records worked on at a time (8 MB)."""
-_MOST_ROWS = 4096
-"""Records summed at a time at most; the sums of these parts are added up pairwise."""
+_CHUNK = 2**20  # floats of records worked on at a time (8 MB)
+_MOST_ROWS = 4096  # records summed at a time at most; the sums of these parts are added up pairwise
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class SimplexPoint:
-    """A probability vector, given by the entries that are not 0.
+    """A probability vector, given by the entries that are not 0."""
 
-    Parameters
-    ----------
-    indices : array of shape (k,)
-        Different vertices.
-    weights : array of shape (k,)
-        Non-negative, of sum 1.
-    dim : int
-        Number of vertices of the simplex.
-    """
-
-    indices: NDArray[np.int64]
-    weights: FloatArray
-    dim: int
+    indices: NDArray[np.int64]  #: (k,): different vertices
+    weights: FloatArray  #: (k,): non-negative, of sum 1
+    dim: int  #: number of vertices of the simplex
 
     @classmethod
     def average(cls, draws: NDArray[np.int64], dim: int) -> SimplexPoint:
@@ -87,29 +74,18 @@ class SimplexPoint:
 
 
 class SimplexSaddle(ABC):
-    """One convex-concave problem over two simplices, for a public number of records.
+    """One convex-concave problem over two simplices, for a public number of records."""
 
-    Attributes
-    ----------
-    name : str
-        In plans and certificates.
-    n, dx, dy : int
-        Records; vertices of the two simplices. With ``dy = 1`` there is no maximization.
-    smoothness : float
-        L1: most that a gradient coordinate changes per unit of ``||x||_1 + ||y||_1``; infinite if not smooth.
-    second_smoothness : float
-        L2: the same for the derivatives of gradient coordinates; 0 for quadratics, infinite if unknown.
-    bilinear : bool
-        Whether f is linear in x for fixed y and linear in y for fixed x.
-    """
-
-    name: ClassVar[str]
+    name: ClassVar[str]  #: in plans and certificates
+    #: n, dx, dy: records; vertices of the two simplices. With ``dy = 1`` there is no maximization.
     n: int
     dx: int
     dy: int
+    #: L1: most that a gradient coordinate changes per unit of ``||x||_1 + ||y||_1``; infinite if not smooth.
     smoothness: float = math.inf
+    #: L2: the same for the derivatives of gradient coordinates; 0 for quadratics, infinite if unknown.
     second_smoothness: float = math.inf
-    bilinear: bool = False
+    bilinear: bool = False  #: whether f is linear in x for fixed y and linear in y for fixed x
 
     @property
     @abstractmethod

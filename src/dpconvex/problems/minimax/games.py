@@ -61,19 +61,13 @@ class MatrixGame(_Game):
     """Each record is a payoff matrix, dense or sparse: what the row player x loses.
 
     Records: an array (n, dx, dy), or a SciPy CSR array or matrix (n, dx * dy) of flattened matrices.
-
-    Parameters
-    ----------
-    n, dx, dy : int
-        Records, rows and columns; at least 1, 2 and 2.
-    bound : float
-        Of the entries of every payoff matrix, positive: entries are clamped to it.
     """
 
+    #: n, dx, dy: records, rows and columns; at least 1, 2 and 2.
     n: int
     dx: int
     dy: int
-    bound: float = 1.0
+    bound: float = 1.0  #: of the entries of every payoff matrix, positive: entries are clamped to it
     name: ClassVar[str] = "matrix game"
 
     def record_size(self, records: Any) -> int:
@@ -109,13 +103,9 @@ class RankOneGame(_Game):
     """Each record is a pair of vectors (a, b) with payoff matrix ``a b^T``: bound 1 on every entry of both.
 
     Records: an array (n, dx + dy), a then b, of any real or integer dtype (int8 saves memory).
-
-    Parameters
-    ----------
-    n, dx, dy : int
-        Records, rows and columns; at least 1, 2 and 2.
     """
 
+    #: n, dx, dy: records, rows and columns; at least 1, 2 and 2.
     n: int
     dx: int
     dy: int
@@ -144,19 +134,13 @@ class PlayLog(_Game):
     divided by ``dx dy``. One play moves two coordinates of a gradient only: half the spread of a full matrix.
 
     Records: an array (n, 3) of row, column, payoff. Rows and columns outside the game count as the first one.
-
-    Parameters
-    ----------
-    n, dx, dy : int
-        Records, rows and columns.
-    bound : float
-        Of the payoff, to which it is clamped.
     """
 
+    #: n, dx, dy: records, rows and columns.
     n: int
     dx: int
     dy: int
-    bound: float = 1.0
+    bound: float = 1.0  #: of the payoff, to which it is clamped
     name: ClassVar[str] = "play log"
 
     @property
@@ -192,13 +176,9 @@ class QuadraticGame(SimplexSaddle):
     """``(q^T x)^2/2 + (a^T x)(b^T y) - (r^T y)^2/2`` with vectors in ``[-1, 1]``: affine gradients.
 
     Records: an array (n, 2 dx + 2 dy) of q, a, b, r; entries are clamped.
-
-    Parameters
-    ----------
-    n, dx, dy : int
-        Records and vertices; at least 1, 2 and 2.
     """
 
+    #: n, dx, dy: records and vertices; at least 1, 2 and 2.
     n: int
     dx: int
     dy: int
@@ -257,18 +237,9 @@ def duality_gap(
     Each side is a concave maximization over a simplex, solved by Frank-Wolfe: a point gives a value from below, its
     gradient an upper bound on all others. Where the problem is linear in a block one step is exact.
 
-    Parameters
-    ----------
-    records : object
-        Of the problem's form.
-    x : array of shape (dx,)
-        Probability vector.
-    y : array of shape (dy,)
-        Probability vector; ``[1.0]`` for minimization, where the gap is the excess over the minimum.
-    steps : int
-        Most steps for each side, at least 1.
-    tolerance : float
-        Stop when both sides are known up to this share of the problem's value range.
+    Both are probability vectors, x (dx,) and y (dy,); y is ``[1.0]`` for minimization, where the gap is the excess over
+    the minimum. Each side takes at most `steps`, and stops when it is known up to the share `tolerance` of the
+    problem's value range.
 
     Examples
     --------

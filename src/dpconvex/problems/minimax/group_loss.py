@@ -44,33 +44,19 @@ class WorstGroupLoss(SimplexSaddle):
     Constants: predictions are within ``P = R feature_bound``. With A the largest slope there, one record's lifted
     gradient is within ``P A c_max``, its loss within ``[0, loss_bound] c_max``. Slopes and losses are clipped to what
     these say.
-
-    Parameters
-    ----------
-    loss : LinearModelLoss
-        With one output and finite values, e.g. ``LogisticLoss()`` or ``SquaredLoss(b, prediction_bound=P)``.
-    n, n_features : int
-        Records and columns; one more column of constants with `intercept`.
-    radius : float
-        R, of the l1 ball, the intercept's weight included.
-    feature_bound : float
-        Largest magnitude of a feature, from public knowledge.
-    factors : tuple of float
-        ``c_g``, one a group, positive, public.
-    intercept : bool
-        Whether a last feature, constantly `feature_bound`, is added.
-    third_derivative : float
-        Largest third derivative of the loss in the prediction: 0 for squared, ``1/(6 sqrt(3))`` for logistic loss.
-        It only serves the choice of constants; infinite if unknown.
     """
 
+    #: With one output and finite values, e.g. ``LogisticLoss()`` or ``SquaredLoss(b, prediction_bound=P)``.
     loss: LinearModelLoss
+    #: n, n_features: records and columns; one more column of constants with `intercept`.
     n: int
     n_features: int
-    radius: float
-    feature_bound: float = 1.0
-    factors: tuple[float, ...] = (1.0,)
-    intercept: bool = False
+    radius: float  #: R, of the l1 ball, the intercept's weight included
+    feature_bound: float = 1.0  #: largest magnitude of a feature, from public knowledge
+    factors: tuple[float, ...] = (1.0,)  #: ``c_g``, one a group, positive, public
+    intercept: bool = False  #: whether a last feature, constantly `feature_bound`, is added
+    #: Largest third derivative of the loss in the prediction: 0 for squared, ``1/(6 sqrt(3))`` for logistic loss. It
+    #: only serves the choice of constants; infinite if unknown.
     third_derivative: float = math.inf
     name: ClassVar[str] = "worst group over an l1 ball"
 
@@ -104,7 +90,6 @@ class WorstGroupLoss(SimplexSaddle):
 
     @property
     def reach(self) -> float:
-        """Largest magnitude of a prediction."""
         return self.radius * self.feature_bound
 
     @cached_property

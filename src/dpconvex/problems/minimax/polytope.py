@@ -34,27 +34,6 @@ class PolytopeSaddle(SimplexSaddle):
 
     Records: an array (n, ...) of any form that the functions understand.
 
-    Parameters
-    ----------
-    n : int
-    gradients : callable
-        ``gradients(u, v, records) -> (grad_u, grad_v)`` of shapes (m, p) and (m, q) for m records; row i a function of
-        record i alone. For minimization only return ``np.zeros((m, 1))`` second and give ``W = [[0]]``.
-    values : callable
-        ``values(u, v, records) -> (m,)``.
-    V, W : array of shape (p, dx), (q, dy)
-        Vertices in columns; identity matrices for simplices.
-    bounds : tuple of float
-        ``(bx, by)``: lifted gradients are clipped to ``[-bx, bx]`` and ``[-by, by]``. Positive.
-    value_bounds : tuple of float
-        Least and largest value, to which values are clipped.
-    l1_smoothness, l2_smoothness : float
-        L1 and L2 of the lifted function; they serve accuracy only.
-    is_bilinear : bool
-        Whether f is linear in u for fixed v and in v for fixed u.
-    title : str
-        For plans and certificates.
-
     Examples
     --------
     A random game with 3 rows and 2 columns:
@@ -72,16 +51,21 @@ class PolytopeSaddle(SimplexSaddle):
     """
 
     n: int
+    #: ``gradients(u, v, records) -> (grad_u, grad_v)`` of shapes (m, p) and (m, q) for m records; row i a function of
+    #: record i alone. For minimization only return ``np.zeros((m, 1))`` second and give ``W = [[0]]``.
     gradients: Gradients
-    values: Values
+    values: Values  #: ``values(u, v, records) -> (m,)``
+    #: V (p, dx), W (q, dy): vertices in columns; identity matrices for simplices.
     V: FloatArray
     W: FloatArray
+    #: ``(bx, by)``: lifted gradients are clipped to ``[-bx, bx]`` and ``[-by, by]``. Positive.
     bounds: tuple[float, float]
-    value_bounds: tuple[float, float]
+    value_bounds: tuple[float, float]  #: least and largest value, to which values are clipped
+    #: l1_smoothness, l2_smoothness: L1 and L2 of the lifted function; they serve accuracy only.
     l1_smoothness: float = math.inf
     l2_smoothness: float = math.inf
-    is_bilinear: bool = False
-    title: str = "polytope saddle problem"
+    is_bilinear: bool = False  #: whether f is linear in u for fixed v and in v for fixed u
+    title: str = "polytope saddle problem"  #: for plans and certificates
     name: ClassVar[str] = "polytope saddle problem"
 
     def __post_init__(self) -> None:
@@ -211,35 +195,13 @@ def jax_saddle(
 ) -> PolytopeSaddle:
     """Return the problem of one JAX function ``f(u, v, record)``. Needs ``dpconvex[jax]``.
 
-    Parameters
-    ----------
-    f : callable
-        A JAX scalar, convex in u and concave in v.
-    n, V, W, bounds, value_bounds
-        As in `PolytopeSaddle`.
-    smoothness, second_smoothness, bilinear
-        As its ``l1_smoothness``, ``l2_smoothness``, ``is_bilinear``.
-
-    Raises
-    ------
-    ImportError
-        If JAX is not installed.
+    It is a JAX scalar, convex in u and concave in v. The other arguments are those of `PolytopeSaddle`; `smoothness`,
+    `second_smoothness` and `bilinear` are its ``l1_smoothness``, ``l2_smoothness`` and ``is_bilinear``.
     """
     try:
         import jax  # noqa: F401  # pyright: ignore[reportMissingImports]
     except ImportError as error:
         raise ImportError("jax_saddle needs JAX. Install it with: pip install 'dpconvex[jax]'") from error
     function = _JaxFunction(f)
-    return PolytopeSaddle(
-        n,
-        function.gradients,
-        function.values,
-        V,
-        W,
-        bounds,
-        value_bounds,
-        smoothness,
-        second_smoothness,
-        bilinear,
-        "jax saddle problem",
-    )
+    functions, constants = (function.gradients, function.values), (smoothness, second_smoothness, bilinear)
+    return PolytopeSaddle(n, *functions, V, W, bounds, value_bounds, *constants, "jax saddle problem")
