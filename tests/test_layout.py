@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 PART_PACKAGES = ("losses", "sets", "solvers", "mechanisms", "geometry")
 
-MAX_FILE_LINES = 450
+MAX_FILE_LINES = {"dpconvex": 450, "dpconvex_experiments": 500}  # a file of experiments holds several of one kind
 MAX_BODY_LINES = 60
 
 # Written in pieces, so that this file does not contain what it forbids.
@@ -94,7 +94,7 @@ def test_sizes_stay_within_the_budget() -> None:
     long = []
     for path in SOURCES:
         text = path.read_text(encoding="utf-8")
-        if (lines := text.count("\n")) > MAX_FILE_LINES:
+        if (lines := text.count("\n")) > MAX_FILE_LINES[path.relative_to(ROOT / "src").parts[0]]:
             long.append(f"{name_of(path)} has {lines} lines: split it")
         long += [
             f"{name_of(path)}: {node.name} has {body_lines(node)} lines"

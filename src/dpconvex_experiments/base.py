@@ -49,24 +49,24 @@ def untracked(items: Iterable[_T], text: str, /) -> Iterable[_T]:
 class Setting:
     """How large a measurement is to be, and from which random bits."""
 
-    quick: bool = False  # below 20 seconds, for tests; otherwise the size that the documentation shows
+    quick: bool = False  #: below 20 seconds, for tests; otherwise the size that the documentation shows
     # at least 0. Of synthetic data *and* of the noise: what is measured is reproducible, and so never private
     seed: int = 0
-    track: Track = untracked  # shows progress
+    track: Track = untracked  #: shows progress
 
 
 @dataclass(frozen=True)
 class Outcome:
     """What an experiment found."""
 
-    columns: tuple[str, ...]  # names of the table's columns, with units where they have any
-    rows: tuple[tuple[Cell, ...], ...]  # the table, a cell for each column
-    criterion: str  # what was asked for, as one sentence
+    columns: tuple[str, ...]  #: names of the table's columns, with units where they have any
+    rows: tuple[tuple[Cell, ...], ...]  #: the table, a cell for each column
+    criterion: str  #: what was asked for, as one sentence
     # the numbers that must lie between limits for it to be met; together they raise a false alarm with probability
     # `ALARM` at most
     checks: tuple[Check, ...]
-    draw: Callable[[Figure], None]  # draws the figure into the empty figure that it is given
-    notes: tuple[str, ...] = ()  # what a reader must know to judge the numbers
+    draw: Callable[[Figure], None]  #: draws the figure into the empty figure that it is given
+    notes: tuple[str, ...] = ()  #: what a reader must know to judge the numbers
 
     def __post_init__(self) -> None:
         if not self.checks or not self.alarm <= ALARM * (1 + 1e-9):
@@ -88,10 +88,10 @@ class Outcome:
 class Experiment:
     """A statement of a paper or of this library, and how it is measured."""
 
-    name: str  # ``family/short-name``; the command line and the file names use it
-    title: str  # one line: what is asked
-    source: str  # theorem, table or figure that states it
-    measure: Callable[[Setting], Outcome]  # measures; the same setting gives the same outcome
+    name: str  #: ``family/short-name``; the command line and the file names use it
+    title: str  #: one line: what is asked
+    source: str  #: theorem, table or figure that states it
+    measure: Callable[[Setting], Outcome]  #: measures; the same setting gives the same outcome
 
     @property
     def family(self) -> str:
@@ -132,10 +132,10 @@ _SIZE = (7.2, 3.8)  # inches
 class Record:
     """One run of an experiment."""
 
-    experiment: Experiment  # what was asked
-    setting: Setting  # how large, from which seed
-    outcome: Outcome  # what was found
-    seconds: float  # how long it took
+    experiment: Experiment  #: what was asked
+    setting: Setting  #: how large, from which seed
+    outcome: Outcome  #: what was found
+    seconds: float  #: how long it took
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything but the figure as plain values; numbers that are not finite become None."""

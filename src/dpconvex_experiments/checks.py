@@ -83,15 +83,15 @@ def exponent(x: Sequence[float], y: Sequence[Estimate]) -> Estimate:
 class Check:
     """A number that must lie between limits."""
 
-    name: str  # what is measured
-    value: float  # value, error, runs: the number, its standard error, and from how many independent runs
+    name: str  #: what is measured
+    value: float  #: value, error, runs: the number, its standard error, and from how many independent runs
     error: float
     runs: int
-    low: float  # low, high: the limits, statistical error included
+    low: float  #: low, high: the limits, statistical error included
     high: float
-    basis: Basis  # where they come from: theorem, plan, or anchor
-    test: str  # by which distribution they are widened: t, binomial, a named test, or none for exact numbers
-    alarm: float  # bound on the probability that the check fails although the claim is true
+    basis: Basis  #: where they come from: theorem, plan, or anchor
+    test: str  #: by which distribution they are widened: t, binomial, a named test, or none for exact numbers
+    alarm: float  #: bound on the probability that the check fails although the claim is true
     # how the number is compared with its anchor: by logarithms, or linearly. Empty: it has none
     scale: Literal["", "log", "linear"] = ""
 

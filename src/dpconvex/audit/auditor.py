@@ -155,12 +155,12 @@ def _piloted(subject: Subject, runs: int, track: Track) -> str:
 class Settings:
     """What every cell shares; results of other settings are not continued."""
 
-    version: str  # of this library
-    delta: float  # of promises that have one
-    runs: int  # at most, as in `audit`
+    version: str  #: of this library
+    delta: float  #: of promises that have one
+    runs: int  #: at most, as in `audit`
     transcripts: int
-    seconds: float  # of the processor, aim for each cell
-    seed: int  # of neighbors and replays
+    seconds: float  #: of the processor, aim for each cell
+    seed: int  #: of neighbors and replays
 
 
 @final
@@ -169,12 +169,12 @@ class Cell:
     """One audit of a grid."""
 
     target: str
-    epsilon: float  # claimed
-    bound: float  # on the domain
-    proved: float  # 0: nothing
+    epsilon: float  #: claimed
+    bound: float  #: on the domain
+    proved: float  #: 0: nothing
     passed: bool
-    attack: str  # the one that proved most
-    runs: int  # counted on each of two data sets
+    attack: str  #: the one that proved most
+    runs: int  #: counted on each of two data sets
     seconds: float
 
 

@@ -67,11 +67,11 @@ _COORDINATES = 16
 class Losses:
     """Privacy losses of transcripts, arrays of shape (transcripts,)."""
 
-    losses: FloatArray  # exact; infinite where the neighbor cannot produce the transcript
-    shifts: FloatArray  # squared shifts in standard deviations, summed, where every release was Gaussian; else nan
-    releases: int  # in the longest transcript
-    taken: int = 0  # steps on secret samples that read the changed unit ...
-    told: int = 0  # ... of those that tell
+    losses: FloatArray  #: exact; infinite where the neighbor cannot produce the transcript
+    shifts: FloatArray  #: squared shifts in standard deviations, summed, where every release was Gaussian; else nan
+    releases: int  #: in the longest transcript
+    taken: int = 0  #: steps on secret samples that read the changed unit ...
+    told: int = 0  #: ... of those that tell
 
     @cached_property
     def mu(self) -> float | None:
@@ -138,9 +138,9 @@ def _gains(losses: FloatArray, epsilon: float, delta: float) -> FloatArray:
 class Counted:
     """What the counts of one event prove."""
 
-    epsilon: float  # a lower bound; -inf where the event proves nothing
-    event: str  # in words
-    first: float  # its frequencies on the two data sets
+    epsilon: float  #: a lower bound; -inf where the event proves nothing
+    event: str  #: in words
+    first: float  #: its frequencies on the two data sets
     second: float
 
 

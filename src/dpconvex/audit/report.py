@@ -23,11 +23,11 @@ T = TypeVar("T")
 class Finding:
     """What one attack proved."""
 
-    attack: str  # "exact loss", "participation", "all transcripts", "minimiser density" or "counting"
-    pair: str  # of neighboring data sets
-    epsilon: float  # lower bound at the claimed delta; -inf: nothing
-    confidence: float  # with which it holds; 1 where nothing was sampled or one transcript is proof
-    detail: str  # event, or number of transcripts
+    attack: str  #: "exact loss", "participation", "all transcripts", "minimiser density" or "counting"
+    pair: str  #: of neighboring data sets
+    epsilon: float  #: lower bound at the claimed delta; -inf: nothing
+    confidence: float  #: with which it holds; 1 where nothing was sampled or one transcript is proof
+    detail: str  #: event, or number of transcripts
 
 
 @final
@@ -35,11 +35,11 @@ class Finding:
 class AuditReport:
     """What an audit found."""
 
-    title: str  # of what was audited
+    title: str  #: of what was audited
     claimed: PrivacyParams
-    findings: tuple[Finding, ...]  # one of each attack that applies, the best first
-    runs: int  # on each of the two data sets that were counted
-    seconds: float  # of the processor, for all of it
+    findings: tuple[Finding, ...]  #: one of each attack that applies, the best first
+    runs: int  #: on each of the two data sets that were counted
+    seconds: float  #: of the processor, for all of it
 
     @property
     def proved_at_least(self) -> float:

@@ -15,8 +15,8 @@ class Metrics:
     """Measured quality of a classifier."""
 
     accuracy: float
-    auc: float | None  # with more than two classes, or where only one occurs, there is none
-    log_loss: float | None  # mean negative log-probability of the right class, in nats; None without probabilities
+    auc: float | None  #: with more than two classes, or where only one occurs, there is none
+    log_loss: float | None  #: mean negative log-probability of the right class, in nats; None without probabilities
 
     def to_dict(self) -> dict[str, float | None]:
         """Return JSON-ready fields."""
@@ -32,7 +32,7 @@ class Metrics:
 class RegressionMetrics:
     """Measured quality of a regressor, in the target's unit, against targets clipped to their public range."""
 
-    r2: float | None  # None where all targets are equal
+    r2: float | None  #: None where all targets are equal
     rmse: float
     mae: float
 

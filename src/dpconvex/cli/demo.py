@@ -30,9 +30,9 @@ class Row:
     """One line of the demo's table."""
 
     model: str
-    epsilon: float | None  # None without privacy
-    metrics: tuple[Metrics, ...]  # one a split
-    seconds: float  # mean time of a fit
+    epsilon: float | None  #: None without privacy
+    metrics: tuple[Metrics, ...]  #: one a split
+    seconds: float  #: mean time of a fit
 
     def mean(self, name: str) -> tuple[float, float] | None:
         """Return the mean of a metric over the splits and its standard error; None where a split has none."""

@@ -41,11 +41,11 @@ GRID = (0.05, 10.0, 9)
 class Measured:
     """Accuracies measured on *public* data, for the report of a demonstration."""
 
-    epsilons: tuple[float, ...]  # increasing
+    epsilons: tuple[float, ...]  #: increasing
     accuracies: tuple[float, ...]
-    majority: float  # accuracy of the larger class alone
+    majority: float  #: accuracy of the larger class alone
     non_private: float
-    note: str  # which public data
+    note: str  #: which public data
 
 
 @dataclass(frozen=True)

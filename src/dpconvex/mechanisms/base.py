@@ -85,8 +85,8 @@ class Mechanism(Planned, Generic[Output]):
 class FailureAllowance(Planned):
     """A lemma that may fail: nothing is released, but the sensitivity that rests on it costs this part of delta."""
 
-    probability: float  # of the failure, for both of two neighboring data sets together
-    lemma: str  # what bounds it, and over which randomness
+    probability: float  #: of the failure, for both of two neighboring data sets together
+    lemma: str  #: what bounds it, and over which randomness
     unit: Unit = Unit.RECORD
     name: ClassVar[str] = "allowance for failure"
 

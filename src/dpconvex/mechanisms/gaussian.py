@@ -51,9 +51,9 @@ class GaussianMechanism(Mechanism[FloatArray]):
     Steinke 2020, "The discrete Gaussian for differential privacy".
     """
 
-    sensitivity: Sensitivity  # in the l2 norm (`"absolute"` in dimension 1)
-    sigma: float  # standard deviation, positive; use `calibrate` to get it from a promise
-    dim: int  # values have shape (dim,)
+    sensitivity: Sensitivity  #: in the l2 norm (`"absolute"` in dimension 1)
+    sigma: float  #: standard deviation, positive; use `calibrate` to get it from a promise
+    dim: int  #: values have shape (dim,)
     name: ClassVar[str] = "Gaussian"
 
     def __post_init__(self) -> None:
@@ -141,8 +141,8 @@ class SampledGaussian(Planned):
 
     # Of one release; its sensitivity is to a unit's taking part, half of what a replaced unit may do.
     step: GaussianMechanism
-    rate: float  # probability of taking part, as `PoissonSteps` has it
-    steps: int  # how many releases, positive
+    rate: float  #: probability of taking part, as `PoissonSteps` has it
+    steps: int  #: how many releases, positive
     name: ClassVar[str] = "Gaussian on secret samples"
 
     def __post_init__(self) -> None:

@@ -29,9 +29,9 @@ class NormNoiseMechanism(Mechanism[FloatArray]):
     Sarwate 2011, "Differentially private empirical risk minimization", and Lowy and Razaviyayn, Lemma B.3 (moments).
     """
 
-    norm: NoiseNorm  # of dimension d; values have shape (d,)
-    sensitivity: Sensitivity  # in that norm: its `norm` is `norm.name`
-    epsilon: float  # positive
+    norm: NoiseNorm  #: of dimension d; values have shape (d,)
+    sensitivity: Sensitivity  #: in that norm: its `norm` is `norm.name`
+    epsilon: float  #: positive
     name: ClassVar[str] = "norm-exponential noise"
 
     def __post_init__(self) -> None:

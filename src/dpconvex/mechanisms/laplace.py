@@ -25,9 +25,9 @@ class LaplaceMechanism(Mechanism[FloatArray]):
     exactly the privacy of the continuous one (Ghosh, Roughgarden and Sundararajan 2012).
     """
 
-    sensitivity: Sensitivity  # in the l1 norm (`"absolute"` in dimension 1)
-    scale: float  # of the noise, positive; its variance is `2 scale**2`. Use `calibrate` to get it from epsilon.
-    dim: int  # values have shape (dim,)
+    sensitivity: Sensitivity  #: in the l1 norm (`"absolute"` in dimension 1)
+    scale: float  #: of the noise, positive; its variance is `2 scale**2`. Use `calibrate` to get it from epsilon.
+    dim: int  #: values have shape (dim,)
     name: ClassVar[str] = "Laplace"
 
     def __post_init__(self) -> None:
@@ -76,9 +76,9 @@ class BoundedLaplaceMechanism(Mechanism[FloatArray]):
     Source: Kumar, Liu, Tian and Yang 2025, "Private geometric median in nearly-linear time", Fact 3.
     """
 
-    sensitivity: Sensitivity  # `"absolute"`
-    scale: float  # of the noise before conditioning, positive
-    bound: float  # largest absolute value of the noise, at least twice the sensitivity and the scale
+    sensitivity: Sensitivity  #: `"absolute"`
+    scale: float  #: of the noise before conditioning, positive
+    bound: float  #: largest absolute value of the noise, at least twice the sensitivity and the scale
     name: ClassVar[str] = "bounded Laplace"
     dim: ClassVar[int] = 1
 

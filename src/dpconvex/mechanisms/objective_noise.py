@@ -54,10 +54,10 @@ class NormObjectiveNoise(ObjectiveNoise):
     The output noise that hides the solver's inaccuracy is a separate release, of a `NormNoiseMechanism`.
     """
 
-    norm: NoiseNorm  # of the parameter vector of one output
+    norm: NoiseNorm  #: of the parameter vector of one output
     # Fixes the scale.
     event: PureObjectivePerturbation  # pyright: ignore[reportIncompatibleVariableOverride]
-    sensitivity: Sensitivity  # of the summed gradients, in that norm
+    sensitivity: Sensitivity  #: of the summed gradients, in that norm
     name: ClassVar[str] = "objective perturbation, norm-exponential"
 
     def __post_init__(self) -> None:
@@ -79,7 +79,7 @@ class GaussianObjectiveNoise(ObjectiveNoise):
     standard_deviations: FloatArray
     # Fixes sigma, and through `rho` the ratio of the solver's radius to the output noise
     event: GaussianObjectivePerturbation  # pyright: ignore[reportIncompatibleVariableOverride]
-    sensitivity: Sensitivity  # of the summed gradients: `"l2"` in units of the standard deviations
+    sensitivity: Sensitivity  #: of the summed gradients: `"l2"` in units of the standard deviations
     name: ClassVar[str] = "objective perturbation, Gaussian"
 
     def __post_init__(self) -> None:

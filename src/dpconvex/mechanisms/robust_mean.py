@@ -51,15 +51,15 @@ SPLITS = np.linspace(0.02, 0.9, 45)
 class RobustMean(GuardedMean):
     """Constants of the mechanism; made by `plan_robust_mean`."""
 
-    count: int  # number C of points
-    dim: int  # their dimension
-    passing: int  # score s0 above which the sensitivity holds
-    low: int  # A: count at which weights leave 0
-    high: int  # B: count at which they reach 1
-    threshold: float  # theta
-    score_sigma: float  # standard deviation of the score's noise
-    sigma: float  # of the mean's noise, in units of its sensitivity
-    score: str = "h_index"  # "h_index" (form B) or "average" (variant S)
+    count: int  #: number C of points
+    dim: int  #: their dimension
+    passing: int  #: score s0 above which the sensitivity holds
+    low: int  #: A: count at which weights leave 0
+    high: int  #: B: count at which they reach 1
+    threshold: float  #: theta
+    score_sigma: float  #: standard deviation of the score's noise
+    sigma: float  #: of the mean's noise, in units of its sensitivity
+    score: str = "h_index"  #: "h_index" (form B) or "average" (variant S)
     unit: Unit = Unit.USER
     name: ClassVar[str] = "robust mean"
 
@@ -282,11 +282,11 @@ class OutlierRemoval(GuardedMean):
         The ramp's lower end C/2 leaves only (C-1)/2 unchanged neighbors, and the argument fails: refused.
     """
 
-    count: int  # number C of points, even and at least 16
-    dim: int  # their dimension
-    score_scale: float  # Laplace scale b
-    coupling: float  # zeta, in (0, 1)
-    sigma: float  # standard deviation of the mean's noise in units of its sensitivity
+    count: int  #: number C of points, even and at least 16
+    dim: int  #: their dimension
+    score_scale: float  #: Laplace scale b
+    coupling: float  #: zeta, in (0, 1)
+    sigma: float  #: standard deviation of the mean's noise in units of its sensitivity
     unit: Unit = Unit.USER
     lemma: ClassVar[str] = "outlier removal, Lemma B.2 with exact constants"  # pyright: ignore[reportIncompatibleVariableOverride]
     name: ClassVar[str] = "outlier removal"

@@ -35,8 +35,8 @@ class ReportNoisyMax(Mechanism[int]):
     al. 2021, "The permute-and-flip mechanism is identical to report-noisy-max with exponential noise".
     """
 
-    sensitivity: Sensitivity  # largest change of any one score, `"linf"`
-    epsilon: float  # positive
+    sensitivity: Sensitivity  #: largest change of any one score, `"linf"`
+    epsilon: float  #: positive
     name: ClassVar[str] = "report noisy max"
 
     def __post_init__(self) -> None:
@@ -81,10 +81,10 @@ class AboveThreshold(Mechanism[int]):
     "above". On the grid all shifts are whole numbers of steps. Queries may be chosen adaptively.
     """
 
-    sensitivity: Sensitivity  # of every query, `"absolute"`
-    epsilon: float  # positive
-    threshold: float  # public
-    split: float = 1 / (1 + 2 ** (2 / 3))  # share `e1 / epsilon` of the threshold, in (0, 1)
+    sensitivity: Sensitivity  #: of every query, `"absolute"`
+    epsilon: float  #: positive
+    threshold: float  #: public
+    split: float = 1 / (1 + 2 ** (2 / 3))  #: share `e1 / epsilon` of the threshold, in (0, 1)
     name: ClassVar[str] = "above threshold"
 
     def __post_init__(self) -> None:
@@ -172,13 +172,13 @@ class MedianMechanism(Mechanism[float]):
     once to a public grid. Pure ``epsilon`` (McSherry and Talwar 2007, with sensitivity 1 of the rank).
     """
 
-    epsilon: float  # positive
-    lower: float  # ends of the interval, to which values are clipped
+    epsilon: float  #: positive
+    lower: float  #: ends of the interval, to which values are clipped
     upper: float
-    dim: int  # n: values have shape (dim,)
+    dim: int  #: n: values have shape (dim,)
     # Whether epsilons are summed, or each use is charged as the Gaussian that covers it (`BoundedRange`).
     charged: Literal["pure", "gaussian"] = "pure"
-    sensitivity: Sensitivity = RANK  # of the rank: 1
+    sensitivity: Sensitivity = RANK  #: of the rank: 1
     name: ClassVar[str] = "exponential mechanism for a median"
 
     def __post_init__(self) -> None:
@@ -227,7 +227,7 @@ class BestOfRepeats(Planned):
     Source: Papernot and Steinke 2022, "Hyperparameter tuning with Renyi differential privacy".
     """
 
-    sensitivity: Sensitivity  # of a score before its noise, `"absolute"`
+    sensitivity: Sensitivity  #: of a score before its noise, `"absolute"`
     # What a run costs, and the law of their number.
     event: RepeatedSelection  # pyright: ignore[reportIncompatibleVariableOverride]
     name: ClassVar[str] = "best of a secret number of runs"

@@ -49,10 +49,10 @@ class VertexSampling(Planned):
     share the earlier draws: that is the algorithm's lemma, quoted in the sensitivity.
     """
 
-    sensitivity: Sensitivity  # largest range `max_j (s - s')_j - min_j (s - s')_j` of one draw, norm `"range"`
-    draws: int  # most draws that depend on one record: later draws whose scores contain its gradient
-    square_sum: float  # most that the squared ranges of these draws sum to; `draws sensitivity^2` if all are alike
-    limit: int  # draws of the whole run, those that depend on no record included; a session makes no more
+    sensitivity: Sensitivity  #: largest range `max_j (s - s')_j - min_j (s - s')_j` of one draw, norm `"range"`
+    draws: int  #: most draws that depend on one record: later draws whose scores contain its gradient
+    square_sum: float  #: most that the squared ranges of these draws sum to; `draws sensitivity^2` if all are alike
+    limit: int  #: draws of the whole run, those that depend on no record included; a session makes no more
     # Most that the ranges of these draws sum to: the draws are then charged as one pure mechanism. None: in zCDP.
     range_sum: float | None = None
     name: ClassVar[str] = "vertex sampling"

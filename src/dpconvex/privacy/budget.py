@@ -55,9 +55,9 @@ class Spent:
 
     epsilon: Decimal | None
     delta: Decimal | None
-    what: str  # what for, in words
-    time: str  # when (UTC), for people; nothing is computed from it
-    whole: bool = True  # whether the line could be read completely
+    what: str  #: what for, in words
+    time: str  #: when (UTC), for people; nothing is computed from it
+    whole: bool = True  #: whether the line could be read completely
 
 
 @final
@@ -65,9 +65,9 @@ class Spent:
 class Account:
     """What a budget file holds at one moment."""
 
-    total: PrivacyParams  # the whole budget, with its unit and relation
-    data: str  # which data set it is for, in words
-    spent: tuple[Spent, ...]  # oldest first
+    total: PrivacyParams  #: the whole budget, with its unit and relation
+    data: str  #: which data set it is for, in words
+    spent: tuple[Spent, ...]  #: oldest first
 
     @property
     def left(self) -> tuple[Decimal, Decimal]:

@@ -52,7 +52,7 @@ class Assumption:
     """Something the guarantee rests on, and what makes it true."""
 
     statement: str
-    enforced_by: str  # the mechanism of enforcement, or "declared" where only the user's word stands behind it
+    enforced_by: str  #: the mechanism of enforcement, or "declared" where only the user's word stands behind it
 
 
 @dataclass(frozen=True)
@@ -60,9 +60,9 @@ class NoiseSource:
     """Where random bits came from."""
 
     name: str
-    private: bool  # False for a seeded source: whoever knows the seed can subtract the noise
-    exact_bits: bool  # whether all noise came from exact samplers
-    note: str = ""  # what is known about the rest
+    private: bool  #: False for a seeded source: whoever knows the seed can subtract the noise
+    exact_bits: bool  #: whether all noise came from exact samplers
+    note: str = ""  #: what is known about the rest
 
 
 @dataclass(frozen=True)

@@ -22,13 +22,13 @@ MOST_CHARGED = 10**6
 class Release:
     """One planned or performed use of a mechanism."""
 
-    label: str  # what is released, in words
-    mechanism: str  # name of the mechanism
-    event: Event  # what it costs
-    sensitivity: Sensitivity  # of the released value, with its lemma
+    label: str  #: what is released, in words
+    mechanism: str  #: name of the mechanism
+    event: Event  #: what it costs
+    sensitivity: Sensitivity  #: of the released value, with its lemma
     # A fixed part of the records that only this release reads, disjoint from all other blocks; None: all records
     block: str | None = None
-    times: int = 1  # how many such releases
+    times: int = 1  #: how many such releases
 
     def __post_init__(self) -> None:
         _validate.integer("times", self.times, at_least=1)

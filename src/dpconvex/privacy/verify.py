@@ -77,12 +77,12 @@ class Check:
 class Verification:
     """Result of `verify`."""
 
-    checks: tuple[Check, ...]  # in the order they were made
-    epsilon: float  # the cost as recomputed here; NaN if the certificate could not be read
+    checks: tuple[Check, ...]  #: in the order they were made
+    epsilon: float  #: the cost as recomputed here; NaN if the certificate could not be read
     delta: float
-    unknown: tuple[str, ...] = ()  # fields that this version does not know; they do not enter any check
+    unknown: tuple[str, ...] = ()  #: fields that this version does not know; they do not enter any check
     fields: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)  # what was verified, if anything
-    planned: bool = False  # whether all of it was compared with a plan made again
+    planned: bool = False  #: whether all of it was compared with a plan made again
 
     @property
     def passed(self) -> bool:

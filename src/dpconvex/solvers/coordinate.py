@@ -32,7 +32,7 @@ class DualCoordinateAscent(Solver):
     fixed generator and no data: the method is deterministic.
     """
 
-    max_steps: int = 20_000  # passes over the data
+    max_steps: int = 20_000  #: passes over the data
 
     def refusal(self, loss: Bounds, constraint: ConvexSet, dim: int) -> str | None:
         if not isinstance(loss, PiecewiseLinearLoss):

@@ -31,8 +31,8 @@ class LBFGS(Solver):
 
     treats_tilt = True
 
-    max_steps: int = 1000  # of L-BFGS
-    polish: int = 20  # Newton steps after it, at most
+    max_steps: int = 1000  #: of L-BFGS
+    polish: int = 20  #: Newton steps after it, at most
 
     def refusal(self, loss: Bounds, constraint: ConvexSet, dim: int) -> str | None:
         return needs_whole_space(constraint) if math.isfinite(loss.curvature_bound) else "needs a smooth loss"

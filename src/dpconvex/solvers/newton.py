@@ -42,7 +42,7 @@ class NewtonCholesky(Solver):
 
     treats_tilt = True
 
-    max_steps: int = 60  # full steps
+    max_steps: int = 60  #: full steps
 
     def refusal(self, loss: Bounds, constraint: ConvexSet, dim: int) -> str | None:
         return needs_whole_space(constraint) if isinstance(loss, SmoothLoss) else "needs a smooth linear-model loss"
@@ -147,7 +147,7 @@ class SmoothedNewton(Solver):
 
     treats_tilt = True
 
-    max_steps: int = 60  # at each width
+    max_steps: int = 60  #: at each width
 
     def refusal(self, loss: Bounds, constraint: ConvexSet, dim: int) -> str | None:
         if not isinstance(loss, PiecewiseLinearLoss):

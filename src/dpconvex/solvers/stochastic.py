@@ -43,7 +43,7 @@ class StochasticSubgradient(Solver):
 
     treats_weights = False
 
-    max_steps: int = 100  # stages
+    max_steps: int = 100  #: stages
 
     def refusal(self, loss: Bounds, constraint: ConvexSet, dim: int) -> str | None:
         if math.isinf(loss.slope_bound):
@@ -184,7 +184,7 @@ class Katyusha(Solver):
 
     treats_weights = False
 
-    max_steps: int | None = None  # epochs; None: three times `steps_for`
+    max_steps: int | None = None  #: epochs; None: three times `steps_for`
 
     def refusal(self, loss: Bounds, constraint: ConvexSet, dim: int) -> str | None:
         if not isinstance(loss, SmoothLoss):

@@ -45,8 +45,8 @@ class Summary:
 class Trial:
     """The random streams of one repetition, each independent of all others."""
 
-    seed: int  # of the experiment
-    key: tuple[int, ...]  # which repetition of which setting
+    seed: int  #: of the experiment
+    key: tuple[int, ...]  #: which repetition of which setting
 
     @property
     def data(self) -> np.random.Generator:
@@ -63,7 +63,7 @@ class Case:
     """Points, and what an error is."""
 
     points: FloatArray
-    error: Callable[[FloatArray], float]  # of a location, (d,) -> float
+    error: Callable[[FloatArray], float]  #: of a location, (d,) -> float
 
 
 def excess(points: FloatArray) -> Case:

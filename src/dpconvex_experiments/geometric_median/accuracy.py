@@ -114,15 +114,15 @@ def _errors(axes: Axes, found: Sequence[Found], methods: Iterable[str]) -> None:
 class Sweep:
     """What is varied, and which methods run on it."""
 
-    title: str  # name of the experiment in its family
-    name: str  # name, axis, unit: what is varied, in a word and in words; what an error is
+    title: str  #: name of the experiment in its family
+    name: str  #: name, axis, unit: what is varied, in a word and in words; what an error is
     axis: str
     unit: str
     values: tuple[float, ...]
     quick: tuple[float, ...]
-    draw: Callable[[float, np.random.Generator], Case]  # ``(value, rng) -> Case``
-    epsilon: Callable[[float], float]  # ``value -> epsilon``
-    methods: Mapping[str, Method]  # some of `METHODS`
+    draw: Callable[[float, np.random.Generator], Case]  #: ``(value, rng) -> Case``
+    epsilon: Callable[[float], float]  #: ``value -> epsilon``
+    methods: Mapping[str, Method]  #: some of `METHODS`
 
     def measure(self, setting: Setting) -> list[Found]:
         """Run every method on every value; the methods of a trial see the same data."""
@@ -365,9 +365,9 @@ class Source:
     """A public set of points."""
 
     name: str
-    load: Callable[[], FloatArray | None]  # returns the points (n, d), or None where they are not installed
-    bound: float  # largest length of a point, from the meaning of the columns
-    install: str = "bundled"  # how to get them
+    load: Callable[[], FloatArray | None]  #: returns the points (n, d), or None where they are not installed
+    bound: float  #: largest length of a point, from the meaning of the columns
+    install: str = "bundled"  #: how to get them
 
 
 def _cities() -> FloatArray:

@@ -80,8 +80,8 @@ class Panel:
     name: str
     axis: str
     values: tuple[float, ...]
-    draw: Callable[[float, int, np.random.Generator], Draw]  # ``(value, n, rng) -> Draw``
-    paper: Mapping[str, tuple[float, float]]  # seconds and their deviation in table 1, by search
+    draw: Callable[[float, int, np.random.Generator], Draw]  #: ``(value, n, rng) -> Draw``
+    paper: Mapping[str, tuple[float, float]]  #: seconds and their deviation in table 1, by search
 
 
 PANELS = (

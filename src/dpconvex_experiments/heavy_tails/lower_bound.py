@@ -38,8 +38,8 @@ class Packing:
     """
 
     k: float
-    p: float  # in (0, 1]
-    direction: FloatArray  # the unit vector nu
+    p: float  #: in (0, 1]
+    direction: FloatArray  #: the unit vector nu
 
     @property
     def mean_norm(self) -> float:

@@ -33,10 +33,10 @@ class Design:
     """Regression with independent Student features and noise."""
 
     name: str
-    features: float  # features, noise: degrees of freedom
+    features: float  #: features, noise: degrees of freedom
     noise: float
-    k: float  # order of the moment that is declared
-    robust: bool  # absolute loss; else Huber's
+    k: float  #: order of the moment that is declared
+    robust: bool  #: absolute loss; else Huber's
     dim: int = DIM
 
     def draw(self, n: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:

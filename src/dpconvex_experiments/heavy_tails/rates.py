@@ -82,7 +82,7 @@ STRONG = (0.3, 0.6, 0.9)
 class Point:
     """One setting of a sweep."""
 
-    k: float  # moments of this order are bounded by 1; barely more exist
+    k: float  #: moments of this order are bounded by 1; barely more exist
     n: int
     d: int
     epsilon: float

@@ -63,13 +63,13 @@ LEMMA = "a mean of gradients cut to length C moves by at most 2C/n, and projecti
 class GradientScorePlan(LinearModelPlan):
     """Constants of one selection."""
 
-    problem: LinearModelProblem  # what is minimised, over the ball of its radius
-    privacy: PrivacyParams  # the promise; delta is not used
-    truncation: Truncation  # level C, ball and smoothing
-    l2: float  # ridge weight
-    side: int  # grid points along each axis, odd
-    bound: float  # on the expected excess population risk
-    trivial: float  # what the zero vector loses at most
+    problem: LinearModelProblem  #: what is minimised, over the ball of its radius
+    privacy: PrivacyParams  #: the promise; delta is not used
+    truncation: Truncation  #: level C, ball and smoothing
+    l2: float  #: ridge weight
+    side: int  #: grid points along each axis, odd
+    bound: float  #: on the expected excess population risk
+    trivial: float  #: what the zero vector loses at most
     constants: str = "calibrated"
     noise_name: str = "permute-and-flip"
     algorithm: ClassVar[str] = "gradient_score"

@@ -43,10 +43,10 @@ Planner = Callable[[LinearModelProblem, PrivacyParams], Sequence[LinearModelPlan
 class GroupPrivacyPlan(LinearModelPlan):
     """A plan for records that protects users."""
 
-    problem: LinearModelProblem  # it counts users
-    privacy: PrivacyParams  # the promise for users
-    cap: int  # rows of every user
-    inner: LinearModelPlan  # for n times `cap` records
+    problem: LinearModelProblem  #: it counts users
+    privacy: PrivacyParams  #: the promise for users
+    cap: int  #: rows of every user
+    inner: LinearModelPlan  #: for n times `cap` records
     algorithm: ClassVar[str] = "group_privacy"
 
     @property

@@ -95,7 +95,7 @@ COORDINATE = "median of a coordinate"
 class CoordinateMedianPlan(_Baseline):
     """Constants of d medians."""
 
-    mechanism: MedianMechanism  # for one coordinate
+    mechanism: MedianMechanism  #: for one coordinate
     noise_name = "exponential mechanism"
     algorithm: ClassVar[str] = "coordinate_median"
     theorem = "Exponential mechanism with rank utility for every coordinate (McSherry and Talwar 2007)"
@@ -147,7 +147,7 @@ class OriginDescentPlan(_Baseline):
     """Constants of one descent."""
 
     gradients: NoisyGradients
-    step: float  # step size
+    step: float  #: step size
     algorithm: ClassVar[str] = "origin_descent"
     theorem = "Noisy gradient descent (Bassily, Smith and Thakurta 2014), full gradients"
 
@@ -206,8 +206,8 @@ PRINTED = 3.0
 class RadiusFinder:
     """Public constants of one search."""
 
-    grid: tuple[float, ...]  # radii, ascending
-    most: int  # M, how many of the largest counts are averaged
+    grid: tuple[float, ...]  #: radii, ascending
+    most: int  #: M, how many of the largest counts are averaged
     mechanism: AboveThreshold
 
     @property
@@ -282,9 +282,9 @@ class HalvingPlan(_Baseline):
     """Constants of one run."""
 
     finder: RadiusFinder
-    warm: NoisyGradients  # of stages 2 and 3
+    warm: NoisyGradients  #: of stages 2 and 3
     fine: NoisyGradients
-    warm_mu: float  # warm_mu, fine_mu: their Gaussian budgets
+    warm_mu: float  #: warm_mu, fine_mu: their Gaussian budgets
     fine_mu: float
     algorithm: ClassVar[str] = "halving"
     theorem = "Radius finder, halving and noisy gradient descent (Haghifam, Steinke and Ullman 2024)"

@@ -33,7 +33,7 @@ def noise(*key: int) -> SeededSource:
 class Game:
     """A random rank-one game: records (a, b) of signs with payoff ``x^T a b^T y`` and known means."""
 
-    rows: FloatArray  # rows, columns: means of the entries of a and of b
+    rows: FloatArray  #: rows, columns: means of the entries of a and of b
     columns: FloatArray
 
     @classmethod

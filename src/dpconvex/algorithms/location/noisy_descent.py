@@ -111,10 +111,10 @@ def gradient_sensitivity(n: int, dim: int, unit: Unit = Unit.RECORD) -> Sensitiv
 class Descent(Booster):
     """Public constants of T noisy steps from a private warm start."""
 
-    gradients: NoisyGradients  # T of them
-    step: float  # the first, as a multiple of the released effective radius; more where the ball is far wider
-    decay: float  # ratio of that step size to the last, at least 1
-    tail: float  # share of the iterates, from the last backwards, that are averaged
+    gradients: NoisyGradients  #: T of them
+    step: float  #: the first, as a multiple of the released effective radius; more where the ball is far wider
+    decay: float  #: ratio of that step size to the last, at least 1
+    tail: float  #: share of the iterates, from the last backwards, that are averaged
     name: ClassVar[str] = "descent"
 
     @property

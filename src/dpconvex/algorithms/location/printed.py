@@ -44,7 +44,7 @@ class PrintedRadius(RadiusFinder):
 
     domain: PointDomain
     n: int
-    mechanism: AboveThreshold  # of sensitivity 3, half its budget for the threshold
+    mechanism: AboveThreshold  #: of sensitivity 3, half its budget for the threshold
     allowance: FailureAllowance
 
     @property
@@ -87,9 +87,9 @@ class PrintedCenter(CenterFinder):
 
     domain: PointDomain
     n: int
-    draws: int  # indices a record, k
-    test: BoundedLaplaceMechanism  # of the sum of weights, sensitivity 12
-    mechanism: GaussianMechanism  # of the mean, in units of its sensitivity, 400 radius / n
+    draws: int  #: indices a record, k
+    test: BoundedLaplaceMechanism  #: of the sum of weights, sensitivity 12
+    mechanism: GaussianMechanism  #: of the mean, in units of its sensitivity, 400 radius / n
     allowance: FailureAllowance
 
     @property

@@ -96,9 +96,9 @@ class GroupedRadius(RadiusFinder):
     """All pairs within groups of records."""
 
     domain: PointDomain
-    mechanism: AboveThreshold  # of sensitivity 2; its threshold is a share of the number of records
-    group_size: int  # least size of a group; the number of records for exact scores
-    sample: int  # records that are read, chosen by position and coins
+    mechanism: AboveThreshold  #: of sensitivity 2; its threshold is a share of the number of records
+    group_size: int  #: least size of a group; the number of records for exact scores
+    sample: int  #: records that are read, chosen by position and coins
 
     @property
     def mechanisms(self) -> Mapping[str, Planned]:
@@ -165,14 +165,14 @@ class GroupedCenter(CenterFinder):
     """Exact counts, or counts within random groups."""
 
     domain: PointDomain
-    n: int  # records of the sample that is read, at most all
+    n: int  #: records of the sample that is read, at most all
     ramp: Ramp
-    group_size: int  # least size of a group; n for exact counts
-    test: GaussianMechanism  # of the sum of weights
-    mechanism: GaussianMechanism  # of the mean, in units of its sensitivity
-    coarse: GaussianMechanism | None  # of the mean in coarse units, where the range of the domain asks for it
-    margin: float  # probability delta_1
-    misled: float  # probability delta_2, 0 for exact counts
+    group_size: int  #: least size of a group; n for exact counts
+    test: GaussianMechanism  #: of the sum of weights
+    mechanism: GaussianMechanism  #: of the mean, in units of its sensitivity
+    coarse: GaussianMechanism | None  #: of the mean in coarse units, where the range of the domain asks for it
+    margin: float  #: probability delta_1
+    misled: float  #: probability delta_2, 0 for exact counts
 
     @property
     def allowance(self) -> FailureAllowance:

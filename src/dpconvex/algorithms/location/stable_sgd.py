@@ -57,15 +57,15 @@ class Phase:
     """Public constants of one phase. Lengths are multiples of the warm start's ball."""
 
     label: str
-    steps: int  # visits
-    step: float  # eta
-    ball: float  # radius of the projection
-    recentered: bool  # whether the ball stands about the phase's start, not about the warm start's center
-    first: int  # iterates first, ..., steps are averaged; -1: 0, ..., steps - 1, as printed
-    uses: int | None  # visits of one record that the noise covers; None: as many as the drawn order has
-    extra: int  # step sizes added to 2 * uses: 1 as printed, else 0
-    mechanism: GaussianMechanism  # of sensitivity 1: the average is released in units of its own sensitivity
-    block: str | None  # names the records of a phase that shares none with any other
+    steps: int  #: visits
+    step: float  #: eta
+    ball: float  #: radius of the projection
+    recentered: bool  #: whether the ball stands about the phase's start, not about the warm start's center
+    first: int  #: iterates first, ..., steps are averaged; -1: 0, ..., steps - 1, as printed
+    uses: int | None  #: visits of one record that the noise covers; None: as many as the drawn order has
+    extra: int  #: step sizes added to 2 * uses: 1 as printed, else 0
+    mechanism: GaussianMechanism  #: of sensitivity 1: the average is released in units of its own sensitivity
+    block: str | None  #: names the records of a phase that shares none with any other
 
     def sensitivity(self, uses: int) -> float:
         """Return how far one record visited `uses` times moves the average at most, in l2, rounding included."""
@@ -90,10 +90,10 @@ class Phase:
 class StableSgd(Booster):
     """Public constants of all phases."""
 
-    n: int  # records
-    order: Order  # passes in one shuffled order, or independent uniform draws
+    n: int  #: records
+    order: Order  #: passes in one shuffled order, or independent uniform draws
     phases: tuple[Phase, ...]
-    allowance: FailureAllowance | None = None  # for draws that visit a record more often than the printed noise covers
+    allowance: FailureAllowance | None = None  #: for draws that visit a record more often than the printed noise covers
     name: ClassVar[str] = "stable_sgd"
 
     @property

@@ -67,10 +67,10 @@ Fixed = tuple[int | None, int | None, int | None, int | None]
 class Shape:
     """What the run looks like."""
 
-    T: int  # iterations
-    K: int  # draws of a query point
-    q: int  # period with which query points are renewed
-    output: int  # draws of the output
+    T: int  #: iterations
+    K: int  #: draws of a query point
+    q: int  #: period with which query points are renewed
+    output: int  #: draws of the output
 
 
 @final
@@ -80,8 +80,8 @@ class AnytimePlan(VertexSamplingPlan):
 
     constants: str
     shape: Shape
-    step: float  # tau
-    coins: int  # seed of the public picks of iterates
+    step: float  #: tau
+    coins: int  #: seed of the public picks of iterates
     algorithm = "anytime_mirror_descent"
     error_share = 0.15
     label = "vertices of iterates, whose averages are the query points and the output"

@@ -64,10 +64,10 @@ Draws = tuple[NDArray[np.int64], NDArray[np.int64]]
 class Budget:
     """What Algorithm 3 takes as input."""
 
-    M: int  # truncation of the levels
-    U: float  # samples: levels are drawn until sum 2^N exceeds U - 2^M
-    tau: float  # wanted step
-    alpha: float  # printed batches have max(1, 2^N/alpha) records
+    M: int  #: truncation of the levels
+    U: float  #: samples: levels are drawn until sum 2^N exceeds U - 2^M
+    tau: float  #: wanted step
+    alpha: float  #: printed batches have max(1, 2^N/alpha) records
 
 
 @final
@@ -77,11 +77,11 @@ class BiasReducedPlan(VertexSamplingPlan):
 
     constants: str
     budget: Budget
-    antithetic: bool  # whether the coarse average is taken over both halves (same mean, much less variance)
-    levels: NDArray[np.int64]  # N_1 .. N_T
-    sizes: NDArray[np.int64]  # of the batches, (T - 1,): the gradient of the last step is not needed
-    steps: tuple[float, float]  # of x and y
-    coins: int  # seed of the levels
+    antithetic: bool  #: whether the coarse average is taken over both halves (same mean, much less variance)
+    levels: NDArray[np.int64]  #: N_1 .. N_T
+    sizes: NDArray[np.int64]  #: of the batches, (T - 1,): the gradient of the last step is not needed
+    steps: tuple[float, float]  #: of x and y
+    coins: int  #: seed of the levels
     algorithm = "bias_reduced_mirror_descent"
     error_share = 0.2  # of the order
     label = "drawn vertices, whose averages are the query points and the output"

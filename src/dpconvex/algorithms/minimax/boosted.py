@@ -56,11 +56,11 @@ class BoostedPlan(SaddlePlan):
     """Constants of one run, ``"calibrated"`` or the ``"paper"``'s."""
 
     constants: str
-    candidates: int  # I
-    answers: int  # J
-    failure: float  # beta
-    base: Planner  # of candidates
-    responder: Planner  # of answers
+    candidates: int  #: I
+    answers: int  #: J
+    failure: float  #: beta
+    base: Planner  #: of candidates
+    responder: Planner  #: of answers
     algorithm = "boosted_mirror_descent"
     error_share = 1.0
     noise_name = "vertex sampling"

@@ -76,9 +76,9 @@ CURVATURE_DIVISOR = 8
 class FrankWolfePlan(VertexSamplingPlan):
     """Constants of one run with full gradients."""
 
-    steps: int  # T
-    score_scale: float  # c
-    bound: float  # on the expected excess
+    steps: int  #: T
+    score_scale: float  #: c
+    bound: float  #: on the expected excess
     algorithm = "frank_wolfe"
     error_share = 0.12  # of the error with typical curvature
     constants = "calibrated"
@@ -197,9 +197,9 @@ def walk(phases: int) -> Iterator[tuple[Node, int]]:
 class VarianceReducedPlan(VertexSamplingPlan):
     """Constants of one run in one pass."""
 
-    phases: int  # P
-    score_scale: float  # c
-    bound: float  # on the expected excess
+    phases: int  #: P
+    score_scale: float  #: c
+    bound: float  #: on the expected excess
     algorithm = "variance_reduced_frank_wolfe"
     constants = "calibrated"
     label = "vertices at the leaves"

@@ -62,13 +62,13 @@ ERROR_SHARES = {"smooth": 0.08, "entropic": 0.3, "euclidean": 0.15}  # measured 
 class GaussianDescentPlan(SaddlePlan):
     """Constants of one run."""
 
-    geometry: str  # of the steps: "entropic" or "euclidean"
-    one_pass: bool  # whether each step reads its own batch, or all records
-    iterations: int  # T
-    steps: tuple[float, float]  # of x and y
-    mu: float  # Gaussian budget of all steps that read one record
-    bound: float  # on the expected gap
-    smooth: bool = False  # whether steps and bound are those of smooth minimization
+    geometry: str  #: of the steps: "entropic" or "euclidean"
+    one_pass: bool  #: whether each step reads its own batch, or all records
+    iterations: int  #: T
+    steps: tuple[float, float]  #: of x and y
+    mu: float  #: Gaussian budget of all steps that read one record
+    bound: float  #: on the expected gap
+    smooth: bool = False  #: whether steps and bound are those of smooth minimization
     constants = "calibrated"
     noise_name = "gaussian"
     theorem = (

@@ -38,10 +38,10 @@ LEMMA = "a replaced record moves at most two counts of groups, by one each"
 class GroupShares:
     """Plan of a private release of every group's proportion; certificates hold it under this name."""
 
-    n: int  # records
+    n: int  #: records
     n_groups: int
-    privacy: PrivacyParams  # of both stages together
-    smallest: float  # in (0, 1): what a group may weigh is bounded by the inverse of its proportion, raised to this
+    privacy: PrivacyParams  #: of both stages together
+    smallest: float  #: in (0, 1): what a group may weigh is bounded by the inverse of its proportion, raised to this
 
     def __post_init__(self) -> None:
         _validate.records("n", self.n)
@@ -78,7 +78,7 @@ class GroupProportionsPlan(Plan):
     """Proportions of the groups from the data, then a method for these proportions: one promise for both."""
 
     first: GroupShares
-    then: SaddlePlan  # planned for the released proportions with the rest of the promise
+    then: SaddlePlan  #: planned for the released proportions with the rest of the promise
     proportions: tuple[float, ...]
 
     def __post_init__(self) -> None:

@@ -47,11 +47,11 @@ MOST_ROUNDS = 300
 class MultiplicativeWeightsPlan(SaddlePlan):
     """Constants of one run."""
 
-    learner: int  # 0 if x learns, 1 if y does
-    rounds: int  # T
-    step: float  # tau of the learner
-    rho: float  # zCDP budget; half of it for each player
-    bound: float  # on the expected gap
+    learner: int  #: 0 if x learns, 1 if y does
+    rounds: int  #: T
+    step: float  #: tau of the learner
+    rho: float  #: zCDP budget; half of it for each player
+    bound: float  #: on the expected gap
     algorithm = "multiplicative_weights"
     constants = "calibrated"
     noise_name = "gaussian"

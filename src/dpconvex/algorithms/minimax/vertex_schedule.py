@@ -36,14 +36,14 @@ MOST_SAMPLES = 4096  # largest K that is considered
 class Tuning:
     """What was measured on simulated games (docs, Saddle points); it enters choices only, never the privacy."""
 
-    slack_share: float = 1 / 16  # what sampling costs (bias and output terms), as a share of its bound
+    slack_share: float = 1 / 16  #: what sampling costs (bias and output terms), as a share of its bound
     # The same for the terms (5/2) t_b L_b^2 of noisy gradients. Averages with equal weights of bilinear games keep the
     # whole term: larger steps make the path cycle, and such an average depends on where in a cycle it stops.
     noise_share: float = 1 / 8
     # Share of the iterations over which the weights of a tapered output rise, and again fall. A path that cycles around
     # the saddle point is averaged out by weights without jumps; the rise also leaves out the start.
     ramp: float = 1 / 3
-    gap_share: float = 1 / 4  # measured gap as a share of the score, for `Schedule.expected`
+    gap_share: float = 1 / 4  #: measured gap as a share of the score, for `Schedule.expected`
 
 
 TUNING = Tuning()
@@ -54,12 +54,12 @@ TUNING = Tuning()
 class Layout:
     """Which draws follow which batch."""
 
-    T: int  # iterations, at least 2: gradients at all but the last
-    K: int  # draws for one query point
-    reuse: bool  # whether the output averages the query points themselves, or one fresh draw of each iterate
-    balanced: bool  # whether early batches, to whose records more draws are exposed, are larger
-    pure: bool = False  # whether ranges are summed instead of their squares
-    tapered: bool = False  # whether the output's weights rise from 0 and fall again; free: its points are released
+    T: int  #: iterations, at least 2: gradients at all but the last
+    K: int  #: draws for one query point
+    reuse: bool  #: whether the output averages the query points themselves, or one fresh draw of each iterate
+    balanced: bool  #: whether early batches, to whose records more draws are exposed, are larger
+    pure: bool = False  #: whether ranges are summed instead of their squares
+    tapered: bool = False  #: whether the output's weights rise from 0 and fall again; free: its points are released
 
     @cached_property
     def output_weights(self) -> FloatArray:
@@ -110,7 +110,7 @@ class Bound:
 
     problem: SimplexSaddle
     reuse: bool
-    noise_share: float = TUNING.noise_share  # weights of terms in the score; 1 to minimize the bound itself
+    noise_share: float = TUNING.noise_share  #: weights of terms in the score; 1 to minimize the bound itself
     slack_share: float = TUNING.slack_share
 
     @property
@@ -196,10 +196,10 @@ class Schedule:
     """Constants of one run."""
 
     layout: Layout
-    sizes: NDArray[np.int64]  # of the batches, (T - 1,)
-    steps: tuple[float, float]  # of x and of y
-    bound: float  # on the expected gap; infinite where none is proved: tapered, and re-used if not bilinear
-    expected: float  # gap by measurement: a share of the score, for comparisons only
+    sizes: NDArray[np.int64]  #: of the batches, (T - 1,)
+    steps: tuple[float, float]  #: of x and of y
+    bound: float  #: on the expected gap; infinite where none is proved: tapered, and re-used if not bilinear
+    expected: float  #: gap by measurement: a share of the score, for comparisons only
 
     @classmethod
     def of(cls, layout: Layout, sizes: NDArray[np.int64], steps: tuple[float, float], bound: Bound) -> Schedule:

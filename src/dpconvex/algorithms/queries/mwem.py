@@ -50,10 +50,10 @@ SELECTION_SHARE = 0.3  # of the zCDP budget, for selections
 class MwemPlan(QueryReleasePlan):
     """Constants of one run."""
 
-    rounds: int  # T
-    rho: float  # zCDP budget of everything
-    selection_share: float  # part of it that selections spend
-    fit_steps: int  # of the fit after each round; the last fit has ten times as many
+    rounds: int  #: T
+    rho: float  #: zCDP budget of everything
+    selection_share: float  #: part of it that selections spend
+    fit_steps: int  #: of the fit after each round; the last fit has ten times as many
     algorithm = "mwem"
     constants = "calibrated"
     noise_name = "gaussian"

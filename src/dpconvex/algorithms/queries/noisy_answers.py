@@ -40,8 +40,8 @@ LABEL = "answers to all queries"
 class QueryNoisePlan(QueryReleasePlan):
     """Constants of one noisy release of all answers."""
 
-    mu: float  # Gaussian budget
-    fit_steps: int  # of the fit of the histogram
+    mu: float  #: Gaussian budget
+    fit_steps: int  #: of the fit of the histogram
     algorithm = "query_noise"
     constants = "calibrated"
     noise_name = "gaussian"

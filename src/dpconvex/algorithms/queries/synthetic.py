@@ -56,10 +56,10 @@ LEMMA = (
 class SyntheticPlan(QueryReleasePlan):
     """Constants of one run, ``"calibrated"`` or the ``"paper"``'s."""
 
-    mode: str  # "full": all records at every step; "fresh": disjoint batches
-    steps: int  # T, histograms that are averaged; T - 1 queries are drawn
-    tau_x: float  # step size of the histogram
-    tau_y: float  # step size of the queries' weights
+    mode: str  #: "full": all records at every step; "fresh": disjoint batches
+    steps: int  #: T, histograms that are averaged; T - 1 queries are drawn
+    tau_x: float  #: step size of the histogram
+    tau_y: float  #: step size of the queries' weights
     constants: str = "calibrated"
     algorithm = "saddle_point_synthetic_data"
     noise_name = "vertex sampling"

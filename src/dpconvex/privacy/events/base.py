@@ -28,10 +28,10 @@ MOST_NESTED = 6
 class Parts:
     """A composition that is at least as revealing as an event: what the closed-form accountant adds up."""
 
-    pure: Fraction  # epsilon of a pure part, 0 for none
-    mu: float = 0.0  # sensitivity over standard deviation of a Gaussian part, 0 for none
-    failure: float = 0.0  # probability that anything at all is revealed
-    rho: float = 0.0  # of a zero-concentrated (zCDP) part, 0 for none
+    pure: Fraction  #: epsilon of a pure part, 0 for none
+    mu: float = 0.0  #: sensitivity over standard deviation of a Gaussian part, 0 for none
+    failure: float = 0.0  #: probability that anything at all is revealed
+    rho: float = 0.0  #: of a zero-concentrated (zCDP) part, 0 for none
 
 
 class Event(ABC):

@@ -39,13 +39,13 @@ GAUSSIAN_RULES = ("one_sided", "two_sided", "one_sided_sc", "two_sided_sc", "log
 class PureObjectivePerturbation(PureEvent):
     """The minimizer under norm-exponential noise ``b`` of the given scale."""
 
-    sensitivity: float  # largest distance, in the noise's norm, between the gradients of two records (`2 A X_K`)
-    scale: float  # scale of the noise density `exp(-||b|| / scale)`
-    tau: float  # `X_2^2 / (n l2)`, rounded up
-    rule: str  # which bound on the determinant applies (module docstring)
+    sensitivity: float  #: largest distance, in the noise's norm, between the gradients of two records (`2 A X_K`)
+    scale: float  #: scale of the noise density `exp(-||b|| / scale)`
+    tau: float  #: `X_2^2 / (n l2)`, rounded up
+    rule: str  #: which bound on the determinant applies (module docstring)
     # The trace bound `t` for `determinant`, `q` for `free`, the largest slope for `logistic` (1: no cap)
     curvature: float
-    rank: int = 1  # the rank bound `r` for `determinant` and `logistic`
+    rank: int = 1  #: the rank bound `r` for `determinant` and `logistic`
     kind: ClassVar[str] = "pure_objective_perturbation"
 
     def __post_init__(self) -> None:
@@ -140,9 +140,9 @@ class GaussianObjectivePerturbation(Event):
     # Largest length of one record's gradient in units where every coordinate of `b` has the same standard deviation:
     # `A X_2` (`X_2` itself for softmax).
     gradient_bound: float
-    sigma: float  # that standard deviation
+    sigma: float  #: that standard deviation
     rho: float  # twice the certified solver radius over the output noise's standard deviation; 0 for an exact minimizer
-    tau: float  # `X_2^2 / (n l2)`, rounded up
+    tau: float  #: `X_2^2 / (n l2)`, rounded up
     # Formula (3.1) for margin losses or two-sided losses, (3.2) for losses with condition SC ("_sc"), (3.4) for the
     # logistic loss with a cap, or softmax.
     rule: str

@@ -160,9 +160,9 @@ class RepeatedSelection(Event):
     # What one run costs, one event for every candidate that it may draw; at least one. The profile of Q is at most the
     # largest of theirs (joint convexity).
     runs: tuple[Event, ...]
-    shape: float  # above -1, at most 10
-    gamma: float  # in [0, 1). 0 for pure promises only.
-    most: int  # largest number of runs, 1 to 10,000
+    shape: float  #: above -1, at most 10
+    gamma: float  #: in [0, 1). 0 for pure promises only.
+    most: int  #: largest number of runs, 1 to 10,000
     kind: ClassVar[str] = "repeated_selection"
 
     def __post_init__(self) -> None:

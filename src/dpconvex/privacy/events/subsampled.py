@@ -59,10 +59,10 @@ def fft_slack(steps: int) -> float:
 class SampledSteps(Event):
     """`steps` uses of a guarded mean, each on a fresh secret uniform subset of `batch` of `population` units."""
 
-    population: int  # n
-    batch: int  # K, at most n
-    steps: int  # T
-    step: GuardedGaussianNoise  # one use on K units, with a Gaussian test
+    population: int  #: n
+    batch: int  #: K, at most n
+    steps: int  #: T
+    step: GuardedGaussianNoise  #: one use on K units, with a Gaussian test
     kind: ClassVar[str] = "sampled_steps"
 
     def __post_init__(self) -> None:
@@ -105,8 +105,8 @@ class SampledSteps(Event):
 class PoissonSteps(Event):
     """`steps` sums with Gaussian noise, each over a fresh secret sample that a unit joins with probability `rate`."""
 
-    rate: float  # q, at least `LEAST_RATE` and below 1
-    steps: int  # T, positive, at most `MOST_STEPS`
+    rate: float  #: q, at least `LEAST_RATE` and below 1
+    steps: int  #: T, positive, at most `MOST_STEPS`
     # One release; its sensitivity is the largest length that one unit adds to the sum by taking part
     step: GaussianNoise
     kind: ClassVar[str] = "poisson_steps"

@@ -30,15 +30,15 @@ class GuardedGaussianNoise(Event):
     everything" (`parts`).
     """
 
-    score_noise: str  # "gaussian", "laplace"
-    score_sensitivity: float  # of the score, absolute
-    score_scale: float  # standard deviation or Laplace scale
+    score_noise: str  #: "gaussian", "laplace"
+    score_sensitivity: float  #: of the score, absolute
+    score_scale: float  #: standard deviation or Laplace scale
     margin: float
     # Probability, over coins apart from data and noise, that the value moves by more than `sensitivity` between a good
     # pair. It enters additively (joint convexity).
     coupling: float
-    sensitivity: float  # of the value in l2
-    sigma: float  # standard deviation of each coordinate
+    sensitivity: float  #: of the value in l2
+    sigma: float  #: standard deviation of each coordinate
     kind: ClassVar[str] = "guarded_gaussian_noise"
 
     def __post_init__(self) -> None:

@@ -27,8 +27,8 @@ class VertexDraws(Event):
     depend on the replaced record cost nothing and are not counted. For a pure promise use `PureMechanism`.
     """
 
-    largest: float  # largest range of one draw, positive
-    draws: int  # most draws that depend on one record
+    largest: float  #: largest range of one draw, positive
+    draws: int  #: most draws that depend on one record
     # Most that the squared ranges of the draws that depend on one record sum to; at most `draws largest^2`
     square_sum: float
     kind: ClassVar[str] = "vertex_draws"

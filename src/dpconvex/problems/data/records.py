@@ -34,11 +34,11 @@ class RowBlock:
     """Some consecutive clipped records, in float64."""
 
     rows: slice
-    features: FloatArray  # (m, n_features)
-    factor: FloatArray | None  # (m,), what each row of the features is multiplied by; None for 1
-    intercept: float  # the constant last feature; 0: none
-    extra: FloatArray | None = None  # (m,), a further feature between the others and the intercept
-    copies: int = 0  # columns that hold it
+    features: FloatArray  #: (m, n_features)
+    factor: FloatArray | None  #: (m,), what each row of the features is multiplied by; None for 1
+    intercept: float  #: the constant last feature; 0: none
+    extra: FloatArray | None = None  #: (m,), a further feature between the others and the intercept
+    copies: int = 0  #: columns that hold it
 
     def predict(self, W: FloatArray) -> FloatArray:
         """Return ``X W^T``: shape (m,) for `W` of shape (dim,), (m, k) for (k, dim)."""

@@ -137,9 +137,9 @@ def lipschitz_extension(
 @final
 @dataclass(frozen=True, eq=False)
 class _Proximal:
-    y: FloatArray  # proximal points project(w - s t a), (n, dim)
-    t: FloatArray  # slopes, (n,)
-    beyond: FloatArray  # w - s t a - y, (n, dim)
+    y: FloatArray  #: proximal points project(w - s t a), (n, dim)
+    t: FloatArray  #: slopes, (n,)
+    beyond: FloatArray  #: w - s t a - y, (n, dim)
 
 
 def _bracket(

@@ -35,9 +35,9 @@ class LinearModelObjective(Objective):
 
     loss: LinearModelLoss
     records: Records
-    targets: AnyArray  # (n,), moved into the loss's declared targets, whatever they hold
-    l2: float  # ridge weight, at least 0: the strong convexity constant
-    linear: FloatArray | None = None  # (dim,): coefficients of a linear term (objective perturbation)
+    targets: AnyArray  #: (n,), moved into the loss's declared targets, whatever they hold
+    l2: float  #: ridge weight, at least 0: the strong convexity constant
+    linear: FloatArray | None = None  #: (dim,): coefficients of a linear term (objective perturbation)
 
     def __post_init__(self) -> None:
         _validate.real("l2", self.l2, at_least=0.0)

@@ -234,9 +234,9 @@ class SaddleObjective(Objective):
 class SaddleConstants:
     """Constants of the regularized saddle that is solved (proofs: docs, Saddle problems)."""
 
-    sigma: float  # weight of a ridge on the attacks: sigma s^2 / 4, s the longest attack, is half the wanted gap
-    concavity: float  # the payoff's and the ridge's
-    condition: float  # Lipschitz constant of the saddle operator in l2 |w|^2 + concavity mean |v_i|^2; monotonicity 1
+    sigma: float  #: weight of a ridge on the attacks: sigma s^2 / 4, s the longest attack, is half the wanted gap
+    concavity: float  #: the payoff's and the ridge's
+    condition: float  #: Lipschitz constant of the saddle operator in l2 |w|^2 + concavity mean |v_i|^2; monotonicity 1
 
 
 def saddle_constants(loss: SaddleLoss, l2: float, accuracy: float) -> SaddleConstants:

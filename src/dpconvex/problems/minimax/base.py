@@ -219,7 +219,7 @@ class SaddleSection(SimplexSaddle):
     # "x": minimize over x with y fixed. "y": minimize *minus* the value over y with x fixed; the remaining player is
     # called x either way, and dy = 1.
     player: str = "both"
-    fixed: SimplexPoint | None = None  # the other player's point: released or public
+    fixed: SimplexPoint | None = None  #: the other player's point: released or public
     name: ClassVar[str] = "section of a saddle problem"
 
     def __post_init__(self) -> None:

@@ -52,12 +52,12 @@ class ClippedGradientPlan(LinearModelPlan):
 
     problem: LinearModelProblem
     privacy: PrivacyParams
-    level: float  # C, the length to which gradients are cut
-    steps: int  # T, all of them taken
-    step_size: float  # eta
-    mechanism: NormNoiseMechanism | GaussianMechanism  # noise of one gradient
-    bound: float  # on the expected excess mean loss
-    trivial: float  # what the zero vector loses at most
+    level: float  #: C, the length to which gradients are cut
+    steps: int  #: T, all of them taken
+    step_size: float  #: eta
+    mechanism: NormNoiseMechanism | GaussianMechanism  #: noise of one gradient
+    bound: float  #: on the expected excess mean loss
+    trivial: float  #: what the zero vector loses at most
     noise_name: str
     constants: str = "calibrated"
     l2: float = 0.0

@@ -68,10 +68,10 @@ class HeavyTailedPlan(LinearModelPlan):
     """Constants of one run of population localization, over the ball of the problem's radius."""
 
     problem: LinearModelProblem
-    privacy: PrivacyParams  # its delta is not used
+    privacy: PrivacyParams  #: its delta is not used
     moments: Moments
     schedule: Schedule
-    failure: float | None = None  # probability with which the bound may fail; None: it holds in expectation
+    failure: float | None = None  #: probability with which the bound may fail; None: it holds in expectation
     solver: Solver = field(default_factory=lambda: Guaranteed(BallNewton(), AcceleratedGradient()))
     constants: str = "calibrated"
     noise_name: str = "l2"

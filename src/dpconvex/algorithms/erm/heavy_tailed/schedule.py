@@ -41,12 +41,12 @@ from dpconvex.problems.objective import ROUNDING
 class Tuning:
     """Numbers of ours (docs, Heavy tails)."""
 
-    growth: float = 5.0  # of the ridge weight from phase to phase; any value above 2^(2 - 2/k) keeps the rate
-    accuracy: float = 0.05  # solver radius in units of C / (lambda m): noise is 5 % larger than for exact minimizers
-    smoothing: float = 0.25  # shift of the minimizer by smoothing kinks, in units of the noise's mean length
-    fewest: int = 20  # records of a phase, at least, unless there is one phase only
-    success: float = 0.9  # probability that a repetition comes within Delta / sqrt(1 - success) (Markov)
-    level_shares: tuple[float, float] = (0.3, 0.6)  # of G_k (m epsilon / d)^(1/k): for k below 3, and from 3 on
+    growth: float = 5.0  #: of the ridge weight from phase to phase; any value above 2^(2 - 2/k) keeps the rate
+    accuracy: float = 0.05  #: solver radius in units of C / (lambda m): noise is 5 % larger than for exact minimizers
+    smoothing: float = 0.25  #: shift of the minimizer by smoothing kinks, in units of the noise's mean length
+    fewest: int = 20  #: records of a phase, at least, unless there is one phase only
+    success: float = 0.9  #: probability that a repetition comes within Delta / sqrt(1 - success) (Markov)
+    level_shares: tuple[float, float] = (0.3, 0.6)  #: of G_k (m epsilon / d)^(1/k): for k below 3, and from 3 on
 
     def level(self, k: float, bound: float, scale: float) -> float:
         """Return the level for the k-th moment `bound`, `scale` being ``m epsilon / d``: it balances bias and noise."""
@@ -63,10 +63,10 @@ PRINTED_TAIL = 3.0
 class Stage:
     """One output perturbation."""
 
-    radius: float  # of the solver, tau
-    reach: float  # sensitivity that the noise is calibrated to, at least 2C/(lambda m) + 2 tau
-    share: float = 1.0  # of epsilon
-    confine: float = math.inf  # the next stage minimizes within this distance of the release
+    radius: float  #: of the solver, tau
+    reach: float  #: sensitivity that the noise is calibrated to, at least 2C/(lambda m) + 2 tau
+    share: float = 1.0  #: of epsilon
+    confine: float = math.inf  #: the next stage minimizes within this distance of the release
 
 
 @final
@@ -76,12 +76,12 @@ class Phase:
 
     first: int
     step: int
-    repetitions: int  # parts that are solved apart, interleaved likewise
-    m: int  # records of a part; at most repetitions - 1 records of the phase are left out
-    l2: float  # ridge weight lambda
-    truncation: Truncation  # level C, ball and smoothing
-    stages: tuple[Stage, ...]  # one, or two in the paper's double output perturbation; their shares sum to 1
-    error: float  # bound on the root mean squared distance of a part's release from the phase's population minimizer
+    repetitions: int  #: parts that are solved apart, interleaved likewise
+    m: int  #: records of a part; at most repetitions - 1 records of the phase are left out
+    l2: float  #: ridge weight lambda
+    truncation: Truncation  #: level C, ball and smoothing
+    stages: tuple[Stage, ...]  #: one, or two in the paper's double output perturbation; their shares sum to 1
+    error: float  #: bound on the root mean squared distance of a part's release from the phase's population minimizer
 
     def __post_init__(self) -> None:
         if math.fsum(stage.share for stage in self.stages) > 1:

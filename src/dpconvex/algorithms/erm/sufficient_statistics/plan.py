@@ -76,16 +76,16 @@ MOST_COLUMNS = 2000
 class Tuning:
     """Numbers of ours, chosen on simulated tables (docs, Sufficient statistics)."""
 
-    moments_share: float = 0.15  # part of mu^2
-    residuals_share: float = 0.05  # part of mu^2 for all looks at residuals; gradients have the rest
-    stages: tuple[tuple[int, float], ...] = ((6, 0.15), (20, 0.85))  # gradients, and their part of that rest
-    target_share: float = 0.1  # largest square of a target among the moments, in units of X^2
-    resolution: float = 1.7  # hidden curvature over sqrt(d) deviations of a moment; 2 is the length of such noise
-    pull: float = 0.3  # ridge in units of the gradient's noise over the length of the parameters
-    reach: float = 0.05  # length of the mean of what is cut off, in units of X; 1 if all of it points one way
-    levels: int = 17  # for residuals, each sqrt(2) times the one before, up to the largest residual
-    expected_level: float = 0.5  # of residuals, in units of the target bound
-    last_steps: float = 1.5  # variance of what a stage yields over that of all its gradients together, as measured
+    moments_share: float = 0.15  #: part of mu^2
+    residuals_share: float = 0.05  #: part of mu^2 for all looks at residuals; gradients have the rest
+    stages: tuple[tuple[int, float], ...] = ((6, 0.15), (20, 0.85))  #: gradients, and their part of that rest
+    target_share: float = 0.1  #: largest square of a target among the moments, in units of X^2
+    resolution: float = 1.7  #: hidden curvature over sqrt(d) deviations of a moment; 2 is the length of such noise
+    pull: float = 0.3  #: ridge in units of the gradient's noise over the length of the parameters
+    reach: float = 0.05  #: length of the mean of what is cut off, in units of X; 1 if all of it points one way
+    levels: int = 17  #: for residuals, each sqrt(2) times the one before, up to the largest residual
+    expected_level: float = 0.5  #: of residuals, in units of the target bound
+    last_steps: float = 1.5  #: variance of what a stage yields over that of all its gradients together, as measured
 
 
 TUNING = Tuning()
@@ -135,9 +135,9 @@ class SufficientStatisticsPlan(LinearModelPlan):
 
     problem: LinearModelProblem
     privacy: PrivacyParams
-    moments: GaussianMechanism  # noise of the joint second moments of features and targets
+    moments: GaussianMechanism  #: noise of the joint second moments of features and targets
     stages: tuple[Stage, ...]
-    l2: float = 0.0  # ridge weight asked for; its gradient needs no noise
+    l2: float = 0.0  #: ridge weight asked for; its gradient needs no noise
     noise_name: str = "gaussian"
     constants: str = "calibrated"
     algorithm: ClassVar[str] = "sufficient_statistics"

@@ -31,7 +31,7 @@ class Statistics:
     records: Records
     targets: FloatArray
     weights: FloatArray
-    units: FloatArray  # (dim,): features are divided by these, parameters multiplied
+    units: FloatArray  #: (dim,): features are divided by these, parameters multiplied
 
     @classmethod
     def of(
@@ -108,10 +108,10 @@ class Curvature:
     stall where A is right, and where it is not they are those of gradient descent.
     """
 
-    values: FloatArray  # at least 0
-    basis: FloatArray  # eigenvectors in columns
-    deviation: float  # of an entry of the matrix off the diagonal
-    resolution: float  # curvature that noise may hide
+    values: FloatArray  #: at least 0
+    basis: FloatArray  #: eigenvectors in columns
+    deviation: float  #: of an entry of the matrix off the diagonal
+    resolution: float  #: curvature that noise may hide
 
     @classmethod
     def of(cls, matrix: FloatArray, deviation: float, share: float) -> Curvature:

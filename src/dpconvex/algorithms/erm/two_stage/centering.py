@@ -65,15 +65,15 @@ UNITS = 2.0**31
 class Tuning:
     """Numbers of ours (docs, Recentring numeric columns)."""
 
-    center_share: float = 0.1  # of epsilon
-    length_shares: tuple[float, float] = (0.02, 0.2)  # of epsilon: the least and the most
-    miscount: float = 200.0  # the length's epsilon times n, at least: lengths a tenth of n off then weigh e^-10
-    rank: float = 0.9  # share of the records that should not be shortened
-    long: float = 1.2  # length of typical records at that rank, in root mean squares
-    worth: float = 0.8  # largest length, as a share of that of the ranges, for which columns are moved
-    lengths: int = 48  # distances in the public list, from the largest possible downwards
-    ratio: float = 2 ** (1 / 6)  # of successive distances
-    few: int = 6  # so many columns are bounded one by one: a ball would shorten a tenth of the records
+    center_share: float = 0.1  #: of epsilon
+    length_shares: tuple[float, float] = (0.02, 0.2)  #: of epsilon: the least and the most
+    miscount: float = 200.0  #: the length's epsilon times n, at least: lengths a tenth of n off then weigh e^-10
+    rank: float = 0.9  #: share of the records that should not be shortened
+    long: float = 1.2  #: length of typical records at that rank, in root mean squares
+    worth: float = 0.8  #: largest length, as a share of that of the ranges, for which columns are moved
+    lengths: int = 48  #: distances in the public list, from the largest possible downwards
+    ratio: float = 2 ** (1 / 6)  #: of successive distances
+    few: int = 6  #: so many columns are bounded one by one: a ball would shorten a tenth of the records
     adapts: float = 6 / 7
     """Expected error before a run over that at the expected length, where all columns are numeric.
 

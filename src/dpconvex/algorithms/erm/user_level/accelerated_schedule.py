@@ -60,11 +60,11 @@ RESTARTS = (1, 2, 3)
 class Batching:
     """Which users a phase reads at each step."""
 
-    first: int  # the phase's users stand in consecutive slots from this one
+    first: int  #: the phase's users stand in consecutive slots from this one
     users: int
-    batches: int  # disjoint ones, in turn
-    units: int  # vectors in each mean: users, or bundles of users of sizes that differ by at most one
-    sample: int | None = None  # size of a fresh random subset
+    batches: int  #: disjoint ones, in turn
+    units: int  #: vectors in each mean: users, or bundles of users of sizes that differ by at most one
+    sample: int | None = None  #: size of a fresh random subset
 
     @property
     def read(self) -> int:
@@ -83,9 +83,9 @@ class Phase:
     """Constants of one phase."""
 
     batching: Batching
-    l2: float  # lambda_i
+    l2: float  #: lambda_i
     descent: Descent
-    guard: Guard  # for one batch's share of the steps
+    guard: Guard  #: for one batch's share of the steps
 
 
 Draft = tuple[int, int, float, Descent]
@@ -99,16 +99,16 @@ GuardPlanner = Callable[[int, int], tuple[Batching, Guard]]
 class Facts:
     """Public numbers that the bounds are made of."""
 
-    n: int  # users
-    m: int  # records of each
+    n: int  #: users
+    m: int  #: records of each
     dim: int
-    radius: float  # R
-    lipschitz: float  # L
-    smoothness: float  # beta, of the stand-in for losses with kinks
+    radius: float  #: R
+    lipschitz: float  #: L
+    smoothness: float  #: beta, of the stand-in for losses with kinks
     l2: float
-    excess: float  # what smoothing adds
-    guard: GuardPlanner  # cached by the caller
-    lengths: tuple[int, ...] = LENGTHS  # numbers of steps that are considered
+    excess: float  #: what smoothing adds
+    guard: GuardPlanner  #: cached by the caller
+    lengths: tuple[int, ...] = LENGTHS  #: numbers of steps that are considered
 
     def variance(self, users: int, steps: int) -> float:
         """Return V^2 of a gradient; infinite where the test could not pass."""
@@ -223,11 +223,11 @@ def _localized(facts: Facts, first: int, n: int, radius: float) -> tuple[float, 
 class PrintedPhase:
     """Real-valued constants of one phase, as printed."""
 
-    users: float  # n_i
-    batch: float  # K_i
-    steps: float  # T_i
-    l2: float  # lambda_i
-    deviation: float  # sigma_i
+    users: float  #: n_i
+    batch: float  #: K_i
+    steps: float  #: T_i
+    l2: float  #: lambda_i
+    deviation: float  #: sigma_i
 
 
 @dataclass(frozen=True)
@@ -237,12 +237,12 @@ class Printed:
     The bound is that of formulas (15) to (18) of the proof, with every hidden constant 1 and ``K_i`` capped at ``n_i``.
     """
 
-    growth: float  # p
-    l2: float  # lambda
-    radius: float  # tau
+    growth: float  #: p
+    l2: float  #: lambda
+    radius: float  #: tau
     phases: tuple[PrintedPhase, ...]
     bound: float
-    gradients: float  # sum_i T_i K_i m, with K_i capped at n_i
+    gradients: float  #: sum_i T_i K_i m, with K_i capped at n_i
 
     @property
     def feasible(self) -> bool:

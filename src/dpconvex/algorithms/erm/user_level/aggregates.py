@@ -111,10 +111,10 @@ class Guarded(Aggregate):
 class Plain(Aggregate):
     """A mean of C vectors cut to a public length c: the points themselves, or their displacements from the start."""
 
-    count: int  # C
-    clip: float  # c
-    about_origin: bool  # whether the points themselves are cut
-    noise: GaussianMechanism  # in units of the mean's sensitivity
+    count: int  #: C
+    clip: float  #: c
+    about_origin: bool  #: whether the points themselves are cut
+    noise: GaussianMechanism  #: in units of the mean's sensitivity
 
     @property
     def length(self) -> float:
@@ -150,16 +150,16 @@ class Plain(Aggregate):
 class Searched(Aggregate):
     """Find a radius privately, then release the weighted mean at it; s0, A and B as in `mechanisms.RobustMean`."""
 
-    count: int  # number C of displacements
-    grid: tuple[float, ...]  # radii, ascending
-    clip: float  # largest length of a displacement
-    passing: int  # s0
-    low: int  # A
-    high: int  # B
-    kappa: float  # sensitivity of the weighted mean in units of the radius
-    test: AboveThreshold  # on the h-indices
-    misled: float  # delta_t
-    noise: GaussianMechanism  # in units of the mean's sensitivity
+    count: int  #: number C of displacements
+    grid: tuple[float, ...]  #: radii, ascending
+    clip: float  #: largest length of a displacement
+    passing: int  #: s0
+    low: int  #: A
+    high: int  #: B
+    kappa: float  #: sensitivity of the weighted mean in units of the radius
+    test: AboveThreshold  #: on the h-indices
+    misled: float  #: delta_t
+    noise: GaussianMechanism  #: in units of the mean's sensitivity
 
     @property
     def deviation(self) -> float:

@@ -96,7 +96,7 @@ class NoSmoothing(Smoothing):
 class Envelope(Smoothing):
     """Moreau envelope of a piecewise linear loss, of width s in the unit of predictions over that of slopes."""
 
-    size: float  # s
+    size: float  #: s
     name: ClassVar[str] = "envelope"
 
     def __post_init__(self) -> None:
@@ -120,7 +120,7 @@ class Envelope(Smoothing):
 class Randomized(Smoothing):
     """Average over a ball of radius r around the parameters, by one draw a record and step."""
 
-    size: float  # r
+    size: float  #: r
     name: ClassVar[str] = "randomised"
 
     def __post_init__(self) -> None:

@@ -124,11 +124,11 @@ class SampledGuard(Guard):
 class ThresholdGuard(Guard):
     """AboveThreshold across the steps, Gaussian noise for the means."""
 
-    test: AboveThreshold  # on -H
-    passing: int  # s0
-    low: int  # A; the ramp ends at s0 - 1
-    allowance: FailureAllowance  # for a bad step that passes
-    noise: GaussianMechanism  # of one mean
+    test: AboveThreshold  #: on -H
+    passing: int  #: s0
+    low: int  #: A; the ramp ends at s0 - 1
+    allowance: FailureAllowance  #: for a bad step that passes
+    noise: GaussianMechanism  #: of one mean
     name: ClassVar[str] = "threshold"
 
     @property

@@ -62,11 +62,11 @@ FIRST_STEPS = 2.0 ** (-np.arange(-4, 33) / 2)
 class Phase:
     """One phase: C parts of N users each, who walk at most T steps."""
 
-    first: int  # number of its first user, in the random order of users
-    parts: int  # C
-    users: int  # N
-    steps: int  # T
-    step_size: float  # eta
+    first: int  #: number of its first user, in the random order of users
+    parts: int  #: C
+    users: int  #: N
+    steps: int  #: T
+    step_size: float  #: eta
     aggregate: Aggregate
 
 
@@ -87,16 +87,16 @@ class Schedule:
 class Facts:
     """What the search works with."""
 
-    n: int  # users
-    records: int  # M of a user
+    n: int  #: users
+    records: int  #: M of a user
     dim: int
-    lipschitz: float  # L
-    curvature: float  # beta; may be infinite
-    radius: float  # R
+    lipschitz: float  #: L
+    curvature: float  #: beta; may be infinite
+    radius: float  #: R
     privacy: PrivacyParams
-    constant: float | None  # radius in units of eta L sqrt(T); None: what is proven
-    searching: bool  # whether the radius is found privately
-    kind: str = "auto"  # which releases may be used: "auto", "robust" or "plain"
+    constant: float | None  #: radius in units of eta L sqrt(T); None: what is proven
+    searching: bool  #: whether the radius is found privately
+    kind: str = "auto"  #: which releases may be used: "auto", "robust" or "plain"
 
     @classmethod
     def of(cls, problem: LinearModelProblem, privacy: PrivacyParams, radius: str | float, kind: str) -> Facts:
@@ -261,12 +261,12 @@ def _searched(facts: Facts, C: int, grid: tuple[float, ...], clip: float) -> Sea
 class PrintedPhase:
     """Real-valued constants of one phase, as printed."""
 
-    users: float  # n_i
-    group: float  # N_i
-    steps: float  # T_i
-    step_size: float  # eta_i
-    radius: float  # tau_i
-    deviation: float  # sigma_i
+    users: float  #: n_i
+    group: float  #: N_i
+    steps: float  #: T_i
+    step_size: float  #: eta_i
+    radius: float  #: tau_i
+    deviation: float  #: sigma_i
 
 
 @dataclass(frozen=True)
@@ -277,8 +277,8 @@ class Printed:
     logarithm dropped.
     """
 
-    groups: float  # C
-    step_size: float  # eta
+    groups: float  #: C
+    step_size: float  #: eta
     phases: tuple[PrintedPhase, ...]
     bound: float
 
