@@ -149,6 +149,7 @@ def _norm(n: int, kind: str, count: int, source: SeededSource) -> _Row:
 
 # E10: tilted losses: the risk grows with C or its square, and a vanishing tilt is the average.
 
+SIZES = (10**3, 10**4, 10**5, 10**6)
 TILTS = (0.01, 0.1, 0.5, 1.0, 2.0)
 TINY = 1e-4
 TILTED_DIM, TILTED_L2, EPSILON = 2, 1.0, 10.0
@@ -211,9 +212,8 @@ def tilted(setting: Setting) -> Outcome:
         left.xaxis.minorticks_off()
         left.set(xlabel="C = exp(tilt * range of the loss)", ylabel="risk over the average's; dashed: C, C squared")
         left.legend()
-        sizes = (10**3, 10**4, 10**5, 10**6)
-        curves = {f"tilt {t:g}": [_plan(CASES[0], k, t, 0.1).schedule.reach for k in sizes] for t in TILTS}
-        lines(right, sizes, curves, ("records", "reach, ridge logistic, l2 = 0.1"))
+        curves = {f"tilt {t:g}": [_plan(CASES[0], k, t, 0.1).schedule.reach for k in SIZES] for t in TILTS}
+        lines(right, SIZES, curves, ("records", "reach, ridge logistic, l2 = 0.1"))
 
     return Outcome(
         ("loss", "tilt", "C", "reach", "risk", "s.e.", "power of C"),

@@ -212,6 +212,7 @@ class RadiusFinder:
 
     @property
     def releases(self) -> tuple[Release, ...]:
+        """One draw of the radius."""
         return (self.mechanism.planned(RADIUS),)
 
     def queries(self, points: FloatArray) -> FloatArray:
