@@ -44,7 +44,7 @@ from dpconvex.algorithms import (
     recorded,
     require_average,
 )
-from dpconvex.algorithms.erm.two_stage.base import Planner, TwoStagePlan
+from dpconvex.algorithms.erm.two_stage.base import Checking, Planner, TwoStagePlan
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import GroupedNorm
 from dpconvex.mechanisms import NormNoiseMechanism, Planned, ReportNoisyMax
@@ -255,7 +255,10 @@ def plan(problem: LinearModelProblem, privacy: PrivacyParams, planner: Planner) 
     variance = ORDINARY.numeric_variance + first.scale**2 * float(norm.coordinate_variances[0])
     length = min(TUNING.long * math.sqrt(variance), 1.0) * float(np.linalg.norm(widths))
     then = planner(centered(problem, length), rest)[0]
-    return (CenteredPlan(problem, privacy, first, second, then, planner, length),)
+    found = CenteredPlan(problem, privacy, first, second, then, planner, length)
+    refuse = planner.check if isinstance(planner, Checking) else planner
+    refuse(centered(problem, float(found.lengths[-1])), privacy)  # here, from public facts, what would be refused later
+    return (found,)
 
 
 def centered(problem: LinearModelProblem, length: float) -> LinearModelProblem:

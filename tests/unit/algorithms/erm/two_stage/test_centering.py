@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from dpconvex import PrivateLinearRegression, PrivateLogisticRegression, verify
+from dpconvex.algorithms.erm import objective_perturbation
 from dpconvex.algorithms.erm.registry import plans
 from dpconvex.algorithms.erm.two_stage import centering
 from dpconvex.algorithms.erm.two_stage.centering import CenteredPlan, centered
@@ -213,3 +214,19 @@ def test_the_certificate_states_the_promise_whatever_length_was_released(delta: 
         assert not verify(replace(stated, public=left_out)).passed
     assert not any(COURSE in name for name in verify(stated).unconfirmed)
     assert kinds == {0.0, delta}
+
+
+def test_what_a_planner_refuses_at_the_shortest_length_is_refused_before_any_data() -> None:
+    """A run plans again for the released length: a refusal there would be an exception that depends on the data."""
+    task, privacy = problem(n=20_000), PrivacyParams(1.0)
+    asked = []
+
+    def planner(task: LinearModelProblem, privacy: PrivacyParams):
+        asked.append(task.domain.blocks[0].bound)
+        if len(asked) > 1 and asked[-1] < min(asked[:-1]):
+            raise InvalidParameterError("n", task.n, "is too few for so short records")
+        return objective_perturbation.plan(task, privacy)
+
+    with pytest.raises(InvalidParameterError, match="so short"):
+        centering.plan(task, privacy, planner)
+    assert min(asked) == pytest.approx(centering.plan(task, privacy, objective_perturbation.plan)[0].lengths[-1])
