@@ -119,6 +119,7 @@ def test_the_page_holds_one_file_a_part() -> None:
     ]
 
 
+@pytest.mark.gate
 def test_a_method_of_the_library_is_a_file_and_a_line(copy) -> None:
     python("-c", USE, path=[copy])
 

@@ -64,12 +64,15 @@ def test_broken_extensions_are_refuted_by_their_exact_loss(epsilon, mutant) -> N
 
 
 def test_counting_refutes_what_goes_through_no_mechanism() -> None:
-    """Each verdict wrong with probability at most 1e-3; the noise is the operating system's, so it varies."""
+    """Each verdict wrong with probability at most 1e-3; the noise is the operating system's, so it varies.
+
+    Of 40 honest audits the least proved 0.48, the middle one 0.67, with a spread of 0.07: 0.3 is five spreads away.
+    """
     honest = audit(Mean(PrivacyParams(1.0), through_mechanism=False), extremes(), runs=2000)
     broken = audit(Mean(PrivacyParams(1.0), 0.4, through_mechanism=False), extremes(), runs=2000)
     assert [finding.attack for finding in broken.findings] == ["counting"]
     assert honest.passed
-    assert honest.proved_at_least > 0.5
+    assert honest.proved_at_least > 0.3
     assert not broken.passed
 
 

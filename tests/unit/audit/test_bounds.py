@@ -47,6 +47,7 @@ def test_a_bet_comes_near_the_truth(mu) -> None:
     assert 0.85 * truth < bet(losses, DELTA, ERROR) <= truth
 
 
+@pytest.mark.gate
 def test_a_bet_loses_as_rarely_as_it_says() -> None:
     """400 bets at an error of 0.05 on a true promise: at most 20 expected, more than 38 with probability 1e-4."""
     rng, mu = np.random.default_rng(1), 1.0

@@ -32,6 +32,7 @@ def test_the_search_itself_spends_what_it_says() -> None:
     assert report.proved_at_least > 0.99
 
 
+@pytest.mark.gate
 def test_half_the_sensitivity_of_scores_is_refuted(monkeypatch) -> None:
     full = Score.sensitivity
 

@@ -288,6 +288,7 @@ def test_all_candidates_are_scored_on_the_scale_of_the_estimator() -> None:
     assert found.best_params_ == {"target_bounds": (0.0, 20.0)}
 
 
+@pytest.mark.gate
 def test_a_much_better_candidate_is_found() -> None:
     """Candidates whose probabilities stay at one half lose, if the good one is tried; seeded.
 

@@ -318,6 +318,7 @@ class Aloft(RecordLoss):
         return np.sign(w[0] - records)
 
 
+@pytest.mark.gate
 def test_large_values_are_no_reason_to_refuse() -> None:
     """No claim bounds the values, so whether they round coarsely may depend on the data."""
     plan = plan_minimize(Aloft(), 10, epsilon=1.0, radius=1.0, max_steps=3000)

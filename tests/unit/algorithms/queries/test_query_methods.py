@@ -144,6 +144,7 @@ def test_what_leaves_is_a_function_of_what_was_released(name, queries, constants
     np.testing.assert_array_equal(found[0].answers, found[1].answers)
 
 
+@pytest.mark.gate
 def test_the_fit_solves_least_squares_over_the_simplex() -> None:
     rng = np.random.default_rng(0)
     p = rng.dirichlet(np.ones(TABLES.cells))

@@ -84,6 +84,7 @@ def test_cost_content_and_certificate(loss) -> None:
     assert verify(found.run(np.zeros((30, 1)), np.zeros(30), SystemSource()).certificate).passed
 
 
+@pytest.mark.gate
 def test_the_bound_holds_and_public_mistakes_raise() -> None:
     loss = AbsoluteLoss(1e4)
     found = planned(loss, 4000, epsilon=4.0, coarse=False)

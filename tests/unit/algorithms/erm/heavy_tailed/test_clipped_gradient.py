@@ -78,6 +78,7 @@ def test_no_content_raises_warns_or_shows(delta) -> None:
             assert shown == expected
 
 
+@pytest.mark.gate
 def test_certificates_verify() -> None:
     for delta in (0.0, DELTA):
         assert verify(planned(delta=delta).run(*heavy(200, 3), SystemSource()).certificate).passed

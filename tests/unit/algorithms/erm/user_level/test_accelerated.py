@@ -217,6 +217,7 @@ def test_no_content_raises(kind, content) -> None:
     assert np.all(np.isfinite(planned(kind).run(X, y, SeededSource(0), groups).point))
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("loss", [LogisticLoss(), HingeLoss()], ids=lambda x: x.name)
 @pytest.mark.parametrize("kind", ["tested", "clipped"])
 def test_the_bound_holds_on_average(loss, kind) -> None:
@@ -241,6 +242,7 @@ def test_randomised_smoothing_and_several_outputs_run() -> None:
     assert softmax.run(X, (y > 0).astype(float), SeededSource(0), groups).point.shape == (3 * DIM,)
 
 
+@pytest.mark.gate
 def test_predictions_have_the_exponents_of_the_theory() -> None:
     """-1 in n, -1/2 in m (robust means), flat in m (clipping at L), restarts help strongly convex losses."""
 

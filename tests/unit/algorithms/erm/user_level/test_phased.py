@@ -265,6 +265,7 @@ def test_proven_spreads(level: float, spread: float) -> None:
     assert proven_spread(level) == pytest.approx(spread, abs=0.005)
 
 
+@pytest.mark.gate
 def test_bounds_fall_with_users_records_and_epsilon() -> None:
     def bound(n: int = 20_000, m: int = 100, epsilon: float = 1.0) -> float:
         return plan_phased(problem(n, m), PrivacyParams(epsilon, 1e-6, unit=Unit.USER)).predicted_error.bound
