@@ -42,6 +42,7 @@ def test_every_concrete_export_is_under_contract() -> None:
         kind.__name__ for kind in CLASSES
     }
     assert len({kind.name for kind in CLASSES}) == len(CLASSES)
+    assert "exact_bits" in Mechanism.__abstractmethods__  # what certificates repeat is never claimed by default
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)

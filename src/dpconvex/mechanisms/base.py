@@ -28,12 +28,12 @@ class Planned(ABC):
     sensitivity: Sensitivity
     event: Event
 
+    @abstractmethod
     def exact_bits(self, source: BitSource) -> bool:
         """Whether noise from `source` is exact on a grid, so that the bits of a release are covered by the proof.
 
-        By default with the operating system as source.
+        Every mechanism says it itself: certificates repeat it, and nobody may claim it by forgetting to say no.
         """
-        return source.exact
 
     def log_density(self, value: AnyArray, outcome: Any) -> float:
         """Return the logarithm of the probability or density of an outcome given the private value, up to a constant.

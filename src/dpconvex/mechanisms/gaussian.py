@@ -101,6 +101,9 @@ class GaussianMechanism(Mechanism[FloatArray]):
         """Enlarged sensitivity and `sigma`; the sampler's deviation is larger by `INFLATION`."""
         return GaussianNoise(exact.enlarged(self.sensitivity.value), self.sigma)
 
+    def exact_bits(self, source: BitSource) -> bool:
+        return source.exact
+
     def simulate(self, size: int, generator: np.random.Generator) -> FloatArray:
         """Return `size` vectors of about the noise's law, (size, dim): for pictures, not for a run."""
         return self.sigma * generator.standard_normal((size, self.dim))

@@ -54,6 +54,9 @@ class NormNoiseMechanism(Mechanism[FloatArray]):
     def event(self) -> NormExponentialNoise:
         return NormExponentialNoise(self.sensitivity.value, self.scale)
 
+    def exact_bits(self, source: BitSource) -> bool:
+        return source.exact
+
     def simulate(self, size: int, generator: np.random.Generator) -> FloatArray:
         """Return `size` noise vectors of the law, (size, d): for pictures, not for a run (`real.simulate`)."""
         return self.scale * real.simulate(self.norm, size, generator)

@@ -51,6 +51,9 @@ class LaplaceMechanism(Mechanism[FloatArray]):
     def event(self) -> NormExponentialNoise:
         return NormExponentialNoise(exact.enlarged(self.sensitivity.value), self.scale)
 
+    def exact_bits(self, source: BitSource) -> bool:
+        return source.exact
+
     def _sample(self, value: FloatArray, source: BitSource) -> FloatArray:
         check_shape(value, self.dim)
         noisy = exact.discrete_laplace(exact.to_units(value, self.step), self.scale / self.step, source)
@@ -106,6 +109,9 @@ class BoundedLaplaceMechanism(Mechanism[FloatArray]):
     @property
     def event(self) -> BoundedLaplaceNoise:
         return BoundedLaplaceNoise(exact.enlarged(self.sensitivity.value), self.scale, self.bound)
+
+    def exact_bits(self, source: BitSource) -> bool:
+        return source.exact
 
     def _sample(self, value: FloatArray, source: BitSource) -> FloatArray:
         check_shape(value, 1)

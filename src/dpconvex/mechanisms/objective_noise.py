@@ -63,6 +63,9 @@ class NormObjectiveNoise(ObjectiveNoise):
     def __post_init__(self) -> None:
         check_norm(self.sensitivity, self.norm.name)
 
+    def exact_bits(self, source: BitSource) -> bool:
+        return source.exact
+
     def simulate(self, outputs: int, size: int, generator: np.random.Generator) -> FloatArray:
         return self.event.scale * real.simulate(self.norm, size * outputs, generator).reshape(size, -1)
 

@@ -58,6 +58,9 @@ class ReportNoisyMax(Mechanism[int]):
     def event(self) -> PureMechanism:
         return PureMechanism(self.epsilon)
 
+    def exact_bits(self, source: BitSource) -> bool:
+        return source.exact
+
     def _sample(self, value: FloatArray, source: BitSource) -> int:
         if value.ndim != 1 or not len(value):
             raise InvalidParameterError("value.shape", value.shape, "must be (candidates,), at least one")
@@ -118,6 +121,9 @@ class AboveThreshold(Mechanism[int]):
     @property
     def event(self) -> PureMechanism:
         return PureMechanism(self.epsilon)  # for any number of queries up to the first positive
+
+    def exact_bits(self, source: BitSource) -> bool:
+        return source.exact
 
     def start(self, label: str, source: BitSource, ledger: Ledger, block: str | None = None) -> ThresholdSession:
         """Record the release, draw the noisy threshold, and return the session that answers queries."""
@@ -201,6 +207,9 @@ class MedianMechanism(Mechanism[float]):
         """Step of the grid to which the release is rounded: ``2^-40`` of the interval."""
         return _rounding.power_of_two_at_most(self.upper - self.lower) * 2.0**-40
 
+    def exact_bits(self, source: BitSource) -> bool:
+        return source.exact  # the real point is rounded once, to the grid of `output_step`
+
     def _sample(self, value: FloatArray, source: BitSource) -> float:
         check_shape(value, self.dim)
         inner = np.sort(np.clip(np.nan_to_num(value, nan=0.0), self.lower, self.upper))
@@ -234,6 +243,9 @@ class BestOfRepeats(Planned):
 
     def __post_init__(self) -> None:
         check_norm(self.sensitivity, "absolute")
+
+    def exact_bits(self, source: BitSource) -> bool:
+        return source.exact  # the number of runs has exactly its law; runs have their own
 
     def release(
         self,

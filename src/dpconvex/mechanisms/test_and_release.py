@@ -60,6 +60,9 @@ class GuardedMean(Planned):
     def describe(self) -> Mapping[str, Any]:
         """JSON-ready constants, from which a reader can check `reach` and the event again."""
 
+    def exact_bits(self, source: BitSource) -> bool:
+        return source.exact
+
     @abstractmethod
     def _examine(self, points: FloatArray, radius: float, source: BitSource) -> tuple[float, FloatArray]:
         """Return the score, and the weights (count,) of the mean; `source` is for coins apart from all noise."""

@@ -101,6 +101,9 @@ class VertexSampling(Planned):
         largest = 2.0**51 * self.step
         return np.rint(np.clip(np.nan_to_num(scores, nan=0.0), -largest, largest) / self.step) * self.step
 
+    def exact_bits(self, source: BitSource) -> bool:
+        return source.exact  # indices carry no bits of their own, and their law is exact
+
     def start(self, label: str, source: BitSource, ledger: Ledger, block: str | None = None) -> VertexSession:
         """Record the release of all draws, and return the session that makes them."""
         ledger.record(self.planned(label, block))
