@@ -106,11 +106,12 @@ class BoostedPlan(SaddlePlan):
     def predicted_error(self) -> PredictedError:
         """The explicit bound of Theorem 3.20, with probability ``1 - failure``."""
         low, high = self.problem.value_range
-        I, J, beta = self.candidates, self.answers, self.failure
+        count, replies, beta = self.candidates, self.answers, self.failure
         candidate, *answers = (plan.predicted_error for plan, _, _ in self.pieces)
-        found = (4 / beta) ** (1 / I) * candidate.bound + (8 * I / beta) ** (1 / J) * sum(a.bound for a in answers)
-        means = (high - low) * math.sqrt(math.log(8 * I * (2 * J + 1) / beta) / (2 * self.quarter))
-        bound = found + 4 * means + math.log(4 * I / beta) / self.score_scale
+        found = (4 / beta) ** (1 / count) * candidate.bound
+        found += (8 * count / beta) ** (1 / replies) * sum(each.bound for each in answers)
+        means = (high - low) * math.sqrt(math.log(8 * count * (2 * replies + 1) / beta) / (2 * self.quarter))
+        bound = found + 4 * means + math.log(4 * count / beta) / self.score_scale
         proved = all(each.proved for each in (candidate, *answers))
         what = f"Theorem 3.20, explicit: with probability {1 - beta:g}" + ("" if proved else "; order of a candidate")
         return PredictedError(bound, self.problem.trivial_gap, what, proved=proved)
@@ -202,7 +203,7 @@ def plan(
     one-pass private Frank-Wolfe for the answers, with their printed constants. Calibrated: Algorithms 1 and 5 (1 where
     5 does not apply). With ``tuning="measured"`` few candidates, since a candidate fails with a small probability
     already; with ``"bound"`` the printed I and J, and candidates with a bound of their own, for a small bound that
-    holds with probability ``1 - failure``. `failure` is beta, in (0, 1); `candidates` and `answers` are I and J instead.
+    holds with probability ``1 - failure``. `failure` is beta, in (0, 1); `candidates` and `answers`: I and J instead.
     `base` plans the candidates, `responder` the answers, problems with one player.
     """
     check_relation(privacy)

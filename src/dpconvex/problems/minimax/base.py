@@ -111,7 +111,7 @@ class SimplexSaddle(ABC):
 
     @property
     def drift(self) -> tuple[float, float]:
-        """For x and y, most that ``max_j D_j - min_j D_j`` changes per unit by which the player's own point moves in l1.
+        """For x and y, most that ``max_j D_j - min_j D_j`` changes per unit (l1) that the player's own point moves.
 
         D is the difference of two records' gradients, the other player's point fixed. Privacy-critical where a
         method releases differences of gradients: 0 or finite only where clipping enforces it.

@@ -131,12 +131,14 @@ def test_the_explicit_bound_of_theorem_3_20() -> None:
     """Non-trivial for many records, with probability 1 - beta; an independent computation of its four terms."""
     problem, beta = RankOneGame(2 * 10**6, 8, 8), 0.05
     plan = boosted.plan(problem, PRIVACY, tuning="bound", failure=beta)
-    I, J, m = plan.candidates, plan.answers, problem.n // 4
-    assert (I, J) == (7, 11)
+    count, replies, m = plan.candidates, plan.answers, problem.n // 4
+    assert (count, replies) == (7, 11)
     candidate, x, y = (piece.predicted_error.bound for piece, _, _ in plan.pieces)
-    hoeffding = 2 * math.sqrt(math.log(8 * I * (2 * J + 1) / beta) / (2 * m))
-    selected = math.log(4 * I / beta) * 8 / m
-    right = (4 / beta) ** (1 / I) * candidate + (8 * I / beta) ** (1 / J) * (x + y) + 4 * hoeffding + selected
+    hoeffding = 2 * math.sqrt(math.log(8 * count * (2 * replies + 1) / beta) / (2 * m))
+    selected = math.log(4 * count / beta) * 8 / m
+    right = (
+        (4 / beta) ** (1 / count) * candidate + (8 * count / beta) ** (1 / replies) * (x + y) + 4 * hoeffding + selected
+    )
     assert plan.predicted_error.bound == pytest.approx(right, rel=1e-4)
     assert plan.predicted_error.proved
     assert plan.predicted_error.bound < problem.trivial_gap
