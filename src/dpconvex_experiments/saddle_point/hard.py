@@ -108,7 +108,7 @@ def tightness(setting: Setting) -> Outcome:
         draw,
         (
             f"d = {d}, {runs} games of each family and size; epsilon = 1, delta = {DELTA:g}. Differences of payoffs "
-            "are c/sqrt(n), with c the hardest of 5, 15, 40 and 100 by an earlier search (30 where two were alike); the "
+            "are c/sqrt(n), with c the hardest of 5, 15, 40, 100 by an earlier search (30 where two were alike); the "
             "last family is the same at every n.",
             "Exponents: " + ", ".join(f"{name} {s.value:.2f} (s.e. {s.error:.2f})" for name, s in slopes.items()) + ".",
         ),
@@ -154,7 +154,7 @@ def boosting(setting: Setting) -> Outcome:
         ("constants", "family", "n", "I", "J", "bound", "gap", "s.e."),
         tuple(rows),
         "the gap falls with an exponent of -0.35 to -0.65 in n on games with a hidden vertex, where theory has -1/2, "
-        "and of -0.3 to -1.2 on fixed games; it is beyond the bound of probability 1 - beta in a share beta of the runs "
+        "and of -0.3 to -1.2 on fixed games; it exceeds the bound of probability 1 - beta in a share beta of the runs "
         "at most; at full size, that bound is below the trivial gap for 2,000,000 records, and printed constants have "
         "moved by less than 0.3 of the start's gap at 100,000",
         (
