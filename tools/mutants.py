@@ -225,7 +225,7 @@ MUTANTS = (
         "algorithms/minimax/frank_wolfe.py",
         "self.moved * (1 + 1e-9)",
         "self.moved / 8",
-        "variance_reduced_frank_wolfe/smooth",
+        "",
         (f"{BOOSTED}::test_a_record_moves_the_leaves_below_its_node_by_the_charged_range",),
     ),
     Mutant(

@@ -116,7 +116,7 @@ def _smooth(privacy: PrivacyParams, bound: float) -> Subject:
         for what, row in (("steep", [1.0, -1.0]), ("level", [1.0, 1.0])):
             for place in (0, n // 2, n - 1):
                 first = np.zeros((n, 8))
-                first[:, :2] = 1.0, -1.0
+                first[:, :6] = 1.0, -1.0, 0.0, 0.0, 1.0, 1.0
                 second = first.copy()
                 first[place, :4], second[place, :4] = [*row, 1.0, -1.0], [0.0, 0.0, -1.0, 1.0]
                 found[f"record {place} {what}, or turned"] = (FAR * first, FAR * second)
