@@ -717,7 +717,7 @@ def command_lines() -> dict[str, Any]:
                 listed = content.pop("plans", []) if isinstance(content, dict) else []
                 for each in listed:  # plans of equal error come in an order that rounding decides
                     each.pop("chosen")
-                text = sorted(f"{each['algorithm']} {each['noise']} {short_hash(each)}" for each in listed)
+                text = sorted(f"{each['algorithm']} {each.get('noise', '')} {short_hash(each)}" for each in listed)
                 text.append(short_hash(content))
             elif len(text) > 12 and title not in NAMED:
                 text = [short_hash(text)]
