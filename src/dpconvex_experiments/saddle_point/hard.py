@@ -161,7 +161,11 @@ def boosting(setting: Setting) -> Outcome:
 def _at_large_n(d: int, seed: int, anchors: Anchors) -> tuple[Check, ...]:
     """Check the explicit bound where it is below the trivial gap, and one run with printed constants."""
     found = []
-    for n, of, options in ((2_000_000, 8, {"tuning": "bound"}), (100_000, d, {"constants": "paper"})):
+    cases: tuple[tuple[int, int, dict[str, Any]], ...] = (
+        (2_000_000, 8, {"tuning": "bound"}),
+        (100_000, d, {"constants": "paper"}),
+    )
+    for n, of, options in cases:
         rng, plan = np.random.default_rng((seed, n)), boosted.plan(RankOneGame(n, of, of), PRIVACY, **options)
         game = few(rng, of, 0.0)
         result = plan.run(game.records(rng, n), noise(seed, n))
