@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -128,8 +128,9 @@ def _print_price(plan: LinearModelPlan) -> None:
     """Say with which probability the bound holds, and what that costs."""
     public = plan.public
     print_text(
-        f"The bound holds with probability 1 - {public['failure_probability']:g}, by {public['repetitions']} repetitions "
-        f"a phase: it is {number(public['repetition_price'])} times the one in expectation, without repetitions."
+        f"The bound holds with probability 1 - {public['failure_probability']:g}, by "
+        f"{public['phases'][0]['repetitions']} repetitions a phase: it is {number(public['repetition_price'])} times "
+        "the one in expectation, without them."
     )
 
 
@@ -140,11 +141,11 @@ def _print_level(plan: LeveledPlan) -> None:
     bounds = {k: plan.error(plan.scale.worst(Moments(k, 1.0)), Moments(k, 1.0)) for k in (2.0, 4.0)}
     facts = plan.public["private_level"]
     print_text(
-        f"No moment is assumed: the fit spends epsilon {number(plan.scale.epsilon)} on {facts['records']:,} records to find "
-        f"a level for gradients. What stands above is for the largest that the domain admits. "
+        f"No moment is assumed: the fit spends epsilon {number(plan.scale.epsilon)} on {facts['records']:,} records to "
+        "find a level for gradients. What stands above is for the largest that the domain admits. "
         + (
-            f"The excess loss is at most {number(bounds[2.0])} if their second moment is at most 1, {number(bounds[4.0])} if "
-            "the fourth is, and in proportion to its root."
+            f"The excess loss is at most {number(bounds[2.0])} if their second moment is at most 1, "
+            f"{number(bounds[4.0])} if the fourth is, and in proportion to its root."
             if facts["proved"]
             else "There are too few records to prove anything of the level: bounds are estimates."
         )

@@ -15,8 +15,8 @@ Theorem (docs, "No moment known"), but for the failure probability beta
 
     p and q being about ``d/(n epsilon)``. A localization on *other* records with C in all phases is one for the cut
     losses, whose slopes have first and second moments of at most V: its bound, at released numbers, plus
-    ``D E (A - C)_+``, once, bounds the excess risk. Cut residuals, on the same records: at most ``t + s`` of them exceed C, so by Hölder
-    for the empirical law the bias is at most ``2 P M_k ((t + s)/n)^(1-1/k)`` in expectation.
+    ``D E (A - C)_+``, once, bounds the excess risk. Cut residuals, on the same records: at most ``t + s`` of them are
+    above C, so by Hölder for the empirical law the bias is at most ``2 P M_k ((t + s)/n)^(1-1/k)`` in expectation.
 Deviations
     Calibrated: ``M = 2 (d + L)/epsilon + L``; constants="paper": that of a proof by Chernoff's bounds,
     ``(d + 8 L)/epsilon + 32 L`` (specification, 8.7). Its V has factors 2 where ours has Bernstein's inequality.
@@ -36,6 +36,7 @@ from scipy.stats import beta
 from dpconvex import _rounding
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms import LinearModelPlan
+from dpconvex.algorithms.base import beyond_floats
 from dpconvex.algorithms.erm.heavy_tailed import clipped_gradient
 from dpconvex.algorithms.erm.heavy_tailed.clipped_residuals import PREDICTIONS
 from dpconvex.algorithms.erm.heavy_tailed.localization import HeavyTailedPlan
@@ -43,6 +44,7 @@ from dpconvex.algorithms.erm.heavy_tailed.moments import BINS, Moments, bin_edge
 from dpconvex.algorithms.erm.heavy_tailed.schedule import calibrated
 from dpconvex.algorithms.erm.registry import plans
 from dpconvex.algorithms.select import Options
+from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import LaplaceMechanism, ReportNoisyMax
 from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity
 from dpconvex.problems import LinearModelProblem
@@ -188,9 +190,14 @@ def localized(
 ) -> LinearModelPlan:
     """Return the localization with a released level in all phases; its bound is on the cut losses."""
     level, second = released
-    moments = Moments(2.0, second)
-    schedule = calibrated(problem, privacy.epsilon, moments, failure, level)
-    return HeavyTailedPlan(problem, privacy, moments, schedule, failure, constants=constants)
+    try:
+        moments = Moments(2.0, second)
+        schedule = calibrated(problem, privacy.epsilon, moments, failure, level)
+        return HeavyTailedPlan(problem, privacy, moments, schedule, failure, constants=constants)
+    except (ArithmeticError, ValueError) as error:  # constants that no float holds
+        if isinstance(error, InvalidParameterError) and error.name == "n":
+            raise
+        raise beyond_floats(problem.name) from None
 
 
 def ordinary(

@@ -38,6 +38,8 @@ from dpconvex.randomness import BitSource
 
 SHARE = 0.1
 """Of epsilon, for the level. Ours: 0.05 to 0.2 lose the same within noise from n = 2,000 on."""
+FOUND = ("level", "second_moment")
+"""What a scale releases; of slopes the level alone."""
 APART = 4
 """Localization: every fourth record finds the level."""
 
@@ -132,7 +134,7 @@ class LeveledPlan(TwoStagePlan):
 
     @property
     def algorithm(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return next(name for name, method in HEAVY_METHODS.items() if method is self.method)
+        return next((name for name, one in HEAVY_METHODS.items() if one is self.method), self.then.algorithm)
 
     @property
     def constants(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -163,8 +165,8 @@ class LeveledPlan(TwoStagePlan):
         proved = self.method.apart and self.scale.enough and not self.released
         if self.released:
             source += (
-                f": {given.bound:.4g} for those cut at {largest[0]:.4g}, but for probability {self.scale.failure:.3g}, and "
-                f"a bias in proportion to G {mass:.4g}^(1-1/k) where the k-th moment is at most G^k, guessed by G = level"
+                f": {given.bound:.4g} for those cut at {largest[0]:.4g}, but for probability {self.scale.failure:.3g}; "
+                f"bias at most G {mass:.4g}^(1-1/k) times the width, G^k bounding the k-th moment: guessed by G = level"
             )
         return PredictedError(error, min(given.trivial, self.reach * largest[-1]), source, proved=proved)
 
@@ -207,10 +209,11 @@ class LeveledPlan(TwoStagePlan):
 
     def describe(self) -> Mapping[str, Any]:
         facts = {key: value for key, value in self.then.describe().items() if not key.startswith("moment_")}
-        stated = dict(zip(("level", "second_moment"), self.released, strict=False))
-        stated |= {"bound_for_cut": self.then.predicted_error.bound} if self.released else {}
+        found: dict[str, Any] = {**self.scale.describe(), **dict(zip(FOUND, self.released, strict=False))}
+        if self.released:
+            found["bound_for_cut"] = self.then.predicted_error.bound
         more = {} if self.failure is None else {"failure_probability": self.failure}
-        return {**facts, "method": self.then.algorithm, **more, "private_level": {**self.scale.describe(), **stated}}
+        return {**facts, "method": self.then.algorithm, **more, "private_level": found}
 
     def informed(self, *released: float) -> LeveledPlan:
         """Return the plan for what the scale released, with the same budgets."""
@@ -298,7 +301,7 @@ def heavy_plans(
     automatic = "heavy_tailed" if failure is not None else chosen(problem, privacy, options.constants)
     method, more = HEAVY_METHODS[automatic if algorithm == "auto" else algorithm], {}
     if failure is not None:
-        more["failure"] = _validate.real("failure", failure, above=0.0, below=0.5)
+        more["failure"] = _validate.real("failure", failure, above=0.0, below=0.5, remedy="It is a probability")
         if not method.repeats:
             what = "is for algorithm='heavy_tailed'; the bounds of others hold in expectation"
             raise InvalidParameterError("failure", failure, what, "Leave one of the two out")

@@ -8,7 +8,8 @@ Error of a phase, times lambda (docs, Heavy tails), in root mean square:
     Delta = lambda sqrt(d (d+1)) beta  (+)  [lambda tau + lambda shift + bias + G_2 / sqrt(m)]
 
 where ``(+)`` adds independent zero-mean noise in squares, ``bias^2 = E[mean (A - C)_+]^2 + Var`` and the shift is that
-of smoothing kinks. With s = 3 for repetitions (else 1) and ``F`` being ``G_1``-Lipschitz,
+of smoothing kinks. With s = 1 in expectation, ``sqrt(10)`` but for a failure probability (Markov), three times that
+with repetitions, and ``F`` being ``G_1``-Lipschitz,
 
     E F(w) - F(w*) <= lambda_1 R^2/2 + s^2 sum_{i<T} lambda_{i+1} (Delta_i / lambda_i)^2 / 2 + s G_1 Delta_T / lambda_T
 
@@ -106,6 +107,7 @@ class Schedule:
 
     phases: tuple[Phase, ...]
     bound: float
+    price: float = 1.0  #: of repetitions: the bound over that in expectation, without them; printed: 1
 
     def check(self, n: int) -> None:
         """Raise `InvalidParameterError` unless no two phases share one of the `n` records and none lacks any.
@@ -161,13 +163,16 @@ def calibrated(
     layout = [(2**t - 1, 2 ** (t + 1)) for t in range(T - 1)] + [(2 ** (T - 1) - 1, 2 ** (T - 1))]
     sizes = [len(range(start, n, step)) // J for start, step in layout]
     scaled = [_Scaled.of(problem, epsilon, moments, m, level) for m in sizes]
-    start = (1.0 if level is None else TUNING.one_level_start) * _aggregation(J)  # balances the bound's two terms
+    s = _aggregation(J, failure)
+    start = (1.0 if level is None else TUNING.one_level_start) * s  # balances the bound's two terms
     base = start * scaled[0].error / (2 * R)  # D = 2 R
     phases = tuple(
         part.phase(start, step, J, base * growth**t, problem)
         for t, ((start, step), part) in enumerate(zip(layout, scaled, strict=True))
     )
-    return Schedule(phases, _bound(phases, R, moments.g1))
+    bound = _bound(phases, R, moments.g1, s)
+    once = bound if failure is None else calibrated(problem, epsilon, moments, None, level).bound
+    return Schedule(phases, bound, bound / once)
 
 
 def repetitions(failure: float) -> int:
@@ -178,14 +183,15 @@ def repetitions(failure: float) -> int:
     return J
 
 
-def _aggregation(J: int) -> float:
-    """What repetitions multiply distances by (`localization.middle`, and Markov's inequality): s."""
-    return 1.0 if J == 1 else 3 / math.sqrt(1 - TUNING.success)
+def _aggregation(J: int, failure: float | None) -> float:
+    """What root mean square distances are multiplied by (s): Markov's inequality, and `localization.middle` by 3."""
+    if failure is None:
+        return 1.0
+    return (1.0 if J == 1 else 3.0) / math.sqrt(1 - TUNING.success)
 
 
-def _bound(phases: tuple[Phase, ...], R: float, g1: float) -> float:
+def _bound(phases: tuple[Phase, ...], R: float, g1: float, s: float) -> float:
     """Telescoping over the phases (docs, Heavy tails)."""
-    s = _aggregation(phases[0].repetitions)
     total = phases[0].l2 * R**2 / 2
     for now, following in itertools.pairwise(phases):
         total += following.l2 * (s * now.error) ** 2 / 2
