@@ -146,8 +146,8 @@ def parameter_free(setting: Setting) -> Outcome:
     return Outcome(
         ("law", "d", "n", "noise", "s.e.", "bias", "s.e. 2", "excess", "s.e. 3", "known", "price"),
         tuple(rows),
-        f"noise, bias and worst excess over their rates have slope 0 in n within {off}; noise and bias are at most 3 rates; the "
-        "price, the excess over that with known moments, is at most 3 and near its anchor",
+        f"noise, bias and worst excess over their rates have slope 0 in n within {off}; noise and bias are at most "
+        "3 rates; the price, the excess over that with known moments, is at most 3 and near its anchor",
         (
             *(anchors.within(f"slope of {name}", found, -off, off, linear=True) for name, found in slopes.items()),
             *(anchors.within(f"noise of rate, {at}", noise, 0.0, 3.0) for at, (noise, _) in levels.items()),
@@ -159,8 +159,8 @@ def parameter_free(setting: Setting) -> Outcome:
         (
             "Linear loss over the unit ball; d = 10 at epsilon 1, d = 50 at epsilon 1/4. Noise: C d/(m epsilon), bias: "
             "E (A - C)_+, both over (d/(m epsilon))^(1-1/k) with m = 3 n/8; C is the released level, the plan knows "
-            f"neither k nor G_k. Excess: the largest mean of {runs} runs over {len(SHARES) + 1} strengths of the signal, "
-            "over D (d/(n epsilon))^(1-1/k) + D/sqrt(n). Known: the plan is told k (4 for constant lengths) and G_k = 1. "
-            "Price: their ratio; below 1 nothing is lost, as the constants for known moments are other ones.",
+            f"neither k nor G_k. Excess: the largest mean of {runs} runs over {len(SHARES) + 1} strengths of the "
+            "signal, over D (d/(n epsilon))^(1-1/k) + D/sqrt(n). Known: the plan is told k (4 for constant lengths) and "
+            "G_k = 1. Price: their ratio; below 1 nothing is lost, as the constants for known moments are other ones.",
         ),
     )
