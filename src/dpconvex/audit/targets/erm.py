@@ -26,7 +26,7 @@ from dpconvex.algorithms.erm.registry import plans
 from dpconvex.algorithms.erm.two_stage import centering, projection
 from dpconvex.algorithms.select import Options
 from dpconvex.audit.neighbors import record_pairs, user_pairs
-from dpconvex.audit.target import Builder, Subject, targets
+from dpconvex.audit.target import Builder, Pair, Subject, targets
 from dpconvex.losses import (
     AbsoluteLoss,
     HingeLoss,
@@ -210,10 +210,13 @@ def _selected(algorithm: str, known: bool) -> Builder:
 
 
 def _level(privacy: PrivacyParams, bound: float) -> Subject:
-    """The scale alone: pairs differ in the last of 20 records, which it reads."""
+    """The scale alone: pairs differ in the last of 20 records, which it reads, worst where all others are empty."""
     problem = linear_problem(HuberLoss(1.0, 2.0), bound, n=20)
     plan = registry.heavy_plans(problem, privacy, 2.0, None, "heavy_tailed")[0]
-    return Subject(plan, record_pairs(problem), lambda found: np.array(found.plan.released))
+    one = np.zeros((20, problem.domain.dim))
+    one[-1, 0] = 2 * bound
+    alone = Pair((one, np.ones(20)), (0 * one, np.ones(20)))
+    return Subject(plan, {"alone": alone, **record_pairs(problem)}, lambda found: np.array(found.plan.released))
 
 
 def _phased(aggregate: str, users: int = 20) -> Builder:
