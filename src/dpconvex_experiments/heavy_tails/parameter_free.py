@@ -120,7 +120,7 @@ def parameter_free(setting: Setting) -> Outcome:
     for (law, dim, epsilon), n in setting.track(jobs, "Measuring"):
         at = law.name, dim, n
         levels[at] = found_levels(law, n, dim, epsilon, often, setting.seed)
-        if dim * n <= 16_000_000:  # memory: X is dense
+        if dim * n <= 4_000_000:  # time, and memory: X is dense
             excess[at] = worst_excess(law, n, dim, epsilon, runs, setting.seed)
     prices = {at: free.over(known) for at, (free, known) in excess.items()}
     slopes: dict[str, Estimate] = {}
