@@ -143,8 +143,8 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         if tails is None:
             return super().plans_at(epsilon)
         privacy = replace(plan.privacy, epsilon=epsilon)
-        if isinstance(plan, TwoStagePlan):
-            return (plan.at(privacy),)
+        if tails[1] is None:
+            return (cast(TwoStagePlan, plan).at(privacy),)
         return heavy_plans(plan.problem, privacy, *tails, plan.algorithm, Options(self.constants), self.failure)
 
     def _choices(
