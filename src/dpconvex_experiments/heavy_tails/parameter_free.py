@@ -131,7 +131,8 @@ def parameter_free(setting: Setting) -> Outcome:
         if not math.isinf(law.tail):
             slopes[f"bias, {name}"] = exponent(sizes, [levels[one][1] for one in at])
         there = [one for one in at if one in excess]
-        slopes[f"excess, {name}"] = exponent([one[2] for one in there], [excess[one][0] for one in there])
+        if len(there) > 2 or setting.quick:  # two sizes of a wide problem are too few, and too small
+            slopes[f"excess, {name}"] = exponent([one[2] for one in there], [excess[one][0] for one in there])
     rows = [(*at, *noise[:2], *bias[:2], *_excess_cells(excess.get(at))) for at, (noise, bias) in levels.items()]
     anchors, off = Anchors("heavy-tails/parameter-free", setting.quick), 0.3 if setting.quick else 0.2
     named = {f"{name}, d = {dim}, n = {n}": prices[name, dim, n] for name, dim, n in prices}
