@@ -52,7 +52,8 @@ problem = LinearModelProblem(LogisticLoss(), domain, len(train), radius=4.0)
 # %%
 # Every fourth record finds a private level for gradients, the others the model, each at epsilon: no moment is known.
 # Everything else gets all of epsilon, and a second moment of such a level as a present. The last method, moreover, has
-# constants that were chosen by its loss on the *test* data: no private procedure, but what good public knowledge could achieve.
+# constants that were chosen by its loss on the *test* data:
+# no private procedure, but what good public knowledge could achieve.
 
 
 def localized(epsilon, seed):
