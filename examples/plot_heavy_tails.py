@@ -64,9 +64,7 @@ def localized(epsilon, seed):
 plan, source = localized(1.0, 0)
 level, second = plan.run(X[train], y[train], source).plan.released
 moments = heavy_tailed.Moments(2.0, second)
-print(
-    f"level: {level:.2f}; second moment below it: {second:.2f}; longest gradient that the domain admits: {problem.lipschitz:.0f}"
-)
+print(f"level: {level:.2f}; second moment below it: {second:.2f}; longest gradient: {problem.lipschitz:.0f}")
 
 methods = {
     "localized, private level": localized,
