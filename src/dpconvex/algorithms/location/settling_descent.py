@@ -2,9 +2,9 @@ r"""Noisy gradient descent that finds the size of its steps itself: the default 
 
 Listing
     ``z <- project(z - factor * step_t (g(z) + N(0, sigma^2 I)))`` onto the ball about the center, T times. Steps
-    fall from a quarter of the ball to ``step`` released radii in the first fifth, then by 3. The factor
+    fall from a quarter of the ball to ``step`` released radii in the first 15 %, then by 3. The factor
     begins at 1 and is halved when a released gradient points against the one before by more than noise explains:
-    ``<g_t, g_(t-1)> < -quiet``. The answer is the average of the iterates since then, or since the first fifth.
+    ``<g_t, g_(t-1)> < -quiet``. The answer is the average of the iterates since then, after the first 15 %.
     The halving is Kesten's rule (1958) with a threshold; constants are ours.
 Guarantee
     mu-GDP (hence (epsilon, delta)) for neighbors that replace one record, given the warm start: the lemma of
@@ -40,7 +40,7 @@ from dpconvex.randomness import BitSource
 
 REACH = 15.0
 """T first steps are so many balls long."""
-APPROACH = 0.2
+APPROACH = 0.15
 """Share of the steps that fall from there to the released radius; they are not averaged."""
 DECAY = 3.0
 """Ratio of the steps' sizes from there to the end."""

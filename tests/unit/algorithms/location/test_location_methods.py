@@ -86,7 +86,7 @@ def test_options_that_a_method_lacks_are_named(name) -> None:
 def test_every_method_finds_a_crowd(name) -> None:
     X = np.random.default_rng(0).normal(3.0, 0.5, (3000, 3))
     result = plan_location(DOMAIN, 3000, PrivacyParams(4.0, 1e-5), name).run(X, SeededSource(1))
-    assert np.linalg.norm(result.location - 3.0) < 1.5  # 5.2 for the origin
+    assert np.linalg.norm(result.location - 3.0) < 3.0  # 5.2 for the origin
     assert result.status in ("ok", "radius_at_top")
     assert (result.radius is None) == (result.center is None)
 
