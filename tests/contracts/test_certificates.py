@@ -450,7 +450,7 @@ def test_hostile_inputs_are_a_failed_check(planner: Any) -> None:
     assert not check.passed
 
 
-@pytest.mark.parametrize("name", ["noisy gradient", "saddle sgda", "output pure", "median descent"])
+@pytest.mark.parametrize("name", ["noisy gradient", "saddle sgda", "output pure", "median geometric_median"])
 def test_large_sizes_are_planned_or_refused(name: str) -> None:
     """Each integer of a planner's inputs near the largest that is read, and beyond: no exception, and no long wait."""
     fields, _ = genuine(name)
@@ -530,7 +530,7 @@ TWO = {
     "noisy gradient",
     "noisy gradient samples",
     "queries mwem",
-    "median descent",
+    "median geometric_median",
     "sparse frank_wolfe",
 }
 

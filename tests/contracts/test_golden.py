@@ -443,7 +443,7 @@ def pinned(thunk: Thunk) -> dict[str, Any]:
         return {"refused": f"{type(error).__name__}: {error}"}
     certificate = made.certificate_ if isinstance(made, BaseEstimator) else made.certificate
     model = made.best_estimator_ if isinstance(made, PrivateSearchCV) else made
-    found = {name: getattr(model, name) for name in RELEASED if hasattr(model, name)}
+    found = {name: getattr(model, name) for name in RELEASED if getattr(model, name, None) is not None}
     if model is not made:
         found["best"] = list(made.best_params_.values())
     if hasattr(model, "coef_") and model.schema is None and model.algorithm == "auto":

@@ -182,9 +182,9 @@ def constant(setting: Setting) -> Outcome:
     return Outcome(
         ("d", "n", "epsilon", "data", "constant", "s.e.", "excess n epsilon / (f sqrt(d))", "trials"),
         tuple((c.d, c.n, c.epsilon, c.cloud, *c.constant[:2], float(np.mean(c.excess)), trials) for c in found),
-        f"from n epsilon = {ENOUGH:g} sqrt(d) on the root mean square error, pooled, is 2 to {TARGET} times r sqrt(d) / "
-        "(n mu), with mu that of the whole promise and r the inverse curvature; no excess objective there is above that "
-        "multiple of the lower bound's f sqrt(d) / (n epsilon); constants are near their anchors",
+        f"from n epsilon = {ENOUGH:g} sqrt(d) on the root mean square error, pooled, is 2 to {TARGET} times r sqrt(d) "
+        "/ (n mu), with mu that of the whole promise and r the inverse curvature; no excess objective there is above "
+        "that multiple of the lower bound's f sqrt(d) / (n epsilon); constants are near their anchors",
         (
             checks.mean("mean square of the constant, pooled", pooled, 4.0, TARGET**2),
             *(

@@ -110,6 +110,23 @@ def test_the_listing_of_settling_steps(monkeypatch) -> None:
     assert factor < 1
 
 
+def test_steps_and_averages_are_functions_of_released_gradients(monkeypatch) -> None:
+    """Equal answers of the mechanism, unequal data: equal locations and factors, to the bit."""
+    answers = np.random.default_rng(1).standard_normal((60, 3))
+    found = []
+    for seed in (2, 3, 4):
+        given = iter(answers)
+        monkeypatch.setattr(
+            "dpconvex.mechanisms.GaussianMechanism._sample", lambda self, value, source, given=given: next(given)
+        )
+        X = 50 * np.random.default_rng(seed).standard_normal((40, 3))
+        found.append(settled(X, WarmStart(np.ones(3), 9.0, 3.0))[1])
+    assert found[0].factor < 1
+    for other in found[1:]:
+        np.testing.assert_array_equal(other.location, found[0].location)
+        assert other.factor == found[0].factor
+
+
 def test_noise_alone_hardly_ever_halves_the_steps() -> None:
     """Settled iterates whose steps are short: with threshold 0 instead, half of the steps would be halved."""
     X = np.random.default_rng(0).standard_normal((2000, 5))
