@@ -308,5 +308,6 @@ def _paper(domain: PointDomain, n: int, privacy: PrivacyParams, boost: str) -> G
 
 
 def fallback(domain: PointDomain, refined: bool) -> WarmStart:
+    """Return what stands for a center where none is found: the origin, with the whole ball if it is `refined`."""
     R = domain.radius_bound
     return WarmStart(np.zeros(domain.dim), R if refined else 0.0, FALLBACK_RADIUS * R)
