@@ -29,6 +29,7 @@ SOURCE = ROOT / "src"
 HEADER = "| planted mistake | exact losses | counting | tests | verifier | measured |"
 CONTRACT = "tests/contracts/test_mechanisms.py"
 READS = "tests/contracts/test_reads.py"
+LEVEL = "tests/unit/algorithms/erm/heavy_tailed/test_level.py"
 CERTIFICATE = """
 from dpconvex.audit.targets import TARGETS
 from dpconvex.randomness import SystemSource
@@ -502,6 +503,38 @@ MUTANTS = (
         "SHIFT, PRINTED = 18.0, 1.0",
         "halving",
         (f"{LOCATIONS}::test_the_radius_finder_charges_for_its_most_sensitive_query",),
+    ),
+    Mutant(
+        "heavy tails: the localization reads the scale's records again",
+        "algorithms/erm/heavy_tailed/registry.py",
+        "rest = ~first if self.method.apart else slice(None)",
+        "rest = np.arange(self.then.problem.n) if self.method.apart else slice(None)",
+        "",
+        (f"{LEVEL}::test_the_method_never_reads_the_records_of_the_scale",),
+    ),
+    Mutant(
+        "heavy tails: half the sensitivity of a level's score",
+        "algorithms/erm/heavy_tailed/level.py",
+        'SCORE = Sensitivity(1.0, "linf"',
+        'SCORE = Sensitivity(0.5, "linf"',
+        "heavy_tailed/scale",
+        (f"{LEVEL}::test_neighbours_move_scores_and_sums_by_at_most_one",),
+    ),
+    Mutant(
+        "heavy tails: squares in units of C where the noise is for units of C squared",
+        "algorithms/erm/heavy_tailed/level.py",
+        "np.minimum(bounds / level, 1.0) ** 2 * GRID",
+        "np.minimum(bounds, level) ** 2 * GRID",
+        "heavy_tailed/scale",
+        (f"{LEVEL}::test_neighbours_move_scores_and_sums_by_at_most_one",),
+    ),
+    Mutant(
+        "heavy tails: level and sum of squares at all of epsilon each",
+        "algorithms/erm/heavy_tailed/level.py",
+        "return LaplaceMechanism.calibrate(SUM, _rounding.product_down(0.5, self.epsilon), 1)",
+        "return LaplaceMechanism.calibrate(SUM, self.epsilon, 1)",
+        "",
+        (f"{LEVEL}::test_the_cost",),
     ),
 )
 
