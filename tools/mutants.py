@@ -59,6 +59,9 @@ GRADIENTS = "algorithms/erm/gradient_descent/gradients.py"
 SAMPLES, DRAWN = "mechanisms/gaussian.py", "poisson_sample(self._units, self._mechanism.rate, self._coins)"
 SAMPLED = "tests/unit/mechanisms/test_sampled_gaussian.py"
 ROBUST = "tests/statistical/test_robust_mean_privacy.py"
+DESCENT, LOCATIONS = (
+    f"tests/unit/algorithms/location/{name}.py" for name in ("test_noisy_descent", "test_location_methods")
+)
 MUTANTS = (
     Mutant(
         "noise halved in the sampler",
@@ -468,6 +471,38 @@ MUTANTS = (
         'vars(self).setdefault("once", self._noisy(0.0, self._mechanism.query_scale)) + round(value) <',
         "mechanism/above_threshold",
         ("tests/unit/mechanisms/test_selection.py::test_one_noisy_threshold_and_fresh_noise_for_every_query",),
+    ),
+    Mutant(
+        "settling descent: steps are halved by what was not released",
+        "algorithms/location/settling_descent.py",
+        "if before @ gradient < -self.quiet:",
+        "if before @ (points[0] - z) < -self.quiet:",
+        "",
+        (f"{DESCENT}::test_steps_and_averages_are_functions_of_released_gradients",),
+    ),
+    Mutant(
+        "clipped mean: a record is taken to move it by R / n",
+        "algorithms/location/clipped_mean.py",
+        "_rounding.ratio_up(2 * R, n)",
+        "_rounding.ratio_up(R, n)",
+        "clipped_mean",
+        (f"{LOCATIONS}::test_released_means_and_gradients_move_within_their_sensitivities",),
+    ),
+    Mutant(
+        "coordinate median: every coordinate spends the whole budget",
+        "algorithms/location/coordinate_median.py",
+        "* (1 - 1e-12) / math.sqrt(d)",
+        "* (1 - 1e-12)",
+        "coordinate_median",
+        (f"{LOCATIONS}::test_the_plan_spends_the_promise_and_not_more",),
+    ),
+    Mutant(
+        "halving: a record is taken to move a query by 1",
+        "algorithms/location/halving.py",
+        "SHIFT, PRINTED = 18.0, 3.0",
+        "SHIFT, PRINTED = 18.0, 1.0",
+        "halving",
+        (f"{LOCATIONS}::test_the_radius_finder_charges_for_its_most_sensitive_query",),
     ),
     Mutant(
         "heavy tails: the localization reads the scale's records again",
