@@ -43,6 +43,16 @@ class ConvexSet(ABC):
         `InvalidParameterError` if the set is unbounded, whatever `g` holds.
         """
 
+    def ridge_minimum(self, g: FloatArray, weight: float) -> tuple[float, FloatArray]:
+        """Return a lower bound of ``min <g, u> + weight/2 |u|^2`` over the members, and a member that is nearly there.
+
+        The bound holds with rounding; it is the minimum up to that, whatever the accuracy of projections. The weight
+        is positive.
+        """
+        u = self.project(-g / weight)
+        size = (float(np.linalg.norm(g)) + weight * float(np.linalg.norm(u))) * float(np.linalg.norm(u))
+        return weight / 2 * float(u @ u) + float(g @ u) - 1e-14 * size, u
+
     @classmethod
     @abstractmethod
     def examples(cls) -> tuple[Self, ...]:
