@@ -26,7 +26,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import final
+from typing import Any, final
 
 import numpy as np
 
@@ -79,6 +79,14 @@ class Extender:
         regret = 3 * self.radius * (self.slope + self.level) / (self.tolerance - self.rounding)
         return math.ceil(regret**2 * (1 + 1e-12))
 
+    def risk(self, problem: Any, X: AnyArray, y: AnyArray, l2: float, center: FloatArray) -> ExtendedRisk:
+        """Return the objective of a `CustomProblem` on records (n, n_features), clipped here; `y` is ignored."""
+        return ExtendedRisk(problem.function, Records.clipped(X, problem.function.domain), l2, self, center)
+
+    def describe(self) -> dict[str, float]:
+        """Return what a plan says of it, JSON-ready."""
+        return {"level": self.level, "oracle_error": self.tolerance}
+
     def planes(self, f: Pairs, w: FloatArray) -> Planes:
         """Return planes at the points `w` (m, dim), one for each of m functions.
 
@@ -105,7 +113,9 @@ class Extender:
         (k, dim), R, steps = w.shape, self.radius, self.steps_for(w.shape[1])
         x, J = np.zeros((k, dim)), np.broadcast_to(R * np.eye(dim), (k, dim, dim)).copy()  # E = x + J ball
         shrink, grow = 1 - math.sqrt((dim - 1) / (dim + 1)), dim / math.sqrt(max(dim**2 - 1, 1))
-        cuts, shapes, tangents, pulls = (np.zeros((steps, k, *shape)) for shape in ((dim,), (dim, dim), (dim + 1,), (dim,)))
+        cuts, shapes, tangents, pulls = (
+            np.zeros((steps, k, *shape)) for shape in ((dim,), (dim, dim), (dim + 1,), (dim,))
+        )
         inside = np.zeros((steps, k), dtype=bool)
         for t in range(steps):
             inside[t] = here = np.linalg.norm(x, axis=1) <= R
@@ -267,8 +277,10 @@ class ExtendedRisk(Objective):
 
     def upper_values(self, points: FloatArray) -> FloatArray:
         """Return upper bounds of J at points (k, dim) of the ball, above it by at most `oracle_error`."""
-        found, away = self.planes(points), points - self.centre
-        return found.upper.reshape(len(points), -1).mean(1) + self.l2 / 2 * np.square(away).sum(1)
+        size = max(1, _TOGETHER // len(self.rows))
+        parts = [self.planes(points[k : k + size]).upper for k in range(0, len(points), size)]
+        means = np.concatenate(parts).reshape(len(points), -1).mean(1)
+        return means + self.l2 / 2 * np.square(points - self.centre).sum(1)
 
     def gradient_rounding(self, w: FloatArray) -> float:
         return self._own_rounding / self.extender.radius

@@ -35,24 +35,36 @@ b         inside ``release``    noise of the planned mechanism
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, final
 
 import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult, recorded, require
+from dpconvex.algorithms import ConvexPlan, PredictedError, PrivateResult, recorded, require
+from dpconvex.algorithms.base import P
 from dpconvex.algorithms.erm.heavy_tailed.moments import Moments, check_heavy, extreme
-from dpconvex.algorithms.erm.heavy_tailed.schedule import Phase, Schedule, Stage, calibrated, paper
+from dpconvex.algorithms.erm.heavy_tailed.schedule import (
+    Phase,
+    Schedule,
+    Stage,
+    Surrogates,
+    Truncated,
+    calibrated,
+    paper,
+)
+from dpconvex.algorithms.erm.output_perturbation.plan import DECLARED, RETURNS
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import L2Norm
 from dpconvex.mechanisms import NormNoiseMechanism
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release, Sensitivity
-from dpconvex.problems import LinearModelProblem, Records, UserGroups
-from dpconvex.problems.linear.truncated import TruncatedRisk
+from dpconvex.problems import LinearModelProblem, Objective, UserGroups
+from dpconvex.problems.base import Problem
 from dpconvex.randomness import BitSource
 from dpconvex.sets import BallSection, ConvexSet, L2Ball
 from dpconvex.solvers import AcceleratedGradient, BallNewton, Guaranteed, Solver
@@ -64,10 +76,10 @@ LEMMA = (
 
 
 @dataclass(frozen=True)
-class HeavyTailedPlan(LinearModelPlan):
-    """Constants of one run of population localization, over the ball of the problem's radius."""
+class LocalizationPlan(ConvexPlan[P]):
+    """Constants of one run of population localization, over the ball of the problem's radius; `_part` is its ERM."""
 
-    problem: LinearModelProblem
+    problem: P
     privacy: PrivacyParams  #: its delta is not used
     moments: Moments
     schedule: Schedule
@@ -75,7 +87,7 @@ class HeavyTailedPlan(LinearModelPlan):
     solver: Solver = field(default_factory=lambda: Guaranteed(BallNewton(), AcceleratedGradient()))
     constants: str = "calibrated"
     noise_name: str = "l2"
-    algorithm: ClassVar[str] = "heavy_tailed"
+    enforced: str = Truncated.enforced  #: How a record's loss becomes convex and C-Lipschitz
 
     def __post_init__(self) -> None:
         self.schedule.check(self.problem.n)
@@ -109,7 +121,7 @@ class HeavyTailedPlan(LinearModelPlan):
     @property
     def predicted_error(self) -> PredictedError:
         source = "population localization by output perturbation (docs, Heavy tails)"
-        trivial = min(self.problem.loss.value_at_zero, self.moments.g1 * self.problem.radius)
+        trivial = min(self.problem.value_at_zero, self.moments.g1 * self.problem.radius)
         return PredictedError(self.schedule.bound, trivial, source)
 
     @cached_property
@@ -123,27 +135,18 @@ class HeavyTailedPlan(LinearModelPlan):
         )
 
     @property
-    def theorem(self) -> str:
-        return (
-            "Localized output perturbation (Lowy 2026, Algorithm 1, with one output perturbation a part of a phase, or "
-            "two that share epsilon): the certified minimiser moves by at most 2C/(l2 m) + 2 tau between neighbours, C "
-            "being where every record's gradient is cut; parts read disjoint records."
-        )
-
-    @property
     def assumptions(self) -> tuple[Assumption, ...]:
         """What privacy rests on; the moments are not among it."""
         return (
-            Assumption(
-                "every record's loss is convex and C-Lipschitz",
-                "its slope is cut at C over the record's norm, which leaves it convex",
-            ),
+            Assumption("every record's loss is convex and C-Lipschitz", self.enforced),
             Assumption("the objective of each phase is l2-strongly convex", "the ridge is part of the objective"),
             Assumption(
                 "the solver's point is within tau of the exact minimiser for every data set",
                 "a certificate is checked before anything is released; the guaranteed solver reaches it for all data",
             ),
             Assumption("records are assigned to phases by position", "fixed strides, whatever the records hold"),
+            *(Assumption(claim, DECLARED) for claim in self.problem.claims),
+            *((RETURNS,) if self.problem.claims else ()),
         )
 
     @property
@@ -164,8 +167,7 @@ class HeavyTailedPlan(LinearModelPlan):
                     "records": phase.m,
                     "repetitions": phase.repetitions,
                     "l2": phase.l2,
-                    "level": phase.truncation.level,
-                    "smoothing": phase.truncation.smoothing,
+                    **phase.truncation.describe(),
                     "solver_radius": [stage.radius for stage in phase.stages],
                     "noise_scale": [mechanism.scale for mechanism in mechanisms],
                 }
@@ -180,25 +182,62 @@ class HeavyTailedPlan(LinearModelPlan):
     def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> PrivateResult:
         """Solve ever more regularized problems on disjoint parts of the records, each around the last release."""
         ledger = Ledger(self.privacy, self.releases)
-        problem, planned = self.problem, iter(self.releases)
-        center = np.zeros(problem.dim)  # line 1
-        for phase, mechanisms in zip(self.phases, self.noises, strict=True):  # lines 5-7
+        planned = iter(self.releases)
+        center = np.zeros(self.problem.dim)  # line 1
+        for t, phase in enumerate(self.phases):  # lines 5-7
             found = []
             for j in range(phase.repetitions):  # lines 8-10
                 start, step = phase.first + j * phase.step, phase.repetitions * phase.step
                 rows = slice(start, start + step * phase.m, step)
-                records = Records.clipped(X[rows], problem.domain)
-                risk = TruncatedRisk(problem.loss, records, y[rows], phase.l2, phase.truncation, center)
-                region, point = self.ball, center
-                for stage, mechanism in zip(phase.stages, mechanisms, strict=True):
-                    solved = require(self.solver.solve(risk, stage.radius, region, point), stage.radius)
-                    entry = next(planned)
-                    noisy = mechanism.release(solved, entry.label, source, ledger, entry.block)
-                    point = region.project(noisy)
-                    region = self.near(point, stage)
-                found.append(point)
+                risk = phase.truncation.risk(self.problem, X[rows], y[rows], phase.l2, center)
+                found.append(self._part(t, risk, center, planned, source, ledger))
             center = middle(np.array(found))  # line 11
         return self.finish(center, source)
+
+    @abstractmethod
+    def _part(
+        self,
+        t: int,
+        risk: Objective,
+        center: FloatArray,
+        planned: Iterator[Release],
+        source: BitSource,
+        ledger: Ledger,
+    ) -> FloatArray:
+        """Return what one part of phase t releases, from its objective; `planned` are the releases to come."""
+
+
+@final
+@dataclass(frozen=True)
+class HeavyTailedPlan(LocalizationPlan[P]):
+    """Population localization by output perturbation."""
+
+    algorithm: ClassVar[str] = "heavy_tailed"
+
+    @property
+    def theorem(self) -> str:
+        return (
+            "Localized output perturbation (Lowy 2026, Algorithm 1, with one output perturbation a part of a phase, or "
+            "two that share epsilon): the certified minimiser moves by at most 2C/(l2 m) + 2 tau between neighbours, C "
+            "being where every record's gradient is cut; parts read disjoint records."
+        )
+
+    def _part(
+        self,
+        t: int,
+        risk: Objective,
+        center: FloatArray,
+        planned: Iterator[Release],
+        source: BitSource,
+        ledger: Ledger,
+    ) -> FloatArray:
+        region, point = self.ball, center
+        for stage, mechanism in zip(self.phases[t].stages, self.noises[t], strict=True):
+            solved = require(self.solver.solve(risk, stage.radius, region, point), stage.radius)
+            entry = next(planned)
+            point = region.project(mechanism.release(solved, entry.label, source, ledger, entry.block))
+            region = self.near(point, stage)
+        return point
 
 
 def middle(points: FloatArray) -> FloatArray:
@@ -235,19 +274,40 @@ def plan(
         Default: in expectation.
     """
     check_heavy(problem, privacy, moments)
+    return planned(problem, privacy, moments, Truncated(problem), constants, failure)
+
+
+def planned(
+    problem: P,
+    privacy: PrivacyParams,
+    moments: Moments,
+    surrogates: Surrogates,
+    constants: str,
+    failure: float | None = None,
+    **settings: Any,
+) -> HeavyTailedPlan[P]:
+    """Return the plan for losses that are made Lipschitz by these surrogates; `settings` are fields of it."""
     if failure is not None:
         _validate.real("failure", failure, above=0.0, below=0.5)
     _validate.choice("constants", constants, ("calibrated", "paper"))
-    try:
+    with floats(problem, moments):
         if constants == "paper":
             failure = 0.1 if failure is None else failure
-            schedule = paper(problem, privacy.epsilon, moments, failure)
+            schedule = paper(problem, privacy.epsilon, moments, failure, surrogates)
         else:
-            schedule = calibrated(problem, privacy.epsilon, moments, failure)
-        planned = HeavyTailedPlan(problem, privacy, moments, schedule, failure, constants=constants)
-        _ = [mechanism.event for stages in planned.noises for mechanism in stages]  # noise scales, too, are floats
-        return planned
-    except (ArithmeticError, ValueError) as error:  # constants that no float holds
+            schedule = calibrated(problem, privacy.epsilon, moments, failure, surrogates)
+        settings |= {"constants": constants, "enforced": surrogates.enforced}
+        found = HeavyTailedPlan(problem, privacy, moments, schedule, failure, **settings)
+        _ = [mechanism.event for stages in found.noises for mechanism in stages]  # noise scales, too, are floats
+        return found
+
+
+@contextmanager
+def floats(problem: Problem, moments: Moments) -> Iterator[None]:
+    """Turn constants that no float holds into the error that says so."""
+    try:
+        yield
+    except (ArithmeticError, ValueError) as error:
         if isinstance(error, InvalidParameterError) and error.name == "n":
             raise
         raise extreme(problem.name, moments) from None

@@ -84,6 +84,12 @@ class Moments:
         k = self.k
         return min(2 * self.bound**2 * (self.bound / level) ** (k - 2) / ((k - 1) * (k - 2)), self.g2**2)
 
+    def tail(self, level: float) -> tuple[float, float]:
+        """Bounds on ``E 2 A 1{A > C}`` and its square's mean: ``2 G_k^k / C^(k-1)`` and ``4 G_k^k C^(2-k)``."""
+        share = (self.bound / level) ** (self.k - 2)
+        mean = min(2 * self.bound * share * self.bound / level, 2 * self.g1)
+        return mean, 4 * min(self.bound**2 * share, self.g2**2)
+
 
 def check_moments(moments: object) -> None:
     """Raise `InvalidParameterError` unless these are `Moments`: a bare number does not say of which order."""

@@ -21,16 +21,32 @@ from typing import Any, ClassVar, cast, final
 
 from dpconvex import _rounding, _validate
 from dpconvex._types import AnyArray
-from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult, continued, recorded, within_floats
+from dpconvex.algorithms import (
+    ConvexPlan,
+    LinearModelPlan,
+    PredictedError,
+    PrivateResult,
+    continued,
+    recorded,
+    within_floats,
+)
 from dpconvex.algorithms.erm import heavy_tailed
-from dpconvex.algorithms.erm.heavy_tailed import MomentPlan, Moments, clipped_gradient, clipped_residuals
+from dpconvex.algorithms.erm.heavy_tailed import (
+    MomentPlan,
+    Moments,
+    clipped_gradient,
+    clipped_residuals,
+    custom,
+    localized_mechanism,
+)
 from dpconvex.algorithms.erm.two_stage.base import TwoStagePlan
 from dpconvex.algorithms.recipes import NAMED
 from dpconvex.algorithms.select import LARGEST, SMALLEST, Options
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import Planned
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams
-from dpconvex.problems import LinearModelProblem, UserGroups
+from dpconvex.problems import CustomProblem, LinearModelProblem, UserGroups
+from dpconvex.problems.base import Problem
 from dpconvex.randomness import BitSource
 
 SHARE = 0.1
@@ -80,6 +96,7 @@ HEAVY_METHODS: Mapping[str, HeavyMethod] = {
     "heavy_tailed": HeavyMethod(heavy_tailed.plan),
     "clipped_residuals": HeavyMethod(clipped_residuals.plan, slopes=True),
     "clipped_gradient": HeavyMethod(clipped_gradient.plan, printed=False),
+    "localized_exponential_mechanism": HeavyMethod(localized_mechanism.plan, printed=False),
 }
 """By the name used in estimators and on the command line; ``"auto"`` is one of the first two, by `chosen`."""
 NAMED.update({f"heavy-tailed method {name}": method for name, method in HEAVY_METHODS.items()})
@@ -220,16 +237,47 @@ def heavy_plans(
     options only `constants` may be fixed: weights of the ridge, noise and target are the method's.
     """
     options = options or Options()
-    _validate.choice("algorithm", algorithm, ("auto", *HEAVY_METHODS), "These are for heavy tails")
-    _validate.real("epsilon", privacy.epsilon, at_least=SMALLEST)
-    _validate.real("radius", problem.radius, at_least=SMALLEST, at_most=LARGEST)
-    if options.l2 is not None:
-        raise InvalidParameterError("l2", options.l2, "is chosen by the method for heavy tails", "Leave it out")
-    if options.noise != "auto":
-        raise InvalidParameterError("noise", options.noise, "must be 'auto' for heavy tails", "Leave it out")
+    _check(problem, privacy, algorithm, HEAVY_METHODS, options)
     method = HEAVY_METHODS[chosen(problem, privacy, options.constants) if algorithm == "auto" else algorithm]
     with within_floats(problem.name):
         moments = method.settled(problem, k) if bound is None else method.adapted(problem, Moments(k, bound))
         if moments is None:
             return (tuned(problem, privacy, k, method, options.constants),)
         return (method(problem, privacy, moments, options.constants),)
+
+
+CUSTOM_METHODS: Mapping[str, HeavyMethod] = {
+    "heavy_tailed": HeavyMethod(custom.plan),
+    "localized_exponential_mechanism": HeavyMethod(localized_mechanism.plan_custom, printed=False),
+}
+"""Those for losses of one's own; ``"auto"`` is the first."""
+
+
+def custom_plan(
+    problem: CustomProblem, privacy: PrivacyParams, tails: tuple[float, float], algorithm: str, options: Options
+) -> ConvexPlan[CustomProblem]:
+    """Return the plan for a loss of one's own; `tails` are order and bound of the moment of its slopes."""
+    _check(problem, privacy, algorithm, CUSTOM_METHODS, options)
+    try:
+        moments = Moments(*map(float, tails))
+    except (TypeError, ValueError):
+        what = "must be (k, G_k): order, at least 2, and bound of a moment of the slopes of records' losses"
+        raise InvalidParameterError(
+            "heavy_tailed", tails, what, "Of a loss of your own no moment is estimated"
+        ) from None
+    with within_floats(problem.name):
+        method = CUSTOM_METHODS["heavy_tailed" if algorithm == "auto" else algorithm]
+        return cast(Any, method)(problem, privacy, moments, options.constants)
+
+
+def _check(
+    problem: Problem, privacy: PrivacyParams, algorithm: str, methods: Mapping[str, HeavyMethod], options: Options
+) -> None:
+    """Raise `InvalidParameterError` for options that methods for heavy tails do not have, and extreme numbers."""
+    _validate.choice("algorithm", algorithm, ("auto", *methods), "These are for heavy tails")
+    _validate.real("epsilon", privacy.epsilon, at_least=SMALLEST)
+    _validate.real("radius", problem.radius, at_least=SMALLEST, at_most=LARGEST)
+    if options.l2 is not None:
+        raise InvalidParameterError("l2", options.l2, "is chosen by the method for heavy tails", "Leave it out")
+    if options.noise != "auto":
+        raise InvalidParameterError("noise", options.noise, "must be 'auto' for heavy tails", "Leave it out")

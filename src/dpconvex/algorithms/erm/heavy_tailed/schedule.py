@@ -24,16 +24,18 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
-from typing import final
+from typing import Any, Protocol, final
 
 from scipy.stats import binom, gamma
 
+from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.erm.heavy_tailed.moments import Moments
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import PiecewiseLinearLoss
-from dpconvex.problems import LinearModelProblem
+from dpconvex.problems import LinearModelProblem, Objective
+from dpconvex.problems.base import Problem
 from dpconvex.problems.linear.truncated import Truncation
-from dpconvex.problems.objective import ROUNDING
+from dpconvex.problems.objective import ROUNDING, inner_product_rounding
 
 
 @final
@@ -54,8 +56,79 @@ class Tuning:
 
 
 TUNING = Tuning()
+MOST_POINTS, MOST_LOSSES = 2**14, 2**30
+"""Of a net, and values of losses on it: some ten seconds."""
 PRINTED_TAIL = 3.0
 """The paper's zeta (Algorithm 2)."""
+
+
+class Surrogate(Protocol):
+    """How each record's loss is made convex and C-Lipschitz in a phase; public constants."""
+
+    @property
+    def level(self) -> float: ...
+
+    def risk(self, problem: Any, X: AnyArray, y: AnyArray, l2: float, center: FloatArray) -> Objective:
+        """Return the objective on records, clipped here."""
+        ...
+
+    def describe(self) -> dict[str, float]: ...
+
+
+class Surrogates(Protocol):
+    """A kind of surrogates for the losses of a problem, and what they cost."""
+
+    shifts: bool  #: Whether kinks are smoothed, which shifts minimizers
+    enforced: str  #: How a record's loss becomes convex and C-Lipschitz, for certificates
+
+    def bias(self, moments: Moments, level: float) -> tuple[float, float]:
+        """Return bounds on mean and mean square of the slope of a loss less its surrogate."""
+        ...
+
+    def floor(self, level: float, l2: float, smoothing: float) -> float:
+        """Return the smallest distance to the minimizer that is certified for every data set."""
+        ...
+
+    def made(self, level: float, l2: float, smoothing: float, radius: float) -> Surrogate:
+        """Return the surrogate of a phase whose solver has to come within `radius`."""
+        ...
+
+    def error(self, surrogate: Any, l2: float) -> float:
+        """Return how far computed values of the objective may be above it, up to a common constant, for all data."""
+        ...
+
+    def most_points(self, m: int) -> int:
+        """Return how many values of the objective of m records are computed in bearable time."""
+        ...
+
+
+@final
+@dataclass(frozen=True)
+class Truncated:
+    """Losses of a linear model with their slopes cut (docs, Heavy tails)."""
+
+    problem: LinearModelProblem
+    enforced = "its slope is cut at C over the record's norm, which leaves it convex"
+
+    @property
+    def shifts(self) -> bool:
+        return isinstance(self.problem.loss, PiecewiseLinearLoss)
+
+    def bias(self, moments: Moments, level: float) -> tuple[float, float]:
+        return moments.excess(level), moments.excess_square(level)
+
+    def floor(self, level: float, l2: float, smoothing: float) -> float:
+        return finest(self.problem, Truncation(level, self.problem.radius, smoothing), l2)
+
+    def made(self, level: float, l2: float, smoothing: float, radius: float) -> Truncation:
+        return Truncation(level, self.problem.radius, smoothing)
+
+    def error(self, surrogate: Truncation, l2: float) -> float:
+        R, slack = self.problem.radius, inner_product_rounding(self.problem.dim)
+        return 4 * slack * (self.problem.loss.value_at_zero + (surrogate.level + 4 * l2 * R) * R)
+
+    def most_points(self, m: int) -> int:
+        return max(9, min(MOST_POINTS, MOST_LOSSES // m))
 
 
 @final
@@ -66,7 +139,8 @@ class Stage:
     radius: float  #: of the solver, tau
     reach: float  #: sensitivity that the noise is calibrated to, at least 2C/(lambda m) + 2 tau
     share: float = 1.0  #: of epsilon
-    confine: float = math.inf  #: the next stage minimizes within this distance of the release
+    confine: float = math.inf  #: the next stage minimizes, or chooses, within this distance of the release
+    side: int = 0  #: points along an axis of the net that it chooses from
 
 
 @final
@@ -79,7 +153,7 @@ class Phase:
     repetitions: int  #: parts that are solved apart, interleaved likewise
     m: int  #: records of a part; at most repetitions - 1 records of the phase are left out
     l2: float  #: ridge weight lambda
-    truncation: Truncation  #: level C, ball and smoothing
+    truncation: Surrogate  #: level C, and what else makes losses Lipschitz
     stages: tuple[Stage, ...]  #: one, or two in the paper's double output perturbation; their shares sum to 1
     error: float  #: bound on the root mean squared distance of a part's release from the phase's population minimizer
 
@@ -127,13 +201,22 @@ def finest(problem: LinearModelProblem, truncation: Truncation, l2: float) -> fl
     return 4 * ROUNDING * (truncation.level + (curvature + l2) * problem.radius) / l2
 
 
-def calibrated(problem: LinearModelProblem, epsilon: float, moments: Moments, failure: float | None = None) -> Schedule:
+def calibrated(
+    problem: Problem,
+    epsilon: float,
+    moments: Moments,
+    failure: float | None,
+    surrogates: Surrogates,
+    scaling: Scaling | None = None,
+) -> Schedule:
     """Return the default schedule of the specification's section 4.3, each release at `epsilon`.
 
     `failure` in (0, 1/2): a bound that fails with this probability at most, through repetitions; None: in expectation.
+    `scaling` has the constants of a phase; default: one output perturbation.
     """
     n, R, k = problem.n, problem.radius, moments.k
-    first = _Scaled.of(problem, epsilon, moments, max(1, n // 2))
+    scaling = scaling or OneRelease.of
+    first = scaling(problem, epsilon, moments, max(1, n // 2), surrogates)
     ratio = math.log(TUNING.growth / 2 ** (1 - 1 / k))
     T = 3 + math.ceil(math.log(max(2 * moments.g1 / first.error, 1.0)) / ratio)
     while T > 1 and n // 2**T < TUNING.fewest:
@@ -144,10 +227,10 @@ def calibrated(problem: LinearModelProblem, epsilon: float, moments: Moments, fa
     J = min(J, n)
     layout = [(2**t - 1, 2 ** (t + 1)) for t in range(T - 1)] + [(2 ** (T - 1) - 1, 2 ** (T - 1))]
     sizes = [len(range(start, n, step)) // J for start, step in layout]
-    scaled = [_Scaled.of(problem, epsilon, moments, m) for m in sizes]
+    scaled = [scaling(problem, epsilon, moments, m, surrogates) for m in sizes]
     base = scaled[0].error / (2 * R)  # kappa = 1, D = 2 R
     phases = tuple(
-        part.phase(start, step, J, base * TUNING.growth**t, problem)
+        part.phase((start, step, J), base * TUNING.growth**t)
         for t, ((start, step), part) in enumerate(zip(layout, scaled, strict=True))
     )
     return Schedule(phases, _bound(phases, R, moments.g1))
@@ -170,41 +253,74 @@ def _bound(phases: tuple[Phase, ...], R: float, g1: float) -> float:
     return total + s * g1 * phases[-1].error
 
 
+class Scaled(Protocol):
+    """A phase's constants but for its ridge weight."""
+
+    @property
+    def error(self) -> float:
+        """Root mean squared distance of a release from the population minimizer, times lambda."""
+        ...
+
+    def phase(self, layout: tuple[int, int, int], l2: float) -> Phase:
+        """Return the phase of that first record, step and number of repetitions for a ridge weight."""
+        ...
+
+
+class Scaling(Protocol):
+    """Constants of a phase of m records."""
+
+    def __call__(
+        self, problem: Problem, epsilon: float, moments: Moments, m: int, surrogates: Surrogates
+    ) -> Scaled: ...
+
+
 @final
 @dataclass(frozen=True)
-class _Scaled:
-    """A phase's constants, those with the unit of a parameter times lambda: `shift` by smoothing, `error` in all."""
+class OneRelease:
+    """One output perturbation: the shift by smoothing and the error have the unit of a parameter times lambda."""
 
     m: int
     level: float
     shift: float
     error: float
+    dim: int
+    surrogates: Surrogates
 
     @classmethod
-    def of(cls, problem: LinearModelProblem, epsilon: float, moments: Moments, m: int) -> _Scaled:
-        d, k = problem.dim, moments.k
-        level = TUNING.level(k, moments.bound, m * epsilon / d)
-        level = min(level, problem.lipschitz)  # no gradient is longer: nothing is cut then
-        cut = level < problem.lipschitz
+    def of(cls, problem: Problem, epsilon: float, moments: Moments, m: int, surrogates: Surrogates) -> OneRelease:
+        """Return the constants."""
+        d = problem.dim
+        level = level_of(problem, epsilon, moments, m)
         beta = 2 * (1 + TUNING.accuracy) * level / (m * epsilon)
-        shift = TUNING.smoothing * d * beta if isinstance(problem.loss, PiecewiseLinearLoss) else 0.0
-        bias = math.sqrt(moments.excess(level) ** 2 + moments.excess_square(level) / m) if cut else 0.0
+        shift = TUNING.smoothing * d * beta if surrogates.shifts else 0.0
+        bias = bias_of(problem, moments, level, m, surrogates)
         centered = TUNING.accuracy * level / m + shift + bias + moments.g2 / math.sqrt(m)
-        return cls(m, level, shift, math.hypot(math.sqrt(d * (d + 1)) * beta, centered))
+        return cls(m, level, shift, math.hypot(math.sqrt(d * (d + 1)) * beta, centered), d, surrogates)
 
-    def phase(self, first: int, step: int, J: int, l2: float, problem: LinearModelProblem) -> Phase:
-        """Return the phase for a ridge weight."""
+    def phase(self, layout: tuple[int, int, int], l2: float) -> Phase:
+        """Return the phase."""
         # Smoothing lowers every loss by at most smoothing C^2 / 2: the minimizer moves by C sqrt(smoothing / lambda).
         smoothing = l2 * (self.shift / (l2 * self.level)) ** 2 if self.shift else 1.0
-        truncation = Truncation(self.level, problem.radius, smoothing)
         wanted = TUNING.accuracy * self.level / (l2 * self.m)
-        radius = max(wanted, finest(problem, truncation, l2))
-        extra = (radius - wanted) * (1 + 2 * (problem.dim + 1))  # what rounding adds; noise follows
+        radius = max(wanted, self.surrogates.floor(self.level, l2, smoothing))
+        extra = (radius - wanted) * (1 + 2 * (self.dim + 1))  # what rounding adds; noise follows
         stage = Stage(radius, sensitivity(self.level, l2, self.m, radius))
-        return Phase(first, step, J, self.m, l2, truncation, (stage,), self.error / l2 + extra)
+        surrogate = self.surrogates.made(self.level, l2, smoothing, radius)
+        return Phase(*layout, self.m, l2, surrogate, (stage,), self.error / l2 + extra)
 
 
-def paper(problem: LinearModelProblem, epsilon: float, moments: Moments, failure: float) -> Schedule:
+def level_of(problem: Problem, epsilon: float, moments: Moments, m: int) -> float:
+    """Return the level for m records; at most the largest slope: no gradient is longer, and nothing is cut then."""
+    return min(TUNING.level(moments.k, moments.bound, m * epsilon / problem.dim), problem.lipschitz)
+
+
+def bias_of(problem: Problem, moments: Moments, level: float, m: int, surrogates: Surrogates) -> float:
+    """Return what surrogates move the minimizer by, of m records, times lambda, in root mean square."""
+    mean, square = surrogates.bias(moments, level)
+    return math.sqrt(mean**2 + square / m) if level < problem.lipschitz else 0.0
+
+
+def paper(problem: Problem, epsilon: float, moments: Moments, failure: float, surrogates: Surrogates) -> Schedule:
     """Return the printed schedule with failure probability `failure`; n must be at least twice the repetitions."""
     n, R = problem.n, problem.radius
     growth, aggregation = 32.0, 3.0  # of the ridge weight; what aggregation multiplies distances by
@@ -214,52 +330,38 @@ def paper(problem: LinearModelProblem, epsilon: float, moments: Moments, failure
     sizes = [m for m in sizes if m >= 1]
     if not sizes:
         raise InvalidParameterError("n", n, f"must be at least {2 * J} for the printed constants", "Use 'calibrated'")
-    errors = [_printed_error(problem, epsilon, moments, m) for m in sizes]
+    errors = [_printed_error(problem, epsilon, moments, m, surrogates) for m in sizes]
     total = sum(growth / 2 * (aggregation * e) ** 2 / growth**t for t, e in enumerate(errors[:-1]))
     total += aggregation * moments.g1 * errors[-1] / growth ** (len(sizes) - 1)
     base = math.sqrt(2 * total) / R
     phases: list[Phase] = []
     for t, (m, error) in enumerate(zip(sizes, errors, strict=True)):
-        layout = (2**t - 1, 2 ** (t + 1), J, m)
-        phase = _printed_phase(problem, epsilon, moments, layout, base * growth**t, error)
-        if phases and phase.stages[1].radius < finest(problem, phase.truncation, phase.l2):
-            break  # beyond double precision
-        phases.append(phase)
+        l2, level = base * growth**t, _printed_level(problem, epsilon, moments, m)
+        unit = level / (l2 * m)
+        smoothing = l2 * (TUNING.smoothing * 12 * problem.dim * unit / epsilon / level) ** 2
+        slack = surrogates.floor(level, l2, smoothing)
+        if phases and unit / 6 < slack:
+            break  # beyond double precision; the first phase may need the slack at extreme constants
+        radii = [max(share * unit, slack if t == 0 else 0.0) for share in (1.0, 1 / 6)]
+        ball = 200 * PRINTED_TAIL * problem.dim * unit / epsilon  # 100 zeta C d / (lambda m (epsilon / 2))
+        stages = tuple(
+            Stage(radius, max(6 * unit, (2 * unit + 2 * radius) * (1 + 1e-13)), 0.5, confine)
+            for radius, confine in zip(radii, (ball, math.inf), strict=True)
+        )
+        surrogate = surrogates.made(level, l2, smoothing, min(radii))
+        phases.append(Phase(2**t - 1, 2 ** (t + 1), J, m, l2, surrogate, stages, error / l2))
     bound = base * R**2 / 2
     bound += sum(b.l2 / 2 * (aggregation * a.error) ** 2 for a, b in itertools.pairwise(phases))
     return Schedule(tuple(phases), bound + aggregation * moments.g1 * phases[-1].error)
 
 
-def _printed_level(problem: LinearModelProblem, epsilon: float, moments: Moments, m: int) -> float:
+def _printed_level(problem: Problem, epsilon: float, moments: Moments, m: int) -> float:
     return moments.bound * (m * epsilon / problem.dim) ** (1 / moments.k)
 
 
-def _printed_error(problem: LinearModelProblem, epsilon: float, moments: Moments, m: int) -> float:
+def _printed_error(problem: Problem, epsilon: float, moments: Moments, m: int, surrogates: Surrogates) -> float:
     """Distance from the population minimizer, times lambda, that each part keeps with probability 0.6."""
     level = _printed_level(problem, epsilon, moments, m)
     noise = 12 * level / (epsilon * m) * float(gamma.ppf(0.9, problem.dim)) + level / (3 * m)
-    shift = TUNING.smoothing * 12 * problem.dim * level / (epsilon * m) * isinstance(problem.loss, PiecewiseLinearLoss)
-    return noise + shift + 10 * moments.excess(level) + math.sqrt(10 / m) * moments.g2
-
-
-def _printed_phase(
-    problem: LinearModelProblem,
-    epsilon: float,
-    moments: Moments,
-    layout: tuple[int, int, int, int],
-    l2: float,
-    error: float,
-) -> Phase:
-    first, step, J, m = layout
-    level = _printed_level(problem, epsilon, moments, m)
-    unit = level / (l2 * m)
-    shift = TUNING.smoothing * 12 * problem.dim * unit / epsilon
-    truncation = Truncation(level, problem.radius, l2 * (shift / level) ** 2)
-    ball = 200 * PRINTED_TAIL * problem.dim * unit / epsilon  # 100 zeta C d / (lambda m (epsilon / 2))
-    slack = finest(problem, truncation, l2)  # the first phase may need it at extreme constants
-    radii = [max(share * unit, slack if first == 0 else 0.0) for share in (1.0, 1 / 6)]
-    stages = tuple(
-        Stage(radius, max(6 * unit, (2 * unit + 2 * radius) * (1 + 1e-13)), 0.5, confine)
-        for radius, confine in zip(radii, (ball, math.inf), strict=True)
-    )
-    return Phase(first, step, J, m, l2, truncation, stages, error / l2)
+    shift = TUNING.smoothing * 12 * problem.dim * level / (epsilon * m) * surrogates.shifts
+    return noise + shift + 10 * surrogates.bias(moments, level)[0] + math.sqrt(10 / m) * moments.g2

@@ -13,7 +13,7 @@ from hypothesis import given, settings, strategies as st
 from scipy.stats import binom, gamma
 
 from dpconvex._types import Status
-from dpconvex.algorithms.erm.heavy_tailed import Moments, localization as listing, plan, record_cap
+from dpconvex.algorithms.erm.heavy_tailed import Moments, plan, record_cap
 from dpconvex.algorithms.erm.heavy_tailed.localization import middle
 from dpconvex.algorithms.erm.heavy_tailed.schedule import PRINTED_TAIL, TUNING, Stage, repetitions
 from dpconvex.errors import InvalidDataError, InvalidParameterError
@@ -21,6 +21,7 @@ from dpconvex.losses import AbsoluteLoss, HingeLoss, HuberLoss, LogisticLoss, Pi
 from dpconvex.privacy import PrivacyParams, verify
 from dpconvex.privacy.ledger import total_epsilon
 from dpconvex.problems import DataDomain, LinearModelProblem, Records
+from dpconvex.problems.linear import truncated as surrogates
 from dpconvex.problems.linear.truncated import TruncatedRisk
 from dpconvex.randomness import SeededSource, SystemSource
 from dpconvex.solvers import Guaranteed, JointProblem, adaptive_subgradient
@@ -67,7 +68,7 @@ def test_a_run_reads_the_rows_of_its_plan(monkeypatch, constants) -> None:
     """What `run` hands to the clipping, part by part, and the targets beside it."""
     found = planned(n=1500, failure=0.1, constants=constants)
     X = np.c_[np.arange(1500.0), np.zeros(1500)] / 1500
-    read, targets, clipped, risk = [], [], Records.clipped, listing.TruncatedRisk
+    read, targets, clipped, risk = [], [], Records.clipped, surrogates.TruncatedRisk
 
     def watched(part, domain):
         read.append(np.rint(part[:, 0] * 1500).astype(int))
@@ -77,8 +78,8 @@ def test_a_run_reads_the_rows_of_its_plan(monkeypatch, constants) -> None:
         targets.append(y)
         return risk(loss, records, y, *rest)
 
-    monkeypatch.setattr(listing.Records, "clipped", watched)
-    monkeypatch.setattr(listing, "TruncatedRisk", watched_risk)
+    monkeypatch.setattr(surrogates.Records, "clipped", watched)
+    monkeypatch.setattr(surrogates, "TruncatedRisk", watched_risk)
     found.run(X, np.arange(1500.0), SeededSource(0))
     wanted = [rows for phase in found.phases for rows in rows_of(phase)]
     assert len(read) == len(wanted) == len({release.block for release in found.releases})

@@ -1,0 +1,93 @@
+r"""Heavy tails with losses of one's own: localization by their Lipschitz extensions over the ball (Lowy 2026).
+
+Guarantee
+    Pure epsilon-DP for neighbors that replace one record, for every data set; no moment has to exist for it.
+Lemma
+    That of `localization` (A.1 of the specification): the extension ``f_C(w) = min over |y| <= R of f(y) + C |w - y|``
+    of a convex f is convex and C-Lipschitz, so the exact ridge minimizers of neighbors differ by at most ``2C/(lambda
+    m)``. Certified points come from cutting planes on planes of Lemma 8.3 (`problems.custom.extension`).
+Sensitivity
+    ``2C/(lambda m) + 2 tau`` in l2. The declared largest slope A decides step counts and the rounding floor alone.
+Certified for every data set
+    The oracle's error ``B + rounding <= alpha/4``, ``alpha = lambda tau^2 / 2``, is planned: tau is ``kappa C/(lambda m)``
+    or what 16 roundings need, and noise follows. Then cutting planes end with a certificate (Lemma 8.0).
+Assumptions
+    Declared, not enforced: every record's loss is finite and convex, its subgradients are true and at most A long. A
+    record is clipped into the domain before anything is solved, and never replaced for what the function returned.
+    A function that breaks its promise ends the run with an error, a violated assumption. Without convexity the
+    sensitivity is the diameter, so there is no such mode for ``trusted=False``.
+Bias
+    ``f - f_C`` has slope at most ``2 A(z) 1{A(z) > C}`` (A.2), twice that of truncated losses.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import final
+
+from dpconvex.algorithms import check_relation, recorded
+from dpconvex.algorithms.erm.heavy_tailed.localization import HeavyTailedPlan, planned
+from dpconvex.algorithms.erm.heavy_tailed.moments import Moments, check_moments
+from dpconvex.errors import InvalidParameterError
+from dpconvex.privacy import PrivacyParams
+from dpconvex.problems import CustomProblem
+from dpconvex.problems.custom.extension import Extender, own_rounding
+from dpconvex.solvers import CuttingPlane
+
+
+@final
+@dataclass(frozen=True)
+class Extended:
+    """Lipschitz extensions over the ball of losses with a declared slope."""
+
+    problem: CustomProblem
+    shifts = False
+    enforced = "its Lipschitz extension over the ball takes its place, whatever convex function it is"
+
+    def bias(self, moments: Moments, level: float) -> tuple[float, float]:
+        return moments.tail(level)
+
+    def floor(self, level: float, l2: float, smoothing: float) -> float:
+        # alpha >= 16 roundings: those of planes and values, and those of the ridge, are below alpha / 16.
+        return math.sqrt(32 * own_rounding(self._extender(level, math.inf), l2) / l2)
+
+    def made(self, level: float, l2: float, smoothing: float, radius: float) -> Extender:
+        return self._extender(level, l2 * radius**2 / 16)  # B = alpha / 8
+
+    def error(self, surrogate: Extender, l2: float) -> float:
+        return surrogate.tolerance + own_rounding(surrogate, l2)
+
+    def most_points(self, m: int) -> int:
+        return max(9, min(2**8, 2**22 // m))  # steep records cost hundreds of evaluations each
+
+    def _extender(self, level: float, tolerance: float) -> Extender:
+        return Extender(level, self.problem.lipschitz, self.problem.radius, tolerance)
+
+
+def check_custom(problem: CustomProblem, privacy: PrivacyParams, moments: object) -> None:
+    """Raise `InvalidParameterError` unless methods for heavy tails apply to these public facts."""
+    check_moments(moments)
+    check_relation(privacy)
+    if not problem.trusted:
+        what = (
+            "must be True with heavy_tailed: without convexity one record moves the minimizer as far as the ball allows"
+        )
+        raise InvalidParameterError("trusted", False, what, "Leave heavy_tailed out: noise then covers the ball")
+    if problem.aggregation != "average":
+        what = "must be an average over records for heavy_tailed: moments are of the slopes of single records"
+        raise InvalidParameterError("function", problem.name, what, "Write a RecordLoss")
+
+
+@recorded("heavy_tailed_custom")
+def plan(
+    problem: CustomProblem,
+    privacy: PrivacyParams,
+    moments: Moments,
+    *,
+    constants: str = "calibrated",
+    failure: float | None = None,
+) -> HeavyTailedPlan[CustomProblem]:
+    """Return the plan, which spends pure epsilon, whatever delta is; parameters as in `localization.plan`."""
+    check_custom(problem, privacy, moments)
+    return planned(problem, privacy, moments, Extended(problem), constants, failure, solver=CuttingPlane())
