@@ -6,14 +6,14 @@ Lemma
 
         f_C(u) >= hbar + <pbar, u> - R |gbar - pbar|  for all u in the ball,   |pbar| <= C,
 
-    where ``h_t = f(y_t) - <g_t, y_t>``: f is above its mean tangent, C |u - y| above ``<pbar, u - y>``. At w it is below
-    ``sum theta_t phi(y_t) >= f_C(w)``, ``phi(y) = f(y) + C |w - y|``, by ``max over y of sum theta_t <g_t - p_t, y_t -
-    y>``. Valid for any weights and points: only the bracket depends on how they were found.
+    where ``h_t = f(y_t) - <g_t, y_t>``: f is above its mean tangent, C |u - y| above ``<pbar, u - y>``. At w it is
+    below ``sum theta_t phi(y_t) >= f_C(w)``, ``phi(y) = f(y) + C |w - y|``, by ``max over y of sum theta_t <g_t - p_t,
+    y_t - y>``. Valid for any weights and points: only the bracket depends on how they were found.
 Steps
-    `ellipsoid` is the method of that name on phi, with the accuracy certificate of Nemirovski, Onn and Rothblum (2010):
-    the last ellipsoid, of least half-width rho along v, proves ``<v, y>`` and ``<-v, y>`` over it by multiples xi of the
-    cuts, read off backwards, whose regret is at most ``2 rho``; those of the subgradients sum to ``(1 - rho/R)/L`` at
-    least, ``L = A + C``. With ``rho <= R exp(-T / (2 d (d + 1)))`` the bracket is at most ``4 L R exp(-T / (2 d (d +
+    `ellipsoid` is the method of that name on phi, with an accuracy certificate (Nemirovski, Onn and Rothblum 2010): the
+    last ellipsoid, of least half-width rho along v, bounds ``<v, y>`` and ``<-v, y>`` by multiples xi of the cuts, read
+    off backwards, whose regret is at most ``2 rho``; those of the subgradients sum to ``(1 - rho/R)/L`` at least, ``L =
+    A + C``. With ``rho <= R exp(-T / (2 d (d + 1)))`` the bracket is at most ``4 L R exp(-T / (2 d (d +
     1)))``: `steps_for` is its public count, for every record, and a logarithm of the accuracy. `averaged` takes the
     subgradient steps of Lemma 8.3 itself, whose count is ``(3 D L / (2 B))^2``; it closes what rounding leaves open.
 Sensitivity
@@ -101,7 +101,7 @@ class Extender:
             some = steep[first : first + size]
             found.lower[some], found.upper[some], found.slopes[some] = self.ellipsoid(f, some, w[some], upper[some])
         for row in np.flatnonzero(found.upper - found.lower > self.tolerance):
-            found.lower[row], found.upper[row], found.slopes[row] = self.averaged(f, row, w[row], found.upper[row])
+            found.lower[row], found.upper[row], found.slopes[row] = self.averaged(f, int(row), w[row], found.upper[row])
         if not (found.lower <= found.upper).all():
             raise AccuracyError(BROKEN)
         return found
@@ -142,7 +142,7 @@ class Extender:
     def averaged(
         self, f: Pairs, row: int, w: FloatArray, upper: float, steps: int | None = None
     ) -> tuple[float, float, FloatArray]:
-        """Return what `ellipsoid` does for one function, by Lemma 8.3's steps; all planned ones if the bracket is open."""
+        """Return what `ellipsoid` does for one function, by the steps of Lemma 8.3: all planned ones, unless closed."""
         y, D, index = np.zeros(len(w)), 2 * self.radius, np.array([row])
         tangent, pull, squares = np.zeros(len(w) + 1), np.zeros(len(w)), 0.0
         best = (-math.inf, pull)

@@ -9,8 +9,8 @@ Lemma
 Sensitivity
     ``2C/(lambda m) + 2 tau`` in l2. The declared largest slope A decides step counts and the rounding floor alone.
 Certified for every data set
-    The oracle's error ``B + rounding <= alpha/4``, ``alpha = lambda tau^2 / 2``, is planned: tau is ``kappa C/(lambda m)``
-    or what 16 roundings need, and noise follows. Then cutting planes end with a certificate (Lemma 8.0).
+    The oracle's error ``B + rounding <= alpha/4``, ``alpha = lambda tau^2 / 2``, is planned: tau is ``kappa
+    C/(lambda m)`` or what 16 roundings need, and noise follows. Then cutting planes end with a certificate (Lemma 8.0).
 Assumptions
     Declared, not enforced: every record's loss is finite and convex, its subgradients are true and at most A long. A
     record is clipped into the domain before anything is solved, and never replaced for what the function returned.
@@ -29,6 +29,7 @@ from typing import final
 from dpconvex.algorithms import check_relation, recorded
 from dpconvex.algorithms.erm.heavy_tailed.localization import HeavyTailedPlan, planned
 from dpconvex.algorithms.erm.heavy_tailed.moments import Moments, check_moments
+from dpconvex.algorithms.erm.heavy_tailed.schedule import Surrogates
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import CustomProblem
@@ -38,11 +39,10 @@ from dpconvex.solvers import CuttingPlane
 
 @final
 @dataclass(frozen=True)
-class Extended:
+class Extended(Surrogates):
     """Lipschitz extensions over the ball of losses with a declared slope."""
 
     problem: CustomProblem
-    shifts = False
     enforced = "its Lipschitz extension over the ball takes its place, whatever convex function it is"
 
     def bias(self, moments: Moments, level: float) -> tuple[float, float]:
@@ -71,7 +71,7 @@ def check_custom(problem: CustomProblem, privacy: PrivacyParams, moments: object
     check_relation(privacy)
     if not problem.trusted:
         what = (
-            "must be True with heavy_tailed: without convexity one record moves the minimizer as far as the ball allows"
+            "must be True with heavy_tailed: without convexity one record moves minimizers as far as the ball is wide"
         )
         raise InvalidParameterError("trusted", False, what, "Leave heavy_tailed out: noise then covers the ball")
     if problem.aggregation != "average":

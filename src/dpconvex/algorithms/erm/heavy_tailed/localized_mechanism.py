@@ -218,7 +218,7 @@ def _planned(
     if failure is not None:
         _validate.real("failure", failure, above=0.0, below=0.5)
     if problem.dim > MAX_DIM:
-        what = f"must be at most {MAX_DIM} parameters, with the constant: a net grows too large, and no pure sampler is known"
+        what = f"must be at most {MAX_DIM}, a constant included: larger nets are unaffordable, pure samplers unknown"
         raise InvalidParameterError("dim", problem.dim, what, "Use algorithm='heavy_tailed'")
     if math.isinf(problem.value_at_zero):
         what = "must have bounded targets for this algorithm, or values round without a bound"

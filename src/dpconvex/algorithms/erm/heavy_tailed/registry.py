@@ -63,7 +63,7 @@ class HeavyMethod:
     """A method for heavy tails."""
 
     #: From problem, promise and moments to the plan; with another constant set as the keyword `constants`
-    planner: Callable[..., LinearModelPlan]
+    planner: Callable[..., Any]
     #: False: it needs moments of gradients. True: of slopes at the prediction 0, and those where slopes are unbounded.
     slopes: bool = False
     printed: bool = True  #: Whether it has the paper's constants
@@ -262,9 +262,7 @@ def custom_plan(
         moments = Moments(*map(float, tails))
     except (TypeError, ValueError):
         what = "must be (k, G_k): order, at least 2, and bound of a moment of the slopes of records' losses"
-        raise InvalidParameterError(
-            "heavy_tailed", tails, what, "Of a loss of your own no moment is estimated"
-        ) from None
+        raise InvalidParameterError("heavy_tailed", tails, what, "None is estimated of such losses") from None
     with within_floats(problem.name):
         method = CUSTOM_METHODS["heavy_tailed" if algorithm == "auto" else algorithm]
         return cast(Any, method)(problem, privacy, moments, options.constants)

@@ -23,8 +23,10 @@ from __future__ import annotations
 
 import itertools
 import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, final
+from typing import Any, ClassVar, Protocol, final
 
 from scipy.stats import binom, gamma
 
@@ -68,50 +70,48 @@ class Surrogate(Protocol):
     @property
     def level(self) -> float: ...
 
-    def risk(self, problem: Any, X: AnyArray, y: AnyArray, l2: float, center: FloatArray) -> Objective:
-        """Return the objective on records, clipped here."""
-        ...
+    def risk(self, problem: Any, X: AnyArray, y: AnyArray, l2: float, center: FloatArray) -> Objective: ...
 
     def describe(self) -> dict[str, float]: ...
 
 
-class Surrogates(Protocol):
-    """A kind of surrogates for the losses of a problem, and what they cost."""
+class Surrogates(ABC):
+    """A kind of surrogates for the losses of a problem, and what they cost; public."""
 
-    shifts: bool  #: Whether kinks are smoothed, which shifts minimizers
-    enforced: str  #: How a record's loss becomes convex and C-Lipschitz, for certificates
+    shifts = False  #: Whether kinks are smoothed, which shifts minimizers
+    enforced: ClassVar[str]  #: How a record's loss becomes convex and C-Lipschitz, for certificates
 
+    @abstractmethod
     def bias(self, moments: Moments, level: float) -> tuple[float, float]:
         """Return bounds on mean and mean square of the slope of a loss less its surrogate."""
-        ...
 
+    @abstractmethod
     def floor(self, level: float, l2: float, smoothing: float) -> float:
         """Return the smallest distance to the minimizer that is certified for every data set."""
-        ...
 
+    @abstractmethod
     def made(self, level: float, l2: float, smoothing: float, radius: float) -> Surrogate:
         """Return the surrogate of a phase whose solver has to come within `radius`."""
-        ...
 
+    @abstractmethod
     def error(self, surrogate: Any, l2: float) -> float:
-        """Return how far computed values of the objective may be above it, up to a common constant, for all data."""
-        ...
+        """Return how far computed values of the objective are apart from V, up to a constant, for every data set."""
 
+    @abstractmethod
     def most_points(self, m: int) -> int:
         """Return how many values of the objective of m records are computed in bearable time."""
-        ...
 
 
 @final
 @dataclass(frozen=True)
-class Truncated:
+class Truncated(Surrogates):
     """Losses of a linear model with their slopes cut (docs, Heavy tails)."""
 
     problem: LinearModelProblem
     enforced = "its slope is cut at C over the record's norm, which leaves it convex"
 
     @property
-    def shifts(self) -> bool:
+    def shifts(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return isinstance(self.problem.loss, PiecewiseLinearLoss)
 
     def bias(self, moments: Moments, level: float) -> tuple[float, float]:
@@ -257,21 +257,13 @@ class Scaled(Protocol):
     """A phase's constants but for its ridge weight."""
 
     @property
-    def error(self) -> float:
-        """Root mean squared distance of a release from the population minimizer, times lambda."""
-        ...
+    def error(self) -> float: ...  # root mean squared distance from the population minimizer, times lambda
 
-    def phase(self, layout: tuple[int, int, int], l2: float) -> Phase:
-        """Return the phase of that first record, step and number of repetitions for a ridge weight."""
-        ...
+    def phase(self, layout: tuple[int, int, int], l2: float) -> Phase: ...  # of first record, step, repetitions
 
 
-class Scaling(Protocol):
-    """Constants of a phase of m records."""
-
-    def __call__(
-        self, problem: Problem, epsilon: float, moments: Moments, m: int, surrogates: Surrogates
-    ) -> Scaled: ...
+Scaling = Callable[[Problem, float, Moments, int, Surrogates], Scaled]
+"""From the problem, epsilon, moments, the records of a phase and surrogates to its constants."""
 
 
 @final
