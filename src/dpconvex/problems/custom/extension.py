@@ -94,7 +94,7 @@ class Extender:
         """
         m, dim = w.shape
         upper, slopes = self._evaluated(f, np.arange(m), w)
-        found = Planes(upper - self.rounding, upper, slopes)
+        found = Planes(upper - self.rounding, upper.copy(), slopes.copy())
         steep = np.flatnonzero(np.linalg.norm(slopes, axis=1) > self.level)  # else f_C(w) = f(w), of subgradient g
         size = max(1, _TOGETHER // (self.steps_for(dim) * (dim + 3) ** 2))
         for first in range(0, len(steep), size):
