@@ -81,6 +81,9 @@ class Polytope(ConvexSet):
             points = nearer
         return points
 
+    def least_rows(self, g: FloatArray) -> FloatArray:
+        return (g @ self._corners.T).min(1)
+
     def linear_minimizer(self, g: FloatArray) -> FloatArray:
         g = self._finite("g", g)
         return self._corners[np.argmin(self._corners @ (g / max(float(np.abs(g).max()), 1e-300)))].copy()

@@ -12,6 +12,8 @@ from dpconvex.solvers.adaptive_subgradient import (
     biased_subgradient,
     biased_subgradient_gap,
     project_onto_section,
+    ridge_subgradient,
+    ridge_subgradient_steps,
 )
 from dpconvex.solvers.base import Accuracy, Solver, SolverResult
 from dpconvex.solvers.choice import Guaranteed, default_solver
@@ -66,5 +68,7 @@ __all__ = [
     "default_solver",
     "geometric_median",
     "project_onto_section",
+    "ridge_subgradient",
+    "ridge_subgradient_steps",
     "quantile_radius",
 ]
