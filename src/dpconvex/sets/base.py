@@ -27,6 +27,7 @@ class ConvexSet(ABC):
     dim: int | None  #: length of the vectors; None if the set is given without one and takes vectors of any length
     radius: float  #: largest l2 norm of a member; infinite if unbounded
     diameter: float  #: largest l2 distance of two members, rounded up by enough to cover the rounding of `project`
+    projection_error: float = 0.0  #: how far `project` may be off beyond some roundings of the result
     #: How much `outward` may enlarge the relative rounding of a normal; infinite where it does nothing.
     normal_rounding: float = math.inf
 

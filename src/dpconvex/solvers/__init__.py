@@ -68,7 +68,7 @@ __all__ = [
     "default_solver",
     "geometric_median",
     "project_onto_section",
+    "quantile_radius",
     "ridge_subgradient",
     "ridge_subgradient_steps",
-    "quantile_radius",
 ]

@@ -1,4 +1,4 @@
-"""The ridge risk of Lipschitz extensions: which records count, what rounding adds for all of them, and the objective."""
+"""The ridge risk of Lipschitz extensions: which records count, what rounding adds for them all, and the objective."""
 
 from __future__ import annotations
 

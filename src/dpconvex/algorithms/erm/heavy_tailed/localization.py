@@ -36,7 +36,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -44,18 +44,17 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult, recorded, require
+from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult, recorded
 from dpconvex.algorithms.erm.heavy_tailed.moments import Moments, check_heavy, extreme
-from dpconvex.algorithms.erm.heavy_tailed.schedule import Phase, Schedule, Stage, calibrated, paper
+from dpconvex.algorithms.erm.heavy_tailed.schedule import Phase, Schedule, Setting, Stage, calibrated, paper
+from dpconvex.algorithms.erm.heavy_tailed.surrogates import Part, Surrogate, cap_for, surrogate_named
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import L2Norm
 from dpconvex.mechanisms import NormNoiseMechanism
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release, Sensitivity
 from dpconvex.problems import LinearModelProblem, Records, UserGroups
-from dpconvex.problems.linear.truncated import TruncatedRisk
 from dpconvex.randomness import BitSource
-from dpconvex.sets import BallSection, ConvexSet, L2Ball
-from dpconvex.solvers import AcceleratedGradient, BallNewton, Guaranteed, Solver
+from dpconvex.sets import BallSection, ConvexSet, L2Ball, Section
 
 LEMMA = (
     "strong convexity of a ridge risk of convex C-Lipschitz losses (Lowy 2026, Section 2, with truncated losses): "
@@ -72,8 +71,9 @@ class HeavyTailedPlan(LinearModelPlan):
     moments: Moments
     schedule: Schedule
     failure: float | None = None  #: probability with which the bound may fail; None: it holds in expectation
-    solver: Solver = field(default_factory=lambda: Guaranteed(BallNewton(), AcceleratedGradient()))
     constants: str = "calibrated"
+    surrogate: str = "truncated"
+    constraint: ConvexSet | None = None  #: None: the ball of the problem's radius
     noise_name: str = "l2"
     algorithm: ClassVar[str] = "heavy_tailed"
 
@@ -90,8 +90,19 @@ class HeavyTailedPlan(LinearModelPlan):
         return self.phases[0].l2
 
     @property
-    def ball(self) -> L2Ball:
-        return L2Ball(self.problem.radius)
+    def domain(self) -> ConvexSet:
+        """W: parameters are members, and extensions are over it."""
+        return L2Ball(self.problem.radius) if self.constraint is None else self.constraint
+
+    @property
+    def method(self) -> Surrogate:
+        """What a part of a phase minimizes, and how."""
+        return surrogate_named(self.surrogate)
+
+    def part(self, phase: Phase) -> Part:
+        """Return the public facts of one minimization."""
+        cap = cap_for(self.problem, self.moments, phase.truncation.level)
+        return Part(self.problem, self.domain, phase.truncation, phase.l2, phase.m, cap)
 
     @cached_property
     def noises(self) -> tuple[tuple[NormNoiseMechanism, ...], ...]:
@@ -104,7 +115,11 @@ class HeavyTailedPlan(LinearModelPlan):
 
     def near(self, point: FloatArray, stage: Stage) -> ConvexSet:
         """Return where the stage after `stage`, which released `point`, minimizes."""
-        return self.ball if math.isinf(stage.confine) else BallSection(self.problem.radius, stage.confine, point)
+        if math.isinf(stage.confine):
+            return self.domain
+        if self.constraint is None:
+            return BallSection(self.problem.radius, stage.confine, point)
+        return Section(self.constraint, stage.confine, point)
 
     @property
     def predicted_error(self) -> PredictedError:
@@ -127,7 +142,7 @@ class HeavyTailedPlan(LinearModelPlan):
         return (
             "Localized output perturbation (Lowy 2026, Algorithm 1, with one output perturbation a part of a phase, or "
             "two that share epsilon): the certified minimiser moves by at most 2C/(l2 m) + 2 tau between neighbours, C "
-            "being where every record's gradient is cut; parts read disjoint records."
+            f"being the slope that no record's loss exceeds ({self.method.lipschitz}); parts read disjoint records."
         )
 
     @property
@@ -136,12 +151,12 @@ class HeavyTailedPlan(LinearModelPlan):
         return (
             Assumption(
                 "every record's loss is convex and C-Lipschitz",
-                "its slope is cut at C over the record's norm, which leaves it convex",
+                self.method.lipschitz,
             ),
             Assumption("the objective of each phase is l2-strongly convex", "the ridge is part of the objective"),
             Assumption(
                 "the solver's point is within tau of the exact minimiser for every data set",
-                "a certificate is checked before anything is released; the guaranteed solver reaches it for all data",
+                self.method.reached,
             ),
             Assumption("records are assigned to phases by position", "fixed strides, whatever the records hold"),
         )
@@ -153,9 +168,13 @@ class HeavyTailedPlan(LinearModelPlan):
         return np.full(self.problem.dim, scale * math.sqrt(self.problem.dim + 1))
 
     def describe(self) -> Mapping[str, Any]:
+        chosen: dict[str, Any] = {"surrogate": self.surrogate} if self.surrogate != "truncated" else {}
+        if self.constraint is not None:
+            chosen["constraint"] = repr(self.constraint)
         return {
             "noise": self.noise_name,
             "target": "population",
+            **chosen,
             "moment_order": self.moments.k,
             "moment_bounds": [self.moments.bound, self.moments.g2, self.moments.g1],
             "failure_probability": self.failure,
@@ -168,6 +187,7 @@ class HeavyTailedPlan(LinearModelPlan):
                     "smoothing": phase.truncation.smoothing,
                     "solver_radius": [stage.radius for stage in phase.stages],
                     "noise_scale": [mechanism.scale for mechanism in mechanisms],
+                    **self.method.work(self.part(phase), phase.stages[-1].radius),
                 }
                 for phase, mechanisms in zip(self.phases, self.noises, strict=True)
             ],
@@ -181,17 +201,17 @@ class HeavyTailedPlan(LinearModelPlan):
         """Solve ever more regularized problems on disjoint parts of the records, each around the last release."""
         ledger = Ledger(self.privacy, self.releases)
         problem, planned = self.problem, iter(self.releases)
-        center = np.zeros(problem.dim)  # line 1
+        center = self.domain.project(np.zeros(problem.dim))  # line 1
         for phase, mechanisms in zip(self.phases, self.noises, strict=True):  # lines 5-7
             found = []
             for j in range(phase.repetitions):  # lines 8-10
                 start, step = phase.first + j * phase.step, phase.repetitions * phase.step
                 rows = slice(start, start + step * phase.m, step)
                 records = Records.clipped(X[rows], problem.domain)
-                risk = TruncatedRisk(problem.loss, records, y[rows], phase.l2, phase.truncation, center)
-                region, point = self.ball, center
+                region, point = self.domain, center
                 for stage, mechanism in zip(phase.stages, mechanisms, strict=True):
-                    solved = require(self.solver.solve(risk, stage.radius, region, point), stage.radius)
+                    near = (region, stage.radius, point)
+                    solved = self.method.minimize(self.part(phase), (records, y[rows]), center, near)
                     entry = next(planned)
                     noisy = mechanism.release(solved, entry.label, source, ledger, entry.block)
                     point = region.project(noisy)
@@ -211,6 +231,17 @@ def middle(points: FloatArray) -> FloatArray:
     return points[np.argmin(np.sort(distances, axis=1)[:, half])]
 
 
+def check_constraint(problem: LinearModelProblem, constraint: ConvexSet | None) -> None:
+    """Raise `InvalidParameterError` unless the set fits the problem, from public facts."""
+    if constraint is None:
+        return
+    if constraint.dim not in (None, problem.dim) or not 0 < constraint.diameter < math.inf:
+        what = f"must be a bounded set of more than one vector of length {problem.dim}, the constant's entry last"
+        raise InvalidParameterError("constraint", constraint, what, "Use a Box, Ellipsoid, L2Ball or Polytope")
+    if constraint.radius > problem.radius:
+        raise InvalidParameterError("radius", problem.radius, f"must be at least the set's, {constraint.radius!r}")
+
+
 @recorded("heavy_tailed")
 def plan(
     problem: LinearModelProblem,
@@ -219,6 +250,8 @@ def plan(
     *,
     constants: str = "calibrated",
     failure: float | None = None,
+    surrogate: str = "truncated",
+    constraint: ConvexSet | None = None,
 ) -> HeavyTailedPlan:
     """Return the plan, which spends pure epsilon, whatever delta is.
 
@@ -233,21 +266,31 @@ def plan(
     failure
         In (0, 1/2): let the bound hold but for this probability, by repetitions in each phase, which cost records.
         Default: in expectation.
+    surrogate : {"truncated", "extension", "structured", "joint", "fixed_steps", "printed_steps"}
+        What stands in for every record's loss. ``"truncated"``: its slope is cut. The others: its Lipschitz extension
+        over the set, with exact planes from proximal points or from weights of affine pieces, by the joint problem, or
+        by Theorem D.4's fixed steps; the last three for some dozens to hundreds of records.
+    constraint
+        Bounded set of parameters (the constant last); the problem's radius has to be its radius. Default: the ball.
     """
     check_heavy(problem, privacy, moments)
     if failure is not None:
         _validate.real("failure", failure, above=0.0, below=0.5)
     _validate.choice("constants", constants, ("calibrated", "paper"))
+    method = surrogate_named(surrogate)
+    method.check(problem)
+    check_constraint(problem, constraint)
     try:
+        setting = Setting.of(problem, privacy.epsilon, moments, method, constraint)
         if constants == "paper":
             failure = 0.1 if failure is None else failure
-            schedule = paper(problem, privacy.epsilon, moments, failure)
+            schedule = paper(setting, failure)
         else:
-            schedule = calibrated(problem, privacy.epsilon, moments, failure)
-        planned = HeavyTailedPlan(problem, privacy, moments, schedule, failure, constants=constants)
+            schedule = calibrated(setting, failure)
+        planned = HeavyTailedPlan(problem, privacy, moments, schedule, failure, constants, surrogate, constraint)
         _ = [mechanism.event for stages in planned.noises for mechanism in stages]  # noise scales, too, are floats
         return planned
     except (ArithmeticError, ValueError) as error:  # constants that no float holds
-        if isinstance(error, InvalidParameterError) and error.name == "n":
+        if isinstance(error, InvalidParameterError) and error.name in ("n", "surrogate"):
             raise
         raise extreme(problem.name, moments) from None

@@ -26,14 +26,16 @@ import math
 from dataclasses import dataclass
 from typing import final
 
+import numpy as np
 from scipy.stats import binom, gamma
 
 from dpconvex.algorithms.erm.heavy_tailed.moments import Moments
+from dpconvex.algorithms.erm.heavy_tailed.surrogates import Part, Surrogate, cap_for
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import PiecewiseLinearLoss
 from dpconvex.problems import LinearModelProblem
 from dpconvex.problems.linear.truncated import Truncation
-from dpconvex.problems.objective import ROUNDING
+from dpconvex.sets import ConvexSet, L2Ball
 
 
 @final
@@ -121,19 +123,55 @@ def sensitivity(level: float, l2: float, m: int, radius: float) -> float:
     return (2 * level / (l2 * m) + 2 * radius) * (1 + 1e-14)
 
 
-def finest(problem: LinearModelProblem, truncation: Truncation, l2: float) -> float:
-    """Return the smallest distance that double precision certifies for every data set."""
-    curvature = truncation.curvature(problem.loss, problem.domain.l2) + l2
-    return 4 * ROUNDING * (truncation.level + (curvature + l2) * problem.radius) / l2
+@final
+@dataclass(frozen=True)
+class Setting:
+    """What all phases share: public facts, the set W with its sizes, and what is minimized over it."""
+
+    problem: LinearModelProblem
+    epsilon: float
+    moments: Moments
+    surrogate: Surrogate
+    domain: ConvexSet
+    diameter: float  #: of W
+    reach: float  #: largest distance of a member from the first centre, the projection of 0
+
+    @classmethod
+    def of(
+        cls,
+        problem: LinearModelProblem,
+        epsilon: float,
+        moments: Moments,
+        surrogate: Surrogate,
+        constraint: ConvexSet | None,
+    ) -> Setting:
+        """Return the setting; without a constraint W is the ball of the problem's radius."""
+        R = problem.radius
+        if constraint is None:
+            return cls(problem, epsilon, moments, surrogate, L2Ball(R), 2 * R, R)
+        first = constraint.project(np.zeros(problem.dim))
+        reach = min(constraint.diameter, constraint.radius + float(np.linalg.norm(first)))
+        return cls(problem, epsilon, moments, surrogate, constraint, constraint.diameter, reach)
+
+    def finest(self, truncation: Truncation, l2: float, m: int) -> float:
+        """Return the smallest distance that is certified for every data set."""
+        cap = cap_for(self.problem, self.moments, truncation.level)
+        return self.surrogate.finest(Part(self.problem, self.domain, truncation, l2, m, cap))
+
+    @property
+    def smooths(self) -> bool:
+        """Whether kinks are smoothed."""
+        return self.surrogate.smooths and isinstance(self.problem.loss, PiecewiseLinearLoss)
 
 
-def calibrated(problem: LinearModelProblem, epsilon: float, moments: Moments, failure: float | None = None) -> Schedule:
+def calibrated(setting: Setting, failure: float | None = None) -> Schedule:
     """Return the default schedule of the specification's section 4.3, each release at `epsilon`.
 
     `failure` in (0, 1/2): a bound that fails with this probability at most, through repetitions; None: in expectation.
     """
-    n, R, k = problem.n, problem.radius, moments.k
-    first = _Scaled.of(problem, epsilon, moments, max(1, n // 2))
+    n, moments = setting.problem.n, setting.moments
+    k = moments.k
+    first = _Scaled.of(setting, max(1, n // 2))
     ratio = math.log(TUNING.growth / 2 ** (1 - 1 / k))
     T = 3 + math.ceil(math.log(max(2 * moments.g1 / first.error, 1.0)) / ratio)
     while T > 1 and n // 2**T < TUNING.fewest:
@@ -144,13 +182,13 @@ def calibrated(problem: LinearModelProblem, epsilon: float, moments: Moments, fa
     J = min(J, n)
     layout = [(2**t - 1, 2 ** (t + 1)) for t in range(T - 1)] + [(2 ** (T - 1) - 1, 2 ** (T - 1))]
     sizes = [len(range(start, n, step)) // J for start, step in layout]
-    scaled = [_Scaled.of(problem, epsilon, moments, m) for m in sizes]
-    base = scaled[0].error / (2 * R)  # kappa = 1, D = 2 R
+    scaled = [_Scaled.of(setting, m) for m in sizes]
+    base = scaled[0].error / setting.diameter  # kappa = 1
     phases = tuple(
-        part.phase(start, step, J, base * TUNING.growth**t, problem)
+        part.phase(start, step, J, base * TUNING.growth**t, setting)
         for t, ((start, step), part) in enumerate(zip(layout, scaled, strict=True))
     )
-    return Schedule(phases, _bound(phases, R, moments.g1))
+    return Schedule(phases, _bound(phases, setting.reach, moments.g1))
 
 
 def repetitions(failure: float) -> int:
@@ -181,32 +219,34 @@ class _Scaled:
     error: float
 
     @classmethod
-    def of(cls, problem: LinearModelProblem, epsilon: float, moments: Moments, m: int) -> _Scaled:
+    def of(cls, setting: Setting, m: int) -> _Scaled:
+        problem, epsilon, moments = setting.problem, setting.epsilon, setting.moments
         d, k = problem.dim, moments.k
         level = TUNING.level(k, moments.bound, m * epsilon / d)
         level = min(level, problem.lipschitz)  # no gradient is longer: nothing is cut then
         cut = level < problem.lipschitz
         beta = 2 * (1 + TUNING.accuracy) * level / (m * epsilon)
-        shift = TUNING.smoothing * d * beta if isinstance(problem.loss, PiecewiseLinearLoss) else 0.0
-        bias = math.sqrt(moments.excess(level) ** 2 + moments.excess_square(level) / m) if cut else 0.0
+        shift = TUNING.smoothing * d * beta if setting.smooths else 0.0
+        mean, square = setting.surrogate.bias(moments, level)
+        bias = math.sqrt(mean**2 + square / m) if cut else 0.0
         centered = TUNING.accuracy * level / m + shift + bias + moments.g2 / math.sqrt(m)
         return cls(m, level, shift, math.hypot(math.sqrt(d * (d + 1)) * beta, centered))
 
-    def phase(self, first: int, step: int, J: int, l2: float, problem: LinearModelProblem) -> Phase:
+    def phase(self, first: int, step: int, J: int, l2: float, setting: Setting) -> Phase:
         """Return the phase for a ridge weight."""
         # Smoothing lowers every loss by at most smoothing C^2 / 2: the minimizer moves by C sqrt(smoothing / lambda).
         smoothing = l2 * (self.shift / (l2 * self.level)) ** 2 if self.shift else 1.0
-        truncation = Truncation(self.level, problem.radius, smoothing)
+        truncation = Truncation(self.level, setting.problem.radius, smoothing)
         wanted = TUNING.accuracy * self.level / (l2 * self.m)
-        radius = max(wanted, finest(problem, truncation, l2))
-        extra = (radius - wanted) * (1 + 2 * (problem.dim + 1))  # what rounding adds; noise follows
+        radius = max(wanted, setting.finest(truncation, l2, self.m))
+        extra = (radius - wanted) * (1 + 2 * (setting.problem.dim + 1))  # what rounding adds; noise follows
         stage = Stage(radius, sensitivity(self.level, l2, self.m, radius))
         return Phase(first, step, J, self.m, l2, truncation, (stage,), self.error / l2 + extra)
 
 
-def paper(problem: LinearModelProblem, epsilon: float, moments: Moments, failure: float) -> Schedule:
+def paper(setting: Setting, failure: float) -> Schedule:
     """Return the printed schedule with failure probability `failure`; n must be at least twice the repetitions."""
-    n, R = problem.n, problem.radius
+    n, R, moments = setting.problem.n, setting.reach, setting.moments
     growth, aggregation = 32.0, 3.0  # of the ridge weight; what aggregation multiplies distances by
     T = max(1, math.ceil(math.log2(n)))
     J = math.ceil(50 * math.log(T / failure))
@@ -214,15 +254,15 @@ def paper(problem: LinearModelProblem, epsilon: float, moments: Moments, failure
     sizes = [m for m in sizes if m >= 1]
     if not sizes:
         raise InvalidParameterError("n", n, f"must be at least {2 * J} for the printed constants", "Use 'calibrated'")
-    errors = [_printed_error(problem, epsilon, moments, m) for m in sizes]
+    errors = [_printed_error(setting, m) for m in sizes]
     total = sum(growth / 2 * (aggregation * e) ** 2 / growth**t for t, e in enumerate(errors[:-1]))
     total += aggregation * moments.g1 * errors[-1] / growth ** (len(sizes) - 1)
     base = math.sqrt(2 * total) / R
     phases: list[Phase] = []
     for t, (m, error) in enumerate(zip(sizes, errors, strict=True)):
         layout = (2**t - 1, 2 ** (t + 1), J, m)
-        phase = _printed_phase(problem, epsilon, moments, layout, base * growth**t, error)
-        if phases and phase.stages[1].radius < finest(problem, phase.truncation, phase.l2):
+        phase = _printed_phase(setting, layout, base * growth**t, error)
+        if phases and phase.stages[1].radius < setting.finest(phase.truncation, phase.l2, phase.m):
             break  # beyond double precision
         phases.append(phase)
     bound = base * R**2 / 2
@@ -230,33 +270,28 @@ def paper(problem: LinearModelProblem, epsilon: float, moments: Moments, failure
     return Schedule(tuple(phases), bound + aggregation * moments.g1 * phases[-1].error)
 
 
-def _printed_level(problem: LinearModelProblem, epsilon: float, moments: Moments, m: int) -> float:
-    return moments.bound * (m * epsilon / problem.dim) ** (1 / moments.k)
+def _printed_level(setting: Setting, m: int) -> float:
+    moments = setting.moments
+    return moments.bound * (m * setting.epsilon / setting.problem.dim) ** (1 / moments.k)
 
 
-def _printed_error(problem: LinearModelProblem, epsilon: float, moments: Moments, m: int) -> float:
+def _printed_error(setting: Setting, m: int) -> float:
     """Distance from the population minimizer, times lambda, that each part keeps with probability 0.6."""
-    level = _printed_level(problem, epsilon, moments, m)
+    problem, epsilon, moments = setting.problem, setting.epsilon, setting.moments
+    level = _printed_level(setting, m)
     noise = 12 * level / (epsilon * m) * float(gamma.ppf(0.9, problem.dim)) + level / (3 * m)
-    shift = TUNING.smoothing * 12 * problem.dim * level / (epsilon * m) * isinstance(problem.loss, PiecewiseLinearLoss)
-    return noise + shift + 10 * moments.excess(level) + math.sqrt(10 / m) * moments.g2
+    shift = TUNING.smoothing * 12 * problem.dim * level / (epsilon * m) * setting.smooths
+    return noise + shift + 10 * setting.surrogate.bias(moments, level)[0] + math.sqrt(10 / m) * moments.g2
 
 
-def _printed_phase(
-    problem: LinearModelProblem,
-    epsilon: float,
-    moments: Moments,
-    layout: tuple[int, int, int, int],
-    l2: float,
-    error: float,
-) -> Phase:
+def _printed_phase(setting: Setting, layout: tuple[int, int, int, int], l2: float, error: float) -> Phase:
     first, step, J, m = layout
-    level = _printed_level(problem, epsilon, moments, m)
+    problem, epsilon, level = setting.problem, setting.epsilon, _printed_level(setting, m)
     unit = level / (l2 * m)
     shift = TUNING.smoothing * 12 * problem.dim * unit / epsilon
     truncation = Truncation(level, problem.radius, l2 * (shift / level) ** 2)
     ball = 200 * PRINTED_TAIL * problem.dim * unit / epsilon  # 100 zeta C d / (lambda m (epsilon / 2))
-    slack = finest(problem, truncation, l2)  # the first phase may need it at extreme constants
+    slack = setting.finest(truncation, l2, m)  # the first phase may need it at extreme constants
     radii = [max(share * unit, slack if first == 0 else 0.0) for share in (1.0, 1 / 6)]
     stages = tuple(
         Stage(radius, max(6 * unit, (2 * unit + 2 * radius) * (1 + 1e-13)), 0.5, confine)
