@@ -26,7 +26,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, final
+from typing import final
 
 import numpy as np
 
@@ -78,14 +78,6 @@ class Extender:
         """How many subgradient steps close it by `averaged` (Lemma 8.3), rounded up."""
         regret = 3 * self.radius * (self.slope + self.level) / (self.tolerance - self.rounding)
         return math.ceil(regret**2 * (1 + 1e-12))
-
-    def risk(self, problem: Any, X: AnyArray, y: AnyArray, l2: float, center: FloatArray) -> ExtendedRisk:
-        """Return the objective of a `CustomProblem` on records (n, n_features), clipped here; `y` is ignored."""
-        return ExtendedRisk(problem.function, Records.clipped(X, problem.function.domain), l2, self, center)
-
-    def describe(self) -> dict[str, float]:
-        """Return what a plan says of it, JSON-ready."""
-        return {"level": self.level, "oracle_error": self.tolerance}
 
     def planes(self, f: Pairs, w: FloatArray) -> Planes:
         """Return planes at the points `w` (m, dim), one for each of m functions.

@@ -16,7 +16,6 @@ from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import LinearModelLoss, PiecewiseLinearLoss, TruncatedLosses, truncate
 from dpconvex.problems.data import _threads
 from dpconvex.problems.data.records import Records, RowBlock
-from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.problems.objective import ROUNDING, UP, Objective
 
 
@@ -34,16 +33,6 @@ class Truncation:
     def __post_init__(self) -> None:
         for name in ("level", "radius", "smoothing"):
             _validate.real(name, getattr(self, name), at_least=1e-100, at_most=1e100)
-
-    def risk(
-        self, problem: LinearModelProblem, X: AnyArray, y: AnyArray, l2: float, center: FloatArray
-    ) -> TruncatedRisk:
-        """Return the objective on records (n, n_features) and targets (n,), both clipped here."""
-        return TruncatedRisk(problem.loss, Records.clipped(X, problem.domain), y, l2, self, center)
-
-    def describe(self) -> dict[str, float]:
-        """Return level and smoothing, JSON-ready."""
-        return {"level": self.level, "smoothing": self.smoothing}
 
     def curvature(self, loss: LinearModelLoss, feature_l2: float) -> float:
         """Largest curvature in w of one record's surrogate, rounded up."""

@@ -136,9 +136,7 @@ def test_jax_takes_all_points_at_once_and_agrees() -> None:
     jnp = pytest.importorskip("jax.numpy")
     domain, rng = DataDomain.l2_ball(2, 5.0), np.random.default_rng(3)
     numpy_loss = LocationLoss(domain, 0.1)
-    loss = jax_loss(
-        lambda w, x: jnp.sqrt(jnp.sum((w - x) ** 2) + 0.01) - 0.1, dim=2, domain=domain, lipschitz=1 + 1e-9
-    )
+    loss = jax_loss(lambda w, x: jnp.sqrt(jnp.sum((w - x) ** 2) + 0.01) - 0.1, dim=2, domain=domain, lipschitz=1 + 1e-9)
     records = Records.clipped(rng.standard_normal((11, 2)), domain)
     extender, center = Extender(0.3, 1 + 1e-9, R, 1e-8), np.zeros(2)
     for w in ball(rng, 3, 2):

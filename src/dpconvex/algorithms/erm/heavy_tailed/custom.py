@@ -23,46 +23,54 @@ Bias
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
-from dpconvex.algorithms import check_relation, recorded
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.algorithms import check_relation, recorded, require
 from dpconvex.algorithms.erm.heavy_tailed.localization import HeavyTailedPlan, planned
 from dpconvex.algorithms.erm.heavy_tailed.moments import Moments, check_moments
-from dpconvex.algorithms.erm.heavy_tailed.schedule import Surrogates
+from dpconvex.algorithms.erm.heavy_tailed.surrogates import Part, Surrogate
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import PrivacyParams
-from dpconvex.problems import CustomProblem
-from dpconvex.problems.custom.extension import Extender, own_rounding
+from dpconvex.problems import CustomProblem, Records
+from dpconvex.problems.custom.extension import ExtendedRisk, Extender, own_rounding
+from dpconvex.sets import ConvexSet
 from dpconvex.solvers import CuttingPlane
 
 
 @final
-@dataclass(frozen=True)
-class Extended(Surrogates):
+class CustomExtension(Surrogate):
     """Lipschitz extensions over the ball of losses with a declared slope."""
 
-    problem: CustomProblem
-    enforced = "its Lipschitz extension over the ball takes its place, whatever convex function it is"
+    name = "extension of any convex loss"
+    lipschitz = "it is the Lipschitz extension over the ball of a loss that is declared convex"
+    reached = "planes of a planned accuracy end with a certificate for all data, rounding being planned for"
 
     def bias(self, moments: Moments, level: float) -> tuple[float, float]:
-        return moments.tail(level)
+        return 2 * moments.tail(level), 4 * moments.tail_square(level)
 
-    def floor(self, level: float, l2: float, smoothing: float) -> float:
-        # alpha >= 16 roundings: those of planes and values, and those of the ridge, are below alpha / 16.
-        return math.sqrt(32 * own_rounding(self._extender(level, math.inf), l2) / l2)
+    def finest(self, part: Part) -> float:
+        return math.sqrt(32 * own_rounding(self._extender(part), part.l2) / part.l2)  # rounding <= alpha / 16
 
-    def made(self, level: float, l2: float, smoothing: float, radius: float) -> Extender:
-        return self._extender(level, l2 * radius**2 / 16)  # B = alpha / 8
+    def error(self, part: Part, radius: float) -> float:
+        return self._extender(part, radius).tolerance + own_rounding(self._extender(part), part.l2)
 
-    def error(self, surrogate: Extender, l2: float) -> float:
-        return surrogate.tolerance + own_rounding(surrogate, l2)
+    def risk(self, part: Part, data: tuple[Records, AnyArray], centre: FloatArray, radius: float) -> ExtendedRisk:
+        return ExtendedRisk(part.problem.function, data[0], part.l2, self._extender(part, radius), centre)
 
-    def most_points(self, m: int) -> int:
-        return max(9, min(2**8, 2**22 // m))  # steep records cost hundreds of evaluations each
+    def minimize(
+        self, part: Part, data: tuple[Records, AnyArray], centre: FloatArray, near: tuple[ConvexSet, float, FloatArray]
+    ) -> FloatArray:
+        region, radius, start = near
+        return require(CuttingPlane().solve(self.risk(part, data, centre, radius), radius, region, start), radius)
 
-    def _extender(self, level: float, tolerance: float) -> Extender:
-        return Extender(level, self.problem.lipschitz, self.problem.radius, tolerance)
+    def work(self, part: Part, radius: float) -> dict[str, Any]:
+        return {"evaluations_of_a_record": 1 + self._extender(part, radius).steps_for(part.problem.dim)}
+
+    def _extender(self, part: Part, radius: float = math.inf) -> Extender:
+        """With planes within ``alpha / 8``."""
+        problem = part.problem
+        return Extender(part.level, problem.lipschitz, problem.radius, part.l2 * radius**2 / 16)
 
 
 def check_custom(problem: CustomProblem, privacy: PrivacyParams, moments: object) -> None:
@@ -90,4 +98,4 @@ def plan(
 ) -> HeavyTailedPlan[CustomProblem]:
     """Return the plan, which spends pure epsilon, whatever delta is; parameters as in `localization.plan`."""
     check_custom(problem, privacy, moments)
-    return planned(problem, privacy, moments, Extended(problem), constants, failure, solver=CuttingPlane())
+    return planned(problem, privacy, moments, CustomExtension(), constants, failure)

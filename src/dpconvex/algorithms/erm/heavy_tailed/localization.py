@@ -38,7 +38,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, final
 
@@ -46,28 +46,23 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms import ConvexPlan, PredictedError, PrivateResult, recorded, require
+from dpconvex.algorithms import ConvexPlan, PredictedError, PrivateResult, recorded
 from dpconvex.algorithms.base import P
 from dpconvex.algorithms.erm.heavy_tailed.moments import Moments, check_heavy, extreme
-from dpconvex.algorithms.erm.heavy_tailed.schedule import (
-    Phase,
-    Schedule,
-    Stage,
-    Surrogates,
-    Truncated,
-    calibrated,
-    paper,
-)
+from dpconvex.algorithms.erm.heavy_tailed.schedule import Phase, Schedule, Setting, Stage, calibrated, paper
+from dpconvex.algorithms.erm.heavy_tailed.surrogates import SURROGATES, Part, Surrogate, surrogate_named
 from dpconvex.algorithms.erm.output_perturbation.plan import DECLARED, RETURNS
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import L2Norm
 from dpconvex.mechanisms import NormNoiseMechanism
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release, Sensitivity
-from dpconvex.problems import LinearModelProblem, Objective, UserGroups
+from dpconvex.problems import LinearModelProblem, Records, UserGroups
 from dpconvex.problems.base import Problem
 from dpconvex.randomness import BitSource
-from dpconvex.sets import BallSection, ConvexSet, L2Ball
-from dpconvex.solvers import AcceleratedGradient, BallNewton, Guaranteed, Solver
+from dpconvex.sets import BallSection, ConvexSet, L2Ball, Section
+
+Data = tuple[Records, AnyArray]
+To = tuple[BitSource, Ledger]
 
 LEMMA = (
     "strong convexity of a ridge risk of convex C-Lipschitz losses (Lowy 2026, Section 2, with truncated losses): "
@@ -84,10 +79,11 @@ class LocalizationPlan(ConvexPlan[P]):
     moments: Moments
     schedule: Schedule
     failure: float | None = None  #: probability with which the bound may fail; None: it holds in expectation
-    solver: Solver = field(default_factory=lambda: Guaranteed(BallNewton(), AcceleratedGradient()))
     constants: str = "calibrated"
+    method: Surrogate = SURROGATES["truncated"]  #: What a part of a phase minimizes, and how
+    constraint: ConvexSet | None = None  #: None: the ball of the problem's radius
     noise_name: str = "l2"
-    enforced: str = Truncated.enforced  #: How a record's loss becomes convex and C-Lipschitz
+    source: ClassVar[str] = "population localization by output perturbation (docs, Heavy tails)"
 
     def __post_init__(self) -> None:
         self.schedule.check(self.problem.n)
@@ -102,8 +98,18 @@ class LocalizationPlan(ConvexPlan[P]):
         return self.phases[0].l2
 
     @property
-    def ball(self) -> L2Ball:
-        return L2Ball(self.problem.radius)
+    def domain(self) -> ConvexSet:
+        """W: parameters are members, and extensions are over it."""
+        return L2Ball(self.problem.radius) if self.constraint is None else self.constraint
+
+    @property
+    def surrogate(self) -> str:
+        """Name of the method."""
+        return self.method.name
+
+    def part(self, phase: Phase) -> Part:
+        """Return the public facts of one minimization."""
+        return Part(self.problem, self.domain, phase.truncation, phase.l2, phase.m, self.moments)
 
     @cached_property
     def noises(self) -> tuple[tuple[NormNoiseMechanism, ...], ...]:
@@ -116,13 +122,16 @@ class LocalizationPlan(ConvexPlan[P]):
 
     def near(self, point: FloatArray, stage: Stage) -> ConvexSet:
         """Return where the stage after `stage`, which released `point`, minimizes."""
-        return self.ball if math.isinf(stage.confine) else BallSection(self.problem.radius, stage.confine, point)
+        if math.isinf(stage.confine):
+            return self.domain
+        if self.constraint is None:
+            return BallSection(self.problem.radius, stage.confine, point)
+        return Section(self.constraint, stage.confine, point)
 
     @property
     def predicted_error(self) -> PredictedError:
-        source = "population localization by output perturbation (docs, Heavy tails)"
         trivial = min(self.problem.value_at_zero, self.moments.g1 * self.problem.radius)
-        return PredictedError(self.schedule.bound, trivial, source)
+        return PredictedError(self.schedule.bound, trivial, self.source)
 
     @cached_property
     def releases(self) -> tuple[Release, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -138,11 +147,14 @@ class LocalizationPlan(ConvexPlan[P]):
     def assumptions(self) -> tuple[Assumption, ...]:
         """What privacy rests on; the moments are not among it."""
         return (
-            Assumption("every record's loss is convex and C-Lipschitz", self.enforced),
+            Assumption(
+                "every record's loss is convex and C-Lipschitz",
+                self.method.lipschitz,
+            ),
             Assumption("the objective of each phase is l2-strongly convex", "the ridge is part of the objective"),
             Assumption(
                 "the solver's point is within tau of the exact minimiser for every data set",
-                "a certificate is checked before anything is released; the guaranteed solver reaches it for all data",
+                self.method.reached,
             ),
             Assumption("records are assigned to phases by position", "fixed strides, whatever the records hold"),
             *(Assumption(claim, DECLARED) for claim in self.problem.claims),
@@ -156,9 +168,13 @@ class LocalizationPlan(ConvexPlan[P]):
         return np.full(self.problem.dim, scale * math.sqrt(self.problem.dim + 1))
 
     def describe(self) -> Mapping[str, Any]:
+        chosen: dict[str, Any] = {} if self.method is SURROGATES["truncated"] else {"surrogate": self.surrogate}
+        if self.constraint is not None:
+            chosen["constraint"] = repr(self.constraint)
         return {
             "noise": self.noise_name,
             "target": "population",
+            **chosen,
             "moment_order": self.moments.k,
             "moment_bounds": [self.moments.bound, self.moments.g2, self.moments.g1],
             "failure_probability": self.failure,
@@ -167,9 +183,11 @@ class LocalizationPlan(ConvexPlan[P]):
                     "records": phase.m,
                     "repetitions": phase.repetitions,
                     "l2": phase.l2,
-                    **phase.truncation.describe(),
+                    "level": phase.truncation.level,
+                    "smoothing": phase.truncation.smoothing,
                     "solver_radius": [stage.radius for stage in phase.stages],
                     "noise_scale": [mechanism.scale for mechanism in mechanisms],
+                    **self.method.work(self.part(phase), phase.stages[-1].radius),
                 }
                 for phase, mechanisms in zip(self.phases, self.noises, strict=True)
             ],
@@ -182,35 +200,28 @@ class LocalizationPlan(ConvexPlan[P]):
     def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> PrivateResult:
         """Solve ever more regularized problems on disjoint parts of the records, each around the last release."""
         ledger = Ledger(self.privacy, self.releases)
-        planned = iter(self.releases)
-        center = np.zeros(self.problem.dim)  # line 1
+        problem: Any = self.problem
+        releases = iter(self.releases)
+        center = self.domain.project(np.zeros(problem.dim))  # line 1
         for t, phase in enumerate(self.phases):  # lines 5-7
             found = []
             for j in range(phase.repetitions):  # lines 8-10
                 start, step = phase.first + j * phase.step, phase.repetitions * phase.step
                 rows = slice(start, start + step * phase.m, step)
-                risk = phase.truncation.risk(self.problem, X[rows], y[rows], phase.l2, center)
-                found.append(self._part(t, risk, center, planned, source, ledger))
+                data = Records.clipped(X[rows], problem.domain), y[rows]
+                found.append(self._part(t, data, center, releases, (source, ledger)))
             center = middle(np.array(found))  # line 11
         return self.finish(center, source)
 
     @abstractmethod
-    def _part(
-        self,
-        t: int,
-        risk: Objective,
-        center: FloatArray,
-        planned: Iterator[Release],
-        source: BitSource,
-        ledger: Ledger,
-    ) -> FloatArray:
-        """Return what one part of phase t releases, from its objective; `planned` are the releases to come."""
+    def _part(self, t: int, data: Data, center: FloatArray, releases: Iterator[Release], to: To) -> FloatArray:
+        """Return what one part of phase t releases; `releases` are those to come."""
 
 
 @final
 @dataclass(frozen=True)
 class HeavyTailedPlan(LocalizationPlan[P]):
-    """Population localization by output perturbation."""
+    """Constants of one run of population localization by output perturbation."""
 
     algorithm: ClassVar[str] = "heavy_tailed"
 
@@ -219,23 +230,15 @@ class HeavyTailedPlan(LocalizationPlan[P]):
         return (
             "Localized output perturbation (Lowy 2026, Algorithm 1, with one output perturbation a part of a phase, or "
             "two that share epsilon): the certified minimiser moves by at most 2C/(l2 m) + 2 tau between neighbours, C "
-            "being where every record's gradient is cut; parts read disjoint records."
+            f"being the slope that no record's loss exceeds ({self.method.lipschitz}); parts read disjoint records."
         )
 
-    def _part(
-        self,
-        t: int,
-        risk: Objective,
-        center: FloatArray,
-        planned: Iterator[Release],
-        source: BitSource,
-        ledger: Ledger,
-    ) -> FloatArray:
-        region, point = self.ball, center
-        for stage, mechanism in zip(self.phases[t].stages, self.noises[t], strict=True):
-            solved = require(self.solver.solve(risk, stage.radius, region, point), stage.radius)
-            entry = next(planned)
-            point = region.project(mechanism.release(solved, entry.label, source, ledger, entry.block))
+    def _part(self, t: int, data: Data, center: FloatArray, releases: Iterator[Release], to: To) -> FloatArray:
+        phase, region, point = self.phases[t], self.domain, center
+        for stage, mechanism in zip(phase.stages, self.noises[t], strict=True):
+            solved = self.method.minimize(self.part(phase), data, center, (region, stage.radius, point))
+            entry = next(releases)
+            point = region.project(mechanism.release(solved, entry.label, *to, entry.block))
             region = self.near(point, stage)
         return point
 
@@ -250,6 +253,17 @@ def middle(points: FloatArray) -> FloatArray:
     return points[np.argmin(np.sort(distances, axis=1)[:, half])]
 
 
+def check_constraint(problem: LinearModelProblem, constraint: ConvexSet | None) -> None:
+    """Raise `InvalidParameterError` unless the set fits the problem, from public facts."""
+    if constraint is None:
+        return
+    if constraint.dim not in (None, problem.dim) or not 0 < constraint.diameter < math.inf:
+        what = f"must be a bounded set of more than one vector of length {problem.dim}, the constant's entry last"
+        raise InvalidParameterError("constraint", constraint, what, "Use a Box, Ellipsoid, L2Ball or Polytope")
+    if constraint.radius > problem.radius:
+        raise InvalidParameterError("radius", problem.radius, f"must be at least the set's, {constraint.radius!r}")
+
+
 @recorded("heavy_tailed")
 def plan(
     problem: LinearModelProblem,
@@ -258,7 +272,9 @@ def plan(
     *,
     constants: str = "calibrated",
     failure: float | None = None,
-) -> HeavyTailedPlan:
+    surrogate: str = "truncated",
+    constraint: ConvexSet | None = None,
+) -> HeavyTailedPlan[LinearModelProblem]:
     """Return the plan, which spends pure epsilon, whatever delta is.
 
     The domain should be wide (`record_cap`): no noise depends on it. The loss has one prediction and is smooth or
@@ -272,32 +288,41 @@ def plan(
     failure
         In (0, 1/2): let the bound hold but for this probability, by repetitions in each phase, which cost records.
         Default: in expectation.
+    surrogate : {"truncated", "extension", "structured", "joint", "fixed_steps", "printed_steps"}
+        What stands in for every record's loss. ``"truncated"``: its slope is cut. The others: its Lipschitz extension
+        over the set, with exact planes from proximal points or from weights of affine pieces, by the joint problem, or
+        by Theorem D.4's fixed steps; the last three for some dozens to hundreds of records.
+    constraint
+        Bounded set of parameters (the constant last); the problem's radius has to be its radius. Default: the ball.
     """
     check_heavy(problem, privacy, moments)
-    return planned(problem, privacy, moments, Truncated(problem), constants, failure)
+    method = surrogate_named(surrogate)
+    method.check(problem)
+    check_constraint(problem, constraint)
+    return planned(problem, privacy, moments, method, constants, failure, constraint)
 
 
 def planned(
     problem: P,
     privacy: PrivacyParams,
     moments: Moments,
-    surrogates: Surrogates,
+    method: Surrogate,
     constants: str,
-    failure: float | None = None,
-    **settings: Any,
+    failure: float | None,
+    constraint: ConvexSet | None = None,
 ) -> HeavyTailedPlan[P]:
-    """Return the plan for losses that are made Lipschitz by these surrogates; `settings` are fields of it."""
+    """Return the plan for a surrogate that fits the problem; parameters as in `plan`."""
     if failure is not None:
         _validate.real("failure", failure, above=0.0, below=0.5)
     _validate.choice("constants", constants, ("calibrated", "paper"))
     with floats(problem, moments):
+        setting = Setting.of(problem, privacy.epsilon, moments, method, constraint)
         if constants == "paper":
             failure = 0.1 if failure is None else failure
-            schedule = paper(problem, privacy.epsilon, moments, failure, surrogates)
+            schedule = paper(setting, failure)
         else:
-            schedule = calibrated(problem, privacy.epsilon, moments, failure, surrogates)
-        settings |= {"constants": constants, "enforced": surrogates.enforced}
-        found = HeavyTailedPlan(problem, privacy, moments, schedule, failure, **settings)
+            schedule = calibrated(setting, failure)
+        found = HeavyTailedPlan(problem, privacy, moments, schedule, failure, constants, method, constraint)
         _ = [mechanism.event for stages in found.noises for mechanism in stages]  # noise scales, too, are floats
         return found
 
@@ -308,6 +333,6 @@ def floats(problem: Problem, moments: Moments) -> Iterator[None]:
     try:
         yield
     except (ArithmeticError, ValueError) as error:
-        if isinstance(error, InvalidParameterError) and error.name == "n":
+        if isinstance(error, InvalidParameterError) and error.name in ("n", "surrogate"):
             raise
         raise extreme(problem.name, moments) from None

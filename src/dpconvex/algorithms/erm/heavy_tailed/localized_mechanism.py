@@ -36,31 +36,20 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import FloatArray
-from dpconvex.algorithms import recorded, require
+from dpconvex.algorithms import recorded
 from dpconvex.algorithms.base import P
 from dpconvex.algorithms.erm.exponential_mechanism import RADII, ball_grid, overshoot
-from dpconvex.algorithms.erm.heavy_tailed.custom import Extended, check_custom
-from dpconvex.algorithms.erm.heavy_tailed.localization import LocalizationPlan, floats
+from dpconvex.algorithms.erm.heavy_tailed.custom import CustomExtension, check_custom
+from dpconvex.algorithms.erm.heavy_tailed.localization import Data, LocalizationPlan, To, floats
 from dpconvex.algorithms.erm.heavy_tailed.moments import Moments, check_heavy
-from dpconvex.algorithms.erm.heavy_tailed.schedule import (
-    TUNING,
-    Phase,
-    Stage,
-    Surrogates,
-    Truncated,
-    bias_of,
-    calibrated,
-    level_of,
-    sensitivity,
-)
+from dpconvex.algorithms.erm.heavy_tailed.schedule import TUNING, Phase, Setting, Stage, calibrated, sensitivity
+from dpconvex.algorithms.erm.heavy_tailed.surrogates import SURROGATES, Surrogate
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import Planned, ReportNoisyMax
-from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity
+from dpconvex.privacy import PrivacyParams, Release, Sensitivity
 from dpconvex.problems import CustomProblem, LinearModelProblem, Objective
-from dpconvex.problems.base import Problem
-from dpconvex.randomness import BitSource
+from dpconvex.problems.linear.truncated import Truncation
 from dpconvex.randomness.exact import FINENESS
-from dpconvex.solvers import CuttingPlane
 
 MAX_DIM = 2
 LEMMA = "up to a constant, values in a ball of radius r move by 2 C r / m, their errors by B (Lowy 2026, Algorithm 7)"
@@ -71,9 +60,13 @@ LEMMA = "up to a constant, values in a ball of radius r move by 2 C r / m, their
 class LocalizedMechanismPlan(LocalizationPlan[P]):
     """Constants of one run: each phase releases a center, then a point of the net around it."""
 
-    errors: tuple[float, ...] = ()  #: B of each phase
     noise_name: str = "localized permute-and-flip"
     algorithm: ClassVar[str] = "localized_exponential_mechanism"
+
+    @cached_property
+    def errors(self) -> tuple[float, ...]:
+        """B of each phase."""
+        return tuple(self.method.error(self.part(phase), phase.stages[0].radius) for phase in self.phases)
 
     @cached_property
     def choices(self) -> tuple[ReportNoisyMax, ...]:
@@ -132,22 +125,14 @@ class LocalizedMechanismPlan(LocalizationPlan[P]):
         step = self.choices[t].step
         return np.rint(risk.upper_values(center[None]) / step) * step - risk.upper_values(net)
 
-    def _part(
-        self,
-        t: int,
-        risk: Objective,
-        center: FloatArray,
-        planned: Iterator[Release],
-        source: BitSource,
-        ledger: Ledger,
-    ) -> FloatArray:
-        (stage,), (mechanism,) = self.phases[t].stages, self.noises[t]
-        solved = require(self.solver.solve(risk, stage.radius, self.ball, center), stage.radius)  # Algorithm 7, line 1
-        entry = next(planned)
-        found = self.ball.project(mechanism.release(solved, entry.label, source, ledger, entry.block))
-        net, entry = self.net(t, found), next(planned)
-        scores = self.scores(t, risk, net, found)
-        return net[self.choices[t].release(scores, entry.label, source, ledger, entry.block)]  # line 7
+    def _part(self, t: int, data: Data, center: FloatArray, releases: Iterator[Release], to: To) -> FloatArray:
+        part, (stage,), (mechanism,) = self.part(self.phases[t]), self.phases[t].stages, self.noises[t]
+        solved = self.method.minimize(part, data, center, (self.domain, stage.radius, center))  # Algorithm 7, line 1
+        entry = next(releases)
+        found = self.domain.project(mechanism.release(solved, entry.label, *to, entry.block))
+        net, entry = self.net(t, found), next(releases)
+        scores = self.scores(t, self.method.risk(part, data, center, stage.radius), net, found)
+        return net[self.choices[t].release(scores, entry.label, *to, entry.block)]  # line 7
 
 
 class _Net(NamedTuple):
@@ -165,55 +150,47 @@ class NetRelease:
     level: float
     shift: float
     rest: float  #: of the error: smoothing, surrogates, sampling
-    half: float  #: epsilon of each stage
-    dim: int
-    surrogates: Surrogates
+    error: float  #: by exact values; a phase adds what rounding needs
 
     @classmethod
-    def of(cls, problem: Problem, epsilon: float, moments: Moments, m: int, surrogates: Surrogates) -> NetRelease:
+    def of(cls, setting: Setting, m: int) -> NetRelease:
         """Return the constants."""
-        level = level_of(problem, epsilon, moments, m)
-        beta = 4 * (1 + TUNING.accuracy) * level / (m * epsilon)
-        shift = TUNING.smoothing * problem.dim * beta if surrogates.shifts else 0.0
-        rest = shift + bias_of(problem, moments, level, m, surrogates) + moments.g2 / math.sqrt(m)
-        return cls(m, level, shift, rest, epsilon / 2, problem.dim, surrogates)
+        level = setting.level(m)
+        tau = TUNING.accuracy * level / m
+        shift = TUNING.smoothing * setting.problem.dim * 4 * (level / m + tau) / setting.epsilon * setting.smooths
+        rest = shift + setting.bias(level, m) + setting.moments.g2 / math.sqrt(m)
+        return cls(m, level, shift, rest, best_net(setting, level, m, tau, 0.0).error + rest)
 
-    @property
-    def error(self) -> float:
-        """That of an exact evaluation; a phase adds what rounding needs."""
-        return self.best(TUNING.accuracy * self.level / self.m, 0.0).error + self.rest
-
-    def best(self, tau: float, error: float) -> _Net:
-        """Return radius and net of the smallest bound, for a solver's accuracy and lambda times B."""
-        C, m, d = self.level, self.m, self.dim
-        theta = (2 * C / m + 2 * tau) / self.half
-        largest = max(3, int(self.surrogates.most_points(m) ** (1 / d)))
-        sides = np.unique(np.geomspace(3, max(3, largest), 30).astype(int) // 2 * 2 + 1)
-        sides = sides[sides <= largest][None, :]
-        confine = tau + theta * RADII[:, None]
-        first, second = overshoot(d, RADII[:, None])
-        first, second = theta * first, theta**2 * second
-        g = 2 * confine / (sides - 1) * math.sqrt(d)
-        moved = 2 * C * (g + first) + (g**2 + 2 * g * first + second) / 2
-        chosen = 2 / self.half * (2 * C * confine / m + error) * d * np.log(sides)
-        squares = 2 * (chosen + moved)
-        i, j = np.unravel_index(int(np.argmin(squares)), squares.shape)
-        return _Net(math.sqrt(float(squares[i, j])), float(confine[i, 0]), int(sides[0, j]))
-
-    def phase(self, layout: tuple[int, int, int], l2: float) -> Phase:
+    def phase(self, layout: tuple[int, int, int], l2: float, setting: Setting) -> Phase:
         """Return the phase."""
         smoothing = l2 * (self.shift / (l2 * self.level)) ** 2 if self.shift else 1.0
-        floor = self.surrogates.floor(self.level, l2, smoothing)
-        radius = max(TUNING.accuracy * self.level / (l2 * self.m), floor)
-        surrogate = self.surrogates.made(self.level, l2, smoothing, radius)
-        net = self.best(radius * l2, self.surrogates.error(surrogate, l2) * l2)
-        reach = sensitivity(self.level, l2, self.m, radius)
-        stage = Stage(radius, reach, 0.5, net.confine / l2, net.side)
-        return Phase(*layout, self.m, l2, surrogate, (stage,), (net.error + self.rest) / l2)
+        truncation = Truncation(self.level, setting.problem.radius, smoothing)
+        radius = max(TUNING.accuracy * self.level / (l2 * self.m), setting.finest(truncation, l2, self.m))
+        error = setting.surrogate.error(setting.part(truncation, l2, self.m), radius)
+        net = best_net(setting, self.level, self.m, radius * l2, error * l2)
+        stage = Stage(radius, sensitivity(self.level, l2, self.m, radius), 0.5, net.confine / l2, net.side)
+        return Phase(*layout, self.m, l2, truncation, (stage,), (net.error + self.rest) / l2)
+
+
+def best_net(setting: Setting, C: float, m: int, tau: float, error: float) -> _Net:
+    """Return radius and net of the smallest bound, for lambda times a solver's accuracy and lambda times B."""
+    d, half = setting.problem.dim, setting.epsilon / 2
+    theta = (2 * C / m + 2 * tau) / half
+    largest = int(setting.surrogate.most_points(m) ** (1 / d))
+    sides = np.unique(np.geomspace(3, max(3, largest), 30).astype(int) // 2 * 2 + 1)
+    sides = sides[sides <= max(3, largest)][None, :]
+    confine = tau + theta * RADII[:, None]
+    first, second = overshoot(d, RADII[:, None])
+    first, second = theta * first, theta**2 * second
+    g = 2 * confine / (sides - 1) * math.sqrt(d)
+    moved = 2 * C * (g + first) + (g**2 + 2 * g * first + second) / 2
+    squares = 2 * (2 / half * (2 * C * confine / m + error) * d * np.log(sides) + moved)
+    i, j = np.unravel_index(int(np.argmin(squares)), squares.shape)
+    return _Net(math.sqrt(float(squares[i, j])), float(confine[i, 0]), int(sides[0, j]))
 
 
 def _planned(
-    problem: P, privacy: PrivacyParams, moments: Moments, surrogates: Surrogates, failure: float | None, **settings: Any
+    problem: P, privacy: PrivacyParams, moments: Moments, method: Surrogate, failure: float | None
 ) -> LocalizedMechanismPlan[P]:
     if failure is not None:
         _validate.real("failure", failure, above=0.0, below=0.5)
@@ -224,10 +201,10 @@ def _planned(
         what = "must have bounded targets for this algorithm, or values round without a bound"
         raise InvalidParameterError("loss", problem.name, what, "Give it a target_bound")
     with floats(problem, moments):
-        schedule = calibrated(problem, privacy.epsilon, moments, failure, surrogates, NetRelease.of)
-        errors = tuple(surrogates.error(phase.truncation, phase.l2) for phase in schedule.phases)
-        settings |= {"enforced": surrogates.enforced, "errors": errors}
-        found = LocalizedMechanismPlan(problem, privacy, moments, schedule, failure, **settings)
+        setting = Setting.of(problem, privacy.epsilon, moments, method, None)
+        found = LocalizedMechanismPlan(
+            problem, privacy, moments, calibrated(setting, failure, NetRelease.of), failure, method=method
+        )
         _ = [mechanism.event for stages in found.noises for mechanism in stages], found.choices
         return found
 
@@ -238,7 +215,7 @@ def plan(
 ) -> LocalizedMechanismPlan[LinearModelProblem]:
     """Return the plan for one or two parameters; it spends pure epsilon. Other parameters as in `localization.plan`."""
     check_heavy(problem, privacy, moments)
-    return _planned(problem, privacy, moments, Truncated(problem), failure)
+    return _planned(problem, privacy, moments, SURROGATES["truncated"], failure)
 
 
 @recorded("localized_exponential_mechanism_custom")
@@ -247,4 +224,4 @@ def plan_custom(
 ) -> LocalizedMechanismPlan[CustomProblem]:
     """Return the plan for a loss of one's own, by its Lipschitz extension."""
     check_custom(problem, privacy, moments)
-    return _planned(problem, privacy, moments, Extended(problem), failure, solver=CuttingPlane())
+    return _planned(problem, privacy, moments, CustomExtension(), failure)

@@ -77,18 +77,20 @@ class Moments:
         """Bound on ``E (A - C)_+`` for the level C: ``G_k^k / ((k - 1) C^(k-1))``, at most ``G_1``."""
         return min(self.bound * (self.bound / level) ** (self.k - 1) / (self.k - 1), self.g1)
 
+    def tail(self, level: float) -> float:
+        """Bound on ``E A 1(A > C)``: ``G_k^k / C^(k-1)``, at most ``G_1``."""
+        return min(self.bound * (self.bound / level) ** (self.k - 1), self.g1)
+
+    def tail_square(self, level: float) -> float:
+        """Bound on ``E A^2 1(A > C)``: ``G_k^k / C^(k-2)``, at most ``G_2^2``."""
+        return min(self.bound**2 * (self.bound / level) ** (self.k - 2), self.g2**2)
+
     def excess_square(self, level: float) -> float:
         """Bound on ``E (A - C)_+^2``: ``2 G_k^k C^(2-k) / ((k-1)(k-2))`` for k > 2, at most ``G_2^2``."""
         if self.k == 2:
             return self.g2**2
         k = self.k
         return min(2 * self.bound**2 * (self.bound / level) ** (k - 2) / ((k - 1) * (k - 2)), self.g2**2)
-
-    def tail(self, level: float) -> tuple[float, float]:
-        """Bounds on ``E 2 A 1{A > C}`` and its square's mean: ``2 G_k^k / C^(k-1)`` and ``4 G_k^k C^(2-k)``."""
-        share = (self.bound / level) ** (self.k - 2)
-        mean = min(2 * self.bound * share * self.bound / level, 2 * self.g1)
-        return mean, 4 * min(self.bound**2 * share, self.g2**2)
 
 
 def check_moments(moments: object) -> None:

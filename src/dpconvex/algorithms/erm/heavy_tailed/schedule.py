@@ -23,21 +23,19 @@ from __future__ import annotations
 
 import itertools
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, final
+from typing import Any, Protocol, final
 
+import numpy as np
 from scipy.stats import binom, gamma
 
-from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.erm.heavy_tailed.moments import Moments
+from dpconvex.algorithms.erm.heavy_tailed.surrogates import Part, Surrogate
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import PiecewiseLinearLoss
-from dpconvex.problems import LinearModelProblem, Objective
-from dpconvex.problems.base import Problem
 from dpconvex.problems.linear.truncated import Truncation
-from dpconvex.problems.objective import ROUNDING, inner_product_rounding
+from dpconvex.sets import ConvexSet, L2Ball
 
 
 @final
@@ -58,77 +56,8 @@ class Tuning:
 
 
 TUNING = Tuning()
-MOST_POINTS, MOST_LOSSES = 2**14, 2**30
-"""Of a net, and values of losses on it: some ten seconds."""
 PRINTED_TAIL = 3.0
 """The paper's zeta (Algorithm 2)."""
-
-
-class Surrogate(Protocol):
-    """How each record's loss is made convex and C-Lipschitz in a phase; public constants."""
-
-    @property
-    def level(self) -> float: ...
-
-    def risk(self, problem: Any, X: AnyArray, y: AnyArray, l2: float, center: FloatArray) -> Objective: ...
-
-    def describe(self) -> dict[str, float]: ...
-
-
-class Surrogates(ABC):
-    """A kind of surrogates for the losses of a problem, and what they cost; public."""
-
-    shifts = False  #: Whether kinks are smoothed, which shifts minimizers
-    enforced: ClassVar[str]  #: How a record's loss becomes convex and C-Lipschitz, for certificates
-
-    @abstractmethod
-    def bias(self, moments: Moments, level: float) -> tuple[float, float]:
-        """Return bounds on mean and mean square of the slope of a loss less its surrogate."""
-
-    @abstractmethod
-    def floor(self, level: float, l2: float, smoothing: float) -> float:
-        """Return the smallest distance to the minimizer that is certified for every data set."""
-
-    @abstractmethod
-    def made(self, level: float, l2: float, smoothing: float, radius: float) -> Surrogate:
-        """Return the surrogate of a phase whose solver has to come within `radius`."""
-
-    @abstractmethod
-    def error(self, surrogate: Any, l2: float) -> float:
-        """Return how far computed values of the objective are apart from V, up to a constant, for every data set."""
-
-    @abstractmethod
-    def most_points(self, m: int) -> int:
-        """Return how many values of the objective of m records are computed in bearable time."""
-
-
-@final
-@dataclass(frozen=True)
-class Truncated(Surrogates):
-    """Losses of a linear model with their slopes cut (docs, Heavy tails)."""
-
-    problem: LinearModelProblem
-    enforced = "its slope is cut at C over the record's norm, which leaves it convex"
-
-    @property
-    def shifts(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return isinstance(self.problem.loss, PiecewiseLinearLoss)
-
-    def bias(self, moments: Moments, level: float) -> tuple[float, float]:
-        return moments.excess(level), moments.excess_square(level)
-
-    def floor(self, level: float, l2: float, smoothing: float) -> float:
-        return finest(self.problem, Truncation(level, self.problem.radius, smoothing), l2)
-
-    def made(self, level: float, l2: float, smoothing: float, radius: float) -> Truncation:
-        return Truncation(level, self.problem.radius, smoothing)
-
-    def error(self, surrogate: Truncation, l2: float) -> float:
-        R, slack = self.problem.radius, inner_product_rounding(self.problem.dim)
-        return 4 * slack * (self.problem.loss.value_at_zero + (surrogate.level + 4 * l2 * R) * R)
-
-    def most_points(self, m: int) -> int:
-        return max(9, min(MOST_POINTS, MOST_LOSSES // m))
 
 
 @final
@@ -153,7 +82,7 @@ class Phase:
     repetitions: int  #: parts that are solved apart, interleaved likewise
     m: int  #: records of a part; at most repetitions - 1 records of the phase are left out
     l2: float  #: ridge weight lambda
-    truncation: Surrogate  #: level C, and what else makes losses Lipschitz
+    truncation: Truncation  #: level C, ball and smoothing
     stages: tuple[Stage, ...]  #: one, or two in the paper's double output perturbation; their shares sum to 1
     error: float  #: bound on the root mean squared distance of a part's release from the phase's population minimizer
 
@@ -195,28 +124,73 @@ def sensitivity(level: float, l2: float, m: int, radius: float) -> float:
     return (2 * level / (l2 * m) + 2 * radius) * (1 + 1e-14)
 
 
-def finest(problem: LinearModelProblem, truncation: Truncation, l2: float) -> float:
-    """Return the smallest distance that double precision certifies for every data set."""
-    curvature = truncation.curvature(problem.loss, problem.domain.l2) + l2
-    return 4 * ROUNDING * (truncation.level + (curvature + l2) * problem.radius) / l2
+@final
+@dataclass(frozen=True)
+class Setting:
+    """What all phases share: public facts, the set W with its sizes, and what is minimized over it."""
+
+    problem: Any  #: a `LinearModelProblem`, or what else the surrogate is for
+    epsilon: float
+    moments: Moments
+    surrogate: Surrogate
+    domain: ConvexSet
+    diameter: float  #: of W
+    reach: float  #: largest distance of a member from the first centre, the projection of 0
+
+    @classmethod
+    def of(
+        cls,
+        problem: Any,
+        epsilon: float,
+        moments: Moments,
+        surrogate: Surrogate,
+        constraint: ConvexSet | None,
+    ) -> Setting:
+        """Return the setting; without a constraint W is the ball of the problem's radius."""
+        R = problem.radius
+        if constraint is None:
+            return cls(problem, epsilon, moments, surrogate, L2Ball(R), 2 * R, R)
+        first = constraint.project(np.zeros(problem.dim))
+        reach = min(constraint.diameter, constraint.radius + float(np.linalg.norm(first)))
+        return cls(problem, epsilon, moments, surrogate, constraint, constraint.diameter, reach)
+
+    def finest(self, truncation: Truncation, l2: float, m: int) -> float:
+        """Return the smallest distance that is certified for every data set."""
+        return self.surrogate.finest(self.part(truncation, l2, m))
+
+    def part(self, truncation: Truncation, l2: float, m: int) -> Part:
+        """Return the public facts of one minimization."""
+        return Part(self.problem, self.domain, truncation, l2, m, self.moments)
+
+    def level(self, m: int) -> float:
+        """Return the level for m records; no gradient is longer than the largest: nothing is cut then."""
+        level = TUNING.level(self.moments.k, self.moments.bound, m * self.epsilon / self.problem.dim)
+        return min(level, self.problem.lipschitz)
+
+    def bias(self, level: float, m: int) -> float:
+        """Return what stand-ins move the minimizer of m records by, times lambda, in root mean square."""
+        mean, square = self.surrogate.bias(self.moments, level)
+        return math.sqrt(mean**2 + square / m) if level < self.problem.lipschitz else 0.0
+
+    @property
+    def smooths(self) -> bool:
+        """Whether kinks are smoothed."""
+        return self.surrogate.smooths and isinstance(self.problem.loss, PiecewiseLinearLoss)
 
 
 def calibrated(
-    problem: Problem,
-    epsilon: float,
-    moments: Moments,
-    failure: float | None,
-    surrogates: Surrogates,
-    scaling: Scaling | None = None,
+    setting: Setting, failure: float | None = None, scaling: Callable[[Setting, int], Scaled] | None = None
 ) -> Schedule:
     """Return the default schedule of the specification's section 4.3, each release at `epsilon`.
 
+    `scaling` has the constants of a phase of so many records; default: one output perturbation.
+
     `failure` in (0, 1/2): a bound that fails with this probability at most, through repetitions; None: in expectation.
-    `scaling` has the constants of a phase; default: one output perturbation.
     """
-    n, R, k = problem.n, problem.radius, moments.k
-    scaling = scaling or OneRelease.of
-    first = scaling(problem, epsilon, moments, max(1, n // 2), surrogates)
+    n, moments = setting.problem.n, setting.moments
+    k = moments.k
+    scaling = scaling or _OneRelease.of
+    first = scaling(setting, max(1, n // 2))
     ratio = math.log(TUNING.growth / 2 ** (1 - 1 / k))
     T = 3 + math.ceil(math.log(max(2 * moments.g1 / first.error, 1.0)) / ratio)
     while T > 1 and n // 2**T < TUNING.fewest:
@@ -227,13 +201,13 @@ def calibrated(
     J = min(J, n)
     layout = [(2**t - 1, 2 ** (t + 1)) for t in range(T - 1)] + [(2 ** (T - 1) - 1, 2 ** (T - 1))]
     sizes = [len(range(start, n, step)) // J for start, step in layout]
-    scaled = [scaling(problem, epsilon, moments, m, surrogates) for m in sizes]
-    base = scaled[0].error / (2 * R)  # kappa = 1, D = 2 R
+    scaled = [scaling(setting, m) for m in sizes]
+    base = scaled[0].error / setting.diameter  # kappa = 1
     phases = tuple(
-        part.phase((start, step, J), base * TUNING.growth**t)
+        part.phase((start, step, J), base * TUNING.growth**t, setting)
         for t, ((start, step), part) in enumerate(zip(layout, scaled, strict=True))
     )
-    return Schedule(phases, _bound(phases, R, moments.g1))
+    return Schedule(phases, _bound(phases, setting.reach, moments.g1))
 
 
 def repetitions(failure: float) -> int:
@@ -254,67 +228,47 @@ def _bound(phases: tuple[Phase, ...], R: float, g1: float) -> float:
 
 
 class Scaled(Protocol):
-    """A phase's constants but for its ridge weight."""
+    """A phase's constants but for its ridge weight; `error` is the root mean squared distance, times lambda."""
 
     @property
-    def error(self) -> float: ...  # root mean squared distance from the population minimizer, times lambda
+    def error(self) -> float: ...
 
-    def phase(self, layout: tuple[int, int, int], l2: float) -> Phase: ...  # of first record, step, repetitions
-
-
-Scaling = Callable[[Problem, float, Moments, int, Surrogates], Scaled]
-"""From the problem, epsilon, moments, the records of a phase and surrogates to its constants."""
+    def phase(self, layout: tuple[int, int, int], l2: float, setting: Setting) -> Phase: ...
 
 
 @final
 @dataclass(frozen=True)
-class OneRelease:
-    """One output perturbation: the shift by smoothing and the error have the unit of a parameter times lambda."""
+class _OneRelease:
+    """A phase's constants, those with the unit of a parameter times lambda: `shift` by smoothing, `error` in all."""
 
     m: int
     level: float
     shift: float
     error: float
-    dim: int
-    surrogates: Surrogates
 
     @classmethod
-    def of(cls, problem: Problem, epsilon: float, moments: Moments, m: int, surrogates: Surrogates) -> OneRelease:
-        """Return the constants."""
-        d = problem.dim
-        level = level_of(problem, epsilon, moments, m)
-        beta = 2 * (1 + TUNING.accuracy) * level / (m * epsilon)
-        shift = TUNING.smoothing * d * beta if surrogates.shifts else 0.0
-        bias = bias_of(problem, moments, level, m, surrogates)
-        centered = TUNING.accuracy * level / m + shift + bias + moments.g2 / math.sqrt(m)
-        return cls(m, level, shift, math.hypot(math.sqrt(d * (d + 1)) * beta, centered), d, surrogates)
+    def of(cls, setting: Setting, m: int) -> _OneRelease:
+        d, level = setting.problem.dim, setting.level(m)
+        beta = 2 * (1 + TUNING.accuracy) * level / (m * setting.epsilon)
+        shift = TUNING.smoothing * d * beta if setting.smooths else 0.0
+        centered = TUNING.accuracy * level / m + shift + setting.bias(level, m) + setting.moments.g2 / math.sqrt(m)
+        return cls(m, level, shift, math.hypot(math.sqrt(d * (d + 1)) * beta, centered))
 
-    def phase(self, layout: tuple[int, int, int], l2: float) -> Phase:
-        """Return the phase."""
+    def phase(self, layout: tuple[int, int, int], l2: float, setting: Setting) -> Phase:
+        """Return the phase for a ridge weight."""
         # Smoothing lowers every loss by at most smoothing C^2 / 2: the minimizer moves by C sqrt(smoothing / lambda).
         smoothing = l2 * (self.shift / (l2 * self.level)) ** 2 if self.shift else 1.0
+        truncation = Truncation(self.level, setting.problem.radius, smoothing)
         wanted = TUNING.accuracy * self.level / (l2 * self.m)
-        radius = max(wanted, self.surrogates.floor(self.level, l2, smoothing))
-        extra = (radius - wanted) * (1 + 2 * (self.dim + 1))  # what rounding adds; noise follows
+        radius = max(wanted, setting.finest(truncation, l2, self.m))
+        extra = (radius - wanted) * (1 + 2 * (setting.problem.dim + 1))  # what rounding adds; noise follows
         stage = Stage(radius, sensitivity(self.level, l2, self.m, radius))
-        surrogate = self.surrogates.made(self.level, l2, smoothing, radius)
-        return Phase(*layout, self.m, l2, surrogate, (stage,), self.error / l2 + extra)
+        return Phase(*layout, self.m, l2, truncation, (stage,), self.error / l2 + extra)
 
 
-def level_of(problem: Problem, epsilon: float, moments: Moments, m: int) -> float:
-    """Return the level for m records; at most the largest slope: no gradient is longer, and nothing is cut then."""
-    return min(TUNING.level(moments.k, moments.bound, m * epsilon / problem.dim), problem.lipschitz)
-
-
-def bias_of(problem: Problem, moments: Moments, level: float, m: int, surrogates: Surrogates) -> float:
-    """Return what surrogates move the minimizer by, of m records, times lambda, in root mean square."""
-    mean, square = surrogates.bias(moments, level)
-    return math.sqrt(mean**2 + square / m) if level < problem.lipschitz else 0.0
-
-
-def paper(problem: Problem, epsilon: float, moments: Moments, failure: float, surrogates: Surrogates) -> Schedule:
+def paper(setting: Setting, failure: float) -> Schedule:
     """Return the printed schedule with failure probability `failure`; n must be at least twice the repetitions."""
-    n, R = problem.n, problem.radius
+    n, R, moments = setting.problem.n, setting.reach, setting.moments
     growth, aggregation = 32.0, 3.0  # of the ridge weight; what aggregation multiplies distances by
     T = max(1, math.ceil(math.log2(n)))
     J = math.ceil(50 * math.log(T / failure))
@@ -322,38 +276,47 @@ def paper(problem: Problem, epsilon: float, moments: Moments, failure: float, su
     sizes = [m for m in sizes if m >= 1]
     if not sizes:
         raise InvalidParameterError("n", n, f"must be at least {2 * J} for the printed constants", "Use 'calibrated'")
-    errors = [_printed_error(problem, epsilon, moments, m, surrogates) for m in sizes]
+    errors = [_printed_error(setting, m) for m in sizes]
     total = sum(growth / 2 * (aggregation * e) ** 2 / growth**t for t, e in enumerate(errors[:-1]))
     total += aggregation * moments.g1 * errors[-1] / growth ** (len(sizes) - 1)
     base = math.sqrt(2 * total) / R
     phases: list[Phase] = []
     for t, (m, error) in enumerate(zip(sizes, errors, strict=True)):
-        l2, level = base * growth**t, _printed_level(problem, epsilon, moments, m)
-        unit = level / (l2 * m)
-        smoothing = l2 * (TUNING.smoothing * 12 * problem.dim * unit / epsilon / level) ** 2
-        slack = surrogates.floor(level, l2, smoothing)
-        if phases and unit / 6 < slack:
-            break  # beyond double precision; the first phase may need the slack at extreme constants
-        radii = [max(share * unit, slack if t == 0 else 0.0) for share in (1.0, 1 / 6)]
-        ball = 200 * PRINTED_TAIL * problem.dim * unit / epsilon  # 100 zeta C d / (lambda m (epsilon / 2))
-        stages = tuple(
-            Stage(radius, max(6 * unit, (2 * unit + 2 * radius) * (1 + 1e-13)), 0.5, confine)
-            for radius, confine in zip(radii, (ball, math.inf), strict=True)
-        )
-        surrogate = surrogates.made(level, l2, smoothing, min(radii))
-        phases.append(Phase(2**t - 1, 2 ** (t + 1), J, m, l2, surrogate, stages, error / l2))
+        layout = (2**t - 1, 2 ** (t + 1), J, m)
+        phase = _printed_phase(setting, layout, base * growth**t, error)
+        if phases and phase.stages[1].radius < setting.finest(phase.truncation, phase.l2, phase.m):
+            break  # beyond double precision
+        phases.append(phase)
     bound = base * R**2 / 2
     bound += sum(b.l2 / 2 * (aggregation * a.error) ** 2 for a, b in itertools.pairwise(phases))
     return Schedule(tuple(phases), bound + aggregation * moments.g1 * phases[-1].error)
 
 
-def _printed_level(problem: Problem, epsilon: float, moments: Moments, m: int) -> float:
-    return moments.bound * (m * epsilon / problem.dim) ** (1 / moments.k)
+def _printed_level(setting: Setting, m: int) -> float:
+    moments = setting.moments
+    return moments.bound * (m * setting.epsilon / setting.problem.dim) ** (1 / moments.k)
 
 
-def _printed_error(problem: Problem, epsilon: float, moments: Moments, m: int, surrogates: Surrogates) -> float:
+def _printed_error(setting: Setting, m: int) -> float:
     """Distance from the population minimizer, times lambda, that each part keeps with probability 0.6."""
-    level = _printed_level(problem, epsilon, moments, m)
+    problem, epsilon, moments = setting.problem, setting.epsilon, setting.moments
+    level = _printed_level(setting, m)
     noise = 12 * level / (epsilon * m) * float(gamma.ppf(0.9, problem.dim)) + level / (3 * m)
-    shift = TUNING.smoothing * 12 * problem.dim * level / (epsilon * m) * surrogates.shifts
-    return noise + shift + 10 * surrogates.bias(moments, level)[0] + math.sqrt(10 / m) * moments.g2
+    shift = TUNING.smoothing * 12 * problem.dim * level / (epsilon * m) * setting.smooths
+    return noise + shift + 10 * setting.surrogate.bias(moments, level)[0] + math.sqrt(10 / m) * moments.g2
+
+
+def _printed_phase(setting: Setting, layout: tuple[int, int, int, int], l2: float, error: float) -> Phase:
+    first, step, J, m = layout
+    problem, epsilon, level = setting.problem, setting.epsilon, _printed_level(setting, m)
+    unit = level / (l2 * m)
+    shift = TUNING.smoothing * 12 * problem.dim * unit / epsilon
+    truncation = Truncation(level, problem.radius, l2 * (shift / level) ** 2)
+    ball = 200 * PRINTED_TAIL * problem.dim * unit / epsilon  # 100 zeta C d / (lambda m (epsilon / 2))
+    slack = setting.finest(truncation, l2, m)  # the first phase may need it at extreme constants
+    radii = [max(share * unit, slack if first == 0 else 0.0) for share in (1.0, 1 / 6)]
+    stages = tuple(
+        Stage(radius, max(6 * unit, (2 * unit + 2 * radius) * (1 + 1e-13)), 0.5, confine)
+        for radius, confine in zip(radii, (ball, math.inf), strict=True)
+    )
+    return Phase(first, step, J, m, l2, truncation, stages, error / l2)
