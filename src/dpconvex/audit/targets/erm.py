@@ -21,12 +21,12 @@ from dpconvex.algorithms.erm import (
     sufficient_statistics,
     user_level,
 )
-from dpconvex.algorithms.erm.heavy_tailed import MomentPlan, Moments, clipped_gradient, registry
+from dpconvex.algorithms.erm.heavy_tailed import MomentPlan, Moments, clipped_gradient, custom, registry
 from dpconvex.algorithms.erm.registry import plans
 from dpconvex.algorithms.erm.two_stage import centering, projection
 from dpconvex.algorithms.select import Options
 from dpconvex.audit.neighbors import record_pairs, user_pairs
-from dpconvex.audit.target import Builder, Subject, targets
+from dpconvex.audit.target import Builder, Pair, Subject, targets
 from dpconvex.losses import (
     AbsoluteLoss,
     HingeLoss,
@@ -37,7 +37,7 @@ from dpconvex.losses import (
     SquaredLoss,
 )
 from dpconvex.privacy import PrivacyParams, Unit
-from dpconvex.problems import Block, DataDomain, LinearModelProblem, Objective
+from dpconvex.problems import Block, CustomProblem, DataDomain, LinearModelProblem, LocationLoss, Objective
 from dpconvex.problems.objective import Bounds
 from dpconvex.sets import ConvexSet
 from dpconvex.solvers import LBFGS, Solver, SolverResult
@@ -209,6 +209,17 @@ def _selected(algorithm: str, known: bool) -> Builder:
     return build
 
 
+def _custom(privacy: PrivacyParams, bound: float) -> Subject:
+    """A loss of one's own, steeper than the level: its extension over the ball is another function."""
+    domain = DataDomain.box(1, bound)
+    problem = CustomProblem(LocationLoss(domain, bound / 10), N, bound)
+    plan = custom.plan(problem, privacy, Moments(2.0, 0.2))
+    ends = [np.array([[bound], [-bound], [sign * bound]]) for sign in (1.0, -1.0)]
+    heap = [np.array([[0.0], [0.0], [sign * bound]]) for sign in (1.0, -1.0)]
+    pairs = {name: Pair(*((X, np.zeros(N)) for X in both)) for name, both in (("ends", ends), ("heap", heap))}
+    return Subject(plan, pairs)
+
+
 def _moments(privacy: PrivacyParams, bound: float) -> Subject:
     plan: MomentPlan = heavy_tailed.plan_moments(linear_problem(HuberLoss(1.0, 2.0), bound, n=20), privacy)
     pairs = record_pairs(plan.problem)
@@ -261,6 +272,8 @@ TARGETS = (
             "heavy_tailed": ("pure", _heavy),
             "heavy_tailed/phases": ("pure", _heavy_phases),
             "heavy_tailed/tuned": ("pure", _selected("heavy_tailed", False)),
+            "heavy_tailed/custom": ("pure", _custom),
+            "localized_exponential_mechanism": ("pure", _selected("localized_exponential_mechanism", True)),
             "clipped_residuals": ("pure", _selected("clipped_residuals", True)),
             "private_moments": ("pure", _moments),
             "clipped_gradient": ("approximate", _clipped),

@@ -235,10 +235,12 @@ class HeavyTailedPlan(LocalizationPlan[P]):
 
     def _part(self, t: int, data: Data, center: FloatArray, releases: Iterator[Release], to: To) -> FloatArray:
         phase, region, point = self.phases[t], self.domain, center
+        source, ledger = to
         for stage, mechanism in zip(phase.stages, self.noises[t], strict=True):
             solved = self.method.minimize(self.part(phase), data, center, (region, stage.radius, point))
             entry = next(releases)
-            point = region.project(mechanism.release(solved, entry.label, *to, entry.block))
+            noisy = mechanism.release(solved, entry.label, source, ledger, entry.block)
+            point = region.project(noisy)
             region = self.near(point, stage)
         return point
 
