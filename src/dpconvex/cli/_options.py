@@ -79,7 +79,7 @@ MODEL: dict[str, tuple[Any, Any]] = {
         "auto, objective_perturbation, output_perturbation, exponential_mechanism, noisy_gradient, recentring "
         "(numeric columns), random_projection (plan --features) or sufficient_statistics (linear); for users also "
         "phased_sgd or accelerated_user; with --heavy-tailed auto, "
-        "clipped_residuals, heavy_tailed or clipped_gradient.",
+        "clipped_residuals, heavy_tailed, clipped_gradient or localized_exponential_mechanism (two parameters).",
     ),
     "constants": _option(str, "calibrated", "calibrated, or paper (output perturbation only)."),
     "noise": _option(str, "auto", "auto, or a name that `dpconvex plan` lists."),

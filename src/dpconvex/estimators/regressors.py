@@ -71,8 +71,8 @@ heavy_tailed : float or (float, float), optional
     with k alone, G_k is estimated for a tenth of epsilon where it is needed. `target_bounds` then bounds
     predictions and sets the unit; targets are *not* clipped into it, only to a million times its width. `algorithm`
     is ``"auto"``, ``"clipped_residuals"`` (ordinary methods; no noise depends on the largest target),
-    ``"heavy_tailed"`` (localized output perturbation, pure; none depends on the largest record) or
-    ``"clipped_gradient"``; `l2`, `noise`, tilts and adversaries do not apply. Docs: "Heavy tails in practice".
+    ``"heavy_tailed"`` (localized output perturbation, pure; none depends on the largest record),
+    ``"clipped_gradient"`` or, for two parameters, ``"localized_exponential_mechanism"``; `l2`, `noise`, tilts and adversaries do not apply. Docs: "Heavy tails in practice".
 """
 ATTRIBUTES = """
 coef_ : array of shape (n_features,)
