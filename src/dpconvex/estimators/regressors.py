@@ -72,7 +72,8 @@ heavy_tailed : float or (float, float), optional
     predictions and sets the unit; targets are *not* clipped into it, only to a million times its width. `algorithm`
     is ``"auto"``, ``"clipped_residuals"`` (ordinary methods; no noise depends on the largest target),
     ``"heavy_tailed"`` (localized output perturbation, pure; none depends on the largest record),
-    ``"clipped_gradient"`` or, for two parameters, ``"localized_exponential_mechanism"``; `l2`, `noise`, tilts and adversaries do not apply. Docs: "Heavy tails in practice".
+    ``"clipped_gradient"`` or, for two parameters, ``"localized_exponential_mechanism"``;
+    `l2`, `noise`, tilts and adversaries do not apply. Docs: "Heavy tails in practice".
 """
 ATTRIBUTES = """
 coef_ : array of shape (n_features,)

@@ -65,7 +65,7 @@ Data = tuple[Records, AnyArray]
 To = tuple[BitSource, Ledger]
 
 LEMMA = (
-    "strong convexity of a ridge risk of convex C-Lipschitz losses (Lowy 2026, Section 2, with truncated losses): "
+    "strong convexity of a ridge risk of convex C-Lipschitz losses (Lowy 2026, Section 2, with {losses}): "
     "2C/(l2 m), plus 2 tau for the certified solver accuracy"
 )
 
@@ -114,9 +114,9 @@ class LocalizationPlan(ConvexPlan[P]):
     @cached_property
     def noises(self) -> tuple[tuple[NormNoiseMechanism, ...], ...]:
         """Noise of each stage of each phase."""
-        norm, epsilon = L2Norm(self.problem.dim), self.privacy.epsilon
+        norm, epsilon, lemma = L2Norm(self.problem.dim), self.privacy.epsilon, LEMMA.format(losses=self.method.losses)
         return tuple(
-            tuple(NormNoiseMechanism(norm, Sensitivity(s.reach, "l2", LEMMA), epsilon * s.share) for s in phase.stages)
+            tuple(NormNoiseMechanism(norm, Sensitivity(s.reach, "l2", lemma), epsilon * s.share) for s in phase.stages)
             for phase in self.phases
         )
 

@@ -98,6 +98,7 @@ class Surrogate(ABC):
 
     name: ClassVar[str]  #: used in estimators and on the command line
     smooths: ClassVar[bool] = False  #: whether kinks are smoothed, for a shift of the minimizer
+    losses: ClassVar[str] = "Lipschitz extensions"  #: what the stand-ins are
     lipschitz: ClassVar[str]  #: why every record's function is convex and C-Lipschitz
     reached: ClassVar[str]  #: why the minimizer is reached for every data set
 
@@ -147,6 +148,7 @@ class Truncated(Surrogate):
 
     name = "truncated"
     smooths = True
+    losses = "truncated losses"
     lipschitz = "its slope is cut at C over the record's norm, which leaves it convex"
     reached = "a certificate is checked before anything is released; the guaranteed solver reaches it for all data"
 

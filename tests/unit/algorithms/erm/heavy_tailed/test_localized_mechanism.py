@@ -34,7 +34,7 @@ def custom(n=20, level=0.2):
 def test_the_exact_law_over_the_net_with_errors_at_both_ends(share) -> None:
     """T36 of the specification: the largest log-ratio is at most ``epsilon_EM + 2 chi B``, and nearly that.
 
-    Values turn as far as Lemma 8.6 allows, ``+-C (u - c) / m`` for neighbors; errors are 0 at one place and B at another.
+    Values turn as far as Lemma 8.6 allows, ``+-C (u - c) / m`` for neighbors; errors are 0 here and B there.
     """
     plan = custom()
     t, phase = 0, plan.phases[0]

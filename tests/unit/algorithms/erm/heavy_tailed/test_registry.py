@@ -241,9 +241,9 @@ def test_a_bare_number_is_no_moment(method: str, moments: Any) -> None:
 
 @pytest.mark.parametrize("method", HEAVY_METHODS)
 def test_extreme_numbers_are_blamed_by_name(method: str) -> None:
+    given = problem(SquaredLoss(1.0), method=method)
     for bound in (1e-300, 1e-200, 1e300):
         with pytest.raises(InvalidParameterError) as caught:
-            given = problem(SquaredLoss(1.0), method=method)
             HEAVY_METHODS[method](given, PrivacyParams(1.0), Moments(2.0, bound), "calibrated")
         assert caught.value.name == "moments.bound"
     wide = LinearModelProblem(SquaredLoss(1.0), DataDomain.l2_ball(columns(method), 1e90), 10, 1e90)
