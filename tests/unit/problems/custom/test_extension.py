@@ -96,6 +96,22 @@ def test_rounding_leaves_the_rest_to_the_averaged_steps(monkeypatch) -> None:
     assert (wanted.lower <= found.upper).all()
 
 
+@pytest.mark.parametrize("dim", [1, 2, 5])
+def test_at_the_planned_floor_rounding_leaves_nothing_open(monkeypatch, dim) -> None:
+    """T35: with a tolerance of two roundings, the least that is planned, no record needs the averaged steps."""
+    monkeypatch.delattr(Extender, "averaged")
+    rng = np.random.default_rng(0)
+    for cap in (1.0, 1e6):
+        for level in (1e-3, 1.0):
+            for pieces in (1, 3):
+                extender = Extender(level, cap * (1 + 1e-12), R, 1.0)
+                extender = replace(extender, tolerance=2 * extender.rounding)
+                w = ball(rng, 8, dim)
+                w[:2] /= np.linalg.norm(w[:2], axis=1, keepdims=True)
+                found = extender.planes(Affine(pieces, 8, dim, pieces, cap), w)
+                assert (found.upper - found.lower <= extender.tolerance).all()
+
+
 def test_known_values() -> None:
     """T1: one dimension, ``f = 10 w``; the plane, a steep record's own loss being 9 away from it at the far end."""
     extender = Extender(1.0, 10.0 * (1 + 1e-12), R, 1e-9)

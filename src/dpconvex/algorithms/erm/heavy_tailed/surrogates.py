@@ -73,10 +73,12 @@ class Part:
 
     @property
     def cap(self) -> RecordCap:
+        """Which records count."""
         return cap_for(self.problem, self.moments, self.level)
 
     @property
     def level(self) -> float:
+        """C."""
         return self.truncation.level
 
     @property
