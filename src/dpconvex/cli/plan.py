@@ -54,7 +54,16 @@ def plan(
     more = scaling(estimator, n, lambda one, n: _plans(one, n, features, classes, "user")) if users else []
     if as_json:
         counts = {"rows": rows} if users is None else {"users": users, "records_per_user": options["records_per_user"]}
-        named = ("delta", "tilt", "adversarial_radius", "adversarial_norm", "risk", "heavy_tailed")
+        named = (
+            "delta",
+            "tilt",
+            "adversarial_radius",
+            "adversarial_norm",
+            "risk",
+            "heavy_tailed",
+            "surrogate",
+            "constraint",
+        )
         problem = {**counts, "epsilon": epsilon, **{name: options[name] for name in named}}
         print_json({**problem, "plans": plan_rows(found), **({"scaling": more} if more else {})})
         return
@@ -116,6 +125,7 @@ def variations(plan: LinearModelPlan) -> list[tuple[str, str]]:
         found.append(("risk", str(public["target"])))
     if "moment_order" in public or "private_moments" in public:
         found.append(("moment", _moment(public)))
+    found += [(name, str(public[name])) for name in ("surrogate", "constraint") if name in public]
     return found
 
 

@@ -55,15 +55,12 @@ def profiles(
 
 
 def extension_rounding(
-    loss: LinearModelLoss, level: float, l2: float, cap: RecordCap, domain: ConvexSet, feature_l2: float, dim: int
+    loss: LinearModelLoss, level: float, l2: float, cap: RecordCap, domain: ConvexSet, dim: int
 ) -> float:
     """Return what rounding adds to the gap of any risk of extensions, for all records under the cap: public."""
     R = domain.radius
-    if isinstance(loss, PiecewiseLinearLoss):
-        bracket = bracket_rounding(level, cap.steepest, 0.0, 0.0, domain, dim)
-    else:
-        highest = min(cap.highest, loss.value_at_zero)
-        bracket = bracket_rounding(level, cap.steepest, highest, loss.curvature_bound * feature_l2**2, domain, dim)
+    highest = 0.0 if isinstance(loss, PiecewiseLinearLoss) else min(cap.highest, loss.value_at_zero)
+    bracket = bracket_rounding(level, cap.steepest, highest, domain, dim)
     return bracket + 8 * max(1e-14, inner_product_rounding(dim)) * (level + 4 * l2 * R) * R
 
 
@@ -124,9 +121,7 @@ class ExtensionRisk(CenteredRisk):
     @cached_property
     def oracle_error(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
         assert self.cap is not None  # set on creation; tells the type checker
-        longest = self.records.domain.l2
-        rounding = extension_rounding(self.loss, self.level, self.l2, self.cap, self.domain, longest, self.dim)
-        return self.tolerance + rounding
+        return self.tolerance + extension_rounding(self.loss, self.level, self.l2, self.cap, self.domain, self.dim)
 
     def value_and_gradient(self, w: FloatArray) -> tuple[float, FloatArray]:
         """Return a lower bound of ``J(w)`` less a constant, below it by at most `value_rounding`, and its slope."""
@@ -150,12 +145,13 @@ class ExtensionRisk(CenteredRisk):
 
     @cached_property
     def _last(self) -> dict[bytes, Extension]:
-        """The extensions at the last point asked for: a value and its slack are needed together."""
+        """The extensions at the last points asked for: a value and its slack are needed together."""
         return {}
 
     def _extension(self, w: FloatArray) -> Extension:
         key = w.tobytes()
         if key not in self._last:
-            self._last.clear()
+            if len(self._last) > 2:
+                del self._last[next(iter(self._last))]
             self._last[key] = self.oracle(self.pieces, w, self.level, self.domain, self.tolerance)
         return self._last[key]

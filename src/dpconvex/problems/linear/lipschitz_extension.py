@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol, Self, final
 
 import numpy as np
@@ -38,6 +38,7 @@ from dpconvex.sets import ConvexSet
 from dpconvex.sets.simplex import project_onto_simplex
 
 _SLOPE_HALVINGS = 100  # slopes may have to be small beside their range
+_VALUE_ROUNDING = 2.0**-50  # of a computed loss, relative
 _PLANE_ROUNDING = 1e-14  # of a plane with weights, relative
 _ASCENT = 5000  # steps on the weights for one proximal point of a maximum of affine functions
 
@@ -56,12 +57,16 @@ class Profiles(Protocol):
         """Return the least and the largest slope, (n,) each, over the ball of that radius."""
         ...
 
-    def derivatives(self, points: FloatArray) -> FloatArray:
-        """Return a slope of phi at the points (n, dim)."""
+    def derivatives(self, z: FloatArray) -> FloatArray:
+        """Return a slope of phi at predictions z (n,)."""
         ...
 
-    def tangents(self, points: FloatArray, t: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return slopes near `t` and numbers c with ``phi(x) >= slope x + c``, equal at the points (n, dim)."""
+    def excess(self, z: FloatArray, t: FloatArray) -> FloatArray:
+        """Return a continuous function that is positive where the slope at z is above `t`, and falls with both."""
+        ...
+
+    def constants(self, z: FloatArray) -> FloatArray:
+        """Return numbers c with ``phi(x) >= slope x + c``, equal at z, for the slopes of `derivatives`."""
         ...
 
     def take(self, rows: NDArray[np.intp]) -> Self:
@@ -89,24 +94,23 @@ class Pieces:
         return np.linalg.norm(self.slopes, axis=1) * np.maximum(-self.lower, self.upper)
 
     def values(self, points: FloatArray) -> FloatArray:
-        v = self._arguments(points)
+        v = _inner(self.slopes, points) + self.offsets
         return np.maximum(self.lower * v, self.upper * v)
 
     def ends(self, radius: float) -> tuple[FloatArray, FloatArray]:
         return self.lower, self.upper
 
-    def derivatives(self, points: FloatArray) -> FloatArray:
-        return np.where(self._arguments(points) > 0, self.upper, self.lower)
+    def derivatives(self, z: FloatArray) -> FloatArray:
+        return np.where(z + self.offsets > 0, self.upper, self.lower)
 
-    def tangents(self, points: FloatArray, t: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Any slope in the interval touches at the kink; elsewhere a bisected one is off, and the bound says so."""
-        return t, t * self.offsets
+    def excess(self, z: FloatArray, t: FloatArray) -> FloatArray:
+        return z + self.offsets
+
+    def constants(self, z: FloatArray) -> FloatArray:
+        return self.derivatives(z) * self.offsets
 
     def take(self, rows: NDArray[np.intp]) -> Pieces:
         return Pieces(self.slopes[rows], self.offsets[rows], self.lower[rows], self.upper[rows])
-
-    def _arguments(self, points: FloatArray) -> FloatArray:
-        return _inner(self.slopes, points) + self.offsets
 
 
 @final
@@ -125,13 +129,14 @@ class Curves:
         reach = radius * np.linalg.norm(self.slopes, axis=1) * UP
         return self.loss.derivative(-reach, self.targets), self.loss.derivative(reach, self.targets)
 
-    def derivatives(self, points: FloatArray) -> FloatArray:
-        return self.loss.derivative(_inner(self.slopes, points), self.targets)
+    def derivatives(self, z: FloatArray) -> FloatArray:
+        return self.loss.derivative(z, self.targets)
 
-    def tangents(self, points: FloatArray, t: FloatArray) -> tuple[FloatArray, FloatArray]:
-        z = _inner(self.slopes, points)
-        t = self.loss.derivative(z, self.targets)
-        return t, self.loss.value(z, self.targets) - t * z
+    def excess(self, z: FloatArray, t: FloatArray) -> FloatArray:
+        return self.derivatives(z) - t
+
+    def constants(self, z: FloatArray) -> FloatArray:
+        return self.loss.value(z, self.targets) - self.derivatives(z) * z
 
     def take(self, rows: NDArray[np.intp]) -> Curves:
         return Curves(self.loss, self.slopes[rows], self.targets[rows])
@@ -172,33 +177,74 @@ def lipschitz_extension(some: Profiles, w: FloatArray, level: float, domain: Con
     _validate.real("tolerance", tolerance, above=0.0)
     w, n, reach = domain.project(w), len(some.slopes), domain.diameter
     here = np.tile(w, (n, 1))
-    flat = _Proximal(here, some.derivatives(here), np.zeros_like(here))
+    z = _inner(some.slopes, w)
+    slope, constant = some.derivatives(z), some.constants(z)
+    flat = _Proximal(here, slope, constant, np.zeros_like(here), np.abs(slope), np.abs(constant))
     best = _bracket(some, w, flat, level, domain)  # the tangent at w: enough where it is no steeper than the level
     rows = np.flatnonzero(best.upper - best.lower > tolerance)
-    steep, short, long = some.take(rows), np.zeros(len(rows)), np.full(len(rows), reach / level)
-    s = long
-    for _ in range(max(1, math.ceil(math.log2(max(2.0, level * reach / tolerance)))) + 1):
+    steep, m = some.take(rows), len(rows)
+    root = _Root(np.zeros(m), np.full(m, reach / level), np.full(m, math.inf), np.full(m, -level), np.zeros(m, bool))
+    s = root.high
+    for step in range(3 * max(1, math.ceil(math.log2(max(2.0, level * reach / tolerance)))) + 3):
         if len(rows) == 0:
             break
-        near = _proximal(steep, w, s, domain)
+        near = _proximal(steep, w, s, domain, tolerance / 4)
         best.improve(rows, _bracket(steep, w, near, level, domain))
-        gentle = np.linalg.norm(near.slopes(steep), axis=1) <= level
-        short, long = np.where(gentle, short, s), np.where(gentle, s, long)
-        left = best.upper[rows] - best.lower[rows] > tolerance
-        rows, short, long, steep = rows[left], short[left], long[left], steep.take(np.flatnonzero(left))
-        s = 0.5 * (short + long)
+        root.narrow(s, np.linalg.norm(near.slopes(steep), axis=1) - level)
+        left = np.flatnonzero(best.upper[rows] - best.lower[rows] > tolerance)
+        rows, steep, root = rows[left], steep.take(left), root.take(left)
+        s = root.guess(step)
     return best
 
 
-def bracket_rounding(level: float, steepest: float, value: float, bend: float, domain: ConvexSet, dim: int) -> float:
+@final
+@dataclass(eq=False)
+class _Root:
+    """Where falling functions of one variable are 0: values at ``low`` are positive, at ``high`` not."""
+
+    low: FloatArray
+    high: FloatArray
+    at_low: FloatArray
+    at_high: FloatArray
+    rose: NDArray[np.bool_]  #: whether the low end moved last
+
+    def closed(self) -> NDArray[np.bool_]:
+        """Whether no float is left between the ends."""
+        middle = 0.5 * (self.low + self.high)
+        return (middle <= self.low) | (middle >= self.high)
+
+    def guess(self, step: int) -> FloatArray:
+        """Return the next points: by the secant, every third time the middle, which halves the interval."""
+        middle, width = 0.5 * (self.low + self.high), self.high - self.low
+        if step % 3 == 0:
+            return middle
+        fall = self.at_low - self.at_high
+        secant = self.high + self.at_high / np.where(fall > 0, fall, 1.0) * width
+        return np.where((secant > self.low) & (secant < self.high) & np.isfinite(fall), secant, middle)
+
+    def narrow(self, x: FloatArray, value: FloatArray) -> None:
+        """Take in values; an end that stays twice counts half (Illinois), so that both move."""
+        up = value > 0
+        again = up == self.rose
+        self.low, self.high = np.where(up, x, self.low), np.where(up, self.high, x)
+        self.at_low = np.where(up, value, np.where(again, 0.5, 1.0) * self.at_low)
+        self.at_high = np.where(up, np.where(again, 0.5, 1.0) * self.at_high, value)
+        self.rose = up
+
+    def take(self, rows: NDArray[np.intp]) -> _Root:
+        ends = (part[rows] for part in (self.low, self.high, self.at_low, self.at_high))
+        return _Root(*ends, self.rose[rows])
+
+
+def bracket_rounding(level: float, steepest: float, value: float, domain: ConvexSet, dim: int) -> float:
     """Return what rounding adds to the bracket of any record: public, for floors of accuracy.
 
-    Of records with slopes up to `steepest` on the set, values up to `value` at 0 and curvature up to `bend`. Terms are
-    inner products over the set, times how rounding turns its normals; where that is not known a proximal step s leaves
-    ``s C^2/4 + e D/s`` for projections off by e, and the best s of the bisection is within a factor of 2.
+    Of records with slopes up to `steepest` on the set and values up to `value` at 0. Terms are inner products over the
+    set, times how rounding turns its normals; where that is not known a proximal step s leaves ``s C^2/4 + e D/s`` for
+    projections off by e, and the best s of the bisection is within a factor of 2.
     """
     R, D, unit = domain.radius, domain.diameter, inner_product_rounding(dim)
-    plain = 8 * unit * ((steepest + level) * (2 * R + D) + value) + 8 * unit * bend * R * D
+    plain = 8 * unit * (steepest + level) * (2 * R + D) + 8 * _VALUE_ROUNDING * value
     if math.isfinite(domain.normal_rounding):
         return plain * domain.normal_rounding
     return plain + 2.5 * level * math.sqrt(1000 * unit * (R + D) * D)
@@ -209,7 +255,10 @@ def bracket_rounding(level: float, steepest: float, value: float, bend: float, d
 class _Proximal:
     y: FloatArray  #: proximal points project(w - s t a), (n, dim)
     t: FloatArray  #: slopes, (n,)
+    constant: FloatArray  #: c with ``phi(x) >= t x + c``, nearly equal at y, (n,)
     normal: FloatArray  #: (w - s t a - y) / s, in the normal cone at y, (n, dim)
+    steep: FloatArray  #: size of what t was computed from, (n,)
+    large: FloatArray  #: size of what c was computed from, (n,)
 
     def slopes(self, some: Profiles) -> FloatArray:
         """Return ``p = t a + normal``, which is (w - y) / s."""
@@ -218,44 +267,65 @@ class _Proximal:
 
 def _bracket(some: Profiles, w: FloatArray, near: _Proximal, level: float, domain: ConvexSet) -> Extension:
     """Bounds and planes from any points of the set, slopes and normals (Lemma 6), rounding against ourselves."""
-    t, constant = some.tangents(near.y, near.t)
-    near = replace(near, t=t)
-    p = near.slopes(some)
+    t, constant, p = near.t, near.constant, near.slopes(some)
     length = np.linalg.norm(p, axis=1)
     share = np.where(length > level, level / np.maximum(length, 1e-300) * (1 - 4e-16), 1.0)[:, None]
     tilt = np.where(share < 1, (1 - share) * t[:, None] * some.slopes - share * near.normal, -near.normal)
     p = share * p
-    reach, steep = domain.radius, np.abs(t) * np.linalg.norm(some.slopes, axis=1)
+    reach, steep = domain.radius, near.steep * np.linalg.norm(some.slopes, axis=1)
     unit = inner_product_rounding(len(w))
     lower = p @ w + constant + domain.least_rows(tilt)
-    slack = unit * ((steep + level + np.linalg.norm(tilt, axis=1)) * reach + np.abs(constant))
+    slack = unit * (steep + level + np.linalg.norm(tilt, axis=1)) * reach + _VALUE_ROUNDING * near.large
     at_w, at_y = some.values(w), some.values(near.y)
     upper = np.minimum(at_w, at_y + level * np.linalg.norm(w - near.y, axis=1))
-    upper = upper + unit * (steep * reach + level * reach + np.abs(upper) + np.abs(constant))
+    upper = upper + unit * (steep + level) * reach + _VALUE_ROUNDING * (np.abs(upper) + near.large)
     return Extension(np.minimum(lower - slack, upper), upper, p)
 
 
-def _proximal(some: Profiles, w: FloatArray, s: FloatArray, domain: ConvexSet) -> _Proximal:
-    """Return the proximal points; t is the slope there, by bisection."""
+def _proximal(some: Profiles, w: FloatArray, s: FloatArray, domain: ConvexSet, tolerance: float) -> _Proximal:
+    """Return the proximal points; t is nearly the slope there.
 
-    def at(t: FloatArray, part: Profiles, s: FloatArray) -> tuple[FloatArray, FloatArray]:
+    The search leaves points with slopes above and below t: the tangents there average to one of slope t, lower than phi
+    by at most the tolerance.
+    """
+
+    def at(t: FloatArray, part: Profiles, s: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         point = w - (s * t)[:, None] * part.slopes
-        return point, domain.project_rows(point)
+        y = domain.project_rows(point)
+        return point, y, _inner(part.slopes, y)
 
     low, high = some.ends(domain.radius)
-    t = np.where(some.derivatives(at(high, some, s)[1]) >= high, high, low)
-    between = np.flatnonzero((t < high) & (some.derivatives(at(low, some, s)[1]) > low))  # predictions fall with t
+    z_high, z_low = at(high, some, s)[2], at(low, some, s)[2]  # predictions fall with t
+    t = np.where(some.derivatives(z_high) >= high, high, low)
+    between = np.flatnonzero((t < high) & (some.derivatives(z_low) > low))
+    point, y, z = at(t, some, s)
+    slope, constant = some.derivatives(z), some.constants(z)
+    steep, large = np.abs(slope), np.abs(constant)
     if len(between):
-        part, low, high = some.take(between), low[between], high[between]
-        for _ in range(_SLOPE_HALVINGS):
-            middle = 0.5 * (low + high)
-            if np.all((middle <= low) | (middle >= high)):
+        part, part_s, z_low, z_high = some.take(between), s[between], z_low[between], z_high[between]
+        low, high = low[between], high[between]
+        root = _Root(low, high, part.excess(z_low, low), part.excess(z_high, high), np.zeros(len(low), bool))
+        above, below, share = _lines(part, z_low), _lines(part, z_high), np.zeros(len(low))
+        for step in range(1, 3 * _SLOPE_HALVINGS):
+            share = np.clip((root.high - below[0]) / np.where(above[0] > below[0], above[0] - below[0], 1.0), 0.0, 1.0)
+            gap = share * ((below[0] - above[0]) * z_high + below[1] - above[1])
+            if np.all((gap <= tolerance) | root.closed()):
                 break
-            up = part.derivatives(at(middle, part, s[between])[1]) > middle
-            low, high = np.where(up, middle, low), np.where(up, high, middle)
-        t[between] = high
-    point, y = at(t, some, s)
-    return _Proximal(y, t, domain.outward(y, point - y) / s[:, None])
+            x = root.guess(step)
+            new = at(x, part, part_s)[2]
+            root.narrow(x, part.excess(new, x))
+            line, z_high = _lines(part, new), np.where(root.rose, z_high, new)
+            above, below = np.where(root.rose, line, above), np.where(root.rose, below, line)
+        point[between], y[between], _ = at(root.high, part, part_s)
+        slope[between], constant[between] = below + share * (above - below)
+        ends = np.maximum(np.abs(above), np.abs(below))
+        steep[between], large[between] = ends
+    return _Proximal(y, slope, constant, domain.outward(y, point - y) / s[:, None], steep, large)
+
+
+def _lines(some: Profiles, z: FloatArray) -> FloatArray:
+    """Slopes and constants of tangents, (2, n)."""
+    return np.array([some.derivatives(z), some.constants(z)])
 
 
 def _inner(a: FloatArray, b: FloatArray) -> FloatArray:

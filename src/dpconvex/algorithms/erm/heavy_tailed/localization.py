@@ -262,8 +262,6 @@ def check_constraint(problem: LinearModelProblem, constraint: ConvexSet | None) 
     if constraint.dim not in (None, problem.dim) or not 0 < constraint.diameter < math.inf:
         what = f"must be a bounded set of more than one vector of length {problem.dim}, the constant's entry last"
         raise InvalidParameterError("constraint", constraint, what, "Use a Box, Ellipsoid, L2Ball or Polytope")
-    if constraint.radius > problem.radius:
-        raise InvalidParameterError("radius", problem.radius, f"must be at least the set's, {constraint.radius!r}")
 
 
 @recorded("heavy_tailed")
@@ -301,6 +299,8 @@ def plan(
     method = surrogate_named(surrogate)
     method.check(problem)
     check_constraint(problem, constraint)
+    if constraint is not None and constraint.radius > problem.radius:
+        raise InvalidParameterError("radius", problem.radius, f"must be at least the set's, {constraint.radius!r}")
     return planned(problem, privacy, moments, method, constants, failure, constraint)
 
 

@@ -39,8 +39,9 @@ from dpconvex.algorithms.erm.heavy_tailed import (
     custom,
     localized_mechanism,
 )
+from dpconvex.algorithms.erm.heavy_tailed.localization import check_constraint
 from dpconvex.algorithms.erm.two_stage.base import TwoStagePlan
-from dpconvex.algorithms.recipes import NAMED
+from dpconvex.algorithms.recipes import NAMED, stored
 from dpconvex.algorithms.select import LARGEST, SMALLEST, Options
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import Planned
@@ -48,6 +49,7 @@ from dpconvex.privacy import Assumption, Ledger, PrivacyParams
 from dpconvex.problems import CustomProblem, LinearModelProblem, UserGroups
 from dpconvex.problems.base import Problem
 from dpconvex.randomness import BitSource
+from dpconvex.sets import ConvexSet
 
 SHARE = 0.1
 """Of epsilon, for the moment bound. Ours: 0.05 to 0.2 lose the same within noise from n = 2,000 on."""
@@ -55,6 +57,16 @@ SHARE = 0.1
 WIDEST, NARROW = 0.3, 4.0
 """Longest record, in units of a typical one, up to which ``"auto"`` prefers clipped residuals: the larger of NARROW and
 ``WIDEST sqrt(n epsilon / d)``. Ours, measured: the two methods cross near 0.3 to 0.45 of that root."""
+
+
+@final
+@stored
+@dataclass(frozen=True)
+class Shape:
+    """What stands in for the losses and which set parameters are from, where either is not the default."""
+
+    surrogate: str = "truncated"  #: One of `SURROGATES`
+    constraint: ConvexSet | None = None  #: None: the ball of the problem's radius
 
 
 @final
@@ -67,11 +79,23 @@ class HeavyMethod:
     #: False: it needs moments of gradients. True: of slopes at the prediction 0, and those where slopes are unbounded.
     slopes: bool = False
     printed: bool = True  #: Whether it has the paper's constants
+    shaped: bool = False  #: Whether it takes a `Shape`
 
     def __call__(
-        self, problem: LinearModelProblem, privacy: PrivacyParams, moments: Moments, constants: str
+        self,
+        problem: LinearModelProblem,
+        privacy: PrivacyParams,
+        moments: Moments,
+        constants: str,
+        shape: Shape | None = None,
     ) -> LinearModelPlan:
         """Return the plan."""
+        if shape is not None:
+            if not self.shaped:
+                name, value = ("surrogate", shape.surrogate) if shape.constraint is None else ("constraint", shape)
+                raise InvalidParameterError(name, value, "is for the algorithm 'heavy_tailed'", "Use that, or 'auto'")
+            options = {"constants": constants, "surrogate": shape.surrogate, "constraint": shape.constraint}
+            return self.planner(problem, privacy, moments, **options)
         if constants == "calibrated":
             return self.planner(problem, privacy, moments)
         if not self.printed:
@@ -93,7 +117,7 @@ class HeavyMethod:
 
 
 HEAVY_METHODS: Mapping[str, HeavyMethod] = {
-    "heavy_tailed": HeavyMethod(heavy_tailed.plan),
+    "heavy_tailed": HeavyMethod(heavy_tailed.plan, shaped=True),
     "clipped_residuals": HeavyMethod(clipped_residuals.plan, slopes=True),
     "clipped_gradient": HeavyMethod(clipped_gradient.plan, printed=False),
     "localized_exponential_mechanism": HeavyMethod(localized_mechanism.plan, printed=False),
@@ -129,6 +153,7 @@ class TunedPlan(TwoStagePlan):
     then: LinearModelPlan
     method: HeavyMethod  #: Plans `then`
     moments: Moments  #: Those of `then`
+    shape: Shape | None = None  #: Of `then`
     known: bool = False  #: Whether they are estimates; False: the largest gradient that the domain and targets admit
     adaptive: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleMethodOverride]
 
@@ -190,12 +215,14 @@ class TunedPlan(TwoStagePlan):
 
     def informed(self, moments: Moments) -> TunedPlan:
         """Return the plan for estimated moments, with the same budgets."""
-        then = self.method(self.problem, self.then.privacy, moments, self.then.constants)
+        then = self.method(self.problem, self.then.privacy, moments, self.then.constants, self.shape)
         return continued(self, then=then, moments=moments, known=True)
 
     def at(self, privacy: PrivacyParams) -> TunedPlan:
         """Return the plan of another promise for the same moments."""
-        return tuned(self.problem, privacy, self.first.k, self.method, self.constants).informed(self.moments)
+        return tuned(self.problem, privacy, self.first.k, self.method, self.constants, self.shape).informed(
+            self.moments
+        )
 
     def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> PrivateResult:
         moments, _ = self.first.run(X, y, source)
@@ -206,7 +233,12 @@ class TunedPlan(TwoStagePlan):
 
 @recorded("tuned")
 def tuned(
-    problem: LinearModelProblem, privacy: PrivacyParams, k: float, method: HeavyMethod, constants: str = "calibrated"
+    problem: LinearModelProblem,
+    privacy: PrivacyParams,
+    k: float,
+    method: HeavyMethod,
+    constants: str = "calibrated",
+    shape: Shape | None = None,
 ) -> TunedPlan:
     """Return the plan of a run that first bounds moments of order k, at least 2, itself; the promise is for both.
 
@@ -218,8 +250,9 @@ def tuned(
     first = heavy_tailed.plan_moments(problem, alone, k, slopes=method.slopes)
     rest = replace(privacy, epsilon=_rounding.difference_down(privacy.epsilon, share))
     smallest, largest = (Moments(k, float(edge)) for edge in first.edges[[-1, 0]])
-    method(problem, rest, smallest, constants)  # refuse here, from public facts, what would be refused later
-    return TunedPlan(problem, privacy, first, method(problem, rest, largest, constants), method, largest)
+    method(problem, rest, smallest, constants, shape)  # refuse here, from public facts, what would be refused later
+    then = method(problem, rest, largest, constants, shape)
+    return TunedPlan(problem, privacy, first, then, method, largest, shape)
 
 
 def heavy_plans(
@@ -229,21 +262,28 @@ def heavy_plans(
     bound: float | None,
     algorithm: str = "auto",
     options: Options | None = None,
+    shape: Shape | None = None,
 ) -> tuple[LinearModelPlan, ...]:
     """Return the valid plans for heavy tails, the chosen one first. Sees no data.
 
     The loss has one prediction and is smooth or piecewise linear. `bound` is ``G_k``, on the moment of order `k`, at
     least 2, of the gradients; None: estimated by the run, for `SHARE` of epsilon, where the method needs it. Of the
-    options only `constants` may be fixed: weights of the ridge, noise and target are the method's.
+    options only `constants` may be fixed: weights of the ridge, noise and target are the method's. A `shape` is for
+    localization, which ``"auto"`` then stands for; the radius of its set takes the place of the problem's.
     """
     options = options or Options()
     _check(problem, privacy, algorithm, HEAVY_METHODS, options)
-    method = HEAVY_METHODS[chosen(problem, privacy, options.constants) if algorithm == "auto" else algorithm]
+    if algorithm == "auto":
+        algorithm = "heavy_tailed" if shape is not None else chosen(problem, privacy, options.constants)
+    method = HEAVY_METHODS[algorithm]
+    if shape is not None and shape.constraint is not None:
+        check_constraint(problem, shape.constraint)
+        problem = replace(problem, radius=shape.constraint.radius)
     with within_floats(problem.name):
         moments = method.settled(problem, k) if bound is None else method.adapted(problem, Moments(k, bound))
         if moments is None:
-            return (tuned(problem, privacy, k, method, options.constants),)
-        return (method(problem, privacy, moments, options.constants),)
+            return (tuned(problem, privacy, k, method, options.constants, shape),)
+        return (method(problem, privacy, moments, options.constants, shape),)
 
 
 CUSTOM_METHODS: Mapping[str, HeavyMethod] = {

@@ -197,9 +197,7 @@ class Extension(Surrogate):
 
     def finest(self, part: Part) -> float:
         problem = part.problem
-        rounding = extension_rounding(
-            problem.loss, part.level, part.l2, part.cap, part.domain, problem.domain.l2, problem.dim
-        )
+        rounding = extension_rounding(problem.loss, part.level, part.l2, part.cap, part.domain, problem.dim)
         return math.sqrt(32 * rounding / part.l2)  # rho <= alpha / 16
 
     def error(self, part: Part, radius: float) -> float:
@@ -313,7 +311,7 @@ class Joint(Counted):
         pieces, dim = self.risk(part, data, centre, radius).pieces, len(centre)
 
         def subgradients(y: FloatArray) -> FloatArray:
-            return pieces.derivatives(y)[:, None] * pieces.slopes
+            return pieces.derivatives(np.einsum("ij,ij->i", pieces.slopes, y))[:, None] * pieces.slopes
 
         joint = JointProblem(
             *(pieces.values, subgradients, part.m, dim, part.level, part.l2, centre),
