@@ -492,6 +492,26 @@ MUTANTS = (
         "mechanism/above_threshold",
         ("tests/unit/mechanisms/test_selection.py::test_one_noisy_threshold_and_fresh_noise_for_every_query",),
     ),
+    Mutant(
+        "extensions: planes steeper than C are not shrunk",
+        "problems/linear/lipschitz_extension.py",
+        "share = np.where(length > level, level / np.maximum(length, 1e-300) * (1 - 4e-16), 1.0)[:, None]",
+        "share = np.ones((len(length), 1))",
+        "",
+        (
+            "tests/unit/algorithms/erm/heavy_tailed/test_surrogates.py::test_t33_planes_never_exceed_the_extension_at_another_member",
+        ),
+    ),
+    Mutant(
+        "extensions: the planned radius leaves no room for rounding",
+        "algorithms/erm/heavy_tailed/surrogates.py",
+        "return math.sqrt(32 * rounding / part.l2)  # rho <= alpha / 16",
+        "return 0.0 * rounding",
+        "",
+        (
+            "tests/unit/algorithms/erm/heavy_tailed/test_surrogates.py::test_planned_radii_leave_room_for_tolerance_and_rounding",
+        ),
+    ),
 )
 
 

@@ -39,7 +39,7 @@ from dpconvex.losses import (
 from dpconvex.privacy import PrivacyParams, Unit
 from dpconvex.problems import Block, CustomProblem, DataDomain, LinearModelProblem, LocationLoss, Objective
 from dpconvex.problems.objective import Bounds
-from dpconvex.sets import ConvexSet
+from dpconvex.sets import Box, ConvexSet
 from dpconvex.solvers import LBFGS, Solver, SolverResult
 
 N = 3
@@ -194,6 +194,14 @@ def _heavy_phases(privacy: PrivacyParams, bound: float) -> Subject:
     return linear_subject(plan)
 
 
+def _extended(privacy: PrivacyParams, bound: float) -> Subject:
+    """Extensions over a box; on worst neighbors, whose planes need the normal of a face."""
+    problem = linear_problem(AbsoluteLoss(1e9), bound)
+    constraint = Box(-problem.radius / 2, problem.radius / 2, dim=problem.dim)
+    moments, options = Moments(2.0, bound), {"surrogate": "extension", "constraint": constraint}
+    return linear_subject(heavy_tailed.plan(replace(problem, radius=constraint.radius), privacy, moments, **options))
+
+
 def _clipped(privacy: PrivacyParams, bound: float) -> Subject:
     problem, moments = linear_problem(HuberLoss(), bound), Moments(2.0, bound)
     return linear_subject(clipped_gradient.plan(problem, privacy, moments, steps=3, level=bound))
@@ -271,6 +279,7 @@ TARGETS = (
             "recentring": ("pure", _recentred),
             "heavy_tailed": ("pure", _heavy),
             "heavy_tailed/phases": ("pure", _heavy_phases),
+            "heavy_tailed/extension": ("pure", _extended),
             "heavy_tailed/tuned": ("pure", _selected("heavy_tailed", False)),
             "heavy_tailed/custom": ("pure", _custom),
             "localized_exponential_mechanism": ("pure", _selected("localized_exponential_mechanism", True)),

@@ -183,14 +183,15 @@ def lipschitz_extension(some: Profiles, w: FloatArray, level: float, domain: Con
     best = _bracket(some, w, flat, level, domain)  # the tangent at w: enough where it is no steeper than the level
     rows = np.flatnonzero(best.upper - best.lower > tolerance)
     steep, m = some.take(rows), len(rows)
-    root = _Root(np.zeros(m), np.full(m, reach / level), np.full(m, math.inf), np.full(m, -level), np.zeros(m, bool))
+    root = _Root(np.zeros(m), np.full(m, reach / level), np.ones(m), -np.ones(m), np.zeros(m, bool))
     s = root.high
     for step in range(3 * max(1, math.ceil(math.log2(max(2.0, level * reach / tolerance)))) + 3):
         if len(rows) == 0:
             break
         near = _proximal(steep, w, s, domain, tolerance / 4)
         best.improve(rows, _bracket(steep, w, near, level, domain))
-        root.narrow(s, np.linalg.norm(near.slopes(steep), axis=1) - level)
+        length = np.linalg.norm(near.slopes(steep), axis=1)
+        root.narrow(s, 1 - level / np.maximum(length, 1e-300))  # linear in s where y stays at a kink
         left = np.flatnonzero(best.upper[rows] - best.lower[rows] > tolerance)
         rows, steep, root = rows[left], steep.take(left), root.take(left)
         s = root.guess(step)
@@ -232,8 +233,8 @@ class _Root:
         self.rose = up
 
     def take(self, rows: NDArray[np.intp]) -> _Root:
-        ends = (part[rows] for part in (self.low, self.high, self.at_low, self.at_high))
-        return _Root(*ends, self.rose[rows])
+        low, high, at_low, at_high = (part[rows] for part in (self.low, self.high, self.at_low, self.at_high))
+        return _Root(low, high, at_low, at_high, self.rose[rows])
 
 
 def bracket_rounding(level: float, steepest: float, value: float, domain: ConvexSet, dim: int) -> float:
