@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Self, final
 
+import numpy as np
+
 from dpconvex import _validate
 from dpconvex._types import FloatArray, Status
 from dpconvex.errors import InvalidDataError, InvalidParameterError
@@ -74,6 +76,8 @@ class Solver(ABC):
             reason = "needs an average of losses, not a tilted one"
         if objective.weighted and not self.treats_weights:
             reason = "needs records of equal weight"
+        if not (objective.everywhere or np.isfinite(constraint.radius)):
+            reason = "needs the set on which the objective is defined as its constraint"
         if reason is not None:
             raise InvalidParameterError("solver", self, reason)
         if start is not None and start.shape != (objective.dim,):
