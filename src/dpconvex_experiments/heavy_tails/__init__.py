@@ -1,7 +1,7 @@
 """Evidence for heavy tails: rates, methods side by side, the lower bound, and from which n a bound says anything."""
 
 from dpconvex_experiments.base import Experiment
-from dpconvex_experiments.heavy_tails import audit, lower_bound, methods, rates
+from dpconvex_experiments.heavy_tails import audit, lower_bound, methods, rates, surrogates
 
 EXPERIMENTS: tuple[Experiment, ...] = (
     rates.rates,
@@ -10,4 +10,5 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     lower_bound.lower_bound,
     lower_bound.constants,
     audit.audit,
+    surrogates.surrogates,
 )

@@ -306,10 +306,13 @@ def _proximal(some: Profiles, w: FloatArray, s: FloatArray, domain: ConvexSet, t
         part, part_s, z_low, z_high = some.take(between), s[between], z_low[between], z_high[between]
         low, high = low[between], high[between]
         root = _Root(low, high, part.excess(z_low, low), part.excess(z_high, high), np.zeros(len(low), bool))
+        lengths = np.linalg.norm(part.slopes, axis=1)
         above, below, share = _lines(part, z_low), _lines(part, z_high), np.zeros(len(low))
         for step in range(1, 3 * _SLOPE_HALVINGS):
             share = np.clip((root.high - below[0]) / np.where(above[0] > below[0], above[0] - below[0], 1.0), 0.0, 1.0)
             gap = share * ((below[0] - above[0]) * z_high + below[1] - above[1])
+            missed = np.abs(below[0] + share * (above[0] - below[0]) - root.high)  # by a search that is still wide
+            gap = gap + missed * lengths * domain.diameter
             if np.all((gap <= tolerance) | root.closed()):
                 break
             x = root.guess(step)
