@@ -53,7 +53,7 @@ def surrogates(setting: Setting) -> Outcome:
             region = plans[name].domain
             begun = time.perf_counter()
             point = method.minimize(part, data, start, (region, tau, start))
-            seconds = time.perf_counter() - begun
+            spent = time.perf_counter() - begun
             if isinstance(method, Extension) and risk is None:
                 best = method.minimize(part, data, start, (region, tau / FINE, start))
                 risk = method.risk(part, data, start, tau / FINE)
@@ -62,7 +62,7 @@ def surrogates(setting: Setting) -> Outcome:
             gap = (risk.value(point) - least) / alpha
             released = np.array([region.project(point + b) for b in noise])
             excess = _loss(X, y, released).mean() - _loss(X, y, best[None]).min()
-            rows.append((name, run, gap, excess, seconds))
+            rows.append((name, run, gap, excess, spent))
             if name != "truncated":  # another function; all others certify a gap of alpha, and none is below the least
                 checks.append(exact(f"run {run}, {name}: gap, of alpha", gap, -2 / FINE**2, 1.0 + 2 / FINE**2))
             else:  # A.2: minimizers differ by at most the mean slope of the difference
@@ -76,8 +76,7 @@ def surrogates(setting: Setting) -> Outcome:
         for way in WAYS:
             found = [row for row in rows if row[0] == way]
             axes.loglog([float(row[4] or 0) for row in found], [float(row[3] or 0) for row in found], "o", label=way)
-        axes.set_xlabel("seconds")
-        axes.set_ylabel("excess after noise at epsilon = 1")
+        axes.set(xlabel="seconds", ylabel="excess after noise at epsilon = 1")
         axes.legend()
 
     return Outcome(

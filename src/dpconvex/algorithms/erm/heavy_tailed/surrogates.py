@@ -73,6 +73,7 @@ class Part:
 
     @property
     def level(self) -> float:
+        """Return C."""
         return self.truncation.level
 
     @property
