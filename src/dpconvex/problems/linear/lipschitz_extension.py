@@ -282,8 +282,9 @@ def _bracket(some: Profiles, w: FloatArray, near: _Proximal, level: float, domai
 
 
 def _proximal(some: Profiles, w: FloatArray, s: FloatArray, domain: ConvexSet, tolerance: float) -> _Proximal:
-    """Return the proximal points; t is nearly the slope there. The search leaves points with slopes above and below t: the tangents there average to one of slope t, lower than phi
-    by at most the tolerance.
+    """Return the proximal points; t is nearly the slope there.
+
+    The tangents at the ends of the search average to one of slope t, lower than phi by at most the tolerance.
     """
 
     def at(t: FloatArray, part: Profiles, s: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
