@@ -223,8 +223,7 @@ class _Root:
 
     def narrow(self, x: FloatArray, value: FloatArray) -> None:
         """Take in values; an end that stays twice counts half (Illinois), so that both move."""
-        up = value > 0
-        again = up == self.rose
+        up, again = value > 0, (value > 0) == self.rose
         self.low, self.high = np.where(up, x, self.low), np.where(up, self.high, x)
         self.at_low = np.where(up, value, np.where(again, 0.5, 1.0) * self.at_low)
         self.at_high = np.where(up, np.where(again, 0.5, 1.0) * self.at_high, value)
