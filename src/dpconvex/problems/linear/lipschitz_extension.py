@@ -11,9 +11,8 @@ subgradient of f plus the normal cone at y, ``|p|`` falls with s, and the s wher
 ``f_C(w) <= min(f(w), f(y) + C |w - y|)`` closes the bracket. The minimum over W depends on the direction of the
 normal, which a difference ``w - s t a - y`` tells badly for small s: `ConvexSet.outward` takes it from the set.
 
-For a maximum of affine functions (Proposition D.6) the paper's oracle is a second-order cone program and takes its
-answer from the dual. Here any weights theta of the pieces, ``theta >= 0`` with sum 1, and any p of length at most C
-give a plane that is valid however theta and p were found:
+For a maximum of affine functions (Proposition D.6: a cone program's dual) any weights theta of the pieces and any p of
+length at most C give a plane:
 
     f_C(u) >= <p, u> + <theta, b> + min over y in W of <A^T theta - p, y>    for all u in W.
 """
@@ -21,9 +20,10 @@ give a plane that is valid however theta and p were found:
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, Self, final
+from typing import Self, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,40 +43,39 @@ _PLANE_ROUNDING = 1e-14  # of a plane with weights, relative
 _ASCENT = 5000  # steps on the weights for one proximal point of a maximum of affine functions
 
 
-class Profiles(Protocol):
+class Profiles(ABC):
     """Functions ``phi_i(<a_i, y>)`` of n records; `slopes` are the vectors a, shape (n, dim)."""
 
-    @property
-    def slopes(self) -> FloatArray: ...
+    slopes: FloatArray
 
+    @abstractmethod
     def values(self, points: FloatArray) -> FloatArray:
         """Return the functions at points of shape (n, dim), or at one of shape (dim,)."""
-        ...
 
+    @abstractmethod
     def ends(self, radius: float) -> tuple[FloatArray, FloatArray]:
         """Return the least and the largest slope, (n,) each, over the ball of that radius."""
-        ...
 
+    @abstractmethod
     def derivatives(self, z: FloatArray) -> FloatArray:
         """Return a slope of phi at predictions z (n,)."""
-        ...
 
+    @abstractmethod
     def excess(self, z: FloatArray, t: FloatArray) -> FloatArray:
         """Return a continuous function that is positive where the slope at z is above `t`, and falls with both."""
-        ...
 
+    @abstractmethod
     def constants(self, z: FloatArray) -> FloatArray:
         """Return numbers c with ``phi(x) >= slope x + c``, equal at z, for the slopes of `derivatives`."""
-        ...
 
+    @abstractmethod
     def take(self, rows: NDArray[np.intp]) -> Self:
         """Return some of the functions."""
-        ...
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class Pieces:
+class Pieces(Profiles):
     """Functions ``max of t (<a, y> + b) over t in [lower, upper]``, one for each of n records.
 
     ``slopes`` are the vectors a (n, dim), ``offsets`` the numbers b (n,), all finite; the ends of t (n,) are (1, 1) for
@@ -115,7 +114,7 @@ class Pieces:
 
 @final
 @dataclass(frozen=True, eq=False)
-class Curves:
+class Curves(Profiles):
     """A smooth loss at the predictions of n records."""
 
     loss: LinearModelLoss
@@ -170,8 +169,7 @@ Oracle = Callable[[Profiles, FloatArray, float, ConvexSet, float], Extension]
 def lipschitz_extension(some: Profiles, w: FloatArray, level: float, domain: ConvexSet, tolerance: float) -> Extension:
     """Return values and planes of the extensions of Lipschitz constant `level` at `w`, projected onto the set first.
 
-    ``upper - lower`` is at most the tolerance plus `bracket_rounding` for every record (Lowy 2026, Lemma 2.2 and
-    Proposition D.6): ``log2(C D / tolerance)`` halvings leave ``C^2 (s_hi - s_lo)``.
+    ``upper - lower`` is at most the tolerance plus `bracket_rounding` for every record (Lowy 2026, Lemma 2.2).
     """
     _validate.real("level", level, above=0.0)
     _validate.real("tolerance", tolerance, above=0.0)
@@ -225,8 +223,7 @@ class _Root:
 
     def narrow(self, x: FloatArray, value: FloatArray) -> None:
         """Take in values; an end that stays twice counts half (Illinois), so that both move."""
-        up = value > 0
-        again = up == self.rose
+        up, again = value > 0, (value > 0) == self.rose
         self.low, self.high = np.where(up, x, self.low), np.where(up, self.high, x)
         self.at_low = np.where(up, value, np.where(again, 0.5, 1.0) * self.at_low)
         self.at_high = np.where(up, np.where(again, 0.5, 1.0) * self.at_high, value)
@@ -286,8 +283,7 @@ def _bracket(some: Profiles, w: FloatArray, near: _Proximal, level: float, domai
 def _proximal(some: Profiles, w: FloatArray, s: FloatArray, domain: ConvexSet, tolerance: float) -> _Proximal:
     """Return the proximal points; t is nearly the slope there.
 
-    The search leaves points with slopes above and below t: the tangents there average to one of slope t, lower than phi
-    by at most the tolerance.
+    The tangents at the ends of the search average to one of slope t, lower than phi by at most the tolerance.
     """
 
     def at(t: FloatArray, part: Profiles, s: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -306,10 +302,13 @@ def _proximal(some: Profiles, w: FloatArray, s: FloatArray, domain: ConvexSet, t
         part, part_s, z_low, z_high = some.take(between), s[between], z_low[between], z_high[between]
         low, high = low[between], high[between]
         root = _Root(low, high, part.excess(z_low, low), part.excess(z_high, high), np.zeros(len(low), bool))
+        lengths = np.linalg.norm(part.slopes, axis=1)
         above, below, share = _lines(part, z_low), _lines(part, z_high), np.zeros(len(low))
         for step in range(1, 3 * _SLOPE_HALVINGS):
             share = np.clip((root.high - below[0]) / np.where(above[0] > below[0], above[0] - below[0], 1.0), 0.0, 1.0)
             gap = share * ((below[0] - above[0]) * z_high + below[1] - above[1])
+            missed = np.abs(below[0] + share * (above[0] - below[0]) - root.high)  # by a search that is still wide
+            gap = gap + missed * lengths * domain.diameter
             if np.all((gap <= tolerance) | root.closed()):
                 break
             x = root.guess(step)

@@ -263,7 +263,7 @@ def check_constraint(problem: LinearModelProblem, constraint: ConvexSet | None) 
     """Raise `InvalidParameterError` unless the set fits the problem, from public facts."""
     if constraint is None:
         return
-    if constraint.dim not in (None, problem.dim) or not 0 < constraint.diameter < math.inf:
+    if constraint.dim not in (None, problem.dim) or not 1e-100 < constraint.diameter < math.inf:
         what = f"must be a bounded set of more than one vector of length {problem.dim}, the constant's entry last"
         raise InvalidParameterError("constraint", constraint, what, "Use a Box, Ellipsoid, L2Ball or Polytope")
 

@@ -234,7 +234,7 @@ def test_runs_stay_in_their_set_and_can_be_verified() -> None:
         found = planned("truncated", constraint=constraint, n=600)
         result = found.run(X, y, SystemSource())
         assert constraint.contains(result.point, 1e-6)
-        assert verify(result.certificate).ok
+        assert verify(result.certificate).passed
     public = planned("extension", constraint=SETS["box"]).describe()
     assert public["surrogate"] == "extension"
     assert "Box" in public["constraint"]
