@@ -130,11 +130,9 @@ class LocalizationPlan(ConvexPlan[P]):
 
     @property
     def predicted_error(self) -> PredictedError:
-        source = (
-            self.source if self.failure is None else f"{self.source}; it holds but for probability {self.failure:.3g}"
-        )
+        but = "" if self.failure is None else f"; it holds but for probability {self.failure:.3g}"
         trivial = min(self.problem.value_at_zero, self.moments.g1 * self.problem.radius)
-        return PredictedError(self.schedule.bound, trivial, source)
+        return PredictedError(self.schedule.bound, trivial, self.source + but)
 
     @cached_property
     def releases(self) -> tuple[Release, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]

@@ -94,8 +94,8 @@ class HeavyMethod:
     shaped: bool = False  #: Whether it takes a `Shape`
 
     def __call__(
-        self, problem: Any, privacy: PrivacyParams, moments: Moments, constants: str, **more: Any
-    ) -> LinearModelPlan:
+        self, problem: P, privacy: PrivacyParams, moments: Moments, constants: str, **more: Any
+    ) -> ConvexPlan[P]:
         """Return the plan; `more` may be the `failure` probability and what a `Shape` holds."""
         self.check(constants)
         chosen = {} if constants == "calibrated" else {"constants": constants}
