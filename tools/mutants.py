@@ -459,6 +459,14 @@ MUTANTS = (
         "mechanism/above_threshold",
         ("tests/unit/mechanisms/test_selection.py::test_one_noisy_threshold_and_fresh_noise_for_every_query",),
     ),
+    Mutant(
+        "a solver that was asked for has no guaranteed one behind it",
+        f"{OUTPUT}/plan.py",
+        "both = Guaranteed(asked, usual.last)",
+        "both = asked",
+        "",
+        ("tests/unit/algorithms/erm/test_solver_option.py",),
+    ),
 )
 
 

@@ -113,6 +113,18 @@ MODEL: dict[str, tuple[Any, Any]] = {
     "risk": _option(
         str, "empirical", "empirical, or population: bound the loss on new records (output perturbation only)."
     ),
+    "solver": _option(
+        str,
+        "auto",
+        "By which certified method output perturbation minimizes: auto, newton_cholesky, lbfgs, accelerated_gradient, "
+        "katyusha, subgradient, stochastic_subgradient, dual_coordinate_ascent, ... It costs time, never privacy.",
+    ),
+    "user_test": _option(
+        str, "auto", "How means of users are guarded: tested, threshold or clipped (accelerated_user only)."
+    ),
+    "user_smoothing": _option(
+        str, "auto", "How kinks are smoothed for users: envelope or randomised (accelerated_user only)."
+    ),
     "records_per_user": _option(
         int,
         1,

@@ -227,6 +227,9 @@ def heavy_plans(
         raise InvalidParameterError("l2", options.l2, "is chosen by the method for heavy tails", "Leave it out")
     if options.noise != "auto":
         raise InvalidParameterError("noise", options.noise, "must be 'auto' for heavy tails", "Leave it out")
+    for name in ("solver", "test", "smoothing"):
+        if name in options.fixed():
+            raise InvalidParameterError(name, options.fixed()[name], "does not apply to heavy tails", "Leave it out")
     method = HEAVY_METHODS[chosen(problem, privacy, options.constants) if algorithm == "auto" else algorithm]
     with within_floats(problem.name):
         moments = method.settled(problem, k) if bound is None else method.adapted(problem, Moments(k, bound))
