@@ -135,10 +135,11 @@ def plans(
         raise _most_telling(refusals)
     if not found:
         fixed = options.fixed()
-        name = next(each for each in ("solver", *OF_USERS, "constants", "noise", *fixed) if each in fixed)
-        own = name in ("solver", *OF_USERS)
+        own = next((name for name in ("solver", *OF_USERS) if name in fixed), None)
+        name = own or ("constants" if "constants" in fixed else "noise")
         remedy = "Leave it out, or use another algorithm" if own else "Use noise='auto' and constants='calibrated'"
-        raise InvalidParameterError(name, fixed[name], f"is not available for algorithm={algorithm!r}", remedy)
+        what = f"is not available for algorithm={algorithm!r}"
+        raise InvalidParameterError(name, getattr(options, name), what, remedy)
     return found
 
 
