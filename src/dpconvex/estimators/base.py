@@ -35,11 +35,8 @@ from dpconvex.randomness import BitSource
 T = TypeVar("T")
 
 SAY_WHOSE = "Say whose row it is (groups, --user-column, the schema's user; in plan unit), or leave it at "
-
-CALLED = {
-    **{"attack_radius": "adversarial_radius", "attack_norm": "adversarial_norm", "target": "risk"},
-    **{"test": "user_test", "smoothing": "user_smoothing"},
-}
+CALLED = {"attack_radius": "adversarial_radius", "attack_norm": "adversarial_norm", "target": "risk"}
+CALLED |= {"test": "user_test", "smoothing": "user_smoothing"}
 """What the estimators call parameters of problems and planners; a ``target`` is a column here."""
 
 LEAST_BIAS = 0.8
@@ -267,9 +264,9 @@ class PrivateLinearModel(FittedModel):
     ) -> T:
         """Return what a planner says of the problem that the parameters describe; refusals name the parameters."""
         privacy = PrivacyParams(self.epsilon, self.delta, unit=unit)
-        for name in ("user_test", "user_smoothing"):
-            if unit == Unit.RECORD and getattr(self, name) != "auto":
-                raise InvalidParameterError(name, getattr(self, name), "is for users", f"{SAY_WHOSE}'auto'")
+        own = {"user_test": self.user_test, "user_smoothing": self.user_smoothing}
+        if unit == Unit.RECORD and (given := [each for each in own.items() if each[1] != "auto"]):
+            raise InvalidParameterError(*given[0], "is for users", f"{SAY_WHOSE}'auto'")
         domain = features.domain
         if self.fit_intercept and domain.intercept == 0:
             domain = domain.with_intercept(self._constant(domain))
@@ -287,8 +284,8 @@ class PrivateLinearModel(FittedModel):
                 None if unit == Unit.RECORD else self.records_per_user,
             )
             l2 = None if self.l2 is None else _validate.real("l2", self.l2, above=0.0)
-            own = self.solver, self.user_test, self.user_smoothing
-            return question(problem, privacy, Options(self.constants, self.noise, l2, self.risk, *own))
+            options = Options(self.constants, self.noise, l2, self.risk, self.solver, *own.values())
+            return question(problem, privacy, options)
         except InvalidParameterError as error:
             name = CALLED.get(error.name, error.name)
             raise InvalidParameterError(name, error.value, error.requirement, error.remedy) from None
@@ -312,7 +309,7 @@ class PrivateLinearModel(FittedModel):
             surrogate = replace(problem, loss=loss)
             if surrogate.typical is not None and LEAST_BIAS * surrogate.typical.bias > expected_of_first(best):
                 continue  # not even a perfect fit of it would do
-            with suppress(InvalidParameterError):  # the loss itself can be minimized as asked, this one cannot
+            with suppress(InvalidParameterError):  # what was asked for suits the loss itself alone
                 best = min(best, self._choices(surrogate, privacy, options), key=expected_of_first)
         return best
 

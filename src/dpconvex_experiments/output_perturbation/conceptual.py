@@ -144,9 +144,9 @@ def worst_case(setting: Setting) -> Outcome:
         draw,
         (
             "R = L = 1. Worst: L times the distance of the projected noisy minimizer, at the worst of six depths from "
-            "the center (0) to the sphere (1). Searched: hill climbing over maxima of 6 absolute values of affine functions, as a share "
-            "of the cone on the same draws. Two levels: uniform on a ball around the minimizer with density e^epsilon, "
-            "and 1 elsewhere, at the worst of the center and the sphere; an experiment, not a part of the library.",
+            "the center (0) to the sphere (1). Searched: hill climbing over maxima of 6 absolute values, as a share of "
+            "the cone on the same draws. Two levels: uniform on a ball around the minimizer with density e^epsilon, "
+            "and 1 elsewhere, at the worse of the center and the sphere; an experiment, not a part of the library.",
         ),
     )
 

@@ -122,8 +122,8 @@ def found(seeds: tuple[int, ...] = SEEDS, *, passed: bool = True, **limits: floa
     return {NAME: {"quick": False, "seeds": {str(seed): run for seed in seeds}}}
 
 
-def exponents(**limits: float) -> dict[str, Any]:
-    record = found(**limits)
+def exponents(low: float = -0.6, high: float = -0.4) -> dict[str, Any]:
+    record = found(low=low, high=high)
     for run in record[NAME]["seeds"].values():
         run["checks"]["exponent"] = run["checks"]["slope"]
     return record
