@@ -29,6 +29,7 @@ SOURCE = ROOT / "src"
 HEADER = "| planted mistake | exact losses | counting | tests | verifier | measured |"
 CONTRACT = "tests/contracts/test_mechanisms.py"
 READS = "tests/contracts/test_reads.py"
+LEVEL = "tests/unit/algorithms/erm/heavy_tailed/test_level.py"
 CERTIFICATE = """
 from dpconvex.audit.targets import TARGETS
 from dpconvex.randomness import SystemSource
@@ -52,6 +53,7 @@ class Mutant:
 
 OUTPUT = "algorithms/erm/output_perturbation"
 BOOSTING, SYNTHETIC = "algorithms/minimax/boosted.py", "algorithms/queries/synthetic.py"
+BOOSTED = "tests/unit/algorithms/minimax/test_boosted.py"
 AGGREGATES, GATHER = "algorithms/erm/user_level/aggregates.py", "algorithms/erm/user_level/gradients.py"
 GRADIENTS = "algorithms/erm/gradient_descent/gradients.py"
 SAMPLES, DRAWN = "mechanisms/gaussian.py", "poisson_sample(self._units, self._mechanism.rate, self._coins)"
@@ -218,6 +220,14 @@ MUTANTS = (
         "SaddleSection(self.problem, 2 * m + k // J * J * each",
         "boosted_mirror_descent",
         (f"{READS}::test_blocks_read_disjoint_units[vertices]",),
+    ),
+    Mutant(
+        "one-pass Frank-Wolfe: points move eight times as far as is charged",
+        "algorithms/minimax/frank_wolfe.py",
+        "self.moved * (1 + 1e-9)",
+        "self.moved / 8",
+        "",
+        (f"{BOOSTED}::test_a_record_moves_the_leaves_below_its_node_by_the_charged_range",),
     ),
     Mutant(
         "sampled guard: one subset for all steps",
@@ -466,6 +476,38 @@ MUTANTS = (
         "both = asked",
         "",
         ("tests/unit/algorithms/erm/test_solver_option.py",),
+    ),
+    Mutant(
+        "heavy tails: the localization reads the scale's records again",
+        "algorithms/erm/heavy_tailed/registry.py",
+        "rest = ~first if self.method.apart else slice(None)",
+        "rest = np.arange(self.then.problem.n) if self.method.apart else slice(None)",
+        "",
+        (f"{LEVEL}::test_the_method_never_reads_the_records_of_the_scale",),
+    ),
+    Mutant(
+        "heavy tails: half the sensitivity of a level's score",
+        "algorithms/erm/heavy_tailed/level.py",
+        'SCORE = Sensitivity(1.0, "linf"',
+        'SCORE = Sensitivity(0.5, "linf"',
+        "heavy_tailed/scale",
+        (f"{LEVEL}::test_neighbours_move_scores_and_sums_by_at_most_one",),
+    ),
+    Mutant(
+        "heavy tails: squares in units of C where the noise is for units of C squared",
+        "algorithms/erm/heavy_tailed/level.py",
+        "np.minimum(bounds / level, 1.0) ** 2 * GRID",
+        "np.minimum(bounds, level) ** 2 * GRID",
+        "heavy_tailed/scale",
+        (f"{LEVEL}::test_neighbours_move_scores_and_sums_by_at_most_one",),
+    ),
+    Mutant(
+        "heavy tails: level and sum of squares at all of epsilon each",
+        "algorithms/erm/heavy_tailed/level.py",
+        "return LaplaceMechanism.calibrate(SUM, _rounding.product_down(0.5, self.epsilon), 1)",
+        "return LaplaceMechanism.calibrate(SUM, self.epsilon, 1)",
+        "",
+        (f"{LEVEL}::test_the_cost",),
     ),
 )
 
