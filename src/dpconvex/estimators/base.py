@@ -33,7 +33,6 @@ from dpconvex.problems import DataDomain, LinearModelProblem, UserGroups
 from dpconvex.randomness import BitSource
 
 T = TypeVar("T")
-
 SAY_WHOSE = "Say whose row it is (groups, --user-column, the schema's user; in plan unit), or leave it at "
 CALLED = {"attack_radius": "adversarial_radius", "attack_norm": "adversarial_norm", "target": "risk"}
 CALLED |= {"test": "user_test", "smoothing": "user_smoothing"}
@@ -264,9 +263,9 @@ class PrivateLinearModel(FittedModel):
     ) -> T:
         """Return what a planner says of the problem that the parameters describe; refusals name the parameters."""
         privacy = PrivacyParams(self.epsilon, self.delta, unit=unit)
-        own = {"user_test": self.user_test, "user_smoothing": self.user_smoothing}
-        if unit == Unit.RECORD and (given := [each for each in own.items() if each[1] != "auto"]):
-            raise InvalidParameterError(*given[0], "is for users", f"{SAY_WHOSE}'auto'")
+        own = {name: getattr(self, name) for name in ("user_test", "user_smoothing")}
+        for given in (each for each in own.items() if unit == Unit.RECORD and each[1] != "auto"):
+            raise InvalidParameterError(*given, "is for users", f"{SAY_WHOSE}'auto'")
         domain = features.domain
         if self.fit_intercept and domain.intercept == 0:
             domain = domain.with_intercept(self._constant(domain))
@@ -284,8 +283,8 @@ class PrivateLinearModel(FittedModel):
                 None if unit == Unit.RECORD else self.records_per_user,
             )
             l2 = None if self.l2 is None else _validate.real("l2", self.l2, above=0.0)
-            options = Options(self.constants, self.noise, l2, self.risk, self.solver, *own.values())
-            return question(problem, privacy, options)
+            fixed = (self.constants, self.noise, l2, self.risk, self.solver, *own.values())
+            return question(problem, privacy, Options(*fixed))
         except InvalidParameterError as error:
             name = CALLED.get(error.name, error.name)
             raise InvalidParameterError(name, error.value, error.requirement, error.remedy) from None
