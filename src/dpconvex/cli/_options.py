@@ -33,8 +33,8 @@ Constants = Annotated[
     str,
     typer.Option(
         help="calibrated, or paper, for methods that have the paper's own. Sparse models: vertex_mirror_descent, "
-        "anytime_mirror_descent, variance_reduced_frank_wolfe; games: vertex_mirror_descent, bias_reduced_mirror_descent, "
-        "boosted_mirror_descent; median: stable_sgd, fixed_order, and the center alone."
+        "anytime_mirror_descent, variance_reduced_frank_wolfe; games: vertex_mirror_descent, "
+        "bias_reduced_mirror_descent, boosted_mirror_descent; median: stable_sgd, fixed_order, and the center alone."
     ),
 ]
 QueryConstants = Annotated[str, typer.Option(help="calibrated, or paper: saddle_point.")]
