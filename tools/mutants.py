@@ -505,6 +505,14 @@ MUTANTS = (
         (f"{LOCATIONS}::test_the_radius_finder_charges_for_its_most_sensitive_query",),
     ),
     Mutant(
+        "a solver that was asked for has no guaranteed one behind it",
+        f"{OUTPUT}/plan.py",
+        "both = Guaranteed(asked, usual.last)",
+        "both = asked",
+        "",
+        ("tests/unit/algorithms/erm/test_solver_option.py",),
+    ),
+    Mutant(
         "heavy tails: the localization reads the scale's records again",
         "algorithms/erm/heavy_tailed/registry.py",
         "rest = ~first if self.method.apart else slice(None)",
