@@ -48,7 +48,7 @@ from dpconvex.problems.data.points import Groups, near_counts, weighted_mean
 from dpconvex.randomness import BitSource, exact
 
 SUM_LEMMA = "user-level robust mean, theorem on cohorts: largest n_g kappa_g / n (Lemma 2 in the changed cohort)"
-MISSED = 0.01
+MISSED = 1e-4
 """Largest probability with which a cohort of users who are all alike fails; privacy does not depend on it."""
 
 Bits = NDArray[np.bool_]

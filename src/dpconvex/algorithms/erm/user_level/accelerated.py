@@ -64,7 +64,7 @@ from dpconvex.sets import L2Ball
 TESTS = ("auto", "tested", "threshold", "clipped")
 COHORT = (500, 8000)
 """Users that are compared with one another: least and most of them where no number is given."""
-WORK = 4e12
+WORK = 2e12
 """Steps times users times size of a cohort times dimension, at most, until cohorts are at their smallest."""
 SPREAD = 2.5
 """Default distance of two users' mean gradients, in units of ``L/sqrt(m)``."""
@@ -300,8 +300,20 @@ def _guards(
         size = cohort or min(most, max(least, int(WORK / (steps * count * dim))))
         return max(1, count // size if cohort else -(-count // size))
 
-    @lru_cache(maxsize=4096)
     def guard(users: int, steps: int) -> tuple[Batching, Guard]:
+        found = attempt(users, steps)
+        if isinstance(found, InvalidParameterError):
+            raise found
+        return found
+
+    @lru_cache(maxsize=4096)
+    def attempt(users: int, steps: int) -> tuple[Batching, Guard] | InvalidParameterError:
+        try:
+            return planned(users, steps)
+        except InvalidParameterError as error:
+            return error
+
+    def planned(users: int, steps: int) -> tuple[Batching, Guard]:
         if sample is not None:
             batching = Batching(0, users, 1, sample)
             if sample > users:

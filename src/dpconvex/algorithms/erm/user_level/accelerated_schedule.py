@@ -165,10 +165,13 @@ def require_steps(bound: float) -> None:
 
 
 def population(facts: Facts, localized: bool | None) -> Schedule:
-    """Plan for the population: one phase, or several on disjoint users, with l2 in restarts; None: the lesser bound."""
+    """Plan for the population: one phase, or several on disjoint users, with l2 in restarts.
+
+    None: the lesser bound; for one output that is one phase, whose generalization costs less than the first of several.
+    """
     found = [] if localized else [uniform(facts)]
-    restarts = RESTARTS if facts.l2 else (1,)
-    found += [] if localized is False else [_restarted(facts, count) for count in restarts]
+    if localized or (localized is None and facts.outputs > 1):
+        found += [_restarted(facts, count) for count in (RESTARTS if facts.l2 else (1,))]
     bound, drafts = min(found, key=lambda option: option[0])
     require_steps(bound)
     return Schedule(tuple(facts.phase(*draft) for draft in drafts), bound)
