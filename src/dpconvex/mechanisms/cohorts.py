@@ -140,6 +140,12 @@ class CohortMean(GuardedMean):
         return self.cohorts.count
 
     @property
+    def passing(self) -> int:
+        """How many points near one another all cohorts need together."""
+        constants = {n: passing for n, passing, _, _ in self.cohorts.ramps}
+        return sum(constants[n] for n in self.cohorts.sizes.tolist())
+
+    @property
     def reach(self) -> float:
         return self.cohorts.reach
 

@@ -124,7 +124,9 @@ class AcceleratedPlan(LinearModelPlan):
     def assumptions(self) -> tuple[Assumption, ...]:
         return (
             Assumption("a user's vector depends on this user's records alone", "mean gradient, then cut to length L"),
-            Assumption("phases, batches and cohorts do not depend on the data", "secret coins of their own, anew for cohorts"),
+            Assumption(
+                "phases, batches and cohorts do not depend on the data", "secret coins of their own, anew for cohorts"
+            ),
             Assumption("steps, radii and thresholds are public", "the plan fixes them; a failed test ends the run"),
         )
 
@@ -318,7 +320,9 @@ def _guards(
             batching = Batching(0, users, 1, sample)
             if sample > users:
                 raise InvalidParameterError("sample", sample, f"must be at most the users of a phase, {users}")
-            return batching, guards.sampled(users, sample, parts(sample, steps), dim, privacy, steps, radius, clip, outliers)
+            return batching, guards.sampled(
+                users, sample, parts(sample, steps), dim, privacy, steps, radius, clip, outliers
+            )
         read, share = users // batches, -(-steps // batches)
         if read < 2:
             raise InvalidParameterError("batches", batches, f"must leave two users in each batch of {users}")
