@@ -34,10 +34,10 @@ from dpconvex.errors import UnsupportedEventError
 from dpconvex.losses import AbsoluteLoss, HingeLoss, LogisticLoss, SmoothedHingeLoss
 from dpconvex.mechanisms import (
     AboveThreshold,
+    CohortMean,
     GaussianMechanism,
     MedianMechanism,
     NormNoiseMechanism,
-    CohortMean,
     RobustMean,
     SampledGaussian,
     SampledSession,

@@ -228,5 +228,5 @@ def cohort_ramps(count: int, number: int, passing: int) -> tuple[tuple[int, int,
 
 
 def crowded(size: int, outliers: float, failure: float) -> float:
-    """Return the share of outliers that a cohort exceeds with probability `failure`, where all points have `outliers`."""
+    """Return what share of outliers a cohort exceeds with probability `failure`, where all points have `outliers`."""
     return outliers - float(ndtri(failure)) * math.sqrt(outliers * (1 - outliers) / size)
