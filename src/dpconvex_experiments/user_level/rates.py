@@ -89,8 +89,8 @@ def worst_excess(point: Point, runs: int, seed: int) -> tuple[Estimate, Estimate
 
     Records are ``r e_1 + (1 - r) V`` with V uniform on the sphere, and with -V for a user of the other half, so that
     the mean record g is ``r e_1``; each user's records are replaced by their mean, for the loss is linear. The excess
-    of w in the unit ball is ``<w, g> + |g|``. For a fixed r a method may be faster than the rate, so r is in units of the
-    bound. With a strong signal the excess is noise and nothing else; the worst is the descent's as well.
+    of w in the unit ball is ``<w, g> + |g|``. For a fixed r a method may be faster than the rate, so r is in units of
+    the bound. With a strong signal the excess is noise and nothing else; the worst is the descent's as well.
     """
     problem = user_problem(LinearLoss(), point.d, point.n, point.m, 1.0)
     plan = plan_accelerated(problem, promise(point.epsilon), test=point.test, outliers=0.02)
@@ -202,7 +202,7 @@ def strongly_convex(setting: Setting) -> Outcome:
     """Measure both guards where privacy is what costs."""
     runs = 4 if setting.quick else 12
     large = {"clipped": (2000, 8000, 32_000), "tested": (4000, 8000, 16_000)}
-    sizes = {"clipped": (500, 2000), "tested": (1000, 2000)} if setting.quick else large
+    sizes = {"clipped": (500, 2000), "tested": (2000, 4000)} if setting.quick else large
     points = {test: [Point(n, 4096, 5, 1.0, test) for n in chosen] for test, chosen in sizes.items()}
     all_ = [p for chosen in points.values() for p in chosen]
     found = {p: ridge_excess(p, runs, setting.seed) for p in setting.track(all_, "Measuring")}
@@ -223,8 +223,8 @@ def strongly_convex(setting: Setting) -> Outcome:
             (p.test, p.n, *found[p][0][:2], found[p][1], slopes[p.test].value, slopes[p.test].error, planned[p.test])
             for p in all_
         ),
-        f"slopes in n are between {limits[0]:g} and {limits[1]:g}, measured and planned; excesses are below their bounds, and above a "
-        "hundredth of them",
+        f"slopes in n are between {limits[0]:g} and {limits[1]:g}, measured and planned; excesses are below their "
+        "bounds, and above a hundredth of them",
         (
             *(anchors.within(f"exponent, {test}", slopes[test], *limits, linear=True) for test in sizes),
             *(exact(f"exponent of the bound, {test}", planned[test], *limits, "plan") for test in sizes),
