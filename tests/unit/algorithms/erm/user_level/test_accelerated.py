@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import cache
+from types import SimpleNamespace
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -229,6 +231,64 @@ def test_randomised_smoothing_and_several_outputs_run() -> None:
     assert np.all(np.isfinite(hinge.run(X, y, SeededSource(0), groups).point))
     softmax = plan_accelerated(problem(SoftmaxLoss(3)), USERS)
     assert softmax.run(X, (y > 0).astype(float), SeededSource(0), groups).point.shape == (3 * DIM,)
+
+
+@pytest.mark.parametrize("test", ["tested", "threshold"])
+def test_bounds_fall_like_one_over_n_past_any_number_of_users(test) -> None:
+    """2000 to 128,000 users: -.43 with bundles; cohorts that are compared cost time linear in n."""
+    sizes, bounds = (2000, 128_000), []
+    for n in sizes:
+        plan = plan_accelerated(problem(n=n), PrivacyParams(4.0, 1e-6, unit=Unit.USER), test=test, outliers=0.02)
+        bounds.append(plan.bound)
+        constants = plan.public["phases"][0]["test"]
+        assert constants.get("cohorts", 1) == (1 if n == 2000 else n // constants["size_passing_ramp"][0][0])
+    assert -1.1 <= math.log(bounds[1] / bounds[0], 64) <= -0.9
+
+
+def test_one_cohort_apart_stops_the_threshold() -> None:
+    """AboveThreshold is asked for the cohort that is furthest from passing."""
+    guard = planned("threshold cohorts").phases[0].guard
+    assert isinstance(guard, guards.ThresholdGuard)
+    (size, passing, *_), *_ = guard.cohorts.ramps
+    excesses = np.array([size - passing, -size / 2.0])
+    asked: list[float] = []
+    session = SimpleNamespace(query=lambda value: bool(asked.append(value)))
+    with (
+        mock.patch.object(guards.Cohorts, "examine", return_value=(excesses, np.zeros((2, DIM)))),
+        mock.patch.object(guards.AboveThreshold, "start", return_value=session),
+    ):
+        guard.start(SeededSource(0), Ledger(USERS, guard.releases(None)), None)(np.zeros((guard.count, DIM)))
+    assert asked == [size / 2]
+
+
+def test_uniform_convergence_with_an_offset() -> None:
+    """docs, User-level gradients, Theorem 4: ``E sup_v (P - P_N) psi_v - c v^2 <= L^2/(c N)``, by 4000 draws.
+
+    Logistic loss in one dimension, features and labels signs; the supremum over a grid of slopes.
+    """
+    rng, N, c, center = np.random.default_rng(0), 40, 0.05, 0.3
+    w = np.linspace(-4, 4, 801)
+    rise = np.logaddexp(0, -w) - np.logaddexp(0, -center)  # loss of w minus loss of the center, where y x = 1
+    fall = np.logaddexp(0, w) - np.logaddexp(0, center)
+    ones = rng.binomial(N, 0.6, 4000)[:, None] / N
+    moved = (0.6 - ones) * rise + (ones - 0.6) * fall - c * (w - center) ** 2
+    found = moved.max(axis=1).mean()
+    assert 0.05 / (c * N) < found <= 1 / (c * N)
+
+
+def test_the_population_needs_one_phase_of_all_users_and_pays_for_the_square_of_the_noise() -> None:
+    private = {"target": "population", "l2": 0.1, "test": "clipped"}
+    bounds = [plan_accelerated(problem(n=n, m=10**8), USERS, **private).bound for n in (2000, 32_000)]
+    assert -2.05 <= math.log(bounds[1] / bounds[0], 16) <= -1.9
+    one, several = (plan_accelerated(problem(n=4000), USERS, **private, localized=kind) for kind in (None, True))
+    assert len(one.phases) == 1
+    assert len(several.phases) > 1
+    assert one.bound < several.bound / 10
+    empirical = plan_accelerated(problem(n=4000), USERS, l2=0.1, test="clipped")
+    k = 2 / (0.1 * 4000 * M)
+    assert one.bound == pytest.approx((math.sqrt(k) + math.sqrt(k + empirical.bound)) ** 2)
+    softmax = plan_accelerated(problem(SoftmaxLoss(3), n=4000), USERS, **private, localized=False)
+    assert softmax.bound > one.bound
 
 
 @pytest.mark.gate
