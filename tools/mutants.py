@@ -291,10 +291,7 @@ MUTANTS = (
         "excesses[g] = h_index(near) - passing",
         "excesses[g] = h_index(near) - passing + 1",
         "mechanism/robust_mean/cohorts",
-        (
-            f"{COHORT_TESTS}::test_bad_pairs_attain_the_claim",
-            f"{COHORT_TESTS}::test_one_point_moves_one_score_by_one_and_the_sum_by_the_reach",
-        ),
+        (f"{COHORT_TESTS}::test_the_excess_is_counted_from_the_score_that_the_lemma_needs",),
     ),
     Mutant(
         "cohorts: AboveThreshold asks for the best cohort",

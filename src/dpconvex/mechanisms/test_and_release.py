@@ -22,7 +22,7 @@ from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import InvalidDataError
 from dpconvex.mechanisms.base import Planned
 from dpconvex.mechanisms.gaussian import GaussianMechanism, add_gaussian
-from dpconvex.privacy import Ledger, Sensitivity, Unit
+from dpconvex.privacy import GuardedGaussianNoise, Ledger, Sensitivity, Unit
 from dpconvex.problems import PointDomain
 from dpconvex.problems.data.points import (
     WEIGHTED_MEAN_ROUNDING,
@@ -50,6 +50,7 @@ class GuardedMean(Planned):
     sigma: float
     unit: Unit
     lemma: str
+    event: GuardedGaussianNoise  # pyright: ignore[reportIncompatibleVariableOverride]
     missed: float = 0.0
     """Planned share of points that are left out although all are alike."""
 

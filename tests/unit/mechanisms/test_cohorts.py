@@ -87,6 +87,13 @@ def test_the_exact_law_over_all_partitions_keeps_the_claim(others, noise) -> Non
             assert truth(mean, first, second, epsilon) <= mean.event.delta(epsilon) * (1 + 1e-6)
 
 
+@pytest.mark.parametrize("crowd", [4, 5, 6])
+def test_the_excess_is_counted_from_the_score_that_the_lemma_needs(crowd) -> None:
+    points = np.concatenate([np.zeros(crowd), 9.0 * np.arange(1, 13 - crowd)])[:, None]
+    excesses, _ = small(1.0, 1.0, 1.0).cohorts.examine(points, 1.0, ordered(range(12)))
+    assert excesses.tolist() == [crowd - 5, 1 - 5]
+
+
 def test_bad_pairs_attain_the_claim() -> None:
     """A cohort of five at the threshold: what it does is charged, and not much less could be."""
     mean = small(0.8, 50.0, 1.5)
