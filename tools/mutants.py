@@ -224,8 +224,8 @@ MUTANTS = (
     Mutant(
         "sampled guard: one subset for all steps",
         GATHER,
-        "[lambda w: self._of(self.coins.choice(slots, size, replace=False), size)(w)]",
-        "[self._of(self.coins.choice(slots, size, replace=False), size)]",
+        "[lambda w: self._of(self.coins.choice(slots, size, replace=False))(w)]",
+        "[self._of(self.coins.choice(slots, size, replace=False))]",
         "accelerated_user/sampled",
         (f"{READS}::test_steps_on_subsets_draw_each_afresh_from_all_users",),
     ),
