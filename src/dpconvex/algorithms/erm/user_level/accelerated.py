@@ -302,14 +302,8 @@ def _guards(
         size = cohort or min(most, max(least, int(WORK / (steps * count * dim))))
         return max(1, count // size if cohort else -(-count // size))
 
-    def guard(users: int, steps: int) -> tuple[Batching, Guard]:
-        found = attempt(users, steps)
-        if isinstance(found, InvalidParameterError):
-            raise found
-        return found
-
     @lru_cache(maxsize=4096)
-    def attempt(users: int, steps: int) -> tuple[Batching, Guard] | InvalidParameterError:
+    def guard(users: int, steps: int) -> tuple[Batching, Guard] | InvalidParameterError:
         try:
             return planned(users, steps)
         except InvalidParameterError as error:

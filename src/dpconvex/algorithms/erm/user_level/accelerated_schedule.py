@@ -94,8 +94,8 @@ class Phase:
 
 Draft = tuple[int, int, float, Descent]
 """A phase without its guard: first slot, users, lambda_i, steps."""
-GuardPlanner = Callable[[int, int], tuple[Batching, Guard]]
-"""Batching and guard for so many users and steps; raises `InvalidParameterError` where impossible."""
+GuardPlanner = Callable[[int, int], tuple[Batching, Guard] | InvalidParameterError]
+"""Batching and guard for so many users and steps, or why that is impossible."""
 
 
 @final
@@ -120,10 +120,10 @@ class Facts:
         length = next((length for length in self.lengths if length >= steps), None)
         if length is None:
             return math.inf
-        try:
-            batching, guard = self.guard(users, length)
-        except InvalidParameterError:
+        found = self.guard(users, length)
+        if isinstance(found, InvalidParameterError):
             return math.inf
+        batching, guard = found
         sampling = self.lipschitz**2 / (batching.read * self.m) if batching.partial else 0.0
         return self.dim * guard.deviation**2 + guard.scatter + sampling
 
@@ -136,7 +136,10 @@ class Facts:
 
     def phase(self, first: int, users: int, l2: float, descent: Descent) -> Phase:
         """Return the phase with its guard, for exactly the steps of `descent`."""
-        batching, guard = self.guard(users, descent.steps)
+        found = self.guard(users, descent.steps)
+        if isinstance(found, InvalidParameterError):
+            raise found
+        batching, guard = found
         return Phase(replace(batching, first=first), l2, descent, guard)
 
 
