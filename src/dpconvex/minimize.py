@@ -30,6 +30,7 @@ def plan_minimize(
     max_steps: int = 100_000,
     heavy_tailed: tuple[float, float] | None = None,
     algorithm: str = "auto",
+    solver: str = "auto",
 ) -> ConvexPlan[CustomProblem]:
     """Return what `private_minimize` would do with `n` records, before any data are read.
 
@@ -64,6 +65,8 @@ def plan_minimize(
     algorithm : {"auto", "heavy_tailed", "localized_exponential_mechanism"}
         With `heavy_tailed`: localized output perturbation, which ``"auto"`` stands for, or the exponential mechanism
         around each release, for one or two parameters.
+    solver : str
+        ``"auto"``, or a method of `dpconvex.solvers.NAMED_SOLVERS`, with the usual guaranteed one behind it.
 
     Returns
     -------
@@ -78,10 +81,11 @@ def plan_minimize(
     problem = CustomProblem(function, n, radius, trusted, max_steps)
     privacy = PrivacyParams(epsilon, delta)
     if heavy_tailed is not None:
-        return custom_plan(problem, privacy, heavy_tailed, algorithm, Options(constants, noise, l2, target))
+        options = Options(constants, noise, l2, target, solver=solver)
+        return custom_plan(problem, privacy, heavy_tailed, algorithm, options)
     if algorithm != "auto":
         raise InvalidParameterError("algorithm", algorithm, "is for heavy tails only", "Give heavy_tailed=(k, G_k)")
-    plans = plan(problem, privacy, constants=constants, l2=l2, noise=noise, target=target)
+    plans = plan(problem, privacy, constants=constants, l2=l2, noise=noise, target=target, solver=solver)
     return min(plans, key=lambda one: one.predicted_error.bound)
 
 
@@ -100,6 +104,7 @@ def private_minimize(
     max_steps: int = 100_000,
     heavy_tailed: tuple[float, float] | None = None,
     algorithm: str = "auto",
+    solver: str = "auto",
     random_state: RandomState = None,
 ) -> PrivateResult:
     """Minimize a convex function of parameters and private records, and release the minimizer with noise.
@@ -115,7 +120,7 @@ def private_minimize(
     X : array of shape (n, n_features)
         Private records, any numeric dtype; clipped into ``function.domain``. An array: what becomes of a list or a
         frame with a missing cell would depend on its content.
-    epsilon, delta, radius, l2, noise, constants, target, trusted, max_steps, heavy_tailed, algorithm
+    epsilon, delta, radius, l2, noise, constants, target, trusted, max_steps, heavy_tailed, algorithm, solver
         As in `plan_minimize`.
     random_state : int or BitSource, optional
         Leave it out: a seed makes the release *not private*, and the certificate says so.
@@ -162,6 +167,7 @@ def private_minimize(
         max_steps=max_steps,
         heavy_tailed=heavy_tailed,
         algorithm=algorithm,
+        solver=solver,
     )
     source = source_from(random_state)
     begin(chosen, "private_minimize", X.shape[1], len(X), source)

@@ -33,6 +33,7 @@ from dpconvex.algorithms import (
     recorded,
     within_floats,
 )
+from dpconvex.algorithms.base import P
 from dpconvex.algorithms.erm import heavy_tailed
 from dpconvex.algorithms.erm.heavy_tailed import (
     Moments,
@@ -347,10 +348,8 @@ def heavy_plans(
         check_constraint(problem, shape.constraint)
         problem = problem if shape.constraint is None else replace(problem, radius=shape.constraint.radius)
     if failure is not None:
-        more = {
-            **more,
-            "failure": _validate.real("failure", failure, above=0.0, below=0.5, remedy="It is a probability"),
-        }
+        _validate.real("failure", failure, above=0.0, below=0.5, remedy="It is a probability")
+        more = {**more, "failure": failure}
         if not method.repeats:
             what = "is for algorithm='heavy_tailed'; the bounds of others hold in expectation"
             raise InvalidParameterError("failure", failure, what, "Leave one of the two out")
@@ -396,3 +395,6 @@ def _check(
         raise InvalidParameterError("l2", options.l2, "is chosen by the method for heavy tails", "Leave it out")
     if options.noise != "auto":
         raise InvalidParameterError("noise", options.noise, "must be 'auto' for heavy tails", "Leave it out")
+    for name in ("solver", "test", "smoothing"):
+        if name in options.fixed():
+            raise InvalidParameterError(name, options.fixed()[name], "does not apply to heavy tails", "Leave it out")

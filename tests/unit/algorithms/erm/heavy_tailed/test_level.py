@@ -13,7 +13,8 @@ from dpconvex.algorithms.erm.heavy_tailed import Moments, clipped_residuals
 from dpconvex.algorithms.erm.heavy_tailed.level import Scale
 from dpconvex.algorithms.erm.heavy_tailed.moments import _gradient_bounds, record_bounds
 from dpconvex.algorithms.erm.heavy_tailed.registry import APART, heavy_plans
-from dpconvex.algorithms.erm.heavy_tailed.schedule import TUNING, calibrated
+from dpconvex.algorithms.erm.heavy_tailed.schedule import TUNING, Setting, calibrated
+from dpconvex.algorithms.erm.heavy_tailed.surrogates import SURROGATES
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import AbsoluteLoss, HingeLoss, HuberLoss, LogisticLoss, SquaredLoss
 from dpconvex.privacy import Ledger, PrivacyParams, verify
