@@ -14,8 +14,8 @@ Steps
     last ellipsoid, of least half-width rho along v, bounds ``<v, y>`` and ``<-v, y>`` by multiples xi of the cuts, read
     off backwards, whose regret is at most ``2 rho``; those of the subgradients sum to ``(1 - rho/R)/L`` at least, ``L =
     A + C``. With ``rho <= R exp(-T / (2 d (d + 1)))`` the bracket is at most ``4 L R exp(-T / (2 d (d +
-    1)))``: `steps_for` is its public count, for every record, and a logarithm of the accuracy. `averaged` takes the
-    subgradient steps of Lemma 8.3 itself, whose count is ``(3 D L / (2 B))^2``; it closes what rounding leaves open.
+    1)))``: `steps_for` is its public count for half of B, for every record; the other half is for what rounds. The
+    averaged subgradient steps of Lemma 8.3 itself would be ``(3 D L / (2 B))^2``, beyond any computer.
 Sensitivity
     ``f_C`` is a function of one record, convex and C-Lipschitz. Which points were visited leaves no trace in it.
 """
@@ -34,6 +34,7 @@ from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import AccuracyError
 from dpconvex.problems.custom.functions import CustomBounds, RecordLoss
 from dpconvex.problems.data.records import Records
+from dpconvex.problems.linear.lipschitz_extension import Extension
 from dpconvex.problems.objective import ROUNDING, UP, Objective
 
 Pairs = Callable[[AnyArray, FloatArray], tuple[FloatArray, FloatArray]]
@@ -41,16 +42,6 @@ Pairs = Callable[[AnyArray, FloatArray], tuple[FloatArray, FloatArray]]
 
 BROKEN = "the function broke a claim (finite, convex, no steeper than declared); nothing was released"
 _TOGETHER = 2**21  # floats of the cuts of functions that are treated at a time
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Planes:
-    """``lower <= f_C(w) <= upper`` (m,), and ``f_C(u) >= lower + <slope, u - w>``, slopes (m, dim) at most C long."""
-
-    lower: FloatArray
-    upper: FloatArray
-    slopes: FloatArray
 
 
 @final
@@ -70,30 +61,22 @@ class Extender:
 
     def steps_for(self, dim: int) -> int:
         """Return how many evaluations close the bracket by `ellipsoid`, for every convex function of that slope."""
-        wide = 4 * (self.slope + self.level) * self.radius / (self.tolerance - self.rounding)
+        wide = 8 * (self.slope + self.level) * self.radius / (self.tolerance - self.rounding)
         return math.ceil(2 * dim * (dim + 1) * math.log(max(wide, 2.0)) * (1 + 1e-12)) + 1
 
-    @property
-    def averaged_steps(self) -> int:
-        """How many subgradient steps close it by `averaged` (Lemma 8.3), rounded up."""
-        regret = 3 * self.radius * (self.slope + self.level) / (self.tolerance - self.rounding)
-        return math.ceil(regret**2 * (1 + 1e-12))
-
-    def planes(self, f: Pairs, w: FloatArray) -> Planes:
+    def planes(self, f: Pairs, w: FloatArray) -> Extension:
         """Return planes at the points `w` (m, dim), one for each of m functions.
 
         Raises `AccuracyError` where values or subgradients refute what is claimed of the functions.
         """
         m, dim = w.shape
         upper, slopes = self._evaluated(f, np.arange(m), w)
-        found = Planes(upper - self.rounding, upper.copy(), slopes.copy())
+        found = Extension(upper - self.rounding, upper.copy(), slopes.copy())
         steep = np.flatnonzero(np.linalg.norm(slopes, axis=1) > self.level)  # else f_C(w) = f(w), of subgradient g
         size = max(1, _TOGETHER // (self.steps_for(dim) * (dim + 3) ** 2))
         for first in range(0, len(steep), size):
             some = steep[first : first + size]
             found.lower[some], found.upper[some], found.slopes[some] = self.ellipsoid(f, some, w[some], upper[some])
-        for row in np.flatnonzero(found.upper - found.lower > self.tolerance):
-            found.lower[row], found.upper[row], found.slopes[row] = self.averaged(f, int(row), w[row], found.upper[row])
         if not (found.lower <= found.upper).all():
             raise AccuracyError(BROKEN)
         return found
@@ -130,28 +113,6 @@ class Extender:
         mean = np.einsum("tk,tkj->kj", weights, tangents)
         slopes = np.einsum("tk,tkj->kj", weights, pulls)
         return self._plane(mean, slopes, w), upper, slopes
-
-    def averaged(
-        self, f: Pairs, row: int, w: FloatArray, upper: float, steps: int | None = None
-    ) -> tuple[float, float, FloatArray]:
-        """Return what `ellipsoid` does for one function, by the steps of Lemma 8.3: all planned ones, unless closed."""
-        y, D, index = np.zeros(len(w)), 2 * self.radius, np.array([row])
-        tangent, pull, squares = np.zeros(len(w) + 1), np.zeros(len(w)), 0.0
-        best = (-math.inf, pull)
-        for t in range(1, (steps or self.averaged_steps) + 1):
-            values, gradients = self._evaluated(f, index, y[None])
-            g, p = gradients[0], self._pull(w[None], y[None])[0]
-            upper = min(upper, float(values[0]) + self.level * float(np.linalg.norm(w - y)))
-            tangent += (np.append(g, values[0] - g @ y) - tangent) / t
-            pull += (p - pull) / t
-            lower = float(self._plane(tangent[None], pull[None], w[None])[0])
-            best = max(best, (lower, pull.copy()), key=lambda found: found[0])
-            squares += float((g - p) @ (g - p))
-            if upper - best[0] <= self.tolerance or not (g - p).any():
-                break
-            y = y - D / math.sqrt(squares) * (g - p)
-            y *= min(1.0, self.radius / max(float(np.linalg.norm(y)), 1e-300))
-        return best[0], upper, best[1]
 
     def _plane(self, tangents: FloatArray, pulls: FloatArray, w: FloatArray) -> FloatArray:
         """Return values at `w` of the planes of mean tangents (g, h) and mean pulls (Lemma 8.3), rounded down."""
@@ -217,11 +178,11 @@ class ExtendedRisk(Objective):
     def _values(self, w: FloatArray) -> tuple[FloatArray, FloatArray]:
         return self.function.each(np.broadcast_to(w, (len(self.rows), self.dim)), self.rows)
 
-    @property
+    @cached_property
     def oracle_error(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.extender.tolerance + self._own_rounding
 
-    @property
+    @cached_property
     def _own_rounding(self) -> float:
         return own_rounding(self.extender, self.l2)
 
@@ -251,7 +212,7 @@ class ExtendedRisk(Objective):
     def plane_slope(self, radius: float) -> float:
         return self.extender.level * UP
 
-    def planes(self, points: FloatArray) -> Planes:
+    def planes(self, points: FloatArray) -> Extension:
         """Return planes of every record at every point (k, dim): k blocks of n rows."""
         n = len(self.rows)
 
@@ -281,7 +242,7 @@ class ExtendedRisk(Objective):
         found = self._last(w)
         return float((found.upper - found.lower).mean()) + self._own_rounding
 
-    def _last(self, w: FloatArray) -> Planes:
+    def _last(self, w: FloatArray) -> Extension:
         """The planes at the last point asked for: a value and its slack are needed together."""
         key = w.tobytes()
         if key not in self._memory:
@@ -290,7 +251,7 @@ class ExtendedRisk(Objective):
         return self._memory[key]
 
     @cached_property
-    def _memory(self) -> dict[bytes, Planes]:
+    def _memory(self) -> dict[bytes, Extension]:
         return {}
 
 

@@ -25,29 +25,23 @@ from __future__ import annotations
 import math
 from typing import Any, final
 
-from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms import check_relation, recorded, require
+from dpconvex._types import FloatArray
+from dpconvex.algorithms import check_relation, recorded
 from dpconvex.algorithms.erm.heavy_tailed.localization import HeavyTailedPlan, planned
 from dpconvex.algorithms.erm.heavy_tailed.moments import Moments, check_moments
-from dpconvex.algorithms.erm.heavy_tailed.surrogates import Part, Surrogate
+from dpconvex.algorithms.erm.heavy_tailed.surrogates import Data, Extension, Part
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import PrivacyParams
-from dpconvex.problems import CustomProblem, Records
+from dpconvex.problems import CustomProblem
 from dpconvex.problems.custom.extension import ExtendedRisk, Extender, own_rounding
-from dpconvex.sets import ConvexSet
-from dpconvex.solvers import CuttingPlane
 
 
 @final
-class CustomExtension(Surrogate):
+class CustomExtension(Extension):
     """Lipschitz extensions over the ball of losses with a declared slope."""
 
     name = "extension of any convex loss"
     lipschitz = "it is the Lipschitz extension over the ball of a loss that is declared convex"
-    reached = "planes of a planned accuracy end with a certificate for all data, rounding being planned for"
-
-    def bias(self, moments: Moments, level: float) -> tuple[float, float]:
-        return 2 * moments.tail(level), 4 * moments.tail_square(level)
 
     def finest(self, part: Part) -> float:
         return math.sqrt(32 * own_rounding(self._extender(part), part.l2) / part.l2)  # rounding <= alpha / 16
@@ -55,14 +49,8 @@ class CustomExtension(Surrogate):
     def error(self, part: Part, radius: float) -> float:
         return self._extender(part, radius).tolerance + own_rounding(self._extender(part), part.l2)
 
-    def risk(self, part: Part, data: tuple[Records, AnyArray], centre: FloatArray, radius: float) -> ExtendedRisk:
+    def risk(self, part: Part, data: Data, centre: FloatArray, radius: float) -> ExtendedRisk:
         return ExtendedRisk(part.problem.function, data[0], part.l2, self._extender(part, radius), centre)
-
-    def minimize(
-        self, part: Part, data: tuple[Records, AnyArray], centre: FloatArray, near: tuple[ConvexSet, float, FloatArray]
-    ) -> FloatArray:
-        region, radius, start = near
-        return require(CuttingPlane().solve(self.risk(part, data, centre, radius), radius, region, start), radius)
 
     def work(self, part: Part, radius: float) -> dict[str, Any]:
         return {"evaluations_of_a_record": 1 + self._extender(part, radius).steps_for(part.problem.dim)}

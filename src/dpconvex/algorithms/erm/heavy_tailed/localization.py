@@ -50,7 +50,7 @@ from dpconvex.algorithms import ConvexPlan, PredictedError, PrivateResult, recor
 from dpconvex.algorithms.base import P, beyond_floats
 from dpconvex.algorithms.erm.heavy_tailed.moments import Moments, check_heavy, extreme
 from dpconvex.algorithms.erm.heavy_tailed.schedule import Phase, Schedule, Setting, Stage, calibrated, paper
-from dpconvex.algorithms.erm.heavy_tailed.surrogates import SURROGATES, Part, Surrogate, surrogate_named
+from dpconvex.algorithms.erm.heavy_tailed.surrogates import SURROGATES, Data, Part, Surrogate, surrogate_named
 from dpconvex.algorithms.erm.output_perturbation.plan import DECLARED, RETURNS
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import L2Norm
@@ -61,7 +61,6 @@ from dpconvex.problems.base import Problem
 from dpconvex.randomness import BitSource
 from dpconvex.sets import BallSection, ConvexSet, L2Ball, Section
 
-Data = tuple[Records, AnyArray]
 To = tuple[BitSource, Ledger]
 
 LEMMA = (

@@ -40,10 +40,10 @@ from dpconvex.algorithms import recorded
 from dpconvex.algorithms.base import P
 from dpconvex.algorithms.erm.exponential_mechanism import RADII, ball_grid, overshoot
 from dpconvex.algorithms.erm.heavy_tailed.custom import CustomExtension, check_custom
-from dpconvex.algorithms.erm.heavy_tailed.localization import Data, LocalizationPlan, To, floats
+from dpconvex.algorithms.erm.heavy_tailed.localization import LocalizationPlan, To, floats
 from dpconvex.algorithms.erm.heavy_tailed.moments import Moments, check_heavy
 from dpconvex.algorithms.erm.heavy_tailed.schedule import TUNING, Phase, Setting, Stage, calibrated, sensitivity
-from dpconvex.algorithms.erm.heavy_tailed.surrogates import SURROGATES, Surrogate
+from dpconvex.algorithms.erm.heavy_tailed.surrogates import SURROGATES, Data, Surrogate
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import Planned, ReportNoisyMax
 from dpconvex.privacy import PrivacyParams, Release, Sensitivity

@@ -23,7 +23,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, cast, final
 
 import numpy as np
 
@@ -50,6 +50,10 @@ from dpconvex.solvers import (
     ridge_subgradient,
     ridge_subgradient_steps,
 )
+
+Data = tuple[Records, AnyArray]
+Near = tuple[ConvexSet, float, FloatArray]
+"""Region, distance and start of a minimization."""
 
 MOST_STEPS = 1e5
 """Passes over the records in one minimization of a planned number of steps: some minutes."""
@@ -98,13 +102,13 @@ def cap_for(problem: LinearModelProblem, moments: Moments, level: float) -> Reco
 class Surrogate(ABC):
     """A convex C-Lipschitz stand-in for every record's loss, and a method for its ridge risk."""
 
-    name: ClassVar[str]  #: used in estimators and on the command line
+    name: str  #: used in estimators and on the command line
     smooths: ClassVar[bool] = False  #: whether kinks are smoothed, for a shift of the minimizer
     losses: ClassVar[str] = "Lipschitz extensions"  #: what the stand-ins are
     lipschitz: ClassVar[str]  #: why every record's function is convex and C-Lipschitz
     reached: ClassVar[str]  #: why the minimizer is reached for every data set
 
-    piecewise: ClassVar[bool] = False  #: whether losses have to be maxima of affine functions
+    piecewise: bool = False  #: whether losses have to be maxima of affine functions
 
     @final
     def check(self, problem: Any) -> None:
@@ -122,7 +126,7 @@ class Surrogate(ABC):
         """Return the smallest distance that is reached for every data set; refuses what takes too long."""
 
     @abstractmethod
-    def risk(self, part: Part, data: tuple[Records, AnyArray], centre: FloatArray, radius: float) -> Objective:
+    def risk(self, part: Part, data: Data, centre: FloatArray, radius: float) -> Objective:
         """Return the ridge risk, as accurate as that distance from its minimizer needs."""
 
     @abstractmethod
@@ -134,10 +138,8 @@ class Surrogate(ABC):
         return max(9, min(2**8, 2**22 // m))
 
     @abstractmethod
-    def minimize(
-        self, part: Part, data: tuple[Records, AnyArray], centre: FloatArray, near: tuple[ConvexSet, float, FloatArray]
-    ) -> FloatArray:
-        """Return a member within the distance of the minimizer, ``near`` being region, distance and start."""
+    def minimize(self, part: Part, data: Data, centre: FloatArray, near: Near) -> FloatArray:
+        """Return a member of the region within the distance of the minimizer."""
 
     def work(self, part: Part, radius: float) -> Mapping[str, Any]:
         """Return public counts of the work, for certificates; none where the solver stops when it is done."""
@@ -163,7 +165,7 @@ class Truncated(Surrogate):
         projected = (curvature + part.l2) * part.domain.projection_error
         return 4 * (ROUNDING * (part.level + (curvature + part.l2) * R) + projected) / part.l2
 
-    def risk(self, part: Part, data: tuple[Records, AnyArray], centre: FloatArray, radius: float) -> Objective:
+    def risk(self, part: Part, data: Data, centre: FloatArray, radius: float) -> Objective:
         return TruncatedRisk(part.problem.loss, *data, part.l2, part.truncation, centre)
 
     def error(self, part: Part, radius: float) -> float:
@@ -173,9 +175,7 @@ class Truncated(Surrogate):
     def most_points(self, m: int) -> int:
         return max(9, min(2**14, 2**30 // m))
 
-    def minimize(
-        self, part: Part, data: tuple[Records, AnyArray], centre: FloatArray, near: tuple[ConvexSet, float, FloatArray]
-    ) -> FloatArray:
+    def minimize(self, part: Part, data: Data, centre: FloatArray, near: Near) -> FloatArray:
         region, radius, start = near
         risk = self.risk(part, data, centre, radius)
         solver = SOLVER if SOLVER.refusal(risk.bounds, region, risk.dim) is None else SOLVER.guaranteed
@@ -203,33 +203,25 @@ class Extension(Surrogate):
     def error(self, part: Part, radius: float) -> float:
         return part.l2 * radius**2 / 16  # the tolerance, and rounding below it by `finest`
 
-    def risk(self, part: Part, data: tuple[Records, AnyArray], centre: FloatArray, radius: float) -> ExtensionRisk:
+    def risk(self, part: Part, data: Data, centre: FloatArray, radius: float) -> Objective:
         """By planes within ``alpha / 16``."""
         tolerance = part.l2 * radius**2 / 32
         loss = part.problem.loss
         return ExtensionRisk(loss, *data, part.l2, part.level, part.domain, tolerance, centre, part.cap, self.oracle)
 
-    def minimize(
-        self, part: Part, data: tuple[Records, AnyArray], centre: FloatArray, near: tuple[ConvexSet, float, FloatArray]
-    ) -> FloatArray:
+    def minimize(self, part: Part, data: Data, centre: FloatArray, near: Near) -> FloatArray:
         region, radius, start = near
         return require(CuttingPlane().solve(self.risk(part, data, centre, radius), radius, region, start), radius)
 
 
 @final
-class Closed(Extension):
-    """By bisection on the proximal step (Lemma 6), with cutting planes."""
+@dataclass(frozen=True)
+class Planes(Extension):
+    """Cutting planes: by bisection on the proximal step (Lemma 6), or by weights of affine pieces (Proposition D.6)."""
 
-    name = "extension"
-
-
-@final
-class Structured(Extension):
-    """By weights of affine pieces (Proposition D.6), with cutting planes."""
-
-    name = "structured"
-    oracle = staticmethod(structured_extension)
-    piecewise = True
+    name: str
+    oracle: Oracle
+    piecewise: bool = False
 
 
 class Counted(Extension):
@@ -256,42 +248,31 @@ class Counted(Extension):
 
 
 @final
+@dataclass(frozen=True)
 class FixedSteps(Counted):
-    """Theorem D.4 with steps for strong convexity: as many for every data set."""
+    """Theorem D.4, as many steps for every data set: as printed (Lemma D.5), or fewer by strong convexity."""
 
-    name = "fixed_steps"
+    name: str
+    printed: bool
     reached = "a fixed number of steps along planes of a planned accuracy suffices for all data (Theorem D.4)"
 
     def steps(self, part: Part, radius: float) -> float:
-        return ridge_subgradient_steps(2 * part.level, part.l2, part.l2 / 2 * radius**2)
+        alpha = part.l2 / 2 * radius**2
+        if self.printed:
+            return (4 * part.width * 2 * part.level / alpha) ** 2 + 1
+        return ridge_subgradient_steps(2 * part.level, part.l2, alpha)
 
-    def minimize(
-        self, part: Part, data: tuple[Records, AnyArray], centre: FloatArray, near: tuple[ConvexSet, float, FloatArray]
-    ) -> FloatArray:
+    def minimize(self, part: Part, data: Data, centre: FloatArray, near: Near) -> FloatArray:
         region, radius, _ = near
-        risk = self.risk(part, data, centre, radius)
-        steps = ridge_subgradient_steps(_slope(part, centre, region), part.l2, part.l2 / 2 * radius**2)
-        return ridge_subgradient(risk.gradient, region.project, region.project(centre), part.l2, steps)
-
-
-@final
-class PrintedSteps(Counted):
-    """Theorem D.4 as printed (Lemma D.5): constant steps, ``(4 D L / alpha)^2`` of them."""
-
-    name = "printed_steps"
-    reached = FixedSteps.reached
-
-    def steps(self, part: Part, radius: float) -> float:
-        return (4 * part.width * 2 * part.level / (part.l2 / 2 * radius**2)) ** 2 + 1
-
-    def minimize(
-        self, part: Part, data: tuple[Records, AnyArray], centre: FloatArray, near: tuple[ConvexSet, float, FloatArray]
-    ) -> FloatArray:
-        region, radius, _ = near
-        risk, target = self.risk(part, data, centre, radius), part.l2 / 2 * radius**2
-        start, slope = region.project(centre), _slope(part, centre, region)
-        width = min(region.diameter, part.width) if slope == 2 * part.level else region.diameter
-        return biased_subgradient(risk.gradient, lambda w, _: region.project(w), start, width, target, slope)
+        slope, wide, alpha = 2 * part.level, part.width, part.l2 / 2 * radius**2
+        if not region.contains(centre, 1e-12):  # else no step leaves its neighborhood; an eighth of alpha is for 1e-12
+            slope, wide = part.level + part.l2 * part.domain.diameter, region.diameter
+        slopes, start = self.risk(part, data, centre, radius).gradient, region.project(centre)
+        if not self.printed:
+            steps = ridge_subgradient_steps(slope, part.l2, alpha)
+            return ridge_subgradient(slopes, region.project, start, part.l2, steps)
+        width = min(region.diameter, wide)
+        return biased_subgradient(slopes, lambda w, _: region.project(w), start, width, alpha, slope)
 
 
 @final
@@ -307,11 +288,10 @@ class Joint(Counted):
         slope = part.level + part.l2 * width + (part.cap.steepest + part.level) / math.sqrt(part.m)
         return (3 * math.sqrt(part.m + 1) * width * slope / (part.l2 / 2 * radius**2)) ** 2 + 1
 
-    def minimize(
-        self, part: Part, data: tuple[Records, AnyArray], centre: FloatArray, near: tuple[ConvexSet, float, FloatArray]
-    ) -> FloatArray:
+    def minimize(self, part: Part, data: Data, centre: FloatArray, near: Near) -> FloatArray:
         region, radius, start = near
-        pieces, dim = self.risk(part, data, centre, radius).pieces, len(centre)
+        pieces = cast(ExtensionRisk, self.risk(part, data, centre, radius)).pieces
+        dim = len(centre)
 
         def subgradients(y: FloatArray) -> FloatArray:
             return pieces.derivatives(np.einsum("ij,ij->i", pieces.slopes, y))[:, None] * pieces.slopes
@@ -327,15 +307,13 @@ class Joint(Counted):
         return adaptive_subgradient(joint.subgradient, joint.project_joint, first, diameter, target).point[:dim]
 
 
-def _slope(part: Part, centre: FloatArray, region: ConvexSet) -> float:
-    """Largest slope of the ridge risk on the steps: ``2 C`` where they start at the centre, as they stay near it."""
-    if region.contains(centre, 1e-12):  # an eighth of alpha is left for what that adds
-        return 2 * part.level
-    return part.level + part.l2 * part.domain.diameter
-
-
 SURROGATES: Mapping[str, Surrogate] = {
-    each.name: each for each in (Truncated(), Closed(), Structured(), Joint(), FixedSteps(), PrintedSteps())
+    "truncated": Truncated(),
+    "extension": Planes("extension", lipschitz_extension),
+    "structured": Planes("structured", structured_extension, piecewise=True),
+    "joint": Joint(),
+    "fixed_steps": FixedSteps("fixed_steps", printed=False),
+    "printed_steps": FixedSteps("printed_steps", printed=True),
 }
 """By the name used in estimators and on the command line."""
 
