@@ -117,8 +117,9 @@ class _Path:
         means = np.divide(self._dual[:, 1], self._dual[:, 0], out=loss.derivative(z, y), where=seen)
         slopes = np.clip(means, *loss.slope_interval(y))  # rounding
         losses = loss.value(z, y)
+        size = loss.slope_bound * objective.records.domain.linf
         # The dual's own parameters. P(w) - D(slopes) in terms that are at least 0, with no cancellation:
-        other = -(self._linear + objective.records.adjoint(slopes) / objective.records.n) / mu
+        other = -(self._linear + objective.records.adjoint(slopes, size) / objective.records.n) / mu
         gap = float(np.mean(losses - slopes * (z - y))) + mu / 2 * float(np.sum((w - other) ** 2))
         return certificates.as_distance(certificates.duality_gap(objective, w, gap, float(np.mean(losses))), mu)
 
@@ -232,11 +233,12 @@ class Katyusha(Solver):
 
 def _snapshot(objective: LinearModelObjective, w: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the slopes of all records at `w`, shape (n,), and the gradient of the objective."""
-    slopes, total = np.empty(objective.records.n), np.zeros(objective.dim)
+    slopes = np.empty(objective.records.n)
     for block in objective.records.blocks():
         slopes[block.rows] = objective.loss.derivative(block.predict(w), objective.targets[block.rows])
-        total += block.adjoint(slopes[block.rows])
     linear = 0.0 if objective.linear is None else objective.linear
+    slope = objective.loss.slope_within(objective.records.domain.l2 * float(np.linalg.norm(w)))
+    total = objective.records.adjoint(slopes, slope * objective.records.domain.linf)
     return slopes, total / objective.records.n + objective.l2 * w + linear
 
 

@@ -19,13 +19,13 @@ import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import InvalidDataError
-from dpconvex.problems.data import _threads
+from dpconvex.problems.data import _threads, summation
 from dpconvex.problems.data.domain import DataDomain, shortened_length
+from dpconvex.problems.data.summation import Parts, Rounded
 
 _BLOCK = 2**17  # floats of a row block: two passes over it hit the cache
 _PANEL = 2**20  # floats of a dense panel (8 MB): rank-k updates want many rows
-_PANEL_ROWS = 8192
-PIECE = 2048  # rows whose products are summed in one go
+_MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)  # of splitmix64
 
 
 @final
@@ -41,31 +41,36 @@ class RowBlock:
     copies: int = 0  #: columns that hold it
 
     def predict(self, W: FloatArray) -> FloatArray:
-        """Return ``X W^T``: shape (m,) for `W` of shape (dim,), (m, k) for (k, dim)."""
-        z = self.features @ W[..., : self.features.shape[1]].T
+        """Return ``X W^T``: shape (m,) for `W` of shape (dim,), (m, k) for (k, dim).
+
+        What a record gets is a function of that record and `W` alone, to the last bit.
+        """
+        from dpconvex.problems.data import _loops
+
+        p = self.features.shape[1]
+        z = np.empty((len(self.features), W.size // W.shape[-1]))
+        _loops.predictions(self.features, np.ascontiguousarray(np.atleast_2d(W)[:, :p]), z)
+        z = z[:, 0] if W.ndim == 1 else z
         if self.factor is not None:
             z = _scaled(z, self.factor)
         if self.extra is not None:
-            p = self.features.shape[1]
             z += np.multiply.outer(self.extra, W[..., p : p + self.copies].sum(-1))
         if self.intercept:
             z += self.intercept * W[..., -1]
         return z
 
-    def adjoint(self, g: FloatArray) -> FloatArray:
-        """Return ``g^T X``: shape (dim,) for `g` of shape (m,), (k, dim) for (m, k).
+    def adjoint(self, g: FloatArray, size: float) -> FloatArray:
+        """Return the parts of ``g^T X`` (`summation`): (3, dim) for `g` of shape (m,), (3, k, dim) for (m, k).
 
-        Sums of `PIECE` rows are added up: equal summands round alike, and so do not err by more than their slack.
+        `size` bounds every ``|g x|`` and is the same for all blocks.
         """
         scaled = g if self.factor is None else _scaled(g, self.factor)
-        out = scaled[:PIECE].T @ self.features[:PIECE]
-        for first in range(PIECE, len(scaled), PIECE):
-            out += scaled[first : first + PIECE].T @ self.features[first : first + PIECE]
+        out = [summation.vector_parts(self.features, scaled, size)]
         if self.extra is not None:
-            out = np.concatenate([out, *self.copies * [(g.T @ self.extra)[..., None]]], axis=-1)
+            out += self.copies * [summation.vector_parts(self.extra[:, None], g, size)]
         if self.intercept:
-            out = np.concatenate([out, self.intercept * g.sum(0)[..., None]], axis=-1)
-        return out
+            out.append(summation.vector_parts(np.full((len(g), 1), self.intercept), g, size))
+        return out[0] if len(out) == 1 else np.concatenate(out, axis=-1)
 
     def dense(self) -> FloatArray:
         """Return the records as a new array of shape (m, dim)."""
@@ -106,7 +111,7 @@ class Records:
         domain.check_columns(X)
         if len(X) == 0:
             raise InvalidDataError(f"X has shape {X.shape}; at least one record is needed")
-        step = max(1, _BLOCK // X.shape[1])
+        step = _block_rows(X.shape[1])
         blocks = [_clipped_block(X, slice(i, min(i + step, len(X))), domain) for i in range(0, len(X), step)]
         return cls(domain, len(X), blocks)
 
@@ -123,7 +128,7 @@ class Records:
     def block(self, index: int) -> RowBlock:
         """Return one row block, in float64."""
         b = self._blocks[index]
-        return replace(b, features=np.asarray(b.features, dtype=np.float64))
+        return replace(b, features=np.require(b.features, np.float64, ["C", "A"]))
 
     def lifted(self, extra: FloatArray, domain: DataDomain) -> Records:
         """Return the same records with a further feature of shape (n,), without a copy of the others.
@@ -138,8 +143,8 @@ class Records:
         """Yield the records block by block, for passes that do several things at once."""
         return map(self.block, range(self.n_blocks))
 
-    def total(self, work: Callable[[RowBlock], FloatArray]) -> FloatArray:
-        """Return the sum of `work` over the row blocks, computed by several threads."""
+    def total(self, work: Callable[[RowBlock], Parts]) -> Parts:
+        """Return the sum of `work`, arrays that add up exactly, over the row blocks, computed by several threads."""
         return _threads.total(self.n_blocks, lambda index: work(self.block(index)))
 
     @property
@@ -157,32 +162,43 @@ class Records:
         """Return ``X W^T``: shape (n,) for `W` of shape (dim,), (n, k) for (k, dim)."""
         return np.concatenate([block.predict(W) for block in self.blocks()])
 
-    def adjoint(self, g: FloatArray) -> FloatArray:
-        """Return ``g^T X``: shape (dim,) for `g` of shape (n,), (k, dim) for (n, k)."""
-        out = np.zeros((*g.shape[1:], self.dim))
-        for block in self.blocks():
-            out += block.adjoint(g[block.rows])
-        return out
+    def adjoint(self, g: FloatArray, size: float | None = None) -> FloatArray:
+        """Return ``g^T X``: shape (dim,) for `g` of shape (n,), (k, dim) for (n, k).
 
-    def gram(self, weights: FloatArray) -> FloatArray:
-        """Return ``X^T diag(weights) X``, shape (dim, dim), for nonnegative `weights` of shape (n,)."""
+        `size` bounds every ``|g x|``; None takes the largest of `g`, which depends on all records.
+        """
+        size = float(np.abs(g).max(initial=0.0)) * self.domain.linf if size is None else size
+        return summation.vector(self.total(lambda block: (block.adjoint(g[block.rows], size),))[0])
 
-        def work(index: int) -> FloatArray:
+    def gram(self, weights: FloatArray, most: float | None = None, rounded: Rounded = np.rint) -> FloatArray:
+        """Return ``X^T diag(weights) X``, shape (dim, dim), for `weights` of shape (n,) in ``[0, most]``.
+
+        Entries of ``diag(weights)^(1/2) X`` are `rounded` to the grid of `summation`. It depends on all records where
+        `most` is None, the largest weight.
+        """
+        most = float(weights.max(initial=0.0)) if most is None else most
+        size = math.sqrt(most) * self.domain.linf
+
+        def work(index: int) -> Parts:
             rows, panel = self.panel(index)
             panel *= np.sqrt(weights[rows])[:, None]
-            return panel.T @ panel
+            return (summation.gram_parts(panel, size, rounded),)
 
+        return summation.gram(self.panels(work)[0], size)
+
+    def panels(self, work: Callable[[int], Parts]) -> Parts:
+        """Return the sum of `work` over the numbers of panels, as `total`."""
         return _threads.total(self.n_panels, work)
 
     @property
     def _panel_rows(self) -> int:
-        return min(max(1, _PANEL // self.dim), _PANEL_ROWS)
+        return min(max(1, _PANEL // self.dim), summation.PANEL_ROWS)
 
     def squared_norms(self) -> FloatArray:
         """Return the squared l2 norms of the records, shape (n,), the constant feature included."""
         parts = []
         for block in self.blocks():
-            norms = np.einsum("ij,ij->i", block.features, block.features)
+            norms = _lengths(block.features, absolute=False)
             norms = (norms if block.factor is None else norms * block.factor**2) + block.intercept**2
             parts.append(norms if block.extra is None else norms + block.copies * block.extra**2)
         return np.concatenate(parts)
@@ -214,16 +230,41 @@ class Records:
             first = last
         return out
 
-    def subset(self, stride: int) -> Records:
-        """Return every `stride`-th record, starting with the first, copied (float64)."""
+    def subset(self, stride: int, labels: FloatArray | None = None) -> tuple[Records, AnyArray]:
+        """Return about every `stride`-th record, copied (float64), and their numbers.
+
+        Which ones is decided by what a record holds, its label (n,) included: by a public hash, not by its place.
+        """
+        coins = np.random.default_rng(0).standard_normal(self.dim)
+        keys = self.predict(coins).view(np.uint64)
+        if labels is not None:
+            keys = keys ^ (np.ascontiguousarray(labels, dtype=np.float64).view(np.uint64) >> np.uint64(1))
+        for shift, factor in zip((30, 27), _MIX, strict=True):
+            keys = (keys ^ (keys >> np.uint64(shift))) * np.uint64(factor)
+        index = np.flatnonzero((keys >> np.uint64(32)) < 2**32 // stride)
+        return self._copied(self.take(index)), index
+
+    def _copied(self, dense: FloatArray) -> Records:
         p = self._blocks[0].features.shape[1]
-        dense = self.rows(slice(0, self.n, stride))
         features, lifted = dense[:, :p], dense[:, p : self.domain.n_features]  # the second: copies of one column
         extra, copies = (lifted[:, 0], lifted.shape[1]) if lifted.shape[1] else (None, 0)
-        step = max(1, _BLOCK // p)
+        step = _block_rows(p)
         bounds = [slice(i, min(i + step, len(dense))) for i in range(0, len(dense), step)]
         whole = RowBlock(slice(0, len(dense)), features, None, self.domain.intercept, extra, copies)
         return Records(self.domain, len(dense), [replace(whole.part(rows), rows=rows) for rows in bounds])
+
+
+def _block_rows(columns: int) -> int:
+    return min(max(1, _BLOCK // columns), summation.MOST_ROWS)
+
+
+def _lengths(rows: FloatArray, *, absolute: bool) -> FloatArray:
+    """Return the l1 norms of rows, or their squared l2 norms, each a function of its row alone."""
+    from dpconvex.problems.data import _loops
+
+    out = np.empty(len(rows))
+    _loops.lengths(rows, absolute, out)
+    return out
 
 
 def _scaled(z: FloatArray, factor: FloatArray) -> FloatArray:
@@ -235,8 +276,9 @@ def _clipped_block(X: AnyArray, rows: slice, domain: DataDomain) -> RowBlock:
     block = domain.blocks[0]
     if len(domain.blocks) == 1 and block.norm != "linf" and 1e-100 < block.bound < 1e100:
         with np.errstate(all="ignore"):
-            A = np.asarray(part, dtype=np.float64)
-            lengths = np.abs(A).sum(1) if block.norm == "l1" else np.sqrt(np.einsum("ij,ij->i", A, A))
+            A = np.require(part, np.float64, ["C", "A"])
+            absolute = block.norm == "l1"
+            lengths = _lengths(A, absolute=absolute) if absolute else np.sqrt(_lengths(A, absolute=False))
         wild = ~(lengths < 1e150)  # an entry is NaN, infinite, or its square overflows
         if wild.any():  # such records are clipped singly: they must not change how others are scaled
             part = A.copy()

@@ -15,8 +15,9 @@ from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import LinearModelLoss, SmoothLoss
 from dpconvex.losses.base import quiet
-from dpconvex.problems.data import _threads
+from dpconvex.problems.data import summation
 from dpconvex.problems.data.records import Records, RowBlock
+from dpconvex.problems.data.summation import Parts
 from dpconvex.problems.objective import ROUNDING, UP, Objective, inner_product_rounding
 
 
@@ -28,9 +29,8 @@ class LinearModelObjective(Objective):
     convex, keeps the Lipschitz constant of one record's loss, and stays below the largest loss.
 
     Parameters are flat: `w` of length ``dim = loss.n_outputs * records.dim`` is `W` of shape (n_outputs, records.dim),
-    row after row. All sums are float64; the rounding slacks are those of the docs, Solver certificates, Rounding. They
-    cover rounding that behaves like independent errors, with a wide margin, but not the worst case over all orders of
-    summation.
+    row after row. Sums depend on the set of records alone, and the rounding slacks (docs, Solver certificates,
+    Rounding) cover the worst case (`data.summation`).
     """
 
     loss: LinearModelLoss
@@ -96,14 +96,17 @@ class LinearModelObjective(Objective):
 
     def hessian(self, w: FloatArray) -> FloatArray:
         """Return the Hessian, shape (dim, dim); the loss must be smooth."""
-        W, (weights, total) = self._matrix(w), self._weights(w)
-        curvature = self._curvature(weights)
+        weights, total = self._weights(w)
+        predicted, curvature = self.records.predict(self._matrix(w)), self._curvature(weights)
+        most, linf = self._most_curvature(weights), self.records.domain.linf
 
-        def work(index: int) -> FloatArray:
+        def work(index: int) -> Parts:
             rows, panel = self.records.panel(index)
-            return _weighted_gram(panel, curvature(panel @ W.T, rows))
+            return (_weighted_gram(panel, curvature(predicted[rows], rows), most, linf),)
 
-        hessian = _threads.total(self.records.n_panels, work) / total
+        parts = self.records.panels(work)[0]
+        sizes = (math.sqrt(most) * linf, None) if self.loss.n_outputs == 1 else (most * linf, linf)
+        hessian = summation.gram(parts, *sizes).reshape(self.dim, self.dim) / total
         if self.tilt:
             slope = self._slope(w, weights, total)
             hessian -= self.tilt * np.outer(slope, slope)
@@ -114,24 +117,27 @@ class LinearModelObjective(Objective):
         W, V, (weights, total) = self._matrix(w), self._matrix(v), self._weights(w)
         curvature = self._curvature(weights)
         step = self.records.n if self.loss.n_outputs == 1 else 4096  # (m, k, k) weights stay small
+        domain = self.records.domain
+        size = self._most_curvature(weights) * domain.l2 * float(np.linalg.norm(v)) * domain.linf
 
-        def work(block: RowBlock) -> FloatArray:
+        def work(block: RowBlock) -> Parts:
             z, dz, first = block.predict(W), block.predict(V), block.rows.start
             parts = [slice(i, min(i + step, len(z))) for i in range(0, len(z), step)]
             weighted = [
                 _apply(curvature(z[part], slice(first + part.start, first + part.stop)), dz[part]) for part in parts
             ]
-            return block.adjoint(np.concatenate(weighted)).ravel()
+            return (block.adjoint(np.concatenate(weighted), size),)
 
-        product = self._total(work) / total + self.l2 * v
+        product = summation.vector(self.records.total(work)[0]).ravel() / total + self.l2 * v
         if self.tilt:
             slope = self._slope(w, weights, total)
             product -= self.tilt * float(slope @ v) * slope
         return product
 
     def subset(self, stride: int) -> Self:
-        """Return the objective of every `stride`-th record (a fixed choice: no data decide it)."""
-        return replace(self, records=self.records.subset(stride), targets=self.targets[::stride])
+        """Return the objective of about every `stride`-th record, weights growing by that factor (`Records.subset`)."""
+        records, index = self.records.subset(stride, self.targets)
+        return replace(self, records=records, targets=self.targets[index])
 
     def gradient_rounding(self, w: FloatArray) -> float:
         # The sum of n terms no longer than the slope allows, and what the error of a prediction moves one of them by.
@@ -150,14 +156,8 @@ class LinearModelObjective(Objective):
         return ROUNDING * (abs(value) + largest + (slope + 2 * self.linear_norm + self.l2 * norm) * norm)
 
     def _slope_at(self, norm: float) -> float:
-        """Largest |slope| of the loss at predictions of parameters of that norm.
-
-        A nonnegative function of curvature c has slope at most ``sqrt(2 c value)``; from there it grows by c.
-        """
-        c, value = self.loss.curvature_bound, self.loss.value_at_zero
-        if math.isinf(c):
-            return self.loss.slope_bound
-        return min(self.loss.slope_bound, math.sqrt(2 * c * value) + c * self.records.domain.l2 * norm)
+        """Largest |slope| of the loss at predictions of parameters of that norm."""
+        return self.loss.slope_within(self.records.domain.l2 * norm)
 
     def _curvature(self, weights: FloatArray | None) -> Callable[[FloatArray, slice], FloatArray]:
         """Return ``weight (phi'' + tilt phi' phi'^T)`` of some records, a function of their predictions and rows."""
@@ -177,16 +177,22 @@ class LinearModelObjective(Objective):
 
     def _slope(self, w: FloatArray, weights: FloatArray | None, total: float) -> FloatArray:
         """Gradient of the data part, shape (dim,)."""
-        W = self._matrix(w)
+        W, size = self._matrix(w), self._size(w, weights)
 
-        def work(block: RowBlock) -> FloatArray:
+        def work(block: RowBlock) -> Parts:
             slopes = self.loss.derivative(block.predict(W), self.targets[block.rows])
-            return block.adjoint(times(weights, block.rows, slopes)).ravel()
+            return (block.adjoint(times(weights, block.rows, slopes), size),)
 
-        return self._total(work) / total
+        return summation.vector(self.records.total(work)[0]).ravel() / total
 
-    def _total(self, work: Callable[[RowBlock], FloatArray]) -> FloatArray:
-        return _threads.total(self.records.n_blocks, lambda index: work(self.records.block(index)))
+    def _size(self, w: FloatArray, weights: FloatArray | None) -> float:
+        """Largest product of a record's weight, slope and feature at `w`."""
+        return self._slope_at(float(np.linalg.norm(w))) * self.records.domain.linf * _largest(weights)
+
+    def _most_curvature(self, weights: FloatArray | None) -> float:
+        """Largest entry of what `_curvature` returns."""
+        slope = self.loss.slope_bound if self.tilt else 0.0
+        return (self.loss.curvature_bound + self.tilt * slope * slope) * _largest(weights)
 
     def _matrix(self, w: FloatArray) -> FloatArray:
         """`w` as the operand of `Records.predict`: (d,) for one output, else (k, d)."""
@@ -206,22 +212,30 @@ def times(weights: FloatArray | None, rows: slice, values: FloatArray) -> FloatA
     return values if weights is None else weights[rows].reshape(-1, *[1] * (values.ndim - 1)) * values
 
 
+def _largest(weights: FloatArray | None) -> float:
+    return 1.0 if weights is None else float(weights.max())
+
+
 def _apply(weights: FloatArray, dz: FloatArray) -> FloatArray:
     return weights * dz if dz.ndim == 1 else np.einsum("nab,nb->na", weights, dz)
 
 
-def _weighted_gram(panel: FloatArray, weights: FloatArray) -> FloatArray:
-    """Sum over records of weight (m,) or (m, k, k), Kronecker x x^T; changes `panel`."""
+def _weighted_gram(panel: FloatArray, weights: FloatArray, most: float, linf: float) -> AnyArray:
+    """Parts of the sum over records of weight (m,) or (m, k, k), Kronecker x x^T; changes `panel`.
+
+    Weights are at most `most`, entries of `panel` at most `linf`, in absolute value.
+    """
     if weights.ndim == 1:
         panel *= np.sqrt(weights)[:, None]
-        return panel.T @ panel
+        return summation.gram_parts(panel, math.sqrt(most) * linf, np.rint)
     k, d = weights.shape[1], panel.shape[1]
-    out = np.empty((k, d, k, d))
+    out, right = np.empty((2, k, d, k, d)), summation.on_grid(panel.copy(), linf, np.rint)
     for a in range(k):
         for b in range(a + 1):
-            out[a, :, b] = (panel * weights[:, a, b, None]).T @ panel
-            out[b, :, a] = out[a, :, b].T
-    return out.reshape(k * d, k * d)
+            weighted = panel * weights[:, a, b, None]
+            out[:, a, :, b] = summation.gram_parts(weighted, most * linf, np.rint, right)
+            out[:, b, :, a] = out[:, a, :, b].swapaxes(1, 2)
+    return out
 
 
 @final
@@ -244,28 +258,28 @@ class RegularizedRisk(LinearModelObjective):
     def value(self, w: FloatArray) -> float:
         W = self._matrix(w)
 
-        def work(block: RowBlock) -> FloatArray:
+        def work(block: RowBlock) -> Parts:
             losses = self.loss.value(block.predict(W), self.targets[block.rows])
-            return np.array([times(self.weights, block.rows, losses).sum()])
+            return (summation.number_parts(times(self.weights, block.rows, losses)),)
 
-        return self._value(float(self._total(work)[0]) / self._divisor, w)
+        return self._value(summation.number(self.records.total(work)[0]) / self._divisor, w)
 
     def value_and_gradient(self, w: FloatArray) -> tuple[float, FloatArray]:
-        W = self._matrix(w)
+        W, size = self._matrix(w), self._size(w, self.weights)
 
-        def work(block: RowBlock) -> FloatArray:
+        def work(block: RowBlock) -> Parts:
             z, y = block.predict(W), self.targets[block.rows]
             slopes, losses = (times(self.weights, block.rows, f(z, y)) for f in (self.loss.derivative, self.loss.value))
-            return np.append(block.adjoint(slopes), losses.sum())
+            return block.adjoint(slopes, size), summation.number_parts(losses)
 
-        total = self._total(work) / self._divisor
-        return self._value(float(total[-1]), w), self._gradient(total[:-1], w)
+        slope, losses = self.records.total(work)
+        value = self._value(summation.number(losses) / self._divisor, w)
+        return value, self._gradient(summation.vector(slope).ravel() / self._divisor, w)
 
     def subset(self, stride: int) -> RegularizedRisk:
-        """Return the objective of every `stride`-th record; their weights grow by that factor."""
-        weights = None if self.weights is None else self.weights[::stride] * stride
-        records, targets = self.records.subset(stride), self.targets[::stride]
-        return replace(self, records=records, targets=targets, weights=weights)
+        records, index = self.records.subset(stride, self.targets)
+        weights = None if self.weights is None else self.weights[index] * stride
+        return replace(self, records=records, targets=self.targets[index], weights=weights)
 
     def _weights(self, w: FloatArray) -> tuple[FloatArray | None, float]:
         return self.weights, self._divisor
@@ -309,21 +323,21 @@ class TiltedRisk(LinearModelObjective):
     def value_and_gradient(self, w: FloatArray) -> tuple[float, FloatArray]:
         losses = self._losses(w)
         weights = self._exponentials(losses)
-        slope = self._slope(w, weights, float(weights.sum()))
+        slope = self._slope(w, weights, summation.exact_sum(weights))
         return self._value(self._aggregate(losses), w), self._gradient(slope, w)
 
     def _weights(self, w: FloatArray) -> tuple[FloatArray | None, float]:
         weights = self._exponentials(self._losses(w))
-        return weights, float(weights.sum())
+        return weights, summation.exact_sum(weights)
 
     def _losses(self, w: FloatArray) -> FloatArray:
         W, out = self._matrix(w), np.empty(self.records.n)
 
-        def work(block: RowBlock) -> FloatArray:
+        def work(block: RowBlock) -> Parts:
             out[block.rows] = self.loss.value(block.predict(W), self.targets[block.rows])
-            return np.zeros(1)
+            return ()
 
-        self._total(work)
+        self.records.total(work)
         return out
 
     @quiet
@@ -335,6 +349,6 @@ class TiltedRisk(LinearModelObjective):
     def _aggregate(self, losses: FloatArray) -> float:
         top = float(losses.max())
         exponents = self.tilt * (losses - top)
-        mean = float(np.exp(exponents).mean())
-        log_mean = math.log(mean) if mean < 0.5 else math.log1p(float(np.expm1(exponents).mean()))
+        mean = summation.exact_sum(np.exp(exponents)) / len(losses)
+        log_mean = math.log(mean) if mean < 0.5 else math.log1p(summation.exact_sum(np.expm1(exponents)) / len(losses))
         return top + log_mean / self.tilt

@@ -13,8 +13,11 @@ import numpy as np
 
 from dpconvex import _rounding
 from dpconvex._types import AnyArray, FloatArray
+from dpconvex.losses import SquaredLoss
 from dpconvex.problems import LinearModelProblem, Records, UserGroups
+from dpconvex.problems.data import summation
 from dpconvex.problems.data.records import RowBlock
+from dpconvex.problems.data.summation import Parts
 
 _ENERGIES = np.exp(np.linspace(-9.0, 6.0, 61))
 """Candidates for the energy of the parameters, in units of what the public radius lets one expect."""
@@ -45,26 +48,31 @@ class Statistics:
 
     def moments(self) -> FloatArray:
         """Return the mean of ``x x^T``, shape (dim, dim)."""
-        return self.records.gram(self.weights) / np.outer(self.units, self.units)
+        # Rounding towards 0 keeps each record in the domain; sums are exact: no grid and no error depends on the data.
+        return self.records.gram(self.weights, 1 / self.problem.n, np.trunc) / np.outer(self.units, self.units)
 
     def products(self) -> FloatArray:
         """Return the mean of ``x y``, shape (dim,)."""
-        return self.records.adjoint(self.weights * self.targets) / self.units
+        assert isinstance(self.problem.loss, SquaredLoss)  # plans check
+        size = self.problem.loss.target_bound * self.records.domain.linf / self.problem.n
+        return self.records.adjoint(self.weights * self.targets, size) / self.units
 
     def joint_moments(self, unit: float) -> FloatArray:
         """Return the mean of ``z z^T`` for ``z = (x, y / unit)``, shape (dim + 1, dim + 1)."""
         y = self.targets / unit
         cross = self.products() / unit
-        return np.block([[self.moments(), cross[:, None]], [cross[None, :], np.array([[self.weights @ y**2]])]])
+        return np.block([[self.moments(), cross[:, None]], [cross[None, :], np.array([[summation.exact_sum(self.weights * y**2)]])]])
 
     def gradient(self, w: FloatArray, clip: float) -> FloatArray:
         """Return the mean of ``x cut(r)``, r the residual at `w` over `clip` and cut to [-1, 1]; shape (dim,)."""
 
-        def work(block: RowBlock) -> FloatArray:
-            cut = np.nan_to_num(np.clip(self._residuals(block, w) / clip, -1.0, 1.0))  # overflow stays in its record
-            return block.adjoint(self.weights[block.rows] * cut)
+        size = self.records.domain.linf / self.problem.n
 
-        return self.records.total(work) / self.units
+        def work(block: RowBlock) -> Parts:
+            cut = np.nan_to_num(np.clip(self._residuals(block, w) / clip, -1.0, 1.0))  # overflow stays in its record
+            return (block.adjoint(self.weights[block.rows] * cut, size),)
+
+        return summation.vector(self.records.total(work)[0]) / self.units
 
     def residual_shares(self, w: FloatArray, thresholds: FloatArray) -> FloatArray:
         """Return the share of records by the size of their residual, shape (len(thresholds) + 1,).
@@ -73,11 +81,14 @@ class Statistics:
         """
         bins = len(thresholds) + 1
 
-        def work(block: RowBlock) -> FloatArray:
-            found = np.searchsorted(thresholds, np.abs(self._residuals(block, w)), side="right")
-            return np.bincount(found, self.weights[block.rows], minlength=bins).astype(np.float64)
+        size = 1 / self.problem.n
 
-        return self.records.total(work)
+        def work(block: RowBlock) -> Parts:
+            found = np.searchsorted(thresholds, np.abs(self._residuals(block, w)), side="right")
+            indicators = np.eye(bins)[found]
+            return (summation.vector_parts(indicators, self.weights[block.rows], size),)
+
+        return summation.vector(self.records.total(work)[0])
 
     def _residuals(self, block: RowBlock, w: FloatArray) -> FloatArray:
         return -self.problem.loss.derivative(block.predict(w / self.units), self.targets[block.rows])
