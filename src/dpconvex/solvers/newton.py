@@ -29,10 +29,10 @@ _BISECTIONS = 100  # for the multiplier of a ball
 @final
 @dataclass(frozen=True)
 class NewtonCholesky(Solver):
-    """Damped Newton steps; on many records the Hessian is that of a fixed subset of them.
+    """Damped Newton steps; on many records the Hessian is that of a subset of them.
 
-    With n much larger than dim the problem is first solved on every `n / m`-th record, ``m = max(50 dim, n /
-    16)``. Its Hessian there is the metric of the full steps, whose gradients are exact; a full Hessian replaces it
+    With n much larger than dim the problem is first solved on about m records, ``m = max(50 dim, n / 16)``, that a
+    public hash of what they hold picks (so the order of records does not matter). Its Hessian there is the metric of the full steps, whose gradients are exact; a full Hessian replaces it
     when the gradient norm does not fall by a factor of 3 in a step.
 
     Proof of accuracy: C1 (gradient norm). No step count is guaranteed; `Guaranteed` adds that.
@@ -56,6 +56,7 @@ class NewtonCholesky(Solver):
         stride = objective.records.n // max(50 * objective.dim, objective.records.n // 16)
         if stride >= 4:
             sketch = objective.subset(stride)
+        if stride >= 4 and sketch.records.n > objective.dim:  # a hash decides: equal records go together
             # Rough: the subset's minimizer is itself off by its sampling error.
             rough = 1e-4 * float(np.linalg.norm(sketch.gradient(w))) / objective.l2
             w = _descend(sketch, max(radius, rough), 20, w, None).point

@@ -160,7 +160,7 @@ class Records:
 
     def predict(self, W: FloatArray) -> FloatArray:
         """Return ``X W^T``: shape (n,) for `W` of shape (dim,), (n, k) for (k, dim)."""
-        return np.concatenate([block.predict(W) for block in self.blocks()])
+        return np.concatenate([block.predict(W) for block in self.blocks()] or [np.empty((0, *W.shape[:-1]))])
 
     def adjoint(self, g: FloatArray, size: float | None = None) -> FloatArray:
         """Return ``g^T X``: shape (dim,) for `g` of shape (n,), (k, dim) for (n, k).

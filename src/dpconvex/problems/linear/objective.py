@@ -95,10 +95,10 @@ class LinearModelObjective(Objective):
         return self._gradient(self._slope(w, *self._weights(w)), w)
 
     def hessian(self, w: FloatArray) -> FloatArray:
-        """Return the Hessian, shape (dim, dim); the loss must be smooth."""
+        """Return the Hessian, shape (dim, dim), to about six digits of its largest entry; the loss must be smooth."""
         weights, total = self._weights(w)
         predicted, curvature = self.records.predict(self._matrix(w)), self._curvature(weights)
-        most, linf = self._most_curvature(weights), self.records.domain.linf
+        most, linf = self._most_curvature(w, weights), self.records.domain.linf
 
         def work(index: int) -> Parts:
             rows, panel = self.records.panel(index)
@@ -106,7 +106,8 @@ class LinearModelObjective(Objective):
 
         parts = self.records.panels(work)[0]
         sizes = (math.sqrt(most) * linf, None) if self.loss.n_outputs == 1 else (most * linf, linf)
-        hessian = summation.gram(parts, *sizes).reshape(self.dim, self.dim) / total
+        hessian = summation.gram(parts, *sizes).reshape(self.dim, self.dim)
+        hessian = (hessian + hessian.T) / (2 * total)
         if self.tilt:
             slope = self._slope(w, weights, total)
             hessian -= self.tilt * np.outer(slope, slope)
@@ -118,7 +119,7 @@ class LinearModelObjective(Objective):
         curvature = self._curvature(weights)
         step = self.records.n if self.loss.n_outputs == 1 else 4096  # (m, k, k) weights stay small
         domain = self.records.domain
-        size = self._most_curvature(weights) * domain.l2 * float(np.linalg.norm(v)) * domain.linf
+        size = self._most_curvature(w, weights) * domain.l2 * float(np.linalg.norm(v)) * domain.linf
 
         def work(block: RowBlock) -> Parts:
             z, dz, first = block.predict(W), block.predict(V), block.rows.start
@@ -189,9 +190,9 @@ class LinearModelObjective(Objective):
         """Largest product of a record's weight, slope and feature at `w`."""
         return self._slope_at(float(np.linalg.norm(w))) * self.records.domain.linf * _largest(weights)
 
-    def _most_curvature(self, weights: FloatArray | None) -> float:
+    def _most_curvature(self, w: FloatArray, weights: FloatArray | None) -> float:
         """Largest entry of what `_curvature` returns."""
-        slope = self.loss.slope_bound if self.tilt else 0.0
+        slope = self._slope_at(float(np.linalg.norm(w))) if self.tilt else 0.0
         return (self.loss.curvature_bound + self.tilt * slope * slope) * _largest(weights)
 
     def _matrix(self, w: FloatArray) -> FloatArray:
