@@ -71,7 +71,7 @@ def vector_parts(rows: FloatArray, factors: FloatArray, size: float) -> AnyArray
     """
     from dpconvex.problems.data import _loops
 
-    slopes = np.ascontiguousarray(factors.reshape(len(rows), -1))
+    slopes = np.ascontiguousarray(factors.reshape(len(rows), math.prod(factors.shape[1:])))
     high, low = np.zeros((2, slopes.shape[1], rows.shape[1]))
     _loops.add_products(rows, slopes, *steps(size), high, low)
     parts = np.stack([*_split(high, _COARSE * power_above(size)), low])
@@ -103,7 +103,7 @@ def number(table: AnyArray) -> float:
     try:
         return whole / 2**1075
     except OverflowError:
-        return math.copysign(math.inf, whole)
+        return math.inf if whole > 0 else -math.inf
 
 
 def exact_sum(values: FloatArray) -> float:

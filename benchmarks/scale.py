@@ -1,0 +1,107 @@
+"""What sums that do not depend on order cost, and fits larger than memory.
+
+    python benchmarks/scale.py passes            # cost of a pass: floats added up, and sums of this library
+
+The table compares, on one thread and on the same rows, a gradient pass with BLAS (predictions, slopes, adjoint; sums
+depend on blocks and threads), the same with weights split in two limbs and features on a grid (products exact in BLAS),
+and the library's. Worst-case errors are proved in `dpconvex.problems.data.summation`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Callable
+
+for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+    os.environ.setdefault(variable, "1")
+
+import numpy as np  # noqa: E402  (after the thread settings)
+
+from dpconvex.losses import LogisticLoss  # noqa: E402
+from dpconvex.problems import DataDomain, Records, RegularizedRisk, UserGroups  # noqa: E402
+from dpconvex.problems.data.users import clipped_mean  # noqa: E402
+
+ROWS = 1310  # of a block: about 1 MB
+
+
+def slopes(z: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Slopes of the logistic loss."""
+    return -y / (1 + np.exp(y * z))
+
+
+def floats(X: np.ndarray, y: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """A gradient pass as BLAS adds: fast, and its last bits depend on the blocks."""
+    out = np.zeros(X.shape[1])
+    for first in range(0, len(X), ROWS):
+        block = X[first : first + ROWS]
+        out += slopes(block @ w, y[first : first + ROWS]) @ block
+    return out
+
+
+def operands(X: np.ndarray, y: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """Features on a grid of 2^-20, weights in two limbs of 20 bits: every product and sum of BLAS is exact."""
+    out, buffer = np.zeros((2, X.shape[1])), np.empty((1024, X.shape[1]))
+    whole = np.rint(w * 2.0**16)
+    limbs = np.stack([whole, np.rint((w * 2.0**16 - whole) * 2.0**20)])
+    for first in range(0, len(X), len(buffer)):
+        block = X[first : first + len(buffer)]
+        grid = np.trunc(np.multiply(block, 2.0**20, out=buffer[: len(block)]), out=buffer[: len(block)])
+        high, low = limbs @ grid.T
+        slope = slopes((high + low * 2.0**-20) * 2.0**-36, y[first : first + len(buffer)]) * 2.0**20
+        out += np.stack([np.rint(slope), np.rint((slope - np.rint(slope)) * 2.0**20)]) @ grid
+    return (out[0] + out[1] * 2.0**-20) * 2.0**-40
+
+
+def best(work: Callable[[], object], repeats: int) -> float:
+    """Least seconds of some calls."""
+    seconds = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        work()
+        seconds.append(time.perf_counter() - start)
+    return min(seconds)
+
+
+def passes(args: argparse.Namespace) -> None:
+    """Print nanoseconds an entry of X."""
+    rng = np.random.default_rng(args.seed)
+    print(f"{'n':>10}{'d':>6}  {'pass':<28}{'ns / entry':>12}{'ratio':>8}")
+    for d in args.columns:
+        n = args.entries // d
+        X = rng.standard_normal((n, d)) / np.sqrt(2 * d)
+        y, w = np.where(rng.random(n) < 0.5, 1.0, -1.0), rng.standard_normal(d)
+        records = Records.clipped(X, DataDomain.l2_ball(d, 1.0))
+        objective, groups = RegularizedRisk(LogisticLoss(), records, y, 1e-3), UserGroups.of(np.arange(n) // 20)
+        rows = {
+            "gradient, floats": lambda: floats(X, y, w),
+            "gradient, operands": lambda: operands(X, y, w),
+            "gradient, this library": lambda: objective.gradient(w),
+            "Gram, floats": lambda: [X[i : i + 8192].T @ X[i : i + 8192] for i in range(0, n, 8192)],
+            "Gram, this library": lambda: records.gram(np.ones(n)),
+            "users' gradients, cut": lambda: clipped_mean(LogisticLoss(), records, y, groups, None, w, 0.1),
+        }
+        first = 1.0
+        for name, work in rows.items():
+            work()  # compiled, and in memory
+            nanoseconds = best(work, args.repeats) / X.size * 1e9
+            first = nanoseconds if name.endswith("floats") else first
+            print(f"{n:>10}{d:>6}  {name:<28}{nanoseconds:>12.2f}{nanoseconds / first:>8.2f}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(required=True)
+    table = commands.add_parser("passes", help="cost of a pass over data in memory")
+    table.add_argument("--entries", type=int, default=40_000_000, help="of X")
+    table.add_argument("--columns", type=int, nargs="+", default=[10, 100, 1000])
+    table.add_argument("--repeats", type=int, default=5)
+    table.add_argument("--seed", type=int, default=0)
+    table.set_defaults(run=passes)
+    args = parser.parse_args()
+    args.run(args)
+
+
+if __name__ == "__main__":
+    main()
