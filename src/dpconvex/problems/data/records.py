@@ -181,8 +181,7 @@ class Records:
 
         def work(index: int) -> Parts:
             rows, panel = self.panel(index)
-            panel *= np.sqrt(weights[rows])[:, None]
-            return (summation.gram_parts(panel, size, rounded),)
+            return (summation.gram_parts(panel, np.sqrt(weights[rows]), size, rounded),)
 
         return summation.gram(self.panels(work)[0], size)
 

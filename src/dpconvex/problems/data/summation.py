@@ -114,20 +114,22 @@ def exact_sum(values: FloatArray) -> float:
 Rounded = Callable[[FloatArray], FloatArray]
 
 
-def gram_parts(left: FloatArray, size: float, rounded: Rounded, right: FloatArray | None = None) -> AnyArray:
-    """Return the parts (2, d, d) of ``left^T right`` (left^T left), entries rounded; `left` (m, d) is overwritten.
+def gram_parts(
+    rows: FloatArray, factors: FloatArray, size: float, rounded: Rounded, right: FloatArray | None = None
+) -> AnyArray:
+    """Return the parts (2, d, d) of ``A^T A`` or ``A^T right``, A = diag(factors) rows rounded; overwrites `rows` (m, d).
 
-    `size` bounds every entry of `left`, and is the same in all calls whose parts are added; `right` is made of
-    `on_grid`. At most `PANEL_ROWS` rows.
+    `size` bounds every entry of A, and is the same in all calls whose parts are added; `right` is made by `on_grid`. At
+    most `PANEL_ROWS` rows.
     """
-    product = (on_grid(left, size, rounded)).T @ (left if right is None else right)
-    return np.stack(_split(product, 2.0**26))
+    left = on_grid(rows, factors, size, rounded)
+    return np.stack(_split(left.T @ (left if right is None else right), 2.0**26))
 
 
-def on_grid(entries: FloatArray, size: float, rounded: Rounded) -> FloatArray:
-    """Divide entries by ``2^-21 T`` and round them to whole numbers, in place; return them."""
-    entries /= _ENTRY * power_above(size)
-    return rounded(entries, out=entries)  # pyright: ignore[reportCallIssue]
+def on_grid(rows: FloatArray, factors: FloatArray, size: float, rounded: Rounded) -> FloatArray:
+    """Return ``diag(factors) rows / (2^-21 T)`` rounded to whole numbers, in the memory of `rows`."""
+    rows *= (factors / (_ENTRY * power_above(size)))[:, None]
+    return rounded(rows, rows)  # pyright: ignore[reportCallIssue]
 
 
 def gram(parts: AnyArray, size: float, right: float | None = None) -> FloatArray:

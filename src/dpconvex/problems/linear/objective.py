@@ -227,14 +227,12 @@ def _weighted_gram(panel: FloatArray, weights: FloatArray, most: float, linf: fl
     Weights are at most `most`, entries of `panel` at most `linf`, in absolute value.
     """
     if weights.ndim == 1:
-        panel *= np.sqrt(weights)[:, None]
-        return summation.gram_parts(panel, math.sqrt(most) * linf, np.rint)
+        return summation.gram_parts(panel, np.sqrt(weights), math.sqrt(most) * linf, np.rint)
     k, d = weights.shape[1], panel.shape[1]
-    out, right = np.empty((2, k, d, k, d)), summation.on_grid(panel.copy(), linf, np.rint)
+    out, right = np.empty((2, k, d, k, d)), summation.on_grid(panel.copy(), np.ones(len(panel)), linf, np.rint)
     for a in range(k):
         for b in range(a + 1):
-            weighted = panel * weights[:, a, b, None]
-            out[:, a, :, b] = summation.gram_parts(weighted, most * linf, np.rint, right)
+            out[:, a, :, b] = summation.gram_parts(panel.copy(), weights[:, a, b], most * linf, np.rint, right)
             out[:, b, :, a] = out[:, a, :, b].swapaxes(1, 2)
     return out
 

@@ -81,12 +81,12 @@ def test_second_moments_do_not_depend_on_order_and_stay_in_the_domain(rounded):
     for order in (np.arange(4000), rng.permutation(4000)):
         shuffled = rows[order]
         cuts = np.split(shuffled, [1700, 1701, 3000]) if order[0] else [shuffled[:2048], shuffled[2048:]]
-        results.append(summation.gram(sum(summation.gram_parts(part.copy(), 1.0, rounded) for part in cuts), 1.0))
+        results.append(summation.gram(sum(summation.gram_parts(part.copy(), np.ones(len(part)), 1.0, rounded) for part in cuts), 1.0))
     np.testing.assert_array_equal(*results)
     np.testing.assert_allclose(results[0], rows.T @ rows, atol=4000 * 2.0**-20)
     np.testing.assert_array_equal(results[0], results[0].T)
     if rounded is np.trunc:
-        one = summation.gram(summation.gram_parts(rows[:1].copy(), 1.0, rounded), 1.0)
+        one = summation.gram(summation.gram_parts(rows[:1].copy(), np.ones(1), 1.0, rounded), 1.0)
         assert np.trace(one) <= rows[0] @ rows[0]
 
 
