@@ -459,6 +459,30 @@ MUTANTS = (
         "mechanism/above_threshold",
         ("tests/unit/mechanisms/test_selection.py::test_one_noisy_threshold_and_fresh_noise_for_every_query",),
     ),
+    Mutant(
+        "rests of summands lost",
+        "problems/data/summation.py",
+        "return (parts[0] + parts[1]) + parts[2]",
+        "return parts[0]",
+        "",
+        ("tests/unit/problems/data/test_summation.py",),
+    ),
+    Mutant(
+        "grid of sums from the block's content",
+        "problems/data/records.py",
+        "out = [summation.vector_parts(self.features, scaled, size)]",
+        "out = [summation.vector_parts(self.features, scaled, float(np.abs(scaled).max(initial=0.0)))]",
+        "",
+        ("tests/unit/problems/data/test_summation.py",),
+    ),
+    Mutant(
+        "second moments rounded out of the domain",
+        "algorithms/erm/sufficient_statistics/statistics.py",
+        "self.records.gram(self.weights, 1 / self.problem.n, np.trunc)",
+        "self.records.gram(self.weights, 1 / self.problem.n, np.ceil)",
+        "",
+        ("tests/unit/algorithms/erm/test_sufficient_statistics.py",),
+    ),
 )
 
 

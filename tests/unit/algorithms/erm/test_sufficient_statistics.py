@@ -357,3 +357,14 @@ class Understated:
 
     def run(self, X, y, source):
         return self.plan.run(X, y, source)
+
+
+def test_a_record_on_the_boundary_is_not_rounded_out_of_the_domain():
+    """Sums are exact, so the sensitivity holds to the last digit if every rounded record is in the domain."""
+    rng = np.random.default_rng(0)
+    found = plan(problem(BALL, n=1000), RECORDS)
+    for _ in range(50):
+        X = np.zeros((1000, 2))
+        X[0] = 10 * rng.standard_normal(2)  # clipped to length 1
+        moments = Statistics.of(found.problem, X, np.zeros(1000), None, np.ones(2)).moments()
+        assert np.trace(moments) <= 1 / 1000
