@@ -23,6 +23,7 @@ from dpconvex.solvers.base import Accuracy, Solver, SolverResult, needs_whole_sp
 
 _SLOW = 0.3  # a step that leaves more than this share of the gradient norm makes the Hessian be renewed
 _HALVINGS = 40  # of a step, at most
+_SKETCH = 2**23  # floats of the subset, at most, unless that is very few records: it is kept in memory
 _BISECTIONS = 100  # for the multiplier of a ball
 
 
@@ -31,7 +32,7 @@ _BISECTIONS = 100  # for the multiplier of a ball
 class NewtonCholesky(Solver):
     """Damped Newton steps; on many records the Hessian is that of a subset of them.
 
-    With n much larger than dim the problem is first solved on about m records, ``m = max(50 dim, n / 16)``, that a
+    With n much larger than dim the problem is first solved on about m records, ``m = max(50 dim, n / 16)`` or 64 MB, that a
     public hash of what they hold picks (so the order of records does not matter). Its Hessian there is the metric of the full steps, whose gradients are exact; a full Hessian replaces it
     when the gradient norm does not fall by a factor of 3 in a step.
 
@@ -53,7 +54,8 @@ class NewtonCholesky(Solver):
         assert isinstance(objective, LinearModelObjective)  # `refusal`; tells the type checker
         w = np.zeros(objective.dim) if start is None else start
         metric: FloatArray | None = None
-        stride = objective.records.n // max(50 * objective.dim, objective.records.n // 16)
+        n, dim = objective.records.n, objective.dim
+        stride = n // max(50 * dim, min(n // 16, _SKETCH // objective.records.dim))
         if stride >= 4:
             sketch = objective.subset(stride)
         if stride >= 4 and sketch.records.n > objective.dim:  # a hash decides: equal records go together

@@ -11,6 +11,7 @@ Nothing here raises or warns because of what the data hold.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import final
@@ -24,7 +25,7 @@ from dpconvex.problems.data.domain import DataDomain, shortened_length
 from dpconvex.problems.data.summation import Parts, Rounded
 
 _BLOCK = 2**17  # floats of a row block: two passes over it hit the cache
-_PANEL = 2**20  # floats of a dense panel (8 MB): rank-k updates want many rows
+_LONGEST = 2**22  # floats of the largest block
 _MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)  # of splitmix64
 
 
@@ -39,6 +40,12 @@ class RowBlock:
     intercept: float  #: the constant last feature; 0: none
     extra: FloatArray | None = None  #: (m,), a further feature between the others and the intercept
     copies: int = 0  #: columns that hold it
+    targets: AnyArray | None = None  #: (m,), inside the loss's targets, where they come with the records
+
+    @property
+    def dim(self) -> int:
+        """Length of a record, the constant feature included."""
+        return self.features.shape[1] + self.copies + (self.intercept > 0)
 
     def predict(self, W: FloatArray) -> FloatArray:
         """Return ``X W^T``: shape (m,) for `W` of shape (dim,), (m, k) for (k, dim).
@@ -72,6 +79,26 @@ class RowBlock:
             out.append(summation.vector_parts(np.full((len(g), 1), self.intercept), g, size))
         return out[0] if len(out) == 1 else np.concatenate(out, axis=-1)
 
+    def gram(self, factors: FloatArray, size: float, rounded: Rounded) -> AnyArray:
+        """Return the parts of ``A^T A``, A the records times `factors` (m,) (`summation.gram_parts`)."""
+        total, dense, step = np.zeros((2, self.dim, self.dim)), self.dense(), summation.PANEL_ROWS
+        for part in (slice(i, i + step) for i in range(0, len(dense), step)):
+            total += summation.gram_parts(dense[part], factors[part], size, rounded)
+        return total
+
+    def picked(self, stride: int, targets: AnyArray | None = None) -> AnyArray:
+        """Return the positions of about every `stride`-th record; a public hash of the record decides, not its place.
+
+        `targets` (n,) of all records are hashed too, or the block's own.
+        """
+        keys = self.predict(np.random.default_rng(0).standard_normal(self.dim)).view(np.uint64)
+        labels = self.targets if targets is None else targets[self.rows]
+        if labels is not None:
+            keys = keys ^ (np.ascontiguousarray(labels, dtype=np.float64).view(np.uint64) >> np.uint64(1))
+        for shift, factor in zip((30, 27), _MIX, strict=True):
+            keys = (keys ^ (keys >> np.uint64(shift))) * np.uint64(factor)
+        return np.flatnonzero((keys >> np.uint64(32)) < 2**32 // stride)
+
     def dense(self) -> FloatArray:
         """Return the records as a new array of shape (m, dim)."""
         m, p = self.features.shape
@@ -90,8 +117,36 @@ class RowBlock:
         return replace(self, features=self.features[index], factor=factor, extra=extra)
 
 
+class RecordSource(ABC):
+    """Encoded and clipped records of a public number, which can be read again and again, block by block.
+
+    All that solvers of smooth objectives need is `total`. What it sums are parts that add up exactly, so the result is
+    the same whatever the blocks, their order, and whoever computes them; work that is done twice must not be counted
+    twice, and may not draw random bits.
+    """
+
+    domain: DataDomain
+    n: int
+
+    @property
+    def dim(self) -> int:
+        """Length of a parameter vector for one output, the intercept included."""
+        return self.domain.dim
+
+    @abstractmethod
+    def total(self, work: Callable[[RowBlock], Parts]) -> Parts:
+        """Return the sum of `work`, arrays that add up exactly, over the row blocks."""
+
+    @abstractmethod
+    def subset(self, stride: int, targets: AnyArray | None = None) -> tuple[Records, AnyArray, AnyArray | None]:
+        """Return about every `stride`-th record in memory, their targets, and their numbers where they have any.
+
+        Which ones is decided by what a record holds, its target included (`RowBlock.picked`).
+        """
+
+
 @final
-class Records:
+class Records(RecordSource):
     """Clipped features of `n` records; made by `clipped`.
 
     Row blocks are of equal length (the last may be shorter), in order. Their features may still have the caller's
@@ -114,11 +169,6 @@ class Records:
         step = _block_rows(X.shape[1])
         blocks = [_clipped_block(X, slice(i, min(i + step, len(X))), domain) for i in range(0, len(X), step)]
         return cls(domain, len(X), blocks)
-
-    @property
-    def dim(self) -> int:
-        """Length of a parameter vector for one output, the intercept included."""
-        return self.domain.dim
 
     @property
     def n_blocks(self) -> int:
@@ -144,19 +194,7 @@ class Records:
         return map(self.block, range(self.n_blocks))
 
     def total(self, work: Callable[[RowBlock], Parts]) -> Parts:
-        """Return the sum of `work`, arrays that add up exactly, over the row blocks, computed by several threads."""
         return _threads.total(self.n_blocks, lambda index: work(self.block(index)))
-
-    @property
-    def n_panels(self) -> int:
-        """Number of panels."""
-        return math.ceil(self.n / self._panel_rows)
-
-    def panel(self, index: int) -> tuple[slice, FloatArray]:
-        """Return some consecutive records: which, and a new dense array (m, dim) of about 8 MB at most."""
-        start = index * self._panel_rows
-        rows = slice(start, min(start + self._panel_rows, self.n))
-        return rows, self.rows(rows)
 
     def predict(self, W: FloatArray) -> FloatArray:
         """Return ``X W^T``: shape (n,) for `W` of shape (dim,), (n, k) for (k, dim)."""
@@ -178,20 +216,7 @@ class Records:
         """
         most = float(weights.max(initial=0.0)) if most is None else most
         size = math.sqrt(most) * self.domain.linf
-
-        def work(index: int) -> Parts:
-            rows, panel = self.panel(index)
-            return (summation.gram_parts(panel, np.sqrt(weights[rows]), size, rounded),)
-
-        return summation.gram(self.panels(work)[0], size)
-
-    def panels(self, work: Callable[[int], Parts]) -> Parts:
-        """Return the sum of `work` over the numbers of panels, as `total`."""
-        return _threads.total(self.n_panels, work)
-
-    @property
-    def _panel_rows(self) -> int:
-        return min(max(1, _PANEL // self.dim), summation.PANEL_ROWS)
+        return summation.gram(self.total(lambda b: (b.gram(np.sqrt(weights[b.rows]), size, rounded),))[0], size)
 
     def squared_norms(self) -> FloatArray:
         """Return the squared l2 norms of the records, shape (n,), the constant feature included."""
@@ -229,32 +254,23 @@ class Records:
             first = last
         return out
 
-    def subset(self, stride: int, labels: FloatArray | None = None) -> tuple[Records, AnyArray]:
-        """Return about every `stride`-th record, copied (float64), and their numbers.
+    def subset(self, stride: int, targets: AnyArray | None = None) -> tuple[Records, AnyArray, AnyArray]:
+        found = [block.rows.start + block.picked(stride, targets) for block in self.blocks()]
+        index = np.concatenate(found)
+        return self.of_rows(self.domain, self.take(index)), index if targets is None else targets[index], index
 
-        Which ones is decided by what a record holds, its label (n,) included: by a public hash, not by its place.
-        """
-        coins = np.random.default_rng(0).standard_normal(self.dim)
-        keys = self.predict(coins).view(np.uint64)
-        if labels is not None:
-            keys = keys ^ (np.ascontiguousarray(labels, dtype=np.float64).view(np.uint64) >> np.uint64(1))
-        for shift, factor in zip((30, 27), _MIX, strict=True):
-            keys = (keys ^ (keys >> np.uint64(shift))) * np.uint64(factor)
-        index = np.flatnonzero((keys >> np.uint64(32)) < 2**32 // stride)
-        return self._copied(self.take(index)), index
-
-    def _copied(self, dense: FloatArray) -> Records:
-        p = self._blocks[0].features.shape[1]
-        features, lifted = dense[:, :p], dense[:, p : self.domain.n_features]  # the second: copies of one column
-        extra, copies = (lifted[:, 0], lifted.shape[1]) if lifted.shape[1] else (None, 0)
-        step = _block_rows(p)
+    @classmethod
+    def of_rows(cls, domain: DataDomain, dense: FloatArray) -> Records:
+        """Return dense records (m, dim), the constant feature included, which lie in the domain already."""
+        step = _block_rows(domain.n_features)
         bounds = [slice(i, min(i + step, len(dense))) for i in range(0, len(dense), step)]
-        whole = RowBlock(slice(0, len(dense)), features, None, self.domain.intercept, extra, copies)
-        return Records(self.domain, len(dense), [replace(whole.part(rows), rows=rows) for rows in bounds])
+        features = dense[:, : domain.n_features]
+        return cls(domain, len(dense), [RowBlock(rows, features[rows], None, domain.intercept) for rows in bounds])
 
 
 def _block_rows(columns: int) -> int:
-    return min(max(1, _BLOCK // columns), summation.MOST_ROWS)
+    """Rows of a block: not so few that second moments take long."""
+    return max(1, min(summation.MOST_ROWS, max(_BLOCK // columns, 256), _LONGEST // columns))
 
 
 def _lengths(rows: FloatArray, *, absolute: bool) -> FloatArray:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Self, final
 
@@ -16,9 +15,11 @@ from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import LinearModelLoss, SmoothLoss
 from dpconvex.losses.base import quiet
 from dpconvex.problems.data import summation
-from dpconvex.problems.data.records import Records, RowBlock
+from dpconvex.problems.data.records import RecordSource, RowBlock
 from dpconvex.problems.data.summation import Parts
 from dpconvex.problems.objective import ROUNDING, UP, Objective, inner_product_rounding
+
+_HESSIANS = 4096  # of several outputs, worked on at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,17 +35,19 @@ class LinearModelObjective(Objective):
     """
 
     loss: LinearModelLoss
-    records: Records
-    targets: AnyArray  #: (n,), moved into the loss's declared targets, whatever they hold
+    records: RecordSource
+    #: (n,), moved into the loss's declared targets, whatever they hold; None where they come with the records.
+    targets: AnyArray | None
     l2: float  #: ridge weight, at least 0: the strong convexity constant
     linear: FloatArray | None = None  #: (dim,): coefficients of a linear term (objective perturbation)
 
     def __post_init__(self) -> None:
         _validate.real("l2", self.l2, at_least=0.0)
-        if np.shape(self.targets) != (self.records.n,):
-            shape = np.shape(self.targets)
-            raise InvalidDataError(f"targets have shape {shape}; the records need ({self.records.n},)")
-        object.__setattr__(self, "targets", self.loss.clip_targets(np.asarray(self.targets)))
+        if self.targets is not None:
+            if np.shape(self.targets) != (self.records.n,):
+                shape = np.shape(self.targets)
+                raise InvalidDataError(f"targets have shape {shape}; the records need ({self.records.n},)")
+            object.__setattr__(self, "targets", self.loss.clip_targets(np.asarray(self.targets)))
         if self.linear is not None and self.linear.shape != (self.dim,):
             raise InvalidDataError(f"linear has shape {self.linear.shape}; the parameters need ({self.dim},)")
 
@@ -96,15 +99,14 @@ class LinearModelObjective(Objective):
 
     def hessian(self, w: FloatArray) -> FloatArray:
         """Return the Hessian, shape (dim, dim), to about six digits of its largest entry; the loss must be smooth."""
-        weights, total = self._weights(w)
-        predicted, curvature = self.records.predict(self._matrix(w)), self._curvature(weights)
+        W, (weights, total) = self._matrix(w), self._weights(w)
         most, linf = self._most_curvature(w, weights), self.records.domain.linf
 
-        def work(index: int) -> Parts:
-            rows, panel = self.records.panel(index)
-            return (_weighted_gram(panel, curvature(predicted[rows], rows), most, linf),)
+        def work(block: RowBlock) -> Parts:
+            curvature = times(weights, block.rows, self._curvature(block.predict(W), self._targets(block)))
+            return (_weighted_gram(block, curvature, most, linf),)
 
-        parts = self.records.panels(work)[0]
+        parts = self.records.total(work)[0]
         sizes = (math.sqrt(most) * linf, None) if self.loss.n_outputs == 1 else (most * linf, linf)
         hessian = summation.gram(parts, *sizes).reshape(self.dim, self.dim)
         hessian = (hessian + hessian.T) / (2 * total)
@@ -116,18 +118,14 @@ class LinearModelObjective(Objective):
 
     def hessian_product(self, w: FloatArray, v: FloatArray) -> FloatArray:
         W, V, (weights, total) = self._matrix(w), self._matrix(v), self._weights(w)
-        curvature = self._curvature(weights)
-        step = self.records.n if self.loss.n_outputs == 1 else 4096  # (m, k, k) weights stay small
         domain = self.records.domain
         size = self._most_curvature(w, weights) * domain.l2 * float(np.linalg.norm(v)) * domain.linf
 
         def work(block: RowBlock) -> Parts:
-            z, dz, first = block.predict(W), block.predict(V), block.rows.start
-            parts = [slice(i, min(i + step, len(z))) for i in range(0, len(z), step)]
-            weighted = [
-                _apply(curvature(z[part], slice(first + part.start, first + part.stop)), dz[part]) for part in parts
-            ]
-            return (block.adjoint(np.concatenate(weighted), size),)
+            z, dz, y = block.predict(W), block.predict(V), self._targets(block)
+            parts = [slice(i, i + _HESSIANS) for i in range(0, len(z), _HESSIANS)]
+            turned = [_apply(self._curvature(z[part], y[part]), dz[part]) for part in parts]
+            return (block.adjoint(times(weights, block.rows, np.concatenate(turned)), size),)
 
         product = summation.vector(self.records.total(work)[0]).ravel() / total + self.l2 * v
         if self.tilt:
@@ -137,8 +135,8 @@ class LinearModelObjective(Objective):
 
     def subset(self, stride: int) -> Self:
         """Return the objective of about every `stride`-th record, weights growing by that factor (`Records.subset`)."""
-        records, index = self.records.subset(stride, self.targets)
-        return replace(self, records=records, targets=self.targets[index])
+        records, targets, _ = self.records.subset(stride, self.targets)
+        return replace(self, records=records, targets=targets)
 
     def gradient_rounding(self, w: FloatArray) -> float:
         # The sum of n terms no longer than the slope allows, and what the error of a prediction moves one of them by.
@@ -160,28 +158,28 @@ class LinearModelObjective(Objective):
         """Largest |slope| of the loss at predictions of parameters of that norm."""
         return self.loss.slope_within(self.records.domain.l2 * norm)
 
-    def _curvature(self, weights: FloatArray | None) -> Callable[[FloatArray, slice], FloatArray]:
-        """Return ``weight (phi'' + tilt phi' phi'^T)`` of some records, a function of their predictions and rows."""
-        loss = self.loss
-        if not isinstance(loss, SmoothLoss):
-            raise InvalidParameterError("loss", loss, "must be smooth to have a Hessian")
+    def _curvature(self, z: FloatArray, y: FloatArray) -> FloatArray:
+        """Return ``phi'' + tilt phi' phi'^T`` of some records."""
+        if not isinstance(self.loss, SmoothLoss):
+            raise InvalidParameterError("loss", self.loss, "must be smooth to have a Hessian")
+        out = self.loss.hessian_weights(z, y)
+        if self.tilt:
+            slope = self.loss.derivative(z, y)
+            out = out + self.tilt * (slope**2 if slope.ndim == 1 else slope[:, :, None] * slope[:, None, :])
+        return out
 
-        def curvature(z: FloatArray, rows: slice) -> FloatArray:
-            y = self.targets[rows]
-            out = loss.hessian_weights(z, y)
-            if self.tilt:
-                slope = loss.derivative(z, y)
-                out = out + self.tilt * (slope**2 if slope.ndim == 1 else slope[:, :, None] * slope[:, None, :])
-            return times(weights, rows, out)
-
-        return curvature
+    def _targets(self, block: RowBlock) -> AnyArray:
+        if block.targets is not None:
+            return block.targets
+        assert self.targets is not None  # they are with the blocks or here
+        return self.targets[block.rows]
 
     def _slope(self, w: FloatArray, weights: FloatArray | None, total: float) -> FloatArray:
         """Gradient of the data part, shape (dim,)."""
         W, size = self._matrix(w), self._size(w, weights)
 
         def work(block: RowBlock) -> Parts:
-            slopes = self.loss.derivative(block.predict(W), self.targets[block.rows])
+            slopes = self.loss.derivative(block.predict(W), self._targets(block))
             return (block.adjoint(times(weights, block.rows, slopes), size),)
 
         return summation.vector(self.records.total(work)[0]).ravel() / total
@@ -221,19 +219,23 @@ def _apply(weights: FloatArray, dz: FloatArray) -> FloatArray:
     return weights * dz if dz.ndim == 1 else np.einsum("nab,nb->na", weights, dz)
 
 
-def _weighted_gram(panel: FloatArray, weights: FloatArray, most: float, linf: float) -> AnyArray:
-    """Parts of the sum over records of weight (m,) or (m, k, k), Kronecker x x^T; changes `panel`.
+def _weighted_gram(block: RowBlock, weights: FloatArray, most: float, linf: float) -> AnyArray:
+    """Parts of the sum over records of weight (m,) or (m, k, k), Kronecker x x^T.
 
-    Weights are at most `most`, entries of `panel` at most `linf`, in absolute value.
+    Weights are at most `most`, features at most `linf`, in absolute value.
     """
     if weights.ndim == 1:
-        return summation.gram_parts(panel, np.sqrt(weights), math.sqrt(most) * linf, np.rint)
-    k, d = weights.shape[1], panel.shape[1]
-    out, right = np.empty((2, k, d, k, d)), summation.on_grid(panel.copy(), np.ones(len(panel)), linf, np.rint)
-    for a in range(k):
-        for b in range(a + 1):
-            out[:, a, :, b] = summation.gram_parts(panel.copy(), weights[:, a, b], most * linf, np.rint, right)
-            out[:, b, :, a] = out[:, a, :, b].swapaxes(1, 2)
+        return block.gram(np.sqrt(weights), math.sqrt(most) * linf, np.rint)
+    k, d = weights.shape[1], block.dim
+    out, X = np.zeros((2, k, d, k, d)), block.dense()
+    for part in (slice(i, i + summation.PANEL_ROWS) for i in range(0, len(X), summation.PANEL_ROWS)):
+        right = summation.on_grid(X[part].copy(), np.ones(len(X[part])), linf, np.rint)
+        for a in range(k):
+            for b in range(a + 1):
+                found = summation.gram_parts(X[part].copy(), weights[part, a, b], most * linf, np.rint, right)
+                out[:, a, :, b] += found
+                if a != b:
+                    out[:, b, :, a] += found.swapaxes(1, 2)
     return out
 
 
@@ -258,7 +260,7 @@ class RegularizedRisk(LinearModelObjective):
         W = self._matrix(w)
 
         def work(block: RowBlock) -> Parts:
-            losses = self.loss.value(block.predict(W), self.targets[block.rows])
+            losses = self.loss.value(block.predict(W), self._targets(block))
             return (summation.number_parts(times(self.weights, block.rows, losses)),)
 
         return self._value(summation.number(self.records.total(work)[0]) / self._divisor, w)
@@ -267,7 +269,7 @@ class RegularizedRisk(LinearModelObjective):
         W, size = self._matrix(w), self._size(w, self.weights)
 
         def work(block: RowBlock) -> Parts:
-            z, y = block.predict(W), self.targets[block.rows]
+            z, y = block.predict(W), self._targets(block)
             slopes, losses = (times(self.weights, block.rows, f(z, y)) for f in (self.loss.derivative, self.loss.value))
             return block.adjoint(slopes, size), summation.number_parts(losses)
 
@@ -276,9 +278,9 @@ class RegularizedRisk(LinearModelObjective):
         return value, self._gradient(summation.vector(slope).ravel() / self._divisor, w)
 
     def subset(self, stride: int) -> RegularizedRisk:
-        records, index = self.records.subset(stride, self.targets)
+        records, targets, index = self.records.subset(stride, self.targets)
         weights = None if self.weights is None else self.weights[index] * stride
-        return replace(self, records=records, targets=self.targets[index], weights=weights)
+        return replace(self, records=records, targets=targets, weights=weights)
 
     def _weights(self, w: FloatArray) -> tuple[FloatArray | None, float]:
         return self.weights, self._divisor
@@ -333,7 +335,7 @@ class TiltedRisk(LinearModelObjective):
         W, out = self._matrix(w), np.empty(self.records.n)
 
         def work(block: RowBlock) -> Parts:
-            out[block.rows] = self.loss.value(block.predict(W), self.targets[block.rows])
+            out[block.rows] = self.loss.value(block.predict(W), self._targets(block))
             return ()
 
         self.records.total(work)
