@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, final
 
 from dpconvex.data.csv_file import csv_columns, csv_header
 from dpconvex.data.frames import compute, duplicates, parse_numbers, require_columns
@@ -57,6 +59,67 @@ def read_table(path: str | PathLike[str], schema: Schema | None = None, *, featu
     reader = _read_parquet if _parquet(path) else _read_csv
     names = None if schema is None else schema.column_names(features_only)
     return reader(path, names, None if schema is None else schema.numeric_names)
+
+
+def open_files(path: str | PathLike[str], schema: Schema) -> Any:
+    """Open tables that are larger than memory, for the `fit` of an estimator with this schema. Reads no record.
+
+    Parameters
+    ----------
+    path : path
+        A folder (partitioned or not), a pattern such as ``visits/*.parquet``, an address of an object store that Arrow
+        knows (``s3://``, ``gs://``), or one file. Files end in ``.parquet``, or all in ``.csv``; CSV files must be
+        local, and each must fit in memory.
+    schema : Schema
+        Says which columns are read, and which of a CSV file's are numbers.
+
+    Returns
+    -------
+    pyarrow.dataset.Dataset, or an object with ``__arrow_c_stream__``
+
+    Raises
+    ------
+    InvalidDataError
+        Where there is no such file, or one of another kind.
+    """
+    import pyarrow as pa
+    from pyarrow import dataset
+
+    where = os.fspath(path)
+    try:
+        if "://" in where:
+            return dataset.dataset(where, partitioning="hive")
+        places = [Path(found) for found in sorted(glob.glob(where))]
+        files = sorted(f for p in places for f in (p.rglob("[!._]*.*") if p.is_dir() else [p]) if f.is_file())
+        if files and all(_parquet(file) for file in files):
+            folder = where if len(places) == 1 else [str(file) for file in files]
+            return dataset.dataset(folder, format="parquet", partitioning="hive")
+    except (pa.ArrowException, OSError, ValueError):
+        raise InvalidDataError(f"{where}: cannot be opened. Check the path, and that all files are of one kind") from None
+    if not files or any(_parquet(file) for file in files):
+        raise InvalidDataError(f"{where}: must hold .parquet files, or .csv files. Convert the others")
+    return CsvFiles(tuple(files), schema)
+
+
+@final
+@dataclass(frozen=True)
+class CsvFiles:
+    """CSV files of one schema, read one after the other whenever they are asked for."""
+
+    files: tuple[Path, ...]
+    schema: Schema
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        import pyarrow as pa
+
+        named, numeric = dict.fromkeys(self.schema.column_names()), self.schema.numeric_names
+        kinds = pa.schema([(name, pa.float64() if name in numeric else pa.large_string()) for name in named])
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            for file in self.files:
+                yield from read_table(file, self.schema).select(kinds.names).cast(kinds).to_batches()
+
+        return pa.RecordBatchReader.from_batches(kinds, batches()).__arrow_c_stream__(requested_schema)
 
 
 def check_table(path: str | PathLike[str], schema: Schema | None = None) -> None:

@@ -29,6 +29,7 @@ from dpconvex.estimators._targets import TargetRange
 from dpconvex.losses import LinearModelLoss
 from dpconvex.privacy import CarriesBudgets, PrivacyCertificate, PrivacyParams, Unit
 from dpconvex.problems import DataDomain, LinearModelProblem, UserGroups
+from dpconvex.problems.data.sources import EncodedRows, EncodedTables, open_tables
 from dpconvex.randomness import BitSource
 
 T = TypeVar("T")
@@ -124,6 +125,33 @@ class FittedModel(PrivateEstimator, ABC):
                 "feature_bounds", self.feature_bounds, "cannot be used with a sparse matrix", "Give feature_bound"
             )
         return features, features.encode(X)
+
+    def _opened(self, X: Any, y: Any, groups: Any) -> EncodedRows | None:
+        """Return a table that is larger than memory, to be encoded as it is read; None where X is in memory."""
+        schema = self.schema
+        tables = None if isinstance(X, np.ndarray) else open_tables(X, schema.column_names() if schema else ())
+        if tables is None:
+            return None
+        if schema is None:
+            remedy = "Describe its columns with a Schema, or read it into a frame"
+            raise InvalidDataError(f"X is read portion by portion, which needs a schema. {remedy}")
+        for name, value in (("y", y), ("groups", groups), ("user", schema.user)):
+            if value is not None:
+                what = "cannot be given with data that are read portion by portion"
+                remedy = "Take the target from the schema; protect users by reading the table into a frame"
+                raise InvalidParameterError(name, type(value).__name__, what, remedy)
+        features = self._feature_map(None)
+
+        def encode(table: Any) -> tuple[AnyArray, AnyArray]:
+            return features.encode(table), self._targets_of(table, None)
+
+        encode(tables.empty)  # refusals come before anything is read
+        self.n_features_in_ = len(schema.columns)
+        return EncodedTables(tables, encode, features.domain.n_features)
+
+    def _targets_of(self, X: Any, y: Any) -> AnyArray:
+        """Return targets as a plan takes them, (n,)."""
+        raise NotImplementedError
 
     def _required(self, y: Any) -> Any:
         """Return `y`, or raise in the words that scikit-learn looks for."""
@@ -321,8 +349,8 @@ class PrivateLinearModel(FittedModel):
     def _learn(
         self,
         features: FeatureMap,
-        encoded: AnyArray,
-        targets: AnyArray,
+        encoded: AnyArray | EncodedRows,
+        targets: AnyArray | EncodedRows,
         loss: LinearModelLoss,
         source: BitSource,
         middle: float = 0.0,
@@ -336,7 +364,7 @@ class PrivateLinearModel(FittedModel):
         if groups is not None and groups.n_records != len(encoded):
             raise InvalidDataError(f"X has {len(encoded)} records and groups has {groups.n_records}: they must agree")
         n, unit = (len(encoded), Unit.RECORD) if groups is None else (groups.n_users, Unit.USER)
-        plan: LinearModelPlan = self._ready or self._plans(features, n, loss, unit)[0]
+        plan: LinearModelPlan = self._ready or self._fitting(self._plans(features, n, loss, unit), encoded)
         if self._ready is None:  # a search has paid for all its fits
             begin(plan, type(self).__name__, fitted_columns(self), n, source)
         result = plan.run(encoded, targets, source, groups)
@@ -350,6 +378,15 @@ class PrivateLinearModel(FittedModel):
         self.certificate_, self.plan_ = result.certificate, cast(LinearModelPlan, result.plan)
         self.status_ = result.status
         self._learned()
+
+    def _fitting(self, plans: tuple[LinearModelPlan, ...], encoded: AnyArray | EncodedRows) -> LinearModelPlan:
+        """Return the first plan that can read such data."""
+        found = [plan for plan in plans if plan.only_sums] if isinstance(encoded, EncodedRows) else plans
+        if found:
+            return found[0]
+        what = "needs single records, and X is read portion by portion"
+        remedy = "Use a smooth loss with algorithm='objective_perturbation', or read the table into a frame"
+        raise InvalidParameterError("algorithm", self.algorithm, what, remedy)
 
     def _learned(self) -> None:
         """Keep, after a fit, what predictions need beyond the coefficients; by default nothing."""

@@ -32,6 +32,8 @@ class DualCoordinateAscent(Solver):
     fixed generator and no data: the method is deterministic.
     """
 
+    only_sums = False
+
     max_steps: int = 20_000  #: passes over the data
 
     def refusal(self, loss: Bounds, constraint: ConvexSet, dim: int) -> str | None:

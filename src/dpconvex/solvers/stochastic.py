@@ -41,7 +41,7 @@ class StochasticSubgradient(Solver):
     Source: Bubeck (2015), Theorem 6.2; Lowy and Razaviyayn, Algorithm 3.
     """
 
-    treats_weights = False
+    treats_weights, only_sums = False, False
 
     max_steps: int = 100  #: stages
 
@@ -183,7 +183,7 @@ class Katyusha(Solver):
     ``L`` in ``tau_1`` has to be the smoothness.
     """
 
-    treats_weights = False
+    treats_weights, only_sums = False, False
 
     max_steps: int | None = None  #: epochs; None: three times `steps_for`
 

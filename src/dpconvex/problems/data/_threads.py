@@ -33,7 +33,8 @@ def total(parts: int, work: Callable[[int], Parts]) -> Parts:
     """
 
     def some(indices: range) -> Parts:
-        return reduce(add, map(work, indices))
+        with np.errstate(all="ignore"):  # a thread has settings of its own; what floats meet depends on the data
+            return reduce(add, map(work, indices))
 
     threads = min(_threads(), max(1, parts // _LEAST_PARTS))
     if threads == 1:

@@ -92,9 +92,9 @@ class RowBlock:
         `targets` (n,) of all records are hashed too, or the block's own.
         """
         keys = self.predict(np.random.default_rng(0).standard_normal(self.dim)).view(np.uint64)
-        labels = self.targets if targets is None else targets[self.rows]
-        if labels is not None:
-            keys = keys ^ (np.ascontiguousarray(labels, dtype=np.float64).view(np.uint64) >> np.uint64(1))
+        if targets is not None or self.targets is not None:
+            labels = np.ascontiguousarray(self.targets_in(targets), dtype=np.float64)
+            keys = keys ^ (labels.view(np.uint64) >> np.uint64(1))
         for shift, factor in zip((30, 27), _MIX, strict=True):
             keys = (keys ^ (keys >> np.uint64(shift))) * np.uint64(factor)
         return np.flatnonzero((keys >> np.uint64(32)) < 2**32 // stride)
@@ -110,6 +110,17 @@ class RowBlock:
             out[:, p : p + self.copies] = self.extra[:, None]
         out[:, p + self.copies :] = self.intercept
         return out
+
+    def targets_in(self, targets: AnyArray | None) -> AnyArray:
+        """Return the block's own targets, (m,), or its part of those of all records (n,)."""
+        if self.targets is not None:
+            return self.targets
+        assert targets is not None  # they are here or there
+        return targets[self.rows]
+
+    def ready(self) -> RowBlock:
+        """Return the same records with features in float64, rows in one piece."""
+        return replace(self, features=np.require(self.features, np.float64, ["C", "A"]))
 
     def part(self, index: slice | AnyArray) -> RowBlock:
         """Return some of the records (`rows` stays as it is)."""
@@ -166,9 +177,7 @@ class Records(RecordSource):
         domain.check_columns(X)
         if len(X) == 0:
             raise InvalidDataError(f"X has shape {X.shape}; at least one record is needed")
-        step = _block_rows(X.shape[1])
-        blocks = [_clipped_block(X, slice(i, min(i + step, len(X))), domain) for i in range(0, len(X), step)]
-        return cls(domain, len(X), blocks)
+        return cls(domain, len(X), clipped_blocks(X, domain))
 
     @property
     def n_blocks(self) -> int:
@@ -177,8 +186,7 @@ class Records(RecordSource):
 
     def block(self, index: int) -> RowBlock:
         """Return one row block, in float64."""
-        b = self._blocks[index]
-        return replace(b, features=np.require(b.features, np.float64, ["C", "A"]))
+        return self._blocks[index].ready()
 
     def lifted(self, extra: FloatArray, domain: DataDomain) -> Records:
         """Return the same records with a further feature of shape (n,), without a copy of the others.
@@ -286,8 +294,15 @@ def _scaled(z: FloatArray, factor: FloatArray) -> FloatArray:
     return z * (factor if z.ndim == 1 else factor[:, None])
 
 
-def _clipped_block(X: AnyArray, rows: slice, domain: DataDomain) -> RowBlock:
-    part = X[rows]
+def clipped_blocks(X: AnyArray, domain: DataDomain, first: int = 0) -> list[RowBlock]:
+    """Return the rows of X clipped into a domain, as blocks; the first row has the number `first`."""
+    step = _block_rows(domain.n_features)
+    rows = [slice(i, min(i + step, len(X))) for i in range(0, len(X), step)]
+    return [replace(_clipped_block(X[r], domain), rows=slice(first + r.start, first + r.stop)) for r in rows]
+
+
+def _clipped_block(part: AnyArray, domain: DataDomain) -> RowBlock:
+    rows = slice(0, len(part))
     block = domain.blocks[0]
     if len(domain.blocks) == 1 and block.norm != "linf" and 1e-100 < block.bound < 1e100:
         with np.errstate(all="ignore"):

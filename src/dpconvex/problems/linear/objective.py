@@ -169,10 +169,7 @@ class LinearModelObjective(Objective):
         return out
 
     def _targets(self, block: RowBlock) -> AnyArray:
-        if block.targets is not None:
-            return block.targets
-        assert self.targets is not None  # they are with the blocks or here
-        return self.targets[block.rows]
+        return block.targets_in(self.targets)
 
     def _slope(self, w: FloatArray, weights: FloatArray | None, total: float) -> FloatArray:
         """Gradient of the data part, shape (dim,)."""

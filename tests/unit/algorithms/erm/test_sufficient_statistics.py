@@ -115,7 +115,7 @@ def test_sensitivities_are_attained() -> None:
     moments, _, _ = moves(values(ours, first, up, w, 0.1), values(ours, second, down, w, 0.1))
     _, gradient, _ = moves(values(ours, first, up, w, 0.1), values(ours, first, down, w, 0.1))
     _, _, shares = moves(values(ours, first, up, w, 0.1), values(ours, first, 0 * up, w, 0.1))
-    assert moments == pytest.approx(1, abs=1e-9)
+    assert 1 - 1e-6 < moments <= 1  # features are rounded towards 0, by a millionth of the largest at most
     assert gradient == pytest.approx(1, abs=1e-9)
     third = np.where(np.arange(N) == 0, 0.0, up)
     assert moves(values(ours, first, up, w, 0.1), values(ours, first, third, w, 0.1))[2] == pytest.approx(1, abs=1e-9)
