@@ -69,25 +69,28 @@ def passes(args: argparse.Namespace) -> None:
     rng = np.random.default_rng(args.seed)
     print(f"{'n':>10}{'d':>6}  {'pass':<28}{'ns / entry':>12}{'ratio':>8}")
     for d in args.columns:
-        n = args.entries // d
-        X = rng.standard_normal((n, d)) / np.sqrt(2 * d)
-        y, w = np.where(rng.random(n) < 0.5, 1.0, -1.0), rng.standard_normal(d)
-        records = Records.clipped(X, DataDomain.l2_ball(d, 1.0))
-        objective, groups = RegularizedRisk(LogisticLoss(), records, y, 1e-3), UserGroups.of(np.arange(n) // 20)
-        rows = {
-            "gradient, floats": lambda: floats(X, y, w),
-            "gradient, operands": lambda: operands(X, y, w),
-            "gradient, this library": lambda: objective.gradient(w),
-            "Gram, floats": lambda: [X[i : i + 8192].T @ X[i : i + 8192] for i in range(0, n, 8192)],
-            "Gram, this library": lambda: records.gram(np.ones(n)),
-            "users' gradients, cut": lambda: clipped_mean(LogisticLoss(), records, y, groups, None, w, 0.1),
-        }
         first = 1.0
-        for name, work in rows.items():
+        for name, work in cases(args.entries // d, d, rng).items():
             work()  # compiled, and in memory
-            nanoseconds = best(work, args.repeats) / X.size * 1e9
+            nanoseconds = best(work, args.repeats) / (args.entries // d * d) * 1e9
             first = nanoseconds if name.endswith("floats") else first
-            print(f"{n:>10}{d:>6}  {name:<28}{nanoseconds:>12.2f}{nanoseconds / first:>8.2f}")
+            print(f"{args.entries // d:>10}{d:>6}  {name:<28}{nanoseconds:>12.2f}{nanoseconds / first:>8.2f}")
+
+
+def cases(n: int, d: int, rng: np.random.Generator) -> dict[str, Callable[[], object]]:
+    """Return what is timed, on data of this size."""
+    X = rng.standard_normal((n, d)) / np.sqrt(2 * d)
+    y, w = np.where(rng.random(n) < 0.5, 1.0, -1.0), rng.standard_normal(d)
+    records = Records.clipped(X, DataDomain.l2_ball(d, 1.0))
+    objective, groups = RegularizedRisk(LogisticLoss(), records, y, 1e-3), UserGroups.of(np.arange(n) // 20)
+    return {
+        "gradient, floats": lambda: floats(X, y, w),
+        "gradient, operands": lambda: operands(X, y, w),
+        "gradient, this library": lambda: objective.gradient(w),
+        "Gram, floats": lambda: [X[i : i + 8192].T @ X[i : i + 8192] for i in range(0, n, 8192)],
+        "Gram, this library": lambda: records.gram(np.ones(n)),
+        "users' gradients, cut": lambda: clipped_mean(LogisticLoss(), records, y, groups, None, w, 0.1),
+    }
 
 
 def main() -> None:

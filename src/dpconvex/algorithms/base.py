@@ -270,8 +270,8 @@ class ConvexPlan(Plan, Generic[P]):
         """Run the planned algorithm on features (n_records, n_features) and targets (n_records,), both clipped here.
 
         Plans that need `only_sums` also take `EncodedRows`, the same object in the place of both. There must be exactly
-        the planned number of records, or of users: `groups` says whose record it is, for plans
-        that protect users and for no others. Targets are ignored by problems that have none. `InvalidDataError` if
+        the planned number of records, or of users: `groups` says whose record it is, for plans that protect users and
+        for no others. Targets are ignored by problems that have none. `InvalidDataError` if
         shapes or dtypes are not those of the plan (public facts).
         """
         if not (self.only_sums and isinstance(X, EncodedRows) and X is y):

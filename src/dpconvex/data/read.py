@@ -95,7 +95,9 @@ def open_files(path: str | PathLike[str], schema: Schema) -> Any:
             folder = where if len(places) == 1 else [str(file) for file in files]
             return dataset.dataset(folder, format="parquet", partitioning="hive")
     except (pa.ArrowException, OSError, ValueError):
-        raise InvalidDataError(f"{where}: cannot be opened. Check the path, and that all files are of one kind") from None
+        raise InvalidDataError(
+            f"{where}: cannot be opened. Check the path, and that all files are of one kind"
+        ) from None
     if not files or any(_parquet(file) for file in files):
         raise InvalidDataError(f"{where}: must hold .parquet files, or .csv files. Convert the others")
     return CsvFiles(tuple(files), schema)

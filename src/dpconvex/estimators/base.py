@@ -349,8 +349,8 @@ class PrivateLinearModel(FittedModel):
     def _learn(
         self,
         features: FeatureMap,
-        encoded: AnyArray | EncodedRows,
-        targets: AnyArray | EncodedRows,
+        encoded: Any,
+        targets: Any,
         loss: LinearModelLoss,
         source: BitSource,
         middle: float = 0.0,
@@ -379,7 +379,7 @@ class PrivateLinearModel(FittedModel):
         self.status_ = result.status
         self._learned()
 
-    def _fitting(self, plans: tuple[LinearModelPlan, ...], encoded: AnyArray | EncodedRows) -> LinearModelPlan:
+    def _fitting(self, plans: tuple[LinearModelPlan, ...], encoded: object) -> LinearModelPlan:
         """Return the first plan that can read such data."""
         found = [plan for plan in plans if plan.only_sums] if isinstance(encoded, EncodedRows) else plans
         if found:

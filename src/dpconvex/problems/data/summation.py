@@ -9,23 +9,23 @@ the *set* of records. Errors of different records need not be independent, as th
 
     q = p to the nearest multiple of 2^-38 T,    r = p - q to the nearest multiple of 2^-60 T.
 
-``p - q`` is exact, so each summand errs by ``2^-61 T`` at most. Multiples of ``2^-38 T`` are exact up to ``2^15 T``: the
-sum of a block of at most 2^14 records. It is split again, at ``2^-12 T`` (up to ``2^41 T``), for sums over blocks. Of
-n <= 2^32 records, the rests add up to ``n 2^-39 T <= 2^-7 T``, exactly. So, with no assumption on the data, a mean of
+``p - q`` is exact, so each summand errs by ``2^-61 T`` at most. Multiples of ``2^-38 T`` are exact up to ``2^15 T``:
+the sum of a block of at most 2^14 records. It is split again, at ``2^-12 T`` (up to ``2^41 T``), for sums over blocks.
+Of n <= 2^32 records, the rests add up to ``n 2^-39 T <= 2^-7 T``, exactly. So, with no assumption on the data, a mean of
 n products ``s_i x_i`` with ``|s_i| <= S`` and ``|x_i|_2 <= L`` errs in l2 norm by at most
 
     2^-53 S L          each product p
     sqrt(d) 2^-60 S L  the second grid, |x|_inf <= |x|_2
     2^-51 S L          the three parts added up, divided by n
 
-which is below ``1e-14 S L`` for d <= 2^26 (`objective.ROUNDING` is 1e-13, and has room for the last digits of slopes).
+which is below ``1e-14 S L`` for d <= 2^26 (`objective.ROUNDING` is 1e-13: room for the last digits of slopes).
 
 **Numbers** (`number_parts`, losses and weights). A table of 32-bit digits over all exponents of float64 holds the exact
 sum, and `number` rounds it once. No bound on the summands is needed.
 
 **Second moments** (`gram_parts`). Entries of the matrix are rounded to multiples of ``2^-21 T`` by the caller's choice,
-towards zero (so that a record stays in its domain and sensitivities are exact), or to the nearest (a Hessian that serves
-as a metric). Products of two such entries, summed over 2048 records, are exact in float64 whatever BLAS does.
+towards zero (so that a record stays in its domain and sensitivities are exact), or to the nearest (a Hessian that
+serves as a metric). Products of two such entries, summed over 2048 records, are exact in float64 whatever BLAS does.
 
 What a record's summand is, is a function of that record alone: predictions are added up in a fixed order
 (`_loops.predictions`), without fused operations. One thing remains that may differ between types of processor: the last
@@ -38,7 +38,6 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpconvex._types import AnyArray, FloatArray
 
@@ -117,7 +116,7 @@ Rounded = Callable[[FloatArray], FloatArray]
 def gram_parts(
     rows: FloatArray, factors: FloatArray, size: float, rounded: Rounded, right: FloatArray | None = None
 ) -> AnyArray:
-    """Return the parts (2, d, d) of ``A^T A`` or ``A^T right``, A = diag(factors) rows rounded; overwrites `rows` (m, d).
+    """Return the parts (2, d, d) of ``A^T A`` or ``A^T right``, A = diag(factors) rows rounded, and overwrite `rows`.
 
     `size` bounds every entry of A, and is the same in all calls whose parts are added; `right` is made by `on_grid`. At
     most `PANEL_ROWS` rows.

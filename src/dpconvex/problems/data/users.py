@@ -192,7 +192,9 @@ def clipped_mean(
             np.nan_to_num(G, copy=False, nan=0.0)
             shorten(G, "l2", clip)
         most = summation.MOST_ROWS
-        parts = [summation.vector_parts(G[i : i + most], np.ones(len(G[i : i + most])), size) for i in range(0, len(G), most)]
+        parts = [
+            summation.vector_parts(G[i : i + most], np.ones(len(G[i : i + most])), size) for i in range(0, len(G), most)
+        ]
         return (np.sum(parts, axis=0),)
 
     return summation.vector(_threads.total(reader.parts, work)[0]) / groups.n_users

@@ -15,7 +15,7 @@ from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import LinearModelLoss, SmoothLoss
 from dpconvex.losses.base import quiet
 from dpconvex.problems.data import summation
-from dpconvex.problems.data.records import RecordSource, RowBlock
+from dpconvex.problems.data.records import Records, RecordSource, RowBlock
 from dpconvex.problems.data.summation import Parts
 from dpconvex.problems.objective import ROUNDING, UP, Objective, inner_product_rounding
 
@@ -62,6 +62,18 @@ class LinearModelObjective(Objective):
     @property
     def dim(self) -> int:
         return self.loss.n_outputs * self.records.dim
+
+    @property
+    def table(self) -> Records:
+        """The records, for methods that need single ones: plans run those on matrices alone (`Solver.only_sums`)."""
+        assert isinstance(self.records, Records)
+        return self.records
+
+    @property
+    def labels(self) -> AnyArray:
+        """The targets, for such methods."""
+        assert self.targets is not None
+        return self.targets
 
     @property
     def lipschitz(self) -> float:

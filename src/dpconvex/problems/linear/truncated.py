@@ -158,6 +158,7 @@ class TruncatedRisk(CenteredRisk):
 
     def mean_slope(self, w: FloatArray) -> FloatArray:
         """Return the mean of the clipped gradients, the ridge left out: of norm at most C, shape (dim,)."""
+
         def work(block: RowBlock) -> Parts:
             return (block.adjoint(self.losses.slope(block.predict(w), block.rows), self.level),)
 

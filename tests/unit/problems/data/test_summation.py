@@ -6,14 +6,13 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from dpconvex.losses import LogisticLoss, SoftmaxLoss, SquaredLoss
 from dpconvex.problems import Attack, DataDomain, LinearModelProblem, Records, RegularizedRisk, TiltedRisk, UserGroups
 from dpconvex.problems.data import _threads, summation
 from dpconvex.problems.data.users import clipped_mean
-from dpconvex.solvers import AcceleratedGradient, LBFGS, NewtonCholesky
+from dpconvex.solvers import LBFGS, AcceleratedGradient, NewtonCholesky
 
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)
 
@@ -81,7 +80,11 @@ def test_second_moments_do_not_depend_on_order_and_stay_in_the_domain(rounded):
     for order in (np.arange(4000), rng.permutation(4000)):
         shuffled = rows[order]
         cuts = np.split(shuffled, [1700, 1701, 3000]) if order[0] else [shuffled[:2048], shuffled[2048:]]
-        results.append(summation.gram(sum(summation.gram_parts(part.copy(), np.ones(len(part)), 1.0, rounded) for part in cuts), 1.0))
+        results.append(
+            summation.gram(
+                sum(summation.gram_parts(part.copy(), np.ones(len(part)), 1.0, rounded) for part in cuts), 1.0
+            )
+        )
     np.testing.assert_array_equal(*results)
     np.testing.assert_allclose(results[0], rows.T @ rows, atol=4000 * 2.0**-20)
     np.testing.assert_array_equal(results[0], results[0].T)
@@ -90,7 +93,7 @@ def test_second_moments_do_not_depend_on_order_and_stay_in_the_domain(rounded):
         assert np.trace(one) <= rows[0] @ rows[0]
 
 
-# Objectives and solvers ------------------------------------------------------------------------------------------------
+# Objectives and solvers -----------------------------------------------------------------------------------------------
 
 N, P = 9000, 7
 

@@ -69,7 +69,6 @@ class Statistics:
 
     def gradient(self, w: FloatArray, clip: float) -> FloatArray:
         """Return the mean of ``x cut(r)``, r the residual at `w` over `clip` and cut to [-1, 1]; shape (dim,)."""
-
         size = self.records.domain.linf / self.problem.n
 
         def work(block: RowBlock) -> Parts:

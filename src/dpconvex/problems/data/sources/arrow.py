@@ -111,7 +111,12 @@ def _chosen(schema: pa.Schema, columns: list[str]) -> pa.Table:
 def _of_dataset(X: Any, columns: list[str]) -> Tables:
     from pyarrow import dataset
 
-    if isinstance(X, dataset.FileSystemDataset) and X.format.default_extname not in ("parquet", "feather", "ipc", "orc"):
+    if isinstance(X, dataset.FileSystemDataset) and X.format.default_extname not in (
+        "parquet",
+        "feather",
+        "ipc",
+        "orc",
+    ):
         what = "X is a data set of text files: Arrow guesses types from cells, and one malformed line makes it fail"
         raise InvalidDataError(f"{what}. Open it with dpconvex.data.open_files")
     empty = _chosen(X.schema, columns)

@@ -12,7 +12,7 @@ once, by the plan, where `total` is called.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
@@ -45,7 +45,7 @@ class EncodedRows(ABC):
         """Yield all rows, from the first again at each call."""
 
     @final
-    def ahead(self) -> Iterator[Portion]:
+    def ahead(self) -> Generator[Portion, None, None]:
         """Yield all rows, the next portion being read while the last one is used; check their number."""
         portions, seen = self.portions(), 0
         with ThreadPoolExecutor(1) as reader:
@@ -68,9 +68,7 @@ def _next(portions: Iterator[Portion]) -> Portion | None:
 class StreamedRecords(RecordSource):
     """Rows clipped into a domain, and their targets into those of a loss, at each pass."""
 
-    def __init__(
-        self, rows: EncodedRows, domain: DataDomain, clip_targets: Callable[[AnyArray], FloatArray]
-    ) -> None:
+    def __init__(self, rows: EncodedRows, domain: DataDomain, clip_targets: Callable[[AnyArray], FloatArray]) -> None:
         self.domain, self.n, self._rows, self._clip_targets = domain, rows.n, rows, clip_targets
 
     def total(self, work: Callable[[RowBlock], Parts]) -> Parts:
@@ -90,7 +88,7 @@ class StreamedRecords(RecordSource):
                 labels.append(block.targets[index])
         return Records.of_rows(self.domain, np.concatenate(chosen)), np.concatenate(labels), None
 
-    def _portions(self) -> Iterator[list[RowBlock]]:
+    def _portions(self) -> Generator[list[RowBlock], None, None]:
         first = 0
         with closing(self._rows.ahead()) as portions:
             for X, y in portions:
