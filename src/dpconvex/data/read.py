@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -64,43 +64,28 @@ def read_table(path: str | PathLike[str], schema: Schema | None = None, *, featu
 def open_files(path: str | PathLike[str], schema: Schema) -> Any:
     """Open tables that are larger than memory, for the `fit` of an estimator with this schema. Reads no record.
 
-    Parameters
-    ----------
-    path : path
-        A folder (partitioned or not), a pattern such as ``visits/*.parquet``, an address of an object store that Arrow
-        knows (``s3://``, ``gs://``), or one file. Files end in ``.parquet``, or all in ``.csv``; CSV files must be
-        local, and each must fit in memory.
-    schema : Schema
-        Says which columns are read, and which of a CSV file's are numbers.
-
-    Returns
-    -------
-    pyarrow.dataset.Dataset, or an object with ``__arrow_c_stream__``
-
-    Raises
-    ------
-    InvalidDataError
-        Where there is no such file, or one of another kind.
+    The path is a folder (partitioned or not), a pattern such as ``visits/*.parquet``, one file, or an address that
+    Arrow knows (``s3://``, ``gs://``) of Parquet files. CSV files must each fit in memory; the schema says which of
+    their columns are numbers. `InvalidDataError` where there is no such file, or one of another kind.
     """
     import pyarrow as pa
     from pyarrow import dataset
 
     where = os.fspath(path)
-    try:
-        if "://" in where:
-            return dataset.dataset(where, partitioning="hive")
-        places = [Path(found) for found in sorted(glob.glob(where))]
-        files = sorted(f for p in places for f in (p.rglob("[!._]*.*") if p.is_dir() else [p]) if f.is_file())
-        if files and all(_parquet(file) for file in files):
-            folder = where if len(places) == 1 else [str(file) for file in files]
-            return dataset.dataset(folder, format="parquet", partitioning="hive")
-    except (pa.ArrowException, OSError, ValueError):
+    places = [Path(found) for found in sorted(glob.glob(where))]
+    files = [file for place in places for file in (sorted(place.rglob("*.*")) if place.is_dir() else [place])]
+    kinds = {file.suffix.lower() for file in files if not file.name.startswith((".", "_"))}
+    if kinds == {".csv"}:
+        return CsvFiles(tuple(files), schema)
+    if "://" not in where and kinds != {".parquet"}:
         raise InvalidDataError(
-            f"{where}: cannot be opened. Check the path, and that all files are of one kind"
-        ) from None
-    if not files or any(_parquet(file) for file in files):
-        raise InvalidDataError(f"{where}: must hold .parquet files, or .csv files. Convert the others")
-    return CsvFiles(tuple(files), schema)
+            f"{where}: must hold .parquet files alone, or .csv files. Check the path, convert others"
+        )
+    try:
+        whole = where if "://" in where or len(places) == 1 else [str(file) for file in files]
+        return dataset.dataset(whole, format="parquet", partitioning="hive")
+    except (pa.ArrowException, OSError, ValueError):
+        raise InvalidDataError(f"{where}: cannot be opened. Check the path, and that the files are whole") from None
 
 
 @final
@@ -116,12 +101,9 @@ class CsvFiles:
 
         named, numeric = dict.fromkeys(self.schema.column_names()), self.schema.numeric_names
         kinds = pa.schema([(name, pa.float64() if name in numeric else pa.large_string()) for name in named])
-
-        def batches() -> Iterator[pa.RecordBatch]:
-            for file in self.files:
-                yield from read_table(file, self.schema).select(kinds.names).cast(kinds).to_batches()
-
-        return pa.RecordBatchReader.from_batches(kinds, batches()).__arrow_c_stream__(requested_schema)
+        tables = (read_table(file, self.schema).select(kinds.names).cast(kinds) for file in self.files)
+        batches = (batch for table in tables for batch in table.to_batches())
+        return pa.RecordBatchReader.from_batches(kinds, batches).__arrow_c_stream__(requested_schema)
 
 
 def check_table(path: str | PathLike[str], schema: Schema | None = None) -> None:

@@ -86,55 +86,26 @@ def add_digits(bits: AnyArray, table: AnyArray) -> None:
 
 @njit(cache=True, nogil=True)
 def add_by_user(
-    rows: FloatArray,
-    slopes: FloatArray,
-    starts: AnyArray,
-    first: int,
-    step: float,
-    fine: float,
-    high: FloatArray,
-    low: FloatArray,
+    rows: FloatArray, slopes: FloatArray, starts: AnyArray, first: int, steps: AnyArray, high: AnyArray, low: AnyArray
 ) -> None:
-    """As `add_products`, part k of a user's row standing for ``high[k]``; row i has the grouped position first + i."""
-    d, user = rows.shape[1], 0
-    for i in range(len(rows)):
-        while starts[user + 1] <= first + i:
+    """As `add_products` for ``high[user]``, shape (users, k, d); row i has the grouped position first + i."""
+    begin, user = 0, 0
+    while begin < len(rows):
+        while starts[user + 1] <= first + begin:
             user += 1
-        for k in range(slopes.shape[1]):
-            s = slopes[i, k]
-            upper, lower = high[user, k * d : (k + 1) * d], low[user, k * d : (k + 1) * d]
-            for j in range(d):
-                p = s * rows[i, j]
-                q = (p + step) - step
-                upper[j] += q
-                lower[j] += ((p - q) + fine) - fine
+        end = min(starts[user + 1] - first, len(rows))
+        add_products(rows[begin:end], slopes[begin:end], steps[0], steps[1], high[user], low[user])
+        begin = end
 
 
 @njit(cache=True, nogil=True)
 def lengths(rows: FloatArray, absolute: bool, out: FloatArray) -> None:
     """Write the l1 norms (`absolute`) or the squared l2 norms of the rows to `out`, summed in one order everywhere."""
-    d = rows.shape[1]
-    whole = d - d % 4
     for i in range(len(rows)):
-        r = rows[i]
-        a0 = a1 = a2 = a3 = 0.0
-        if absolute:
-            for j in range(0, whole, 4):
-                a0 += abs(r[j])
-                a1 += abs(r[j + 1])
-                a2 += abs(r[j + 2])
-                a3 += abs(r[j + 3])
-            for j in range(whole, d):
-                a0 += abs(r[j])
-        else:
-            for j in range(0, whole, 4):
-                a0 += r[j] * r[j]
-                a1 += r[j + 1] * r[j + 1]
-                a2 += r[j + 2] * r[j + 2]
-                a3 += r[j + 3] * r[j + 3]
-            for j in range(whole, d):
-                a0 += r[j] * r[j]
-        out[i] = (a0 + a1) + (a2 + a3)
+        total = 0.0
+        for x in rows[i]:
+            total += abs(x) if absolute else x * x
+        out[i] = total
 
 
 @njit(cache=True, nogil=True)

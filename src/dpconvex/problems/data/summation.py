@@ -11,8 +11,8 @@ the *set* of records. Errors of different records need not be independent, as th
 
 ``p - q`` is exact, so each summand errs by ``2^-61 T`` at most. Multiples of ``2^-38 T`` are exact up to ``2^15 T``:
 the sum of a block of at most 2^14 records. It is split again, at ``2^-12 T`` (up to ``2^41 T``), for sums over blocks.
-Of n <= 2^32 records, the rests add up to ``n 2^-39 T <= 2^-7 T``, exactly. So, with no assumption on the data, a mean of
-n products ``s_i x_i`` with ``|s_i| <= S`` and ``|x_i|_2 <= L`` errs in l2 norm by at most
+Of n <= 2^32 records, the rests add up to ``n 2^-39 T <= 2^-7 T``, exactly. So, whatever the data, a mean of n products
+``s_i x_i`` with ``|s_i| <= S`` and ``|x_i|_2 <= L`` errs in l2 norm by at most
 
     2^-53 S L          each product p
     sqrt(d) 2^-60 S L  the second grid, |x|_inf <= |x|_2

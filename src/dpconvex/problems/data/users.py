@@ -233,7 +233,7 @@ class _Reader:
         from dpconvex.problems.data import _loops
 
         starts = self._groups.starts[users.start : users.stop + 1]
-        high, low = np.zeros((2, users.stop - users.start, self._W.size))
+        high, low = np.zeros((2, users.stop - users.start, *self._W.shape))
         steps = summation.steps(self.size)
         for first in range(int(starts[0]), int(starts[-1]), self._portion):
             place = slice(first, min(first + self._portion, int(starts[-1])))
@@ -244,8 +244,8 @@ class _Reader:
             slopes = self._loss.derivative(z[:, 0] if one else z, self._targets[index]).reshape(len(rows), -1)
             if self._weights is not None:
                 slopes = slopes * self._weights[index][:, None]
-            _loops.add_by_user(rows, slopes, starts, first, *steps, high, low)
-        out = high + low
+            _loops.add_by_user(rows, slopes, starts, first, steps, high, low)
+        out = (high + low).reshape(len(high), -1)
         return out if self._weights is not None else out / np.diff(starts)[:, None]
 
     def _read(self, place: slice) -> tuple[FloatArray, slice | AnyArray]:

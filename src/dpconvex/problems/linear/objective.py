@@ -115,7 +115,7 @@ class LinearModelObjective(Objective):
         most, linf = self._most_curvature(w, weights), self.records.domain.linf
 
         def work(block: RowBlock) -> Parts:
-            curvature = times(weights, block.rows, self._curvature(block.predict(W), self._targets(block)))
+            curvature = times(weights, block.rows, self._curvature(block.predict(W), block.targets_in(self.targets)))
             return (_weighted_gram(block, curvature, most, linf),)
 
         parts = self.records.total(work)[0]
@@ -134,7 +134,7 @@ class LinearModelObjective(Objective):
         size = self._most_curvature(w, weights) * domain.l2 * float(np.linalg.norm(v)) * domain.linf
 
         def work(block: RowBlock) -> Parts:
-            z, dz, y = block.predict(W), block.predict(V), self._targets(block)
+            z, dz, y = block.predict(W), block.predict(V), block.targets_in(self.targets)
             parts = [slice(i, i + _HESSIANS) for i in range(0, len(z), _HESSIANS)]
             turned = [_apply(self._curvature(z[part], y[part]), dz[part]) for part in parts]
             return (block.adjoint(times(weights, block.rows, np.concatenate(turned)), size),)
@@ -180,15 +180,12 @@ class LinearModelObjective(Objective):
             out = out + self.tilt * (slope**2 if slope.ndim == 1 else slope[:, :, None] * slope[:, None, :])
         return out
 
-    def _targets(self, block: RowBlock) -> AnyArray:
-        return block.targets_in(self.targets)
-
     def _slope(self, w: FloatArray, weights: FloatArray | None, total: float) -> FloatArray:
         """Gradient of the data part, shape (dim,)."""
         W, size = self._matrix(w), self._size(w, weights)
 
         def work(block: RowBlock) -> Parts:
-            slopes = self.loss.derivative(block.predict(W), self._targets(block))
+            slopes = self.loss.derivative(block.predict(W), block.targets_in(self.targets))
             return (block.adjoint(times(weights, block.rows, slopes), size),)
 
         return summation.vector(self.records.total(work)[0]).ravel() / total
@@ -269,7 +266,7 @@ class RegularizedRisk(LinearModelObjective):
         W = self._matrix(w)
 
         def work(block: RowBlock) -> Parts:
-            losses = self.loss.value(block.predict(W), self._targets(block))
+            losses = self.loss.value(block.predict(W), block.targets_in(self.targets))
             return (summation.number_parts(times(self.weights, block.rows, losses)),)
 
         return self._value(summation.number(self.records.total(work)[0]) / self._divisor, w)
@@ -278,7 +275,7 @@ class RegularizedRisk(LinearModelObjective):
         W, size = self._matrix(w), self._size(w, self.weights)
 
         def work(block: RowBlock) -> Parts:
-            z, y = block.predict(W), self._targets(block)
+            z, y = block.predict(W), block.targets_in(self.targets)
             slopes, losses = (times(self.weights, block.rows, f(z, y)) for f in (self.loss.derivative, self.loss.value))
             return block.adjoint(slopes, size), summation.number_parts(losses)
 
@@ -344,7 +341,7 @@ class TiltedRisk(LinearModelObjective):
         W, out = self._matrix(w), np.empty(self.records.n)
 
         def work(block: RowBlock) -> Parts:
-            out[block.rows] = self.loss.value(block.predict(W), self._targets(block))
+            out[block.rows] = self.loss.value(block.predict(W), block.targets_in(self.targets))
             return ()
 
         self.records.total(work)

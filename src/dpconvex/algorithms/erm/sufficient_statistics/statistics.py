@@ -55,14 +55,14 @@ class Statistics:
         """Return the mean of ``x y``, shape (dim,)."""
         assert isinstance(self.problem.loss, SquaredLoss)  # plans check
         size = self.problem.loss.target_bound * self.records.domain.linf / self.problem.n
-        found = self.records.total(lambda b: (b.adjoint(self._weights(b) * self._targets(b), size),))[0]
+        found = self.records.total(lambda b: (b.adjoint(self._weights(b) * b.targets_in(self.targets), size),))[0]
         return summation.vector(found) / self.units
 
     def joint_moments(self, unit: float) -> FloatArray:
         """Return the mean of ``z z^T`` for ``z = (x, y / unit)``, shape (dim + 1, dim + 1)."""
         cross = self.products() / unit
         squares = self.records.total(
-            lambda b: (summation.number_parts(self._weights(b) * (self._targets(b) / unit) ** 2),)
+            lambda b: (summation.number_parts(self._weights(b) * (b.targets_in(self.targets) / unit) ** 2),)
         )
         corner = np.array([[summation.number(squares[0])]])
         return np.block([[self.moments(), cross[:, None]], [cross[None, :], corner]])
@@ -94,15 +94,12 @@ class Statistics:
         return summation.vector(self.records.total(work)[0])
 
     def _residuals(self, block: RowBlock, w: FloatArray) -> FloatArray:
-        return -self.problem.loss.derivative(block.predict(w / self.units), self._targets(block))
+        return -self.problem.loss.derivative(block.predict(w / self.units), block.targets_in(self.targets))
 
     def _weights(self, block: RowBlock) -> FloatArray:
         if self.weights is not None:
             return self.weights[block.rows]
         return np.full(len(block.features), _rounding.ratio_down(1.0, self.problem.n))
-
-    def _targets(self, block: RowBlock) -> FloatArray:
-        return block.targets_in(self.targets)
 
 
 def packed(matrix: FloatArray) -> FloatArray:
