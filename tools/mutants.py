@@ -483,6 +483,22 @@ MUTANTS = (
         "",
         ("tests/unit/algorithms/erm/test_sufficient_statistics.py",),
     ),
+    Mutant(
+        "noise drawn where data are read",
+        "problems/data/sources/rows.py",
+        "targets = self._clip_targets(y)",
+        "targets = self._clip_targets(y + np.random.default_rng().laplace(size=len(y)))",
+        "",
+        ("tests/unit/problems/data/test_sources.py",),
+    ),
+    Mutant(
+        "a portion counted twice",
+        "problems/data/sources/rows.py",
+        "found = next(parts_of(blocks, work) for blocks in portions)",
+        "found = next(_threads.add(*[parts_of(blocks, work)] * 2) for blocks in portions)",
+        "",
+        ("tests/unit/problems/data/test_sources.py",),
+    ),
 )
 
 

@@ -25,7 +25,7 @@ from dpconvex.problems.data.domain import DataDomain, shortened_length
 from dpconvex.problems.data.summation import Parts, Rounded
 
 _BLOCK = 2**17  # floats of a row block: two passes over it hit the cache
-_LONGEST = 2**22  # floats of the largest block
+_LEAST_ROWS, _LONGEST = 256, 2**22  # of a block that second moments take; floats of the largest block
 _MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)  # of splitmix64
 
 
@@ -277,8 +277,7 @@ class Records(RecordSource):
 
 
 def _block_rows(columns: int) -> int:
-    """Rows of a block: not so few that second moments take long."""
-    return max(1, min(summation.MOST_ROWS, max(_BLOCK // columns, 256), _LONGEST // columns))
+    return max(1, min(summation.MOST_ROWS, max(_BLOCK // columns, _LEAST_ROWS), _LONGEST // columns))
 
 
 def _lengths(rows: FloatArray, *, absolute: bool) -> FloatArray:

@@ -234,7 +234,7 @@ class _Reader:
 
         starts = self._groups.starts[users.start : users.stop + 1]
         high, low = np.zeros((2, users.stop - users.start, *self._W.shape))
-        steps = summation.steps(self.size)
+        steps = np.array(summation.steps(self.size))
         for first in range(int(starts[0]), int(starts[-1]), self._portion):
             place = slice(first, min(first + self._portion, int(starts[-1])))
             rows, index = self._read(place)

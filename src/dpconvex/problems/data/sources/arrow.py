@@ -65,7 +65,7 @@ def _one_error() -> Iterator[None]:
         raise InvalidDataError(f"{what}. Check that its files are whole, and can be read again") from None
 
 
-def open_tables(X: Any, columns: Sequence[str]) -> Tables | None:
+def open_tables(table: object, columns: Sequence[str]) -> Tables | None:
     """Return some columns of a table that is no frame in memory; None where it is one, or no table at all.
 
     That is a ``pyarrow.dataset.Dataset`` (folders, partitions, object stores), a ``polars.LazyFrame``, a DuckDB
@@ -75,7 +75,8 @@ def open_tables(X: Any, columns: Sequence[str]) -> Tables | None:
     import pyarrow as pa
     from pyarrow import dataset
 
-    lazy = nw.dependencies.is_polars_lazyframe(X)
+    X: Any = table
+    lazy = bool(nw.dependencies.is_polars_lazyframe(table))
     if (not lazy and not isinstance(X, ArrowStream | dataset.Dataset)) or isinstance(X, pa.RecordBatch):
         return None
     if isinstance(nw.from_native(X, eager_only=True, allow_series=True, pass_through=True), nw.DataFrame | nw.Series):
