@@ -1,6 +1,7 @@
 """What sums that do not depend on order cost, and fits larger than memory.
 
     python benchmarks/scale.py passes            # cost of a pass: floats added up, and sums of this library
+    python benchmarks/scale.py stream            # a fit of Parquet files: memory, and time against reading them
 
 The table compares, on one thread and on the same rows, a gradient pass with BLAS (predictions, slopes, adjoint; sums
 depend on blocks and threads), the same with weights split in two limbs and features on a grid (products exact in BLAS),
@@ -93,6 +94,66 @@ def cases(n: int, d: int, rng: np.random.Generator) -> dict[str, Callable[[], ob
     }
 
 
+def table(n: int, d: int, seed: int) -> object:
+    """Rows of d numeric columns in [-1, 1] and two classes, as an Arrow table."""
+    import pyarrow as pa
+
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1, 1, (n, d)).astype(np.float32)
+    y = np.where(rng.random(n) < 1 / (1 + np.exp(-4 * X[:, 0] - 2 * X[:, 1])), "yes", "no")
+    return pa.table({**{f"x{j}": X[:, j] for j in range(d)}, "y": y})
+
+
+def stream(args: argparse.Namespace) -> None:
+    """Write Parquet files, then fit them in a fresh process, streamed or read whole."""
+    import subprocess
+    import sys
+    import tempfile
+
+    import pyarrow.parquet
+
+    with tempfile.TemporaryDirectory(dir=args.folder) as folder:
+        for k in range(args.files):
+            pyarrow.parquet.write_table(table(args.rows // args.files, args.d, k), f"{folder}/{k}.parquet")
+        size = sum(os.path.getsize(f"{folder}/{k}.parquet") for k in range(args.files))
+        print(
+            f"n={args.rows} d={args.d}, {size / 2**20:.0f} MiB of Parquet, {args.rows * args.d / 2**27:.0f} MiB encoded"
+        )
+        print(f"{'fit':<10}{'seconds':>9}{'passes':>8}{'s / pass':>10}{'read once':>11}{'peak MiB':>10}  coefficients")
+        for kind in ("stream", "memory"):
+            subprocess.run([sys.executable, __file__, "one", folder, str(args.d), kind], check=True)
+
+
+def one(args: argparse.Namespace) -> None:
+    """Fit files and print a row of the table."""
+    import hashlib
+    import resource
+
+    import pyarrow.dataset
+
+    from dpconvex import PrivateLogisticRegression
+    from dpconvex.data import ClassTarget, NumericColumn, Schema
+    from dpconvex.problems.data.sources import EncodedRows
+
+    files = pyarrow.dataset.dataset(args.folder)
+    ahead, passes = EncodedRows.ahead, []
+    EncodedRows.ahead = lambda self: passes.append(1) or ahead(self)  # type: ignore[method-assign, assignment]
+    start = time.perf_counter()
+    for _ in files.scanner(batch_readahead=2, fragment_readahead=1).to_batches():
+        pass
+    reading, start = time.perf_counter() - start, time.perf_counter()
+    schema = Schema(tuple(NumericColumn(f"x{j}", -1, 1) for j in range(args.d)), ClassTarget("y", ("no", "yes")))
+    model = PrivateLogisticRegression(1.0, schema=schema, random_state=0, algorithm="objective_perturbation")
+    model.fit(files if args.kind == "stream" else files.to_table())
+    seconds, peak = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    digest = hashlib.sha256(model.coef_.tobytes()).hexdigest()[:12]
+    each = seconds / max(len(passes), 1)
+    print(
+        f"{args.kind:<10}{seconds:>9.1f}{len(passes):>8}{each:>10.2f}{reading:>11.2f}{peak:>10.0f}  {digest}",
+        flush=True,
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
@@ -102,6 +163,17 @@ def main() -> None:
     table.add_argument("--repeats", type=int, default=5)
     table.add_argument("--seed", type=int, default=0)
     table.set_defaults(run=passes)
+    files = commands.add_parser("stream", help="fits of Parquet files")
+    files.add_argument("--rows", type=int, default=2_000_000)
+    files.add_argument("--d", type=int, default=60)
+    files.add_argument("--files", type=int, default=8)
+    files.add_argument("--folder", help="where temporary files are written")
+    files.set_defaults(run=stream)
+    row = commands.add_parser("one", help=argparse.SUPPRESS)
+    row.add_argument("folder")
+    row.add_argument("d", type=int)
+    row.add_argument("kind", choices=["stream", "memory"])
+    row.set_defaults(run=one)
     args = parser.parse_args()
     args.run(args)
 
