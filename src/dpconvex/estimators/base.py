@@ -24,12 +24,14 @@ from dpconvex.algorithms.search.scores import Score
 from dpconvex.algorithms.select import LARGEST, SMALLEST, Options
 from dpconvex.data import Schema
 from dpconvex.errors import InvalidDataError, InvalidParameterError
-from dpconvex.estimators._features import FeatureMap, feature_map, fitted_columns, learned_matrix, user_labels
+from dpconvex.estimators import _features
+from dpconvex.estimators._features import FeatureMap, feature_map, fitted_columns, learned_matrix
+from dpconvex.estimators._streams import first_able, open_rows
 from dpconvex.estimators._targets import TargetRange
 from dpconvex.losses import LinearModelLoss
 from dpconvex.privacy import CarriesBudgets, PrivacyCertificate, PrivacyParams, Unit
 from dpconvex.problems import DataDomain, LinearModelProblem, UserGroups
-from dpconvex.problems.data.sources import EncodedRows, EncodedTables, open_tables
+from dpconvex.problems.data.sources import EncodedRows
 from dpconvex.randomness import BitSource
 
 T = TypeVar("T")
@@ -128,26 +130,8 @@ class FittedModel(PrivateEstimator, ABC):
 
     def _opened(self, X: Any, y: Any, groups: Any) -> EncodedRows | None:
         """Return a table that is larger than memory, to be encoded as it is read; None where X is in memory."""
-        schema = self.schema
-        tables = None if isinstance(X, np.ndarray) else open_tables(X, schema.column_names() if schema else ())
-        if tables is None:
-            return None
-        if schema is None:
-            remedy = "Describe its columns with a Schema, or read it into a frame"
-            raise InvalidDataError(f"X is read portion by portion, which needs a schema. {remedy}")
-        for name, value in (("y", y), ("groups", groups), ("user", schema.user)):
-            if value is not None:
-                what = "cannot be given with data that are read portion by portion"
-                remedy = "Take the target from the schema; protect users by reading the table into a frame"
-                raise InvalidParameterError(name, type(value).__name__, what, remedy)
-        features = self._feature_map(None)
-
-        def encode(table: Any) -> tuple[AnyArray, AnyArray]:
-            return features.encode(table), self._targets_of(table, None)
-
-        encode(tables.empty)  # refusals come before anything is read
-        self.n_features_in_ = len(schema.columns)
-        return EncodedTables(tables, encode, features.domain.n_features)
+        self.n_features_in_ = len(self.schema.columns) if self.schema else 0
+        return open_rows(self.schema, X, {"y": y, "groups": groups}, lambda table: self._targets_of(table, None))
 
     def _targets_of(self, X: Any, y: Any) -> AnyArray:
         """Return targets as a plan takes them, (n,)."""
@@ -270,7 +254,7 @@ class PrivateLinearModel(FittedModel):
         if groups is None and self._unit(None) == Unit.USER:
             assert self.schema is not None
             groups = self.schema.user_labels(X)
-        return None if groups is None else UserGroups.of(user_labels(groups))
+        return None if groups is None else UserGroups.of(_features.user_labels(groups))
 
     def _plans(
         self, features: FeatureMap, n: int, loss: LinearModelLoss, unit: Unit = Unit.RECORD
@@ -357,14 +341,11 @@ class PrivateLinearModel(FittedModel):
         groups: UserGroups | None = None,
     ) -> None:
         """Plan, run, and store what was released; predictions are ``middle + output_scale * z``."""
-        if len(encoded) != len(targets):
-            raise InvalidDataError(f"X has {len(encoded)} records and y has {len(targets)}: they must agree")
-        if len(encoded) < 1:
-            raise InvalidDataError("Found array with 0 sample(s): at least 1 record is needed")
+        _features.same_length(encoded, targets)
         if groups is not None and groups.n_records != len(encoded):
             raise InvalidDataError(f"X has {len(encoded)} records and groups has {groups.n_records}: they must agree")
         n, unit = (len(encoded), Unit.RECORD) if groups is None else (groups.n_users, Unit.USER)
-        plan: LinearModelPlan = self._ready or self._fitting(self._plans(features, n, loss, unit), encoded)
+        plan: LinearModelPlan = self._ready or first_able(self._plans(features, n, loss, unit), encoded)
         if self._ready is None:  # a search has paid for all its fits
             begin(plan, type(self).__name__, fitted_columns(self), n, source)
         result = plan.run(encoded, targets, source, groups)
@@ -378,15 +359,6 @@ class PrivateLinearModel(FittedModel):
         self.certificate_, self.plan_ = result.certificate, cast(LinearModelPlan, result.plan)
         self.status_ = result.status
         self._learned()
-
-    def _fitting(self, plans: tuple[LinearModelPlan, ...], encoded: object) -> LinearModelPlan:
-        """Return the first plan that can read such data."""
-        found = [plan for plan in plans if plan.only_sums] if isinstance(encoded, EncodedRows) else plans
-        if found:
-            return found[0]
-        what = "needs single records, and X is read portion by portion"
-        remedy = "Use a smooth loss with algorithm='objective_perturbation', or read the table into a frame"
-        raise InvalidParameterError("algorithm", self.algorithm, what, remedy)
 
     def _learned(self) -> None:
         """Keep, after a fit, what predictions need beyond the coefficients; by default nothing."""

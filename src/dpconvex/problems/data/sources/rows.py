@@ -40,6 +40,11 @@ class EncodedRows(ABC):
     def __len__(self) -> int:
         return self.n
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """As a matrix has it."""
+        return self.n, self.n_features
+
     @abstractmethod
     def portions(self) -> Iterator[Portion]:
         """Yield all rows, from the first again at each call."""
