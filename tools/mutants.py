@@ -29,6 +29,7 @@ SOURCE = ROOT / "src"
 HEADER = "| planted mistake | exact losses | counting | tests | verifier | measured |"
 CONTRACT = "tests/contracts/test_mechanisms.py"
 READS = "tests/contracts/test_reads.py"
+LEVEL = "tests/unit/algorithms/erm/heavy_tailed/test_level.py"
 CERTIFICATE = """
 from dpconvex.audit.targets import TARGETS
 from dpconvex.randomness import SystemSource
@@ -52,11 +53,15 @@ class Mutant:
 
 OUTPUT = "algorithms/erm/output_perturbation"
 BOOSTING, SYNTHETIC = "algorithms/minimax/boosted.py", "algorithms/queries/synthetic.py"
+BOOSTED = "tests/unit/algorithms/minimax/test_boosted.py"
 AGGREGATES, GATHER = "algorithms/erm/user_level/aggregates.py", "algorithms/erm/user_level/gradients.py"
 GRADIENTS = "algorithms/erm/gradient_descent/gradients.py"
 SAMPLES, DRAWN = "mechanisms/gaussian.py", "poisson_sample(self._units, self._mechanism.rate, self._coins)"
 SAMPLED = "tests/unit/mechanisms/test_sampled_gaussian.py"
 ROBUST = "tests/statistical/test_robust_mean_privacy.py"
+DESCENT, LOCATIONS = (
+    f"tests/unit/algorithms/location/{name}.py" for name in ("test_noisy_descent", "test_location_methods")
+)
 MUTANTS = (
     Mutant(
         "noise halved in the sampler",
@@ -218,6 +223,14 @@ MUTANTS = (
         "SaddleSection(self.problem, 2 * m + k // J * J * each",
         "boosted_mirror_descent",
         (f"{READS}::test_blocks_read_disjoint_units[vertices]",),
+    ),
+    Mutant(
+        "one-pass Frank-Wolfe: points move eight times as far as is charged",
+        "algorithms/minimax/frank_wolfe.py",
+        "self.moved * (1 + 1e-9)",
+        "self.moved / 8",
+        "",
+        (f"{BOOSTED}::test_a_record_moves_the_leaves_below_its_node_by_the_charged_range",),
     ),
     Mutant(
         "sampled guard: one subset for all steps",
@@ -498,6 +511,68 @@ MUTANTS = (
         "found = next(_threads.add(*[parts_of(blocks, work)] * 2) for blocks in portions)",
         "",
         ("tests/unit/problems/data/test_sources.py",),
+        "settling descent: steps are halved by what was not released",
+        "algorithms/location/settling_descent.py",
+        "if before @ gradient < -self.quiet:",
+        "if before @ (points[0] - z) < -self.quiet:",
+        "",
+        (f"{DESCENT}::test_steps_and_averages_are_functions_of_released_gradients",),
+    ),
+    Mutant(
+        "clipped mean: a record is taken to move it by R / n",
+        "algorithms/location/clipped_mean.py",
+        "_rounding.ratio_up(2 * R, n)",
+        "_rounding.ratio_up(R, n)",
+        "clipped_mean",
+        (f"{LOCATIONS}::test_released_means_and_gradients_move_within_their_sensitivities",),
+    ),
+    Mutant(
+        "coordinate median: every coordinate spends the whole budget",
+        "algorithms/location/coordinate_median.py",
+        "* (1 - 1e-12) / math.sqrt(d)",
+        "* (1 - 1e-12)",
+        "coordinate_median",
+        (f"{LOCATIONS}::test_the_plan_spends_the_promise_and_not_more",),
+    ),
+    Mutant(
+        "halving: a record is taken to move a query by 1",
+        "algorithms/location/halving.py",
+        "SHIFT, PRINTED = 18.0, 3.0",
+        "SHIFT, PRINTED = 18.0, 1.0",
+        "halving",
+        (f"{LOCATIONS}::test_the_radius_finder_charges_for_its_most_sensitive_query",),
+    ),
+    Mutant(
+        "heavy tails: the localization reads the scale's records again",
+        "algorithms/erm/heavy_tailed/registry.py",
+        "rest = ~first if self.method.apart else slice(None)",
+        "rest = np.arange(self.then.problem.n) if self.method.apart else slice(None)",
+        "",
+        (f"{LEVEL}::test_the_method_never_reads_the_records_of_the_scale",),
+    ),
+    Mutant(
+        "heavy tails: half the sensitivity of a level's score",
+        "algorithms/erm/heavy_tailed/level.py",
+        'SCORE = Sensitivity(1.0, "linf"',
+        'SCORE = Sensitivity(0.5, "linf"',
+        "heavy_tailed/scale",
+        (f"{LEVEL}::test_neighbours_move_scores_and_sums_by_at_most_one",),
+    ),
+    Mutant(
+        "heavy tails: squares in units of C where the noise is for units of C squared",
+        "algorithms/erm/heavy_tailed/level.py",
+        "np.minimum(bounds / level, 1.0) ** 2 * GRID",
+        "np.minimum(bounds, level) ** 2 * GRID",
+        "heavy_tailed/scale",
+        (f"{LEVEL}::test_neighbours_move_scores_and_sums_by_at_most_one",),
+    ),
+    Mutant(
+        "heavy tails: level and sum of squares at all of epsilon each",
+        "algorithms/erm/heavy_tailed/level.py",
+        "return LaplaceMechanism.calibrate(SUM, _rounding.product_down(0.5, self.epsilon), 1)",
+        "return LaplaceMechanism.calibrate(SUM, self.epsilon, 1)",
+        "",
+        (f"{LEVEL}::test_the_cost",),
     ),
 )
 

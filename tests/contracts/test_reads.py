@@ -187,7 +187,7 @@ def _walk(order: Any) -> Subject:
 
     def run(points: np.ndarray, source: Any) -> np.ndarray:
         ledger = Ledger(PrivacyParams(50.0, 0.1), stage.releases)
-        return stage.refine(points, WarmStart(np.zeros(1), 1.0, 0.5), source, ledger)
+        return stage.refine(points, WarmStart(np.zeros(1), 1.0, 0.5), source, ledger).location
 
     points = np.random.default_rng(0).normal(size=(40, 1))
     return Subject(SimpleNamespace(run=run), array_pairs({"far": (points, np.append([[100.0]], points[1:], 0))}))  # pyright: ignore

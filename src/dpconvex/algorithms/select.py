@@ -67,7 +67,7 @@ class Method:
     #: Kinds of noise that it has, beside those that the planner itself refuses; None: the planner checks
     noises: tuple[str, ...] | None = ("auto",)
     aims: tuple[str, ...] = AIMS[:1]  #: Some of `AIMS`: what its constants may be chosen for
-    kind: str = "erm"  #: The registry of a plug-in: "erm", "saddle", "sparse" or "queries"
+    kind: str = "erm"  #: The registry of a plug-in: "erm", "saddle", "sparse", "queries" or "location"
     #: Whether it is preferred where no bound says much, for users: what its noise costs is limited
     harmless: bool = False
     #: ``attack(privacy, bound)`` returns a small plan for linear models, with features bounded by `bound`, on which

@@ -67,10 +67,15 @@ MODEL: dict[str, tuple[Any, Any]] = {
     "heavy_tailed": _option(
         str | None,
         None,
-        "Regression of heavy-tailed targets: the order K >= 2 of a moment of the gradients that is bounded, and "
-        "its bound G for a target scaled to width 1; without G it is estimated for a tenth of epsilon, where it is "
-        "needed. Target bounds then bound predictions; targets are not clipped into them.",
-        metavar="K[:G]",
+        "Regression of heavy-tailed targets. auto: no moment is known, a level for gradients is found privately; or "
+        "the order K >= 2 of a moment of the gradients and its bound G for a target scaled to width 1; K alone: as "
+        "auto, but without a proof for few records. Target bounds then bound predictions; targets are not clipped.",
+        metavar="auto|K[:G]",
+    ),
+    "failure": _option(
+        float | None,
+        None,
+        "With --heavy-tailed: let the bound hold but for this probability, in (0, 1/2). Default: in expectation.",
     ),
     "delta": (Delta, 0.0),
     "algorithm": _option(
@@ -122,7 +127,7 @@ MODEL: dict[str, tuple[Any, Any]] = {
 }
 """What describes a linear model on the command line: by name, an option and its default."""
 
-OWN = ("quantile", "heavy_tailed", "slope_cap", "residual_cap")
+OWN = ("quantile", "heavy_tailed", "failure", "slope_cap", "residual_cap")
 """Of these, what only some models have."""
 
 
@@ -186,13 +191,15 @@ def planned_rows(table: Path | None, rows: int | None) -> int:
     return 10_000 if rows is None else _validate.integer("rows", rows, at_least=1)
 
 
-def moment_order(text: str) -> float | tuple[float, float]:
-    """Return the order ``K`` of a moment, or ``(K, G)`` for ``K:G``; the library checks the numbers."""
+def moment_order(text: str) -> str | float | tuple[float, float]:
+    """Return the order ``K`` of a moment, ``(K, G)`` for ``K:G``, or "auto"; the library checks the numbers."""
+    if text == "auto":
+        return text
     order, colon, bound = text.partition(":")
     try:
         return (float(order), float(bound)) if colon else float(order)
     except ValueError:
-        what = "must be K or K:G, such as 2 or 2:6.5"
+        what = "must be auto, K or K:G, such as 2 or 2:6.5"
         raise InvalidParameterError("heavy_tailed", text, what, "K is the order of a bounded moment") from None
 
 
