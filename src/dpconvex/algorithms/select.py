@@ -40,6 +40,9 @@ class Options:
     noise: str = "auto"  #: One of `NOISES`
     l2: float | None = None  #: Regularization; None: chosen from public facts
     target: str = "empirical"  #: One of `AIMS`
+    solver: str = "auto"  #: A name of `dpconvex.solvers.NAMED_SOLVERS`, checked by the planner
+    test: str = "auto"  #: How means of users are guarded, checked by the planner
+    smoothing: str = "auto"  #: Of kinks, in methods for users, checked by the planner
 
     def __post_init__(self) -> None:
         _validate.choice("constants", self.constants, CONSTANTS)
