@@ -561,6 +561,8 @@ MUTANTS = (
         "found = next(_threads.add(*[parts_of(blocks, work)] * 2) for blocks in portions)",
         "",
         ("tests/unit/problems/data/test_sources.py",),
+    ),
+    Mutant(
         "settling descent: steps are halved by what was not released",
         "algorithms/location/settling_descent.py",
         "if before @ gradient < -self.quiet:",
