@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -14,30 +13,40 @@ from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.problems.data.sources import EncodedRows, EncodedTables, open_tables
 
 
-def open_rows(
-    schema: Schema | None, X: Any, others: Mapping[str, Any], targets: Callable[[Any], AnyArray]
-) -> EncodedRows | None:
+class Streaming(Protocol):
+    """What is asked of an estimator."""
+
+    schema: Schema | None
+    n_features_in_: int
+
+    def _targets_of(self, X: Any, y: Any) -> AnyArray:
+        """Return targets as a plan takes them, (n,)."""
+        ...
+
+
+def open_rows(model: Streaming, X: Any, y: Any, groups: Any) -> EncodedRows | None:
     """Return a table that is larger than memory, to be encoded as it is read; None where X is in memory.
 
-    `others` are arguments of `fit` that must be left out then; `targets` encodes those of a table. Refusals come from
-    public facts, before a row is read.
+    The arguments are those of `fit`. Refusals come from public facts, before a row is read.
     """
+    schema = model.schema
     tables = None if isinstance(X, np.ndarray) else open_tables(X, schema.column_names() if schema else ())
     if tables is None:
         return None
     if schema is None:
         remedy = "Describe its columns with a Schema, or read it into a frame"
         raise InvalidDataError(f"X is read portion by portion, which needs a schema. {remedy}")
-    for name, value in (*others.items(), ("user", schema.user)):
+    for name, value in (("y", y), ("groups", groups), ("user", schema.user)):
         if value is not None:
             what = "cannot be given with data that are read portion by portion"
             remedy = "Take the target from the schema; protect users by reading the table into a frame"
             raise InvalidParameterError(name, type(value).__name__, what, remedy)
 
     def encode(table: Any) -> tuple[AnyArray, AnyArray]:
-        return schema.encode(table), targets(table)
+        return schema.encode(table), model._targets_of(table, None)
 
     encode(tables.empty)
+    model.n_features_in_ = len(schema.columns)
     return EncodedTables(tables, encode, schema.domain().n_features)
 
 

@@ -27,12 +27,11 @@ from dpconvex.data import Schema
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators import _features
 from dpconvex.estimators._features import FeatureMap, feature_map, fitted_columns, learned_matrix
-from dpconvex.estimators._streams import first_able, open_rows
+from dpconvex.estimators._streams import first_able
 from dpconvex.estimators._targets import TargetRange
 from dpconvex.losses import LinearModelLoss
 from dpconvex.privacy import CarriesBudgets, PrivacyCertificate, PrivacyParams, Unit
 from dpconvex.problems import DataDomain, LinearModelProblem, UserGroups
-from dpconvex.problems.data.sources import EncodedRows
 from dpconvex.randomness import BitSource
 
 T = TypeVar("T")
@@ -129,15 +128,6 @@ class FittedModel(PrivateEstimator, ABC):
                 "feature_bounds", self.feature_bounds, "cannot be used with a sparse matrix", "Give feature_bound"
             )
         return features, features.encode(X)
-
-    def _opened(self, X: Any, y: Any, groups: Any) -> EncodedRows | None:
-        """Return a table that is larger than memory, to be encoded as it is read; None where X is in memory."""
-        self.n_features_in_ = len(self.schema.columns) if self.schema else 0
-        return open_rows(self.schema, X, {"y": y, "groups": groups}, lambda table: self._targets_of(table, None))
-
-    def _targets_of(self, X: Any, y: Any) -> AnyArray:
-        """Return targets as a plan takes them, (n,)."""
-        raise NotImplementedError
 
     def _required(self, y: Any) -> Any:
         """Return `y`, or raise in the words that scikit-learn looks for."""

@@ -16,6 +16,7 @@ from dpconvex.algorithms.search.scores import Score
 from dpconvex.algorithms.select import SMALLEST
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators import _targets
+from dpconvex.estimators._streams import open_rows
 from dpconvex.estimators.base import RELEASED, PrivateLinearModel, name_model, with_shared
 from dpconvex.losses import HingeLoss, LinearModelLoss, LogisticLoss, SmoothedHingeLoss, SoftmaxLoss
 from dpconvex.privacy import Assumption
@@ -71,7 +72,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
     @final
     def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> Self:
         source = source_from(self.random_state)
-        opened = self._opened(X, y, groups)
+        opened = open_rows(self, X, y, groups)
         if opened is None:
             features, encoded = self._encoded(X, reset=True)
             index, classes = self._labels(X, y)

@@ -18,6 +18,7 @@ from dpconvex.algorithms.search.scores import Score
 from dpconvex.algorithms.select import Options
 from dpconvex.data import NumericTarget, Schema
 from dpconvex.errors import InvalidParameterError
+from dpconvex.estimators._streams import open_rows
 from dpconvex.estimators._targets import LARGEST, TargetRange, declared_range, number_array
 from dpconvex.estimators.base import RELEASED, PrivateLinearModel, name_model, with_shared
 from dpconvex.losses import HuberLoss, LinearModelLoss, PinballLoss, PseudoHuberLoss, SmoothedPinballLoss, SquaredLoss
@@ -115,7 +116,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
     @final
     def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> Self:
         source = source_from(self.random_state)
-        bounds, opened = self._range(), self._opened(X, y, groups)
+        bounds, opened = self._range(), open_rows(self, X, y, groups)
         if opened is None:
             features, encoded = self._encoded(X, reset=True)
             targets, whose = self._targets_of(X, y), self._groups(X, groups)
