@@ -25,7 +25,9 @@ from dpconvex.algorithms.search.scores import Score
 from dpconvex.algorithms.select import LARGEST, SMALLEST, Options
 from dpconvex.data import Schema
 from dpconvex.errors import InvalidDataError, InvalidParameterError
-from dpconvex.estimators._features import FeatureMap, feature_map, fitted_columns, learned_matrix, user_labels
+from dpconvex.estimators import _features
+from dpconvex.estimators._features import FeatureMap, feature_map, fitted_columns, learned_matrix
+from dpconvex.estimators._streams import first_able
 from dpconvex.estimators._targets import TargetRange
 from dpconvex.losses import LinearModelLoss
 from dpconvex.privacy import CarriesBudgets, PrivacyCertificate, PrivacyParams, Unit
@@ -246,7 +248,7 @@ class PrivateLinearModel(FittedModel):
         if groups is None and self._unit(None) == Unit.USER:
             assert self.schema is not None
             groups = self.schema.user_labels(X)
-        return None if groups is None else UserGroups.of(user_labels(groups))
+        return None if groups is None else UserGroups.of(_features.user_labels(groups))
 
     def _plans(
         self, features: FeatureMap, n: int, loss: LinearModelLoss, unit: Unit = Unit.RECORD
@@ -330,22 +332,19 @@ class PrivateLinearModel(FittedModel):
     def _learn(
         self,
         features: FeatureMap,
-        encoded: AnyArray,
-        targets: AnyArray,
+        encoded: Any,
+        targets: Any,
         loss: LinearModelLoss,
         source: BitSource,
         middle: float = 0.0,
         groups: UserGroups | None = None,
     ) -> None:
         """Plan, run, and store what was released; predictions are ``middle + output_scale * z``."""
-        if len(encoded) != len(targets):
-            raise InvalidDataError(f"X has {len(encoded)} records and y has {len(targets)}: they must agree")
-        if len(encoded) < 1:
-            raise InvalidDataError("Found array with 0 sample(s): at least 1 record is needed")
+        _features.same_length(encoded, targets)
         if groups is not None and groups.n_records != len(encoded):
             raise InvalidDataError(f"X has {len(encoded)} records and groups has {groups.n_records}: they must agree")
         n, unit = (len(encoded), Unit.RECORD) if groups is None else (groups.n_users, Unit.USER)
-        plan: LinearModelPlan = self._ready or self._plans(features, n, loss, unit)[0]
+        plan: LinearModelPlan = self._ready or first_able(self._plans(features, n, loss, unit), encoded)
         if self._ready is None:  # a search has paid for all its fits
             begin(plan, type(self).__name__, fitted_columns(self), n, source)
         result = plan.run(encoded, targets, source, groups)

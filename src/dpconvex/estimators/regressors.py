@@ -19,6 +19,7 @@ from dpconvex.algorithms.search.scores import Score
 from dpconvex.algorithms.select import Options
 from dpconvex.data import NumericTarget, Schema
 from dpconvex.errors import InvalidParameterError
+from dpconvex.estimators._streams import open_rows
 from dpconvex.estimators._targets import LARGEST, TargetRange, declared_range, number_array
 from dpconvex.estimators.base import RELEASED, PrivateLinearModel, name_model, with_shared
 from dpconvex.losses import HuberLoss, LinearModelLoss, PinballLoss, PseudoHuberLoss, SmoothedPinballLoss, SquaredLoss
@@ -145,10 +146,13 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
     @final
     def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> Self:
         source = source_from(self.random_state)
-        bounds, reach = self._range(), self._reach()
-        features, encoded = self._encoded(X, reset=True)
-        targets = bounds.scale(self._numbers(X, y), reach)
-        loss, whose = self._loss(bounds.width, reach), self._groups(X, groups)
+        bounds, opened = self._range(), open_rows(self, X, y, groups)
+        if opened is None:
+            features, encoded = self._encoded(X, reset=True)
+            targets, whose = self._targets_of(X, y), self._groups(X, groups)
+        else:
+            features, encoded, targets, whose = self._feature_map(None), opened, opened, None
+        loss = self._loss(bounds.width, self._reach())
         self._learn(features, encoded, targets, loss, source, bounds.middle, whose)
         self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])  # as scikit-learn's regressors
         name_model(self)
@@ -263,6 +267,9 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
 
     def _losses(self, score: Score, X: Any, truth: FloatArray) -> FloatArray:
         return score.of_residuals(truth - score.range.scale(self.predict(X)))
+
+    def _targets_of(self, X: Any, y: Any) -> AnyArray:
+        return self._range().scale(self._numbers(X, y), self._reach())
 
     def _numbers(self, X: Any, y: Any) -> AnyArray:
         """Return the targets in their own unit."""

@@ -52,6 +52,7 @@ class Solver(ABC):
     """
 
     treats_tilt: ClassVar[bool] = False  #: whether the method works for objectives other than the average of the losses
+    only_sums: bool = True  #: whether a step needs sums over all records only, never single records
     treats_weights: ClassVar[bool] = True  #: whether the method works where records have fixed weights
 
     @final

@@ -41,6 +41,10 @@ class Guaranteed(Solver):
     guaranteed: Solver  #: with a step bound that holds for every data set
 
     @property
+    def only_sums(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.fast.only_sums and self.guaranteed.only_sums
+
+    @property
     def last(self) -> Solver:
         return self.guaranteed
 

@@ -50,7 +50,7 @@ from dpconvex.algorithms.base import USER_LOSS
 from dpconvex.algorithms.predicted_error import reach_quantile, simulations
 from dpconvex.mechanisms import GaussianObjectiveNoise, NormNoiseMechanism, ObjectiveNoise, Planned
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams
-from dpconvex.problems import LinearModelProblem, Records, UserGroups
+from dpconvex.problems import LinearModelProblem, UserGroups
 from dpconvex.randomness import BitSource
 from dpconvex.solvers import Solver
 
@@ -225,6 +225,10 @@ class ObjectivePerturbationPlan(LinearModelPlan):
             each = np.hypot(each * math.sqrt(1 - 1 / k), noise / self.l2 / math.sqrt(k))
         return np.hypot(np.tile(np.repeat(each, size), k), self.output.deviation)
 
+    @property
+    def only_sums(self) -> bool:
+        return self.solver.only_sums and self.problem.only_sums
+
     def noise_reach(self) -> FloatArray:
         """``(||b||_2 + |b_j|) / (2 n l2)``, plus the output noise and the solver's radius (docs, Proposition 5)."""
         size, generator = simulations(self.problem.dim)
@@ -244,9 +248,9 @@ class ObjectivePerturbationPlan(LinearModelPlan):
 
     def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> PrivateResult:
         ledger, problem = Ledger(self.privacy, self.releases), self.problem
-        records = Records.clipped(X, problem.domain)  # line 1: records of the public domain
+        records, targets = problem.clipped(X, y)  # line 1: records of the public domain
         b = self.noise.draw(self.copies, MINIMIZER, source, ledger)  # line 2: independent of the data
-        risk = problem.on(records, problem.loss.clip_targets(y), self.l2, groups, b / problem.n)  # line 3: J
+        risk = problem.on(records, targets, self.l2, groups, b / problem.n)  # line 3: J
         solved = require(self.solver.solve(risk, self.solver_radius), self.solver_radius)  # line 4: |grad J| <= gamma
         return self.finish(self.output.release(solved, source, ledger), source)  # line 5: hide the inaccuracy
 
