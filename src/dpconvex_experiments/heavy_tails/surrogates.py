@@ -26,7 +26,9 @@ FINE, DRAWS = 100.0, 400  # how much closer the points are that others are compa
 EXPONENTS = {"fixed_steps": 2.0, "printed_steps": 4.0}
 
 
-@experiment("heavy-tails/surrogates", "Truncation and the Lipschitz extension by its ways", f"{PAPER}, Theorem D.4")
+@experiment(
+    "heavy-tails/surrogates", "Truncation and the Lipschitz extension by its five ways", f"{PAPER}, Theorem D.4"
+)
 def surrogates(setting: Setting) -> Outcome:
     """Minimize the same ridge risks by every way, to one tau, and add the noise of an epsilon of 1."""
     runs, m = (2, 3) if setting.quick else (8, 6)
@@ -72,7 +74,7 @@ def surrogates(setting: Setting) -> Outcome:
     return Outcome(
         ("surrogate", "squared distance", "s.e.", "worst gap, of alpha", "seconds"),
         tuple((way, *found[way][:2], max(gaps[way]), float(np.mean(seconds[way]))) for way in WAYS),
-        "every way to the extension ends within its gap; releases are as far from the exact minimizer as the noise, and "
+        "every way to the extension ends within its gap; releases are as far from the exact minimizer as the noise and "
         "at most as tau adds to it; the planned steps of Theorem D.4 grow like m^4 as printed, like m^2 by convexity",
         tuple(checks),
         draw,
