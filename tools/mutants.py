@@ -669,6 +669,16 @@ MUTANTS = (
         ),
     ),
     Mutant(
+        "localization: the second stage is around what was not released",
+        "algorithms/erm/heavy_tailed/localization.py",
+        "region = self.near(point, stage)",
+        "region = self.near(region.project(solved), stage)",
+        "",
+        (
+            "tests/unit/algorithms/erm/heavy_tailed/test_surrogates.py::test_the_second_stage_is_around_the_release_and_not_around_the_data",
+        ),
+    ),
+    Mutant(
         "extensions: the planned radius leaves no room for rounding",
         "algorithms/erm/heavy_tailed/surrogates.py",
         "return math.sqrt(32 * rounding / part.l2)  # rho <= alpha / 16",

@@ -249,6 +249,19 @@ def test_the_printed_constants_confine_the_second_stage_within_the_set() -> None
     assert SETS["box"].contains(result.point, 1e-6)
 
 
+def test_the_second_stage_is_around_the_release_and_not_around_the_data(monkeypatch) -> None:
+    found = planned("truncated", HuberLoss(1.0, 1e3), SETS["box"], n=1500, epsilon=1e3, constants="paper")
+    solved, centres = [], []
+    minimize, near = type(found.method).minimize, type(found).near
+    monkeypatch.setattr(type(found.method), "minimize", lambda *given: solved.append(minimize(*given)) or solved[-1])
+    monkeypatch.setattr(type(found), "near", lambda *given: centres.append(given[1]) or near(*given))
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((1500, 2))
+    found.run(X, X @ [0.4, 0.2], SeededSource(0))
+    assert len(centres) == len(solved)  # both stages of every part
+    assert not any(np.array_equal(a, b) for a in solved for b in centres)
+
+
 def test_sets_that_do_not_fit_are_refused() -> None:
     for constraint in (Box(0.0, 1.0, dim=3), Box(1.0, 1.0, dim=2)):
         with pytest.raises(InvalidParameterError, match="constraint"):
