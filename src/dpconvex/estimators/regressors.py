@@ -12,7 +12,7 @@ from sklearn.base import RegressorMixin
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms import LinearModelPlan
-from dpconvex.algorithms.erm.heavy_tailed.registry import HEAVY_METHODS, Shape, heavy_plans
+from dpconvex.algorithms.erm.heavy_tailed.registry import HEAVY_METHODS, Shape, constraint_set, heavy_plans
 from dpconvex.algorithms.erm.heavy_tailed.surrogates import surrogate_named
 from dpconvex.algorithms.erm.two_stage.base import TwoStagePlan
 from dpconvex.algorithms.search.scores import Score
@@ -27,7 +27,7 @@ from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import DataDomain, LinearModelProblem
 from dpconvex.problems.linear.problem import default_radius
 from dpconvex.randomness import source_from
-from dpconvex.sets import Box, ConvexSet
+from dpconvex.sets import ConvexSet
 
 REGRESSION_RADIUS = 1 / 6
 """Comparator norm as a share of a classifier's: about a third of the target's range a block instead of two logits.
@@ -100,22 +100,6 @@ intercept_ : float
 """
 REGRESSOR = {"guarantee": GUARANTEE, "parameters": PARAMETERS, "attributes": ATTRIBUTES, "released": RELEASED}
 """Descriptions that the regressors share."""
-
-
-def constraint_set(given: ConvexSet | tuple[float, float] | None, problem: LinearModelProblem) -> ConvexSet | None:
-    """Return the set of an option: intervals are for coefficients, not for the constant, which keeps the radius."""
-    if given is None or isinstance(given, ConvexSet):
-        return given
-    what = "must be a set of dpconvex.sets, or (lower, upper) for every coefficient"
-    try:
-        lower, upper = (_validate.real("constraint", end) for end in given)
-    except (TypeError, ValueError):
-        raise InvalidParameterError("constraint", given, what, "Write (0, 2)") from None
-    if not lower < upper:
-        raise InvalidParameterError("constraint", given, "must have lower < upper", "Write (0, 2)")
-    constants, free = problem.dim - problem.domain.n_features, problem.radius
-    coefficients = problem.domain.n_features
-    return Box([lower] * coefficients + [-free] * constants, [upper] * coefficients + [free] * constants)
 
 
 @dataclass(eq=False, repr=False)

@@ -54,7 +54,7 @@ from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release
 from dpconvex.problems import CustomProblem, LinearModelProblem, UserGroups
 from dpconvex.problems.base import Problem
 from dpconvex.randomness import BitSource
-from dpconvex.sets import ConvexSet
+from dpconvex.sets import Box, ConvexSet
 
 SHARE = 0.1
 """Of epsilon, for the level. Ours: 0.05 to 0.2 lose the same within noise from n = 2,000 on."""
@@ -76,6 +76,22 @@ class Shape:
 
     surrogate: str = "truncated"  #: One of `SURROGATES`
     constraint: ConvexSet | None = None  #: None: the ball of the problem's radius
+
+
+def constraint_set(given: ConvexSet | tuple[float, float] | None, problem: LinearModelProblem) -> ConvexSet | None:
+    """Return the set of an option: intervals are for coefficients, not for the constant, which keeps the radius."""
+    if given is None or isinstance(given, ConvexSet):
+        return given
+    what = "must be a set of dpconvex.sets, or (lower, upper) for every coefficient"
+    try:
+        lower, upper = (_validate.real("constraint", end) for end in given)
+    except (TypeError, ValueError):
+        raise InvalidParameterError("constraint", given, what, "Write (0, 2)") from None
+    if not lower < upper:
+        raise InvalidParameterError("constraint", given, "must have lower < upper", "Write (0, 2)")
+    constants, free = problem.dim - problem.domain.n_features, problem.radius
+    coefficients = problem.domain.n_features
+    return Box([lower] * coefficients + [-free] * constants, [upper] * coefficients + [free] * constants)
 
 
 @final

@@ -144,7 +144,7 @@ def test_the_minimisers_of_all_ways_agree() -> None:
         phase = replace(found.phases[0], l2=2.0, truncation=replace(found.phases[0].truncation, level=1.0))
         part, start = found.part(phase), np.zeros(2)
         data = (Records.clipped(X, found.problem.domain), y)
-        tau = {"joint": 0.5, "printed_steps": 0.8, "fixed_steps": 0.15}.get(name, 0.02)
+        tau = {"joint": 0.7, "printed_steps": 1.2, "fixed_steps": 0.3}.get(name, 0.02)
         points[name] = (found.method.minimize(part, data, start, (found.domain, tau, start)), tau)
     exact, slack = points["extension"]
     for name, (point, tau) in points.items():
