@@ -390,12 +390,46 @@ def _facts(method: str, planner: Callable[[str, Any], Iterator[Any]]) -> tuple[s
     return what, " or ".join(sorted(promises, reverse=True)), ", ".join(sorted(units))
 
 
+# --- the papers -------------------------------------------------------------------------------------------------------
+
+
+def papers() -> str:
+    """Every system of the papers: where it stands, how it is called, what it measured against theory."""
+    from dpconvex_experiments import EXPERIMENTS as KNOWN
+    from dpconvex_experiments.systems import fidelity, shortcomings, systems
+
+    text, done = list[str](), 0
+    for paper in dict.fromkeys(system.paper for system in systems()):
+        rows = list[tuple[str, ...]]()
+        for system in (each for each in systems() if each.paper == paper):
+            lacks = shortcomings(system, KNOWN)
+            done += not lacks
+            calls = [f"`{call}`" for call in (system.code.replace(":", "."), system.call) if call]
+            calls.append(system.command[1:].strip() if system.command[:1] == "-" else f"`dpconvex {system.command}`")
+            found = [_measured(measure, fidelity().get(measure.experiment)) for measure in system.measures]
+            status = "done" if not lacks else "partly: " + "; ".join(lacks)
+            name = f"**{system.number}**: {system.what}"
+            sets = ", ".join(system.constants) or "-"
+            rows.append((name, "<br>".join(filter(None, calls)), sets, "<br>".join(found) or "-", status))
+        text += [f"## {paper}\n", table(("system", "where, how to call", "constants", "measured", "status"), rows)]
+    return "\n".join([f"{done} of {len(systems())} are done.\n", *text])
+
+
+def _measured(measure: Any, found: Mapping[str, Any] | None) -> str:
+    """The numbers at every seed, and what theory says of them."""
+    checks = [seed["checks"].get(measure.check) for seed in found["seeds"].values()] if found else []
+    numbers = ", ".join(f"{c['value']:.3g}" + (f" ± {c['error']:.1g}" if c["error"] else "") for c in checks if c)
+    form = " (quick form)" if found and found["quick"] else ""
+    return f"`{measure.experiment}`{form}, {measure.check}: {numbers or 'not recorded'} (theory: {measure.theory})"
+
+
 GENERATED: dict[str, Callable[[], str]] = {
     "picture": picture,
     "rooms": rooms,
     "crossings": crossings,
     "rules": rule_list,
     "methods": methods,
+    "papers": papers,
 }
 """Markdown by name."""
 

@@ -52,6 +52,7 @@ class Mutant:
 
 OUTPUT = "algorithms/erm/output_perturbation"
 BOOSTING, SYNTHETIC = "algorithms/minimax/boosted.py", "algorithms/queries/synthetic.py"
+BOOSTED = "tests/unit/algorithms/minimax/test_boosted.py"
 AGGREGATES, GATHER = "algorithms/erm/user_level/aggregates.py", "algorithms/erm/user_level/gradients.py"
 GRADIENTS = "algorithms/erm/gradient_descent/gradients.py"
 SAMPLES, DRAWN = "mechanisms/gaussian.py", "poisson_sample(self._units, self._mechanism.rate, self._coins)"
@@ -218,6 +219,14 @@ MUTANTS = (
         "SaddleSection(self.problem, 2 * m + k // J * J * each",
         "boosted_mirror_descent",
         (f"{READS}::test_blocks_read_disjoint_units[vertices]",),
+    ),
+    Mutant(
+        "one-pass Frank-Wolfe: points move eight times as far as is charged",
+        "algorithms/minimax/frank_wolfe.py",
+        "self.moved * (1 + 1e-9)",
+        "self.moved / 8",
+        "",
+        (f"{BOOSTED}::test_a_record_moves_the_leaves_below_its_node_by_the_charged_range",),
     ),
     Mutant(
         "sampled guard: one subset for all steps",

@@ -8,7 +8,7 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex.algorithms import begin
-from dpconvex.algorithms.minimax.base import SaddleResult
+from dpconvex.algorithms.minimax.base import SaddlePlan, SaddleResult
 from dpconvex.algorithms.minimax.registry import plan_saddle
 from dpconvex.errors import InvalidDataError
 from dpconvex.privacy import PrivacyParams
@@ -88,13 +88,28 @@ def private_game(
     if records.ndim != (3 if form == "matrices" else 2) or not len(records):
         raise InvalidDataError(f"records have shape {records.shape}; {wanted} with n >= 1 is needed")
     rows, columns = records.shape[1:] if form == "matrices" else _sides(shape)
-    problem = _problem(form, len(records), rows, columns, bound)
-    problem.check(records)
-    chosen = plan_saddle(problem, PrivacyParams(epsilon, delta), algorithm, constants=constants)[0]
+    promise = PrivacyParams(epsilon, delta)
+    chosen = plan_game(len(records), (rows, columns), promise, bound, form, algorithm, constants)[0]
+    chosen.problem.check(records)
     source = source_from(random_state)
     begin(chosen, "private_game", rows + columns, len(records), source)
     order = source.generator().permutation(len(records))  # one-pass methods need an order that says nothing
     return chosen.run(records[order], source)
+
+
+def plan_game(
+    n: int,
+    shape: tuple[int, int],
+    privacy: PrivacyParams,
+    bound: float = 1.0,
+    form: str = "matrices",
+    algorithm: str = "auto",
+    constants: str = "calibrated",
+) -> tuple[SaddlePlan, ...]:
+    """Return all plans for `n` records, the one that `private_game` takes first. Sees no data."""
+    _validate.choice("form", form, FORMS)
+    problem = _problem(form, n, *_sides(shape), bound)
+    return plan_saddle(problem, privacy, algorithm, constants=constants)
 
 
 def _sides(shape: Any) -> tuple[int, int]:

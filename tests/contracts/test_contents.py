@@ -363,6 +363,7 @@ COMMANDS = {
     "fit-sparse": "fit-sparse FILE --schema s.toml --epsilon 1 --out OUT",
     "synthesize": "synthesize FILE --schema s.toml --epsilon 1 --bins 2 --out OUT",
     "median": "median FILE --epsilon 1 --radius-bound 10 --column a --column b --out OUT",
+    "game": "game FILE --epsilon 1 --form rank_one --shape 2x2 --out OUT",
     "predict": "predict model FILE",
 }
 FILES = {

@@ -682,6 +682,8 @@ COMMAND_LINES: dict[str, str] = {
     "fit-sparse": "fit-sparse t.csv --schema s.toml --epsilon 1 --delta 1e-6 --out sparse",
     "search": "search t.csv --schema s.toml --epsilon 1 --model svc --over coefficient_norm=1,4 --out search",
     "median": "median t.csv --column age --radius-bound 100 --epsilon 1 --delta 1e-6 --out median",
+    "game": "game plays.csv --shape 3x2 --epsilon 1 --out game",
+    "game plan": "game --shape 3x2 --epsilon 1 --rows 4000 --json",
     "synthesize": "synthesize t.csv --schema s.toml --epsilon 1 --delta 1e-6 --out synthetic",
     "verify": "verify fit",
 }
@@ -703,6 +705,7 @@ def command_lines() -> dict[str, Any]:
         (folder / "t.txt").write_text("age\n1\n", encoding="utf-8")
         pacsv.write_csv(TABLE, folder / "t.csv")
         pacsv.write_csv(TABLE.select(["age"]), folder / "narrow.csv")
+        (folder / "plays.csv").write_text("row,column,payoff\n" + "0,1,1\n2,0,-0.5\n" * 150, encoding="utf-8")
         for title, words in COMMAND_LINES.items():
             before = set(folder.iterdir())
             result = CliRunner().invoke(app, words.split(), env={"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"})
@@ -714,7 +717,7 @@ def command_lines() -> dict[str, Any]:
                 listed = content.pop("plans", []) if isinstance(content, dict) else []
                 for each in listed:  # plans of equal error come in an order that rounding decides
                     each.pop("chosen")
-                text = sorted(f"{each['algorithm']} {each['noise']} {short_hash(each)}" for each in listed)
+                text = sorted(f"{each['algorithm']} {each.get('noise', '')} {short_hash(each)}" for each in listed)
                 text.append(short_hash(content))
             elif len(text) > 12 and title not in NAMED:
                 text = [short_hash(text)]

@@ -168,6 +168,28 @@ def test_no_pair_of_records_beats_the_spread(name) -> None:
 
 
 @everywhere
+def test_no_move_of_a_point_beats_the_drift(name) -> None:
+    """Two records' gradients differ by a vector whose range changes by at most `drift` a unit of the move."""
+    problem, make, found = CASES[name].problem, CASES[name].make, np.zeros(2)
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        records = make(rng, seed % 2 == 1)
+        x, v = corner(problem.dx, rng), corner(problem.dx, rng)
+        y, w = corner(problem.dy, rng), corner(problem.dy, rng)
+        for block, a, b in ((0, x, v), (1, y, w)):
+            length = np.abs(a.dense() - b.dense()).sum()
+            ends = [(a, y), (b, y)] if block == 0 else [(x, a), (x, b)]
+            if length > 0:
+                first, second = (np.array([one(problem, records, i, *end)[block] for i in range(N)]) for end in ends)
+                change = first - second
+                found[block] = max(found[block], np.ptp(change[:, None] - change[None], axis=2).max() / length)
+    for block in (0, 1):
+        if math.isfinite(problem.drift[block]):
+            assert found[block] <= problem.drift[block] * (1 + 1e-9) + 1e-12
+            assert found[block] >= 0.2 * problem.drift[block]
+
+
+@everywhere
 def test_sums_are_sums_over_single_records(name, monkeypatch) -> None:
     """So a replaced record changes its own term only; whatever the others hold, and however rows are chunked."""
     problem, rng = CASES[name].problem, np.random.default_rng(0)

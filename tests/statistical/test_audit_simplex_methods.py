@@ -88,7 +88,7 @@ PLANNERS = {
 
 def scaled(plan, factor: float):
     """The planted mistake: larger steps or scores than the accountant was told."""
-    for field in ("score_scale", "tau_y", "step", "steps"):
+    for field in ("score_scale", "score_scales", "tau_y", "step", "steps"):
         value = getattr(plan, field, None)
         if isinstance(value, tuple):
             return replace(plan, **{field: tuple(factor * v for v in value)})

@@ -12,6 +12,7 @@ from dpconvex.cli import (
     demo,
     fit,
     fit_sparse,
+    game,
     median,
     plan,
     reproduce,
@@ -53,6 +54,7 @@ app.command("fit-sparse")(fit_sparse.fit_sparse)
 app.command("search")(search.search)
 app.command("predict")(fit.predict)
 app.command("median")(median.median)
+app.command("game")(game.game)
 app.command("synthesize")(synthesize.synthesize)
 app.command("verify")(verify.verify)
 app.command("sign")(verify.sign)

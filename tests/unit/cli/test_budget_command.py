@@ -27,13 +27,14 @@ def words(command: str, files: Path, table: str = "train.csv") -> list[Any]:
         "fit-sparse groups": ["fit-sparse", files / table, *schema, "--group-column", "sex"],
         "median": ["median", files / table, "--epsilon", 1, "--radius-bound", 200],
         "synthesize": ["synthesize", files / table, *schema, "--order", 1],
+        "game": ["game", files / table, "--epsilon", 1, "--form", "rank_one", "--shape", "12x3"],
     }
     coordinates = [word for name in COLUMNS for word in ("--column", name)]
     more = {"median": coordinates, "synthesize": ["--column", "sex", "--column", "race"]}
     return [*own[command], *more.get(command, []), "--out", "out"]
 
 
-EVERY = pytest.mark.parametrize("command", ["fit", "fit-sparse", "fit-sparse groups", "median", "synthesize"])
+EVERY = pytest.mark.parametrize("command", ["fit", "fit-sparse", "fit-sparse groups", "median", "synthesize", "game"])
 
 
 @pytest.fixture

@@ -11,11 +11,17 @@ Lemma
     ones see earlier ones through what those released: adaptive parallel composition. Values of a record are clipped to
     an interval of length r, so each of the two extremes of ``G_i`` moves by at most ``r/m`` on m records either way,
     and the score ``-c G_i`` by a vector of range at most ``4 c r/m``: that is epsilon for ``c = m epsilon/(4 r)``.
-Repairs
-    ``beta`` means what it says with I and J rounded up. The printed exponent ``n epsilon/(32 B)`` is this c for
-    ``m = n/4`` and ``r = 2 B``.
-Prediction
-    The candidate's expected gap; high probability costs I + 2 I J pieces, so this pays only for very large n.
+Constants
+    Paper: I and J rounded up, Algorithm 3 for candidates and the cited one-pass Frank-Wolfe for answers, both with
+    their own printed constants. The printed exponent ``n epsilon/(32 B)`` is this c for ``m = n/4`` and ``r = 2 B``.
+Bound (Theorem 3.20, explicit)
+    With probability ``1 - beta`` the gap is at most ``(4/beta)^(1/I) E + (8 I/beta)^(1/J) (E_x + E_y) + 4 h + s``: E,
+    E_x and E_y bound the expected gap of a candidate and excess of an answer (Markov's inequality, for the best of I
+    and of J), ``h = r sqrt(log(8 I (2 J + 1)/beta)/(2 m))`` (Hoeffding, for all means of the fourth part), ``s =
+    log(4 I/beta)/c`` (the selection); each of the four fails with probability ``beta/4`` at most. ``tuning="bound"``
+    has the printed I and J, with which this is nearly as small as with the best ones, and candidates with a proved E.
+    It costs I + 2 I J pieces, so it pays only for very large n. With the printed Algorithm 3 no usable E is known, and
+    the prediction is an order.
 """
 
 from __future__ import annotations
@@ -30,7 +36,7 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex.algorithms import PredictedError, check_relation, recorded, within_floats
-from dpconvex.algorithms.minimax import anytime, bias_reduced, vertex_descent
+from dpconvex.algorithms.minimax import anytime, bias_reduced, frank_wolfe, vertex_descent
 from dpconvex.algorithms.minimax.base import SaddlePlan, SaddleResult
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import VertexSampling
@@ -98,12 +104,21 @@ class BoostedPlan(SaddlePlan):
 
     @property
     def predicted_error(self) -> PredictedError:
-        """A candidate's predicted gap, and the selection's error; in expectation over candidates."""
-        chosen = math.log(self.candidates / min(self.failure, 0.5)) / self.score_scale
-        answered = sum(plan.predicted_error.bound for plan, _, _ in self.pieces[1:])
-        bound = self.pieces[0][0].predicted_error.bound + answered + chosen
-        what = "Theorem 3.20: candidate, answers and selection, as each predicts"
-        return PredictedError(bound, self.problem.trivial_gap, what)
+        """The explicit bound of Theorem 3.20, with probability ``1 - failure``."""
+        low, high = self.problem.value_range
+        count, replies, beta = self.candidates, self.answers, self.failure
+        candidate, *answers = (plan.predicted_error for plan, _, _ in self.pieces)
+        found = (4 / beta) ** (1 / count) * candidate.bound
+        found += (8 * count / beta) ** (1 / replies) * sum(each.bound for each in answers)
+        means = (high - low) * math.sqrt(math.log(8 * count * (2 * replies + 1) / beta) / (2 * self.quarter))
+        bound = found + 4 * means + math.log(4 * count / beta) / self.score_scale
+        proved = all(each.proved for each in (candidate, *answers))
+        what = f"Theorem 3.20, explicit: with probability {1 - beta:g}" + ("" if proved else "; order of a candidate")
+        return PredictedError(bound, self.problem.trivial_gap, what, proved=proved)
+
+    @property
+    def expectation(self) -> float:
+        return self.pieces[0][0].expectation + math.log(self.candidates) / self.score_scale
 
     @cached_property
     def releases(self) -> tuple[Release, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -175,6 +190,7 @@ def plan(
     privacy: PrivacyParams,
     *,
     constants: str = "calibrated",
+    tuning: str = "measured",
     failure: float = 0.05,
     candidates: int | None = None,
     answers: int | None = None,
@@ -183,37 +199,47 @@ def plan(
 ) -> BoostedPlan:
     """Return the plan of Algorithm 4. Sees no data.
 
-    ``constants="paper"``: ``I = ceil(log2(4/beta))``, ``J = ceil(log2(8 I/beta))``, Algorithm 3 with its printed
-    constants for the candidates. Calibrated: few candidates, since a candidate fails with a small probability already,
-    by Algorithm 1. `failure` is beta, in (0, 1); `candidates` and `answers` are I and J instead. `base` plans the
-    candidates, `responder` the answers, problems with one player: Algorithm 5 by default, Algorithm 1 where it does not
-    apply; private Frank-Wolfe may be handed in.
+    ``constants="paper"``: ``I = ceil(log2(4/beta))``, ``J = ceil(log2(8 I/beta))``, Algorithm 3 for the candidates and
+    one-pass private Frank-Wolfe for the answers, with their printed constants. Calibrated: Algorithms 1 and 5 (1 where
+    5 does not apply). With ``tuning="measured"`` few candidates, since a candidate fails with a small probability
+    already; with ``"bound"`` the printed I and J, and candidates with a bound of their own, for a small bound that
+    holds with probability ``1 - failure``. `failure` is beta, in (0, 1); `candidates` and `answers`: I and J instead.
+    `base` plans the candidates, `responder` the answers, problems with one player.
     """
     check_relation(privacy)
     _validate.choice("constants", constants, ("calibrated", "paper"))
+    _validate.choice("tuning", tuning, ("measured", "bound"))
     _validate.real("failure", failure, above=0.0, below=1.0)
     paper = constants == "paper"
+    planners = (base or _BASES[constants, tuning], responder or (_printed_answer if paper else _respond))
     for name, value in (("candidates", candidates), ("answers", answers)):
         if value is not None:
             _validate.integer(name, value, at_least=1)
-    count = candidates or (
-        math.ceil(math.log2(4 / failure)) if paper else max(2, math.ceil(math.log(4 / failure, 100)))
-    )
-    replies = answers or (math.ceil(math.log2(8 * count / failure)) if paper else 2)
+    many = paper or tuning == "bound"
+    count = candidates or (math.ceil(math.log2(4 / failure)) if many else max(2, math.ceil(math.log(4 / failure, 100))))
+    replies = answers or (math.ceil(math.log2(8 * count / failure)) if many else 2)
     if problem.n // 4 // (count * replies) < 8:
         raise InvalidParameterError(
             "n", problem.n, f"must be at least {32 * count * replies} for I={count}, J={replies}", "Use Algorithm 1"
         )
     charge(40 * count * replies)
-    default = _paper_base if paper else vertex_descent.plan
-    found = BoostedPlan(problem, privacy, constants, count, replies, failure, base or default, responder or _respond)
+    found = BoostedPlan(problem, privacy, constants, count, replies, failure, *planners)
     with within_floats(problem.name):
         _ = found.releases  # every piece can be planned
     return found
 
 
-def _paper_base(problem: SimplexSaddle, privacy: PrivacyParams) -> SaddlePlan:
+def _printed_base(problem: SimplexSaddle, privacy: PrivacyParams) -> SaddlePlan:
     return bias_reduced.plan(problem, privacy, constants="paper")
+
+
+def _printed_answer(problem: SimplexSaddle, privacy: PrivacyParams) -> SaddlePlan:
+    return frank_wolfe.plan_variance_reduced(problem, privacy, constants="paper")
+
+
+def _bounded_base(problem: SimplexSaddle, privacy: PrivacyParams) -> SaddlePlan:
+    output = "reuse" if problem.bilinear else "fresh"  # of which bounds are proved
+    return vertex_descent.plan(problem, privacy, output=output, tuning="bound")
 
 
 def _respond(problem: SimplexSaddle, privacy: PrivacyParams) -> SaddlePlan:
@@ -221,3 +247,11 @@ def _respond(problem: SimplexSaddle, privacy: PrivacyParams) -> SaddlePlan:
         return anytime.plan(problem, privacy)
     except InvalidParameterError:
         return vertex_descent.plan(problem, privacy)
+
+
+_BASES: dict[tuple[str, str], Planner] = {
+    ("calibrated", "measured"): vertex_descent.plan,
+    ("calibrated", "bound"): _bounded_base,
+    ("paper", "measured"): _printed_base,
+    ("paper", "bound"): _printed_base,
+}

@@ -16,28 +16,35 @@ Lemma, full gradients
     range at most ``spread/n``: every draw has range ``c spread/n``; T of them are charged together (`VertexDraws`).
 Lemma, one pass
     A record sits in the batch of one node. At the same released points its gradient (root) moves the estimates of the
-    leaves below by one vector of range ``spread/b``, a difference of two clipped gradients by at most ``2 spread/b``, b
-    the node's batch. So ``2^(t-s)`` draws have range ``c kappa spread/b``, kappa 1 or 2: its zCDP cost is
-    ``2^(t-s) (c kappa spread/b)^2/8``. Batches are sized to make all nodes cost the same.
+    leaves below by one vector of range ``spread/b``, b the node's batch; a difference of two gradients by one of range
+    ``kappa spread/b``, where ``kappa spread`` is the smaller of ``2 spread`` (both are clipped) and of ``drift`` times
+    the way between the two points. That way is public: the steps of the left subtree, each at most ``2 * 2/(k + 2)``
+    in l1. So ``2^(t-s)`` draws have range ``c kappa spread/b``: zCDP ``2^(t-s) (c kappa spread/b)^2/8``.
+Constants, one pass
+    Calibrated: batches sized to make all nodes cost the same. Paper: what Theorem 3.22 of the saddle-point paper fixes,
+    ``b = n/log(n)^2`` at a root and ``2^-s b`` at depth s, noise ``2 L0 2^(t/2) log(n/delta)/(b epsilon)`` in phase t
+    (2 is the diameter), ``2^(3P/2) = L1 b epsilon/(L0 log(1/delta) log d)``; never less noise than the lemma allows.
 Deviations, one pass
-    Reconstructed from the method's outline, which the saddle-point paper only cites. The original lets privacy rest on
-    smoothness (differences at near points are small); here it rests on the clipping alone, which costs the rate: the
-    excess falls like ``sqrt(log(d)/(n epsilon))``. Exponential mechanism for the noisy maximum.
+    Reconstructed: the saddle-point paper only cites the method, and its constants are those that its bound has. The
+    noise of the printed order needs steps of bounded drift (or shuffled records): of clipped gradients alone the leaves
+    would lose up to ``4 2^(t/2) epsilon/log(n/delta)`` each, erratum E10. Where a problem has no drift that clipping
+    enforces, privacy rests on clipping alone, and the excess falls like ``sqrt(log(d)/(n epsilon))`` instead of with
+    the power 2/3. Exponential mechanism for the noisy maximum, of the same scale.
 Bound, full gradients
     With f L1-smooth in the l1 norm (curvature at most ``4 L1`` on the simplex) and an expected linear error of
     ``log(d)/c`` a step, ``E excess <= 8 L1/(T + 2) + log(d)/c`` on the data, ``c = (n/spread) sqrt(8 rho/T)``: T
     balances the two, for the optimal rate ``(log d/(n epsilon))^(2/3)``.
 Bound, one pass
     ``4 L1 2/(S + 2) + log(d)/c + 4 max deviation of an estimate`` for S leaves in all; the last term by Hoeffding's
-    lemma, ``L sqrt(2 log(2 d) (1/b_0 + 4 sum_s 1/b_s))`` in the last phase. For the distribution of the records.
+    lemma, ``L sqrt(2 log(2 d) (1/b_0 + sum_s kappa_s^2/b_s))`` in the last phase. For the distribution of the records.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, final
 
 import numpy as np
@@ -168,60 +175,69 @@ class Node:
 
     phase: int
     depth: int
-
-    @property
-    def kappa(self) -> int:
-        """Sum of the magnitudes of its gradients' coefficients."""
-        return 1 if self.depth == 0 else 2
+    moved: float = 0.0  #: most that the point has moved, in l1, since the parent's gradient was taken
 
     @property
     def leaves(self) -> int:
         """Draws that its records influence."""
         return 2 ** (self.phase - self.depth)
 
+    def kappa(self, problem: SimplexSaddle) -> float:
+        """Return the range by which a record moves the sum of the node's batch, in units of `rounded_spread`."""
+        if self.depth == 0:
+            return 1.0
+        # Two sums are rounded, each by the share `sum_rounding` of the spread.
+        drifted = problem.drift[0] * self.moved * (1 + 1e-9) + 2 * problem.sum_rounding * problem.spread[0]
+        return min(2.0, drifted / problem.spread[0])
 
-def walk(phases: int) -> Iterator[tuple[Node, int]]:
-    """Yield, in the order of the walk, every node that reads records, and the number of copies that follow it.
+
+@cache
+def walk(phases: int) -> tuple[tuple[Node, int], ...]:
+    """Return, in the order of the walk, every node that reads records, and the number of copies that follow it.
 
     A node of depth s in phase t is followed by ``t - s`` left children, which copy it, down to a leaf.
     """
+    found: list[tuple[Node, int]] = []
     for t in range(1, phases + 1):
-        yield Node(t, 0), t
+        found.append((Node(t, 0), t))
         for leaf in range(1, 2**t):
             zeros = (leaf & -leaf).bit_length() - 1  # the leaf's path ends with 1 followed by so many left turns
-            yield Node(t, t - zeros), zeros
+            moved = sum(2 * _share(k) for k in range(len(found) - 2**zeros, len(found)))  # its left sibling's leaves
+            found.append((Node(t, t - zeros, min(2.0, moved)), zeros))
+    return tuple(found)
+
+
+def _share(step: int) -> float:
+    """Return the share of the way to the drawn vertex, at step 0, 1, ..."""
+    return 2 / (step + 2)
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class VarianceReducedPlan(VertexSamplingPlan):
-    """Constants of one run in one pass."""
+    """Constants of one run in one pass, ``"calibrated"`` or the ``"paper"``'s."""
 
+    constants: str
     phases: int  #: P
-    score_scale: float  #: c
-    bound: float  #: on the expected excess
+    sizes: NDArray[np.int64]  #: of the batch of each node, in the order of the walk
+    score_scales: tuple[float, ...]  #: c of each phase
     algorithm = "variance_reduced_frank_wolfe"
-    constants = "calibrated"
     label = "vertices at the leaves"
     error_share = 0.5
     theorem = "Private variance-reduced Frank-Wolfe (Asi, Feldman, Koren and Talwar 2021), reconstructed; zCDP."
     assumptions = (CLIPPED, PUBLIC_ORDER)
 
     @cached_property
-    def sizes(self) -> NDArray[np.int64]:
-        """Batch size of each node, in the order of the walk."""
-        return batch_sizes(self.problem.n, _exposures(self.phases, self.privacy.pure))
-
-    @cached_property
     def sampling(self) -> VertexSampling:
         lemma = (
             "a record of one node's batch moves the estimates of all leaves below by one vector, of range at most "
-            "kappa spread/b: kappa is 1 at a root and 2 for a difference of two clipped gradients"
+            "kappa spread/b: kappa is 1 at a root; at most 2, and what the points' distance allows, for a difference "
+            "of two clipped gradients"
         )
         nodes = [node for node, _ in walk(self.phases)]
-        unit = self.score_scale * rounded_spread(self.problem)
-        etas = np.array([unit * node.kappa for node in nodes]) / self.sizes
-        leaves = np.array([node.leaves for node in nodes])
+        unit = rounded_spread(self.problem)
+        kappas = [self.score_scales[node.phase - 1] * unit * node.kappa(self.problem) for node in nodes]
+        etas, leaves = np.array(kappas) / self.sizes, np.array([node.leaves for node in nodes])
         largest, most = float(etas.max()) * (1 + 1e-12), int(leaves.max())
         squares = float((leaves * etas**2).max()) * (1 + 1e-12)
         ranges = float((leaves * etas).max()) * (1 + 1e-12) if self.privacy.pure else None
@@ -230,11 +246,13 @@ class VarianceReducedPlan(VertexSamplingPlan):
 
     @property
     def predicted_error(self) -> PredictedError:
-        what = "variance-reduced Frank-Wolfe, sensitivity from clipping alone"
-        return PredictedError(self.bound, self.problem.trivial_gap, what)
+        bound = _excess(self.problem, self.phases, self.sizes, self.score_scales[-1])
+        what = "variance-reduced Frank-Wolfe, by Hoeffding's lemma for the estimates of the last phase"
+        return PredictedError(bound, self.problem.trivial_gap, what)
 
     def describe(self) -> Mapping[str, Any]:
-        return {"phases": self.phases, "score_scale": self.score_scale, "records_used": int(self.sizes.sum())}
+        used = int(self.sizes.sum())
+        return {"phases": self.phases, "score_scales": list(self.score_scales), "records_used": used}
 
     def _run(self, records: Any, source: BitSource) -> SaddleResult:
         problem, session, one = self.problem, self.start(source), SimplexPoint.uniform(1)
@@ -249,47 +267,80 @@ class VarianceReducedPlan(VertexSamplingPlan):
                 before = problem.gradient_sums(records, rows, points[s - 1], one)[0] / b
                 estimate = estimates[s - 1] + (estimate - before)
             points[s:], estimates[s:] = [x] * (copies + 1), [estimate] * (copies + 1)
-            vertex = int(session.draw(-self.score_scale * estimate)[0])
-            x = x.plus_vertex(vertex, 2 / (step + 2))
+            vertex = int(session.draw(-self.score_scales[node.phase - 1] * estimate)[0])
+            x = x.plus_vertex(vertex, _share(step))
         return self.finish(x.dense(), np.ones(1), source)
 
 
-def _exposures(phases: int, pure: bool) -> FloatArray:
+def _exposures(problem: SimplexSaddle, phases: int, pure: bool) -> FloatArray:
     """Weight of every node, for batches in proportion: its records' range, times the (root of the) draws they meet."""
-    return np.array([node.kappa * node.leaves ** (1.0 if pure else 0.5) for node, _ in walk(phases)])
+    return np.array([node.kappa(problem) * node.leaves ** (1.0 if pure else 0.5) for node, _ in walk(phases)])
+
+
+def _excess(problem: SimplexSaddle, phases: int, sizes: NDArray[np.int64], scale: float) -> float:
+    """Return the bound on the expected excess."""
+    # A leaf's estimate adds the root's batch and at most one difference a depth.
+    widest = [0.0] * (phases + 1)
+    for (node, _), size in zip(walk(phases), sizes.tolist(), strict=True):
+        if node.phase == phases:
+            widest[node.depth] = max(widest[node.depth], node.kappa(problem) ** 2 / size)
+    deviation = math.sqrt(2 * math.log(2 * problem.dx) * sum(widest))
+    steps = 8 * problem.smoothness / 2 ** (phases + 1) + math.log(problem.dx) / scale
+    return steps + 4 * problem.lipschitz[0] * deviation
 
 
 @recorded("variance_reduced_frank_wolfe")
 def plan_variance_reduced(
-    problem: SimplexSaddle, privacy: PrivacyParams, *, phases: int | None = None
+    problem: SimplexSaddle, privacy: PrivacyParams, *, constants: str = "calibrated", phases: int | None = None
 ) -> VarianceReducedPlan:
     """Plan the one-pass method for a smooth problem with ``dy = 1``.
 
-    `phases` is P, at most 12: ``2^(P+1) - 2`` steps and at least as many records. Default: what minimizes the bound.
+    ``constants="calibrated"`` balances batches and minimizes the bound; ``"paper"`` has those of Theorem 3.22 of the
+    saddle-point paper (delta positive). `phases` is P instead, at most 12: ``2^(P+1) - 2`` steps and at least as many
+    records.
     """
     check_relation(privacy)
+    _validate.choice("constants", constants, ("calibrated", "paper"))
     _require_smooth(problem)
     if phases is not None and _validate.integer("phases", phases, at_least=1) > MOST_PHASES:
         raise InvalidParameterError("phases", phases, f"must be at most {MOST_PHASES}")
     if problem.n < 2:
         raise InvalidParameterError("n", problem.n, "must be at least 2", "Use more records")
-    budget = range_budget(privacy)
-
-    def constants(P: int) -> tuple[float, float]:
-        weights = _exposures(P, privacy.pure)
-        sizes = batch_sizes(problem.n, weights)
-        scale = budget / (rounded_spread(problem) * float((weights / sizes).max()) * ENLARGEMENT**2) * (1 - 1e-6)
-        last = [size for size, (node, _) in zip(sizes, walk(P), strict=True) if node.phase == P]
-        # A leaf's estimate adds the root's batch and at most one difference a depth, of twice the width.
-        smallest = sorted(last)[:P]
-        deviation = math.sqrt(2 * math.log(2 * problem.dx) * (1 / last[0] + 4 * sum(1 / b for b in smallest)))
-        error = 8 * problem.smoothness / (2 ** (P + 1)) + math.log(problem.dx) / scale
-        return error + 4 * problem.lipschitz[0] * deviation, scale
-
     most = max(1, min(MOST_PHASES, int(math.log2(problem.n + 2)) - 1))
     if phases is not None and phases > most:
         raise InvalidParameterError("phases", phases, f"must be at most {most} for n={problem.n}")
+    budget = range_budget(privacy) / ENLARGEMENT**2 * (1 - 1e-6) / rounded_spread(problem)
+
+    def constants_for(P: int) -> tuple[NDArray[np.int64], tuple[float, ...]]:
+        weights = _exposures(problem, P, privacy.pure)
+        sizes = batch_sizes(problem.n, weights)
+        return sizes, (budget / float((weights / sizes).max()),) * P
+
     with within_floats(problem.name):
-        P = phases or min(range(1, most + 1), key=lambda count: constants(count)[0])
-        bound, scale = constants(P)
-        return VarianceReducedPlan(problem, privacy, P, scale, bound)
+        if constants == "paper":
+            P, sizes, scales = _printed(problem, privacy, budget, most, phases)
+        else:
+            tried = {P: constants_for(P) for P in ([phases] if phases else range(1, most + 1))}
+            P = min(tried, key=lambda count: _excess(problem, count, tried[count][0], tried[count][1][0]))
+            sizes, scales = tried[P]
+        return VarianceReducedPlan(problem, privacy, constants, P, sizes, scales)
+
+
+def _printed(
+    problem: SimplexSaddle, privacy: PrivacyParams, budget: float, most: int, phases: int | None
+) -> tuple[int, NDArray[np.int64], tuple[float, ...]]:
+    """Return Theorem 3.22's phases, batches and score scales (one over the noise); no scale beyond what is private."""
+    if not privacy.delta > 0:
+        raise InvalidParameterError("constants", "paper", "needs delta > 0", "Use constants='calibrated'")
+    n, epsilon, L0 = problem.n, privacy.epsilon, problem.spread[0] / 4
+    b = max(1.0, n / math.log(n) ** 2)
+    goal = problem.smoothness * b * epsilon / (L0 * math.log(1 / privacy.delta) * math.log(problem.dx))
+    P = phases or max(1, min(most, round(2 / 3 * math.log2(max(1.0, goal)))))
+    sizes = np.array([max(1, math.ceil(b / 2**node.depth)) for node, _ in walk(P)])
+    if int(sizes.sum()) > n:
+        raise InvalidParameterError("phases", P, f"needs {sizes.sum()} records of n={n}", "Use fewer")
+    exposed = _exposures(problem, P, False) / sizes
+    of = np.array([node.phase for node, _ in walk(P)])
+    noise = [2 * L0 * 2 ** (t / 2) * math.log(n / privacy.delta) / (b * epsilon) for t in range(1, P + 1)]
+    caps = [budget / float(exposed[of == t].max()) for t in range(1, P + 1)]
+    return P, sizes, tuple(min(1 / each, cap) for each, cap in zip(noise, caps, strict=True))

@@ -39,7 +39,7 @@ SPARSE_METHODS = Registry(
     Method("anytime_mirror_descent", anytime.plan, ("constants",)),
     VERTEX_DESCENT,
     MIRROR_DESCENT,
-    Method("variance_reduced_frank_wolfe", frank_wolfe.plan_variance_reduced),
+    Method("variance_reduced_frank_wolfe", frank_wolfe.plan_variance_reduced, ("constants",)),
 )
 """For one player: the same."""
 

@@ -16,7 +16,8 @@ from dpconvex.algorithms.select import Options
 from dpconvex.audit.neighbors import FAR, Pair, array_pairs
 from dpconvex.audit.target import Builder, Subject, smallest, targets
 from dpconvex.privacy import PrivacyParams, Unit
-from dpconvex.problems import MatrixGame, PolytopeSaddle
+from dpconvex.problems import MatrixGame, PolytopeSaddle, QuadraticGame, SimplexPoint
+from dpconvex.problems.minimax.base import SaddleSection
 
 _KEYS = (71.3, 88.1, 57.9, 63.7)
 _SEED = 0
@@ -106,6 +107,24 @@ def _sparse(name: str) -> Builder:
     return build
 
 
+def _smooth(privacy: PrivacyParams, bound: float) -> Subject:
+    """One player of quadratic games, whose gradients move with the point by no more than clipping allows."""
+
+    def planned(n: int) -> Subject:
+        problem = SaddleSection(QuadraticGame(n, 2, 2), 0, n, "x", SimplexPoint.uniform(2))
+        found = {}
+        for what, row in (("steep", [1.0, -1.0]), ("level", [1.0, 1.0])):
+            for place in (0, n // 2, n - 1):
+                first = np.zeros((n, 8))
+                first[:, :6] = 1.0, -1.0, 0.0, 0.0, 1.0, 1.0
+                second = first.copy()
+                first[place, :4], second[place, :4] = [*row, 1.0, -1.0], [0.0, 0.0, -1.0, 1.0]
+                found[f"record {place} {what}, or turned"] = (FAR * first, FAR * second)
+        return Subject(frank_wolfe.plan_variance_reduced(problem, privacy, phases=2), array_pairs(found))
+
+    return smallest(planned)
+
+
 def _sparse_plan(name: str, problem: PolytopeSaddle, privacy: PrivacyParams) -> SaddlePlan:
     """As users get it, but for the number of steps: so few draws that all transcripts can be enumerated."""
     if name == "gaussian_mirror_descent":
@@ -139,6 +158,7 @@ TARGETS = targets(
     {
         **{name: ("approximate", _game(name)) for name in SADDLE_METHODS},
         **{f"{name}/sparse" if name in _BOTH else name: ("approximate", _sparse(name)) for name in SPARSE_METHODS},
+        "variance_reduced_frank_wolfe/smooth": ("approximate", _smooth),
         "vertex_mirror_descent/pure": ("pure", _game("vertex_mirror_descent")),
         "frank_wolfe/pure": ("pure", _sparse("frank_wolfe")),
     },

@@ -110,6 +110,15 @@ class SimplexSaddle(ABC):
         """Least and largest value of f over the simplices and all records."""
 
     @property
+    def drift(self) -> tuple[float, float]:
+        """For x and y, most that ``max_j D_j - min_j D_j`` changes per unit (l1) that the player's own point moves.
+
+        D is the difference of two records' gradients, the other player's point fixed. Privacy-critical where a
+        method releases differences of gradients: 0 or finite only where clipping enforces it.
+        """
+        return math.inf, math.inf
+
+    @property
     def trivial_gap(self) -> float:
         """What no pair's duality gap, or with ``dy = 1`` its excess, exceeds: the range of values, or of gradients."""
         low, high = self.value_range
@@ -254,6 +263,10 @@ class SaddleSection(SimplexSaddle):
     @property
     def lipschitz(self) -> tuple[float, float]:
         return self._of(self.whole.lipschitz)
+
+    @property
+    def drift(self) -> tuple[float, float]:
+        return self._of(self.whole.drift)
 
     @property
     def smoothness(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -43,6 +43,10 @@ class _Game(SimplexSaddle):
         return 4 * self.bound, 4 * self.bound  # each coordinate lies in [-bound, bound]
 
     @property
+    def drift(self) -> tuple[float, float]:
+        return 0.0, 0.0  # a player's gradient depends on the other's point only
+
+    @property
     def lipschitz(self) -> tuple[float, float]:
         return self.bound, self.bound
 
@@ -192,6 +196,10 @@ class QuadraticGame(SimplexSaddle):
     @property
     def spread(self) -> tuple[float, float]:
         return 8.0, 8.0  # each coordinate is the sum of two of magnitude 1
+
+    @property
+    def drift(self) -> tuple[float, float]:
+        return 4.0, 4.0  # q (q^T dx) has coordinates within the l1 norm of dx
 
     @property
     def lipschitz(self) -> tuple[float, float]:

@@ -127,6 +127,11 @@ class WorstGroupLoss(SimplexSaddle):
         return x, 2 * self.loss_bound * self._largest if self.dy > 1 else 0.0
 
     @property
+    def drift(self) -> tuple[float, float]:
+        # A prediction moves by P times the move, the (clipped) slope by the curvature times that; y's is linear.
+        return 4 * self.reach**2 * self.loss.curvature_bound * self._largest, 0.0
+
+    @property
     def lipschitz(self) -> tuple[float, float]:
         # P A and loss_bound/2, times the largest product of a factor and its group's share (1 if inverse).
         x = self.reach * self.slope * self._mean_factor

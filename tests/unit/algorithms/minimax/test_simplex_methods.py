@@ -229,7 +229,7 @@ def test_the_estimates_of_the_variance_reduced_method_telescope() -> None:
     x = SimplexPoint.uniform(problem.dx)
     for step, score in enumerate(scores):
         points.append(problem.gradient_sums(same, slice(0, 1), x, SimplexPoint.uniform(1))[0])
-        np.testing.assert_allclose(score, -plan.score_scale * points[-1], rtol=1e-6, atol=1e-9)
+        np.testing.assert_allclose(score, -plan.score_scales[0] * points[-1], rtol=1e-6, atol=1e-9)
         x = x.plus_vertex((step + 1) % problem.dx, 2 / (step + 2))
 
 

@@ -1,0 +1,175 @@
+"""``dpconvex game``: a table of payoffs in; private strategies of both players and their certificate out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dpconvex import _validate
+from dpconvex.cli import _options, _output
+from dpconvex.cli.budget import pay
+from dpconvex.cli.plan import note
+from dpconvex.errors import InvalidParameterError
+
+if TYPE_CHECKING:
+    from dpconvex._types import FloatArray
+    from dpconvex.algorithms.minimax.base import SaddlePlan
+    from dpconvex.data import Schema
+
+SHOWN = 10
+"""Actions of each player in the printed table; the file has all."""
+PLAYS = ("row", "column", "payoff")
+
+
+@_output.one_line_errors
+def game(
+    epsilon: _options.Epsilon,
+    shape: Annotated[str, typer.Option(help="Numbers of actions of the row and of the column player.", metavar="RxC")],
+    payoffs: Annotated[
+        Path | None, typer.Argument(help="CSV or Parquet file, one record a row. Without it: --rows.")
+    ] = None,
+    form: Annotated[
+        str,
+        typer.Option(
+            help="What a row of the file holds. plays: columns row and column (actions, counted from 0) and payoff. "
+            "matrices: R times C columns, a payoff matrix row by row. rank_one: R + C columns, vectors a and b of the "
+            "matrix a b^T.",
+        ),
+    ] = "plays",
+    bound: Annotated[
+        float, typer.Option(help="PUBLIC bound on payoffs, to which they are clipped; 1 for rank_one.")
+    ] = 1.0,
+    delta: _options.SmallDelta = 1e-6,
+    algorithm: _options.Listed = "auto",
+    constants: _options.Constants = "calibrated",
+    out: Annotated[Path, typer.Option(help="Folder for game.json and certificate.json.")] = Path("game"),
+    rows: _options.Rows = None,
+    seed: _options.Seed = None,
+    budget: _options.Budget = None,
+    force: _options.ForceOwn = False,
+    as_json: _options.Json = False,
+) -> None:
+    """Learn strategies of a zero-sum game from private payoffs: what the row player pays to the column player.
+
+    The game is the mean of the records' payoff matrices. With --rows instead of a file: show the plans; no data are
+    read.
+    """
+    from dpconvex.algorithms.base import warn_if_hopeless
+    from dpconvex.data import read_table
+    from dpconvex.estimators._features import numeric_matrix
+    from dpconvex.games import plan_game, private_game
+    from dpconvex.privacy import PrivacyParams
+
+    promise, sides = PrivacyParams(epsilon, delta), read_shape(shape)
+    rows = _options.planned_rows(payoffs, rows)
+    plans = plan_game(rows, sides, promise, bound, form, algorithm, constants)  # refuses before anything is read
+    if payoffs is None:
+        warn_if_hopeless(plans[0])
+        _show(plans, as_json)
+        return
+    with _output.model_folder(out, force=force) as folder:
+        declared = declared_columns(payoffs, form, sides)
+        pay(budget, promise, "game", payoffs, declared, seed=seed)
+        with _output.working("Playing"):
+            records = numeric_matrix(read_table(payoffs, declared).select(declared.column_names()))
+            result = private_game(
+                records.reshape(-1, *sides) if form == "matrices" else records,
+                epsilon=epsilon,
+                delta=delta,
+                bound=bound,
+                form=form,
+                shape=sides,
+                algorithm=algorithm,
+                constants=constants,
+                random_state=seed,
+            )
+        released = {"form": form, "shape": list(sides), "row": result.x.tolist(), "column": result.y.tolist()}
+        (folder / _output.GAME).write_text(json.dumps(released, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+        (folder / _output.CERTIFICATE).write_text(result.certificate.to_json(), encoding="utf-8")
+    if as_json:
+        files = [str(out / name) for name in (_output.GAME, _output.CERTIFICATE)]
+        certificate = result.certificate.to_dict()
+        _output.print_json({"files": files, **released, "plan": facts(result.plan), "certificate": certificate})
+        return
+    _show((result.plan,), False)
+    for player, weights in (("row", result.x), ("column", result.y)):
+        _show_strategy(player, weights)
+    _output.print_text()
+    _output.print_text(result.certificate.explain())
+    _output.print_text(f"\nWrote {_output.GAME} and {_output.CERTIFICATE} to {out}")
+
+
+def read_shape(text: str) -> tuple[int, int]:
+    """Return the two numbers of ``RxC``."""
+    found = text.lower().split("x")
+    if len(found) != 2 or not all(part.isdecimal() and part.isascii() and len(part) < 8 for part in found):
+        raise InvalidParameterError("shape", text, "must be RxC, two integers >= 2", "For example --shape 10x5")
+    return _validate.integer("shape", int(found[0]), at_least=2), _validate.integer("shape", int(found[1]), at_least=2)
+
+
+def declared_columns(path: Path, form: str, shape: tuple[int, int]) -> Schema:
+    """Return a schema that declares every column of a record a number, so that no cell decides how one is read.
+
+    By the header alone. Cells that are no numbers become null, and count as 0 (an action: as the first one).
+    """
+    from dpconvex.data import NumericColumn, Schema, read_header
+
+    names = list(PLAYS)
+    if form != "plays":
+        names, wanted = read_header(path), shape[0] * shape[1] if form == "matrices" else shape[0] + shape[1]
+        if len(names) != wanted:
+            what = f"needs {wanted} columns for --form {form}, and {path.name} has {len(names)}"
+            raise InvalidParameterError("shape", f"{shape[0]}x{shape[1]}", what, "Check the shape, the form, the file")
+    return Schema(tuple(NumericColumn(name, -1.0, 1.0) for name in names))
+
+
+def facts(plan: SaddlePlan) -> dict[str, Any]:
+    """Return JSON-ready facts of a plan."""
+    error = plan.predicted_error
+    return {
+        "algorithm": plan.algorithm,
+        "constants": plan.constants,
+        "expected_gap": plan.expectation,
+        "gap_bound": error.bound,
+        "bound_is_proved": error.proved,
+        "trivial_gap": error.trivial,
+        "source": error.source,
+        "hopeless": plan.hopeless,
+        "public": dict(plan.public),
+    }
+
+
+def _show(plans: Sequence[SaddlePlan], as_json: bool) -> None:
+    first = plans[0]
+    n, privacy = first.problem.n, first.privacy
+    if as_json:
+        listed = [{"chosen": k == 0, **facts(plan)} for k, plan in enumerate(plans)]
+        _output.print_json({"rows": n, "epsilon": privacy.epsilon, "delta": privacy.delta, "plans": listed})
+        return
+    cells = [
+        ("" if k else "*", p.algorithm, *map(_output.number, (p.expectation, p.predicted_error.bound)), note(p))
+        for k, p in enumerate(plans)
+    ]
+    sides = f"{first.problem.dx:,} x {first.problem.dy:,} actions"
+    title = f"Plans for {n:,} records, {sides}, {_output.budget_words(privacy)}"
+    _output.print_table(title, ("", "algorithm", "expected", "bound", "note"), cells, right=(2, 3), marked=0)
+    _output.print_text(
+        "* chosen. expected: the duality gap, what both players together could still gain, on typical data, a guess. "
+        f"bound: on the same, proved but where the note says estimate; vacuous if not below "
+        f"{_output.number(first.predicted_error.trivial)}, which no pair of strategies exceeds."
+    )
+
+
+def _show_strategy(player: str, weights: FloatArray) -> None:
+    largest = (-weights).argsort(kind="stable")[:SHOWN].tolist()
+    _output.print_text()
+    _output.print_table(
+        f"Strategy of the {player} player" + (f", the largest {SHOWN} weights" if len(weights) > SHOWN else ""),
+        ("action", "probability"),
+        [(str(k), _output.number(float(weights[k]))) for k in largest],
+        right=(0, 1),
+    )
