@@ -238,7 +238,7 @@ def one_pass(setting: Setting) -> Outcome:
     sizes = tuple(2**k - 1 for k in ((14, 16, 18) if setting.quick else (14, 16, 18, 20)))
     trials = 6 if setting.quick else 10
     worst: dict[Order, list[Estimate]] = {order: [] for order in ORDERS}
-    rows: list[tuple[str, int, float, float, float, float]] = []
+    rows: list[tuple[Order, int, float, float, float, float]] = []
     for j, n in enumerate(setting.track(sizes, "Passing")):
         for o, order in enumerate(ORDERS):
             tried = [

@@ -265,9 +265,9 @@ def ridge_excess(point: Point, runs: int, seed: int) -> tuple[Estimate, float]:
 )
 def strongly_convex(setting: Setting) -> Outcome:
     """Measure both guards where privacy is what costs."""
-    runs = 4 if setting.quick else 12
+    runs = 16 if setting.quick else 12
     large = {"clipped": (2000, 8000, 32_000), "tested": (4000, 8000, 16_000)}
-    sizes = {"clipped": (500, 2000), "tested": (2000, 4000)} if setting.quick else large
+    sizes = {"clipped": (500, 2000), "tested": (2000, 6000)} if setting.quick else large
     points = {test: [Point(n, 4096, 5, 1.0, test) for n in chosen] for test, chosen in sizes.items()}
     all_ = [p for chosen in points.values() for p in chosen]
     found = {p: ridge_excess(p, runs, setting.seed) for p in setting.track(all_, "Measuring")}
