@@ -37,7 +37,7 @@ THEORY: dict[str, tuple[float, float]] = dict(zip(METHODS, ((-1.2, -0.7), (-2.2,
 )
 def exponential(setting: Setting) -> Outcome:
     """Release the minimizer of a sum of absolute values, and measure its excess over the number of records."""
-    sizes, blocks = ((200, 1_600), 16) if setting.quick else ((200, 800, 3_200), 40)
+    sizes, blocks = ((100, 1_600), 20) if setting.quick else ((200, 800, 3_200), 40)
     source = SeededSource(setting.seed)
     found: dict[str, list[Estimate]] = {name: [] for name in METHODS}
     for n in setting.track(sizes, "Releasing"):
