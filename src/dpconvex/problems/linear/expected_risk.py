@@ -150,7 +150,7 @@ class TypicalData:
         contrasts = max(1, outputs - 1)  # the same vector added to all outputs changes no prediction
         return cls(
             count * contrasts,
-            curvature * typical_curvature(loss),
+            np.asarray(curvature * typical_curvature(loss), dtype=np.float64),
             signal / contrasts,
             block,
             np.cumsum(size) - size,
