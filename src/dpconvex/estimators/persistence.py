@@ -22,6 +22,7 @@ import numpy as np
 
 from dpconvex import _validate, estimators
 from dpconvex._types import AnyArray, FloatArray
+from dpconvex.algorithms.erm.heavy_tailed.registry import constraint_ends
 from dpconvex.algorithms.select import SMALLEST
 from dpconvex.data import Schema, write_atomically
 from dpconvex.errors import CertificateError, DpconvexError, InvalidDataError, InvalidParameterError
@@ -29,6 +30,7 @@ from dpconvex.estimators._features import FeatureMap
 from dpconvex.estimators.base import domain_fields, model_digest
 from dpconvex.privacy import PrivacyCertificate, PrivacyParams
 from dpconvex.problems import Block, DataDomain
+from dpconvex.sets import ConvexSet
 
 SavedModel = estimators.PrivateLinearModel | estimators.PrivateSparseModel
 """What can be saved: linear models, fitted."""
@@ -65,12 +67,13 @@ _REALS: dict[str, dict[str, Any]] = {
     "tilt": {"at_least": 0.0},
     "adversarial_radius": {"at_least": 0.0},
     "smallest_share": {"above": 0.0, "below": 1.0},
+    "failure": {"above": 0.0, "below": 1.0},
 }
 """Ranges of parameters that no other check here covers; None stands for a default."""
 
 _TEXTS = (
     *("algorithm", "constants", "noise", "risk", "adversarial_norm", "group_column"),
-    *("solver", "user_test", "user_smoothing"),
+    *("solver", "user_test", "user_smoothing", "surrogate"),
 )
 
 CLASSIFIERS = (estimators.PrivateLinearClassifier, estimators.PrivateSparseClassifier)
@@ -284,6 +287,9 @@ def _parameters(model: SavedModel) -> None:
     for name in _TEXTS:
         if not isinstance(given.get(name, ""), str | None):
             raise InvalidParameterError(name, given[name], "must be text")
+    constraint = given.get("constraint")
+    if not isinstance(constraint, ConvexSet | None):
+        constraint_ends(constraint)
     if not isinstance(given["fit_intercept"], bool):
         raise InvalidParameterError("fit_intercept", given["fit_intercept"], "must be true or false")
     _validate.integer("records_per_user", given.get("records_per_user", 1), at_least=1)

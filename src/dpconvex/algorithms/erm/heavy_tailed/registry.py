@@ -78,10 +78,8 @@ class Shape:
     constraint: ConvexSet | None = None  #: None: the ball of the problem's radius
 
 
-def constraint_set(given: ConvexSet | tuple[float, float] | None, problem: LinearModelProblem) -> ConvexSet | None:
-    """Return the set of an option: intervals are for coefficients, not for the constant, which keeps the radius."""
-    if given is None or isinstance(given, ConvexSet):
-        return given
+def constraint_ends(given: Any) -> tuple[float, float]:
+    """Return the interval of an option that is one, or raise `InvalidParameterError`."""
     what = "must be a set of dpconvex.sets, or (lower, upper) for every coefficient"
     try:
         lower, upper = (_validate.real("constraint", end) for end in given)
@@ -89,6 +87,14 @@ def constraint_set(given: ConvexSet | tuple[float, float] | None, problem: Linea
         raise InvalidParameterError("constraint", given, what, "Write (0, 2)") from None
     if not lower < upper:
         raise InvalidParameterError("constraint", given, "must have lower < upper", "Write (0, 2)")
+    return lower, upper
+
+
+def constraint_set(given: ConvexSet | tuple[float, float] | None, problem: LinearModelProblem) -> ConvexSet | None:
+    """Return the set of an option: intervals are for coefficients, not for the constant, which keeps the radius."""
+    if given is None or isinstance(given, ConvexSet):
+        return given
+    lower, upper = constraint_ends(given)
     constants, free = problem.dim - problem.domain.n_features, problem.radius
     coefficients = problem.domain.n_features
     return Box([lower] * coefficients + [-free] * constants, [upper] * coefficients + [free] * constants)
