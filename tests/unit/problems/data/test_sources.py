@@ -36,6 +36,26 @@ MODELS = {
     "least squares": (PrivateLinearRegression, NUMBERS, {"algorithm": "objective_perturbation"}),
     "statistics": (PrivateLinearRegression, NUMBERS, {"delta": 1e-6, "algorithm": "sufficient_statistics"}),
     "huber": (PrivateHuberRegressor, NUMBERS, {"algorithm": "output_perturbation"}),
+    "tilt": (PrivateLogisticRegression, CLASSES, {"tilt": 2.0}),
+    "attack": (PrivateLogisticRegression, CLASSES, {"adversarial_radius": 0.1}),
+    "gradient": (PrivateLogisticRegression, CLASSES, {"delta": 1e-6, "algorithm": "noisy_gradient"}),
+    "centered": (PrivateLogisticRegression, CLASSES, {"epsilon": 8.0, "delta": 1e-6, "algorithm": "recentring"}),
+    "clipped residuals": (
+        PrivateLinearRegression,
+        NUMBERS,
+        {"delta": 1e-6, "heavy_tailed": (2.0, 5.0), "algorithm": "clipped_residuals"},
+    ),
+    "clipped gradients": (
+        PrivateLinearRegression,
+        NUMBERS,
+        {"delta": 1e-6, "heavy_tailed": (2.0, 5.0), "algorithm": "clipped_gradient"},
+    ),
+    "level": (PrivateHuberRegressor, NUMBERS, {"heavy_tailed": 2.0, "algorithm": "clipped_residuals"}),
+    "level of gradients": (
+        PrivateLinearRegression,
+        NUMBERS,
+        {"delta": 1e-6, "heavy_tailed": 2.0, "algorithm": "clipped_gradient"},
+    ),
 }
 
 
@@ -82,7 +102,7 @@ class Stream:
 
 def fitted(name: str, X: object):
     model, schema, options = MODELS[name]
-    return model(1.0, schema=schema, random_state=5, **options).fit(X)
+    return model(**{"epsilon": 1.0, "schema": schema, "random_state": 5, **options}).fit(X)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -138,7 +158,7 @@ def test_refusals_come_from_public_facts(places, tmp_path) -> None:
     refused(Stream(table().drop_columns("town")), "lacks the column 'town'")
     refused(Stream(table().slice(0, 0)), "0 sample")
     refused(stream, "needs a schema", schema=None, feature_norm=1.0)
-    refused(stream, "portion by portion", InvalidParameterError, tilt=1.0)
+    refused(stream, "portion by portion", InvalidParameterError, algorithm="exponential_mechanism")
     refused(stream, "single records", InvalidParameterError, PrivateLinearSVC, smoothing=0, delta=0.0)
     refused(stream, "portion by portion", InvalidParameterError, schema=dataclasses.replace(CLASSES, user="unused"))
     with pytest.raises(InvalidParameterError, match="portion by portion"):

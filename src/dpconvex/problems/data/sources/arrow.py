@@ -42,7 +42,7 @@ class Tables:
         import pyarrow as pa
 
         batches, size = [], 0
-        with _one_error():
+        with quiet_reading():
             for batch in self.read(rows):
                 for part in (batch.slice(start, rows) for start in range(0, batch.num_rows, rows)):
                     batches, size = [*batches, part], size + part.num_rows
@@ -54,7 +54,7 @@ class Tables:
 
 
 @contextmanager
-def _one_error() -> Iterator[None]:
+def quiet_reading() -> Iterator[None]:
     """One message for whatever goes wrong while files are read: theirs may quote cells."""
     try:
         yield
@@ -99,7 +99,7 @@ def open_tables(table: object, columns: Sequence[str]) -> Tables | None:
         else:
             yield from (batch.select(chosen) for batch in pa.RecordBatchReader.from_stream(X))
 
-    with _one_error():
+    with quiet_reading():
         head = X.head(0).collect().to_arrow() if lazy else X if isinstance(X, dataset.Dataset) else None
         header = pa.RecordBatchReader.from_stream(X).schema if head is None else head.schema
         for name in chosen:
