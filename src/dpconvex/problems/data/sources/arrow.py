@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, final, runtime_checkable
 
 import narwhals as nw
@@ -15,7 +16,7 @@ from dpconvex.problems.data.sources.rows import EncodedRows, Portion
 if TYPE_CHECKING:
     import pyarrow as pa
 
-MEMORY = 2**28
+MEMORY: ContextVar[int] = ContextVar("MEMORY", default=2**28)
 """Bytes that portions may take where nothing else is asked for."""
 
 _COPIES = 6  # of a portion that exist at a time: cells and features, of the one that is used and the next one
@@ -126,7 +127,7 @@ class EncodedTables(EncodedRows):
     tables: Tables
     encode: Callable[[pa.Table], Portion]
     n_features: int
-    memory: int = MEMORY  #: bytes that portions may take
+    memory: int = field(default_factory=lambda: MEMORY.get())  #: bytes that portions may take
 
     @property
     def n(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
