@@ -207,8 +207,8 @@ class ExtensionRisk(CenteredRisk):
     """
 
     loss: PiecewiseLinearLoss  # pyright: ignore[reportIncompatibleVariableOverride]
-    records: Records
-    targets: AnyArray
+    records: Records  # pyright: ignore[reportIncompatibleVariableOverride]
+    targets: AnyArray  # pyright: ignore[reportIncompatibleVariableOverride]
     l2: float
     level: float
     domain: RowProjector

@@ -355,7 +355,8 @@ class TiltedRisk(LinearModelObjective):
             exponents = self._exponents(block.predict(W), block.targets_in(targets), top)
             return summation.number_parts(np.exp(exponents)), summation.number_parts(np.expm1(exponents))
 
-        found = (top, *map(summation.number, self.records.total(work)))
+        total, above = map(summation.number, self.records.total(work))
+        found = (top, total, above)
         self._last[:] = [(w.copy(), found)]
         return found
 

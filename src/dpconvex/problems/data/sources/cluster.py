@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any, TypeVar, final
 
 import numpy as np
@@ -56,7 +57,7 @@ class DaskPartitions(Partitions):
         return self._frame._meta
 
     def run(self, function: Callable[..., T], arguments: Sequence[Any] | None = None) -> list[T]:
-        import dask
+        import dask  # pyright: ignore
 
         parts, call = self._frame.to_delayed(), dask.delayed(function, pure=False)  # pyright: ignore
         given = [()] * len(parts) if arguments is None else [(argument,) for argument in arguments]
@@ -72,7 +73,7 @@ class RayPartitions(Partitions):
     engine = "ray"
 
     def __init__(self, data: Any, columns: Sequence[str]) -> None:
-        import ray
+        import ray  # pyright: ignore
 
         with quiet_reading():
             schema = data.schema()
@@ -85,7 +86,7 @@ class RayPartitions(Partitions):
         return self._empty
 
     def run(self, function: Callable[..., T], arguments: Sequence[Any] | None = None) -> list[T]:
-        import ray
+        import ray  # pyright: ignore
 
         call = _remote(function)
         given = [()] * len(self._blocks) if arguments is None else [(argument,) for argument in arguments]
@@ -94,7 +95,7 @@ class RayPartitions(Partitions):
 
 
 def _remote(function: Callable[..., Any]) -> Any:
-    import ray
+    import ray  # pyright: ignore
 
     return ray.remote(max_retries=RETRIES)(function)
 
@@ -103,6 +104,38 @@ def _require(columns: Sequence[str], found: Sequence[str]) -> None:
     for name in columns:
         if name not in found:
             raise InvalidDataError(f"X lacks the column {name!r}, which the schema names. Check the header")
+
+
+@contextmanager
+def opened(path: str, engine: str, address: str | None, columns: Sequence[str]) -> Iterator[Any]:
+    """Read Parquet files on an engine, at its address or on this machine; `columns` (of the files) alone.
+
+    Clusters of this machine listen on the loopback, without a dashboard. `InvalidDataError` where an engine is missing
+    or cannot be reached.
+    """
+    try:
+        if engine == "dask":
+            from dask import dataframe  # pyright: ignore
+            from distributed import Client, LocalCluster  # pyright: ignore
+
+            with ExitStack() as stack:
+                local = {"dashboard_address": None, "host": "127.0.0.1"}
+                cluster = stack.enter_context(LocalCluster(**local)) if address is None else address  # pyright: ignore
+                stack.enter_context(Client(cluster))
+                yield dataframe.read_parquet(path, columns=list(columns))
+        else:
+            import ray  # pyright: ignore
+
+            ray.init(address=address, include_dashboard=False, log_to_driver=False)
+            try:
+                yield ray.data.read_parquet(path, columns=list(columns))
+            finally:
+                ray.shutdown()
+    except ImportError:
+        raise InvalidDataError(f"{engine} is not installed. pip install 'dpconvex[{engine}]'") from None
+    except (OSError, TimeoutError) as error:
+        what = f"{engine} could not be reached, or {path} not opened ({type(error).__name__})"
+        raise InvalidDataError(f"{what}. Check --address and the files") from None
 
 
 def is_dask(table: object) -> bool:
@@ -136,7 +169,8 @@ def predicted(predict: Callable[[Any], Any], table: object) -> Any:
     ray = sys.modules.get("ray.data")
     if ray is None or not isinstance(table, ray.Dataset):
         return None
-    return table.map_batches(lambda part: {"prediction": np.asarray(predict(part))}, batch_format="pyarrow")
+    data: Any = table
+    return data.map_batches(lambda part: {"prediction": np.asarray(predict(part))}, batch_format="pyarrow")
 
 
 @final

@@ -105,7 +105,10 @@ def mapped(
     X: AnyArray | EncodedRows, y: AnyArray | EncodedRows, change: Callable[[FloatArray], FloatArray]
 ) -> tuple[Any, Any]:
     """Return features that a function of single rows makes of others, and their targets: arrays, or rows twice."""
-    return (X.mapped(change),) * 2 if isinstance(X, EncodedRows) else (change(X), y)
+    if isinstance(X, EncodedRows):
+        rows = X.mapped(change)
+        return rows, rows
+    return change(X), y
 
 
 def totals(X: AnyArray | EncodedRows, y: AnyArray | EncodedRows, work: Callable[[Any, Any], Parts]) -> Parts:
