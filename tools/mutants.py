@@ -634,6 +634,22 @@ MUTANTS = (
         "",
         (f"{LEVEL}::test_the_cost",),
     ),
+    Mutant(
+        "a source of noise travels with tasks",
+        "estimators/_streams.py",
+        "blind.set_params(random_state=None)",
+        "assert blind",
+        "",
+        ("tests/unit/problems/data/test_clusters.py", "-k", "no_source_of_noise"),
+    ),
+    Mutant(
+        "a partition counts twice",
+        "problems/data/sources/rows.py",
+        "found = (parts for parts in self._run(lambda blocks: parts_of(blocks, work)) if parts is not None)",
+        "found = (p for p in self._run(lambda b: parts_of(b + b[:1], work)) if p is not None)",
+        "",
+        ("tests/unit/problems/data/test_sources.py", "-k", "lazy_frames"),
+    ),
 )
 
 

@@ -46,7 +46,8 @@ def open_rows(model: Streaming, X: Any, y: Any, groups: Any) -> EncodedRows | No
             what = "cannot be given with data that are read portion by portion"
             remedy = "Take the target from the schema; protect users by reading the table into a frame"
             raise InvalidParameterError(name, type(value).__name__, what, remedy)
-    blind = cast(Streaming, clone(cast(Any, model)).set_params(random_state=None))  # it travels to workers
+    blind: Any = clone(cast(Any, model))  # it travels to workers
+    blind.set_params(random_state=None)
 
     def encode(table: Any) -> tuple[AnyArray, AnyArray]:
         return schema.encode(table), blind._targets_of(table, None)

@@ -164,7 +164,6 @@ def test_refusals_come_from_public_facts(places, tmp_path) -> None:
     refused(Stream(table().drop_columns("town")), "lacks the column 'town'")
     refused(Stream(table().slice(0, 0)), "0 sample")
     refused(stream, "needs a schema", schema=None, feature_norm=1.0)
-    refused(stream, "portion by portion", InvalidParameterError, algorithm="exponential_mechanism")
     refused(stream, "single records", InvalidParameterError, PrivateLinearSVC, smoothing=0, delta=0.0)
     refused(stream, "portion by portion", InvalidParameterError, schema=dataclasses.replace(CLASSES, user="unused"))
     with pytest.raises(InvalidParameterError, match="portion by portion"):
