@@ -549,8 +549,8 @@ MUTANTS = (
     Mutant(
         "noise drawn where data are read",
         "problems/data/sources/rows.py",
-        "targets = self._clip_targets(y)",
-        "targets = self._clip_targets(y + np.random.default_rng().laplace(size=len(y)))",
+        "targets, found = self.targets(y), []",
+        "targets, found = self.targets(y + np.random.default_rng().laplace(size=len(y)))",
         "",
         ("tests/unit/problems/data/test_sources.py",),
     ),

@@ -27,7 +27,8 @@ def opened_table(
     """
     from dpconvex.data import open_files, read_table
 
-    chosen = ("memory" if path.is_file() else "local") if engine is None else engine
+    many = path.is_dir() or set("*?[") & set(str(path))
+    chosen = ("local" if many else "memory") if engine is None else engine
     _validate.choice("engine", chosen, ENGINES)
     for name, value, where in (("address", address, ("dask", "ray")), ("memory", memory, ("local",))):
         if value is not None and chosen not in where:

@@ -57,7 +57,7 @@ def fit(
     promise = promise_of(estimator)  # refuses unusable parameters before anything is read
     with _output.model_folder(out, force=force) as folder:
         held_out = read_test(test, declared)
-        if budget is not None and not table.is_file():
+        if budget is not None and (table.is_dir() or engine not in (None, "memory")):
             raise InvalidParameterError("budget", str(budget), "pays for single files", "Use dpconvex.Budget in Python")
         paid = pay(budget, promise, f"fit --model {estimator.kind}", table, declared, seed=seed)
         with opened_table(table, declared, engine, address, memory) as records:

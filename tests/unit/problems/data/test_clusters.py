@@ -146,6 +146,7 @@ def test_records_leave_their_rows_at_home() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning")
 def test_ray_gives_the_same_model(folder) -> None:
     ray = pytest.importorskip("ray")
     pytest.importorskip("ray.data")

@@ -97,7 +97,7 @@ class RayPartitions(Partitions):
 def _remote(function: Callable[..., Any]) -> Any:
     import ray  # pyright: ignore
 
-    return ray.remote(max_retries=RETRIES)(function)
+    return ray.remote(max_retries=RETRIES)(lambda *given: function(*given))  # builtins too
 
 
 def _require(columns: Sequence[str], found: Sequence[str]) -> None:
