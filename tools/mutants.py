@@ -61,6 +61,7 @@ SAMPLED = "tests/unit/mechanisms/test_sampled_gaussian.py"
 COHORTS, COHORT_TESTS = "mechanisms/cohorts.py", "tests/unit/mechanisms/test_cohorts.py"
 ACCELERATED = "tests/unit/algorithms/erm/user_level/test_accelerated.py"
 ROBUST = "tests/statistical/test_robust_mean_privacy.py"
+FACTOR, CENTERED = "tests/unit/problems/data/test_factor.py", "tests/unit/geometry/test_centered_noise.py"
 DESCENT, LOCATIONS = (
     f"tests/unit/algorithms/location/{name}.py" for name in ("test_noisy_descent", "test_location_methods")
 )
@@ -105,6 +106,30 @@ MUTANTS = (
         "noisy = solved",
         "heavy_tailed",
         ("tests/unit/algorithms/erm/heavy_tailed/test_localization.py",),
+    ),
+    Mutant(
+        "localized exponential mechanism: the error of evaluation left out of the sensitivity",
+        "algorithms/erm/heavy_tailed/localized_mechanism.py",
+        "/ phase.m + error)",
+        "/ phase.m + 0 * error)",
+        "",
+        ("tests/unit/algorithms/erm/heavy_tailed/test_localized_mechanism.py", "-k", "exact_law"),
+    ),
+    Mutant(
+        "extension of a custom loss: a plane lowered by half of what it needs",
+        "problems/custom/extension.py",
+        "rest = self.radius * np.linalg.norm(",
+        "rest = 0.5 * self.radius * np.linalg.norm(",
+        "",
+        ("tests/unit/problems/custom/test_extension.py", "-k", "averaged_subgradient"),
+    ),
+    Mutant(
+        "extension of a custom loss: slopes averaged with other weights than tangents",
+        "problems/custom/extension.py",
+        'slopes = np.einsum("tk,tkj->kj", weights, pulls)',
+        "slopes = pulls.mean(axis=0)",
+        "",
+        ("tests/unit/problems/custom/test_extension.py", "-k", "planes_hold or known_values"),
     ),
     Mutant(
         "a phase left out of the list of releases",
@@ -523,6 +548,78 @@ MUTANTS = (
         ("tests/unit/mechanisms/test_selection.py::test_one_noisy_threshold_and_fresh_noise_for_every_query",),
     ),
     Mutant(
+        "a simplex clipped as a ball",
+        "problems/data/records.py",
+        'block.norm in ("l1", "l2") and',
+        'block.norm != "linf" and',
+        "",
+        ("tests/unit/problems/data/test_records.py",),
+    ),
+    Mutant(
+        "leverage of the shortest row",
+        "_leverage.py",
+        "longest = max(",
+        "longest = min(",
+        "",
+        (FACTOR, "-k", "leverage"),
+    ),
+    Mutant(
+        "leverage read from the certificate",
+        "privacy/verify.py",
+        "wrong = _leverage.faults(",
+        'wrong = "" and _leverage.faults(',
+        "",
+        (FACTOR, "-k", "recomputes"),
+    ),
+    Mutant(
+        "columns of F as rounding leaves them",
+        "_leverage.py",
+        "entries[-1] -= entries.sum()",
+        "entries[-1] -= 0",
+        "",
+        (FACTOR, "-k", "sum_to_zero"),
+    ),
+    Mutant(
+        "the sampler's own representative",
+        "geometry/norms.py",
+        "out += ((x - mean) * stretch for x in signed)",
+        "out += (x * stretch for x in signed)",
+        "",
+        (CENTERED, "tests/unit/mechanisms/test_joint_histogram.py"),
+    ),
+    Mutant(
+        "signs drawn with replacement",
+        "geometry/norms.py",
+        "positive, zero = positive - is_positive, zero - at_least_zero + is_positive",
+        "positive, zero = positive * (left - 1) / left, zero * (left - 1) / left",
+        "",
+        (CENTERED,),
+    ),
+    Mutant(
+        "half the bound of a centered block",
+        "geometry/grouping.py",
+        "widths = np.repeat([block.bound for block in blocks], repeats)",
+        "widths = np.repeat([block.bound for block in blocks], repeats) / (1 + centered)",
+        "",
+        (CENTERED, "-k", "record_bound"),
+    ),
+    Mutant(
+        "a radius of as many dimensions as columns",
+        "geometry/grouping.py",
+        "return self.sizes - self.centered",
+        "return self.sizes",
+        "",
+        (CENTERED, "-k", "dimensions"),
+    ),
+    Mutant(
+        "a replaced record moves one count",
+        "mechanisms/joint_histogram.py",
+        "_rounding.product_up(2.0, ",
+        "_rounding.product_up(1.0, ",
+        "",
+        ("tests/unit/mechanisms/test_joint_histogram.py",),
+    ),
+    Mutant(
         "rests of summands lost",
         "problems/data/summation.py",
         "return (parts[0] + parts[1]) + parts[2]",
@@ -597,8 +694,8 @@ MUTANTS = (
     Mutant(
         "heavy tails: the localization reads the scale's records again",
         "algorithms/erm/heavy_tailed/registry.py",
-        "rest = ~first if self.method.apart else slice(None)",
-        "rest = np.arange(self.then.problem.n) if self.method.apart else slice(None)",
+        "first, rest = (X[apart], y[apart]), (X[~apart], y[~apart])",
+        "first, rest = (X[apart], y[apart]), (X[: (~apart).sum()], y[: (~apart).sum()])",
         "",
         (f"{LEVEL}::test_the_method_never_reads_the_records_of_the_scale",),
     ),
@@ -641,6 +738,36 @@ MUTANTS = (
         "found = (p for p in self._run(lambda b: parts_of(b + b[:1], work)) if p is not None)",
         "",
         ("tests/unit/problems/data/test_sources.py", "-k", "lazy_frames"),
+    ),
+    Mutant(
+        "extensions: planes steeper than C are not shrunk",
+        "problems/linear/lipschitz_extension.py",
+        "share = np.where(length > level, level / np.maximum(length, 1e-300) * (1 - 4e-16), 1.0)[:, None]",
+        "share = np.ones((len(length), 1))",
+        "",
+        (
+            "tests/unit/algorithms/erm/heavy_tailed/test_surrogates.py::test_t33_planes_never_exceed_the_extension_at_another_member",
+        ),
+    ),
+    Mutant(
+        "localization: the second stage is around what was not released",
+        "algorithms/erm/heavy_tailed/localization.py",
+        "region = self.near(point, stage)",
+        "region = self.near(region.project(solved), stage)",
+        "",
+        (
+            "tests/unit/algorithms/erm/heavy_tailed/test_surrogates.py::test_the_second_stage_is_around_the_release_and_not_around_the_data",
+        ),
+    ),
+    Mutant(
+        "extensions: the planned radius leaves no room for rounding",
+        "algorithms/erm/heavy_tailed/surrogates.py",
+        "return math.sqrt(32 * rounding / part.l2)  # rho <= alpha / 16",
+        "return 0.0 * rounding",
+        "",
+        (
+            "tests/unit/algorithms/erm/heavy_tailed/test_surrogates.py::test_planned_radii_leave_room_for_tolerance_and_rounding",
+        ),
     ),
 )
 

@@ -352,7 +352,7 @@ def clipped_blocks(X: AnyArray, domain: DataDomain, first: int = 0) -> list[RowB
 def _clipped_block(part: AnyArray, domain: DataDomain) -> RowBlock:
     rows = slice(0, len(part))
     block = domain.blocks[0]
-    if len(domain.blocks) == 1 and block.norm != "linf" and 1e-100 < block.bound < 1e100:
+    if len(domain.blocks) == 1 and block.norm in ("l1", "l2") and 1e-100 < block.bound < 1e100:
         with np.errstate(all="ignore"):
             A = np.require(part, np.float64, ["C", "A"])
             absolute = block.norm == "l1"

@@ -16,6 +16,7 @@ from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import LinearModelLoss, SmoothLoss
 from dpconvex.losses.base import quiet
 from dpconvex.problems.data import summation
+from dpconvex.problems.data.factor import Factor
 from dpconvex.problems.data.records import Records, RecordSource, RowBlock
 from dpconvex.problems.data.summation import Parts
 from dpconvex.problems.objective import ROUNDING, UP, Objective, inner_product_rounding
@@ -41,6 +42,8 @@ class LinearModelObjective(Objective):
     targets: AnyArray | None
     l2: float  #: ridge weight, at least 0: the strong convexity constant
     linear: FloatArray | None = None  #: (dim,): coefficients of a linear term (objective perturbation)
+    #: New coordinates: `w` is then (n_outputs, factor.rank), and the model is ``F w``.
+    factor: Factor | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         _validate.real("l2", self.l2, at_least=0.0)
@@ -62,7 +65,17 @@ class LinearModelObjective(Objective):
 
     @property
     def dim(self) -> int:
-        return self.loss.n_outputs * self.records.dim
+        return self.loss.n_outputs * self._columns
+
+    @property
+    def _columns(self) -> int:
+        """Parameters of one output."""
+        return self.records.dim if self.factor is None else self.factor.rank
+
+    @property
+    def _length(self) -> float:
+        """Largest length of a record, in the coordinates of the parameters."""
+        return self.records.domain.l2 if self.factor is None else self.factor.l2
 
     @property
     def table(self) -> Records:
@@ -79,7 +92,7 @@ class LinearModelObjective(Objective):
     @property
     def lipschitz(self) -> float:
         """Lipschitz constant (l2) of the data part, for every data set of the domain; may be infinite."""
-        return self.loss.slope_bound * self.records.domain.l2 * UP
+        return self.loss.slope_bound * self._length * UP
 
     @property
     def minimiser_norm(self) -> float:
@@ -87,20 +100,20 @@ class LinearModelObjective(Objective):
         return (self.lipschitz + self.linear_norm) / self.l2
 
     def lipschitz_within(self, radius: float) -> float:
-        slope = self._slope_at(radius) * self.records.domain.l2
+        slope = self._slope_at(radius) * self._length
         return (slope + self.linear_norm + self.l2 * radius) * UP
 
     @property
     def smoothness(self) -> float:
         # Weights that move with w add tilt L^2, the largest covariance of gradients times the tilt.
         tilting = self.tilt * self.lipschitz**2 if self.tilt else 0.0
-        return (self.loss.curvature_bound * self.records.domain.l2**2 + tilting + self.l2) * UP
+        return (self.loss.curvature_bound * self._length**2 + tilting + self.l2) * UP
 
     @property
     def initial_gap(self) -> float:
         # The smaller of sup loss(0) + |linear|^2 / (2 l2) (losses are at least 0) and |grad J(0)|^2 / (2 l2).
         linear = self.linear_norm
-        slope = self._slope_at(0.0) * self.records.domain.l2 + linear
+        slope = self._slope_at(0.0) * self._length + linear
         return min(self.loss.value_at_zero + linear**2 / (2 * self.l2), slope**2 / (2 * self.l2)) * UP
 
     @property
@@ -121,8 +134,9 @@ class LinearModelObjective(Objective):
 
         parts = self.records.total(work)[0]
         sizes = (math.sqrt(most) * linf, None) if self.loss.n_outputs == 1 else (most * linf, linf)
-        hessian = summation.gram(parts, *sizes).reshape(self.dim, self.dim)
-        hessian = (hessian + hessian.T) / (2 * weights.total)
+        columns = self.loss.n_outputs * self.records.dim
+        hessian = summation.gram(parts, *sizes).reshape(columns, columns)
+        hessian = self._pull_back_twice((hessian + hessian.T) / (2 * weights.total))
         if self.tilt:
             slope = self._slope(w, weights)
             hessian -= self.tilt * np.outer(slope, slope)
@@ -130,8 +144,9 @@ class LinearModelObjective(Objective):
         return hessian
 
     def hessian_product(self, w: FloatArray, v: FloatArray) -> FloatArray:
-        W, V, weights, domain = self._matrix(w), self._matrix(v), self._weights(w), self.records.domain
-        size = self._most_curvature(w, weights.largest) * domain.l2 * float(np.linalg.norm(v)) * domain.linf
+        W, V, weights = self._matrix(w), self._matrix(v), self._weights(w)
+        domain = self.records.domain
+        size = self._most_curvature(w, weights.largest) * self._length * float(np.linalg.norm(v)) * domain.linf
 
         def work(block: RowBlock) -> Parts:
             z, dz, y = block.predict(W), block.predict(V), block.targets_in(self.targets)
@@ -139,7 +154,8 @@ class LinearModelObjective(Objective):
             turned = [_apply(self._curvature(z[part], y[part]), dz[part]) for part in parts]
             return (block.adjoint(weights.times(block, z, y, np.concatenate(turned)), size),)
 
-        product = summation.vector(self.records.total(work)[0]).ravel() / weights.total + self.l2 * v
+        total_product = summation.vector(self.records.total(work)[0]).ravel() / weights.total
+        product = self._pull_back(total_product) + self.l2 * v
         if self.tilt:
             slope = self._slope(w, weights)
             product -= self.tilt * float(slope @ v) * slope
@@ -153,22 +169,23 @@ class LinearModelObjective(Objective):
     def gradient_rounding(self, w: FloatArray) -> float:
         # The sum of n terms no longer than the slope allows, and what the error of a prediction moves one of them by.
         norm = float(np.linalg.norm(w))
-        slope = self._slope_at(norm) * self.records.domain.l2
+        slope = self._slope_at(norm) * self._length
         growth = self.l2 if math.isinf(self.loss.curvature_bound) else self.smoothness
         # Weights exp(tilt loss): an error of the loss, at most ROUNDING times its size, times the tilt.
         tilting = 2 * self.tilt * slope * (self.loss.value_at_zero + slope * norm) if self.tilt else 0.0
-        moved = inner_product_rounding(self.records.dim) * growth * norm
-        return ROUNDING * (slope + self.linear_norm + tilting) + moved
+        moved = inner_product_rounding(self.records.dim + (self._columns if self.factor else 0)) * growth * norm
+        grid = 0.0 if self.factor is None else self.factor.summed_rounding * self.records.domain.linf
+        return ROUNDING * (slope + self.linear_norm + tilting) + moved + grid * self._slope_at(norm)
 
     def value_rounding(self, value: float, w: FloatArray) -> float:
         norm = float(np.linalg.norm(w))
-        slope = self._slope_at(norm) * self.records.domain.l2
+        slope = self._slope_at(norm) * self._length
         largest = self.loss.value_at_zero if self.tilt else 0.0  # the aggregate may lie far below the largest loss
         return ROUNDING * (abs(value) + largest + (slope + 2 * self.linear_norm + self.l2 * norm) * norm)
 
     def _slope_at(self, norm: float) -> float:
         """Largest |slope| of the loss at predictions of parameters of that norm."""
-        return self.loss.slope_within(self.records.domain.l2 * norm)
+        return self.loss.slope_within(self._length * norm)
 
     def _curvature(self, z: FloatArray, y: FloatArray) -> FloatArray:
         """Return ``phi'' + tilt phi' phi'^T`` of some records."""
@@ -188,7 +205,7 @@ class LinearModelObjective(Objective):
             z, y = block.predict(W), block.targets_in(self.targets)
             return (block.adjoint(weights.times(block, z, y, self.loss.derivative(z, y)), size),)
 
-        return summation.vector(self.records.total(work)[0]).ravel() / weights.total
+        return self._pull_back(summation.vector(self.records.total(work)[0]).ravel() / weights.total)
 
     def _size(self, w: FloatArray, largest: float) -> float:
         """Largest product of a record's weight, slope and feature at `w`."""
@@ -201,7 +218,24 @@ class LinearModelObjective(Objective):
 
     def _matrix(self, w: FloatArray) -> FloatArray:
         """`w` as the operand of `Records.predict`: (d,) for one output, else (k, d)."""
-        return w if self.loss.n_outputs == 1 else w.reshape(self.loss.n_outputs, self.records.dim)
+        W = w if self.loss.n_outputs == 1 else w.reshape(self.loss.n_outputs, -1)
+        return W if self.factor is None else self.factor.parameters(W)
+
+    def _pull_back(self, gradient: FloatArray) -> FloatArray:
+        """Return the gradient in `w` of a function whose gradient in the model, flat, is given."""
+        if self.factor is None:
+            return gradient
+        return self.factor.gradient(gradient.reshape(self.loss.n_outputs, -1)).ravel()
+
+    def _pull_back_twice(self, hessian: FloatArray) -> FloatArray:
+        """As `_pull_back` for a Hessian in the model, (k d, k d)."""
+        if self.factor is None:
+            return hessian
+        k, d = self.loss.n_outputs, self.records.dim
+        blocks = [
+            [self.factor.curvature(block) for block in row.transpose(1, 0, 2)] for row in hessian.reshape(k, d, k, d)
+        ]
+        return np.block(blocks)
 
     def _value(self, aggregate: float, w: FloatArray) -> float:
         linear = 0.0 if self.linear is None else float(self.linear @ w)
@@ -287,7 +321,7 @@ class RegularizedRisk(LinearModelObjective):
 
         slope, losses = self.records.total(work)
         value = self._value(summation.number(losses) / weights.total, w)
-        return value, self._gradient(summation.vector(slope).ravel() / weights.total, w)
+        return value, self._gradient(self._pull_back(summation.vector(slope).ravel() / weights.total), w)
 
     def subset(self, stride: int) -> RegularizedRisk:
         records, targets, index = self.records.subset(stride, self.targets)
