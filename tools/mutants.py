@@ -652,6 +652,14 @@ MUTANTS = (
         ("tests/unit/problems/data/test_sources.py",),
     ),
     Mutant(
+        "a portion counted twice",
+        "problems/data/sources/rows.py",
+        "found = (parts for parts in self._run(lambda blocks: parts_of(blocks, work)) if parts is not None)",
+        "found = (p for p in self._run(lambda b: parts_of(b + b[:1], work)) if p is not None)",
+        "",
+        ("tests/unit/problems/data/test_sources.py", "-k", "lazy_frames"),
+    ),
+    Mutant(
         "settling descent: steps are halved by what was not released",
         "algorithms/location/settling_descent.py",
         "if before @ gradient < -self.quiet:",
@@ -730,14 +738,6 @@ MUTANTS = (
         "assert blind",
         "",
         ("tests/unit/problems/data/test_clusters.py", "-k", "no_source_of_noise"),
-    ),
-    Mutant(
-        "a portion counted twice",
-        "problems/data/sources/rows.py",
-        "found = (parts for parts in self._run(lambda blocks: parts_of(blocks, work)) if parts is not None)",
-        "found = (p for p in self._run(lambda b: parts_of(b + b[:1], work)) if p is not None)",
-        "",
-        ("tests/unit/problems/data/test_sources.py", "-k", "lazy_frames"),
     ),
     Mutant(
         "extensions: planes steeper than C are not shrunk",
