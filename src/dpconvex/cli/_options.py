@@ -54,6 +54,15 @@ Purpose = Annotated[str, typer.Option(help="What the model is for, in words: the
 Test = Annotated[
     Path | None, typer.Option(help="PUBLIC test file. The printed metrics are not private.", show_default=False)
 ]
+Engine = Annotated[
+    str | None,
+    typer.Option(
+        help="memory, local (read portion by portion), dask or ray. Default: memory for a file, local for a folder or "
+        "a pattern of Parquet files."
+    ),
+]
+Address = Annotated[str | None, typer.Option(help="Scheduler of dask or ray. Default: a cluster on this machine.")]
+Memory = Annotated[str | None, typer.Option(help="What portions of --engine local may take, as in 512MiB.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace an existing model folder.")]
 ForceOwn = Annotated[bool, typer.Option("--force", help="Replace an existing folder of this command.")]
 UserColumn = Annotated[

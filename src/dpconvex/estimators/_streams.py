@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
+from sklearn.base import clone
 
 from dpconvex._types import AnyArray
 from dpconvex.algorithms import LinearModelPlan
 from dpconvex.data import Schema
 from dpconvex.errors import InvalidDataError, InvalidParameterError
-from dpconvex.problems.data.sources import EncodedRows, EncodedTables, open_tables
+from dpconvex.problems.data.sources import EncodedPartitions, EncodedRows, EncodedTables, open_partitions, open_tables
 
 
 class Streaming(Protocol):
@@ -30,8 +31,12 @@ def open_rows(model: Streaming, X: Any, y: Any, groups: Any) -> EncodedRows | No
     The arguments are those of `fit`. Refusals come from public facts, before a row is read.
     """
     schema = model.schema
-    tables = None if isinstance(X, np.ndarray) else open_tables(X, schema.column_names() if schema else ())
-    if tables is None:
+    if isinstance(X, np.ndarray):
+        return None
+    columns = schema.column_names() if schema else ()
+    parts = open_partitions(X, columns)
+    tables = open_tables(X, columns) if parts is None else None
+    if parts is None and tables is None:
         return None
     if schema is None:
         remedy = "Describe its columns with a Schema, or read it into a frame"
@@ -41,13 +46,19 @@ def open_rows(model: Streaming, X: Any, y: Any, groups: Any) -> EncodedRows | No
             what = "cannot be given with data that are read portion by portion"
             remedy = "Take the target from the schema; protect users by reading the table into a frame"
             raise InvalidParameterError(name, type(value).__name__, what, remedy)
+    blind: Any = clone(cast(Any, model))  # it travels to workers
+    blind.set_params(random_state=None)
 
     def encode(table: Any) -> tuple[AnyArray, AnyArray]:
-        return schema.encode(table), model._targets_of(table, None)
+        return schema.encode(table), blind._targets_of(table, None)
 
-    encode(tables.empty)
+    width = schema.domain().n_features
+    encode(parts.empty if parts is not None else tables.empty if tables is not None else None)
     model.n_features_in_ = len(schema.columns)
-    return EncodedTables(tables, encode, schema.domain().n_features)
+    if parts is not None:
+        return EncodedPartitions(parts, encode, width)
+    assert tables is not None
+    return EncodedTables(tables, encode, width)
 
 
 def first_able(plans: tuple[LinearModelPlan, ...], encoded: object) -> LinearModelPlan:

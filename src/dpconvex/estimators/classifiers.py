@@ -21,6 +21,7 @@ from dpconvex.estimators.base import RELEASED, PrivateLinearModel, name_model, w
 from dpconvex.losses import HingeLoss, LinearModelLoss, LogisticLoss, SmoothedHingeLoss, SoftmaxLoss
 from dpconvex.privacy import Assumption
 from dpconvex.problems import DataDomain, LinearModelProblem
+from dpconvex.problems.data.sources import predicted
 from dpconvex.problems.linear.problem import default_radius
 from dpconvex.randomness import source_from
 
@@ -100,6 +101,8 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
     @final
     def predict(self, X: Any) -> AnyArray:
         """Return the label with the largest score of every record, (n,)."""
+        if (lazy := predicted(self.predict, X)) is not None:
+            return lazy
         scores = self.decision_function(X)
         if len(self.classes_) == 1:
             return np.repeat(self.classes_, len(scores))

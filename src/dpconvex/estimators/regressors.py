@@ -25,6 +25,7 @@ from dpconvex.estimators.base import RELEASED, PrivateLinearModel, name_model, w
 from dpconvex.losses import HuberLoss, LinearModelLoss, PinballLoss, PseudoHuberLoss, SmoothedPinballLoss, SquaredLoss
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import DataDomain, LinearModelProblem
+from dpconvex.problems.data.sources import predicted
 from dpconvex.problems.linear.problem import default_radius
 from dpconvex.randomness import source_from
 from dpconvex.sets import ConvexSet
@@ -145,6 +146,8 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
     @final
     def predict(self, X: Any) -> FloatArray:
         """Return the prediction for every record, (n,), in the target's unit, clipped to the target bounds."""
+        if (lazy := predicted(self.predict, X)) is not None:
+            return lazy
         linear, bounds = self._linear(X)[:, 0], self._range()
         return np.clip(linear, bounds.lower, bounds.upper)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from dpconvex.problems.base import Aggregation, Problem
 from dpconvex.problems.data.domain import DataDomain
 from dpconvex.problems.data.factor import Factor
 from dpconvex.problems.data.records import Records, RecordSource
-from dpconvex.problems.data.sources import EncodedRows, StreamedRecords
+from dpconvex.problems.data.sources import EncodedRows, streamed
 from dpconvex.problems.data.users import UserGroups, record_weights
 from dpconvex.problems.linear.adversarial import ATTACK_NORMS, Attack, AttackNorm, Lift
 from dpconvex.problems.linear.expected_risk import TypicalData, squared_reach
@@ -122,7 +122,7 @@ class LinearModelProblem(Problem):
         X and y are arrays, or the same source of encoded rows.
         """
         if isinstance(X, EncodedRows):
-            return StreamedRecords(X, self.domain, self.loss.clip_targets), None
+            return streamed(X, self.domain, self.loss.clip_targets), None
         assert isinstance(y, np.ndarray)
         return Records.clipped(X, self.domain), self.loss.clip_targets(y)
 
@@ -154,7 +154,7 @@ class LinearModelProblem(Problem):
 
     @property
     def only_sums(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return not (self.tilt or self.attack_radius or self.grouped)
+        return not self.grouped
 
     @cached_property
     def attack(self) -> Attack | None:
@@ -174,9 +174,7 @@ class LinearModelProblem(Problem):
         records, targets = self.clipped(X, y)
         if self.lift is None:
             return self.on(records, targets, l2, groups)
-        assert isinstance(records, Records)  # plans read sources without an attack only
-        assert targets is not None
-        lifted = records.lifted(self.lift.column(self.loss, targets), self.lift.domain)
+        lifted = records.lifted(partial(self.lift.column, self.loss), targets, self.lift.domain)
         objective = self._lifted.on(lifted, targets, self.lift.ridge(l2))
         return replace(objective, linear=self.lift.linear(self.loss))
 

@@ -186,6 +186,10 @@ class LeveledPlan(TwoStagePlan):
     released: tuple[float, ...] = ()  #: In a result: level and, of gradients, second moment
     adaptive: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleMethodOverride]
 
+    @property
+    def only_sums(self) -> bool:
+        return super().only_sums and not self.method.apart  # records apart are so by their position
+
     def __post_init__(self) -> None:
         Ledger(self.privacy, self.releases)  # refuses, from public facts, what the promise does not cover
 
@@ -288,10 +292,12 @@ class LeveledPlan(TwoStagePlan):
         return found.informed(*self.released) if self.released else found
 
     def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> PrivateResult:
-        first = np.arange(self.problem.n) % APART == APART - 1 if self.method.apart else np.ones(len(X), dtype=bool)
-        rest = ~first if self.method.apart else slice(None)
-        plan = self.informed(*self.scale.run(X[first], y[first], source, Ledger(self.privacy, self.scale.releases)))
-        result = plan.then.run(X[rest], y[rest], source)
+        first, rest = (X, y), (X, y)
+        if self.method.apart:
+            apart = np.arange(self.problem.n) % APART == APART - 1
+            first, rest = (X[apart], y[apart]), (X[~apart], y[~apart])
+        plan = self.informed(*self.scale.run(*first, source, Ledger(self.privacy, self.scale.releases)))
+        result = plan.then.run(*rest, source)
         return plan.restored(result, result.point, source)
 
 
