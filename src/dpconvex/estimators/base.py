@@ -110,6 +110,10 @@ class FittedModel(PrivateEstimator, ABC):
     def _feature_map(self, n_features: int | None) -> FeatureMap:
         """Return the public map from a user's features to a domain."""
 
+    def _fitted_map(self) -> FeatureMap:
+        """Return the map that the fitted coefficients are for."""
+        return self._feature_map(self.n_features_in_)
+
     def _encoded(self, X: Any, *, reset: bool) -> tuple[FeatureMap, Any]:
         """Return the feature map and the encoded matrix; `reset` (in `fit`) learns the columns' names and number."""
         if self.schema is not None:
@@ -276,7 +280,7 @@ class PrivateLinearModel(FittedModel):
                 None if unit == Unit.RECORD else self.records_per_user,
             )
             l2 = None if self.l2 is None else _validate.real("l2", self.l2, above=0.0)
-            return question(problem, privacy, Options(self.constants, self.noise, l2, self.risk))
+            return question(features.refined(problem), privacy, Options(self.constants, self.noise, l2, self.risk))
         except InvalidParameterError as error:
             name = CALLED.get(error.name, error.name)
             raise InvalidParameterError(name, error.value, error.requirement, error.remedy) from None
@@ -339,7 +343,8 @@ class PrivateLinearModel(FittedModel):
         plan: LinearModelPlan = self._ready or self._plans(features, n, loss, unit)[0]
         if self._ready is None:  # a search has paid for all its fits
             begin(plan, type(self).__name__, fitted_columns(self), n, source)
-        result = plan.run(encoded, targets, source, groups)
+        features = self._fitting(features, plan)
+        result = plan.run(features.expand(encoded), targets, source, groups)
         domain = plan.problem.domain
         weights = self.output_scale * result.point.reshape(loss.n_outputs, domain.dim)
         constant = weights[:, -1] * domain.intercept if domain.intercept else np.zeros(len(weights))
@@ -350,6 +355,10 @@ class PrivateLinearModel(FittedModel):
         self.certificate_, self.plan_ = result.certificate, cast(LinearModelPlan, result.plan)
         self.status_ = result.status
         self._learned()
+
+    def _fitting(self, features: FeatureMap, plan: LinearModelPlan) -> FeatureMap:
+        """Return the map that a plan is for, where `fit` may choose among several."""
+        return features
 
     def _learned(self) -> None:
         """Keep, after a fit, what predictions need beyond the coefficients; by default nothing."""
