@@ -44,8 +44,8 @@ class ExpectedShapes:
         spread *= count / spread.sum()
         lost = typical_curvature(loss.usual) / 2 * self.misfit * unit
         curvature, signal, mixing, vectors = [], [], [], []
-        for part, moments, values in zip(factor.blocks, self.moments, self.signals, strict=True):
-            root = part * np.eye(len(moments)) if np.ndim(part) == 0 else np.asarray(part)
+        for part, moments, values in zip(factor.matrices, self.moments, self.signals, strict=True):
+            root = part.toarray()
             h, along = eigh(root.T @ moments @ root)
             back = along.T @ np.linalg.pinv(root)
             curvature.append(np.maximum(h, LEAST * max(h[-1], LEAST)))
@@ -81,6 +81,13 @@ class TypicalShapes(TypicalData):
 
     def variances(self, deviations: FloatArray) -> FloatArray:
         return np.square(deviations[..., : len(self.mixing)]) @ self.mixing
+
+    def noise_costs(self, l2: float) -> FloatArray:
+        """As for others; noise is as long in each direction as that is at the vertices."""
+        length = np.tile(np.square(self.vectors).sum(0), ORDINARY.spectrum_quantiles)
+        each = self._weight * length / np.square(self.curvature + l2)
+        mean = np.bincount(self.block, length) / np.bincount(self.block)
+        return np.bincount(self.block, each) / mean / 2
 
     def value_deviations(self, l2: float, deviations: FloatArray, output: float) -> FloatArray:
         """Return the deviation of each value (dim,) from a linear term of those (r,) and output noise of deviation."""
