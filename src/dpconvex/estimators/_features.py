@@ -31,6 +31,11 @@ class FeatureMap(ABC):
 
     domain: DataDomain
 
+    @property
+    def n_columns(self) -> int:
+        """How many columns a user's features have."""
+        return self.domain.n_features
+
     @abstractmethod
     def encode(self, X: Any) -> AnyArray:
         """Return the matrix (n, n_features) whose rows are clipped into `domain` by the algorithm."""
@@ -100,6 +105,10 @@ class FromSchema(FeatureMap):
     @property
     def domain(self) -> DataDomain:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.schema.domain()
+
+    @property
+    def n_columns(self) -> int:
+        return len(self.schema.columns)
 
     def encode(self, X: Any) -> FloatArray:
         return self.schema.encode(X)

@@ -7,6 +7,7 @@ alone: never from a cell, nor from a column's type, which a reader of files infe
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -44,6 +45,7 @@ class Guess:
     level: float = 0.25  #: of one level of a category
     pair: float = 0.05  #: of one vertex of a pair
     missing: float = 0.05  #: share of records whose cell is missing
+    spread: float = 1.0  #: how much of the supposed variety real columns have
 
 
 GUESS = Guess()
@@ -284,6 +286,17 @@ class ShapeMap(FeatureMap):
         """Return the map with so many knots a column, unless it declares its own."""
         return replace(self, knots=tuple(c.even_knots(count) if _is_number(c) else () for c in self.columns))
 
+    def with_knots(self, knots: tuple[tuple[float, ...], ...]) -> ShapeMap:
+        """Return the map with these knots, checked as a column's own are."""
+        if len(knots) != len(self.columns):
+            raise InvalidParameterError("knots_", len(knots), f"must be those of {len(self.columns)} columns")
+        for column, own in zip(self.columns, knots, strict=True):
+            if column.numeric:
+                replace(cast(NumericColumn, column), knots=own or (math.nan,))
+            elif own:
+                raise InvalidParameterError("knots_", own, "must be empty for categories")
+        return replace(self, knots=knots)
+
     @cached_property
     def blocks(self) -> tuple[ShapeColumn, ...]:
         """All blocks of two vertices or more."""
@@ -312,6 +325,10 @@ class ShapeMap(FeatureMap):
     @cached_property
     def domain(self) -> DataDomain:  # pyright: ignore[reportIncompatibleVariableOverride]
         return DataDomain(tuple(Block(block.size, "simplex", 1.0, block.name) for block in self.blocks))
+
+    @property
+    def n_columns(self) -> int:
+        return len(self.columns)
 
     def encode(self, X: Any) -> FloatArray:
         if not self.table:
@@ -366,7 +383,7 @@ class ShapeMap(FeatureMap):
             factor = Factor.of(domain, (shares / shares.sum()).tolist(), lambda block: kernels[block.name])
             constant = [np.array([[domain.intercept**2]])] if domain.intercept else []
             masses = [block.mass for block in self.blocks]
-            moments = [m - np.outer(m.sum(1), m.sum(1)) for m in masses] if constant else masses
+            moments = [GUESS.spread * (m - np.outer(m.sum(1), m.sum(1)) if constant else m) for m in masses]
             signals = [*(block.signal for block in self.blocks), *([np.array([[1.0]])] if constant else [])]
             expected = ExpectedShapes((*moments, *constant), tuple(signals), sum(b.misfit for b in self.blocks))
             self._priors[domain] = factor, expected

@@ -28,6 +28,7 @@ from dpconvex.algorithms import LinearModelPlan
 from dpconvex.algorithms.erm.registry import expected_of_first, plans
 from dpconvex.algorithms.select import Options
 from dpconvex.data import NumericColumn, Schema, write_atomically
+from dpconvex.data.columns import MOST_KNOTS
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators._features import FeatureMap, bounds_of, require_one
 from dpconvex.estimators._shapes import KNOTS, ShapeMap, checked_pairs
@@ -118,14 +119,17 @@ class AdditiveModel(PrivateLinearModel):
         """Return the maps to plan with, each domain once."""
         counts = KNOTS
         if not isinstance(self.knots, str):
-            counts = (_validate.integer("knots", self.knots, at_least=2, at_most=KNOTS[-1] * 2),)
+            counts = (_validate.integer("knots", self.knots, at_least=2),)
+            if counts[0] > MOST_KNOTS:
+                what = f"must be at most {MOST_KNOTS}"
+                raise InvalidParameterError("knots", self.knots, what, "More knots hold more noise than shape")
         else:
             _validate.choice("knots", self.knots, ("auto",), "Or give their number")
         found = {each.domain: each for each in map(features.at, reversed(counts))}
         return list(reversed(found.values()))
 
     def _fitted_map(self) -> ShapeMap:
-        return replace(self._feature_map(self.n_features_in_), knots=self.knots_)
+        return self._feature_map(self.n_features_in_).with_knots(self.knots_)
 
     def _directions(self, features: ShapeMap) -> dict[str, bool]:
         """Return which numeric columns are monotone, and whether they increase; raise for anything else."""

@@ -436,6 +436,9 @@ def model_digest(model: Any) -> str:
         "columns": int(model.n_features_in_),
         "names": None if names is None else [str(name) for name in names],
     }
+    if "knots_" in vars(model):  # additive models
+        names = ("interactions", "missing", "knots_")
+        facts["shapes"] = [getattr(model, name) for name in names]
     found = hashlib.sha256(json.dumps(facts, sort_keys=True, separators=(",", ":"), default=str).encode())
     for name in _RELEASED:
         values = np.asarray(getattr(model, name), dtype="<f8")
