@@ -14,6 +14,7 @@ Assumptions
 from __future__ import annotations
 
 import json
+import math
 from copy import copy
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
@@ -239,7 +240,7 @@ class AdditiveModel(PrivateLinearModel):
     def degrees_of_freedom_(self) -> dict[str, float]:
         """Planned degrees of freedom of each column, of one score: how much of a shape the ridge and the noise leave."""
         check_is_fitted(self, "plan_")
-        return degrees_of_freedom(self.plan_)
+        return {row["column"]: row["degrees_of_freedom"] for row in shape_facts(self.plan_)}
 
     def contributions(self, X: Any) -> FloatArray:
         """Return what each column, or pair, adds to the score of every record.
@@ -313,12 +314,21 @@ class AdditiveModel(PrivateLinearModel):
         return text
 
 
-def degrees_of_freedom(plan: Any) -> dict[str, float]:
-    """Return the planned degrees of freedom of each block of a plan, the constant left out."""
-    if plan.problem.shapes is None:
-        return {block.name: float(max(1, block.size - 1)) for block in plan.problem.domain.blocks}
-    found = plan.problem.typical.degrees_of_freedom(plan.l2)
-    return {block.name: float(x) for block, x in zip(plan.problem.domain.blocks, found, strict=False)}
+def shape_facts(plan: Any) -> list[dict[str, Any]]:
+    """Return for each column of a plan its vertices, degrees of freedom and the mean planned deviation of its noise."""
+    blocks, problem = plan.problem.domain.blocks, plan.problem
+    sizes = [block.size for block in blocks]
+    if problem.shapes is None:  # straight lines, by a method that has no expectation of single directions
+        freedom: Any = [max(1, size - 1) for size in sizes]
+        guess = plan.coefficient_deviation
+        deviation = np.full(sum(sizes), math.nan) if guess is None else guess
+    else:
+        freedom = problem.typical.degrees_of_freedom(plan.l2)
+        deviation = problem.typical.value_deviations(plan.l2, plan.deviations / problem.n, plan.output.deviation)
+    means = [float(part.mean()) for part in np.split(deviation, np.cumsum(sizes))[: len(blocks)]]
+    rows = zip(blocks, freedom, means, strict=False)
+    names = ("column", "vertices", "degrees_of_freedom", "deviation")
+    return [dict(zip(names, (b.name, max(2, b.size), float(f), m), strict=True)) for b, f, m in rows]
 
 
 def _monotone(values: FloatArray, rises: bool) -> FloatArray:
