@@ -58,6 +58,7 @@ GRADIENTS = "algorithms/erm/gradient_descent/gradients.py"
 SAMPLES, DRAWN = "mechanisms/gaussian.py", "poisson_sample(self._units, self._mechanism.rate, self._coins)"
 SAMPLED = "tests/unit/mechanisms/test_sampled_gaussian.py"
 ROBUST = "tests/statistical/test_robust_mean_privacy.py"
+FACTOR, CENTERED = "tests/unit/problems/data/test_factor.py", "tests/unit/geometry/test_centered_noise.py"
 MUTANTS = (
     Mutant(
         "noise halved in the sampler",
@@ -467,6 +468,78 @@ MUTANTS = (
         'vars(self).setdefault("once", self._noisy(0.0, self._mechanism.query_scale)) + round(value) <',
         "mechanism/above_threshold",
         ("tests/unit/mechanisms/test_selection.py::test_one_noisy_threshold_and_fresh_noise_for_every_query",),
+    ),
+    Mutant(
+        "a simplex clipped as a ball",
+        "problems/data/records.py",
+        'block.norm in ("l1", "l2") and',
+        'block.norm != "linf" and',
+        "",
+        ("tests/unit/problems/data/test_records.py",),
+    ),
+    Mutant(
+        "leverage of the shortest row",
+        "_leverage.py",
+        "longest = max(",
+        "longest = min(",
+        "",
+        (FACTOR, "-k", "leverage"),
+    ),
+    Mutant(
+        "leverage read from the certificate",
+        "privacy/verify.py",
+        "wrong = _leverage.faults(",
+        'wrong = "" and _leverage.faults(',
+        "",
+        (FACTOR, "-k", "recomputes"),
+    ),
+    Mutant(
+        "columns of F as rounding leaves them",
+        "_leverage.py",
+        "entries[-1] -= entries.sum()",
+        "entries[-1] -= 0",
+        "",
+        (FACTOR, "-k", "sum_to_zero"),
+    ),
+    Mutant(
+        "the sampler's own representative",
+        "geometry/norms.py",
+        "out += ((x - mean) * stretch for x in signed)",
+        "out += (x * stretch for x in signed)",
+        "",
+        (CENTERED, "tests/unit/mechanisms/test_joint_histogram.py"),
+    ),
+    Mutant(
+        "signs drawn with replacement",
+        "geometry/norms.py",
+        "positive, zero = positive - is_positive, zero - at_least_zero + is_positive",
+        "positive, zero = positive * (left - 1) / left, zero * (left - 1) / left",
+        "",
+        (CENTERED,),
+    ),
+    Mutant(
+        "half the bound of a centered block",
+        "geometry/grouping.py",
+        "widths = np.repeat([block.bound for block in blocks], repeats)",
+        "widths = np.repeat([block.bound for block in blocks], repeats) / (1 + centered)",
+        "",
+        (CENTERED, "-k", "record_bound"),
+    ),
+    Mutant(
+        "a radius of as many dimensions as columns",
+        "geometry/grouping.py",
+        "return self.sizes - self.centered",
+        "return self.sizes",
+        "",
+        (CENTERED, "-k", "dimensions"),
+    ),
+    Mutant(
+        "a replaced record moves one count",
+        "mechanisms/joint_histogram.py",
+        "_rounding.product_up(2.0, ",
+        "_rounding.product_up(1.0, ",
+        "",
+        ("tests/unit/mechanisms/test_joint_histogram.py",),
     ),
 )
 
