@@ -89,7 +89,7 @@ def choose(path: str) -> None:
     names = list(dict.fromkeys(row["table"] for row in found))
     grid = [
         _shapes.Guess(line=line, motion=motion * line, level=level, spread=spread)
-        for line, motion, level, spread in itertools.product((1, 2, 4), (0.2, 0.7, 2.0), (0.25, 0.7), (1.0, 0.5, 0.25))
+        for line, motion, level, spread in itertools.product((1, 3), (0.2, 0.7), (0.25,), (1.0, 0.4, 0.15))
     ]
     regrets = np.array([[regret(name, found, guess) for name in names] for guess in grid])
     for k, name in enumerate(names):
