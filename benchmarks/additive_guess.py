@@ -22,7 +22,7 @@ import numpy as np
 
 from dpconvex import PrivateAdditiveClassifier
 from dpconvex.data import ClassTarget
-from dpconvex.estimators import _shapes
+from dpconvex.estimators import AdditiveModel, _shapes
 from tables import REGRESSION_TABLES, TABLES
 
 EPSILONS = {0.1: 0.6, 0.3: 0.7, 1.0: 0.7, 3.0: 0.9}
@@ -77,7 +77,8 @@ def measure(path: str, names, seeds: int) -> None:
         for (epsilon, cap), knots, share in itertools.product(EPSILONS.items(), KNOTS, TAUS):
             model = fitted(schema, X, target, epsilon, cap, knots, 1 / (len(target) * share * epsilon), seed)
             loss = log_loss(model, held, truth)
-            found.append(dict(table=name, seed=seed, n=len(target), epsilon=epsilon, knots=knots, tau=share, loss=loss))
+            case = {"table": name, "seed": seed, "n": len(target), "epsilon": epsilon}
+            found.append({**case, "knots": knots, "tau": share, "loss": loss})
         print(name, seed, f"{time.perf_counter() - start:.0f} s", flush=True)
         with open(path, "w") as file:
             json.dump(found, file)
@@ -95,7 +96,9 @@ def choose(path: str) -> None:
     for k, name in enumerate(names):
         others = np.delete(regrets, k, 1)
         best = int(np.argmin(others.mean(1)))
-        print(f"{name:10} left out: {grid[best]}: regret there {regrets[best, k]:.4f}, elsewhere {others[best].mean():.4f}")
+        print(
+            f"{name:10} left out: {grid[best]}: regret there {regrets[best, k]:.4f}, elsewhere {others[best].mean():.4f}"
+        )
     order = np.argsort(regrets.mean(1))
     for k in order[:8]:
         print("all tables:", grid[k], f"regret {regrets[k].mean():.5f}", np.round(regrets[k], 4))
@@ -119,7 +122,7 @@ def regret(name: str, found: list[dict], guess) -> float:
             algorithm="objective_perturbation",
         )  # fmt: skip
         features = model._feature_map(None)
-        each = {k: super(type(model).__mro__[1], model)._plans(features.at(k), n, model._loss(2)) for k in KNOTS}
+        each = {k: super(AdditiveModel, model)._plans(features.at(k), n, model._loss(2)) for k in KNOTS}
         k = min(each, key=lambda k: each[k][0].expected)
         tau = float(np.clip(each[k][0].problem.tau(each[k][0].l2) / epsilon, TAUS[0], TAUS[-1]))
         total += np.interp(np.log(tau), np.log(TAUS), [losses[k, t] for t in TAUS]) - min(losses.values())

@@ -42,8 +42,8 @@ print(f"log-loss: additive {log_loss(model):.4f}, linear {log_loss(linear):.4f}"
 print(f"epsilon spent: {model.certificate_.spent_epsilon:.3f}")
 
 # %%
-# The shapes of the numbers. Bands are two planned deviations of the noise to either side; shrinkage and sampling are not
-# in them.
+# The shapes of the numbers. Bands are two planned deviations of the noise to either side; shrinkage and sampling are
+# not in them.
 
 shapes = [shape for shape in model.shapes_ if shape.kind == "numeric"]
 figure, axes = plt.subplots(1, len(shapes), figsize=(11, 2.8), sharey=True, layout="constrained")

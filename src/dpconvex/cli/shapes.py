@@ -29,7 +29,9 @@ def shapes(
     if not isinstance(fitted, AdditiveModel):
         raise InvalidDataError(f"{model}: holds a {type(fitted).__name__}. Shapes are of --model additive")
     if csv + as_json + (sql is not None) > 1:
-        raise InvalidParameterError("csv", csv, "only one of --csv, --json and --sql may be given", "Leave the others out")
+        raise InvalidParameterError(
+            "csv", csv, "only one of --csv, --json and --sql may be given", "Leave the others out"
+        )
     if csv:
         sys.stdout.write(csv_bytes(fitted.shape_table()).decode())
     elif as_json:
@@ -88,7 +90,11 @@ def _case(rule: dict[str, Any], values: list[str]) -> str:
     cell, cases = _quoted(rule["column"]), _cases(rule)
     even = "(" + " + ".join(values) + f") / {len(values)}.0"
     if rule["kind"] == "categories":
-        levels = [f"WHEN '{level.replace(chr(39), chr(39) * 2)}' THEN {v}" for level, v in zip(cases, values, strict=True) if level is not None]
+        levels = [
+            f"WHEN '{level.replace(chr(39), chr(39) * 2)}' THEN {v}"
+            for level, v in zip(cases, values, strict=True)
+            if level is not None
+        ]
         return f"CASE CAST({cell} AS VARCHAR) {' '.join(levels)} ELSE {values[-1] if rule['other'] else even} END"
     knots, own = rule["knots"], values[-1] if rule["missing"] else even
     low, high = repr(rule["lower"]), repr(rule["upper"])

@@ -126,7 +126,13 @@ def _column(where: str, name: str, content: Any) -> AbstractColumn:
     if "categories" in fields:
         _check_keys(where, fields, {"categories"}, {"other"})
         return _build(where, CategoricalColumn, {"name": name, **fields})
-    _check_keys(where, fields, {"lower", "upper"}, {"transform", "missing", "knots"}, "For a column of categories, give categories")
+    _check_keys(
+        where,
+        fields,
+        {"lower", "upper"},
+        {"transform", "missing", "knots"},
+        "For a column of categories, give categories",
+    )
     return _build(where, NumericColumn, {"name": name, **fields})
 
 

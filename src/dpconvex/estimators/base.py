@@ -110,8 +110,7 @@ class FittedModel(PrivateEstimator, ABC):
     def _feature_map(self, n_features: int | None) -> FeatureMap:
         """Return the public map from a user's features to a domain."""
 
-    def _fitted_map(self) -> FeatureMap:
-        """Return the map that the fitted coefficients are for."""
+    def _fitted_map(self) -> FeatureMap:  # that the coefficients are for
         return self._feature_map(self.n_features_in_)
 
     def _encoded(self, X: Any, *, reset: bool) -> tuple[FeatureMap, Any]:
@@ -357,8 +356,7 @@ class PrivateLinearModel(FittedModel):
         self._learned()
 
     def _fitting(self, features: FeatureMap, plan: LinearModelPlan) -> FeatureMap:
-        """Return the map that a plan is for, where `fit` may choose among several."""
-        return features
+        return features  # that the plan is for, where there are several
 
     def _learned(self) -> None:
         """Keep, after a fit, what predictions need beyond the coefficients; by default nothing."""
@@ -437,8 +435,7 @@ def model_digest(model: Any) -> str:
         "names": None if names is None else [str(name) for name in names],
     }
     if "knots_" in vars(model):  # additive models
-        names = ("interactions", "missing", "knots_")
-        facts["shapes"] = [getattr(model, name) for name in names]
+        facts["shapes"] = [model.interactions, model.missing, model.knots_]
     found = hashlib.sha256(json.dumps(facts, sort_keys=True, separators=(",", ":"), default=str).encode())
     for name in _RELEASED:
         values = np.asarray(getattr(model, name), dtype="<f8")

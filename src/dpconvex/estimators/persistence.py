@@ -368,7 +368,10 @@ def _agree(model: SavedModel, features: FeatureMap, shape: tuple[int, int], flat
 
 def _unfitted(state: Mapping[str, Any]) -> SavedModel:
     """Return an estimator of the saved class with the saved parameters."""
-    known = {estimator.__name__: estimator for estimator in (*estimators.ESTIMATORS, *estimators.ADDITIVE_ESTIMATORS, *estimators.SPARSE_ESTIMATORS)}
+    known = {
+        estimator.__name__: estimator
+        for estimator in (*estimators.ESTIMATORS, *estimators.ADDITIVE_ESTIMATORS, *estimators.SPARSE_ESTIMATORS)
+    }
     if state["estimator"] not in known:
         raise InvalidDataError(f"it holds a {state['estimator']}, which this version does not know")
     model = known[state["estimator"]]()

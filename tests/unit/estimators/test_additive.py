@@ -24,7 +24,7 @@ from dpconvex import (
 from dpconvex.data import ClassTarget
 from dpconvex.errors import InvalidParameterError, SchemaError
 from dpconvex.estimators import ADDITIVE_ESTIMATORS
-from dpconvex.estimators._shapes import ShapeMap
+from dpconvex.estimators._shape_map import ShapeMap
 from dpconvex.estimators.persistence import load_model, save_model
 
 CLASSIFIER = {"epsilon": 1e6, "feature_bounds": (-20.0, 20.0), "classes": "infer", "random_state": 0, "knots": 16}
@@ -54,7 +54,9 @@ def frame_of(n: int, seed: int = 0) -> pd.DataFrame:
     colour = rng.choice(["red", "green", "blue", "pink"], n)
     logit = -3 * np.cos(age / 16) + (gain > 20) + 1.5 * (colour == "red") - 1
     good = np.where(rng.uniform(size=n) < 1 / (1 + np.exp(-logit)), "yes", "no")
-    return pd.DataFrame({"age": age, "gain": gain, "colour": colour, "flag": rng.choice(["no", "yes"], n), "good": good})
+    return pd.DataFrame(
+        {"age": age, "gain": gain, "colour": colour, "flag": rng.choice(["no", "yes"], n), "good": good}
+    )
 
 
 FRAME = frame_of(4000)
@@ -296,7 +298,9 @@ def test_many_classes_search_and_saved_models(tmp_path: Any) -> None:
         np.testing.assert_array_equal(mine.values, theirs.values)
         np.testing.assert_array_equal(mine.deviation, theirs.deviation)
     with pytest.raises(InvalidParameterError, match="monotone"):
-        PrivateAdditiveClassifier(classes=[0, 1, 2], feature_bounds=(-1, 1), monotone={"feature 0": "increasing"}).fit(X, y)
+        PrivateAdditiveClassifier(classes=[0, 1, 2], feature_bounds=(-1, 1), monotone={"feature 0": "increasing"}).fit(
+            X, y
+        )
     search = PrivateSearchCV(
         PrivateAdditiveClassifier(2.0, feature_bounds=(-1, 1), random_state=0), {"knots": [2, 8]}
     ).fit(X, y == 1)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import final
+from typing import cast, final
 
 import numpy as np
 from scipy.linalg import block_diag, eigh
@@ -66,8 +66,8 @@ class ExpectedShapes:
             np.zeros(len(numbers)),
             np.zeros(len(numbers)),
             (0.0 if loss.usual == loss else surrogate_excess(loss, loss.usual)) + lost,
-            np.tile(block_diag(*mixing), count),
-            block_diag(*vectors),
+            np.tile(cast(FloatArray, block_diag(*mixing)), count),
+            cast(FloatArray, block_diag(*vectors)),
         )
 
 
@@ -99,4 +99,4 @@ class TypicalShapes(TypicalData):
     def degrees_of_freedom(self, l2: float) -> FloatArray:
         """Return ``sum h / (h + l2)`` of each block, (m,), of one output."""
         each = self.curvature / (self.curvature + l2) / ORDINARY.spectrum_quantiles
-        return np.bincount(self.block, each, minlength=len(self.size))
+        return np.bincount(self.block, each, minlength=len(self.size)).astype(np.float64)
