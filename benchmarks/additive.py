@@ -81,9 +81,7 @@ if __name__ == "__main__":
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     every = [
-        row
-        for name in arguments.tables
-        for row in measure(name, arguments.epsilons, arguments.splits, arguments.most)
+        row for name in arguments.tables for row in measure(name, arguments.epsilons, arguments.splits, arguments.most)
     ]
     shown = RichTable("table", "epsilon", "model", "loss", "s.e.", "AUC or R2", "seconds", "knots")
     for key in dict.fromkeys((row["table"], row["epsilon"], row["model"]) for row in every):
@@ -91,7 +89,9 @@ if __name__ == "__main__":
         loss = np.array([row["loss"] for row in group])
         error = loss.std(ddof=1) / len(loss) ** 0.5 if len(loss) > 1 else np.nan
         means = [f"{np.mean([row[name] for row in group]):.3f}" for name in ("auc", "seconds")]
-        shown.add_row(key[0], f"{key[1]:g}", key[2], f"{loss.mean():.4f}", f"{error:.4f}", *means, str(group[0]["knots"]))
+        shown.add_row(
+            key[0], f"{key[1]:g}", key[2], f"{loss.mean():.4f}", f"{error:.4f}", *means, str(group[0]["knots"])
+        )
     Console().print(shown)
     if arguments.json:
         with open(arguments.json, "w") as file:

@@ -256,8 +256,15 @@ def print_shapes(plan: LinearModelPlan) -> None:
     """Print what the plan of an additive model expects of each column."""
     import numpy as np
 
-    rows = [(row["column"], str(row["vertices"]), number(row["degrees_of_freedom"], 3),
-             "" if np.isnan(row["deviation"]) else number(row["deviation"], 2)) for row in shape_rows(plan)]  # fmt: skip
+    rows = [
+        (
+            row["column"],
+            str(row["vertices"]),
+            number(row["degrees_of_freedom"], 3),
+            "" if np.isnan(row["deviation"]) else number(row["deviation"], 2),
+        )
+        for row in shape_rows(plan)
+    ]
     print_text()
     print_table("Shapes", ("column", "vertices", "degrees of freedom", "deviation"), rows, right=(1, 2, 3))
     print_text(

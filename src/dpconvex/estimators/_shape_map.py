@@ -45,7 +45,7 @@ class ShapeMap(FeatureMap):
 
     def at(self, count: int) -> ShapeMap:
         """Return the map with so many knots a column, unless it declares its own."""
-        return replace(self, knots=tuple(c.even_knots(count) if _is_number(c) else () for c in self.columns))
+        return replace(self, knots=tuple(cast(Any, c).even_knots(count) if c.numeric else () for c in self.columns))
 
     def with_knots(self, knots: tuple[tuple[float, ...], ...]) -> ShapeMap:
         """Return the map with these knots, checked as a column's own are."""
@@ -69,14 +69,14 @@ class ShapeMap(FeatureMap):
 
     def _single(self, k: int, knots: tuple[float, ...]) -> ShapeColumn:
         column: Any = self.columns[k]
-        if not _is_number(column):
+        if not column.numeric:
             return LevelShape(column, k)
         return NumericShape(column, k, knots, self.own if column.missing is None else column.missing == "own")
 
     def _pair_part(self, k: int) -> ShapeColumn:
         column: Any = self.columns[k]
-        plain = replace(column, knots=()) if _is_number(column) else column
-        return self._single(k, plain.even_knots(PAIR_KNOTS) if _is_number(column) else ())
+        plain = replace(column, knots=()) if column.numeric else column
+        return self._single(k, plain.even_knots(PAIR_KNOTS) if column.numeric else ())
 
     @cached_property
     def starts(self) -> list[int]:
@@ -99,7 +99,7 @@ class ShapeMap(FeatureMap):
         out = np.empty((len(frame), len(self.columns)))
         for k, column in enumerate(self.columns):
             series: Any = frame.get_column(column.name)
-            out[:, k] = self._places(k, numbers(series)) if _is_number(column) else self._positions(k, series)
+            out[:, k] = self._places(k, numbers(series)) if column.numeric else self._positions(k, series)
         return out
 
     def _matrix_cells(self, X: AnyArray) -> FloatArray:
@@ -119,10 +119,10 @@ class ShapeMap(FeatureMap):
         found[found < 0] = len(column.categories) if column.other else np.nan
         return found
 
-    def expand(self, cells: FloatArray) -> FloatArray:
-        out = np.zeros((len(cells), self.starts[-1]))
+    def expand(self, encoded: FloatArray) -> FloatArray:
+        out = np.zeros((len(encoded), self.starts[-1]))
         for block, start in zip(self.blocks, self.starts, strict=False):
-            block.write(cells, out[:, start : start + block.size])
+            block.write(encoded, out[:, start : start + block.size])
         return out
 
     def decode(self, coef: FloatArray, intercept: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -170,15 +170,15 @@ class StraightLines(FeatureMap):
     def encode(self, X: Any) -> FloatArray:
         return self.shapes.encode(X)
 
-    def expand(self, cells: FloatArray) -> FloatArray:
-        out = np.zeros((len(cells), self.domain.n_features))
+    def expand(self, encoded: FloatArray) -> FloatArray:
+        out = np.zeros((len(encoded), self.domain.n_features))
         start = 0
         for k, (column, block) in enumerate(zip(self.shapes.columns, self.domain.blocks, strict=True)):
             part, start = out[:, start : start + block.size], start + block.size
             if block.size == 1:  # a number, or one of two categories: its middle is 0
-                part[:, 0] = np.nan_to_num(cells[:, k] - 0.5) if block.norm == "linf" else 1.0
+                part[:, 0] = np.nan_to_num(encoded[:, k] - 0.5) if block.norm == "linf" else 1.0
             else:
-                LevelShape(cast(CategoricalColumn, column), k).write(cells, part)
+                LevelShape(cast(CategoricalColumn, column), k).write(encoded, part)
         return out
 
     def decode(self, coef: FloatArray, intercept: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -196,10 +196,6 @@ class StraightLines(FeatureMap):
                 shift = shift + part.mean(1)
         parts += [np.zeros((len(coef), block.size)) for block in self.shapes.at(2).blocks if block.kind == "pair"]
         return np.hstack(parts), shift
-
-
-def _is_number(column: AbstractColumn) -> bool:
-    return column.numeric
 
 
 def checked_pairs(pairs: Any, columns: Sequence[AbstractColumn]) -> tuple[tuple[str, str], ...]:

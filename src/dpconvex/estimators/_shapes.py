@@ -25,14 +25,14 @@ OWN = "(missing)"
 
 @dataclass(frozen=True)
 class Guess:
-    """What plans expect of shapes, in squared logits; chosen on tables without Adult (`benchmarks/additive.py`)."""
+    """What plans expect of shapes, in squared logits; chosen without Adult (`benchmarks/additive_guess.py`)."""
 
-    line: float = 1.0  #: of a straight line at the ends of a range
-    motion: float = 0.7  #: of a Brownian motion over a whole range
+    line: float = 3.0  #: of a straight line at the ends of a range
+    motion: float = 0.6  #: of a Brownian motion over a whole range
     level: float = 0.25  #: of one level of a category
     pair: float = 0.05  #: of one vertex of a pair
     missing: float = 0.05  #: share of records whose cell is missing
-    spread: float = 1.0  #: how much of the supposed variety real columns have
+    spread: float = 0.4  #: how much of the supposed variety real columns have
 
 
 GUESS = Guess()
@@ -191,7 +191,9 @@ class LevelShape(ShapeColumn):
         out[listed, cells[listed].astype(np.intp)] = 1.0
         out[np.isnan(cells)] = 1 / self.size
 
-    kernel = None  # pyright: ignore[reportAssignmentType]
+    @property
+    def kernel(self) -> FloatArray | None:
+        return None
 
     @property
     def mass(self) -> FloatArray:
@@ -233,11 +235,11 @@ class PairShape(ShapeColumn):
 
     @property
     def kernel(self) -> FloatArray | None:
-        return np.kron(_centered(self.first), _centered(self.second))
+        return cast(FloatArray, np.kron(_centered(self.first), _centered(self.second)))
 
     @property
     def mass(self) -> FloatArray:
-        return np.kron(self.first.mass, self.second.mass)
+        return cast(FloatArray, np.kron(self.first.mass, self.second.mass))
 
     @property
     def signal(self) -> FloatArray:
