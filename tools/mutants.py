@@ -58,6 +58,7 @@ GRADIENTS = "algorithms/erm/gradient_descent/gradients.py"
 SAMPLES, DRAWN = "mechanisms/gaussian.py", "poisson_sample(self._units, self._mechanism.rate, self._coins)"
 SAMPLED = "tests/unit/mechanisms/test_sampled_gaussian.py"
 ROBUST = "tests/statistical/test_robust_mean_privacy.py"
+SHAPED = "tests/unit/estimators/test_additive.py"
 FACTOR, CENTERED = "tests/unit/problems/data/test_factor.py", "tests/unit/geometry/test_centered_noise.py"
 MUTANTS = (
     Mutant(
@@ -540,6 +541,22 @@ MUTANTS = (
         "_rounding.product_up(1.0, ",
         "",
         ("tests/unit/mechanisms/test_joint_histogram.py",),
+    ),
+    Mutant(
+        "additive models: a vertex for missing numbers only where cells are missing",
+        "estimators/_shape_map.py",
+        "knots, self.own if column.missing is None",
+        "knots, self.own and bool(np.isnan(self.seen).any()) if column.missing is None",
+        "",
+        (SHAPED, "-k", "missing_cell_that_changes"),
+    ),
+    Mutant(
+        "additive models: hats go on beyond the end knots",
+        "estimators/_shapes.py",
+        "np.diff(self.places)[left], 0.0, 1.0)",
+        "np.diff(self.places)[left], -1.0, 2.0)",
+        "",
+        (SHAPED, "-k", "weights_of_any_double"),
     ),
 )
 

@@ -322,8 +322,8 @@ def test_plans_take_more_knots_for_more_records_and_bigger_budgets() -> None:
         model = PrivateAdditiveClassifier(epsilon, schema=SCHEMA, algorithm="objective_perturbation")
         return model.plan(n)[0].problem.domain.blocks[0].size
 
-    by_budget = [knots(epsilon, 5000) for epsilon in (0.03, 0.3, 3.0)]
-    by_number = [knots(0.3, n) for n in (500, 5000, 500_000)]
+    by_budget = [knots(epsilon, 5000) for epsilon in (0.3, 1.0, 3.0)]
+    by_number = [knots(0.3, n) for n in (5000, 50_000, 500_000)]
     assert by_budget == sorted(by_budget)
     assert by_number == sorted(by_number)
     assert by_number[0] < by_number[-1]
