@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
 import math
+import sqlite3
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ import pandas as pd
 import pytest
 from sklearn.base import is_classifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from typer.testing import CliRunner
 
 from dpconvex import (
     CategoricalColumn,
@@ -21,10 +24,12 @@ from dpconvex import (
     PrivateSearchCV,
     Schema,
 )
+from dpconvex.cli.main import app
 from dpconvex.data import ClassTarget
 from dpconvex.errors import InvalidParameterError, SchemaError
 from dpconvex.estimators import ADDITIVE_ESTIMATORS
 from dpconvex.estimators._shape_map import ShapeMap
+from dpconvex.estimators.base import model_digest
 from dpconvex.estimators.persistence import load_model, save_model
 
 CLASSIFIER = {"epsilon": 1e6, "feature_bounds": (-20.0, 20.0), "classes": "infer", "random_state": 0, "knots": 16}
@@ -327,3 +332,51 @@ def test_plans_take_more_knots_for_more_records_and_bigger_budgets() -> None:
     assert by_budget == sorted(by_budget)
     assert by_number == sorted(by_number)
     assert by_number[0] < by_number[-1]
+
+
+def test_edited_knots_are_of_another_model(fitted: Any) -> None:
+    edited = copy.copy(fitted)
+    edited.knots_ = ((0.0, 1.0, *fitted.knots_[0][2:]), *fitted.knots_[1:])
+    assert model_digest(edited) != model_digest(fitted) == fitted.certificate_.model
+
+
+def test_command_line(tmp_path: Any, monkeypatch: Any) -> None:
+    """Plan, fit with a report, and the shapes as a table, JSON and a query that a database agrees with."""
+    monkeypatch.chdir(tmp_path)
+    runner = CliRunner()
+    FRAME.to_csv("t.csv", index=False)
+    (tmp_path / "t.toml").write_text(SCHEMA.to_toml())
+    common = [
+        "--schema",
+        "t.toml",
+        "--epsilon",
+        "2",
+        "--model",
+        "additive",
+        "--interactions",
+        "age,flag",
+        "--knots",
+        "4",
+    ]
+    planned = runner.invoke(app, ["plan", "--rows", "4000", *common])
+    assert planned.exit_code == 0, planned.output
+    assert "degrees of freedom" in planned.output
+    done = runner.invoke(app, ["fit", "t.csv", *common, "--monotone=-gain", "--seed", "0"])
+    assert done.exit_code == 0, done.output
+    assert "noise only" in (tmp_path / "model" / "report.html").read_text()
+    assert "<svg" in (tmp_path / "model" / "report.html").read_text()
+    table = runner.invoke(app, ["shapes", "model", "--csv"])
+    assert table.output.startswith('"column","output"')
+    model: Any = load_model("model/model.skops")
+    assert json.loads(runner.invoke(app, ["shapes", "model", "--json"]).output) == json.loads(model.to_json())
+    held_out = frame_of(100, 1)
+    held_out.loc[3, "age"], held_out.loc[5, "flag"], held_out.loc[6, "gain"] = np.nan, "perhaps", np.nan
+    held_out.loc[7, "age"] = 1e9
+    with sqlite3.connect(":memory:") as base:
+        held_out.to_sql("people", base, index=False)
+        found = pd.read_sql(runner.invoke(app, ["shapes", "model", "--sql", "people"]).output, base)
+    np.testing.assert_allclose(found.score_0, model.decision_function(held_out), atol=1e-9)
+    refused = runner.invoke(app, ["plan", "--rows", "9", *common, "--l2", "0.1"])
+    assert refused.exit_code != 0
+    refused = runner.invoke(app, ["plan", "--rows", "9", "--schema", "t.toml", "--epsilon", "1", "--knots", "4"])
+    assert refused.exit_code != 0
