@@ -2,11 +2,11 @@
 
     python benchmarks/shares.py [--tables adult flights ...] [--seeds 4] [--rows 20000]
 
-Objective perturbation, pure epsilon, the noise in the cheapest grouped norm, slope cap and ridge as planned. Options are
-the shares of categories, of numbers and of the constant (`planner.SHARES`), and whether blocks' noise is weighed by the
-excess loss that it costs or by its energy. An option's score on a table is the mean over budgets of the logarithm of its
-mean excess training log-loss. Reported: every score less the table's best one, and for each table left out the option
-that is best on the others with what it loses on the one left out. Fits are seeded, hence not private.
+Objective perturbation, pure epsilon, the noise in the cheapest grouped norm, slope cap and ridge as planned. Options
+are the shares of categories, of numbers and of the constant (`planner.SHARES`), and whether blocks' noise is weighed by
+the excess loss that it costs or by its energy. An option's score on a table is the mean over budgets of the logarithm
+of its mean excess training log-loss. Reported: every score less the table's best one, and for each table left out the
+option that is best on the others with what it loses on the one left out. Fits are seeded, hence not private.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def main() -> None:
     for name in arguments.tables:
         found[name] = scores(name, arguments.rows, arguments.seeds)
         least = min(found[name].values())
-        print(name, {option: round(score - least, 3) for option, score in found[name].items()}, flush=True)
+        print(name, {option: round(float(score - least), 3) for option, score in found[name].items()}, flush=True)
     for left in found:
         others = {option: np.mean([found[name][option] for name in found if name != left]) for option in options()}
         chosen = min(others, key=others.__getitem__)

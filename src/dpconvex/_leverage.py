@@ -68,8 +68,8 @@ class Grid(NamedTuple):
         return longest * Fraction(self.unit) ** 2
 
 
-def grid(part: Contrasts | Rows) -> Grid:
-    """Return the matrix of a block of F; `ValueError` if rows are on no grid."""
+def grid(part: Part) -> Grid:
+    """Return the matrix of a block of F, which is no single number; `ValueError` if rows are on no grid."""
     if isinstance(part, Contrasts):
         return _halves(part.levels, math.sqrt(part.share * part.levels / (part.levels - 1)))
     rows = np.array(part, dtype=np.float64)

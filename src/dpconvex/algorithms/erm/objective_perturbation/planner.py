@@ -129,7 +129,7 @@ def _pure(
 
 SHARES = (1.0, 1.0, 1.0)
 """Largest prior variance of a prediction's part, relative to the others': of a category with three levels or more, of a
-number or a category with two, and of the constant. Chosen by `benchmarks/shares.py`, which leaves out a table at a time."""
+number or a category with two, and of the constant. Compared with others by `benchmarks/shares.py`."""
 
 
 @lru_cache(maxsize=64)
