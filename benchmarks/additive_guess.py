@@ -28,6 +28,7 @@ from tables import REGRESSION_TABLES, TABLES
 EPSILONS = {0.1: 0.6, 0.3: 0.7, 1.0: 0.7, 3.0: 0.9}
 """And the slope cap that fits there."""
 KNOTS, TAUS = (2, 3, 4, 8, 16), (0.1, 0.25, 0.6, 1.5)
+SPREADS = (1.0, 0.4, 0.15)
 SPLIT = {"diamonds": 2500, "delays": 15, "spending": 100}
 NAMES = ("flights", "fertility", "spambase", *SPLIT)
 TRAIN, TEST = 24_000, 30_000
@@ -90,7 +91,7 @@ def choose(path: str) -> None:
     names = list(dict.fromkeys(row["table"] for row in found))
     grid = [
         _shapes.Guess(line=line, motion=motion * line, level=level, spread=spread)
-        for line, motion, level, spread in itertools.product((1, 3), (0.2, 0.7), (0.25,), (1.0, 0.4, 0.15))
+        for line, motion, level, spread in itertools.product((1, 3), (0.2, 0.7), (0.25,), SPREADS)
     ]
     regrets = np.array([[regret(name, found, guess) for name in names] for guess in grid])
     for k, name in enumerate(names):
