@@ -97,9 +97,7 @@ def choose(path: str) -> None:
     for k, name in enumerate(names):
         others = np.delete(regrets, k, 1)
         best = int(np.argmin(others.mean(1)))
-        print(
-            f"{name:10} left out: {grid[best]}: regret there {regrets[best, k]:.4f}, elsewhere {others[best].mean():.4f}"
-        )
+        print(f"{name:10} left out: {grid[best]}: {regrets[best, k]:.4f} there, {others[best].mean():.4f} elsewhere")
     order = np.argsort(regrets.mean(1))
     for k in order[:8]:
         print("all tables:", grid[k], f"regret {regrets[k].mean():.5f}", np.round(regrets[k], 4))
