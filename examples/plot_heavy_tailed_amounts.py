@@ -76,8 +76,7 @@ axes.legend()
 plt.show()
 
 # %%
-# One certificate covers both releases, the histogram that gives the moment bound and the model, and their epsilons add
-# up to the promise.
+# One certificate covers all that was released and says what it cost.
 
 model = PrivateQuantileRegressor(
     1.0,

@@ -14,6 +14,7 @@ import numpy as np
 from dpconvex import load_adult
 from dpconvex.algorithms.erm import heavy_tailed, output_perturbation
 from dpconvex.algorithms.erm.heavy_tailed import clipped_gradient
+from dpconvex.algorithms.erm.heavy_tailed.registry import heavy_plans
 from dpconvex.losses import LogisticLoss
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import DataDomain
@@ -49,24 +50,24 @@ domain = DataDomain.l2_ball(X.shape[1], 1000.0).with_intercept()
 problem = LinearModelProblem(LogisticLoss(), domain, len(train), radius=4.0)
 
 # %%
-# A tenth of epsilon buys a moment bound: a histogram of gradient bounds over 80 public bins. The rest buys the model.
-# Everything else gets all of epsilon, and the same moments as a present. The last method, moreover, has constants that
-# were chosen by its loss on the *test* data: no private procedure, but what good public knowledge could achieve.
+# Every fourth record finds a private level for gradients, the others the model, each at epsilon: no moment is known.
+# Everything else gets all of epsilon, and a second moment of such a level as a present. The last method, moreover, has
+# constants that were chosen by its loss on the *test* data:
+# no private procedure, but what good public knowledge could achieve.
 
 
 def localized(epsilon, seed):
-    """Heavy-tailed output perturbation, the moment bound included in epsilon."""
-    source = SeededSource(seed)
-    estimate = heavy_tailed.plan_moments(problem, PrivacyParams(epsilon / 10))
-    moments, _ = estimate.run(X[train], y[train], source)
-    return heavy_tailed.plan(problem, PrivacyParams(0.9 * epsilon), moments), source
+    """Heavy-tailed output perturbation, the level included in epsilon."""
+    return heavy_plans(problem, PrivacyParams(epsilon), 2.0, None, "heavy_tailed")[0], SeededSource(seed)
 
 
-moments, _ = heavy_tailed.plan_moments(problem, PrivacyParams(0.1)).run(X[train], y[train], SeededSource(0))
-print(f"moment bound: {moments.bound:.2f}; longest gradient that the domain admits: {problem.lipschitz:.0f}")
+plan, source = localized(1.0, 0)
+level, second = plan.run(X[train], y[train], source).plan.released
+moments = heavy_tailed.Moments(2.0, second)
+print(f"level: {level:.2f}; second moment below it: {second:.2f}; longest gradient: {problem.lipschitz:.0f}")
 
 methods = {
-    "localized, private moment": localized,
+    "localized, private level": localized,
     "output perturbation, largest record": lambda epsilon, seed: (
         output_perturbation.plan(problem, PrivacyParams(epsilon), target="population")[0],
         SeededSource(seed),

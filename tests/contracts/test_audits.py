@@ -21,7 +21,7 @@ SLOW = (
     "accelerated_user/tested",
     "boosted_mirror_descent",
     "geometric_median",
-    "geometric_median/many",
+    "center_only/many",
     "gradient_score",
     "heavy_tailed/tuned",
     "sufficient_statistics/users",
@@ -37,7 +37,6 @@ TIGHT = {
     "exponential_mechanism": 0.8,
     "heavy_tailed": 0.9,
     "clipped_residuals": 0.98,
-    "private_moments": 0.99,
     "private_search": 0.99,
     "clipped_gradient": 0.99,
     "output_perturbation/users": 0.9,
@@ -66,8 +65,8 @@ def found(name, epsilon, delta, bound, transcripts=40, **options):
 
 DEAR = (
     "private_search",
-    "geometric_median/stable_sgd",
-    "geometric_median/fixed_order",
+    "stable_sgd",
+    "fixed_order",
     "halving",
     "sufficient_statistics",
     "accelerated_user",

@@ -38,11 +38,12 @@ from dpconvex import (
 )
 from dpconvex.algorithms import recipes
 from dpconvex.algorithms.erm import gradient_descent
-from dpconvex.algorithms.erm.heavy_tailed import Moments, plan_moments
+from dpconvex.algorithms.erm.heavy_tailed import Moments
 from dpconvex.algorithms.erm.heavy_tailed.registry import HEAVY_METHODS, heavy_plans
 from dpconvex.algorithms.erm.registry import ERM_METHODS, Methods, plans
 from dpconvex.algorithms.erm.two_stage import centering
-from dpconvex.algorithms.location.geometric_median import BOOSTS, plan as plan_median
+from dpconvex.algorithms.location.geometric_median import plan as plan_median
+from dpconvex.algorithms.location.registry import LOCATION_METHODS, plan_location
 from dpconvex.algorithms.minimax.group_proportions import GroupShares, after_proportions
 from dpconvex.algorithms.minimax.registry import SADDLE_METHODS, SPARSE_METHODS, plan_saddle, plan_sparse
 from dpconvex.algorithms.queries.registry import QUERY_METHODS, plan_queries
@@ -81,7 +82,6 @@ from dpconvex.randomness import SystemSource
 from dpconvex.verification import planned_again
 from dpconvex_experiments.reference import group_privacy
 from dpconvex_experiments.reference.gradient_score import plan_gradient_score
-from dpconvex_experiments.reference.median import MEDIAN_BASELINES
 
 PURE, MIXED = PrivacyParams(1.0), PrivacyParams(1.0, 1e-6)
 FOR_USERS = PrivacyParams(1.0, 1e-6, unit="user")  # pyright: ignore[reportArgumentType]
@@ -120,18 +120,20 @@ def found_centre() -> Any:
     return before.resumed((0.1, -0.2), float(before.lengths[5]))
 
 
-def found_moments(name: str, moments: Moments) -> Any:
+def found_level(name: str) -> Any:
     steep = linear(SquaredLoss(1e3), domain=DataDomain.box(2, 0.5).with_intercept(0.5))
-    return heavy_plans(steep, MIXED, 2.0, None, name)[0].resumed(moments)  # type: ignore[attr-defined]
+    plan: Any = heavy_plans(steep, MIXED, 2.0, None, name)[0]
+    return plan.resumed(*(float(plan.scale.edges[20]), 0.5 * float(plan.scale.edges[20]))[: len(plan.scale.releases)])
 
 
 def found_both() -> Any:
-    """Moments, then a centre and a length of the ordinary method."""
+    """A level, then a centre and a length of the ordinary method."""
     steep = linear(SquaredLoss(1e3), n=20_000, domain=DataDomain.box(8, 0.5).with_intercept(0.5))
-    then: Any = heavy_plans(steep, PURE, 2.0, None, "clipped_residuals")[0].resumed(Moments(2.0, 1.0))
-    method = then.then.then
+    before: Any = heavy_plans(steep, PURE, 2.0, None, "clipped_residuals")[0]
+    then = before.resumed(float(before.scale.edges[20]))
+    method = then.then
     assert isinstance(method, centering.CenteredPlan)
-    return then.after(then.then.resumed((0.1,) * 8, float(method.lengths[9])))
+    return then.after(method.resumed((0.1,) * 8, float(method.lengths[9])))
 
 
 @cache
@@ -168,15 +170,11 @@ PLANS: dict[str, Callable[[], Any]] = {
     "group privacy": grouped,
     **{f"heavy {name}": lambda name=name: heavy_plans(huber(), PURE, 2.0, 6.5, name)[0] for name in HEAVY_METHODS},
     "heavy tuned": lambda: heavy_plans(huber(), MIXED, 2.0, None, "clipped_gradient")[0],
-    **{
-        f"median {boost}": lambda boost=boost: plan_median(PointDomain(3, 100.0, 1e-2), 400, MIXED, boost=boost)
-        for boost in BOOSTS
-    },
     "median users": lambda: plan_median(PointDomain(3, 100.0, 1e-2), 30_000, FOR_USERS),
     "median paper": lambda: plan_median(PointDomain(3, 100.0, 1e-2), 400, MIXED, constants="paper", boost="none"),
     **{
-        f"median {name}": lambda name=name: MEDIAN_BASELINES[name](PointDomain(3, 10.0, 1e-2), 400, MIXED)
-        for name in MEDIAN_BASELINES
+        f"median {name}": lambda name=name: plan_location(PointDomain(3, 10.0, 1e-2), 400, MIXED, name)
+        for name in LOCATION_METHODS
     },
     **{
         f"queries {name}": lambda name=name: plan_queries(Marginals.of_order((3, 2, 4), 2), 400, MIXED, name)[0]
@@ -196,9 +194,10 @@ PLANS: dict[str, Callable[[], Any]] = {
     ),
     "output saddle": lambda: plan_minimize(ShiftedMeanLoss.examples()[0], 400, epsilon=1.0, radius=1.0),
     "gradient score": lambda: plan_gradient_score(huber(2), PURE, Moments(2.0, 6.5)),
-    "private moments": lambda: plan_moments(huber(), PURE, 2.0),
+    "heavy repeated": lambda: heavy_plans(huber(), PURE, 2.0, 6.5, failure=0.1)[0],
+    "heavy level repeated": lambda: heavy_plans(huber(), PURE, 2.0, None, "heavy_tailed")[0],
     "recentring after": found_centre,
-    **{f"heavy {name} after": lambda name=name: found_moments(name, Moments(2.0, 2.0)) for name in HEAVY_METHODS},
+    **{f"heavy {name} after": lambda name=name: found_level(name) for name in HEAVY_METHODS},
     "heavy recentred after": found_both,
     "worst group": lambda: plan_saddle(worst((0.5, 0.5)), MIXED)[0],
     "worst group after": shared,
@@ -454,7 +453,7 @@ def test_hostile_inputs_are_a_failed_check(planner: Any) -> None:
     assert not check.passed
 
 
-@pytest.mark.parametrize("name", ["noisy gradient", "saddle sgda", "output pure", "median descent"])
+@pytest.mark.parametrize("name", ["noisy gradient", "saddle sgda", "output pure", "median geometric_median"])
 def test_large_sizes_are_planned_or_refused(name: str) -> None:
     """Each integer of a planner's inputs near the largest that is read, and beyond: no exception, and no long wait."""
     fields, _ = genuine(name)
@@ -464,12 +463,15 @@ def test_large_sizes_are_planned_or_refused(name: str) -> None:
                 assert not passes(_with(fields, path, large)), path
 
 
-@pytest.mark.parametrize("changes", [{"k": 3.0}, {"bound": 1e-30}, {"bound": 1e30}], ids=str)
-def test_moments_that_no_histogram_tells_of_make_no_plan(changes: dict[str, float]) -> None:
+@pytest.mark.parametrize("released", [(1.0, 0.5), (0.0, 0.0), (), (None, 0.1)], ids=str)
+def test_levels_that_are_not_public_make_no_plan(released: tuple[Any, ...]) -> None:
     plan: Any = heavy_plans(huber(), PURE, 2.0, None, "clipped_gradient")[0]
-    assert plan.resumed(Moments(2.0, 0.1)).known
-    with pytest.raises(InvalidParameterError, match="inside its bins"):
-        plan.resumed(Moments(**{"k": 2.0, "bound": 0.1, **changes}))
+    level = float(plan.scale.edges[9])
+    assert plan.resumed(level, level / 2).released == (level, level / 2)
+    with pytest.raises(InvalidParameterError, match="one of the public levels"):
+        plan.resumed(level, 2 * level)
+    with pytest.raises(InvalidParameterError, match="one of the public levels"):
+        plan.resumed(*released)
 
 
 def too_much(name: str, change: Callable[[dict[str, Any]], Any]) -> bool:
@@ -534,7 +536,7 @@ TWO = {
     "noisy gradient",
     "noisy gradient samples",
     "queries mwem",
-    "median descent",
+    "median geometric_median",
     "sparse frank_wolfe",
 }
 
@@ -635,7 +637,7 @@ FITTED: dict[str, Any] = {
     "lasso": PrivateLasso(**CUBE, target_bounds=(-1, 1)),
     "sparse": PrivateSparseLogisticRegression(**CUBE, classes=[0, 1]),
     "worst group": PrivateWorstGroupClassifier(**CUBE, classes=[0, 1], groups=[0, 1]),
-    "median": PrivateGeometricMedian(**BOUNDED, radius_bound=2.0, min_radius=0.01, boost="none"),
+    "median": PrivateGeometricMedian(**BOUNDED, radius_bound=2.0, min_radius=0.01, algorithm="center_only"),
     "synthetic": PrivateSyntheticData(**BOUNDED, schema=TABLE),
     **{
         f"search, {method}": PrivateSearchCV(

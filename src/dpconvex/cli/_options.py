@@ -29,7 +29,15 @@ Model = Annotated[
     ),
 ]
 Listed = Annotated[str, typer.Option(help="auto, or a name that the plan lists.")]
-Constants = Annotated[str, typer.Option(help="calibrated, or paper.")]
+Constants = Annotated[
+    str,
+    typer.Option(
+        help="calibrated, or paper, for methods that have the paper's own. Sparse models: vertex_mirror_descent, "
+        "anytime_mirror_descent, variance_reduced_frank_wolfe; games: vertex_mirror_descent, "
+        "bias_reduced_mirror_descent, boosted_mirror_descent; median: stable_sgd, fixed_order, and the center alone."
+    ),
+]
+QueryConstants = Annotated[str, typer.Option(help="calibrated, or paper: saddle_point.")]
 PrivateTable = Annotated[
     Path | None, typer.Argument(help="CSV or Parquet file with the private records. Without it: --rows.")
 ]
@@ -67,10 +75,15 @@ MODEL: dict[str, tuple[Any, Any]] = {
     "heavy_tailed": _option(
         str | None,
         None,
-        "Regression of heavy-tailed targets: the order K >= 2 of a moment of the gradients that is bounded, and "
-        "its bound G for a target scaled to width 1; without G it is estimated for a tenth of epsilon, where it is "
-        "needed. Target bounds then bound predictions; targets are not clipped into them.",
-        metavar="K[:G]",
+        "Regression of heavy-tailed targets. auto: no moment is known, a level for gradients is found privately; or "
+        "the order K >= 2 of a moment of the gradients and its bound G for a target scaled to width 1; K alone: as "
+        "auto, but without a proof for few records. Target bounds then bound predictions; targets are not clipped.",
+        metavar="auto|K[:G]",
+    ),
+    "failure": _option(
+        float | None,
+        None,
+        "With --heavy-tailed: let the bound hold but for this probability, in (0, 1/2). Default: in expectation.",
     ),
     "delta": (Delta, 0.0),
     "algorithm": _option(
@@ -81,7 +94,12 @@ MODEL: dict[str, tuple[Any, Any]] = {
         "phased_sgd or accelerated_user; with --heavy-tailed auto, "
         "clipped_residuals, heavy_tailed or clipped_gradient.",
     ),
-    "constants": _option(str, "calibrated", "calibrated, or paper (output perturbation only)."),
+    "constants": _option(
+        str,
+        "calibrated",
+        "calibrated, or paper: output_perturbation, phased_sgd, sufficient_statistics, heavy_tailed. What others would "
+        "need for it is said when they are asked (accelerated_user: it cannot be run).",
+    ),
     "noise": _option(str, "auto", "auto, or a name that `dpconvex plan` lists."),
     "l2": _option(
         float | None,
@@ -110,8 +128,31 @@ MODEL: dict[str, tuple[Any, Any]] = {
         "Largest residual that counts in full, in units of the target; model linear. Less noise for a bias of "
         "skewed targets. Default: from public facts.",
     ),
+    "smoothing": _option(
+        float | None,
+        None,
+        "Length over which the kink of the loss is rounded: of the margin with --model svc (default 0.5), in units of "
+        "the target with quantile (default: 5 % of its range). 0 keeps the kink.",
+    ),
+    "width": _option(
+        float | None,
+        None,
+        "Residual at which the loss of --model huber turns linear, in units of the target. Default: 20 % of its range.",
+    ),
     "risk": _option(
         str, "empirical", "empirical, or population: bound the loss on new records (output perturbation only)."
+    ),
+    "solver": _option(
+        str,
+        "auto",
+        "By which certified method output perturbation minimizes: auto, newton_cholesky, lbfgs, accelerated_gradient, "
+        "katyusha, subgradient, stochastic_subgradient, dual_coordinate_ascent, ... It costs time, never privacy.",
+    ),
+    "user_test": _option(
+        str, "auto", "How means of users are guarded: tested, threshold or clipped (accelerated_user only)."
+    ),
+    "user_smoothing": _option(
+        str, "auto", "How kinks are smoothed for users: envelope or randomised (accelerated_user only)."
     ),
     "records_per_user": _option(
         int,
@@ -132,7 +173,8 @@ MODEL: dict[str, tuple[Any, Any]] = {
 }
 """What describes a linear model on the command line: by name, an option and its default."""
 
-OWN = ("quantile", "heavy_tailed", "slope_cap", "residual_cap", "knots", "interactions", "missing", "monotone")
+OWN = ("quantile", "heavy_tailed", "failure", "slope_cap", "residual_cap", "smoothing", "width")
+OWN += ("knots", "interactions", "missing", "monotone")
 """Of these, what only some models have."""
 
 ADDITIVE = "additive"
@@ -210,13 +252,15 @@ def planned_rows(table: Path | None, rows: int | None) -> int:
     return 10_000 if rows is None else _validate.integer("rows", rows, at_least=1)
 
 
-def moment_order(text: str) -> float | tuple[float, float]:
-    """Return the order ``K`` of a moment, or ``(K, G)`` for ``K:G``; the library checks the numbers."""
+def moment_order(text: str) -> str | float | tuple[float, float]:
+    """Return the order ``K`` of a moment, ``(K, G)`` for ``K:G``, or "auto"; the library checks the numbers."""
+    if text == "auto":
+        return text
     order, colon, bound = text.partition(":")
     try:
         return (float(order), float(bound)) if colon else float(order)
     except ValueError:
-        what = "must be K or K:G, such as 2 or 2:6.5"
+        what = "must be auto, K or K:G, such as 2 or 2:6.5"
         raise InvalidParameterError("heavy_tailed", text, what, "K is the order of a bounded moment") from None
 
 

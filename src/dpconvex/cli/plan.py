@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -16,7 +16,7 @@ from dpconvex.errors import InvalidParameterError
 
 if TYPE_CHECKING:
     from dpconvex.algorithms import LinearModelPlan, Plan
-    from dpconvex.algorithms.erm.heavy_tailed.registry import TunedPlan
+    from dpconvex.algorithms.erm.heavy_tailed.registry import LeveledPlan
     from dpconvex.estimators import PrivateLinearModel
 
 
@@ -54,7 +54,7 @@ def plan(
     more = scaling(estimator, n, lambda one, n: _plans(one, n, features, classes, "user")) if users else []
     if as_json:
         counts = {"rows": rows} if users is None else {"users": users, "records_per_user": options["records_per_user"]}
-        named = ("delta", "tilt", "adversarial_radius", "adversarial_norm", "risk", "heavy_tailed")
+        named = ("delta", "tilt", "adversarial_radius", "adversarial_norm", "risk", "heavy_tailed", "failure")
         problem = {**counts, "epsilon": epsilon, **{name: options[name] for name in named}}
         shown = {"shapes": shape_rows(found[0])} if options["model"] == _options.ADDITIVE else {}
         print_json({**problem, "plans": plan_rows(found), **shown, **({"scaling": more} if more else {})})
@@ -72,8 +72,10 @@ def plan(
         f"coefficients have at most the planned norm{words.unit}, on average over the noise. Above the trivial "
         "loss a bound is vacuous: it promises nothing about this fit."
     )
-    if "private_moments" in found[0].public:
-        _print_moment(cast("TunedPlan", found[0]))
+    if found[0].public.get("repetition_price"):
+        _print_price(found[0])
+    if "private_level" in found[0].public:
+        _print_level(cast("LeveledPlan", found[0]))
 
 
 @dataclass(frozen=True)
@@ -117,30 +119,39 @@ def variations(plan: LinearModelPlan) -> list[tuple[str, str]]:
         found.append(("residual cap", number(public["residual_cap"])))
     if "target" in public:
         found.append(("risk", str(public["target"])))
-    if "moment_order" in public or "private_moments" in public:
-        found.append(("moment", _moment(public)))
+    if "private_level" in public:
+        level = public["private_level"].get("level")
+        found.append(("level", "to be found" if level is None else f"found {number(level)}"))
+    if "moment_order" in public:
+        found.append(("moment", f"of order {public['moment_order']:g}, declared {number(public['moment_bounds'][0])}"))
     return found
 
 
-def _moment(public: Mapping[str, Any]) -> str:
-    """Say which moment a plan for heavy tails rests on, and where its bound comes from."""
-    private = public.get("private_moments")
-    if private is None:
-        return f"of order {public['moment_order']:g}, declared {number(public['moment_bounds'][0])}"
-    return f"of order {private['order']:g}, " + (
-        f"estimated {number(private['bound'])}" if private["estimated"] else "to be estimated"
+def _print_price(plan: LinearModelPlan) -> None:
+    """Say with which probability the bound holds, and what that costs."""
+    public = plan.public
+    print_text(
+        f"The bound holds with probability 1 - {public['failure_probability']:g}, by "
+        f"{public['phases'][0]['repetitions']} repetitions a phase: it is {number(public['repetition_price'])} times "
+        "the one in expectation, without them."
     )
 
 
-def _print_moment(plan: TunedPlan) -> None:
-    """Say that the moment bound is not known yet, and what the error is for which."""
+def _print_level(plan: LeveledPlan) -> None:
+    """Say that the level is not known yet, and what the error is under which moments."""
     from dpconvex.algorithms.erm.heavy_tailed import Moments
 
-    one = plan.informed(Moments(plan.first.k, 1.0)).predicted_error.bound
+    bounds = {k: plan.error(plan.scale.worst(Moments(k, 1.0)), Moments(k, 1.0)) for k in (2.0, 4.0)}
+    facts = plan.public["private_level"]
     print_text(
-        f"The moment bound G is not known yet: the fit spends epsilon {number(plan.first.privacy.epsilon)} on an "
-        f"estimate. What stands above is for the largest that the domain admits, {number(plan.moments.bound)}; for "
-        f"G = 1 the excess loss is {number(one)}, and it is about proportional to G."
+        f"No moment is assumed: the fit spends epsilon {number(plan.scale.epsilon)} on {facts['records']:,} records to "
+        "find a level for gradients. What stands above is for the largest that the domain admits. "
+        + (
+            f"The excess loss is at most {number(bounds[2.0])} if their second moment is at most 1, "
+            f"{number(bounds[4.0])} if the fourth is, and in proportion to its root."
+            if facts["proved"]
+            else "There are too few records to prove anything of the level: bounds are estimates."
+        )
     )
 
 

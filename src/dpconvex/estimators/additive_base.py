@@ -81,6 +81,9 @@ class AdditiveModel(PrivateLinearModel):
     adversarial_radius: float = field(init=False, default=0.0)
     adversarial_norm: str = field(init=False, default="l2")
     risk: str = field(init=False, default="empirical")
+    solver: str = field(init=False, default="auto")
+    user_test: str = field(init=False, default="auto")
+    user_smoothing: str = field(init=False, default="auto")
     knots_: tuple[tuple[float, ...], ...] = field(init=False)
     shape_deviation_: FloatArray = field(init=False)
 

@@ -16,6 +16,7 @@ from dpconvex.algorithms.search.scores import Score
 from dpconvex.algorithms.select import SMALLEST
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators import _targets
+from dpconvex.estimators._streams import open_rows
 from dpconvex.estimators.base import RELEASED, PrivateLinearModel, name_model, with_shared
 from dpconvex.losses import HingeLoss, LinearModelLoss, LogisticLoss, SmoothedHingeLoss, SoftmaxLoss
 from dpconvex.privacy import Assumption
@@ -71,11 +72,17 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
     @final
     def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> Self:
         source = source_from(self.random_state)
-        features, encoded = self._encoded(X, reset=True)
-        index, classes = self._labels(X, y)
+        opened = open_rows(self, X, y, groups)
+        if opened is None:
+            features, encoded = self._encoded(X, reset=True)
+            index, classes = self._labels(X, y)
+            targets, whose = _as_numbers(index, classes), self._groups(X, groups)
+        else:
+            assert self.schema is not None  # `_opened`
+            features, encoded, targets, whose = self._feature_map(None), opened, opened, None
+            classes = np.asarray(self.schema.classes)
         loss = self._loss(max(len(classes), 2))
-        targets = 2.0 * index - 1.0 if len(classes) <= 2 else index.astype(np.float64)
-        self._learn(features, encoded, targets, loss, source, groups=self._groups(X, groups))
+        self._learn(features, encoded, targets, loss, source, groups=whose)
         self.classes_ = classes
         if isinstance(self.classes, str):
             read = Assumption("which labels occur is public", "not enforced: read off y, because classes='infer'")
@@ -131,12 +138,20 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         classes = _targets.inferred_classes(self._required(y)) if classes is None else classes
         return _targets.declared_index(self._required(y), classes), classes
 
+    def _targets_of(self, X: Any, y: Any) -> AnyArray:
+        return _as_numbers(*self._labels(X, y))
+
     def _truth(self, X: Any, y: Any) -> FloatArray:
         return self._labels(X, y)[0].astype(np.float64)
 
     def _losses(self, score: Score, X: Any, truth: FloatArray) -> FloatArray:
         scores = self.decision_function(X)
         return (truth != (np.argmax(scores, axis=1) if scores.ndim == 2 else scores > 0)).astype(np.float64)
+
+
+def _as_numbers(index: AnyArray, classes: AnyArray) -> FloatArray:
+    """Return -1 and 1 for two classes, else positions."""
+    return 2.0 * index - 1.0 if len(classes) <= 2 else index.astype(np.float64)
 
 
 class ProbabilisticClassifier(PrivateLinearClassifier):
@@ -305,6 +320,13 @@ class PrivateLogisticRegression(LogisticModel):
         Excess of what the plan keeps small: of the mean loss on these records, or of the expected loss on new records
         from the same distribution (records must then be independent draws). Population: a little more regularization
         and a larger bound, output perturbation only. Privacy holds either way.
+    solver : str, default="auto"
+        By which method output perturbation minimizes: a name of `dpconvex.solvers.NAMED_SOLVERS`, such as
+        ``"katyusha"``. A method with a step bound for every data set stands behind it, so it costs time alone.
+    user_test : {"auto", "tested", "threshold", "clipped"}, default="auto"
+        ``"accelerated_user"`` only: how means of users are guarded against outlying ones.
+    user_smoothing : {"auto", "none", "envelope", "randomised"}, default="auto"
+        ``"accelerated_user"`` only: how the kinks of a loss are smoothed.
     records_per_user : int, default=1
         For `fit` with ``groups``: how many records a typical user is known or guessed to have, a public number. Methods
         that gain from many records per user plan with it, and one-pass methods draw at most so many of a user. Privacy
@@ -381,7 +403,7 @@ class PrivateLinearSVC(PrivateLinearClassifier):
         As in `PrivateLogisticRegression`. Exactly one of the four descriptions of the features must be given.
     algorithm, constants, noise, l2, coefficient_norm, random_state : optional
         As in `PrivateLogisticRegression`.
-    tilt, adversarial_radius, adversarial_norm, risk, records_per_user : optional
+    tilt, adversarial_radius, adversarial_norm, risk, solver, user_test, user_smoothing, records_per_user : optional
         As in `PrivateLogisticRegression`.
 
     Attributes

@@ -18,6 +18,7 @@ from dpconvex.algorithms.search.scores import Score
 from dpconvex.algorithms.select import Options
 from dpconvex.data import NumericTarget, Schema
 from dpconvex.errors import InvalidParameterError
+from dpconvex.estimators._streams import open_rows
 from dpconvex.estimators._targets import LARGEST, TargetRange, declared_range, number_array
 from dpconvex.estimators.base import RELEASED, PrivateLinearModel, name_model, with_shared
 from dpconvex.losses import HuberLoss, LinearModelLoss, PinballLoss, PseudoHuberLoss, SmoothedPinballLoss, SquaredLoss
@@ -63,16 +64,20 @@ algorithm, constants, noise, l2, random_state : optional
 coefficient_norm : float, optional
     Norm of the coefficients (of encoded features, in units of the target's range) that the model should be able to
     reach; steers regularization, never privacy. Default: about a third of the range a column.
-tilt, risk, records_per_user : optional
+tilt, risk, solver, user_test, user_smoothing, records_per_user : optional
     As in `PrivateLogisticRegression`; a tilt is in the inverse unit of the loss, for a range of width 1.
-heavy_tailed : float or (float, float), optional
-    For targets (claims, delays, spending) or features without a known largest value: the order k >= 2 of the moment
-    of the gradients that is bounded, or ``(k, G_k)`` with that bound, for a target scaled to a range of width 1;
-    with k alone, G_k is estimated for a tenth of epsilon where it is needed. `target_bounds` then bounds
+heavy_tailed : "auto", float or (float, float), optional
+    For targets (claims, delays, spending) or features without a known largest value. ``"auto"``: no moment is known;
+    a level for gradients is found privately, with a proof, and refused where there are too few records for it. An
+    order k >= 2: the same, but without the proof for few records. ``(k, G_k)``: the k-th moment of the gradients is
+    at most ``G_k^k``, for a target scaled to a range of width 1. `target_bounds` then bounds
     predictions and sets the unit; targets are *not* clipped into it, only to a million times its width. `algorithm`
     is ``"auto"``, ``"clipped_residuals"`` (ordinary methods; no noise depends on the largest target),
     ``"heavy_tailed"`` (localized output perturbation, pure; none depends on the largest record) or
     ``"clipped_gradient"``; `l2`, `noise`, tilts and adversaries do not apply. Docs: "Heavy tails in practice".
+failure : float, optional
+    In (0, 1/2), with `heavy_tailed`: the bound on the risk is to hold but for this probability, by repetitions on parts
+    of the records, which cost accuracy. Default: it holds in expectation.
 """
 ATTRIBUTES = """
 coef_ : array of shape (n_features,)
@@ -98,7 +103,8 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
 
     _: KW_ONLY
     target_bounds: tuple[float, float] | None = None
-    heavy_tailed: float | tuple[float, float] | None = None
+    heavy_tailed: str | float | tuple[float, float] | None = None
+    failure: float | None = None
 
     @abstractmethod
     def _loss(self, width: float, reach: float) -> LinearModelLoss:
@@ -110,10 +116,13 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
     @final
     def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> Self:
         source = source_from(self.random_state)
-        bounds, reach = self._range(), self._reach()
-        features, encoded = self._encoded(X, reset=True)
-        targets = bounds.scale(self._numbers(X, y), reach)
-        loss, whose = self._loss(bounds.width, reach), self._groups(X, groups)
+        bounds, opened = self._range(), open_rows(self, X, y, groups)
+        if opened is None:
+            features, encoded = self._encoded(X, reset=True)
+            targets, whose = self._targets_of(X, y), self._groups(X, groups)
+        else:
+            features, encoded, targets, whose = self._feature_map(None), opened, opened, None
+        loss = self._loss(bounds.width, self._reach())
         self._learn(features, encoded, targets, loss, source, bounds.middle, whose)
         self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])  # as scikit-learn's regressors
         name_model(self)
@@ -140,7 +149,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         privacy = replace(plan.privacy, epsilon=epsilon)
         if tails[1] is None:
             return (cast(TwoStagePlan, plan).at(privacy),)
-        return heavy_plans(plan.problem, privacy, *tails, plan.algorithm, Options(self.constants))
+        return heavy_plans(plan.problem, privacy, *tails, plan.algorithm, Options(self.constants), self.failure)
 
     def _choices(
         self, problem: LinearModelProblem, privacy: PrivacyParams, options: Options
@@ -152,7 +161,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         for name, value in (("tilt", problem.tilt), ("attack_radius", problem.attack_radius)):
             if value:
                 raise InvalidParameterError(name, value, "must be 0 with heavy_tailed", "Leave one of the two out")
-        return heavy_plans(problem, privacy, *tails, self.algorithm, options)
+        return heavy_plans(problem, privacy, *tails, self.algorithm, options, self.failure)
 
     def _check(self, problem: LinearModelProblem, privacy: PrivacyParams, options: Options) -> PrivacyParams:
         if self._tails() is not None:
@@ -161,17 +170,23 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         return super()._check(problem, privacy, options)
 
     def _refuse_methods(self) -> None:
-        """Raise `InvalidParameterError` for methods that are for heavy tails only."""
+        """Raise `InvalidParameterError` for what is for heavy tails only."""
+        if self.failure is not None:
+            raise InvalidParameterError(
+                "failure", self.failure, "is for heavy_tailed", "Leave it out, or give that too"
+            )
         if self.algorithm in HEAVY_METHODS:
             remedy = "Give heavy_tailed=2"
             raise InvalidParameterError("algorithm", self.algorithm, "needs the order of a bounded moment", remedy)
 
-    def _tails(self) -> tuple[float, float | None] | None:
-        """Return the order of the bounded moment and, if declared, its bound; None for targets in a range."""
+    def _tails(self) -> tuple[float | None, float | None] | None:
+        """Return the order of the bounded moment and its bound, as far as declared; None for targets in a range."""
         if self.heavy_tailed is None:
             return None
+        if self.heavy_tailed == "auto":
+            return None, None
         given = self.heavy_tailed if isinstance(self.heavy_tailed, tuple | list) else (self.heavy_tailed, None)
-        what = "must be an order k >= 2, or (k, G_k) with the bound of that moment"
+        what = "must be 'auto', an order k >= 2, or (k, G_k) with the bound of that moment"
         try:
             k, bound = given
             k = _validate.real("heavy_tailed", k, at_least=2.0, at_most=1e3)
@@ -210,6 +225,9 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
 
     def _losses(self, score: Score, X: Any, truth: FloatArray) -> FloatArray:
         return score.of_residuals(truth - score.range.scale(self.predict(X)))
+
+    def _targets_of(self, X: Any, y: Any) -> AnyArray:
+        return self._range().scale(self._numbers(X, y), self._reach())
 
     def _numbers(self, X: Any, y: Any) -> AnyArray:
         """Return the targets in their own unit."""

@@ -13,6 +13,7 @@ from dpconvex.problems.data.points import PointDomain
 from dpconvex.problems.data.records import Records
 from dpconvex.problems.data.users import UserGroups
 from dpconvex.problems.linear.adversarial import Attack, Lift
+from dpconvex.problems.linear.lower_bound import HeavyTailedInstance, heavy_tailed_lower_bound
 from dpconvex.problems.linear.objective import RegularizedRisk, TiltedRisk
 from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.problems.minimax.adversarial import SaddleLoss, ShiftedMeanLoss
@@ -35,6 +36,7 @@ __all__ = [
     "DataDomain",
     "DualityGap",
     "Factor",
+    "HeavyTailedInstance",
     "Lift",
     "LinearModelProblem",
     "LocationLoss",
@@ -60,6 +62,7 @@ __all__ = [
     "WorstGroupLoss",
     "attack_constants",
     "duality_gap",
+    "heavy_tailed_lower_bound",
     "jax_loss",
     "jax_saddle",
     "l1_ball_loss",

@@ -9,7 +9,7 @@ import numpy as np
 
 from dpconvex._types import FloatArray
 
-ROUNDING = 1e-13  # relative slack of a computed gradient: wide, for equal summands round systematically
+ROUNDING = 1e-13  # relative slack of a computed gradient: ten times the worst case of `data.summation`
 UP = 1 + 1e-12  # covers the few roundings of a formula for a public constant
 
 

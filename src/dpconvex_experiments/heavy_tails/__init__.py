@@ -1,7 +1,7 @@
 """Evidence for heavy tails: rates, methods side by side, the lower bound, and from which n a bound says anything."""
 
 from dpconvex_experiments.base import Experiment
-from dpconvex_experiments.heavy_tails import audit, lower_bound, methods, rates
+from dpconvex_experiments.heavy_tails import audit, lower_bound, methods, parameter_free, rates
 
 EXPERIMENTS: tuple[Experiment, ...] = (
     rates.rates,
@@ -9,5 +9,6 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     methods.comparison,
     lower_bound.lower_bound,
     lower_bound.constants,
+    parameter_free.parameter_free,
     audit.audit,
 )

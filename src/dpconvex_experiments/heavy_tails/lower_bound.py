@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -18,6 +17,7 @@ from dpconvex.algorithms.erm.heavy_tailed.moments import Moments
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import LinearModelProblem
+from dpconvex.problems.linear.lower_bound import PackingLaw, hardest
 from dpconvex_experiments.base import Cell, Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Check, Estimate, exact, exponent
 from dpconvex_experiments.heavy_tails.rates import DIAMETER, PAPER, RADIUS, LinearLoss, rate, wide_problem
@@ -30,52 +30,15 @@ ORDERS = (2.0, 4.0)
 KAPPAS = (1.0, 4.0, 16.0, 64.0)
 
 
-@dataclass(frozen=True)
-class Packing:
-    """Records that are 0 but with probability p, then ``p^(-1/k) nu``: ``G_k = 1``, mean ``p^(1-1/k) nu``.
-
-    With the linear loss over the unit ball nothing but nu matters, and only about n p records show it.
-    """
-
-    k: float
-    p: float  #: in (0, 1]
-    direction: FloatArray  #: the unit vector nu
-
-    @property
-    def mean_norm(self) -> float:
-        """``m = |E x|``, by which the minimal risk is below 0."""
-        return self.p ** (1 - 1 / self.k)
-
-    @property
-    def moments(self) -> Moments:
-        """Exact moments of the gradients: ``G_j = p^(1/j - 1/k)``."""
-        return Moments(self.k, 1.0, self.p ** (1 / 2 - 1 / self.k), self.mean_norm)
-
-    def draw(self, n: int, rng: np.random.Generator) -> FloatArray:
-        """Return records, shape (n, dim)."""
-        return np.outer(rng.random(n) < self.p, self.p ** (-1 / self.k) * self.direction)
-
-    def excess(self, w: FloatArray) -> float:
-        """Return the excess risk of a point of the unit ball: ``m (<nu, w> + 1)``."""
-        return self.mean_norm * (float(self.direction @ w) + RADIUS)
+def moments_of(law: PackingLaw) -> Moments:
+    """Return the exact moments of the gradients."""
+    return Moments(law.k, 1.0, law.moment(2.0), law.mean_norm)
 
 
 def estimated_mean(w: FloatArray, norm: float) -> FloatArray:
     """Return the estimate ``-norm w/|w|`` of a mean of that norm (Lemma G.1); the first axis for w = 0."""
     length = float(np.linalg.norm(w))
     return norm * np.eye(len(w))[0] if length == 0 else -norm * w / length
-
-
-def private_lower_bound(k: float, n: int, dim: int, epsilon: float) -> float:
-    r"""Return what every pure epsilon-DP method loses on average over some packing, for ``G_k = 1``.
-
-    A half-packing V of the sphere with ``2^d`` directions: an excess below ``D m/128`` identifies nu (Lemmas G.1, G.3),
-    which fails with probability ``q/(2 (1 + q))`` at least, ``q = (|V| - 1) exp(-epsilon ceil(n p))``. Largest over p.
-    """
-    shown = np.arange(1, n + 1 if n < 10_000 else 10_001)  # ceil(n p); the best is about d log 2 / epsilon
-    log_q = math.log(2.0**dim - 1) - epsilon * shown
-    failure = 1 / (2 * (1 + np.exp(np.minimum(-log_q, 700.0))))
-    return float(np.max(DIAMETER * (shown / n) ** (1 - 1 / k) / 128 * failure))
 
 
 def sampling_lower_bound(n: int) -> tuple[float, float]:
@@ -96,11 +59,11 @@ def sampling_lower_bound(n: int) -> tuple[float, float]:
 def packing_excess(k: float, n: int, kappa: float, runs: int, seed: int) -> Estimate:
     """Return the mean excess risk on packing instances with ``p = kappa d/(n epsilon)`` and random directions."""
     p = min(kappa * DIM / (n * EPSILON), 1.0)
-    plan = _plan(n, Packing(k, p, np.eye(DIM)[0]).moments)
+    plan = _plan(n, moments_of(PackingLaw(k, p, np.eye(DIM)[0])))
     found = []
     for run in range(runs):
         rng, source = streams(seed, run, int(k), n, int(kappa))
-        instance = Packing(k, p, unit_vectors(rng, 1, DIM)[0])
+        instance = PackingLaw(k, p, unit_vectors(rng, 1, DIM)[0])
         found.append(instance.excess(plan.run(instance.draw(n, rng), np.zeros(n), source).point))
     return Estimate.of(found)
 
@@ -137,7 +100,7 @@ def lower_bound(setting: Setting) -> Outcome:
     above: dict[str, tuple[Estimate, float]] = {}
     for k, n in setting.track([(k, n) for k in ORDERS for n in sizes], "Measuring"):
         measured = [packing_excess(k, n, kappa, runs, setting.seed) for kappa in KAPPAS]
-        private, (sampling, rho) = private_lower_bound(k, n, DIM, EPSILON), sampling_lower_bound(n)
+        private, (sampling, rho) = hardest(k, n, DIM, EPSILON)[0], sampling_lower_bound(n)
         ratios = [m.times(1 / rate(k, DIM, n, EPSILON)) for m in measured]
         worsts[k, n] = max(measured)
         two = two_point_excess(k, n, rho, 2 * runs, setting.seed)

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, Self, final
 
 import numpy as np
 
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import FloatArray
 from dpconvex.algorithms.erm import heavy_tailed
 from dpconvex.algorithms.erm.heavy_tailed.localization import HeavyTailedPlan
 from dpconvex.algorithms.erm.heavy_tailed.moments import Moments, record_cap
 from dpconvex.algorithms.erm.heavy_tailed.schedule import TUNING, Phase, Schedule, Stage, sensitivity
-from dpconvex.losses import LinearModelLoss, SmoothLoss
-from dpconvex.losses.base import Task
+from dpconvex.losses import LinearModelLoss
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import DataDomain, LinearModelProblem
+from dpconvex.problems.linear.lower_bound import RADIUS, LinearLoss
 from dpconvex.problems.linear.truncated import Truncation
 from dpconvex_experiments.base import Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Estimate, exponent
@@ -24,41 +23,7 @@ from dpconvex_experiments.shared import lines, panels, streams, unit_vectors
 # What all experiments use: the linear loss, in which the rates are sharp, and problems with a wide domain.
 
 PAPER = "Lowy 2026, Optimal rates for pure epsilon-DP SCO with heavy tails"
-RADIUS = 1.0
 DIAMETER = 2 * RADIUS
-
-
-@final
-@dataclass(frozen=True)
-class LinearLoss(SmoothLoss):
-    """``z``: the record's loss is ``<w, x>`` and its gradient x; targets play no part.
-
-    For lower bounds and sharp rates over a ball, where its minimum is ``-R |E x|``. Unlike other losses it is negative
-    for some predictions.
-    """
-
-    name: ClassVar[str] = "linear"
-    task: ClassVar[Task] = "regression"
-    sides: ClassVar[Literal[1, 2]] = 2
-    slope_bound = 1.0
-    curvature_bound = 0.0
-    value_at_zero = 0.0  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
-
-    def value(self, z: FloatArray, y: FloatArray) -> FloatArray:
-        return z.copy()
-
-    def derivative(self, z: FloatArray, y: FloatArray) -> FloatArray:
-        return np.ones_like(z)
-
-    def hessian_weights(self, z: FloatArray, y: FloatArray) -> FloatArray:
-        return np.zeros_like(z)
-
-    def clip_targets(self, y: AnyArray) -> FloatArray:
-        return np.zeros(np.shape(y))
-
-    @classmethod
-    def examples(cls) -> tuple[Self, ...]:
-        return (cls(),)
 
 
 def wide_problem(loss: LinearModelLoss, dim: int, n: int, moments: Moments) -> LinearModelProblem:

@@ -31,32 +31,54 @@ def test_plans_say_where_the_moment_bound_comes_from(run: Any) -> None:
     for algorithm, risk in (("heavy_tailed", "risk population"), ("clipped_residuals", "mean squared loss")):
         words = (*PLAN, "--model", "linear", "--algorithm", algorithm, "--heavy-tailed")
         shown = " ".join(run(*words, 2).stdout.split())
-        for expected in (algorithm, "moment of order 2, to be estimated", risk, "not known yet", "0.1", "for G = 1"):
+        for expected in (algorithm, "level to be found", risk, "No moment is assumed", "second moment is at most 1"):
             assert expected in shown
+        assert " ".join(run(*words, "auto").stdout.split()) == shown
         shown = " ".join(run(*words, "4:0.3").stdout.split())
         assert "moment of order 4, declared 0.3" in shown
-        assert "not known yet" not in shown
+        assert "No moment is assumed" not in shown
     found = json.loads(run(*PLAN, "--model", "huber", "--heavy-tailed", "4:0.3", "--json").stdout)
     assert found["heavy_tailed"] == "4:0.3"
     assert [plan["algorithm"] for plan in found["plans"]] == ["clipped_residuals"]
 
 
-@pytest.mark.parametrize("tails", ["2", "2:0.3"])
+def test_few_records_prove_nothing_of_a_level(run: Any) -> None:
+    words = ("plan", "--rows", 300, "--features", 5, "--epsilon", 1, "--model", "linear", "--heavy-tailed")
+    assert "too few records to prove anything" in " ".join(run(*words, 2).stdout.split())
+    refused = run(*words, "auto")
+    assert refused.exit_code != 0
+    assert "n=300: must be at least" in " ".join(refused.output.split())
+
+
+def test_failure_says_its_price(run: Any) -> None:
+    words = (*PLAN, "--model", "linear", "--failure", 0.05, "--heavy-tailed")
+    shown = " ".join(run(*words, "2:0.3").stdout.split())
+    assert "heavy_tailed" in shown
+    assert "holds with probability 1 - 0.05, by 7 repetitions a phase" in shown
+    assert "No moment is assumed" in run(*words, "auto").stdout
+    found = json.loads(run(*words, "2:0.3", "--json").stdout)
+    assert found["failure"] == 0.05
+    assert "but for probability 0.05" in found["plans"][0]["source"]
+
+
+@pytest.mark.parametrize("tails", ["2", "auto", "2:0.3"])
 def test_fit_writes_a_model_a_certificate_and_a_report(run: Any, claims: tuple[Path, Path], tails: str) -> None:
     table, schema = claims
     words = ("--schema", schema, "--epsilon", 1, "--model", "linear", "--heavy-tailed", tails, "--out", "model")
     result = run("fit", table, *words)
     assert result.exit_code == 0, result.output
-    assert ("estimated" if tails == "2" else "declared") in " ".join(result.stdout.split())
+    assert ("declared" if tails == "2:0.3" else "level found") in " ".join(result.stdout.split())
     folder = table.parent / "model"
     certificate = json.loads((folder / "certificate.json").read_text())
     assert certificate["spent"]["epsilon"] == pytest.approx(1.0)
     labels = [release["label"] for release in certificate["releases"]]
-    assert ("histogram of slopes" in labels) == (tails == "2")
+    assert ("level of slopes" in labels) == (tails != "2:0.3")
     assert run("verify", folder / "certificate.json").exit_code == 0
     assert "<svg" in (folder / "report.html").read_text()
     assert run("predict", folder, table).exit_code == 0
-    assert load_model(folder / "model.skops").get_params()["heavy_tailed"] == (2.0 if tails == "2" else (2.0, 0.3))
+    assert load_model(folder / "model.skops").get_params()["heavy_tailed"] == {"2": 2.0, "2:0.3": (2.0, 0.3)}.get(
+        tails, tails
+    )
 
 
 def test_test_targets_are_clipped_no_more_than_training_targets(run: Any, claims: tuple[Path, Path]) -> None:
@@ -75,10 +97,12 @@ def test_test_targets_are_clipped_no_more_than_training_targets(run: Any, claims
     ("words", "message"),
     [
         (("--heavy-tailed", 2), "does not apply to --model logistic"),
-        (("--model", "linear", "--heavy-tailed", "x"), "must be K or K:G"),
-        (("--model", "linear", "--heavy-tailed", "2:"), "must be K or K:G"),
+        (("--model", "linear", "--heavy-tailed", "x"), "must be auto, K or K:G"),
+        (("--model", "linear", "--heavy-tailed", "2:"), "must be auto, K or K:G"),
         (("--model", "linear", "--heavy-tailed", 1.5), "order k >= 2"),
         (("--model", "linear", "--heavy-tailed", 2, "--tilt", 1), "tilt=1"),
+        (("--model", "linear", "--failure", 0.1), "failure=0.1: is for heavy_tailed"),
+        (("--model", "linear", "--heavy-tailed", "2:1", "--failure", 0.6), "failure=0.6"),
         (("--model", "linear", "--heavy-tailed", 2, "--noise", "l1"), "noise='l1'"),
         (("--model", "linear", "--heavy-tailed", 2, "--algorithm", "output_perturbation"), "'clipped_gradient'"),
         (("--model", "linear", "--algorithm", "heavy_tailed"), "Give heavy_tailed=2"),

@@ -51,11 +51,11 @@ def test_one_certificate_for_both_releases(regressor: Any, algorithm: str) -> No
     certificate = model.certificate_
     assert verify(certificate).passed
     assert certificate.spent_epsilon == pytest.approx(1.0)
-    assert certificate.releases[0].label == "histogram of gradient bounds"
+    assert certificate.releases[0].label == "level of gradients"
     assert len(certificate.releases) > 1
     assert certificate.releases == model.plan_.releases
-    assert certificate.public["private_moments"]["estimated"]
-    assert "histogram" in certificate.explain()
+    assert certificate.public["private_level"]["level"] > 0
+    assert "level" in certificate.explain()
 
 
 def test_only_least_squares_needs_to_know_where_slopes_are_cut() -> None:
@@ -67,8 +67,8 @@ def test_only_least_squares_needs_to_know_where_slopes_are_cut() -> None:
         assert verify(model.certificate_).passed
         assert model.certificate_.spent_epsilon == pytest.approx(1.0)
         estimated = regressor is PrivateLinearRegression
-        assert (model.certificate_.releases[0].label == "histogram of slopes") == estimated
-        assert ("slope_cut_at" in model.certificate_.public) == estimated
+        assert (model.certificate_.releases[0].label == "level of slopes") == estimated
+        assert ("private_level" in model.certificate_.public) == estimated
 
 
 def test_the_mean_of_heavy_targets_is_learned_with_the_slopes_cut() -> None:
@@ -156,12 +156,29 @@ def test_content_never_speaks(regressor: Any, value: float) -> None:
 def test_a_plan_sees_public_facts_only_and_says_what_is_left(regressor: Any, algorithm: str) -> None:
     given = {"algorithm": algorithm, **BOUNDS}
     (plan,) = regressor(1.0, heavy_tailed=2, **given).plan(20_000, 3)
-    assert not plan.public["private_moments"]["estimated"]
+    assert "level" not in plan.public["private_level"]
     assert plan.public.get("target") == ("population" if algorithm == "heavy_tailed" else None)
     model = regressor(1.0, heavy_tailed=2, **given).fit(*heavy(500))
-    assert model.plan_.public["private_moments"]["bound"] < plan.public["private_moments"]["bound"] * (1 + 1e-9)
+    assert model.plan_.public["private_level"]["level"] <= plan.scale.edges[0]
     (declared,) = regressor(1.0, heavy_tailed=(2, 0.3), **given).plan(20_000, 3)
     assert declared.public["moment_bounds"][0] == 0.3
+
+
+def test_failure_needs_a_declared_moment_or_a_proof(tmp_path: Path) -> None:
+    X, y = heavy(3000)
+    for tails in ((2, 0.3), "auto", 2):
+        model = PrivateHuberRegressor(1.0, heavy_tailed=tails, failure=0.1, random_state=0, **BOUNDS).fit(X, y)
+        assert model.plan_.algorithm == "heavy_tailed"
+        assert model.certificate_.public["failure_probability"] == 0.1
+        assert model.certificate_.public["repetition_price"] > 3
+        assert model.plans_at(2.0)[0].failure == 0.1
+        save_model(model, tmp_path / "model.skops")
+        assert load_model(tmp_path / "model.skops").failure == 0.1
+    for wrong in ({"heavy_tailed": None}, {"algorithm": "clipped_residuals"}, {"failure": 0.7}):
+        given = {"heavy_tailed": (2, 0.3), "failure": 0.1, **BOUNDS, **wrong}
+        with pytest.raises(InvalidParameterError) as caught:
+            PrivateHuberRegressor(1.0, **given).fit(X, y)
+        assert caught.value.name == "failure"
 
 
 def test_plans_at_another_epsilon_keep_the_moments() -> None:
@@ -173,15 +190,15 @@ def test_plans_at_another_epsilon_keep_the_moments() -> None:
 
 
 @pytest.mark.parametrize("regressor", REGRESSORS)
-@pytest.mark.parametrize("tails", [2, (2, 0.3), [3.0, 0.5], (np.float64(2.0), np.float64(0.3)), np.int64(2)])
+@pytest.mark.parametrize("tails", [2, "auto", (2, 0.3), [3.0, 0.5], (np.float64(2.0), np.float64(0.3)), np.int64(2)])
 def test_saved_models_predict_the_same(regressor: Any, tails: Any, tmp_path: Path) -> None:
-    X, y = heavy(200)
+    X, y = heavy(1000)
     model = regressor(1.0, heavy_tailed=tails, random_state=0, **BOUNDS).fit(X, y)
     save_model(model, tmp_path / "model.skops")
     loaded = load_model(tmp_path / "model.skops")
     np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
     assert np.array_equal(np.asarray(loaded.get_params()["heavy_tailed"]), np.asarray(tails))
-    loaded.plan(200, 3)
+    loaded.plan(1000, 3)
 
 
 REFUSED: dict[str, dict[str, Any]] = {

@@ -227,7 +227,7 @@ def test_e5_a_packing_needs_equal_lengths_and_many_directions() -> None:
     zeta, n, epsilon = 0.25, 100, 1.0
     assert math.log((2 - 1) / (4 * math.e * zeta)) / (n * epsilon) < 0
     for dim in (1, 2, 10):  # here p runs over the grid of counts, and directions are unit vectors
-        assert lower_bound.private_lower_bound(2.0, n, dim, epsilon) > 0
+        assert lower_bound.hardest(2.0, n, dim, epsilon)[0] > 0
     assert np.allclose(np.linalg.norm(unit_vectors(np.random.default_rng(0), 50, 3), axis=1), 1.0)
 
 
@@ -250,12 +250,12 @@ def test_a_small_excess_identifies_the_direction() -> None:
 def test_the_private_bound_is_far_below_the_loss_of_the_zero_vector(n: int, epsilon: float) -> None:
     """The zero vector is private and loses m <= D/2 on every instance; so no bound may exceed it."""
     for k, d in itertools.product((2.0, 4.0), (1, 10, 500)):
-        assert 0 < lower_bound.private_lower_bound(k, n, d, epsilon) < DIAMETER / 2 / 64
+        assert 0 < lower_bound.hardest(k, n, d, epsilon)[0] < DIAMETER / 2 / 64
 
 
 def test_the_private_bound_has_the_rate() -> None:
     for k in (2.0, 4.0):
-        few, many = (lower_bound.private_lower_bound(k, n, 10, 1.0) for n in (10**4, 10**6))
+        few, many = (lower_bound.hardest(k, n, 10, 1.0)[0] for n in (10**4, 10**6))
         assert few / many == pytest.approx(100 ** (1 - 1 / k))
 
 

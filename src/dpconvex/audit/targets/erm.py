@@ -21,12 +21,12 @@ from dpconvex.algorithms.erm import (
     sufficient_statistics,
     user_level,
 )
-from dpconvex.algorithms.erm.heavy_tailed import MomentPlan, Moments, clipped_gradient, registry
+from dpconvex.algorithms.erm.heavy_tailed import Moments, clipped_gradient, registry
 from dpconvex.algorithms.erm.registry import plans
 from dpconvex.algorithms.erm.two_stage import centering, projection
 from dpconvex.algorithms.select import Options
 from dpconvex.audit.neighbors import record_pairs, user_pairs
-from dpconvex.audit.target import Builder, Subject, targets
+from dpconvex.audit.target import Builder, Pair, Subject, targets
 from dpconvex.losses import (
     AbsoluteLoss,
     HingeLoss,
@@ -200,19 +200,23 @@ def _clipped(privacy: PrivacyParams, bound: float) -> Subject:
 
 
 def _selected(algorithm: str, known: bool) -> Builder:
-    """Methods for heavy tails, with a moment bound that is given or found by the run."""
+    """Methods for heavy tails, with a moment bound that is given, or a level that the run finds on other records."""
 
     def build(privacy: PrivacyParams, bound: float) -> Subject:
-        problem = linear_problem(HuberLoss(1.0, 2.0), bound, n=20)
+        problem = linear_problem(HuberLoss(1.0, 2.0), bound, n=20 if known else 21)
         return linear_subject(registry.heavy_plans(problem, privacy, 2.0, bound if known else None, algorithm)[0])
 
     return build
 
 
-def _moments(privacy: PrivacyParams, bound: float) -> Subject:
-    plan: MomentPlan = heavy_tailed.plan_moments(linear_problem(HuberLoss(1.0, 2.0), bound, n=20), privacy)
-    pairs = record_pairs(plan.problem)
-    return Subject(plan, pairs, lambda found: np.array([found[0].bound, found[0].second or 0.0, found[0].first or 0.0]))
+def _level(privacy: PrivacyParams, bound: float) -> Subject:
+    """The scale alone: pairs differ in the last of 20 records, which it reads, worst where all others are empty."""
+    problem = linear_problem(HuberLoss(1.0, 2.0), bound, n=20)
+    plan = registry.heavy_plans(problem, privacy, 2.0, None, "heavy_tailed")[0]
+    one = np.zeros((20, problem.domain.dim))
+    one[-1, 0] = 2 * bound
+    alone = Pair((one, np.ones(20)), (0 * one, np.ones(20)))
+    return Subject(plan, {"alone": alone, **record_pairs(problem)}, lambda found: np.array(found.plan.released))
 
 
 def _phased(aggregate: str, users: int = 20) -> Builder:
@@ -225,10 +229,10 @@ def _phased(aggregate: str, users: int = 20) -> Builder:
     return build
 
 
-def _accelerated(test: str, sample: int | None = None) -> Builder:
+def _accelerated(test: str, n: int = 200, sample: int | None = None, cohort: int | None = None) -> Builder:
     def build(privacy: PrivacyParams, bound: float) -> Subject:
-        problem = linear_problem(LogisticLoss(), bound, n=200, records=4)
-        return linear_subject(user_level.plan_accelerated(problem, privacy, test=test, sample=sample))
+        problem = linear_problem(LogisticLoss(), bound, n=n, records=4)
+        return linear_subject(user_level.plan_accelerated(problem, privacy, test=test, sample=sample, cohort=cohort))
 
     return build
 
@@ -262,7 +266,7 @@ TARGETS = (
             "heavy_tailed/phases": ("pure", _heavy_phases),
             "heavy_tailed/tuned": ("pure", _selected("heavy_tailed", False)),
             "clipped_residuals": ("pure", _selected("clipped_residuals", True)),
-            "private_moments": ("pure", _moments),
+            "heavy_tailed/scale": ("pure", _level),
             "clipped_gradient": ("approximate", _clipped),
         },
     ),
@@ -276,7 +280,9 @@ TARGETS = (
             "phased_sgd": ("approximate", _phased("plain")),
             "accelerated_user": ("approximate", _accelerated("clipped")),
             "accelerated_user/tested": ("approximate", _accelerated("tested")),
-            "accelerated_user/sampled": ("approximate", _accelerated("tested", 60)),
+            "accelerated_user/sampled": ("approximate", _accelerated("tested", sample=60)),
+            "accelerated_user/cohorts": ("approximate", _accelerated("tested", 601, cohort=200)),
+            "accelerated_user/threshold_cohorts": ("approximate", _accelerated("threshold", 601, cohort=200)),
         },
     ),
 )

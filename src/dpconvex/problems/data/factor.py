@@ -140,6 +140,14 @@ class Factor:
                 total += _leverage.grid(part).squared_length * Fraction(block.rounded) ** 2
         return _rounding.widen_up(math.sqrt(_rounding.float_up(total)))
 
+    @cached_property
+    def summed_rounding(self) -> float:
+        """Bound on what the grid of sums (`summation`) moves ``F^T g`` by, for mean products of at most 1 in g, l2.
+
+        Each of the ``dim`` entries of g errs by ``2^-60`` at most.
+        """
+        return 2.0**-60 * math.sqrt(self.domain.dim * float(self.matrix.power(2).sum())) * (1 + 1e-9)
+
     @property
     def stated(self) -> list[dict[str, Any]]:
         """F as certificates have it, block by block."""

@@ -113,7 +113,7 @@ class TypicalData:
         size = levels if factor is None else np.array(factor.ranks)
         # Of a unit of a new coordinate.
         stretch: FloatArray = np.ones(len(blocks)) if factor is None else factor.mean_squares
-        square = stretch * np.array([block.bound**2 for block in blocks])
+        square: FloatArray = stretch * np.square([float(block.bound) for block in blocks])
         one_hot = np.array([block.categorical for block in blocks])  # the constant too: a block of one level
         centered = np.array([factor is not None and factor.centered(block) for block in blocks])
         boxed = np.array([block.norm == "linf" for block in blocks])
@@ -150,7 +150,7 @@ class TypicalData:
         contrasts = max(1, outputs - 1)  # the same vector added to all outputs changes no prediction
         return cls(
             count * contrasts,
-            curvature * typical_curvature(loss),
+            np.asarray(curvature * typical_curvature(loss), dtype=np.float64),
             signal / contrasts,
             block,
             np.cumsum(size) - size,

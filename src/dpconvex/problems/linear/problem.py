@@ -16,7 +16,8 @@ from dpconvex.losses import LinearModelLoss
 from dpconvex.problems.base import Aggregation, Problem
 from dpconvex.problems.data.domain import DataDomain
 from dpconvex.problems.data.factor import Factor
-from dpconvex.problems.data.records import Records
+from dpconvex.problems.data.records import Records, RecordSource
+from dpconvex.problems.data.sources import EncodedRows, StreamedRecords
 from dpconvex.problems.data.users import UserGroups, record_weights
 from dpconvex.problems.linear.adversarial import ATTACK_NORMS, Attack, AttackNorm, Lift
 from dpconvex.problems.linear.expected_risk import TypicalData, squared_reach
@@ -118,10 +119,20 @@ class LinearModelProblem(Problem):
 
     # The objective on data.
 
+    def clipped(self, X: AnyArray | EncodedRows, y: AnyArray | EncodedRows) -> tuple[RecordSource, AnyArray | None]:
+        """Return records in the domain and targets in the loss's range; None where they come with the records.
+
+        X and y are arrays, or the same source of encoded rows.
+        """
+        if isinstance(X, EncodedRows):
+            return StreamedRecords(X, self.domain, self.loss.clip_targets), None
+        assert isinstance(y, np.ndarray)
+        return Records.clipped(X, self.domain), self.loss.clip_targets(y)
+
     def on(
         self,
-        records: Records,
-        targets: AnyArray,
+        records: RecordSource,
+        targets: AnyArray | None,
         l2: float,
         groups: UserGroups | None = None,
         linear: FloatArray | None = None,
@@ -144,6 +155,10 @@ class LinearModelProblem(Problem):
             raise InvalidDataError(f"groups has {groups.n_users} users, but the problem is for n={self.n}. Plan again")
         return record_weights(groups, _rounding.ratio_down(1.0, self.n))
 
+    @property
+    def only_sums(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return not (self.tilt or self.attack_radius or self.grouped)
+
     @cached_property
     def attack(self) -> Attack | None:
         return Attack(self.attack_radius, self.attack_norm) if self.attack_radius else None
@@ -159,9 +174,11 @@ class LinearModelProblem(Problem):
         return LinearModelProblem(self.loss, self.lift.domain, self.n, self.radius * self.lift.stretch, self.tilt)
 
     def objective(self, X: AnyArray, y: AnyArray, l2: float, groups: UserGroups | None = None) -> LinearModelObjective:
-        records, targets = Records.clipped(X, self.domain), self.loss.clip_targets(y)
+        records, targets = self.clipped(X, y)
         if self.lift is None:
             return self.on(records, targets, l2, groups)
+        assert isinstance(records, Records)  # plans read sources without an attack only
+        assert targets is not None
         lifted = records.lifted(self.lift.column(self.loss, targets), self.lift.domain)
         objective = self._lifted.on(lifted, targets, self.lift.ridge(l2))
         return replace(objective, linear=self.lift.linear(self.loss))
@@ -303,7 +320,8 @@ class LinearModelProblem(Problem):
             return max(gap, smoothed) + 12 * ROUNDING * tilting / l2
         columns = self.domain.dim + (0 if self.factor is None else self.factor.rank)
         moved = inner_product_rounding(columns) * (self.smoothness + l2) * size
-        return 3 * (ROUNDING * (self.lipschitz + linear + tilting) + moved) / l2
+        grid = 0.0 if self.factor is None else self.factor.summed_rounding * self.domain.linf * self.loss.slope_bound
+        return 3 * (ROUNDING * (self.lipschitz + linear + tilting) + moved + grid) / l2
 
     def describe(self) -> dict[str, Any]:
         return {

@@ -5,7 +5,7 @@ Guarantee
 Lemma
     Let ``phi_W`` be the loss whose slope in the prediction is ``clip(phi', -W, W)`` (`LinearModelLoss.cut`): convex, of
     slope at most W, whatever the target is. The ordinary method runs on it, with the sensitivity that it states there.
-    The level W is a function of public facts or of a released histogram. Losses of bounded slope stay as they are.
+    The level W is a function of public facts or of a released level. Losses of bounded slope stay as they are.
 Assumptions
     Those of the ordinary method. Moments are for accuracy: privacy holds with any.
 Error

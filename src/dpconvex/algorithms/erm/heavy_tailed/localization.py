@@ -109,6 +109,7 @@ class HeavyTailedPlan(LinearModelPlan):
     @property
     def predicted_error(self) -> PredictedError:
         source = "population localization by output perturbation (docs, Heavy tails)"
+        source += "" if self.failure is None else f"; it holds but for probability {self.failure:.3g}"
         trivial = min(self.problem.loss.value_at_zero, self.moments.g1 * self.problem.radius)
         return PredictedError(self.schedule.bound, trivial, source)
 
@@ -159,6 +160,7 @@ class HeavyTailedPlan(LinearModelPlan):
             "moment_order": self.moments.k,
             "moment_bounds": [self.moments.bound, self.moments.g2, self.moments.g1],
             "failure_probability": self.failure,
+            **({} if self.schedule.price == 1 else {"repetition_price": self.schedule.price}),
             "phases": [
                 {
                     "records": phase.m,

@@ -1,44 +1,27 @@
-r"""What is assumed of the tails: declared, or found in the data with a part of the budget.
+r"""What is assumed of the tails, and how steep a record is over the ball.
 
-`Moments` are public numbers, on which utility rests and privacy does not. `plan_moments` finds usable ones:
-
-Guarantee
-    Pure epsilon-DP for neighbors that replace one record.
-Lemma
-    Every record falls into one bin of a public grid, by its gradient bound ``|x| max |phi'|`` over the ball or by the
-    slope of its loss at the prediction 0: functions of the record alone. Replacing a record moves one count down by 1
-    and one up by 1: l1 sensitivity 2. The moments are post-processing of the noisy counts.
-Use
-    ``moments, certificate = plan_moments(...).run(X, y, source)``, then a plan with the rest of epsilon: the two runs
-    read the same records, so their epsilons add up. Moments are for utility: an unlucky histogram costs accuracy only.
+`Moments` are public numbers, on which utility rests and privacy does not. Where none is known, `level.py` finds what
+methods need, from the counts of records in public bins of their gradient bounds.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
 import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms import Recipe, check_relation, recorded, require_average, stored
-from dpconvex.algorithms.base import DATA_ASSUMPTIONS, beyond_floats, require_arrays
-from dpconvex.algorithms.recipes import stored_recipe
-from dpconvex.errors import InvalidDataError, InvalidParameterError
-from dpconvex.mechanisms import LaplaceMechanism
-from dpconvex.privacy import Ledger, NoiseSource, PrivacyCertificate, PrivacyParams, Release, Sensitivity, certify
+from dpconvex.algorithms import check_relation, require_average, stored
+from dpconvex.algorithms.base import beyond_floats
+from dpconvex.errors import InvalidParameterError
+from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import LinearModelProblem, Records
 from dpconvex.problems.linear.truncated import check_loss
-from dpconvex.randomness import BitSource
 
-LABEL, SLOPES_LABEL = "histogram of gradient bounds", "histogram of slopes"
-LEMMA = "every record is counted in one bin: one count falls by 1 and another grows by 1"
 BINS, RATIO = 80, math.sqrt(2.0)
 """From the largest gradient that the domain allows down to ``RATIO^-BINS`` of it; all smaller ones in the last bin."""
-FALSE_TOP = 0.05
-"""Probability that an empty bin counts as occupied."""
 
 
 @stored
@@ -118,106 +101,25 @@ def record_cap(moments: Moments, n: int, failure: float = 0.01) -> float:
     return moments.bound * (n / failure) ** (1 / moments.k)
 
 
-@dataclass(frozen=True)
-class MomentPlan:
-    """Constants of one private estimate of the k-th moment of gradients over the ball, or of slopes at prediction 0."""
-
-    problem: LinearModelProblem
-    privacy: PrivacyParams
-    k: float
-    slopes: bool = False
-    recipe: ClassVar[Recipe | None] = None
-    course: ClassVar[tuple[Any, ...]] = ()
-
-    @property
-    def label(self) -> str:
-        """Names the release."""
-        return SLOPES_LABEL if self.slopes else LABEL
-
-    @property
-    def mechanism(self) -> LaplaceMechanism:
-        """Noise of the counts."""
-        return LaplaceMechanism.calibrate(Sensitivity(2.0, "l1", LEMMA), self.privacy.epsilon, BINS)
-
-    @property
-    def releases(self) -> tuple[Release, ...]:
-        """One: the histogram."""
-        return (self.mechanism.planned(self.label),)
-
-    @property
-    def edges(self) -> FloatArray:
-        """Upper ends of the bins, falling, shape (BINS,)."""
-        problem, ends = self.problem, np.finfo(np.float64).max
-        with np.errstate(all="ignore"):
-            targets = problem.loss.clip_targets(np.array([-ends, ends]))
-            largest = self._bounds(np.full(2, problem.domain.l2), targets).max()
-        return float(largest) * RATIO ** -np.arange(BINS, dtype=np.float64)
-
-    def run(self, X: AnyArray, y: AnyArray, source: BitSource) -> tuple[Moments, PrivacyCertificate]:
-        """Return the moments and the certificate, for arrays of exactly the planned shapes, clipped here."""
-        require_arrays(X, y)
-        if len(X) != self.problem.n or len(y) != self.problem.n:
-            raise InvalidDataError(f"X has {len(X)} records and y {len(y)}, but the plan is for n={self.problem.n}")
-        ledger = Ledger(self.privacy, self.releases)
-        with np.errstate(all="ignore"):
-            norms = np.sqrt(Records.clipped(X, self.problem.domain).squared_norms())
-            bounds = self._bounds(norms, self.problem.loss.clip_targets(y))
-            counts = self.mechanism.release(self.histogram(bounds), self.label, source, ledger)
-        return self.moments(counts), self.certificate(source)
-
-    def _bounds(self, norms: FloatArray, targets: FloatArray) -> FloatArray:
-        if self.slopes:
-            return np.abs(self.problem.loss.derivative(np.zeros(len(targets)), targets))
-        return _gradient_bounds(self.problem, norms, targets)
-
-    def histogram(self, bounds: FloatArray) -> FloatArray:
-        """Return how many bounds (n,) fall into each bin, shape (BINS,)."""
-        smallest = np.searchsorted(-self.edges, -bounds, side="right") - 1
-        return np.bincount(np.clip(smallest, 0, BINS - 1), minlength=BINS).astype(np.float64)
-
-    def moments(self, counts: FloatArray) -> Moments:
-        """Return the moments of noisy counts (BINS,): bins above the highest clearly occupied one count as empty."""
-        threshold = self.mechanism.scale * math.log(BINS / FALSE_TOP)
-        occupied = np.flatnonzero(counts > threshold)
-        top = int(occupied[0]) if len(occupied) else BINS - 1
-        edges, weights = self.edges[top:], np.maximum(counts[top:], 0.0)
-        weights[0] = max(weights[0], 1.0)
-        shares, ratios = weights / weights.sum(), edges / edges[0]
-        kth, second, first = (float(edges[0]) * float(shares @ ratios**q) ** (1 / q) for q in (self.k, 2.0, 1.0))
-        second = min(second, kth)
-        return Moments(self.k, kth, second, min(first, second))
-
-    def certificate(self, source: BitSource) -> PrivacyCertificate:
-        """Return the certificate of a run."""
-        exact = self.mechanism.exact_bits(source)
-        return certify(
-            algorithm="private_moments",
-            constants="calibrated",
-            theorem="A histogram over public bins with Laplace noise; moments are computed from it.",
-            target=self.privacy,
-            releases=self.releases,
-            assumptions=DATA_ASSUMPTIONS,
-            noise_source=NoiseSource(source.name, source.private, exact, "Discrete Laplace noise on a public grid."),
-            public={**self.problem.describe(), "moment_order": self.k, "bins": BINS, "slopes": self.slopes},
-            planner=stored_recipe(self),
-        )
+def record_bounds(problem: LinearModelProblem, X: AnyArray, y: AnyArray, *, slopes: bool = False) -> FloatArray:
+    """Return every record's largest gradient over the ball, or its slope at the prediction 0, shape (n,): no NaN."""
+    with np.errstate(all="ignore"):
+        norms = np.sqrt(Records.clipped(X, problem.domain).squared_norms())
+        return _bounds(problem, norms, problem.loss.clip_targets(y), slopes)
 
 
-@recorded("private_moments")
-def plan_moments(
-    problem: LinearModelProblem, privacy: PrivacyParams, k: float = 2.0, *, slopes: bool = False
-) -> MomentPlan:
-    """Return the plan of a private moment estimate, for problems as in `localization`, with targets or slope bounded.
+def bin_edges(problem: LinearModelProblem, *, slopes: bool = False) -> FloatArray:
+    """Return the upper ends of the public bins, falling, shape (BINS,); no record exceeds the first."""
+    with np.errstate(all="ignore"):
+        targets = problem.loss.clip_targets(np.array([-1.0, 1.0]) * np.finfo(np.float64).max)
+        largest = _bounds(problem, np.full(2, problem.domain.l2), targets, slopes).max()
+    return float(largest) * RATIO ** -np.arange(BINS, dtype=np.float64)
 
-    A tenth of epsilon is plenty for n in the thousands. Larger orders k, at least 2, give faster rates and rest on
-    fewer, larger records. `slopes` asks for moments of slopes at the prediction 0, whatever the features are, in the
-    place of gradients.
-    """
-    check_relation(privacy)
-    require_average(problem)
-    check_loss(problem.loss)
-    _validate.real("k", k, at_least=2.0, at_most=1e3)
-    return MomentPlan(problem, privacy, k, slopes)
+
+def _bounds(problem: LinearModelProblem, norms: FloatArray, targets: FloatArray, slopes: bool) -> FloatArray:
+    if slopes:
+        return np.abs(problem.loss.derivative(np.zeros(len(targets)), targets))
+    return _gradient_bounds(problem, norms, targets)
 
 
 def _gradient_bounds(problem: LinearModelProblem, norms: FloatArray, targets: FloatArray) -> FloatArray:

@@ -1,13 +1,13 @@
-r"""Methods for heavy tails by name, and plans that first find their moment bound with a part of the budget.
+r"""Methods for heavy tails by name, and plans that first find a level for gradients by a release of their own.
 
 Guarantee
-    That of the method, for neighbours that replace one record. A `TunedPlan` makes two runs on the same records: a
-    histogram at `SHARE` of epsilon (pure), then the method at the rest. Basic adaptive composition: epsilons add up,
-    delta is the method's.
+    That of the method, for neighbors that replace one record. A `LeveledPlan` makes two runs: `Scale`, then the method.
+    Localization reads other records than its scale, each run at epsilon: adaptive parallel composition. The others read
+    the same: `SHARE` of epsilon (pure) and the rest add up (basic composition), delta is the method's.
 Sensitivity
-    Of each release its own; the second run's constants are functions of the released histogram and of public facts.
+    Of each release its own; the second run's constants are functions of the released scale and of public facts.
 Assumptions
-    Those of the method. Moments, estimated or declared, are for accuracy: privacy holds with any.
+    Those of the method. Moments, declared or none, are for accuracy: privacy holds with any.
 Choice
     ``"auto"`` compares sizes, not bounds, which are of two kinds (on the data, on new records): `chosen`.
 """
@@ -19,22 +19,29 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, cast, final
 
+import numpy as np
+
 from dpconvex import _rounding, _validate
 from dpconvex._types import AnyArray
 from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult, continued, recorded, within_floats
 from dpconvex.algorithms.erm import heavy_tailed
-from dpconvex.algorithms.erm.heavy_tailed import MomentPlan, Moments, clipped_gradient, clipped_residuals
+from dpconvex.algorithms.erm.heavy_tailed import Moments, clipped_gradient, clipped_residuals, level
+from dpconvex.algorithms.erm.heavy_tailed.level import Scale
+from dpconvex.algorithms.erm.heavy_tailed.moments import check_heavy
 from dpconvex.algorithms.erm.two_stage.base import TwoStagePlan
 from dpconvex.algorithms.recipes import NAMED
 from dpconvex.algorithms.select import LARGEST, SMALLEST, Options
 from dpconvex.errors import InvalidParameterError
-from dpconvex.mechanisms import Planned
-from dpconvex.privacy import Assumption, Ledger, PrivacyParams
+from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release
 from dpconvex.problems import LinearModelProblem, UserGroups
 from dpconvex.randomness import BitSource
 
 SHARE = 0.1
-"""Of epsilon, for the moment bound. Ours: 0.05 to 0.2 lose the same within noise from n = 2,000 on."""
+"""Of epsilon, for the level. Ours: 0.05 to 0.2 lose the same within noise from n = 2,000 on."""
+FOUND = ("level", "second_moment")
+"""What a scale releases; of slopes the level alone."""
+APART = 4
+"""Localization: every fourth record finds the level."""
 
 WIDEST, NARROW = 0.3, 4.0
 """Longest record, in units of a typical one, up to which ``"auto"`` prefers clipped residuals: the larger of NARROW and
@@ -48,20 +55,27 @@ class HeavyMethod:
 
     #: From problem, promise and moments to the plan; with another constant set as the keyword `constants`
     planner: Callable[..., LinearModelPlan]
+    #: The same from problem, promise, constant set, failure probability and what `Scale` released
+    leveled: Callable[..., LinearModelPlan]
     #: False: it needs moments of gradients. True: of slopes at the prediction 0, and those where slopes are unbounded.
     slopes: bool = False
     printed: bool = True  #: Whether it has the paper's constants
+    apart: bool = False  #: Whether its level is found on records of its own, which the theorem for new records needs
+    repeats: bool = False  #: Whether its bound can be had but for a small failure probability
 
     def __call__(
-        self, problem: LinearModelProblem, privacy: PrivacyParams, moments: Moments, constants: str
+        self, problem: LinearModelProblem, privacy: PrivacyParams, moments: Moments, constants: str, **more: float
     ) -> LinearModelPlan:
-        """Return the plan."""
-        if constants == "calibrated":
-            return self.planner(problem, privacy, moments)
-        if not self.printed:
+        """Return the plan; `more` may be the `failure` probability."""
+        self.check(constants)
+        chosen = {} if constants == "calibrated" else {"constants": constants}
+        return self.planner(problem, privacy, moments, **chosen, **more)
+
+    def check(self, constants: str) -> None:
+        """Raise `InvalidParameterError` if the method lacks the constant set."""
+        if constants != "calibrated" and not self.printed:
             remedy = "Use algorithm='heavy_tailed'"
             raise InvalidParameterError("constants", constants, "must be 'calibrated' for this algorithm", remedy)
-        return self.planner(problem, privacy, moments, constants=constants)
 
     def settled(self, problem: LinearModelProblem, k: float) -> Moments | None:
         """Return the moments that public facts tell already: slopes bounded by the loss; None where data must tell."""
@@ -77,9 +91,9 @@ class HeavyMethod:
 
 
 HEAVY_METHODS: Mapping[str, HeavyMethod] = {
-    "heavy_tailed": HeavyMethod(heavy_tailed.plan),
-    "clipped_residuals": HeavyMethod(clipped_residuals.plan, slopes=True),
-    "clipped_gradient": HeavyMethod(clipped_gradient.plan, printed=False),
+    "heavy_tailed": HeavyMethod(heavy_tailed.plan, level.localized, apart=True, repeats=True),
+    "clipped_residuals": HeavyMethod(clipped_residuals.plan, level.ordinary, slopes=True),
+    "clipped_gradient": HeavyMethod(clipped_gradient.plan, level.descent, printed=False),
 }
 """By the name used in estimators and on the command line; ``"auto"`` is one of the first two, by `chosen`."""
 NAMED.update({f"heavy-tailed method {name}": method for name, method in HEAVY_METHODS.items()})
@@ -102,17 +116,17 @@ def chosen(problem: LinearModelProblem, privacy: PrivacyParams, constants: str =
 
 @final
 @dataclass(frozen=True)
-class TunedPlan(TwoStagePlan):
-    """A moment bound from the data, then a method that uses it: one promise for both."""
+class LeveledPlan(TwoStagePlan):
+    """A level for gradients from the data, then a method that uses it: one promise for both."""
 
     problem: LinearModelProblem
     privacy: PrivacyParams  #: The promise for everything
-    first: MomentPlan  #: The histogram, at its share of epsilon
-    #: The method at the rest. Before a run: for a moment bound that holds for all data; in a result: for the estimate.
+    scale: Scale
+    #: The method. Before a run: for the largest level; in a result: for the released one.
     then: LinearModelPlan
     method: HeavyMethod  #: Plans `then`
-    moments: Moments  #: Those of `then`
-    known: bool = False  #: Whether they are estimates; False: the largest gradient that the domain and targets admit
+    failure: float | None = None  #: Probability with which the bound may fail; None: it holds in expectation
+    released: tuple[float, ...] = ()  #: In a result: level and, of gradients, second moment
     adaptive: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def __post_init__(self) -> None:
@@ -120,104 +134,161 @@ class TunedPlan(TwoStagePlan):
 
     @property
     def algorithm(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.then.algorithm
+        return next((name for name, one in HEAVY_METHODS.items() if one is self.method), self.then.algorithm)
+
+    @property
+    def constants(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.scale.constants
+
+    @property
+    def reach(self) -> float:
+        """How far, at most, what slopes or gradients are taken in is from 0: predictions, or parameters."""
+        return clipped_residuals.PREDICTIONS if self.method.slopes else self.problem.radius
+
+    def error(self, released: tuple[float, ...], moments: Moments) -> float:
+        """Return the theorem's bound, for a released scale, under any law with these moments of what is cut.
+
+        The run uses neither the moments nor their order. Before it, for what the scale releases at most under such a
+        law: ``error(scale.worst(moments), moments)``. In expectation, or but for the failure probability.
+        """
+        bias = min(moments.bound * self.scale.tail[1] ** (1 - 1 / moments.k), moments.g1)
+        unlucky = 0.0 if self.failure is not None else self.scale.failure * moments.g1
+        return self._then(released).predicted_error.bound + 2 * self.reach * (bias + unlucky)
 
     @property
     def predicted_error(self) -> PredictedError:
-        """For the moment bound of `then`; in a result, if the estimate is right."""
-        return self.then.predicted_error
+        """Before the run for the largest gradients that the domain admits; in a result a guess, as its source says."""
+        largest = self.released or self.scale.ends[1]
+        error = self.error(largest, Moments(1e3, largest[0]))
+        given, mass = self.then.predicted_error, self.scale.tail[1]
+        source = f"{given.source}; with gradients or slopes cut at a private level (docs, No moment known)"
+        proved = self.method.apart and self.scale.enough and not self.released
+        if self.released:
+            source += (
+                f": {given.bound:.4g} for those cut at {largest[0]:.4g}, but for probability {self.scale.failure:.3g}; "
+                f"bias at most G {mass:.4g}^(1-1/k) times the width, G^k bounding the k-th moment: guessed by G = level"
+            )
+        return PredictedError(error, min(given.trivial, self.reach * largest[-1]), source, proved=proved)
 
     @property
-    def mechanisms(self) -> Mapping[str, Planned]:
-        return {self.first.label: self.first.mechanism}
+    def releases(self) -> tuple[Release, ...]:
+        return (*self.scale.releases, *self.then.releases)
+
+    def exact_bits(self, source: BitSource) -> bool:
+        return source.exact and self.then.exact_bits(source)
 
     @property
     def course(self) -> tuple[Any, ...]:
-        return (self.moments, *self.then.course) if self.known else ()
+        return (*self.released, *self.then.course) if self.released else ()
 
-    def resumed(self, *course: Any) -> TunedPlan:
-        """Return the plan for estimated moments; what the method released since goes to it."""
-        moments, *later = course
-        largest, smallest = (float(edge) for edge in self.first.edges[[0, -1]])
-        if moments.k != self.first.k or not smallest * (1 - 1e-9) <= moments.bound <= largest * (1 + 1e-9):
-            raise InvalidParameterError("moments", moments, "must be of the histogram's order and inside its bins")
-        plan = self.informed(moments)
+    def resumed(self, *course: Any) -> LeveledPlan:
+        """Return the plan for a released scale; what the method released since goes to it."""
+        count = len(self.scale.releases)
+        released, later = course[:count], course[count:]
+        if len(released) < count or released[0] not in self.scale.edges or not 0 < released[-1] <= released[0]:
+            raise InvalidParameterError("scale", released, "must be one of the public levels, and a moment below it")
+        plan = self.informed(*released)
         return plan.after(cast(LinearModelPlan, plan.then.resumed(*later))) if later else plan
 
     @property
     def theorem(self) -> str:
+        shared = "on records of its own" if self.method.apart else "on the same records, epsilons adding up"
         return (
-            f"Basic composition of a private moment bound (a histogram over public bins with Laplace noise, epsilon "
-            f"{self.first.privacy.epsilon:.6g}) and of a method that uses it. {self.then.theorem}"
+            f"A private level for gradients (counts above public edges, chosen by noisy scores; epsilon "
+            f"{self.scale.epsilon:.6g}), {shared}, and a method that uses it. {self.then.theorem}"
         )
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
-        """The method's, and that it learns of the data through the noisy histogram alone."""
+        """The method's, and that it learns of the scale's records through the releases alone."""
         only = Assumption(
-            "the second run's constants depend on the data through the first release only",
-            "it is planned from the moments computed from the noisy histogram",
+            "the second run's constants depend on the data through the first releases only",
+            "it is planned from the released level and second moment",
         )
         return (*self.then.assumptions, only)
 
     def describe(self) -> Mapping[str, Any]:
-        return {
-            **self.then.describe(),
-            "private_moments": {
-                "epsilon": self.first.privacy.epsilon,
-                "order": self.first.k,
-                "bound": self.moments.bound,
-                "estimated": self.known,
-            },
-        }
+        facts = {key: value for key, value in self.then.describe().items() if not key.startswith("moment_")}
+        found: dict[str, Any] = {**self.scale.describe(), **dict(zip(FOUND, self.released, strict=False))}
+        if self.released:
+            found["bound_for_cut"] = self.then.predicted_error.bound
+        more = {} if self.failure is None else {"failure_probability": self.failure}
+        return {**facts, "method": self.then.algorithm, **more, "private_level": found}
 
-    def informed(self, moments: Moments) -> TunedPlan:
-        """Return the plan for estimated moments, with the same budgets."""
-        then = self.method(self.problem, self.then.privacy, moments, self.then.constants)
-        return continued(self, then=then, moments=moments, known=True)
+    def informed(self, *released: float) -> LeveledPlan:
+        """Return the plan for what the scale released, with the same budgets."""
+        return continued(self, then=self._then(released), released=released)
 
-    def at(self, privacy: PrivacyParams) -> TunedPlan:
-        """Return the plan of another promise for the same moments."""
-        return tuned(self.problem, privacy, self.first.k, self.method, self.constants).informed(self.moments)
+    def _then(self, released: tuple[float, ...]) -> LinearModelPlan:
+        half = None if self.failure is None else self.failure / 2
+        rest = replace(self.problem, n=self.then.problem.n)
+        return self.method.leveled(rest, self.then.privacy, self.constants, half, *released)
+
+    def at(self, privacy: PrivacyParams) -> LeveledPlan:
+        """Return the plan of another promise for the same level."""
+        found = leveled(self.problem, privacy, self.method, self.constants, self.failure)
+        return found.informed(*self.released) if self.released else found
 
     def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> PrivateResult:
-        moments, _ = self.first.run(X, y, source)
-        plan = self.informed(moments)
-        result = plan.then.run(X, y, source)
+        first = np.arange(self.problem.n) % APART == APART - 1 if self.method.apart else np.ones(len(X), dtype=bool)
+        rest = ~first if self.method.apart else slice(None)
+        plan = self.informed(*self.scale.run(X[first], y[first], source, Ledger(self.privacy, self.scale.releases)))
+        result = plan.then.run(X[rest], y[rest], source)
         return plan.restored(result, result.point, source)
 
 
-@recorded("tuned")
-def tuned(
-    problem: LinearModelProblem, privacy: PrivacyParams, k: float, method: HeavyMethod, constants: str = "calibrated"
-) -> TunedPlan:
-    """Return the plan of a run that first bounds moments of order k, at least 2, itself; the promise is for both.
+@recorded("leveled")
+def leveled(
+    problem: LinearModelProblem,
+    privacy: PrivacyParams,
+    method: HeavyMethod,
+    constants: str = "calibrated",
+    failure: float | None = None,
+    *,
+    proved: bool = False,
+) -> LeveledPlan:
+    """Return the plan of a run that first finds a level itself; the promise is for both.
 
-    Raises `InvalidParameterError` unless the method can be planned for the smallest and for the largest moments that
-    the histogram can tell of.
+    Raises `InvalidParameterError` unless the method can be planned for the least and for the largest level, and if the
+    level's theorem is asked to hold (`proved`), unless there are records enough for it.
     """
-    share = _rounding.product_down(SHARE, privacy.epsilon)
-    alone = replace(privacy, epsilon=share, delta=0.0)
-    first = heavy_tailed.plan_moments(problem, alone, k, slopes=method.slopes)
-    rest = replace(privacy, epsilon=_rounding.difference_down(privacy.epsilon, share))
-    smallest, largest = (Moments(k, float(edge)) for edge in first.edges[[-1, 0]])
-    method(problem, rest, smallest, constants)  # refuse here, from public facts, what would be refused later
-    return TunedPlan(problem, privacy, first, method(problem, rest, largest, constants), method, largest)
+    check_heavy(problem, privacy, Moments(2.0, 1.0))
+    method.check(constants)
+    share = privacy.epsilon if method.apart else _rounding.product_down(SHARE, privacy.epsilon)
+    rest = privacy if method.apart else replace(privacy, epsilon=_rounding.difference_down(privacy.epsilon, share))
+    n = problem.n // APART if method.apart else problem.n
+    unlucky = min(0.01, problem.n**-0.5) if failure is None else failure / 2
+    scale = Scale(problem, n, share, rest.epsilon, unlucky, method.slopes, method.apart, constants)
+    if proved and not scale.enough:
+        least = math.ceil(2 * (scale.slack + scale.least)) * (APART if method.apart else 1)
+        remedy = "Declare a moment, heavy_tailed=(2, G), or leave its bound out, heavy_tailed=2: then nothing is proved"
+        raise InvalidParameterError(
+            "n", problem.n, f"must be at least {least} to find a level without a moment", remedy
+        )
+    others = replace(problem, n=problem.n - n if method.apart else n)
+    half = None if failure is None else failure / 2
+    least, largest = scale.ends
+    method.leveled(others, rest, constants, half, *least)  # refuse here, from public facts, what would be refused later
+    then = method.leveled(others, rest, constants, half, *largest)
+    return LeveledPlan(problem, privacy, scale, then, method, failure)
 
 
 def heavy_plans(
     problem: LinearModelProblem,
     privacy: PrivacyParams,
-    k: float,
+    k: float | None,
     bound: float | None,
     algorithm: str = "auto",
     options: Options | None = None,
+    failure: float | None = None,
 ) -> tuple[LinearModelPlan, ...]:
     """Return the valid plans for heavy tails, the chosen one first. Sees no data.
 
     The loss has one prediction and is smooth or piecewise linear. `bound` is ``G_k``, on the moment of order `k`, at
-    least 2, of the gradients; None: estimated by the run, for `SHARE` of epsilon, where the method needs it. Of the
-    options only `constants` may be fixed: weights of the ridge, noise and target are the method's.
+    least 2, of the gradients; None: the run finds a level itself, where the method needs it. No order either: refused
+    where there are too few records to prove anything of the level. `failure`, as in `heavy_tailed.plan`: for
+    localization, which ``"auto"`` then stands for. Of the options only `constants` may be fixed: weights of the ridge,
+    noise and target are the method's.
     """
     options = options or Options()
     _validate.choice("algorithm", algorithm, ("auto", *HEAVY_METHODS), "These are for heavy tails")
@@ -227,9 +298,20 @@ def heavy_plans(
         raise InvalidParameterError("l2", options.l2, "is chosen by the method for heavy tails", "Leave it out")
     if options.noise != "auto":
         raise InvalidParameterError("noise", options.noise, "must be 'auto' for heavy tails", "Leave it out")
-    method = HEAVY_METHODS[chosen(problem, privacy, options.constants) if algorithm == "auto" else algorithm]
+    for name in ("solver", "test", "smoothing"):
+        if name in options.fixed():
+            raise InvalidParameterError(name, options.fixed()[name], "does not apply to heavy tails", "Leave it out")
+    automatic = "heavy_tailed" if failure is not None else chosen(problem, privacy, options.constants)
+    method, more = HEAVY_METHODS[automatic if algorithm == "auto" else algorithm], {}
+    if failure is not None:
+        more["failure"] = _validate.real("failure", failure, above=0.0, below=0.5, remedy="It is a probability")
+        if not method.repeats:
+            what = "is for algorithm='heavy_tailed'; the bounds of others hold in expectation"
+            raise InvalidParameterError("failure", failure, what, "Leave one of the two out")
     with within_floats(problem.name):
-        moments = method.settled(problem, k) if bound is None else method.adapted(problem, Moments(k, bound))
+        given = None if k is None or bound is None else Moments(k, bound)
+        moments = method.settled(problem, k or 2.0) if given is None else method.adapted(problem, given)
         if moments is None:
-            return (tuned(problem, privacy, k, method, options.constants),)
-        return (method(problem, privacy, moments, options.constants),)
+            proved = k is None or failure is not None
+            return (leveled(problem, privacy, method, options.constants, failure, proved=proved),)
+        return (method(problem, privacy, moments, options.constants, **more),)

@@ -8,7 +8,8 @@ Error of a phase, times lambda (docs, Heavy tails), in root mean square:
     Delta = lambda sqrt(d (d+1)) beta  (+)  [lambda tau + lambda shift + bias + G_2 / sqrt(m)]
 
 where ``(+)`` adds independent zero-mean noise in squares, ``bias^2 = E[mean (A - C)_+]^2 + Var`` and the shift is that
-of smoothing kinks. With s = 3 for repetitions (else 1) and ``F`` being ``G_1``-Lipschitz,
+of smoothing kinks. With s = 1 in expectation, ``sqrt(10)`` but for a failure probability (Markov), three times that
+with repetitions, and ``F`` being ``G_1``-Lipschitz,
 
     E F(w) - F(w*) <= lambda_1 R^2/2 + s^2 sum_{i<T} lambda_{i+1} (Delta_i / lambda_i)^2 / 2 + s G_1 Delta_T / lambda_T
 
@@ -42,6 +43,10 @@ class Tuning:
     """Numbers of ours (docs, Heavy tails)."""
 
     growth: float = 5.0  #: of the ridge weight from phase to phase; any value above 2^(2 - 2/k) keeps the rate
+    one_level_growth: float = 8.0  #: the same where all phases cut at one level; any value above 4 keeps the rate
+    one_level_start: float = (
+        4.0  #: first ridge weight there, over Delta_1/D; 8 has the least bound, 2 to 4 the least loss
+    )
     accuracy: float = 0.05  #: solver radius in units of C / (lambda m): noise is 5 % larger than for exact minimizers
     smoothing: float = 0.25  #: shift of the minimizer by smoothing kinks, in units of the noise's mean length
     fewest: int = 20  #: records of a phase, at least, unless there is one phase only
@@ -102,6 +107,7 @@ class Schedule:
 
     phases: tuple[Phase, ...]
     bound: float
+    price: float = 1.0  #: of repetitions: the bound over that in expectation, without them; printed: 1
 
     def check(self, n: int) -> None:
         """Raise `InvalidParameterError` unless no two phases share one of the `n` records and none lacks any.
@@ -127,30 +133,46 @@ def finest(problem: LinearModelProblem, truncation: Truncation, l2: float) -> fl
     return 4 * ROUNDING * (truncation.level + (curvature + l2) * problem.radius) / l2
 
 
-def calibrated(problem: LinearModelProblem, epsilon: float, moments: Moments, failure: float | None = None) -> Schedule:
+def calibrated(
+    problem: LinearModelProblem,
+    epsilon: float,
+    moments: Moments,
+    failure: float | None = None,
+    level: float | None = None,
+) -> Schedule:
     """Return the default schedule of the specification's section 4.3, each release at `epsilon`.
 
     `failure` in (0, 1/2): a bound that fails with this probability at most, through repetitions; None: in expectation.
+    `level`: cut there in all phases, and bound the risk of the cut losses, of whose slopes `moments` are.
     """
     n, R, k = problem.n, problem.radius, moments.k
-    first = _Scaled.of(problem, epsilon, moments, max(1, n // 2))
-    ratio = math.log(TUNING.growth / 2 ** (1 - 1 / k))
-    T = 3 + math.ceil(math.log(max(2 * moments.g1 / first.error, 1.0)) / ratio)
+    first = _Scaled.of(problem, epsilon, moments, max(1, n // 2), level)
+    growth = TUNING.growth if level is None else TUNING.one_level_growth
+    if level is None:
+        T = 3 + math.ceil(math.log(max(2 * moments.g1 / first.error, 1.0)) / math.log(growth / 2 ** (1 - 1 / k)))
+    else:
+        T = 1 + math.ceil(math.log2(n) / 4)  # public: 4^(T - 1) is at least sqrt(n)
     while T > 1 and n // 2**T < TUNING.fewest:
         T -= 1
     J = 1 if failure is None else repetitions(failure / T)
     while T > 1 and n // 2**T // J < TUNING.fewest:
         T -= 1
-    J = min(J, n)
+    if n < J:  # fewer parts would fail more often than promised
+        what = f"must be at least {J}: so many parts keep the bound with failure probability {failure:g}"
+        raise InvalidParameterError("n", n, what, "Use more records or a larger failure probability, or leave it out")
     layout = [(2**t - 1, 2 ** (t + 1)) for t in range(T - 1)] + [(2 ** (T - 1) - 1, 2 ** (T - 1))]
     sizes = [len(range(start, n, step)) // J for start, step in layout]
-    scaled = [_Scaled.of(problem, epsilon, moments, m) for m in sizes]
-    base = scaled[0].error / (2 * R)  # kappa = 1, D = 2 R
+    scaled = [_Scaled.of(problem, epsilon, moments, m, level) for m in sizes]
+    s = _aggregation(J, failure)
+    start = (1.0 if level is None else TUNING.one_level_start) * s  # balances the bound's two terms
+    base = start * scaled[0].error / (2 * R)  # D = 2 R
     phases = tuple(
-        part.phase(start, step, J, base * TUNING.growth**t, problem)
+        part.phase(start, step, J, base * growth**t, problem)
         for t, ((start, step), part) in enumerate(zip(layout, scaled, strict=True))
     )
-    return Schedule(phases, _bound(phases, R, moments.g1))
+    bound = _bound(phases, R, moments.g1, s)
+    once = bound if failure is None else calibrated(problem, epsilon, moments, None, level).bound
+    return Schedule(phases, bound, bound / once)
 
 
 def repetitions(failure: float) -> int:
@@ -161,9 +183,15 @@ def repetitions(failure: float) -> int:
     return J
 
 
-def _bound(phases: tuple[Phase, ...], R: float, g1: float) -> float:
+def _aggregation(J: int, failure: float | None) -> float:
+    """What root mean square distances are multiplied by (s): Markov's inequality, and `localization.middle` by 3."""
+    if failure is None:
+        return 1.0
+    return (1.0 if J == 1 else 3.0) / math.sqrt(1 - TUNING.success)
+
+
+def _bound(phases: tuple[Phase, ...], R: float, g1: float, s: float) -> float:
     """Telescoping over the phases (docs, Heavy tails)."""
-    s = 1.0 if phases[0].repetitions == 1 else 3 / math.sqrt(1 - TUNING.success)
     total = phases[0].l2 * R**2 / 2
     for now, following in itertools.pairwise(phases):
         total += following.l2 * (s * now.error) ** 2 / 2
@@ -181,11 +209,13 @@ class _Scaled:
     error: float
 
     @classmethod
-    def of(cls, problem: LinearModelProblem, epsilon: float, moments: Moments, m: int) -> _Scaled:
+    def of(
+        cls, problem: LinearModelProblem, epsilon: float, moments: Moments, m: int, one: float | None = None
+    ) -> _Scaled:
         d, k = problem.dim, moments.k
-        level = TUNING.level(k, moments.bound, m * epsilon / d)
+        level = TUNING.level(k, moments.bound, m * epsilon / d) if one is None else one
         level = min(level, problem.lipschitz)  # no gradient is longer: nothing is cut then
-        cut = level < problem.lipschitz
+        cut = level < problem.lipschitz and one is None  # the bias of one level is no matter of the phases
         beta = 2 * (1 + TUNING.accuracy) * level / (m * epsilon)
         shift = TUNING.smoothing * d * beta if isinstance(problem.loss, PiecewiseLinearLoss) else 0.0
         bias = math.sqrt(moments.excess(level) ** 2 + moments.excess_square(level) / m) if cut else 0.0

@@ -50,7 +50,7 @@ from dpconvex.algorithms.base import USER_LOSS
 from dpconvex.algorithms.predicted_error import reach_quantile, simulations
 from dpconvex.mechanisms import GaussianObjectiveNoise, NormNoiseMechanism, ObjectiveNoise, Planned
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams
-from dpconvex.problems import LinearModelProblem, Records, UserGroups
+from dpconvex.problems import LinearModelProblem, UserGroups
 from dpconvex.randomness import BitSource
 from dpconvex.solvers import Solver
 
@@ -229,6 +229,10 @@ class ObjectivePerturbationPlan(LinearModelPlan):
         each = np.hypot(np.repeat(each, size), self.output.deviation)
         return np.tile(factor.deviations(each), k)
 
+    @property
+    def only_sums(self) -> bool:
+        return self.solver.only_sums and self.problem.only_sums
+
     def noise_reach(self) -> FloatArray:
         """``(|F_j| ||b||_2 + |F_j b|) / (2 n l2)``, plus output noise and solver radius (docs, Proposition 5).
 
@@ -263,9 +267,9 @@ class ObjectivePerturbationPlan(LinearModelPlan):
 
     def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> PrivateResult:
         ledger, problem = Ledger(self.privacy, self.releases), self.problem
-        records = Records.clipped(X, problem.domain)  # line 1: records of the public domain
+        records, targets = problem.clipped(X, y)  # line 1: records of the public domain
         b = self.noise.draw(self.copies, MINIMIZER, source, ledger)  # line 2: independent of the data
-        risk = problem.on(records, problem.loss.clip_targets(y), self.l2, groups, b / problem.n)  # line 3: J
+        risk = problem.on(records, targets, self.l2, groups, b / problem.n)  # line 3: J
         solved = require(self.solver.solve(risk, self.solver_radius), self.solver_radius)  # line 4: |grad J| <= gamma
         released = self.output.release(solved, source, ledger)  # line 5: hide the inaccuracy
         return self.finish(problem.parameters(released), source)  # in the model's own coordinates

@@ -255,6 +255,10 @@ class SufficientStatisticsPlan(LinearModelPlan):
     def exact_bits(self, source: BitSource) -> bool:
         return self.moments.exact_bits(source)
 
+    @property
+    def only_sums(self) -> bool:
+        return not self.problem.grouped
+
     def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> PrivateResult:
         """Fit noisy moments, then take noisy gradient steps with residuals cut at a level that is found privately."""
         ledger, d = Ledger(self.privacy, self.releases), self.problem.dim

@@ -1,0 +1,215 @@
+r"""No moment known: neither its order nor its bound. A level for gradients is found privately, then used for all.
+
+Guarantee
+    Pure epsilon-DP for neighbors that replace one record: the level, and for gradients a second moment, at half each.
+Lemma (sensitivity)
+    ``T_b``, the number of records whose bound A exceeds the public edge ``e_b``, moves by at most 1, so each score
+    ``-max(0, T_b - t, t - T_(b+1))`` does. Given the released level C, a sum of ``min(A/C, 1)^2`` moves by at most 1.
+Theorem (docs, "No moment known"), but for the failure probability beta
+    Let ``L = ln(6 B/beta)``, B edges. Some edge has score 0, so the chosen one at least -s, and ``T_b <= t + s``,
+    ``T_(b+1) >= M = t - s``; by Clopper and Pearson's bounds for all edges at once ``P(A > C) <= p``,
+    ``P(A > C/sqrt(2)) >= q`` or ``C = e_B``. V is Bernstein's upper bound on ``(E min(A, C)^2)^(1/2)``. So for *every*
+    k and G with ``E A^k <= G^k``
+
+        C <= max(e_B, sqrt(2) G q^(-1/k)),    E (A - C)_+ <= G p^(1-1/k)    (Markov, Hoelder),
+
+    p and q being about ``d/(n epsilon)``. A localization on *other* records with C in all phases is one for the cut
+    losses, whose slopes have first and second moments of at most V: its bound, at released numbers, plus
+    ``D E (A - C)_+``, once, bounds the excess risk. Cut residuals, on the same records: at most ``t + s`` of them are
+    above C, so by Hölder for the empirical law the bias is at most ``2 P M_k ((t + s)/n)^(1-1/k)`` in expectation.
+Deviations
+    Calibrated: ``M = 2 (d + L)/epsilon + L``; constants="paper": that of a proof by Chernoff's bounds,
+    ``(d + 8 L)/epsilon + 32 L`` (specification, 8.7). Its V has factors 2 where ours has Bernstein's inequality.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+from scipy.stats import beta
+
+from dpconvex import _rounding
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.algorithms import LinearModelPlan
+from dpconvex.algorithms.base import beyond_floats
+from dpconvex.algorithms.erm.heavy_tailed import clipped_gradient
+from dpconvex.algorithms.erm.heavy_tailed.clipped_residuals import PREDICTIONS
+from dpconvex.algorithms.erm.heavy_tailed.localization import HeavyTailedPlan
+from dpconvex.algorithms.erm.heavy_tailed.moments import BINS, Moments, bin_edges, record_bounds
+from dpconvex.algorithms.erm.heavy_tailed.schedule import calibrated
+from dpconvex.algorithms.erm.registry import plans
+from dpconvex.algorithms.select import Options
+from dpconvex.errors import InvalidParameterError
+from dpconvex.mechanisms import LaplaceMechanism, ReportNoisyMax
+from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity
+from dpconvex.problems import LinearModelProblem
+from dpconvex.randomness import BitSource
+
+LEVEL, SLOPES, SQUARES = "level of gradients", "level of slopes", "sum of squared cut gradients"
+SCORE = Sensitivity(1.0, "linf", "a replaced record moves every count above an edge by at most 1, so every score")
+SUM = Sensitivity(1.0, "absolute", "each summand is in [0, 1], a multiple of 2^-20: the sum is exact")
+GRID = 2.0**20
+"""Steps of squares within [0, 1]; squares are rounded up."""
+SPREAD = 2.0
+"""Calibrated: ``M = SPREAD (d + L)/epsilon + L``. Ours: 1 to 4 lose the same within noise."""
+
+
+@final
+@dataclass(frozen=True)
+class Scale:
+    """Public constants of the private level C, and of the second moment V of gradients cut there."""
+
+    problem: LinearModelProblem
+    n: int  #: records that it reads
+    epsilon: float  #: its budget
+    following: float  #: epsilon of the method that uses the level
+    failure: float  #: beta, probability with which its statements may fail
+    slopes: bool = False  #: a level of the slopes at the prediction 0, and nothing else; else of gradients
+    apart: bool = False  #: whether no other release reads these records
+    constants: str = "calibrated"
+
+    @cached_property
+    def edges(self) -> FloatArray:
+        """Public levels, falling, shape (BINS,); no record's bound exceeds the first."""
+        return bin_edges(self.problem, slopes=self.slopes)
+
+    @property
+    def ends(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """The least and the largest that it may release."""
+        least, largest = (float(edge) for edge in self.edges[[-1, 0]])
+        return ((least,), (largest,)) if self.slopes else ((least, self.second(least, 0.0)), (largest, largest))
+
+    @property
+    def choice(self) -> ReportNoisyMax:
+        """Chooses the level."""
+        return ReportNoisyMax(SCORE, self.epsilon if self.slopes else _rounding.product_down(0.5, self.epsilon))
+
+    @property
+    def noise(self) -> LaplaceMechanism:
+        """Noise of the sum of squares."""
+        return LaplaceMechanism.calibrate(SUM, _rounding.product_down(0.5, self.epsilon), 1)
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        """The level; for gradients also the sum."""
+        if self.slopes:
+            return (self.choice.planned(SLOPES, self.block),)
+        return (self.choice.planned(LEVEL, self.block), self.noise.planned(SQUARES, self.block))
+
+    @property
+    def block(self) -> str | None:
+        """Which records it reads."""
+        return "records of the scale" if self.apart else None
+
+    @property
+    def log(self) -> float:
+        """L."""
+        return math.log(6 * BINS / self.failure)
+
+    @property
+    def slack(self) -> float:
+        """How far below the best score the chosen one may be: s."""
+        return self.choice.scale * self.log
+
+    @property
+    def least(self) -> float:
+        """M: at least so many records exceed the edge below the chosen one."""
+        d, L = self.problem.dim, self.log
+        if self.constants == "paper":
+            return (d + 8 * L) / self.following + 32 * L
+        return SPREAD * (d + L) / self.following + L
+
+    @property
+    def enough(self) -> bool:
+        """Whether there are 2 t records, t = s + M; else a level is found as well as may be, and nothing proved."""
+        return self.n >= 2 * (self.slack + self.least)
+
+    @property
+    def target(self) -> float:
+        """How many records are to exceed the level: t."""
+        return min(self.slack + self.least, self.n / 2)
+
+    @cached_property
+    def tail(self) -> tuple[float, float]:
+        """Q and p, for the law of the records; of the records themselves, where slopes are asked for."""
+        if not self.enough:
+            return 0.0, 1.0
+        most, least, sure = math.floor(self.target + self.slack), math.ceil(self.least), math.exp(-self.log)
+        q = float(beta.ppf(sure, least, self.n - least + 1))
+        return q, most / self.n if self.slopes else float(beta.isf(sure, most + 1, self.n - most))
+
+    def scores(self, bounds: FloatArray) -> FloatArray:
+        """Return the score of every level for the records' bounds (n,): 0 where it separates t of them."""
+        above = self.n - np.searchsorted(np.sort(bounds), self.edges, side="right").astype(np.float64)
+        above[0] = 0.0  # exactly so but for rounding
+        return -np.maximum(np.maximum(above - self.target, self.target - np.append(above[1:], self.n)), 0.0)
+
+    def squares(self, bounds: FloatArray, level: float) -> float:
+        """Return the sum of ``min(A/C, 1)^2``, each rounded up to the grid."""
+        return float(np.ceil(np.minimum(bounds / level, 1.0) ** 2 * GRID).sum()) / GRID
+
+    def second(self, level: float, total: float) -> float:
+        """Return V for the noisy sum: an upper confidence bound, positive and at most C."""
+        n, shifted = max(self.n, 1), total + self.noise.scale * math.log(6 / self.failure)
+        a = self.log / (2 * n)  # Bernstein's inequality: (V - C sqrt(a))^2 <= C^2 (mean + a)
+        return level * min(math.sqrt(a) + math.sqrt(a + max(shifted, 0.0) / n), 1.0)
+
+    def worst(self, moments: Moments) -> tuple[float, ...]:
+        """Return what it releases at most for a law with these moments, but for the failure probability."""
+        level = math.sqrt(2) * moments.bound * max(self.tail[0], 1e-300) ** (-1 / moments.k)
+        level = min(float(self.edges[0]), max(float(self.edges[-1]), level))
+        if self.slopes:
+            return (level,)
+        square, a = min(moments.g2 / level, 1.0) ** 2, self.log / max(self.n, 1)
+        mean = square + math.sqrt(2 * a * square) + a / 3 + 1 / GRID
+        return level, self.second(level, self.n * mean + self.noise.scale * math.log(6 / self.failure))
+
+    def run(self, X: AnyArray, y: AnyArray, source: BitSource, ledger: Ledger) -> tuple[float, ...]:
+        """Return the level and, of gradients, the second moment; data (n, ...) are clipped here."""
+        bounds = record_bounds(self.problem, X, y, slopes=self.slopes)
+        label = SLOPES if self.slopes else LEVEL
+        level = float(self.edges[self.choice.release(self.scores(bounds), label, source, ledger, self.block)])
+        if self.slopes:
+            return (level,)
+        total = self.noise.release(np.array([self.squares(bounds, level)]), SQUARES, source, ledger, self.block)
+        return level, self.second(level, float(total[0]))
+
+    def describe(self) -> Mapping[str, Any]:
+        """JSON-ready public constants."""
+        facts = {"records": self.n, "epsilon": self.epsilon, "failure_probability": self.failure}
+        return {**facts, "target": self.target, "tail_mass": self.tail[1], "proved": self.enough}
+
+
+def localized(
+    problem: LinearModelProblem, privacy: PrivacyParams, constants: str, failure: float | None, *released: float
+) -> LinearModelPlan:
+    """Return the localization with a released level in all phases; its bound is on the cut losses."""
+    level, second = released
+    try:
+        moments = Moments(2.0, second)
+        schedule = calibrated(problem, privacy.epsilon, moments, failure, level)
+        return HeavyTailedPlan(problem, privacy, moments, schedule, failure, constants=constants)
+    except (ArithmeticError, ValueError) as error:  # constants that no float holds
+        if isinstance(error, InvalidParameterError) and error.name == "n":
+            raise
+        raise beyond_floats(problem.name) from None
+
+
+def ordinary(
+    problem: LinearModelProblem, privacy: PrivacyParams, constants: str, failure: float | None, *released: float
+) -> LinearModelPlan:
+    """Return the best ordinary method on the loss whose slope is cut."""
+    loss = problem.loss.cut(released[0] + PREDICTIONS * problem.loss.curvature_bound) or problem.loss
+    return plans(replace(problem, loss=loss), privacy, options=Options(constants))[0]
+
+
+def descent(
+    problem: LinearModelProblem, privacy: PrivacyParams, constants: str, failure: float | None, *released: float
+) -> LinearModelPlan:
+    """Return the descent for a released second moment; its own bound chooses the level."""
+    return clipped_gradient.plan(problem, privacy, Moments(2.0, released[1]))
