@@ -598,7 +598,7 @@ MUTANTS = (
     ),
     Mutant(
         "additive models: ranges of numbers read off the cells",
-        "estimators/_shape_map.py",
+        "estimators/_shapes.py",
         "first, last = column._ends",
         "first, last = float(np.nanmin(values)), float(np.nanmax(values))",
         "",

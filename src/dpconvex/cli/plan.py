@@ -258,7 +258,7 @@ def plan_rows(plans: Sequence[LinearModelPlan]) -> list[dict[str, Any]]:
 
 def shape_rows(plan: LinearModelPlan) -> list[dict[str, Any]]:
     """Return for each column of an additive model its vertices, degrees of freedom and expected deviation of noise."""
-    from dpconvex.estimators.additive_base import shape_facts
+    from dpconvex.estimators.additive import shape_facts
 
     return shape_facts(plan)
 

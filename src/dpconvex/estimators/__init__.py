@@ -5,8 +5,7 @@ A new one is one file and its name in `ESTIMATORS`; the contract tests, saved mo
 
 from __future__ import annotations
 
-from dpconvex.estimators.additive import PrivateAdditiveClassifier, PrivateAdditiveRegressor
-from dpconvex.estimators.additive_base import AdditiveModel
+from dpconvex.estimators.additive import AdditiveModel, PrivateAdditiveClassifier, PrivateAdditiveRegressor
 from dpconvex.estimators.base import PrivateLinearModel
 from dpconvex.estimators.classifiers import (
     LogisticModel,
