@@ -12,6 +12,7 @@ import typer
 from dpconvex import _validate
 from dpconvex.cli import _options
 from dpconvex.cli._output import budget_words, number, one_line_errors, print_json, print_table, print_text
+from dpconvex.cli.shapes import print_planned
 from dpconvex.errors import InvalidParameterError
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def plan(
     """List every valid plan with its noise and expected loss. Sees no data."""
     from dpconvex.algorithms.base import warn_if_hopeless
     from dpconvex.data import Schema
+    from dpconvex.estimators.additive import shape_facts
 
     if (features is None) == (schema is None):
         raise InvalidParameterError("features", features, "either --features or --schema must be given, not both", "")
@@ -52,16 +54,23 @@ def plan(
     found = _plans(estimator, n, features, classes, unit)
     warn_if_hopeless(found[0])
     more = scaling(estimator, n, lambda one, n: _plans(one, n, features, classes, "user")) if users else []
+    shapes = shape_facts(found[0]) if options["model"] == _options.ADDITIVE else []
     if as_json:
         counts = {"rows": rows} if users is None else {"users": users, "records_per_user": options["records_per_user"]}
         named = ("delta", "tilt", "adversarial_radius", "adversarial_norm", "risk", "heavy_tailed", "failure")
         problem = {**counts, "epsilon": epsilon, **{name: options[name] for name in named}}
-        shown = {"shapes": shape_rows(found[0])} if options["model"] == _options.ADDITIVE else {}
-        print_json({**problem, "plans": plan_rows(found), **shown, **({"scaling": more} if more else {})})
+        print_json(
+            {
+                **problem,
+                "plans": plan_rows(found),
+                **({"shapes": shapes} if shapes else {}),
+                **({"scaling": more} if more else {}),
+            }
+        )
         return
     print_plans(found)
-    if options["model"] == _options.ADDITIVE:
-        print_shapes(found[0])
+    if shapes:
+        print_planned(shapes)
     if more:
         print_text()
         print_scaling(more)
@@ -254,34 +263,6 @@ def plan_rows(plans: Sequence[LinearModelPlan]) -> list[dict[str, Any]]:
         for k, plan in enumerate(plans)
         for deviation in (plan.coefficient_deviation,)
     ]
-
-
-def shape_rows(plan: LinearModelPlan) -> list[dict[str, Any]]:
-    """Return for each column of an additive model its vertices, degrees of freedom and expected deviation of noise."""
-    from dpconvex.estimators.additive import shape_facts
-
-    return shape_facts(plan)
-
-
-def print_shapes(plan: LinearModelPlan) -> None:
-    """Print what the plan of an additive model expects of each column."""
-    import numpy as np
-
-    rows = [
-        (
-            row["column"],
-            str(row["vertices"]),
-            number(row["degrees_of_freedom"], 3),
-            "" if np.isnan(row["deviation"]) else number(row["deviation"], 2),
-        )
-        for row in shape_rows(plan)
-    ]
-    print_text()
-    print_table("Shapes", ("column", "vertices", "degrees of freedom", "deviation"), rows, right=(1, 2, 3))
-    print_text(
-        "vertices: knots or levels. degrees of freedom: what ridge and noise leave of them. deviation: expected noise "
-        "of a value. Sampling and shrinkage are not in it."
-    )
 
 
 def note(plan: Plan) -> str:

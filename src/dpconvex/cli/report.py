@@ -16,8 +16,8 @@ import numpy as np
 
 from dpconvex.cli._output import number, write_page
 from dpconvex.cli.plan import LOSS_WORDS, loss_name, risk_name, variations
-from dpconvex.cli.report_shapes import shapes_figure
 from dpconvex.cli.schema import public_range
+from dpconvex.cli.shapes import shapes_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

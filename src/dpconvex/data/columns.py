@@ -156,16 +156,15 @@ class NumericColumn(AbstractColumn):
         self._check_knots()
 
     def _check_knots(self) -> None:
+        found: Any = self.knots
+        if isinstance(found, list | tuple):
+            found = tuple(_validate.real(f"knots[{k}]", knot) for k, knot in enumerate(found))
+            object.__setattr__(self, "knots", found)
+            ends = found[:1] + found[-1:] == (self.lower, self.upper) and len(found) <= MOST_KNOTS
+            if not found or (ends and all(a < b for a, b in pairwise(self.positions(found)))):
+                return
         what = f"must be 2 to {MOST_KNOTS} increasing numbers, the first lower and the last upper"
-        if not isinstance(self.knots, list | tuple):
-            raise InvalidParameterError("knots", self.knots, what)
-        found = tuple(_validate.real(f"knots[{k}]", knot) for k, knot in enumerate(self.knots))
-        object.__setattr__(self, "knots", found)
-        if not found:
-            return
-        ends = len(found) <= MOST_KNOTS and (found[0], found[-1]) == (self.lower, self.upper)
-        if not (ends and all(a < b for a, b in pairwise(self.positions(found)))):
-            raise InvalidParameterError("knots", self.knots, what, "No two may be equal after the transform")
+        raise InvalidParameterError("knots", found, what, "No two may be equal after the transform")
 
     def positions(self, values: Sequence[float]) -> list[float]:
         """Values of the range as places in [0, 1], after the transform."""

@@ -279,7 +279,9 @@ class AdditiveModel(PrivateLinearModel):
         ]
         types = {"column": pa.string(), "output": pa.int64(), "knot": pa.float64(), "level": pa.string()}
         types |= {"value": pa.float64(), "deviation": pa.float64()}
-        return pa.table([pa.array(*each) for each in zip(zip(*rows, strict=True), types.values(), strict=True)], [*types])
+        return pa.table(
+            [pa.array(*each) for each in zip(zip(*rows, strict=True), types.values(), strict=True)], [*types]
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain tables of the whole model, from which a few lines of any language score a record."""

@@ -277,16 +277,9 @@ class PrivateLinearModel(FittedModel):
         try:
             radius = self._default_radius(domain, loss) if self.coefficient_norm is None else self.coefficient_norm
             _validate.real("coefficient_norm", radius, at_least=SMALLEST, at_most=LARGEST)
-            problem = LinearModelProblem(
-                loss,
-                domain,
-                n,
-                float(radius),
-                self.tilt,
-                self.adversarial_radius,
-                self.adversarial_norm,  # pyright: ignore[reportArgumentType]  (checked there)
-                None if unit == Unit.RECORD else self.records_per_user,
-            )
+            attack: Any = self.adversarial_radius, self.adversarial_norm
+            many = None if unit == Unit.RECORD else self.records_per_user
+            problem = LinearModelProblem(loss, domain, n, float(radius), self.tilt, *attack, many)
             l2 = None if self.l2 is None else _validate.real("l2", self.l2, above=0.0)
             fixed = (self.constants, self.noise, l2, self.risk, self.solver, *own.values())
             return question(features.refined(problem), privacy, Options(*fixed))

@@ -216,6 +216,7 @@ def _state(estimator: SavedModel) -> dict[str, Any]:
         bounds = given["target_bounds"]
         parameters["target_bounds"] = None if bounds is None else [float(b) for b in bounds]
     names = vars(estimator).get("feature_names_in_")  # set by scikit-learn for tables with text column names
+    knots = vars(estimator).get("knots_")  # of additive models
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -230,15 +231,8 @@ def _state(estimator: SavedModel) -> dict[str, Any]:
         "n_features_in": int(estimator.n_features_in_),
         "feature_names_in": None if names is None else [str(name) for name in names],
         "certificate": estimator.certificate_.to_json(),
-        **_shape_fields(estimator),
+        **({} if knots is None else {"knots": [*map(list, knots)], "deviation": vars(estimator)["shape_deviation_"]}),
     }
-
-
-def _shape_fields(estimator: SavedModel) -> dict[str, Any]:
-    """Return what only additive models have: where their vertices are, and the planned deviations of their values."""
-    if not isinstance(estimator, estimators.AdditiveModel):
-        return {}
-    return {"knots": [list(knots) for knots in estimator.knots_], "deviation": estimator.shape_deviation_}
 
 
 def _restored(state: Mapping[str, Any]) -> SavedModel:
@@ -371,10 +365,8 @@ def _agree(model: SavedModel, features: FeatureMap, shape: tuple[int, int], flat
 
 def _unfitted(state: Mapping[str, Any]) -> SavedModel:
     """Return an estimator of the saved class with the saved parameters."""
-    known = {
-        estimator.__name__: estimator
-        for estimator in (*estimators.ESTIMATORS, *estimators.ADDITIVE_ESTIMATORS, *estimators.SPARSE_ESTIMATORS)
-    }
+    kinds = (*estimators.ESTIMATORS, *estimators.ADDITIVE_ESTIMATORS, *estimators.SPARSE_ESTIMATORS)
+    known = {estimator.__name__: estimator for estimator in kinds}
     if state["estimator"] not in known:
         raise InvalidDataError(f"it holds a {state['estimator']}, which this version does not know")
     model = known[state["estimator"]]()
