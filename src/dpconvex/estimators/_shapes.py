@@ -145,8 +145,9 @@ def pair_shape(first: ShapeColumn, second: ShapeColumn) -> ShapeColumn:
     def prior() -> Prior:
         one, two = first.prior(), second.prior()
         sides = [np.eye(len(p.mass)) if p.kernel is None else p.kernel for p in (one, two)]
-        kernel = np.kron(_centered(sides[0]), _centered(sides[1]))
-        return Prior(kernel, np.kron(one.mass, two.mass), GUESS.pair * kernel / kernel.diagonal().max())
+        kernel = cast(FloatArray, np.kron(_centered(sides[0]), _centered(sides[1])))
+        mass = cast(FloatArray, np.kron(one.mass, two.mass))
+        return Prior(kernel, mass, GUESS.pair * kernel / kernel.diagonal().max())
 
     vertices = tuple(f"{a}, {b}" for a in first.vertices for b in second.vertices)
     rule = {"kind": "pair", "first": first.rule, "second": second.rule}

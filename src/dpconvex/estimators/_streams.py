@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -10,6 +11,7 @@ from dpconvex._types import AnyArray
 from dpconvex.algorithms import LinearModelPlan
 from dpconvex.data import Schema
 from dpconvex.errors import InvalidDataError, InvalidParameterError
+from dpconvex.estimators._features import FeatureMap
 from dpconvex.problems.data.sources import EncodedRows, EncodedTables, open_tables
 
 
@@ -18,6 +20,10 @@ class Streaming(Protocol):
 
     schema: Schema | None
     n_features_in_: int
+
+    def _feature_map(self, n_features: int | None) -> FeatureMap:
+        """Return the public map from a user's features to a domain."""
+        ...
 
     def _targets_of(self, X: Any, y: Any) -> AnyArray:
         """Return targets as a plan takes them, (n,)."""
@@ -42,12 +48,27 @@ def open_rows(model: Streaming, X: Any, y: Any, groups: Any) -> EncodedRows | No
             remedy = "Take the target from the schema; protect users by reading the table into a frame"
             raise InvalidParameterError(name, type(value).__name__, what, remedy)
 
+    features = model._feature_map(None)
+
     def encode(table: Any) -> tuple[AnyArray, AnyArray]:
-        return schema.encode(table), model._targets_of(table, None)
+        return features.encode(table), model._targets_of(table, None)
 
     encode(tables.empty)
     model.n_features_in_ = len(schema.columns)
-    return EncodedTables(tables, encode, schema.domain().n_features)
+    return EncodedTables(tables, encode, features.domain.n_features)
+
+
+def expanded(features: FeatureMap, encoded: Any, targets: Any) -> tuple[Any, Any]:
+    """Return X and y as the method for these features takes them, from what `encode` gave."""
+    if not isinstance(encoded, EncodedTables):
+        return features.expand(encoded), targets
+
+    def encode(table: Any) -> tuple[AnyArray, AnyArray]:
+        cells, own = encoded.encode(table)
+        return features.expand(cells), own
+
+    rows = replace(encoded, encode=encode, n_features=features.domain.n_features)
+    return rows, rows
 
 
 def first_able(plans: tuple[LinearModelPlan, ...], encoded: object) -> LinearModelPlan:

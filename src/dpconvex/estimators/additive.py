@@ -100,9 +100,8 @@ class AdditiveModel(PrivateLinearModel):
         _validate.choice("algorithm", self.algorithm, ("auto", SHAPES), "Linear estimators have the others")
         require_one({"schema": self.schema, "feature_bounds": self.feature_bounds}, "schema", "They must be public")
         if self.schema is not None and not isinstance(self.schema, Schema):
-            raise InvalidParameterError(
-                "schema", self.schema, "must be a dpconvex.Schema", "Use Schema.from_toml(path)"
-            )
+            what = "must be a dpconvex.Schema"
+            raise InvalidParameterError("schema", self.schema, what, "Use Schema.from_toml(path)")
         columns = self._bounded(n_features) if self.schema is None else self.schema.columns
         pairs = checked_pairs(self.interactions, columns)
         found = ShapeMap(columns, self.schema is not None, self.missing == "own", pairs).at(2)
@@ -115,20 +114,19 @@ class AdditiveModel(PrivateLinearModel):
         _validate.integer("n_features", n_features, at_least=1)
         given: Any = vars(self).get("feature_names_in_")
         known = given is not None and len(given) == n_features and len(set(map(str, given))) == n_features
-        named = [str(name) or f"feature {k}" for k, name in enumerate(given if known else [""] * n_features)]
+        names: Any = given if known else [""] * n_features
+        named = [str(name) or f"feature {k}" for k, name in enumerate(names)]
         lower, upper = bounds_of(self.feature_bounds, n_features)
         return tuple(NumericColumn(*each) for each in zip(named, lower.tolist(), upper.tolist(), strict=True))
 
     def _maps(self, features: ShapeMap) -> list[ShapeMap]:
         """Return the maps to plan with, each domain once."""
-        counts = KNOTS
-        if not isinstance(self.knots, str):
-            counts = (_validate.integer("knots", self.knots, at_least=2),)
-            if counts[0] > MOST_KNOTS:
-                what = f"must be at most {MOST_KNOTS}"
-                raise InvalidParameterError("knots", self.knots, what, "More knots hold more noise than shape")
-        else:
+        if isinstance(self.knots, str):
             _validate.choice("knots", self.knots, ("auto",), "Or give their number")
+        elif _validate.integer("knots", self.knots, at_least=2) > MOST_KNOTS:
+            what = f"must be at most {MOST_KNOTS}"
+            raise InvalidParameterError("knots", self.knots, what, "More knots hold more noise than shape")
+        counts: Any = KNOTS if self.knots == "auto" else (self.knots,)
         found = {each.domain: each for each in map(features.at, reversed(counts))}
         return list(reversed(found.values()))
 
@@ -307,8 +305,7 @@ def shape_facts(plan: Any) -> list[dict[str, Any]]:
     """Return for each column of a plan its vertices, degrees of freedom and the mean planned deviation of its noise."""
     blocks, problem = plan.problem.domain.blocks, plan.problem
     sizes = [block.size for block in blocks]
-    # No single directions are expected of straight lines.
-    straight = problem.shapes is None
+    straight = problem.shapes is None  # of them no single directions are expected
     freedom = [max(1, size - 1) for size in sizes] if straight else problem.typical.degrees_of_freedom(plan.l2)
     means = [float(part.mean()) for part in np.split(_deviations(plan), np.cumsum(sizes))[: len(blocks)]]
     return [
@@ -319,16 +316,15 @@ def shape_facts(plan: Any) -> list[dict[str, Any]]:
 
 def _deviations(plan: Any) -> FloatArray:
     """Return the planned deviation of the noise in every value, or in every coefficient of straight lines."""
-    problem = plan.problem
+    problem, guess = plan.problem, plan.coefficient_deviation
     if problem.shapes is not None:
         return problem.typical.value_deviations(plan.l2, plan.deviations / problem.n, plan.output.deviation)
-    guess = plan.coefficient_deviation
     return np.full(problem.domain.dim * problem.loss.n_outputs, np.nan) if guess is None else guess
 
 
 PARAMETERS = """
-epsilon, delta : float
-    Privacy budget of one `fit`, as in `PrivateLogisticRegression`.
+epsilon, delta, records_per_user, random_state : optional
+    As in `PrivateLogisticRegression`.
 schema : Schema, optional
     Columns, ranges, categories and target of a table. Its numeric columns may say ``missing`` and ``knots`` themselves.
 feature_bounds : (lower, upper), optional
@@ -349,8 +345,6 @@ monotone : dict, optional
     such one, all knots counting the same. One score only. Certificate and deviations are of the shape before.
 algorithm, noise : str, default="auto"
     ``"objective_perturbation"`` fits shapes only; ``"auto"`` also plans straight lines by any method.
-records_per_user, random_state : optional
-    As in `PrivateLogisticRegression`.
 """
 ATTRIBUTES = """
 shapes_ : list of Shape
@@ -393,8 +387,7 @@ class PrivateAdditiveClassifier(AdditiveModel, LogisticModel):
 
     References
     ----------
-    Nori, Caruana, Bu, Shen and Kulkarni (2021), for additive models under privacy by boosting. Proofs: "Additive
-    models" in the docs.
+    Nori, Caruana, Bu, Shen and Kulkarni (2021), by boosting under privacy. Proofs: "Additive models" in the docs.
 
     Examples
     --------
@@ -431,8 +424,6 @@ class PrivateAdditiveRegressor(AdditiveModel, PrivateLinearRegressor):
     ----------
     {attributes}
 
-    References
-    ----------
     Proofs: "Additive models" in the docs.
     """
 

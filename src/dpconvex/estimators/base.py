@@ -27,7 +27,7 @@ from dpconvex.data import Schema
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators import _features
 from dpconvex.estimators._features import FeatureMap, feature_map, fitted_columns, learned_matrix
-from dpconvex.estimators._streams import first_able
+from dpconvex.estimators._streams import expanded, first_able
 from dpconvex.estimators._targets import TargetRange
 from dpconvex.losses import LinearModelLoss
 from dpconvex.privacy import CarriesBudgets, PrivacyCertificate, PrivacyParams, Unit
@@ -114,7 +114,7 @@ class FittedModel(PrivateEstimator, ABC):
     def _feature_map(self, n_features: int | None) -> FeatureMap:
         """Return the public map from a user's features to a domain."""
 
-    def _fitted_map(self) -> FeatureMap:  # that the coefficients are for
+    def _fitted_map(self) -> FeatureMap:  # that coefficients are for
         return self._feature_map(self.n_features_in_)
 
     def _encoded(self, X: Any, *, reset: bool) -> tuple[FeatureMap, Any]:
@@ -277,7 +277,7 @@ class PrivateLinearModel(FittedModel):
         try:
             radius = self._default_radius(domain, loss) if self.coefficient_norm is None else self.coefficient_norm
             _validate.real("coefficient_norm", radius, at_least=SMALLEST, at_most=LARGEST)
-            attack: Any = self.adversarial_radius, self.adversarial_norm
+            attack: tuple[float, Any] = self.adversarial_radius, self.adversarial_norm  # checked there
             many = None if unit == Unit.RECORD else self.records_per_user
             problem = LinearModelProblem(loss, domain, n, float(radius), self.tilt, *attack, many)
             l2 = None if self.l2 is None else _validate.real("l2", self.l2, above=0.0)
@@ -343,9 +343,8 @@ class PrivateLinearModel(FittedModel):
         plan: LinearModelPlan = self._ready or first_able(self._plans(features, n, loss, unit), encoded)
         if self._ready is None:  # a search has paid for all its fits
             begin(plan, type(self).__name__, fitted_columns(self), n, source)
-        features = self._fitting(features, plan)
-        result = plan.run(features.expand(encoded), targets, source, groups)
-        domain = plan.problem.domain
+        features, domain = self._fitting(features, plan), plan.problem.domain
+        result = plan.run(*expanded(features, encoded, targets), source, groups)
         weights = self.output_scale * result.point.reshape(loss.n_outputs, domain.dim)
         constant = weights[:, -1] * domain.intercept if domain.intercept else np.zeros(len(weights))
         start = middle + self.output_scale * plan.problem.loss.offset  # what parameters 0 predict

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow.dataset
 import pytest
 from sklearn.base import is_classifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -158,6 +159,13 @@ def test_deviations_are_those_of_the_noise() -> None:
         values.append(model.set_params(random_state=seed).fit(FRAME).encoded_coef_[0])
     ratio = np.std(values, axis=0) / model.shape_deviation_[0]
     assert 0.5 < np.sqrt(np.mean(ratio**2)) < 2
+
+
+def test_portions_of_a_file_give_the_same_shapes(fitted: Any, tmp_path: Any) -> None:
+    FRAME.to_parquet(tmp_path / "t.parquet")
+    model = PrivateAdditiveClassifier(**fitted.get_params()).fit(pyarrow.dataset.dataset(tmp_path / "t.parquet"))
+    assert model.knots_ == fitted.knots_
+    np.testing.assert_allclose(model.coef_, fitted.coef_, rtol=0, atol=1e-7)
 
 
 def test_table_of_shapes(fitted: Any) -> None:
