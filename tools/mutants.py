@@ -109,6 +109,30 @@ MUTANTS = (
         ("tests/unit/algorithms/erm/heavy_tailed/test_localization.py",),
     ),
     Mutant(
+        "localized exponential mechanism: the error of evaluation left out of the sensitivity",
+        "algorithms/erm/heavy_tailed/localized_mechanism.py",
+        "/ phase.m + error)",
+        "/ phase.m + 0 * error)",
+        "",
+        ("tests/unit/algorithms/erm/heavy_tailed/test_localized_mechanism.py", "-k", "exact_law"),
+    ),
+    Mutant(
+        "extension of a custom loss: a plane lowered by half of what it needs",
+        "problems/custom/extension.py",
+        "rest = self.radius * np.linalg.norm(",
+        "rest = 0.5 * self.radius * np.linalg.norm(",
+        "",
+        ("tests/unit/problems/custom/test_extension.py", "-k", "averaged_subgradient"),
+    ),
+    Mutant(
+        "extension of a custom loss: slopes averaged with other weights than tangents",
+        "problems/custom/extension.py",
+        'slopes = np.einsum("tk,tkj->kj", weights, pulls)',
+        "slopes = pulls.mean(axis=0)",
+        "",
+        ("tests/unit/problems/custom/test_extension.py", "-k", "planes_hold or known_values"),
+    ),
+    Mutant(
         "a phase left out of the list of releases",
         "algorithms/erm/exponential_mechanism.py",
         "return {CENTER: self.center, CHOICE: self.choice}",
@@ -723,6 +747,36 @@ MUTANTS = (
         "return LaplaceMechanism.calibrate(SUM, self.epsilon, 1)",
         "",
         (f"{LEVEL}::test_the_cost",),
+    ),
+    Mutant(
+        "extensions: planes steeper than C are not shrunk",
+        "problems/linear/lipschitz_extension.py",
+        "share = np.where(length > level, level / np.maximum(length, 1e-300) * (1 - 4e-16), 1.0)[:, None]",
+        "share = np.ones((len(length), 1))",
+        "",
+        (
+            "tests/unit/algorithms/erm/heavy_tailed/test_surrogates.py::test_t33_planes_never_exceed_the_extension_at_another_member",
+        ),
+    ),
+    Mutant(
+        "localization: the second stage is around what was not released",
+        "algorithms/erm/heavy_tailed/localization.py",
+        "region = self.near(point, stage)",
+        "region = self.near(region.project(solved), stage)",
+        "",
+        (
+            "tests/unit/algorithms/erm/heavy_tailed/test_surrogates.py::test_the_second_stage_is_around_the_release_and_not_around_the_data",
+        ),
+    ),
+    Mutant(
+        "extensions: the planned radius leaves no room for rounding",
+        "algorithms/erm/heavy_tailed/surrogates.py",
+        "return math.sqrt(32 * rounding / part.l2)  # rho <= alpha / 16",
+        "return 0.0 * rounding",
+        "",
+        (
+            "tests/unit/algorithms/erm/heavy_tailed/test_surrogates.py::test_planned_radii_leave_room_for_tolerance_and_rounding",
+        ),
     ),
 )
 

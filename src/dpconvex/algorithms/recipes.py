@@ -25,6 +25,7 @@ from dpconvex.problems import Block, CustomProblem, DataDomain, Factor, LinearMo
 from dpconvex.problems.custom.problem import DeclaredFunction, DeclaredPayoff
 from dpconvex.problems.minimax.polytope import no_function
 from dpconvex.problems.queries import LinearQueries
+from dpconvex.sets import ConvexSet
 
 KIND = "type"
 """Key under which a stored object names its class."""
@@ -50,7 +51,7 @@ CLASSES: dict[str, type] = {
     )
 }
 """What a recipe may hold beside subclasses of `OPEN`; `stored` adds others."""
-OPEN: tuple[type, ...] = (LinearModelLoss, SimplexSaddle, LinearQueries)
+OPEN: tuple[type, ...] = (LinearModelLoss, SimplexSaddle, LinearQueries, ConvexSet)
 """Whose subclasses, all that are loaded, are held as well: a loss of one's own is known where it is imported."""
 PLANNERS: dict[str, Callable[..., Any]] = {}
 NAMED: dict[str, Any] = {"no function": no_function}

@@ -434,6 +434,8 @@ class PrivateAdditiveRegressor(AdditiveModel, PrivateLinearRegressor):
     quantile: float = 0.5
     heavy_tailed: Any = field(init=False, default=None)
     failure: float | None = field(init=False, default=None)
+    surrogate: str = field(init=False, default="truncated")
+    constraint: Any = field(init=False, default=None)
 
     def _loss(self, width: float, reach: float) -> LinearModelLoss:
         _validate.choice("loss", self.loss, ("squared", "huber", "quantile"))

@@ -88,6 +88,9 @@ class CenteredRisk(Objective):
     def lipschitz_within(self, radius: float) -> float:
         return (self.level + self.l2 * (radius + self._centre_norm)) * UP
 
+    def plane_slope(self, radius: float) -> float:
+        return self.level * UP
+
     def value_rounding(self, value: float, w: FloatArray) -> float:
         reach = float(np.linalg.norm(w)) + self._centre_norm
         return ROUNDING * (abs(value) + (self.level + self.l2 * reach) * reach)
