@@ -61,6 +61,7 @@ SAMPLED = "tests/unit/mechanisms/test_sampled_gaussian.py"
 COHORTS, COHORT_TESTS = "mechanisms/cohorts.py", "tests/unit/mechanisms/test_cohorts.py"
 ACCELERATED = "tests/unit/algorithms/erm/user_level/test_accelerated.py"
 ROBUST = "tests/statistical/test_robust_mean_privacy.py"
+SHAPED = "tests/unit/estimators/test_additive.py"
 FACTOR, CENTERED = "tests/unit/problems/data/test_factor.py", "tests/unit/geometry/test_centered_noise.py"
 DESCENT, LOCATIONS = (
     f"tests/unit/algorithms/location/{name}.py" for name in ("test_noisy_descent", "test_location_methods")
@@ -618,6 +619,22 @@ MUTANTS = (
         "_rounding.product_up(1.0, ",
         "",
         ("tests/unit/mechanisms/test_joint_histogram.py",),
+    ),
+    Mutant(
+        "additive models: ranges of numbers read off the cells",
+        "estimators/_shapes.py",
+        "first, last = column._ends",
+        "first, last = float(np.nanmin(values)), float(np.nanmax(values))",
+        "",
+        (SHAPED, "-k", "json_scores or weights_of_any_double"),
+    ),
+    Mutant(
+        "additive models: a digest that leaves the knots out",
+        "estimators/base.py",
+        'if "knots_" in vars(model):  # additive models',
+        'if "no knots" in vars(model):',
+        "",
+        (SHAPED, "-k", "edited_knots"),
     ),
     Mutant(
         "rests of summands lost",

@@ -12,6 +12,7 @@ import typer
 from dpconvex import _validate
 from dpconvex.cli import _options
 from dpconvex.cli._output import budget_words, number, one_line_errors, print_json, print_table, print_text
+from dpconvex.cli.shapes import print_planned
 from dpconvex.errors import InvalidParameterError
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def plan(
     """List every valid plan with its noise and expected loss. Sees no data."""
     from dpconvex.algorithms.base import warn_if_hopeless
     from dpconvex.data import Schema
+    from dpconvex.estimators.additive import shape_facts
 
     if (features is None) == (schema is None):
         raise InvalidParameterError("features", features, "either --features or --schema must be given, not both", "")
@@ -52,14 +54,24 @@ def plan(
     found = _plans(estimator, n, features, classes, unit)
     warn_if_hopeless(found[0])
     more = scaling(estimator, n, lambda one, n: _plans(one, n, features, classes, "user")) if users else []
+    shapes = shape_facts(found[0]) if options["model"] == _options.ADDITIVE else []
     if as_json:
         counts = {"rows": rows} if users is None else {"users": users, "records_per_user": options["records_per_user"]}
         named = ("delta", "tilt", "adversarial_radius", "adversarial_norm", "risk")
         named += ("heavy_tailed", "failure", "surrogate", "constraint")
         problem = {**counts, "epsilon": epsilon, **{name: options[name] for name in named}}
-        print_json({**problem, "plans": plan_rows(found), **({"scaling": more} if more else {})})
+        print_json(
+            {
+                **problem,
+                "plans": plan_rows(found),
+                **({"shapes": shapes} if shapes else {}),
+                **({"scaling": more} if more else {}),
+            }
+        )
         return
     print_plans(found)
+    if shapes:
+        print_planned(shapes)
     if more:
         print_text()
         print_scaling(more)

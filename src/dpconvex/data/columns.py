@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
 
 import numpy as np
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 BLANKS = " \t\n\v\f\r"
 """What is trimmed off the ends of a cell before it is compared."""
+
+MOST_KNOTS = 64
+"""Of a shape."""
 
 OTHER = "(other)"
 """Name of the level that takes missing and unlisted values."""
@@ -113,6 +117,10 @@ class NumericColumn(AbstractColumn):
         Public range in the column's own unit, ``lower < upper``; from documentation or meaning, never from the data.
     transform : {"none", "log1p"}
         Public increasing map applied before scaling; ``"log1p"`` suits heavy right tails and needs ``lower > -1``.
+    missing : {"own", "none"}, optional
+        For additive models: whether missing cells have a value of their own. Default: as the estimator says.
+    knots : tuple of float
+        For additive models: where the shape may bend, increasing, from `lower` to `upper`. Default: planned.
 
     Raises
     ------
@@ -129,6 +137,8 @@ class NumericColumn(AbstractColumn):
     lower: float
     upper: float
     transform: Literal["none", "log1p"] = "none"
+    missing: Literal["own", "none"] | None = None
+    knots: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         nonempty("name", self.name)
@@ -141,6 +151,43 @@ class NumericColumn(AbstractColumn):
         first, last = self._ends
         if not first < last:
             raise InvalidParameterError("upper", high, "must exceed lower after the transform")
+        if self.missing is not None:
+            _validate.choice("missing", self.missing, ("own", "none"))
+        self._check_knots()
+
+    def _check_knots(self) -> None:
+        found: Any = self.knots
+        if isinstance(found, list | tuple):
+            found = tuple(_validate.real(f"knots[{k}]", knot) for k, knot in enumerate(found))
+            object.__setattr__(self, "knots", found)
+            ends = found[:1] + found[-1:] == (self.lower, self.upper) and len(found) <= MOST_KNOTS
+            if not found or (ends and all(a < b for a, b in pairwise(self.positions(found)))):
+                return
+        what = f"must be 2 to {MOST_KNOTS} increasing numbers, the first lower and the last upper"
+        raise InvalidParameterError("knots", found, what, "No two may be equal after the transform")
+
+    def positions(self, values: Sequence[float]) -> list[float]:
+        """Values of the range as places in [0, 1], after the transform."""
+        first, last = self._ends
+        scale = math.log1p if self.transform == "log1p" else float
+        return [min(1.0, max(0.0, (scale(value) - first) / (last - first))) for value in values]
+
+    def even_knots(self, count: int) -> tuple[float, ...]:
+        """The knots, or where none are declared `count` even ones after the transform.
+
+        Of three or more, a logarithmic column from 0 has one more near 0: amounts that are exactly 0 are a kind of
+        their own.
+        """
+        if self.knots:
+            return self.knots
+        first, last = self._ends
+        inner = np.linspace(first, last, count)[1:-1]
+        back = [math.expm1(t) if self.transform == "log1p" else float(t) for t in inner]
+        if self.transform == "log1p" and self.lower == 0 and back:
+            back.insert(0, min(2**-4, back[0] / 2))
+        found = [self.lower, *back, self.upper]
+        places = self.positions(found)  # of a range of few floats some are equal
+        return (self.lower, *(x for x, t, u in zip(found, places, places[1:], strict=False) if 0 < t < u), self.upper)
 
     numeric: ClassVar[bool] = True
 
@@ -171,7 +218,9 @@ class NumericColumn(AbstractColumn):
 
     def to_dict(self) -> dict[str, Any]:
         table: dict[str, Any] = {"lower": self.lower, "upper": self.upper}
-        return table | ({"transform": self.transform} if self.transform != "none" else {})
+        table |= {"transform": self.transform} if self.transform != "none" else {}
+        table |= {"missing": self.missing} if self.missing is not None else {}
+        return table | ({"knots": list(self.knots)} if self.knots else {})
 
     @property
     def _ends(self) -> tuple[float, float]:

@@ -126,7 +126,8 @@ def _column(where: str, name: str, content: Any) -> AbstractColumn:
     if "categories" in fields:
         _check_keys(where, fields, {"categories"}, {"other"})
         return _build(where, CategoricalColumn, {"name": name, **fields})
-    _check_keys(where, fields, {"lower", "upper"}, {"transform"}, "For a column of categories, give categories")
+    optional = {"transform", "missing", "knots"}
+    _check_keys(where, fields, {"lower", "upper"}, optional, "For a column of categories, give categories")
     return _build(where, NumericColumn, {"name": name, **fields})
 
 

@@ -11,6 +11,7 @@ from dpconvex._types import AnyArray
 from dpconvex.algorithms import LinearModelPlan
 from dpconvex.data import Schema
 from dpconvex.errors import InvalidDataError, InvalidParameterError
+from dpconvex.estimators._features import FeatureMap
 from dpconvex.problems.data.sources import EncodedPartitions, EncodedRows, EncodedTables, open_partitions, open_tables
 
 
@@ -19,6 +20,10 @@ class Streaming(Protocol):
 
     schema: Schema | None
     n_features_in_: int
+
+    def _feature_map(self, n_features: int | None) -> FeatureMap:
+        """Return the public map from a user's features to a domain."""
+        ...
 
     def _targets_of(self, X: Any, y: Any) -> AnyArray:
         """Return targets as a plan takes them, (n,)."""
@@ -49,16 +54,27 @@ def open_rows(model: Streaming, X: Any, y: Any, groups: Any) -> EncodedRows | No
     blind: Any = clone(cast(Any, model))  # it travels to workers
     blind.set_params(random_state=None)
 
-    def encode(table: Any) -> tuple[AnyArray, AnyArray]:
-        return schema.encode(table), blind._targets_of(table, None)
+    features = model._feature_map(None)
 
-    width = schema.domain().n_features
+    def encode(table: Any) -> tuple[AnyArray, AnyArray]:
+        return features.encode(table), blind._targets_of(table, None)
+
+    width = features.domain.n_features
     encode(parts.empty if parts is not None else tables.empty if tables is not None else None)
     model.n_features_in_ = len(schema.columns)
     if parts is not None:
         return EncodedPartitions(parts, encode, width)
     assert tables is not None
     return EncodedTables(tables, encode, width)
+
+
+def expanded(features: FeatureMap, encoded: Any, targets: Any) -> tuple[Any, Any]:
+    """Return X and y as the method for these features takes them, from what `encode` gave."""
+    if not isinstance(encoded, EncodedTables | EncodedPartitions):
+        return features.expand(encoded), targets
+
+    rows = encoded.then(features.expand, features.domain.n_features)
+    return rows, rows
 
 
 def first_able(plans: tuple[LinearModelPlan, ...], encoded: object) -> LinearModelPlan:

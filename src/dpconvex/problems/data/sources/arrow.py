@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, final, runtime_checkable
 
 import narwhals as nw
 
+from dpconvex._types import AnyArray
 from dpconvex.errors import InvalidDataError
-from dpconvex.problems.data.sources.rows import EncodedRows, Portion
+from dpconvex.problems.data.sources.rows import EncodedRows, Portion, expanding
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -128,6 +129,10 @@ class EncodedTables(EncodedRows):
     encode: Callable[[pa.Table], Portion]
     n_features: int
     memory: int = field(default_factory=lambda: MEMORY.get())  #: bytes that portions may take
+
+    def then(self, expand: Callable[[AnyArray], AnyArray], n_features: int) -> EncodedTables:
+        """Return the same rows with their features expanded."""
+        return replace(self, encode=expanding(self.encode, expand), n_features=n_features)
 
     @property
     def n(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]

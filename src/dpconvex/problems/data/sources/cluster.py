@@ -16,9 +16,10 @@ from typing import Any, TypeVar, final
 
 import numpy as np
 
+from dpconvex._types import AnyArray
 from dpconvex.errors import InvalidDataError
 from dpconvex.problems.data.sources.arrow import quiet_reading
-from dpconvex.problems.data.sources.rows import EncodedRows, Portion
+from dpconvex.problems.data.sources.rows import EncodedRows, Portion, expanding
 
 T = TypeVar("T")
 Encode = Callable[[Any], Portion]
@@ -179,6 +180,10 @@ class EncodedPartitions(EncodedRows):
 
     def __init__(self, partitions: Partitions, encode: Encode, n_features: int) -> None:
         self._partitions, self._encode, self.n_features = partitions, encode, n_features
+
+    def then(self, expand: Callable[[AnyArray], AnyArray], n_features: int) -> EncodedPartitions:
+        """Return the same rows with their features expanded."""
+        return EncodedPartitions(self._partitions, expanding(self._encode, expand), n_features)
         self._sizes = partitions.run(len)  # public
         self._first = np.cumsum([0, *self._sizes]).tolist()
         self.n = self._first[-1]

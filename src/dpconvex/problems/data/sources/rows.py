@@ -34,6 +34,18 @@ Portion = tuple[FloatArray, FloatArray]
 T = TypeVar("T")
 
 
+def expanding(
+    encode: Callable[[Any], tuple[Any, Any]], expand: Callable[[AnyArray], AnyArray]
+) -> Callable[[Any], tuple[Any, Any]]:
+    """Return the encoding whose features are expanded; it travels to workers without the rows."""
+
+    def both(table: Any) -> tuple[Any, Any]:
+        features, targets = encode(table)
+        return expand(features), targets
+
+    return both
+
+
 class EncodedRows(ABC):
     """What a plan that needs only sums (`ConvexPlan.only_sums`) takes in the place of both X and y."""
 
