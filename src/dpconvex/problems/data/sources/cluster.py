@@ -180,13 +180,13 @@ class EncodedPartitions(EncodedRows):
 
     def __init__(self, partitions: Partitions, encode: Encode, n_features: int) -> None:
         self._partitions, self._encode, self.n_features = partitions, encode, n_features
+        self._sizes = partitions.run(len)  # public
+        self._first = np.cumsum([0, *self._sizes]).tolist()
+        self.n = self._first[-1]
 
     def then(self, expand: Callable[[AnyArray], AnyArray], n_features: int) -> EncodedPartitions:
         """Return the same rows with their features expanded."""
         return EncodedPartitions(self._partitions, expanding(self._encode, expand), n_features)
-        self._sizes = partitions.run(len)  # public
-        self._first = np.cumsum([0, *self._sizes]).tolist()
-        self.n = self._first[-1]
         if self.n < 1:
             raise InvalidDataError("Found array with 0 sample(s): at least 1 record is needed")
 
