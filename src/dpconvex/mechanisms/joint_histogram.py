@@ -64,7 +64,7 @@ class JointHistogram(Mechanism[FloatArray]):
         return GroupedNorm(sizes, ones, groups.reshape(-1), every.weights[used], "grouped", centered=ones > 0)
 
     @cached_property
-    def sensitivity(self) -> Sensitivity:
+    def sensitivity(self) -> Sensitivity:  # pyright: ignore[reportIncompatibleVariableOverride]
         """``2 X_K``, the largest length of the change."""
         return Sensitivity(_rounding.product_up(2.0, _rounding.sum_up(self.norm.weights.tolist())), "grouped", LEMMA)
 
