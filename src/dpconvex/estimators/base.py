@@ -46,7 +46,6 @@ LEAST_BIAS = 0.8
 PROBE = 1_000_000
 """Records of the problem by which parameters are checked before anything is read; some methods refuse a few records."""
 
-
 RELEASED = """
 certificate_ : PrivacyCertificate
     What the fit costs and why.

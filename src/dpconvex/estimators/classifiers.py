@@ -194,9 +194,8 @@ class LogisticModel(ProbabilisticClassifier):
         logits = self._log_odds(X)
         if logits.ndim == 2:
             return softmax(logits, axis=1)
-        if len(self.classes_) == 1:
-            return np.ones((len(logits), 1))
-        return np.column_stack([expit(-logits), expit(logits)])
+        columns = [expit(-logits), expit(logits)] if len(self.classes_) == 2 else [np.ones(len(logits))]
+        return np.column_stack(columns)
 
     def predict_log_proba(self, X: Any) -> FloatArray:
         from scipy.special import log_expit, log_softmax
@@ -204,9 +203,8 @@ class LogisticModel(ProbabilisticClassifier):
         logits = self._log_odds(X)
         if logits.ndim == 2:
             return log_softmax(logits, axis=1)
-        if len(self.classes_) == 1:
-            return np.zeros((len(logits), 1))
-        return np.column_stack([log_expit(-logits), log_expit(logits)])
+        columns = [log_expit(-logits), log_expit(logits)] if len(self.classes_) == 2 else [np.zeros(len(logits))]
+        return np.column_stack(columns)
 
     def _log_odds(self, X: Any) -> FloatArray:
         """Return the log-odds of the second class, (n,), or the scores of all classes, (n, n_classes)."""
@@ -223,7 +221,7 @@ class LogisticModel(ProbabilisticClassifier):
         _validate.choice("probabilities", self.probabilities, PROBABILITIES)
         rates = self._rates(n_classes)
         if n_classes == 2:
-            return LogisticLoss(cap, None if rates is None else rates[1])
+            return LogisticLoss(cap, rates and rates[1])
         if cap != 1:
             raise InvalidParameterError("slope_cap", self.slope_cap, "is for two classes", "Leave it out")
         return SoftmaxLoss(n_classes, rates)
