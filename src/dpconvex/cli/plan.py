@@ -274,6 +274,26 @@ def note(plan: Plan) -> str:
     return ", ".join(["estimate"] * (not error.proved) + promises)
 
 
+def show_plans(
+    title: str,
+    plans: Sequence[Plan],
+    meaning: str,
+    rows: int,
+    facts: Callable[[Any], dict[str, Any]] | None,
+) -> None:
+    """Print plans of one algorithm a line, the chosen one first and marked; with `facts` of a plan, as JSON instead."""
+    if facts is not None:
+        privacy, listed = plans[0].privacy, [{"chosen": k == 0, **facts(plan)} for k, plan in enumerate(plans)]
+        print_json({"rows": rows, "epsilon": privacy.epsilon, "delta": privacy.delta, "plans": listed})
+        return
+    cells = [
+        ("" if k else "*", p.algorithm, number(p.expectation), number(p.predicted_error.bound), note(p))
+        for k, p in enumerate(plans)
+    ]
+    print_table(title, ("", "algorithm", "expected", "bound", "note"), cells, right=(2, 3), marked=0)
+    print_text(meaning)
+
+
 def print_plans(plans: Sequence[LinearModelPlan]) -> None:
     """Print the table of plans, the chosen one first and marked; with the paper's constants, its printed bound too."""
     rows, paper = plan_rows(plans), plans[0].constants == "paper"

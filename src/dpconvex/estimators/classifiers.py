@@ -221,7 +221,7 @@ class LogisticModel(ProbabilisticClassifier):
         _validate.choice("probabilities", self.probabilities, PROBABILITIES)
         rates = self._rates(n_classes)
         if n_classes == 2:
-            return LogisticLoss(cap, rates and rates[1])
+            return LogisticLoss(cap, rates[1] if rates else None)
         if cap != 1:
             raise InvalidParameterError("slope_cap", self.slope_cap, "is for two classes", "Leave it out")
         return SoftmaxLoss(n_classes, rates)
