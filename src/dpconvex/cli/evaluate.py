@@ -1,4 +1,4 @@
-"""``dpconvex evaluate``: a released model and a private test table in; metrics with intervals and their certificate out."""
+"""``dpconvex evaluate``: a model and a private test table in; metrics with intervals and their certificate out."""
 
 from __future__ import annotations
 
@@ -94,7 +94,9 @@ def print_metrics(found: PrivateMetrics, where: str) -> None:
         return (*((group,) if found.groups else ()), name, *numbers)
 
     rows = [row("all", name, each) for name, each in found.items()]
-    rows += [row(label, name, each) for label, part in found.groups.items() for name, each in part.items()]
+    for label, part in found.groups.items():
+        known = any(each.known for each in part.values())
+        rows += [row(label, *each) for each in part.items()] if known else [(label, "too few to say", "", "", "")]
     unit, privacy = found.plan_.privacy.unit, found.plan_.privacy
     title = f"Metrics on {found.plan_.n:,} {unit}s ({where}), {_output.budget_words(privacy)}"
     headers = (*(("group",) if found.groups else ()), "metric", "value", "from", "to")

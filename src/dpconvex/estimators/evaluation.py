@@ -5,8 +5,8 @@ Guarantee
     their own rows to the last bit: sums in one fixed order, no matrix products.
 Hold-out
     Theorem 5 of the docs, Private evaluation: units are put in an order that is uniformly random, secret and used once;
-    the first are the test part. A unit is then in one part only, so model and evaluation together cost the larger of the
-    two prices. With coins that are public or depend on records this is false for tables whose order does.
+    the first are the test part. A unit is in one part only, so model and evaluation together cost the larger of the two
+    prices. With coins that are public or depend on records this is false for tables whose order does.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ BLOCK = 2**16
 UNLISTED = "(not listed)"
 HELD_OUT = (
     "Model and evaluation were made from disjoint parts of one table, whose places a secret random order decided that "
-    "was used once and is stored nowhere. So releasing both is ({epsilon:g}, {delta:g})-differentially private, the larger "
-    "of the two prices, for neighbors that replace one {unit}: neither certificate alone is the price of both. A further "
-    "evaluation of these records costs its own epsilon in full."
+    "was used once and is stored nowhere. So releasing both is ({epsilon:g}, {delta:g})-differentially private, the "
+    "larger of the two prices, for neighbors that replace one {unit}: neither certificate alone is the price of both. "
+    "A further evaluation of these records costs its own epsilon in full."
 )
 SEEDED = " NOT PRIVATE: with a seed the order is no secret."
 
@@ -201,7 +201,7 @@ def _evaluate(
         begin(plan, "evaluation", int(model.n_features_in_), n, source)
     within = np.zeros(len(scores), dtype=np.int64) if group is None else group
     if classes == 0:
-        target = model._range()
+        target: Any = _range(model)
         parts = [(values - target.lower) / target.width for values in (_predicted(model, scores), truth)]
         error = np.abs(np.clip(parts[0], 0, 1) - np.clip(parts[1], 0, 1))
         values = np.column_stack([error**2, error, parts[1], np.clip(parts[1], 0, 1) ** 2])
@@ -261,6 +261,9 @@ def fit_and_evaluate(
     _validate.real("holdout", holdout, above=0.0, below=1.0)
     if not isinstance(model, PrivateLinearModel):
         raise InvalidParameterError("model", type(model).__name__, "must be a linear or additive model of this library")
+    if isinstance(getattr(model, "classes", None), str):
+        what = "reads the labels off the records, and each part may hold others"
+        raise InvalidParameterError("classes", model.classes, what, "List the classes")  # pyright: ignore
     source = source_from(model.random_state)
     users, count = _users(model, X, groups), _length(X)
     units = count if users is None else users.n_users
@@ -325,7 +328,7 @@ def _scores(model: Any, X: Any) -> FloatArray:
     """Return the linear predictions (n, outputs), each a function of its row alone, to the last bit."""
     from dpconvex.problems.data import _loops
 
-    features, encoded = model._encoded(X, reset=False)
+    _features, encoded = model._encoded(X, reset=False)
     expanded, weights = model._fitted_map(), np.ascontiguousarray(model.encoded_coef_)
     out = np.empty((encoded.shape[0], len(weights)))
     for first in range(0, len(out), BLOCK):
@@ -336,15 +339,19 @@ def _scores(model: Any, X: Any) -> FloatArray:
     return out + model.encoded_intercept_
 
 
+def _range(model: Any) -> _targets.TargetRange:
+    return model._range()
+
+
 def _predicted(model: Any, scores: FloatArray) -> FloatArray:
-    target = model._range()
+    target = _range(model)
     return np.clip(scores[:, 0], target.lower, target.upper)
 
 
 def _truth(model: Any, X: Any, y: Any) -> AnyArray:
     """Return positions of classes, or numbers in the target's unit; what is not listed is the first class."""
     if not _classes(model):
-        target = model._range()
+        target = _range(model)
         return target.middle + target.width * target.scale(model._numbers(X, y))
     if model.schema is not None and y is None:
         return model.schema.encode_target(X)
@@ -384,7 +391,9 @@ def _groups(model: Any, X: Any, by: Any) -> tuple[tuple[str, ...], AnyArray | No
         found = codes(frame.get_column(column), levels)
         unlisted |= found < 0
         position = position * len(levels) + np.maximum(found, 0)
-        names = tuple(f"{name}, {column}={level}" if name else f"{column}={level}" for name in names for level in levels)
+        names = tuple(
+            f"{name}, {column}={level}" if name else f"{column}={level}" for name in names for level in levels
+        )
     return (*names, UNLISTED), np.where(unlisted, len(names), position)
 
 

@@ -54,7 +54,9 @@ class Found:
     """All estimates from one release."""
 
     whole: Mapping[str, Estimate]
-    groups: tuple[Mapping[str, Estimate], ...]  #: One each, the last for labels that are not listed; empty without groups
+    groups: tuple[
+        Mapping[str, Estimate], ...
+    ]  #: One each, the last for labels that are not listed; empty without groups
     #: Each group's metrics less those of the first group, with intervals of the difference
     differences: tuple[Mapping[str, Estimate], ...]
     #: (bins, 5): mean prediction of a bin, share of positives, its interval, records; bins that are known
@@ -86,19 +88,9 @@ def of_scores(result: EvaluationResult, link: Callable[[FloatArray], FloatArray]
 
     count = SURE * math.sqrt(bins * variance)
     found = _each_group(tables, draws, of, lambda T, pooled: _too_few(T, count * math.sqrt(pooled)), groups, count)
-    whole, simulated = tables.sum(0), draws.sum(1)
-    rates = whole.sum(1)
-    order = np.flatnonzero(rates > SURE * plan.mechanism.scale * math.sqrt(groups))
-    calibration, roc = np.empty((0, 5)), np.empty((0, 2))
-    if link is not None and len(order):
-        from sklearn.isotonic import isotonic_regression
-
-        share = np.clip(whole[:, 1] / np.where(rates > 0, rates, 1), 0, 1)[order]
-        fitted = isotonic_regression(share, sample_weight=rates[order], y_min=0, y_max=1)
-        spread = _spread(simulated[:, order, 1] / np.maximum(simulated[:, order].sum(2), 1))
-        middle = 1 / (1 + np.exp(-link(centers(bins))[order]))
-        ends = (np.clip(fitted - spread, 0, 1), np.clip(fitted + spread, 0, 1))
-        calibration = np.column_stack([middle, fitted, *ends, rates[order]])
+    whole, roc = tables.sum(0), np.empty((0, 2))
+    least, middles = SURE * math.sqrt(groups) * plan.mechanism.scale, None if link is None else link(centers(bins))
+    calibration = _calibration(whole, draws.sum(1), least, middles)
     if found.whole["auc"].known:
         tail = np.maximum.accumulate(np.clip(np.cumsum(whole[::-1], axis=0) / whole.sum(0), 0, 1), axis=0)
         roc = np.vstack([[0.0, 0.0], tail[:-1], [1.0, 1.0]])
@@ -142,14 +134,15 @@ def _score_metrics(T: FloatArray, link: Callable[[FloatArray], FloatArray] | Non
     return found
 
 
-RANGES = {name: (0.0, 1.0) for name in ("accuracy", "auc", "rate", "recall", "specificity", "precision", "brier")}
+SHARES = ("accuracy", "auc", "rate", "recall", "specificity", "precision", "brier")
+RANGES: dict[str, tuple[float, float]] = {name: (0.0, 1.0) for name in SHARES}  # noqa: C420
 RANGES |= {"log_loss": (0.0, math.inf), "r2": (-math.inf, 1.0), "rmse": (0.0, math.inf), "mae": (0.0, math.inf)}
 BY_CLASS = {"auc": 2, "recall": 1, "specificity": 0, "precision": 1}
 """Metrics that need a count of positives (1), of negatives (0), or of both (2)."""
 
 
 def _too_few(T: FloatArray, least: float) -> frozenset[str]:
-    """Return the metrics that say nothing in a table (bins, 2): those that divide by a count that noise may be all of."""
+    """Return the metrics that say nothing in a table (bins, 2): they divide by a count that may be noise alone."""
     counts = T.sum(0)
     poor = {2: bool((counts < least).any()), 1: bool(counts[1] < least), 0: bool(counts[0] < least)}
     return frozenset(name for name, needs in BY_CLASS.items() if poor[needs])
@@ -179,14 +172,23 @@ def of_classes(result: EvaluationResult) -> Found:
 
     found = _each_group(tables, draws, lambda pooled: table, unknown, groups, least * math.sqrt(classes))
     top, simulated = (values.sum(-3) for values in _tables(result, bins, slice(cells, None)))
-    size = top.sum(1)
-    order = np.flatnonzero(size > SURE * math.sqrt(4 * groups) * scale)
-    share = np.clip(top[order, 1] / size[order], 0, 1)
-    spread = _spread(simulated[:, order, 1] / np.maximum(simulated[:, order].sum(2), 1))
-    middle = 1 / (1 + np.exp(-centers(bins[1])[order]))
-    ends = (np.clip(share - spread, 0, 1), np.clip(share + spread, 0, 1))
-    calibration = np.column_stack([middle, share, *ends, size[order]])
+    calibration = _calibration(top, simulated, SURE * math.sqrt(groups) * scale, centers(bins[1]))
     return Found(found.whole, found.groups, found.differences, calibration, np.empty((0, 2)))
+
+
+def _calibration(table: FloatArray, draws: FloatArray, least: float, middles: FloatArray | None) -> FloatArray:
+    """Return `Found.calibration` from a table (bins, 2) and its draws, for bins of more than `least` units."""
+    size = table.sum(1)
+    order = np.flatnonzero(size > least)
+    if middles is None or not len(order):
+        return np.empty((0, 5))
+    from sklearn.isotonic import isotonic_regression
+
+    share = np.clip(table[order, 1] / size[order], 0, 1)
+    share = isotonic_regression(share, sample_weight=size[order], y_min=0, y_max=1)
+    spread = _spread(draws[:, order, 1] / np.maximum(draws[:, order].sum(2), 1))
+    ends = (np.clip(share - spread, 0, 1), np.clip(share + spread, 0, 1))
+    return np.column_stack([1 / (1 + np.exp(-middles[order])), share, *ends, size[order]])
 
 
 def of_numbers(result: EvaluationResult, lower: float, upper: float) -> Found:
@@ -273,7 +275,9 @@ def _by_group(
         }
         for values, drawn, poor in found
     )
-    each = tuple({name: _estimate(name, values[name], drawn[name], poor) for name in values} for values, drawn, poor in found)
+    each = tuple(
+        {name: _estimate(name, values[name], drawn[name], poor) for name in values} for values, drawn, poor in found
+    )
     return each, differences
 
 

@@ -1,14 +1,16 @@
-"""What is audited of answered queries and synthetic data."""
+"""What is audited of answered queries, synthetic data and private evaluation."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from dpconvex.algorithms.queries.evaluation import plan as plan_evaluation
 from dpconvex.algorithms.queries.registry import QUERY_METHODS
 from dpconvex.algorithms.select import Options
 from dpconvex.audit.neighbors import array_pairs
-from dpconvex.audit.target import Builder, Subject, smallest, targets
+from dpconvex.audit.target import Builder, Pair, Subject, smallest, targets
 from dpconvex.privacy import PrivacyParams, Unit
+from dpconvex.problems import UserGroups
 from dpconvex.problems.queries import DenseQueries
 
 
@@ -31,9 +33,39 @@ def _queries(name: str) -> Builder:
     return build
 
 
+def _evaluation(classes: int, groups: int, users: bool) -> Builder:
+    """A unit that leaves one end of every table for the other, or one group for another."""
+
+    def build(privacy: PrivacyParams, bound: float) -> Subject:
+        n = 3
+        plan = plan_evaluation(n, privacy, classes=classes, groups=groups)
+        owners = [np.array([0, 1, 2]), np.array([0, 1, 2, 2, 2])] if users else [np.arange(3)] * 2
+
+        def data(unit: np.ndarray, end: int) -> tuple[object, ...]:
+            mine = np.where(unit == 2, end, 0)
+            where = np.column_stack([mine * 10**6] * len(plan.shapes))
+            values = None if classes else np.column_stack([mine.astype(np.float64)] * 4)
+            return where, values, UserGroups.of(unit) if users else None
+
+        pairs = {"one end, the other": Pair(data(owners[0], 0), data(owners[1], 1))}
+        return Subject(plan, pairs, lambda result: result.cells)
+
+    return build
+
+
 TARGETS = targets(
+    Unit.USER,
+    {
+        "private_evaluation/users": ("pure", _evaluation(2, 1, True)),
+        "private_evaluation/numbers_of_users": ("pure", _evaluation(0, 3, True)),
+    },
+) + targets(
     Unit.RECORD,
     {
+        "private_evaluation": ("pure", _evaluation(2, 1, False)),
+        "private_evaluation/classes": ("pure", _evaluation(3, 1, False)),
+        "private_evaluation/groups": ("pure", _evaluation(2, 3, False)),
+        "private_evaluation/numbers": ("pure", _evaluation(0, 1, False)),
         **{f"queries/{name}": ("approximate", _queries(name)) for name in QUERY_METHODS},
         "queries/saddle_point/pure": ("pure", _queries("saddle_point")),
     },
