@@ -10,7 +10,7 @@ import typer
 
 from dpconvex.cli import _options, _output
 from dpconvex.cli.budget import pay
-from dpconvex.errors import InvalidDataError, InvalidParameterError
+from dpconvex.errors import InvalidDataError
 
 if TYPE_CHECKING:
     from dpconvex.estimators.evaluation import PrivateMetrics
@@ -104,22 +104,3 @@ def print_metrics(found: PrivateMetrics, where: str) -> None:
     _output.print_text("95 % intervals for the population of the test records, the privacy noise included.")
     if found.promise_:
         _output.print_text(f"\n{found.promise_}")
-
-
-def hold_out(estimator: Any, records: Any, share: float | None, epsilon: float | None) -> PrivateMetrics | None:
-    """Fit `estimator` on all records, or on those that are not held out, which are then evaluated on."""
-    from dpconvex.estimators.evaluation import fit_and_evaluate
-
-    if epsilon is None or share is None:
-        estimator.fit(records)
-        return None
-    return fit_and_evaluate(estimator, records, epsilon=epsilon, holdout=share)
-
-
-def check_hold_out(share: float | None, epsilon: float | None, streamed: bool) -> None:
-    """Raise `InvalidParameterError` unless both options of a hold-out are given, or none."""
-    if (share is None) != (epsilon is None):
-        remedy = "Give both, as in --holdout 0.2 --evaluate 1"
-        raise InvalidParameterError("holdout", share, "goes with --evaluate EPSILON", remedy)
-    if share is not None and streamed:
-        raise InvalidParameterError("holdout", share, "needs a table in memory: a single file", "Leave out --engine")

@@ -79,7 +79,7 @@ class PrivateMetrics(Mapping[str, Estimate]):
 
     @property
     def differences(self) -> Mapping[str, Mapping[str, Estimate]]:
-        """Each group's metrics less those of the first, with intervals of the difference."""
+        """Each group's metrics less those of the first."""
         return dict(zip(self.labels[1:], self.found.differences[1:], strict=True))
 
     @property
@@ -186,14 +186,14 @@ def _evaluate(
         what = "must be a fitted model of this library"
         raise InvalidParameterError("model", type(model).__name__, what, "Evaluate another model on public records")
     check_is_fitted(model, "encoded_coef_")
-    names, group = _groups(model, X, by)
+    fitted: Any = model
+    names, group = _groups(fitted, X, by)
     scores, classes = _scores(model, X), _classes(model)
     truth = _truth(model, X, y)
-    if len(truth) != len(scores) or (group is not None and len(group) != len(scores)):
-        raise InvalidDataError(f"X has {len(scores)} records and y {len(truth)}: they must agree")
     users = _users(model, X, labels)
-    if users is not None and users.n_records != len(scores):
-        raise InvalidDataError(f"X has {len(scores)} records and groups has {users.n_records}: they must agree")
+    sizes = (len(scores), len(truth), len(scores) if users is None else users.n_records)
+    if len(set(sizes)) > 1:
+        raise InvalidDataError(f"X, y and groups have {sizes} records: they must agree")
     n = len(scores) if users is None else users.n_users
     privacy = PrivacyParams(epsilon, unit=Unit.RECORD if users is None else Unit.USER)
     plan = plan_evaluation(n, privacy, classes=classes, groups=max(len(names), 1))
@@ -201,10 +201,11 @@ def _evaluate(
         begin(plan, "evaluation", int(model.n_features_in_), n, source)
     within = np.zeros(len(scores), dtype=np.int64) if group is None else group
     if classes == 0:
-        target: Any = _range(model)
-        parts = [(values - target.lower) / target.width for values in (_predicted(model, scores), truth)]
-        error = np.abs(np.clip(parts[0], 0, 1) - np.clip(parts[1], 0, 1))
-        values = np.column_stack([error**2, error, parts[1], np.clip(parts[1], 0, 1) ** 2])
+        target: Any = fitted._range()
+        parts = [(values - target.lower) / target.width for values in (scores[:, 0], truth)]
+        predicted, right = np.clip(parts, 0, 1)  # as `predict` clips
+        error = np.abs(predicted - right)
+        values = np.column_stack([error**2, error, right, right**2])
         result = plan.run(within[:, None], values, users, source)
         found = metrics.of_numbers(result, target.lower, target.upper)
     elif classes == 2:
@@ -265,19 +266,20 @@ def fit_and_evaluate(
         what = "reads the labels off the records, and each part may hold others"
         raise InvalidParameterError("classes", model.classes, what, "List the classes")  # pyright: ignore
     source = source_from(model.random_state)
-    users, count = _users(model, X, groups), _length(X)
-    units = count if users is None else users.n_users
+    users = _users(model, X, groups)
+    rows = len(X) if isinstance(X, list) else X.shape[0]
+    units = rows if users is None else users.n_users
     held = round(holdout * units)
     if not 0 < held < units:
         what = f"leaves {held} of {units} units to evaluate on: both parts need at least one"
         raise InvalidParameterError("holdout", holdout, what, "Use another share, or more records")
     unit = Unit.RECORD if users is None else Unit.USER
-    columns = None if model.schema is not None else int(np.shape(X)[1])
+    columns: Any = None if model.schema is not None else len(X[0]) if isinstance(X, list) else X.shape[1]
     plan = model.plan(units - held, columns, unit=str(unit))[0]
     evaluation = PrivacyParams(epsilon, unit=unit)
     promise = PrivacyParams(max(plan.privacy.epsilon, epsilon), plan.privacy.delta, unit=unit)
     plan_evaluation(held, evaluation)  # refuses what cannot be run
-    charge(promise, "fit and evaluation", columns or len(model.schema.columns), units, private=source.private)  # pyright: ignore[reportOptionalMemberAccess]
+    charge(promise, "fit and evaluation", columns or -1, units, private=source.private)
     # Theorem 5: a uniform order of the units, from the operating system, used once; only its ends matter
     order = source.generator().permutation(units)
     place = np.empty(units, dtype=np.int64)
@@ -307,11 +309,6 @@ def _rows(values: Any, index: AnyArray) -> Any:
     return values[index] if scipy.sparse.issparse(values) else np.asarray(values)[index]
 
 
-def _length(X: Any) -> int:
-    found: Any = nw.from_native(typed(X), eager_only=True, pass_through=True)
-    return len(found) if isinstance(found, nw.DataFrame) else int(np.shape(X)[0])
-
-
 def _users(model: Any, X: Any, labels: Any) -> UserGroups | None:
     if labels is None and model.schema is not None and model.schema.user is not None:
         labels = model.schema.user_labels(X)
@@ -339,19 +336,10 @@ def _scores(model: Any, X: Any) -> FloatArray:
     return out + model.encoded_intercept_
 
 
-def _range(model: Any) -> _targets.TargetRange:
-    return model._range()
-
-
-def _predicted(model: Any, scores: FloatArray) -> FloatArray:
-    target = _range(model)
-    return np.clip(scores[:, 0], target.lower, target.upper)
-
-
 def _truth(model: Any, X: Any, y: Any) -> AnyArray:
     """Return positions of classes, or numbers in the target's unit; what is not listed is the first class."""
     if not _classes(model):
-        target = _range(model)
+        target = model._range()
         return target.middle + target.width * target.scale(model._numbers(X, y))
     if model.schema is not None and y is None:
         return model.schema.encode_target(X)
