@@ -185,6 +185,7 @@ class SoftmaxLoss(SmoothLoss):
     n_classes: int  #: at least 2; public
     #: Public shares of the classes, positive, adding up to 1. Predictions then start from their logarithms: `offset`.
     rates: tuple[float, ...] | None = None
+    slope_bound_l1 = 2.0  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
 
     def __post_init__(self) -> None:
         _validate.integer("n_classes", self.n_classes, at_least=2)
@@ -203,10 +204,6 @@ class SoftmaxLoss(SmoothLoss):
     @property
     def n_outputs(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.n_classes
-
-    @property
-    def slope_bound_l1(self) -> float:
-        return 2.0
 
     @property
     def curvature_rank(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -292,10 +289,7 @@ class HingeLoss(_TwoClasses, PiecewiseLinearLoss):
 
     name = "hinge"
     slope_bound = 1.0
-
-    @property
-    def value_at_zero(self) -> float:
-        return 1.0
+    value_at_zero = 1.0  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
 
     def slope_interval(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
         return np.minimum(-y, 0.0), np.maximum(-y, 0.0)

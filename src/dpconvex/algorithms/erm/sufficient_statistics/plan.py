@@ -141,6 +141,15 @@ class SufficientStatisticsPlan(LinearModelPlan):
     noise_name: str = "gaussian"
     constants: str = "calibrated"
     algorithm: ClassVar[str] = "sufficient_statistics"
+    theorem = (  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+        "Sufficient statistics, refined: noisy second moments, then noisy mean gradients with residuals cut at "
+        "levels from noisy shares of residuals, composed adaptively."
+    )
+    assumptions = (  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+        Assumption("targets lie within their bound", "each is clipped before anything is computed"),
+        Assumption("a record's residual counts as at most the level", "it is cut, at every point and for every level"),
+        Assumption("noise and number of steps are public", "the plan fixes them; every step is taken"),
+    )
 
     @property
     def units(self) -> FloatArray:
@@ -218,23 +227,6 @@ class SufficientStatisticsPlan(LinearModelPlan):
     def releases(self) -> tuple[Release, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         later = (release for stage in self.stages for release in stage.releases)
         return self.moments.planned(MOMENTS), *later
-
-    @property
-    def theorem(self) -> str:
-        return (
-            "Sufficient statistics, refined: noisy second moments, then noisy mean gradients with residuals cut at "
-            "levels from noisy shares of residuals, composed adaptively."
-        )
-
-    @property
-    def assumptions(self) -> tuple[Assumption, ...]:
-        return (
-            Assumption("targets lie within their bound", "each is clipped before anything is computed"),
-            Assumption(
-                "a record's residual counts as at most the level", "it is cut, at every point and for every level"
-            ),
-            Assumption("noise and number of steps are public", "the plan fixes them; every step is taken"),
-        )
 
     @property
     def coefficient_deviation(self) -> FloatArray:

@@ -78,6 +78,14 @@ class PhasedPlan(LinearModelPlan):
     noise_name: str = "gaussian"
     l2: float = 0.0
     algorithm: ClassVar[str] = "phased_sgd"
+    assumptions = (  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+        Assumption("users are assigned to phases and groups without looking at data", "uniform coins by position"),
+        Assumption(
+            "a group's result depends on its own users, released values and coins of its own",
+            "records are read, drawn and walked over group by group",
+        ),
+        Assumption("records of one person have one label", "declared: two labels are two users"),
+    )
 
     @property
     def phases(self) -> tuple[Phase, ...]:
@@ -106,17 +114,6 @@ class PhasedPlan(LinearModelPlan):
         if self.constants == "paper":
             return text + ", Theorem 2.1 with the exact sensitivity of Lemma B.2 and an even number of groups."
         return text + ": h-index test with deterministic weights, or sample and aggregate; phases read disjoint users."
-
-    @property
-    def assumptions(self) -> tuple[Assumption, ...]:
-        return (
-            Assumption("users are assigned to phases and groups without looking at data", "uniform coins by position"),
-            Assumption(
-                "a group's result depends on its own users, released values and coins of its own",
-                "records are read, drawn and walked over group by group",
-            ),
-            Assumption("records of one person have one label", "declared: two labels are two users"),
-        )
 
     @property
     def coefficient_deviation(self) -> FloatArray:
