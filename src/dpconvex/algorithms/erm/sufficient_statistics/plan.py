@@ -47,13 +47,7 @@ import numpy as np
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult, check_average, recorded
-from dpconvex.algorithms.erm.sufficient_statistics.statistics import (
-    Curvature,
-    Statistics,
-    cutting_level,
-    packed,
-    unpacked,
-)
+from dpconvex.algorithms.erm.sufficient_statistics import statistics
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import gaussian_block_weights
 from dpconvex.losses import SquaredLoss
@@ -254,10 +248,10 @@ class SufficientStatisticsPlan(LinearModelPlan):
     def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> PrivateResult:
         """Fit noisy moments, then take noisy gradient steps with residuals cut at a level that is found privately."""
         ledger, d = Ledger(self.privacy, self.releases), self.problem.dim
-        data = Statistics.of(self.problem, X, y, groups, self.units)
-        joint = packed(data.joint_moments(self.target_unit))
-        noisy = unpacked(self.moments.release(joint, MOMENTS, source, ledger), d + 1)
-        curvature = Curvature.of(self.with_public(noisy[:d, :d]), self.moment_deviation, TUNING.resolution)
+        data = statistics.Statistics.of(self.problem, X, y, groups, self.units)
+        joint = statistics.packed(data.joint_moments(self.target_unit))
+        noisy = statistics.unpacked(self.moments.release(joint, MOMENTS, source, ledger), d + 1)
+        curvature = statistics.Curvature.of(self.with_public(noisy[:d, :d]), self.moment_deviation, TUNING.resolution)
         w, energy = curvature.first_fit(
             noisy[:d, d] * self.target_unit, self.moment_deviation * self.target_unit, self.expected_energy
         )
@@ -265,7 +259,7 @@ class SufficientStatisticsPlan(LinearModelPlan):
             shares = stage.residuals.release(
                 data.residual_shares(w, self.thresholds), stage.residuals_label, source, ledger
             )
-            level = cutting_level(shares, self.thresholds, stage.noise, TUNING.reach * self.record_length)
+            level = statistics.cutting_level(shares, self.thresholds, stage.noise, TUNING.reach * self.record_length)
             ridge = TUNING.pull * stage.noise * level / math.sqrt(max(energy, float(w @ w)))
             points, gradients = np.zeros((stage.rounds, d)), np.zeros((stage.rounds, d))
             for k in range(stage.rounds):
