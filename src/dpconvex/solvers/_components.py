@@ -7,9 +7,9 @@ until then these methods refuse it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache, singledispatch
+from functools import singledispatch
 
 import numpy as np
 
@@ -99,14 +99,3 @@ def draws(records: Records, count: int, order: np.random.Generator) -> Iterator[
     for first in range(0, count, most):
         index = order.integers(records.n, size=min(most, count - first))
         yield index, records.take(index)
-
-
-@cache
-def compiled(kernel: Callable[..., float]) -> Callable[..., float]:
-    """Compile a loop over records (cached on disk). Sums may be reordered: no proof rests on such a loop.
-
-    The kernels evaluate ``s`` in line, for a compiled function can only call compiled ones.
-    """
-    from numba import njit
-
-    return njit(cache=True, fastmath={"reassoc", "contract"})(kernel)

@@ -199,7 +199,7 @@ class Pooled:
         self, pieces: list[tuple[int, Positions]], start: FloatArray, step: float, moved: FloatArray, total: FloatArray
     ) -> None:
         """Walk on, over a piece of the records of each of some parts: they are read together, which is faster."""
-        from dpconvex.algorithms.erm.user_level import _loops
+        from dpconvex.solvers import _loops
 
         if not pieces:
             return
