@@ -88,10 +88,8 @@ def print_metrics(found: PrivateMetrics, where: str) -> None:
     """Print all metrics with their intervals, then those of the groups."""
 
     def row(group: str, name: str, each: Any) -> tuple[str, ...]:
-        if not each.known:
-            return (*((group,) if found.groups else ()), name, "not known", "", "")
         numbers = [f"{value:.4f}" for value in (each.value, each.lower, each.upper)]
-        return (*((group,) if found.groups else ()), name, *numbers)
+        return (*((group,) if found.groups else ()), name, *(numbers if each.known else ("not known", "", "")))
 
     rows = [row("all", name, each) for name, each in found.items()]
     for label, part in found.groups.items():

@@ -26,7 +26,7 @@ from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms import begin
 from dpconvex.algorithms.queries import metrics
 from dpconvex.algorithms.queries.evaluation import EvaluationPlan, plan as plan_evaluation
-from dpconvex.algorithms.queries.metrics import Estimate, Found
+from dpconvex.algorithms.queries.metrics import Estimate
 from dpconvex.data.frames import codes, open_table, typed
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators import _targets
@@ -56,41 +56,25 @@ SEEDED = " NOT PRIVATE: with a seed the order is no secret."
 class PrivateMetrics(Mapping[str, Estimate]):
     """Metrics by name, each an `Estimate` (value, lower, upper) with a 95 % interval; made by `private_metrics`."""
 
-    found: Found
-    labels: tuple[str, ...]  #: Of the groups
+    whole: Mapping[str, Estimate]
+    groups: Mapping[str, Mapping[str, Estimate]]  #: Of each group, by its label
+    differences: Mapping[str, Mapping[str, Estimate]]  #: Each group's less those of the first
+    #: (bins, 5): mean probability, share that was right, its interval, number of units; bins that are known
+    calibration: FloatArray
+    roc: FloatArray  #: (points, 2): false and true positive rates; empty where they are not known
     certificate_: PrivacyCertificate  #: What the evaluation costs
     plan_: EvaluationPlan  #: Its public constants
     cells_: FloatArray  #: What was released: all else follows from it
     promise_: str = ""  #: What model and evaluation promise together, after a hold-out
 
     def __getitem__(self, name: str) -> Estimate:
-        return self.found.whole[name]
+        return self.whole[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.found.whole)
+        return iter(self.whole)
 
     def __len__(self) -> int:
-        return len(self.found.whole)
-
-    @property
-    def groups(self) -> Mapping[str, Mapping[str, Estimate]]:
-        """The metrics of each group."""
-        return dict(zip(self.labels, self.found.groups, strict=True))
-
-    @property
-    def differences(self) -> Mapping[str, Mapping[str, Estimate]]:
-        """Each group's metrics less those of the first."""
-        return dict(zip(self.labels[1:], self.found.differences[1:], strict=True))
-
-    @property
-    def calibration(self) -> FloatArray:
-        """(bins, 5): mean probability, share that was right, its interval, number of units; bins that are known."""
-        return self.found.calibration
-
-    @property
-    def roc(self) -> FloatArray:
-        """(points, 2): false and true positive rates; empty where they are not known."""
-        return self.found.roc
+        return len(self.whole)
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready fields; what is not known is None."""
@@ -108,12 +92,10 @@ class PrivateMetrics(Mapping[str, Estimate]):
             "promise": self.promise_,
         }
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         lines = [f"{name}: {each}" for name, each in self.items()]
         lines += [f"{name} ({label}): {each}" for label, found in self.groups.items() for name, each in found.items()]
         return "\n".join(lines)
-
-    __repr__ = __str__
 
 
 def private_metrics(
@@ -157,11 +139,6 @@ def private_metrics(
     PrivateMetrics
         A mapping from names such as ``"accuracy"``, ``"auc"``, ``"log_loss"``, ``"brier"`` (or ``"r2"``, ``"rmse"``,
         ``"mae"``) to `Estimate`.
-
-    Raises
-    ------
-    InvalidParameterError, InvalidDataError
-        From public facts only: shapes, types and parameters.
 
     Examples
     --------
@@ -224,7 +201,9 @@ def _evaluate(
         result = plan.run(np.column_stack([confusion, table]), None, users, source)
         found = metrics.of_classes(result)
     certificate = replace(result.certificate, model=model_digest(model))
-    return PrivateMetrics(found, names, certificate, plan, result.cells)
+    each, less = (dict(zip(names, part, strict=False)) for part in (found.groups, found.differences))
+    less = {name: less[name] for name in names[1:]}
+    return PrivateMetrics(found.whole, each, less, found.calibration, found.roc, certificate, plan, result.cells)
 
 
 def fit_and_evaluate(
@@ -257,7 +236,7 @@ def fit_and_evaluate(
     Returns
     -------
     PrivateMetrics
-        Its ``promise_`` says what both cost together.
+        Its ``promise_`` says what both cost.
     """
     _validate.real("holdout", holdout, above=0.0, below=1.0)
     if not isinstance(model, PrivateLinearModel):
@@ -370,8 +349,7 @@ def _groups(model: Any, X: Any, by: Any) -> tuple[tuple[str, ...], AnyArray | No
         return (), None
     columns = levels_of(model.schema, by)
     if not isinstance(nw.from_native(typed(X), eager_only=True, pass_through=True), nw.DataFrame):
-        what = "names columns, and X is no data frame"
-        raise InvalidParameterError("by", by, what, "Give X as a data frame that has the column")
+        raise InvalidParameterError("by", by, "names columns, and X is no data frame", "Give X as a data frame")
     frame = open_table(X)
     names, position, unlisted = ("",), np.zeros(len(frame), dtype=np.int64), np.zeros(len(frame), dtype=np.bool_)
     for column, levels in columns.items():

@@ -23,7 +23,7 @@ from dpconvex import (
     verify,
 )
 from dpconvex.data.columns import ClassTarget
-from dpconvex.errors import BudgetExceededError, InvalidDataError, InvalidParameterError
+from dpconvex.errors import AccuracyError, BudgetExceededError, InvalidDataError, InvalidParameterError
 from dpconvex.estimators import evaluation
 from dpconvex.privacy.context import forget_counts
 from dpconvex.randomness import SystemSource
@@ -230,3 +230,40 @@ def test_hold_outs_that_break_the_promise_are_refused(data) -> None:
         fit_and_evaluate(PrivateLogisticRegression(feature_bounds=(-1, 1), classes="infer"), X, y, epsilon=1.0)
     with pytest.raises(InvalidParameterError, match="linear or additive"):
         fit_and_evaluate(PrivateLasso(), X, y, epsilon=1.0)  # type: ignore[arg-type]
+
+
+@pytest.mark.filterwarnings("ignore::dpconvex.errors.RepeatedFitWarning")
+@pytest.mark.filterwarnings("ignore::dpconvex.errors.HopelessPlanWarning")
+def test_no_content_raises_or_warns_or_changes_what_is_stated(model, case) -> None:
+    rng = np.random.default_rng(0)
+    wild = np.array([np.nan, np.inf, -np.inf, 1e308, -1e-320, 0.0])
+    line = PrivateLinearRegression(target_bounds=(-4, 4), feature_bounds=(-1, 1), random_state=0)
+    line.fit(rng.uniform(-1, 1, (500, 3)), rng.uniform(-4, 4, 500))
+    found = []
+    for content in range(4):
+        with case(content):
+            X = rng.choice(wild, (500, 3))
+            y = np.full(500, content % 2 == 0)
+            each = private_metrics(model, X, y, epsilon=0.5, groups=rng.choice(500, 500, replace=False))
+            numbers = private_metrics(line, X, rng.choice(wild, 500), epsilon=0.5)
+            found.append((set(each), each.certificate_.to_dict()["releases"], set(numbers), numbers.plan_))
+    assert all(each == found[0] for each in found)
+    labels = pa.table({"age": [None, 5.0, np.nan], "town": [None, "?", "a"], "ill": ["maybe", None, "no"]})
+    fitted = PrivateLogisticRegression(epsilon=3.0, schema=SCHEMA, random_state=0).fit(table(100))
+    assert set(private_metrics(fitted, labels, epsilon=0.5, by="town").groups) >= {"(not listed)"}
+
+
+def test_a_fit_that_fails_is_paid_and_nothing_is_evaluated(data, monkeypatch) -> None:
+    """The charge stays: what stopped it may depend on the records."""
+
+    def fails(*arguments, **options):
+        raise AccuracyError("no accuracy")
+
+    monkeypatch.setattr(PrivateLogisticRegression, "_learn", fails)
+    monkeypatch.setattr(evaluation, "_evaluate", lambda *arguments, **options: pytest.fail("it is evaluated"))
+    with budget_context(epsilon=1.0) as budget:
+        estimator = PrivateLogisticRegression(feature_bounds=(-1, 1))
+        with pytest.raises(AccuracyError):
+            fit_and_evaluate(estimator, *data, epsilon=0.5)
+        assert float(budget.account().left[0]) == 0
+    assert estimator._ready is None

@@ -39,12 +39,10 @@ from dpconvex.randomness import BitSource
 
 ONE = 2**32
 """The weight of a unit, in integers: what a user's records share."""
-LARGEST = 2**31 - 1
-"""Units at most, so that sums stay below 2^63."""
+LARGEST = 2**31 - 1  # units at most: sums stay below 2^63
 RANGE = 4.0
 """Thresholds are equal steps of the log-odds between minus and plus this."""
-NUMBERS = 4
-"""Means of a regression: squared residual, absolute residual, target, squared target."""
+NUMBERS = 4  # of a regression: squared residual, absolute residual, target, squared target
 
 
 @final
@@ -243,15 +241,9 @@ class NumbersPlan(EvaluationPlan):
 
 @recorded("private_evaluation")
 def plan(n: int, privacy: PrivacyParams, *, classes: int = 2, groups: int = 1) -> EvaluationPlan:
-    """Return the plan for `n` test units in so many groups; `classes` is 0 for numbers.
-
-    Raises
-    ------
-    InvalidParameterError
-        If a number is out of range, or the promise is for neighbors that add a record.
-    """
+    """Return the plan for `n` test units in so many groups; `classes` is 0 for numbers."""
     check_relation(privacy, users=True)
-    for name, value, least, most in (("n", n, 1, LARGEST), ("groups", groups, 1, 1000), ("classes", classes, 0, 1000)):
+    for name, value, least, most in (("n", n, 1, LARGEST), ("groups", groups, 1, 500), ("classes", classes, 0, 100)):
         _validate.real(name, _validate.integer(name, value, at_least=least), at_most=most)
     if classes:
         return CountsPlan(n, privacy, groups, max(classes, 2))
