@@ -160,7 +160,7 @@ def anew() -> Iterator[None]:
 
 def test_every_entry_is_here() -> None:
     public = {name for name in dpconvex.__all__ if name.lower().startswith("private") and "_params" not in name}
-    assert public - {"private_metrics", "PrivateMetrics"} == set(ENTRIES)  # tables are released whatever they are good for
+    assert public - {"private_metrics", "PrivateMetrics"} == set(ENTRIES)
 
 
 @pytest.mark.parametrize("name", ENTRIES)
