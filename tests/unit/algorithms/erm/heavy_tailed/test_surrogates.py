@@ -306,7 +306,7 @@ def test_an_extension_beats_no_truncation_on_the_ball_but_bias_is_doubled() -> N
         HingeLoss(), Records.clipped(X, DataDomain.l2_ball(2, 10.0)), np.ones(2), 1.0, 1.0, L2Ball(1.0), 1e-9
     )
     w = np.array([-0.3, 0.4])
-    found, plain = risk._extension(w), risk.pieces.values(w)
+    found, plain = risk.extension(w), risk.pieces.values(w)
     assert found.upper[0] == pytest.approx(plain[0], abs=1e-9)
     assert found.upper[1] < plain[1]
     assert math.isfinite(risk.oracle_error)
