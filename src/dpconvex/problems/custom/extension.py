@@ -10,12 +10,9 @@ Lemma
     below ``sum theta_t phi(y_t) >= f_C(w)``, ``phi(y) = f(y) + C |w - y|``, by ``max over y of sum theta_t <g_t - p_t,
     y_t - y>``. Valid for any weights and points: only the bracket depends on how they were found.
 Steps
-    `ellipsoid` is the method of that name on phi, with an accuracy certificate (Nemirovski, Onn and Rothblum 2010): the
-    last ellipsoid, of least half-width rho along v, bounds ``<v, y>`` and ``<-v, y>`` by multiples xi of the cuts, read
-    off backwards, whose regret is at most ``2 rho``; those of the subgradients sum to ``(1 - rho/R)/L`` at least, ``L =
-    A + C``. With ``rho <= R exp(-T / (2 d (d + 1)))`` the bracket is at most ``4 L R exp(-T / (2 d (d +
-    1)))``: `steps_for` is its public count for half of B, for every record; the other half is for what rounds. The
-    averaged subgradient steps of Lemma 8.3 itself would be ``(3 D L / (2 B))^2``, beyond any computer.
+    `ellipsoid` is the method of that name on phi, with an accuracy certificate (Nemirovski, Onn and Rothblum 2010;
+    docs, Heavy tails). `steps_for` is the public count that closes the bracket to half of B for every record; the
+    other half is for what rounds.
 Sensitivity
     ``f_C`` is a function of one record, convex and C-Lipschitz. Which points were visited leaves no trace in it.
 """
