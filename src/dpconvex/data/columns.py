@@ -2,30 +2,46 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field, fields
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast, final
 
 import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.data.cells import CategoryCells, CellColumn, NumberCells
-from dpconvex.data.frames import codes, duplicates, numbers
+from dpconvex.data import formulas
+from dpconvex.data.frames import (
+    codes,
+    duplicates,
+    number_series,
+    numbers,
+    object_texts,
+    parse_numbers,
+    text_series,
+    with_nan,
+)
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems import Block
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dpconvex.data.frames import Series
+    from dpconvex.data.frames import Frame, Series
 
 BLANKS = " \t\n\v\f\r"
 """What is trimmed off the ends of a cell before it is compared."""
 
-OTHER = "(other)"
-"""Name of the level that takes missing and unlisted values."""
+OTHER, MISSING = "(other)", "(missing)"
+"""Names of the level that takes missing and unlisted values, and of the feature that says that a number is missing."""
+
+DATE_PARTS = {"month": 12, "weekday": 7}
+"""Parts of a date that are categories, numbered from 1; weeks begin on Mondays."""
 
 
 def nonempty(name: str, value: Any) -> str:
@@ -62,21 +78,60 @@ def interval(lower: Any, upper: Any) -> tuple[float, float]:
     return low, high
 
 
+@dataclass(frozen=True, kw_only=True)
 class Described(ABC):
-    """One column of a table with its public facts."""
+    """One column of a table with its public facts.
+
+    `missing` lists cells, texts or numbers, that stand for no value; `unit` and `source` (who says so) are for people.
+    """
 
     name: str
+    missing: tuple[str, ...] = ()
+    unit: str = ""
+    source: str = ""
 
     numeric: ClassVar[bool]
     """Whether cells are read as numbers (else as text)."""
+
+    def __post_init__(self) -> None:
+        nonempty("name", self.name)
+        listed: Any = self.missing
+        if isinstance(listed, list | tuple):
+            listed = [str(cell) if type(cell) in (int, float) else cell for cell in listed]
+        object.__setattr__(self, "missing", texts("missing", listed, 0))
+        for key in ("unit", "source"):
+            if not isinstance(getattr(self, key), str):
+                raise InvalidParameterError(key, getattr(self, key), "must be text")
+
+    @property
+    def inputs(self) -> dict[str, bool]:
+        """The columns of the table that it is made of, and whether they are read as numbers."""
+        return {self.name: self.numeric}
+
+    def read(self, frame: Frame) -> Series:
+        """The column of a table, cell by cell as the schema says: what stands for no value is missing."""
+        return self.clean(frame.get_column(self.name))
+
+    def clean(self, series: Series) -> Series:
+        """The same column with missing cells, aliases and dates as the schema says."""
+        if self.numeric and len(self._missing_numbers):
+            return number_series(formulas.without(numbers(series, texts=True), self._missing_numbers))
+        return series
 
     @abstractmethod
     def cells(self, bins: int | Sequence[float]) -> CellColumn:
         """The column with finitely many values: numbers in this many bins or in bins with these edges."""
 
-    @abstractmethod
     def to_dict(self) -> dict[str, Any]:
         """The column's table in a schema file; defaults are left out."""
+        parts = sorted(fields(self), key=lambda part: part.name in ("missing", "unit", "source"))
+        found = {part.name: getattr(self, part.name) for part in parts if getattr(self, part.name) != part.default}
+        return {key: list(v) if isinstance(v, tuple) else v for key, v in found.items() if v not in ((), {})}
+
+    @cached_property
+    def _missing_numbers(self) -> AnyArray:
+        listed = with_nan(parse_numbers(object_texts(np.array(self.missing, dtype=object))))
+        return listed[~np.isnan(listed)]
 
 
 class AbstractColumn(Described):
@@ -91,6 +146,9 @@ class AbstractColumn(Described):
     @abstractmethod
     def feature_names(self) -> tuple[str, ...]:
         """One name per encoded column."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return {key: value for key, value in super().to_dict().items() if key != "name"}
 
     @abstractmethod
     def encode_into(self, series: Series, out: FloatArray) -> None:
@@ -108,76 +166,162 @@ class NumericColumn(AbstractColumn):
     Parameters
     ----------
     name : str
-        The column's name in the table.
+        The column's name in the table; with a `formula` any name.
     lower, upper : float
         Public range in the column's own unit, ``lower < upper``; from documentation or meaning, never from the data.
-    transform : {"none", "log1p"}
-        Public increasing map applied before scaling; ``"log1p"`` suits heavy right tails and needs ``lower > -1``.
+    transform : {"none", "log1p", "sqrt", "signed_log"}
+        Public increasing map applied before scaling: ``log(1 + v)`` (``lower > -1``) and the root (``lower >= 0``) suit
+        heavy right tails, ``sign(v) log(1 + |v|)`` heavy tails on both sides.
+    knots : tuple of float, keyword
+        Public numbers strictly between the bounds, increasing: the map is then linear between them, and bounds and
+        knots are mapped to equally spaced places.
+    indicator : bool, keyword
+        Adds a feature that says that the value is missing: 1/2 where it is, while the number's own is 0. The two are
+        never nonzero together, so the bound on the record, and with it the noise, stays what it was.
+    formula : str, keyword
+        The number is computed from other columns of the same record (docs, Schemas, Derived columns).
+    date : {"", "age"}, keyword
+        ``"age"``: cells are dates, and the number is how many days they lie before the date `at`.
+    at : str, keyword
+        A public date, as ``"2024-12-31"``.
+    format : str, keyword
+        How dates are written as text.
+    missing : tuple of str, keyword
+        Cells that stand for no value, as ``("?", "-999")``; what is no number is missing anyway.
+    unit, source : str, keyword
+        For people: the unit, and who says so.
 
     Raises
     ------
     InvalidParameterError
-        When the range is empty, infinite or outside the transform's domain.
+        When the range is empty, infinite or outside the transform's domain, or a formula or date cannot be read.
 
     Examples
     --------
     >>> NumericColumn("age", 17, 90).block
     Block(size=1, norm='linf', bound=0.5, name='age')
+    >>> NumericColumn("bmi", 10, 80, formula="weight / (height / 100) ** 2", indicator=True).feature_names
+    ('bmi', 'bmi=(missing)')
     """
 
     name: str
     lower: float
     upper: float
-    transform: Literal["none", "log1p"] = "none"
+    transform: Literal["none", "log1p", "sqrt", "signed_log"] = "none"
+    _: KW_ONLY
+    knots: tuple[float, ...] = ()
+    indicator: bool = False
+    formula: str = ""
+    date: Literal["", "age"] = ""
+    at: str = ""
+    format: str = formulas.ISO
 
     def __post_init__(self) -> None:
-        nonempty("name", self.name)
+        super().__post_init__()
         low, high = interval(self.lower, self.upper)
         object.__setattr__(self, "lower", low)
         object.__setattr__(self, "upper", high)
-        _validate.choice("transform", self.transform, ("none", "log1p"))
+        begin = formulas.TRANSFORMS[_validate.choice("transform", self.transform, formulas.TRANSFORMS)][2]
+        remedy = 'Use transform = "none", or shift the column'
         if self.transform == "log1p":
-            _validate.real("lower", low, above=-1.0, remedy='Use transform = "none", or shift the column')
+            _validate.real("lower", low, above=begin, remedy=remedy)
+        elif math.isfinite(begin):
+            _validate.real("lower", low, at_least=begin, remedy=remedy)
+        self._check_knots()
+        if not isinstance(self.indicator, bool):
+            raise InvalidParameterError("indicator", self.indicator, "must be true or false")
+        _validate.choice("date", self.date, ("", "age"), 'Months and weekdays are categories: date = "month"')
+        if bool(self.at) != bool(self.date):
+            raise InvalidParameterError("at", self.at, "must be a date where there is an age, and nowhere else")
+        if self.date and self.formula:
+            raise InvalidParameterError("formula", self.formula, "cannot be given with a date", "Use days(column)")
+        if self.at:
+            formulas.public_date("at", self.at)
+        formulas.date_pattern(self.format)
+        if self.formula != "":
+            formulas.parse(self.formula)
         first, last = self._ends
         if not first < last:
             raise InvalidParameterError("upper", high, "must exceed lower after the transform")
 
+    def _check_knots(self) -> None:
+        given: Any = self.knots
+        if not isinstance(given, list | tuple):
+            raise InvalidParameterError("knots", given, "must be a list of numbers")
+        knots = tuple(_validate.real(f"knots[{i}]", knot) for i, knot in enumerate(given))
+        places = (self.lower, *knots, self.upper)
+        if any(not a < b for a, b in itertools.pairwise(places)):
+            raise InvalidParameterError("knots", given, "must increase strictly between lower and upper")
+        if knots and self.transform != "none":
+            raise InvalidParameterError("knots", given, "cannot be given with a transform", "Use one of them")
+        object.__setattr__(self, "knots", knots)
+
     numeric: ClassVar[bool] = True
 
     @property
+    def inputs(self) -> dict[str, bool]:
+        if self.formula:
+            made = formulas.parse(self.formula)
+            return dict.fromkeys(made.numbers, True) | dict.fromkeys(made.dates, False)
+        return {self.name: not self.date}
+
+    def read(self, frame: Frame) -> Series:
+        if not self.formula:
+            return super().read(frame)
+        made = formulas.parse(self.formula)
+        return number_series(formulas.evaluated(made, frame, self._missing_numbers, self.format))
+
+    def clean(self, series: Series) -> Series:
+        if not self.date:
+            return super().clean(series)
+        return number_series(formulas.public_date("at", self.at) - formulas.days(series, self.format))
+
+    @property
     def block(self) -> Block:
-        return Block(1, "linf", 0.5, self.name)
+        """One feature of absolute value at most 1/2; with the indicator two, of which one is 0."""
+        return Block(2, "l1", 0.5, self.name) if self.indicator else Block(1, "linf", 0.5, self.name)
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        return (self.name,)
+        return (self.name, f"{self.name}={MISSING}") if self.indicator else (self.name,)
 
     def encode_into(self, series: Series, out: FloatArray) -> None:
-        values = np.clip(numbers(series), self.lower, self.upper)
-        if self.transform == "log1p":
-            np.log1p(values, out=values)
+        values = np.clip(numbers(series, texts=True), self.lower, self.upper)
+        values = self._forward(values)
         first, last = self._ends
         values -= first / 2 + last / 2
         values /= last - first
         np.clip(values, -0.5, 0.5, out=values)  # rounding above must not leave the bound
+        if self.indicator:
+            out[:, 1] = np.where(np.isnan(values), 0.5, 0.0)
         np.nan_to_num(values, copy=False, nan=0.0)
         out[:, 0] = values
 
     def cells(self, bins: int | Sequence[float]) -> CellColumn:
         """Bins of equal width after the transform, or with the given edges; missing values take the middle bin."""
-        if isinstance(bins, int):
-            return NumberCells.equal(self.name, self.lower, self.upper, bins, self.transform == "log1p")
-        return NumberCells(self.name, tuple(bins))
+        if not isinstance(bins, int):
+            return NumberCells(self.name, tuple(bins))
+        if self.knots:
+            back = np.interp(np.linspace(0, len(self.knots) + 1, bins + 1), range(len(self._places)), self._places)
+            return NumberCells(self.name, tuple(float(e) for e in back))
+        forward, inverse, _ = formulas.TRANSFORMS[self.transform]
+        return NumberCells.equal(self.name, self.lower, self.upper, bins, forward, inverse)
 
-    def to_dict(self) -> dict[str, Any]:
-        table: dict[str, Any] = {"lower": self.lower, "upper": self.upper}
-        return table | ({"transform": self.transform} if self.transform != "none" else {})
+    @property
+    def _places(self) -> tuple[float, ...]:
+        return (self.lower, *self.knots, self.upper)
+
+    def _forward(self, values: FloatArray) -> FloatArray:
+        if self.knots:
+            return np.interp(values, self._places, np.arange(len(self._places), dtype=np.float64))
+        return formulas.TRANSFORMS[self.transform][0](values)
 
     @property
     def _ends(self) -> tuple[float, float]:
-        if self.transform == "log1p":
-            return math.log1p(self.lower), math.log1p(self.upper)
-        return self.lower, self.upper
+        if self.knots:
+            return 0.0, len(self.knots) + 1.0
+        forward = formulas.TRANSFORMS[self.transform][0]
+        return float(forward(self.lower)), float(forward(self.upper))
 
 
 @final
@@ -203,11 +347,17 @@ class CategoricalColumn(AbstractColumn):
         Public and distinct, at least one; from documentation or meaning, never from the data.
     other : bool
         Adds a last level for missing and unlisted values.
+    aliases : dict of str to str, keyword
+        Other spellings, each with the category that it means.
+    date : {"", "month", "weekday"}, keyword
+        Cells are dates, written in the `format`, and the categories 1 to 12, or 1 (Monday) to 7.
+    missing, source : keyword
+        As in `NumericColumn`; cells that are listed as missing are no unlisted spellings to `dpconvex schema check`.
 
     Raises
     ------
     InvalidParameterError
-        When a category is no text, is empty or is listed twice.
+        When a category is no text, is empty or is listed twice, or an alias means no category.
 
     Examples
     --------
@@ -216,12 +366,24 @@ class CategoricalColumn(AbstractColumn):
     """
 
     name: str
-    categories: tuple[str, ...]
+    categories: tuple[str, ...] = ()
     other: bool = False
+    _: KW_ONLY
+    aliases: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
+    date: Literal["", "month", "weekday"] = ""
+    format: str = formulas.ISO
 
     def __post_init__(self) -> None:
-        nonempty("name", self.name)
+        super().__post_init__()
+        formulas.date_pattern(self.format)
+        _validate.choice("date", self.date, ("", *DATE_PARTS))
+        if self.date:
+            parts = tuple(str(k + 1) for k in range(DATE_PARTS[self.date]))
+            if self.aliases or self.categories not in ((), parts):
+                raise InvalidParameterError("categories", self.categories, f"are the {self.date}s", "Leave them out")
+            object.__setattr__(self, "categories", parts)
         object.__setattr__(self, "categories", texts("categories", self.categories, 1))
+        object.__setattr__(self, "aliases", checked_aliases(self.aliases, self.categories, self.missing))
         if not isinstance(self.other, bool):
             raise InvalidParameterError("other", self.other, "must be true or false")
         if self.other and OTHER in self.categories:
@@ -247,6 +409,11 @@ class CategoricalColumn(AbstractColumn):
         levels = self.categories[1:] if self.binary else self.categories + (OTHER,) * self.other
         return tuple(f"{self.name}={level}" for level in levels)
 
+    def clean(self, series: Series) -> Series:
+        if not self.date:
+            return renamed(series, self.categories, self.aliases)
+        return number_series(formulas.parts_of_dates(formulas.days(series, self.format), self.date).astype(np.float64))
+
     def encode_into(self, series: Series, out: FloatArray) -> None:
         positions = codes(series, self.categories)
         if self.binary:
@@ -262,95 +429,24 @@ class CategoricalColumn(AbstractColumn):
         return CategoryCells(self.name, self.categories, OTHER if self.other else "")
 
     def to_dict(self) -> dict[str, Any]:
-        return {"categories": list(self.categories)} | ({"other": True} if self.other else {})
+        table = super().to_dict()
+        return {key: value for key, value in table.items() if key != "categories" or not self.date}
 
 
-class AbstractTarget(Described):
-    """The column to predict, with its public values."""
-
-    rates: tuple[float, ...] | None = None
-    """Public shares of the classes; None where they are not known, and for numbers."""
-
-    @property
-    @abstractmethod
-    def labels(self) -> tuple[str, ...]:
-        """The public classes; empty for a numeric target."""
-
-    @abstractmethod
-    def encode(self, series: Series) -> AnyArray:
-        """The column as an array of shape (n,) inside the public values."""
+def checked_aliases(aliases: Any, listed: tuple[str, ...], missing: tuple[str, ...]) -> dict[str, str]:
+    """Return other spellings of listed values, or raise `InvalidParameterError`."""
+    if not isinstance(aliases, Mapping):
+        raise InvalidParameterError("aliases", aliases, "must say which value a spelling means", '{"femal" = "female"}')
+    texts("aliases", (*aliases, *listed, *missing), 0)
+    for spelling, value in aliases.items():
+        if value not in listed:
+            raise InvalidParameterError(f"aliases[{spelling!r}]", value, "must be a listed value")
+    return dict(aliases)
 
 
-@final
-@dataclass(frozen=True)
-class ClassTarget(AbstractTarget):
-    """A target with a public list of classes, at least two.
-
-    Missing labels and labels not listed count as the first class. Labels match as in `CategoricalColumn`. The `rates`
-    are public shares of the classes, in their order: positive, adding up to 1 but for rounding to percent. They serve
-    accuracy and yardsticks, never privacy.
-    """
-
-    name: str
-    classes: tuple[str, ...]
-    rates: tuple[float, ...] | None = None
-
-    def __post_init__(self) -> None:
-        nonempty("name", self.name)
-        object.__setattr__(self, "classes", texts("classes", self.classes, 2))
-        if self.rates is not None:
-            object.__setattr__(self, "rates", _validate.shares("rates", self.rates, len(self.classes)))
-
-    numeric: ClassVar[bool] = False
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        return self.classes
-
-    def encode(self, series: Series) -> AnyArray:
-        return np.maximum(codes(series, self.classes, closed=True), 0)
-
-    def cells(self, bins: int | Sequence[float]) -> CellColumn:
-        return CategoryCells(self.name, self.classes)
-
-    def to_dict(self) -> dict[str, Any]:
-        table: dict[str, Any] = {"name": self.name, "classes": list(self.classes)}
-        return table if self.rates is None else {**table, "rates": list(self.rates)}
-
-
-@final
-@dataclass(frozen=True)
-class NumericTarget(AbstractTarget):
-    """A numeric target with a public range, in its own unit.
-
-    Values are clipped to [`lower`, `upper`]; missing values count as the mid-range.
-    """
-
-    name: str
-    lower: float
-    upper: float
-
-    def __post_init__(self) -> None:
-        nonempty("name", self.name)
-        low, high = interval(self.lower, self.upper)
-        object.__setattr__(self, "lower", low)
-        object.__setattr__(self, "upper", high)
-
-    numeric: ClassVar[bool] = True
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        return ()
-
-    def encode(self, series: Series) -> AnyArray:
-        values = np.clip(numbers(series), self.lower, self.upper)
-        return np.nan_to_num(values, copy=False, nan=self.lower / 2 + self.upper / 2)
-
-    def cells(self, bins: int | Sequence[float]) -> CellColumn:
-        """Bins of equal width, or with the given edges; missing values take the middle bin."""
-        if isinstance(bins, int):
-            return NumberCells.equal(self.name, self.lower, self.upper, bins)
-        return NumberCells(self.name, tuple(bins))
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"name": self.name, "lower": self.lower, "upper": self.upper}
+def renamed(series: Series, listed: tuple[str, ...], aliases: Mapping[str, str]) -> Series:
+    """The column with every alias written as the value that it means; what fits neither is missing."""
+    if not aliases:
+        return series
+    positions = codes(series, (*listed, *aliases))
+    return text_series((*listed, *aliases.values()), positions)

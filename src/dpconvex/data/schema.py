@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, final
 import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.data.columns import AbstractColumn, AbstractTarget, nonempty
+from dpconvex.data.columns import AbstractColumn, nonempty
 from dpconvex.data.frames import duplicates, label_codes, open_table, require_columns
 from dpconvex.data.schema_toml import format_schema, parse_schema, read_schema_text
+from dpconvex.data.targets import AbstractTarget
 from dpconvex.errors import InvalidParameterError, SchemaError
 from dpconvex.problems import DataDomain
 
@@ -75,6 +76,16 @@ class Schema:
         [columns.colour]
         categories = ["red", "green", "blue"]
         other = true                    # default: false
+        aliases = { rouge = "red" }     # other spellings
+
+        [columns.bmi]
+        formula = "weight / (height / 100) ** 2"
+        lower = 10
+        upper = 80
+        missing = [-999]                # in weight or height
+        indicator = true                # a feature that says that the value is missing
+
+    All keys: docs, Schemas.
 
     Why columns are scaled and centered like this: docs, Objective perturbation, section 4.
 
@@ -104,10 +115,22 @@ class Schema:
             raise InvalidParameterError("confirmed", self.confirmed, "must be true or false")
         if not isinstance(self.source, str):
             raise InvalidParameterError("source", self.source, "must be text")
-        for what, names in (("column", self.column_names()), ("feature", self.feature_names)):
+        targets = () if self.target is None else (self.target,)
+        users = () if self.user is None else (self.user,)
+        columns = tuple(part.name for part in (*self.columns, *targets)) + users
+        for what, names in (("column", columns), ("feature", self.feature_names)):
             repeated = duplicates(names)
             if repeated:
                 raise InvalidParameterError("name", repeated[0], f"is used by more than one {what}", "Rename one")
+        read: dict[str, bool] = {}
+        for part in (*targets, *self.columns):
+            for name, numeric in part.inputs.items():
+                if read.setdefault(name, numeric) != numeric:
+                    what = "is read as a number by one column, and as text or a date by another"
+                    raise InvalidParameterError("name", name, what, "Make a column of its own of one of them")
+                if name != part.name and name in (*users, *(target.name for target in targets)):
+                    what = "is the target or the user, so no formula may use it"
+                    raise InvalidParameterError("formula", name, what, "Leave it out of the formula")
 
     @classmethod
     def from_toml(cls, path: str | PathLike[str]) -> Schema:
@@ -141,7 +164,7 @@ class Schema:
 
     def column_names(self, features_only: bool = False) -> tuple[str, ...]:
         """Columns of the table that the schema names: the features, and unless `features_only` target and user."""
-        names = tuple(column.name for column in self.columns)
+        names = tuple(dict.fromkeys(name for column in self.columns for name in column.inputs))
         if features_only:
             return names
         target = () if self.target is None else (self.target.name,)
@@ -151,7 +174,14 @@ class Schema:
     def numeric_names(self) -> frozenset[str]:
         """Columns of the table that hold numbers."""
         target = () if self.target is None else (self.target,)
-        return frozenset(part.name for part in (*self.columns, *target) if part.numeric)
+        parts = (*self.columns, *target)
+        return frozenset(name for part in parts for name, numeric in part.inputs.items() if numeric)
+
+    @property
+    def sources(self) -> dict[str, str]:
+        """Who says so: of each column, the target among them, whose bounds or list have a source of their own."""
+        parts = (*self.columns, *(() if self.target is None else (self.target,)))
+        return {part.name: part.source for part in parts if part.source}
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -186,7 +216,7 @@ class Schema:
         stop = 0
         for column, size in zip(self.columns, blocks, strict=True):
             start, stop = stop, stop + size
-            column.encode_into(frame.get_column(column.name), out[:, start:stop])
+            column.encode_into(column.read(frame), out[:, start:stop])
         return out
 
     def user_labels(self, table: IntoDataFrame) -> AnyArray:

@@ -10,15 +10,11 @@ from os import PathLike
 from typing import Any, TypeVar
 
 from dpconvex._files import read_text
-from dpconvex.data.columns import (
-    AbstractColumn,
-    AbstractTarget,
-    CategoricalColumn,
-    ClassTarget,
-    NumericColumn,
-    NumericTarget,
-)
+from dpconvex.data.columns import DATE_PARTS, AbstractColumn, CategoricalColumn, NumericColumn
+from dpconvex.data.targets import AbstractTarget, ClassTarget, NumericTarget
 from dpconvex.errors import InvalidParameterError, SchemaError
+
+_NOTES = ("missing", "unit", "source")
 
 _LINE = 100
 """Lists that need a longer line are written with one item a line."""
@@ -104,7 +100,7 @@ def format_key(name: str) -> str:
 
 
 def format_value(value: Any) -> str:
-    """A text, number, truth value or list of texts as a TOML value."""
+    """A text, number, truth value, list or table of texts as a TOML value."""
     if isinstance(value, str):
         # JSON escapes the same characters as TOML, but for this one, which TOML wants escaped.
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
@@ -112,6 +108,8 @@ def format_value(value: Any) -> str:
         items = [format_value(item) for item in value]
         line = "[" + ", ".join(items) + "]"
         return line if len(line) <= _LINE else "[\n" + "".join(f"  {item},\n" for item in items) + "]"
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{format_key(key)} = {format_value(item)}" for key, item in value.items()) + " }"
     if isinstance(value, float):
         return str(int(value)) if value.is_integer() and abs(value) < 2**53 else repr(value)
     return json.dumps(value)
@@ -123,19 +121,22 @@ def _lines(table: Mapping[str, Any]) -> str:
 
 def _column(where: str, name: str, content: Any) -> AbstractColumn:
     fields = _table(where, content)
-    if "categories" in fields:
-        _check_keys(where, fields, {"categories"}, {"other"})
+    if "categories" in fields or fields.get("date") in DATE_PARTS:
+        required = set() if "date" in fields else {"categories"}
+        _check_keys(where, fields, required, {"other", "aliases", "date", "format", *_NOTES})
         return _build(where, CategoricalColumn, {"name": name, **fields})
-    _check_keys(where, fields, {"lower", "upper"}, {"transform"}, "For a column of categories, give categories")
+    optional = {"transform", "knots", "indicator", "formula", "date", "at", "format", *_NOTES}
+    _check_keys(where, fields, {"lower", "upper"}, optional, "For a column of categories, give categories")
     return _build(where, NumericColumn, {"name": name, **fields})
 
 
 def _target(where: str, content: Any) -> AbstractTarget:
     fields = _table(where, content)
     if "lower" in fields or "upper" in fields:
-        _check_keys(where, fields, {"name", "lower", "upper"}, ())
+        _check_keys(where, fields, {"name", "lower", "upper"}, _NOTES)
         return _build(where, NumericTarget, fields)
-    _check_keys(where, fields, {"name", "classes"}, {"rates"}, "For a numeric target, give lower and upper")
+    remedy = "For a numeric target, give lower and upper"
+    _check_keys(where, fields, {"name", "classes"}, {"rates", "aliases", *_NOTES}, remedy)
     return _build(where, ClassTarget, fields)
 
 
