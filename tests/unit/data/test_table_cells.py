@@ -94,7 +94,7 @@ def test_a_missing_column_and_a_wrong_type_are_errors() -> None:
     with pytest.raises(SchemaError, match="sex"):
         cells.encode(pa.table({"age": [1.0]}))
     with pytest.raises(SchemaError, match="age"):
-        cells.encode(pa.table({"age": ["a"], "sex": ["F"]}))
+        cells.encode(pa.table({"age": [[1.0]], "sex": ["F"]}))
 
 
 def test_bins_have_equal_width_after_the_transform() -> None:
