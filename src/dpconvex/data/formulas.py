@@ -53,7 +53,7 @@ def date_pattern(form: Any) -> str:
     parts = re.split("(%.)", form) if isinstance(form, str) else []
     if sorted(parts[1::2]) != ["%Y", "%d", "%m"] or len(form) > 20:
         raise InvalidParameterError("format", form, "must hold %Y, %m and %d once each", 'For example "%d.%m.%Y"')
-    return "^" + "".join(_FIELDS.get(part) or re.escape(part) for part in parts) + "([T ].*)?$"
+    return "^" + "".join(_FIELDS.get(part) or re.escape(part) for part in parts) + "(?:[T ].*)?$"
 
 
 def days(series: Series, form: str = ISO) -> FloatArray:
