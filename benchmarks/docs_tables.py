@@ -1,6 +1,6 @@
 """Tables of the documentation that no other benchmark or experiment prints, as their Markdown rows.
 
-    python benchmarks/docs_tables.py localised phased users        # planned bounds: seconds
+    python benchmarks/docs_tables.py localised phased cohorts users    # planned bounds: seconds
     python benchmarks/docs_tables.py lengths wide median game rates     # measured: minutes
     python benchmarks/docs_tables.py projection --seeds 3          # Fashion-MNIST (Debian: dataset-fashion-mnist)
 
@@ -71,6 +71,20 @@ def phased(seeds: int) -> Iterator[Row]:
                 for aggregate in ("plain", "robust", "auto")
             ]
             yield name, epsilon, f"{n:,}", f"{rows:,}", 100, *(f"{bound:.2g}" for bound in found)
+
+
+def cohorts(seeds: int) -> Iterator[Row]:
+    """Gradients of users, Cohorts: bounds of the accelerated method, d = 20, m = 64, R = 1, delta 1e-6."""
+    sizes = (2000, 8000, 32_000, 128_000)
+    yield "epsilon", "test", *(f"{n:,}" for n in sizes), "slope"
+    for epsilon, test in ((1.0, "tested"), (4.0, "tested"), (4.0, "threshold")):
+        found = []
+        for n in sizes:
+            problem = LinearModelProblem(LogisticLoss(), DataDomain.l2_ball(20, 1.0), n, 1.0, records_per_user=64)
+            privacy = PrivacyParams(epsilon, 1e-6, unit=Unit.USER)
+            found.append(user_level.plan_accelerated(problem, privacy, test=test, outliers=0.02).bound)
+        slope = float(np.polyfit(np.log(sizes), np.log(found), 1)[0])
+        yield epsilon, test, *(f"{bound:.3g}" for bound in found), f"{slope:.2f}"
 
 
 def users(seeds: int) -> Iterator[Row]:
@@ -266,7 +280,7 @@ def rates(seeds: int) -> Iterator[Row]:
 
 
 TABLES: dict[str, Callable[[int], Iterator[Row]]] = {
-    make.__name__: make for make in (localised, phased, users, lengths, wide, median, game, projection, rates)
+    make.__name__: make for make in (localised, phased, cohorts, users, lengths, wide, median, game, projection, rates)
 }
 
 

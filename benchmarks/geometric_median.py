@@ -20,13 +20,13 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from dpconvex.algorithms.location.geometric_median import plan
+from dpconvex.algorithms.location.registry import LOCATION_METHODS, plan_location
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import PointDomain
 from dpconvex.problems.data.points import clip_points, mean_distance
 from dpconvex.randomness import SeededSource, SystemSource
 from dpconvex.solvers import geometric_median
-from dpconvex_experiments.reference.median import MEDIAN_BASELINES
 from dpconvex_experiments.shared import gaussian_cluster, skewed, student_t
 
 R, MIN_RADIUS, DELTA = 1000.0, 1e-3, 1e-6
@@ -81,9 +81,9 @@ def accuracy(cells: list[tuple[str, int, int, float]], seeds: int) -> list[dict]
                 result = plan(domain, n, privacy, boost=boost).run(X, SeededSource(seed))
                 ratios.setdefault(f"median, {boost}", []).append(mean_distance(X, result.location) / value)
                 failed += boost == "descent" and result.status != "ok"
-            for name, planner in MEDIAN_BASELINES.items():
+            for name in LOCATION_METHODS.keys() - {"geometric_median", "stable_sgd", "fixed_order", "center_only"}:
                 try:
-                    location = planner(domain, n, privacy).run(X, SeededSource(seed)).location
+                    location = plan_location(domain, n, privacy, name).run(X, SeededSource(seed)).location
                 except InvalidParameterError:  # all pairs of too many records
                     continue
                 ratios.setdefault(name, []).append(mean_distance(X, location) / value)

@@ -87,7 +87,7 @@ PARTS = {
     "dpconvex.data": "Data: schemas and tables",
     "dpconvex.algorithms.erm.output_perturbation": "Output perturbation",
     "dpconvex.algorithms.location.geometric_median": "Geometric median",
-    "dpconvex_experiments.reference.median": "Other private centers",
+    "dpconvex.algorithms.location.registry": "Every private center",
     "dpconvex.algorithms.erm.heavy_tailed": "Heavy tails",
     "dpconvex.algorithms.erm.user_level": "User-level privacy",
     "dpconvex.algorithms.erm.heavy_tailed.clipped_gradient": "Clipped gradient descent",

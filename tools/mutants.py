@@ -58,7 +58,12 @@ AGGREGATES, GATHER = "algorithms/erm/user_level/aggregates.py", "algorithms/erm/
 GRADIENTS = "algorithms/erm/gradient_descent/gradients.py"
 SAMPLES, DRAWN = "mechanisms/gaussian.py", "poisson_sample(self._units, self._mechanism.rate, self._coins)"
 SAMPLED = "tests/unit/mechanisms/test_sampled_gaussian.py"
+COHORTS, COHORT_TESTS = "mechanisms/cohorts.py", "tests/unit/mechanisms/test_cohorts.py"
+ACCELERATED = "tests/unit/algorithms/erm/user_level/test_accelerated.py"
 ROBUST = "tests/statistical/test_robust_mean_privacy.py"
+DESCENT, LOCATIONS = (
+    f"tests/unit/algorithms/location/{name}.py" for name in ("test_noisy_descent", "test_location_methods")
+)
 MUTANTS = (
     Mutant(
         "noise halved in the sampler",
@@ -232,8 +237,8 @@ MUTANTS = (
     Mutant(
         "sampled guard: one subset for all steps",
         GATHER,
-        "[lambda w: self._of(self.coins.choice(slots, size, replace=False), size)(w)]",
-        "[self._of(self.coins.choice(slots, size, replace=False), size)]",
+        "[lambda w: self._of(self.coins.choice(slots, size, replace=False))(w)]",
+        "[self._of(self.coins.choice(slots, size, replace=False))]",
         "accelerated_user/sampled",
         (f"{READS}::test_steps_on_subsets_draw_each_afresh_from_all_users",),
     ),
@@ -254,12 +259,60 @@ MUTANTS = (
         (f"{ROBUST}::test_weights_leave_zero_and_reach_one_where_the_lemma_says",),
     ),
     Mutant(
-        "ramp of the threshold guard one count low",
-        "algorithms/erm/user_level/guards.py",
-        "ramp(counts, self.low, self.passing - 1)",
-        "ramp(counts, self.low - 1, self.passing - 1)",
+        "ramp of cohorts one count low",
+        COHORTS,
+        "ramp(near, low, high)",
+        "ramp(near, low - 1, high)",
         "",
         (f"{ROBUST}::test_weights_leave_zero_and_reach_one_where_the_lemma_says",),
+    ),
+    Mutant(
+        "cohorts: one partition for all looks and runs",
+        COHORTS,
+        "source.generator().permutation(self.count)",
+        "np.random.default_rng(7).permutation(self.count)",
+        "",
+        (f"{COHORT_TESTS}::test_partitions_are_fresh_and_uniform",),
+    ),
+    Mutant(
+        "cohorts: partition by the order of users",
+        COHORTS,
+        "source.generator().permutation(self.count) if self.number > 1 else np.arange(self.count)",
+        "np.arange(self.count)",
+        "",
+        (f"{COHORT_TESTS}::test_partitions_are_fresh_and_uniform",),
+    ),
+    Mutant(
+        "cohorts: sensitivity of the changed cohort forgotten",
+        COHORTS,
+        "return max(found) * (1 + 1e-12)",
+        "return max(found) * (1 + 1e-12) / self.number",
+        "mechanism/robust_mean/cohorts",
+        (f"{COHORT_TESTS}::test_the_reach_is_that_of_the_dearest_cohort",),
+    ),
+    Mutant(
+        "cohorts: the sum divided by those who passed before the noise",
+        COHORTS,
+        "value = self.cohorts.total(means, bits) / length",
+        "value = self.cohorts.total(means, bits) / length / max(float(self.cohorts.shares @ bits), 0.01)",
+        "",
+        (f"{COHORT_TESTS}::test_a_failed_cohort_is_left_out_and_what_is_left_is_divided_after_the_noise",),
+    ),
+    Mutant(
+        "cohorts: margin counted from one above",
+        COHORTS,
+        "excesses[g] = h_index(near) - passing",
+        "excesses[g] = h_index(near) - passing + 1",
+        "mechanism/robust_mean/cohorts",
+        (f"{COHORT_TESTS}::test_the_excess_is_counted_from_the_score_that_the_lemma_needs",),
+    ),
+    Mutant(
+        "cohorts: AboveThreshold asks for the best cohort",
+        "algorithms/erm/user_level/guards.py",
+        "session.query(-excesses.min())",
+        "session.query(-excesses.max())",
+        "accelerated_user/threshold_cohorts",
+        (f"{ACCELERATED}::test_one_cohort_apart_stops_the_threshold",),
     ),
     Mutant(
         "ramp at a searched radius one count low",
@@ -468,6 +521,46 @@ MUTANTS = (
         'vars(self).setdefault("once", self._noisy(0.0, self._mechanism.query_scale)) + round(value) <',
         "mechanism/above_threshold",
         ("tests/unit/mechanisms/test_selection.py::test_one_noisy_threshold_and_fresh_noise_for_every_query",),
+    ),
+    Mutant(
+        "settling descent: steps are halved by what was not released",
+        "algorithms/location/settling_descent.py",
+        "if before @ gradient < -self.quiet:",
+        "if before @ (points[0] - z) < -self.quiet:",
+        "",
+        (f"{DESCENT}::test_steps_and_averages_are_functions_of_released_gradients",),
+    ),
+    Mutant(
+        "clipped mean: a record is taken to move it by R / n",
+        "algorithms/location/clipped_mean.py",
+        "_rounding.ratio_up(2 * R, n)",
+        "_rounding.ratio_up(R, n)",
+        "clipped_mean",
+        (f"{LOCATIONS}::test_released_means_and_gradients_move_within_their_sensitivities",),
+    ),
+    Mutant(
+        "coordinate median: every coordinate spends the whole budget",
+        "algorithms/location/coordinate_median.py",
+        "* (1 - 1e-12) / math.sqrt(d)",
+        "* (1 - 1e-12)",
+        "coordinate_median",
+        (f"{LOCATIONS}::test_the_plan_spends_the_promise_and_not_more",),
+    ),
+    Mutant(
+        "halving: a record is taken to move a query by 1",
+        "algorithms/location/halving.py",
+        "SHIFT, PRINTED = 18.0, 3.0",
+        "SHIFT, PRINTED = 18.0, 1.0",
+        "halving",
+        (f"{LOCATIONS}::test_the_radius_finder_charges_for_its_most_sensitive_query",),
+    ),
+    Mutant(
+        "a solver that was asked for has no guaranteed one behind it",
+        f"{OUTPUT}/plan.py",
+        "both = Guaranteed(asked, usual.last)",
+        "both = asked",
+        "",
+        ("tests/unit/algorithms/erm/test_solver_option.py",),
     ),
     Mutant(
         "heavy tails: the localization reads the scale's records again",

@@ -26,6 +26,7 @@ def plan_minimize(
     target: str = "empirical",
     trusted: bool = True,
     max_steps: int = 100_000,
+    solver: str = "auto",
 ) -> OutputPerturbationPlan[CustomProblem]:
     """Return what `private_minimize` would do with `n` records, before any data are read.
 
@@ -52,6 +53,8 @@ def plan_minimize(
         noise covers the whole ball and does not shrink with n. Either way the function must return for every data set.
     max_steps : int
         See `CustomProblem`.
+    solver : str
+        ``"auto"``, or a method of `dpconvex.solvers.NAMED_SOLVERS`, with the usual guaranteed one behind it.
 
     Returns
     -------
@@ -65,7 +68,7 @@ def plan_minimize(
     """
     problem = CustomProblem(function, n, radius, trusted, max_steps)
     privacy = PrivacyParams(epsilon, delta)
-    plans = plan(problem, privacy, constants=constants, l2=l2, noise=noise, target=target)
+    plans = plan(problem, privacy, constants=constants, l2=l2, noise=noise, target=target, solver=solver)
     return min(plans, key=lambda one: one.predicted_error.bound)
 
 
@@ -82,6 +85,7 @@ def private_minimize(
     target: str = "empirical",
     trusted: bool = True,
     max_steps: int = 100_000,
+    solver: str = "auto",
     random_state: RandomState = None,
 ) -> PrivateResult:
     """Minimize a convex function of parameters and private records, and release the minimizer with noise.
@@ -96,7 +100,7 @@ def private_minimize(
     X : array of shape (n, n_features)
         Private records, any numeric dtype; clipped into ``function.domain``. An array: what becomes of a list or a
         frame with a missing cell would depend on its content.
-    epsilon, delta, radius, l2, noise, constants, target, trusted, max_steps
+    epsilon, delta, radius, l2, noise, constants, target, trusted, max_steps, solver
         As in `plan_minimize`.
     random_state : int or BitSource, optional
         Leave it out: a seed makes the release *not private*, and the certificate says so.
@@ -141,6 +145,7 @@ def private_minimize(
         target=target,
         trusted=trusted,
         max_steps=max_steps,
+        solver=solver,
     )
     source = source_from(random_state)
     begin(chosen, "private_minimize", X.shape[1], len(X), source)

@@ -21,7 +21,7 @@ SLOW = (
     "accelerated_user/tested",
     "boosted_mirror_descent",
     "geometric_median",
-    "geometric_median/many",
+    "center_only/many",
     "gradient_score",
     "heavy_tailed/tuned",
     "sufficient_statistics/users",
@@ -65,8 +65,8 @@ def found(name, epsilon, delta, bound, transcripts=40, **options):
 
 DEAR = (
     "private_search",
-    "geometric_median/stable_sgd",
-    "geometric_median/fixed_order",
+    "stable_sgd",
+    "fixed_order",
     "halving",
     "sufficient_statistics",
     "accelerated_user",

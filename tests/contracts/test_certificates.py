@@ -42,7 +42,8 @@ from dpconvex.algorithms.erm.heavy_tailed import Moments
 from dpconvex.algorithms.erm.heavy_tailed.registry import HEAVY_METHODS, heavy_plans
 from dpconvex.algorithms.erm.registry import ERM_METHODS, Methods, plans
 from dpconvex.algorithms.erm.two_stage import centering
-from dpconvex.algorithms.location.geometric_median import BOOSTS, plan as plan_median
+from dpconvex.algorithms.location.geometric_median import plan as plan_median
+from dpconvex.algorithms.location.registry import LOCATION_METHODS, plan_location
 from dpconvex.algorithms.minimax.group_proportions import GroupShares, after_proportions
 from dpconvex.algorithms.minimax.registry import SADDLE_METHODS, SPARSE_METHODS, plan_saddle, plan_sparse
 from dpconvex.algorithms.queries.registry import QUERY_METHODS, plan_queries
@@ -81,7 +82,6 @@ from dpconvex.randomness import SystemSource
 from dpconvex.verification import planned_again
 from dpconvex_experiments.reference import group_privacy
 from dpconvex_experiments.reference.gradient_score import plan_gradient_score
-from dpconvex_experiments.reference.median import MEDIAN_BASELINES
 
 PURE, MIXED = PrivacyParams(1.0), PrivacyParams(1.0, 1e-6)
 FOR_USERS = PrivacyParams(1.0, 1e-6, unit="user")  # pyright: ignore[reportArgumentType]
@@ -170,15 +170,11 @@ PLANS: dict[str, Callable[[], Any]] = {
     "group privacy": grouped,
     **{f"heavy {name}": lambda name=name: heavy_plans(huber(), PURE, 2.0, 6.5, name)[0] for name in HEAVY_METHODS},
     "heavy tuned": lambda: heavy_plans(huber(), MIXED, 2.0, None, "clipped_gradient")[0],
-    **{
-        f"median {boost}": lambda boost=boost: plan_median(PointDomain(3, 100.0, 1e-2), 400, MIXED, boost=boost)
-        for boost in BOOSTS
-    },
     "median users": lambda: plan_median(PointDomain(3, 100.0, 1e-2), 30_000, FOR_USERS),
     "median paper": lambda: plan_median(PointDomain(3, 100.0, 1e-2), 400, MIXED, constants="paper", boost="none"),
     **{
-        f"median {name}": lambda name=name: MEDIAN_BASELINES[name](PointDomain(3, 10.0, 1e-2), 400, MIXED)
-        for name in MEDIAN_BASELINES
+        f"median {name}": lambda name=name: plan_location(PointDomain(3, 10.0, 1e-2), 400, MIXED, name)
+        for name in LOCATION_METHODS
     },
     **{
         f"queries {name}": lambda name=name: plan_queries(Marginals.of_order((3, 2, 4), 2), 400, MIXED, name)[0]
@@ -457,7 +453,7 @@ def test_hostile_inputs_are_a_failed_check(planner: Any) -> None:
     assert not check.passed
 
 
-@pytest.mark.parametrize("name", ["noisy gradient", "saddle sgda", "output pure", "median descent"])
+@pytest.mark.parametrize("name", ["noisy gradient", "saddle sgda", "output pure", "median geometric_median"])
 def test_large_sizes_are_planned_or_refused(name: str) -> None:
     """Each integer of a planner's inputs near the largest that is read, and beyond: no exception, and no long wait."""
     fields, _ = genuine(name)
@@ -540,7 +536,7 @@ TWO = {
     "noisy gradient",
     "noisy gradient samples",
     "queries mwem",
-    "median descent",
+    "median geometric_median",
     "sparse frank_wolfe",
 }
 
@@ -641,7 +637,7 @@ FITTED: dict[str, Any] = {
     "lasso": PrivateLasso(**CUBE, target_bounds=(-1, 1)),
     "sparse": PrivateSparseLogisticRegression(**CUBE, classes=[0, 1]),
     "worst group": PrivateWorstGroupClassifier(**CUBE, classes=[0, 1], groups=[0, 1]),
-    "median": PrivateGeometricMedian(**BOUNDED, radius_bound=2.0, min_radius=0.01, boost="none"),
+    "median": PrivateGeometricMedian(**BOUNDED, radius_bound=2.0, min_radius=0.01, algorithm="center_only"),
     "synthetic": PrivateSyntheticData(**BOUNDED, schema=TABLE),
     **{
         f"search, {method}": PrivateSearchCV(

@@ -57,6 +57,7 @@ from dpconvex import (
     sets,
     solvers,
 )
+from dpconvex.algorithms.location.registry import LOCATION_METHODS
 from dpconvex.cli.main import app
 from dpconvex.data import ClassTarget
 from dpconvex.errors import DpconvexError
@@ -300,7 +301,7 @@ def of_sparse() -> dict[str, Thunk]:
 
 
 def of_median() -> dict[str, Thunk]:
-    """Every boost and constant set, for records and users."""
+    """Every algorithm and constant set, for records and users."""
     points = X[:400, :3]
 
     def fit(users: bool = False, **more: Any) -> Thunk:
@@ -309,9 +310,9 @@ def of_median() -> dict[str, Thunk]:
 
     return {
         **{
-            f"{boost} {constants} {'users' if users else 'records'}": fit(users, boost=boost, constants=constants)
-            for boost in ("descent", "stable_sgd", "fixed_order", "none")
-            for constants in ("calibrated", "paper")
+            f"{name} {constants} {'users' if users else 'records'}": fit(users, algorithm=name, constants=constants)
+            for name, method in LOCATION_METHODS.items()
+            for constants in ("calibrated", "paper")[: 1 + ("constants" in method.takes)]
             for users in (False, True)
         },
         "min_radius level": fit(min_radius=0.01, level=0.7),
@@ -442,7 +443,7 @@ def pinned(thunk: Thunk) -> dict[str, Any]:
         return {"refused": f"{type(error).__name__}: {error}"}
     certificate = made.certificate_ if isinstance(made, BaseEstimator) else made.certificate
     model = made.best_estimator_ if isinstance(made, PrivateSearchCV) else made
-    found = {name: getattr(model, name) for name in RELEASED if hasattr(model, name)}
+    found = {name: getattr(model, name) for name in RELEASED if getattr(model, name, None) is not None}
     if model is not made:
         found["best"] = list(made.best_params_.values())
     if hasattr(model, "coef_") and model.schema is None and model.algorithm == "auto":
@@ -540,7 +541,7 @@ FITTED = {
             "PrivateLasso": ("sparse", "lasso frank_wolfe delta calibrated"),
             "PrivateSparseLogisticRegression": ("sparse", "logistic frank_wolfe delta calibrated"),
             "PrivateWorstGroupClassifier": ("sparse", "worst group released shares delta"),
-            "PrivateGeometricMedian": ("median", "descent calibrated records"),
+            "PrivateGeometricMedian": ("median", "geometric_median calibrated records"),
             "PrivateSyntheticData": ("others", "synthetic auto delta calibrated"),
             "PrivateSearchCV": ("others", "search none pure"),
             "private_game": ("others", "game rank_one pure"),
@@ -602,7 +603,7 @@ def refusals() -> dict[str, str]:
         ).plan(100, 3),
         "algorithms, queries": lambda: PrivateSyntheticData(algorithm="?", schema=SCHEMA).plan(100),
         "algorithms, games": lambda: private_game(np.zeros((5, 2, 2)), epsilon=1.0, algorithm="?"),
-        "boosts": lambda: PrivateGeometricMedian(radius_bound=1.0, boost="?").plan(100, 3),
+        "algorithms, medians": lambda: PrivateGeometricMedian(radius_bound=1.0, algorithm="?").plan(100, 3),
         "noises": lambda: logistic(noise="?", **fit).plan(100, 3),
         "constants": lambda: logistic(constants="?", **fit).plan(100, 3),
         "risks": lambda: logistic(risk="?", **fit).plan(100, 3),

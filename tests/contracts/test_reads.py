@@ -34,6 +34,7 @@ from dpconvex.errors import UnsupportedEventError
 from dpconvex.losses import AbsoluteLoss, HingeLoss, LogisticLoss, SmoothedHingeLoss
 from dpconvex.mechanisms import (
     AboveThreshold,
+    CohortMean,
     GaussianMechanism,
     MedianMechanism,
     NormNoiseMechanism,
@@ -187,7 +188,7 @@ def _walk(order: Any) -> Subject:
 
     def run(points: np.ndarray, source: Any) -> np.ndarray:
         ledger = Ledger(PrivacyParams(50.0, 0.1), stage.releases)
-        return stage.refine(points, WarmStart(np.zeros(1), 1.0, 0.5), source, ledger)
+        return stage.refine(points, WarmStart(np.zeros(1), 1.0, 0.5), source, ledger).location
 
     points = np.random.default_rng(0).normal(size=(40, 1))
     return Subject(SimpleNamespace(run=run), array_pairs({"far": (points, np.append([[100.0]], points[1:], 0))}))  # pyright: ignore
@@ -327,6 +328,11 @@ def _move(step: Step, other: Step) -> float:
         score = abs(mine[0] - its[0]) / mechanism.score_sensitivity
         good = min(mine[0], its[0]) >= mechanism.passing
         return max(score, float(np.linalg.norm(mine[1] - its[1])) / mine[2] if good else 0.0)
+    if isinstance(mechanism, CohortMean):  # the same in each cohort, the whole sum in the last's units
+        moved = np.abs(mine[0] - its[0])
+        good = not moved.any() or min(mine[0][moved > 0].min(), its[0][moved > 0].min()) >= 0
+        sums = [mechanism.cohorts.total(step[1], np.ones(len(moved), dtype=bool)) for step in (mine, its)]
+        return max(float(moved.sum()), float(np.linalg.norm(sums[0] - sums[1])) / mine[2] if good else 0.0)
     if isinstance(mechanism, MedianMechanism):
         return 0.0  # its sensitivity is of the score
     count = min(np.size(mine), np.size(its))  # of the queries of a session

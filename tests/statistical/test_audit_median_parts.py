@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from dpconvex.algorithms.location import clipped_mean, coordinate_median
 from dpconvex.algorithms.location.base import WarmStart
 from dpconvex.algorithms.location.noisy_descent import NoisyGradients
 from dpconvex.algorithms.location.stable_sgd import plan_stable_sgd
@@ -19,7 +20,6 @@ from dpconvex.privacy import Ledger, PrivacyParams
 from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems import PointDomain
 from dpconvex.randomness import SeededSource, exact
-from dpconvex_experiments.reference.median import plan_clipped_mean, plan_coordinate_median
 
 ERROR = 1e-3
 EPSILON, DELTA = 1.0, 0.05
@@ -49,7 +49,7 @@ def outputs(run, X, seed, runs):
 
 def boosted(plan, ball=100.0):
     start, ledger = WarmStart(np.zeros(1), ball, 1.0), AnyLedger()
-    return lambda X, source: float(plan.refine(X, start, source, ledger)[0])
+    return lambda X, source: float(plan.refine(X, start, source, ledger).location[0])
 
 
 def descended(gradients):
@@ -74,9 +74,9 @@ MU = largest_mu(EPSILON, DELTA) * (1 - 1e-9)
 CASES = {
     "descent": (descended(NoisyGradients.of_mu("gradient", N, 1, MU, 1)), (HIGH, LOW)),
     "walk, last iterate": (boosted(plan_stable_sgd(N, 1, MU, phases=1, travel=1e-9, tail=0.1), 1e9), (HIGH, LOW)),
-    "clipped mean": (located(plan_clipped_mean(PointDomain(1, 5.0, 1.0), N, PROMISE)), (HIGH, LOW)),
+    "clipped mean": (located(clipped_mean.plan(PointDomain(1, 5.0, 1.0), N, PROMISE)), (HIGH, LOW)),
     "coordinate median": (
-        located(plan_coordinate_median(PointDomain(1, 5.0, 1.0), N, PROMISE)),
+        located(coordinate_median.plan(PointDomain(1, 5.0, 1.0), N, PROMISE)),
         (BALANCED, TIPPED),
     ),
 }

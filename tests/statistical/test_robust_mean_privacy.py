@@ -22,6 +22,7 @@ from dpconvex.mechanisms import (
     OutlierRemoval,
     RobustMean,
     ThresholdSession,
+    cohorts,
     plan_outlier_removal,
     plan_robust_mean,
 )
@@ -193,7 +194,7 @@ def ramps():
             with (
                 mock.patch.object(ThresholdSession, "query", return_value=answer),
                 mock.patch.object(aggregates, "weighted_mean", noted),
-                mock.patch.object(guards, "weighted_mean", noted),
+                mock.patch.object(cohorts, "weighted_mean", noted),
             ):
                 run(points, SeededSource(0))
             return seen[-1]
@@ -209,9 +210,10 @@ def ramps():
         yield mean.count, mean.low, mean.high, lambda x, mean=mean: mean._examine(x, 0.5, SeededSource(0))[1]
     assert SEARCHED is not None
     yield 900, SEARCHED.low, SEARCHED.high, last(search, True)
-    guard = guards.threshold(900, 1, PROMISE, 3, 0.5, 1e4, 0.1)
+    guard = guards.threshold(900, 1, 1, PROMISE, 3, 0.5, 1e4, 0.1)
     assert isinstance(guard, guards.ThresholdGuard)
-    yield 900, guard.low, guard.passing - 1, last(guarded, False)
+    ((_, _, low, high),) = guard.cohorts.ramps
+    yield 900, low, high, last(guarded, False)
 
 
 def test_weights_leave_zero_and_reach_one_where_the_lemma_says() -> None:

@@ -40,6 +40,9 @@ class Options:
     noise: str = "auto"  #: One of `NOISES`
     l2: float | None = None  #: Regularization; None: chosen from public facts
     target: str = "empirical"  #: One of `AIMS`
+    solver: str = "auto"  #: A name of `dpconvex.solvers.NAMED_SOLVERS`, checked by the planner
+    test: str = "auto"  #: How means of users are guarded, checked by the planner
+    smoothing: str = "auto"  #: Of kinks, in methods for users, checked by the planner
 
     def __post_init__(self) -> None:
         _validate.choice("constants", self.constants, CONSTANTS)
@@ -67,7 +70,7 @@ class Method:
     #: Kinds of noise that it has, beside those that the planner itself refuses; None: the planner checks
     noises: tuple[str, ...] | None = ("auto",)
     aims: tuple[str, ...] = AIMS[:1]  #: Some of `AIMS`: what its constants may be chosen for
-    kind: str = "erm"  #: The registry of a plug-in: "erm", "saddle", "sparse" or "queries"
+    kind: str = "erm"  #: The registry of a plug-in: "erm", "saddle", "sparse", "queries" or "location"
     #: Whether it is preferred where no bound says much, for users: what its noise costs is limited
     harmless: bool = False
     #: ``attack(privacy, bound)`` returns a small plan for linear models, with features bounded by `bound`, on which

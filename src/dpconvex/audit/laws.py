@@ -110,6 +110,15 @@ def _(mechanism: mechanisms.RobustMean, value: tuple[float, FloatArray, float], 
     return float(log_ndtr(gap) - (away @ away) / 2 - mechanism.dim * np.log(length))
 
 
+@log_law.register
+def _(mechanism: mechanisms.CohortMean, value: tuple[FloatArray, FloatArray, float], outcome: Any) -> float:
+    (excesses, means, length), (bits, released) = value, outcome
+    gaps = (excesses - mechanism.threshold) / mechanism.score_sigma
+    mean = (mechanism.cohorts.shares * bits) @ means
+    away = (released - mean) / (length * mechanism.noise.sigma)
+    return float(log_ndtr(np.where(bits, gaps, -gaps)).sum() - (away @ away) / 2 - mechanism.dim * np.log(length))
+
+
 def selection_law(scores: FloatArray, scale: float) -> FloatArray:
     """Return the log-probability of every index under report-noisy-max with exponential noise, exactly enumerated.
 

@@ -53,10 +53,11 @@ from dpconvex.errors import UnsupportedEventError
 from dpconvex.mechanisms import (
     AboveThreshold,
     BestOfRepeats,
+    CohortMean,
     GaussianMechanism,
-    GuardedMean,
     Mechanism,
     ObjectiveNoise,
+    OneTest,
     OutlierRemoval,
     SampledSession,
     ThresholdSession,
@@ -200,8 +201,8 @@ class _Recorder:
 @contextmanager
 def tapped(tap: Tap) -> Iterator[None]:
     """Put a tap between every mechanism and its caller."""
-    release, draw, query, guarded = Mechanism.release, VertexSession.draw, ThresholdSession.query, GuardedMean.draw
-    noisy = SampledSession._noisy
+    release, draw, query, guarded = Mechanism.release, VertexSession.draw, ThresholdSession.query, OneTest.draw
+    noisy, summed = SampledSession._noisy, CohortMean.noisy
 
     def released(self: Any, value: Any, *args: Any, **options: Any) -> Any:
         fresh = release(self, value, *args, **options)
@@ -229,6 +230,10 @@ def tapped(tap: Tap) -> Iterator[None]:
         score, weights = self._examine(inside, radius, source)
         return tap.meet(self, (score, weighted_mean(inside, weights), length), fresh)
 
+    def cohorts(self: CohortMean, excesses: FloatArray, means: FloatArray, length: float, source: BitSource) -> Any:
+        fresh = summed(self, excesses, means, length, source)
+        return tap.meet(self, (excesses, means, length), fresh)
+
     def hidden(self: Any, *args: Any, **options: Any) -> Any:
         raise UnsupportedEventError("noise inside an objective is not released: audit its density")
 
@@ -240,7 +245,8 @@ def tapped(tap: Tap) -> Iterator[None]:
         mock.patch.object(VertexSession, "draw", drawn),
         mock.patch.object(SampledSession, "_noisy", on_sample),
         mock.patch.object(ThresholdSession, "query", queried),
-        mock.patch.object(GuardedMean, "draw", guarded_draw),
+        mock.patch.object(OneTest, "draw", guarded_draw),
+        mock.patch.object(CohortMean, "noisy", cohorts),
         mock.patch.object(ObjectiveNoise, "draw", hidden),
         mock.patch.object(BestOfRepeats, "release", lost),
     ):

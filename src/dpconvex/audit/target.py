@@ -16,7 +16,6 @@ import numpy as np
 from dpconvex._types import FloatArray
 from dpconvex.algorithms import ConvexPlan, PrivateResult
 from dpconvex.algorithms.location.base import LocationResult
-from dpconvex.algorithms.location.geometric_median import GeometricMedianResult
 from dpconvex.algorithms.minimax.base import SaddleResult
 from dpconvex.algorithms.queries.base import QueryResult
 from dpconvex.errors import InvalidParameterError
@@ -77,13 +76,10 @@ def _(result: PrivateResult) -> FloatArray:
 
 
 @released.register
-def _(result: GeometricMedianResult) -> FloatArray:
-    return np.concatenate([result.location, result.center, [result.radius, float(result.status != "ok")]])
-
-
-@released.register
 def _(result: LocationResult) -> FloatArray:
-    return result.location
+    if result.center is None:
+        return result.location
+    return np.concatenate([result.location, result.center, [result.radius, float(result.status != "ok")]])
 
 
 @released.register

@@ -29,7 +29,15 @@ Model = Annotated[
     ),
 ]
 Listed = Annotated[str, typer.Option(help="auto, or a name that the plan lists.")]
-Constants = Annotated[str, typer.Option(help="calibrated, or paper.")]
+Constants = Annotated[
+    str,
+    typer.Option(
+        help="calibrated, or paper, for methods that have the paper's own. Sparse models: vertex_mirror_descent, "
+        "anytime_mirror_descent, variance_reduced_frank_wolfe; games: vertex_mirror_descent, "
+        "bias_reduced_mirror_descent, boosted_mirror_descent; median: stable_sgd, fixed_order, and the center alone."
+    ),
+]
+QueryConstants = Annotated[str, typer.Option(help="calibrated, or paper: saddle_point.")]
 PrivateTable = Annotated[
     Path | None, typer.Argument(help="CSV or Parquet file with the private records. Without it: --rows.")
 ]
@@ -86,7 +94,12 @@ MODEL: dict[str, tuple[Any, Any]] = {
         "phased_sgd or accelerated_user; with --heavy-tailed auto, "
         "clipped_residuals, heavy_tailed or clipped_gradient.",
     ),
-    "constants": _option(str, "calibrated", "calibrated, or paper (output perturbation only)."),
+    "constants": _option(
+        str,
+        "calibrated",
+        "calibrated, or paper: output_perturbation, phased_sgd, sufficient_statistics, heavy_tailed. What others would "
+        "need for it is said when they are asked (accelerated_user: it cannot be run).",
+    ),
     "noise": _option(str, "auto", "auto, or a name that `dpconvex plan` lists."),
     "l2": _option(
         float | None,
@@ -115,8 +128,31 @@ MODEL: dict[str, tuple[Any, Any]] = {
         "Largest residual that counts in full, in units of the target; model linear. Less noise for a bias of "
         "skewed targets. Default: from public facts.",
     ),
+    "smoothing": _option(
+        float | None,
+        None,
+        "Length over which the kink of the loss is rounded: of the margin with --model svc (default 0.5), in units of "
+        "the target with quantile (default: 5 % of its range). 0 keeps the kink.",
+    ),
+    "width": _option(
+        float | None,
+        None,
+        "Residual at which the loss of --model huber turns linear, in units of the target. Default: 20 % of its range.",
+    ),
     "risk": _option(
         str, "empirical", "empirical, or population: bound the loss on new records (output perturbation only)."
+    ),
+    "solver": _option(
+        str,
+        "auto",
+        "By which certified method output perturbation minimizes: auto, newton_cholesky, lbfgs, accelerated_gradient, "
+        "katyusha, subgradient, stochastic_subgradient, dual_coordinate_ascent, ... It costs time, never privacy.",
+    ),
+    "user_test": _option(
+        str, "auto", "How means of users are guarded: tested, threshold or clipped (accelerated_user only)."
+    ),
+    "user_smoothing": _option(
+        str, "auto", "How kinks are smoothed for users: envelope or randomised (accelerated_user only)."
     ),
     "records_per_user": _option(
         int,
@@ -127,7 +163,7 @@ MODEL: dict[str, tuple[Any, Any]] = {
 }
 """What describes a linear model on the command line: by name, an option and its default."""
 
-OWN = ("quantile", "heavy_tailed", "failure", "slope_cap", "residual_cap")
+OWN = ("quantile", "heavy_tailed", "failure", "slope_cap", "residual_cap", "smoothing", "width")
 """Of these, what only some models have."""
 
 

@@ -14,7 +14,7 @@ from dpconvex.cli.budget import pay
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 
 if TYPE_CHECKING:
-    from dpconvex.algorithms.location.geometric_median import GeometricMedianPlan
+    from dpconvex.algorithms.location.base import LocationPlan
     from dpconvex.data import Schema
     from dpconvex.estimators.median import PrivateGeometricMedian
 
@@ -24,8 +24,11 @@ SHOWN = 100
 STATUS_WORDS = {
     "ok": "ok",
     "radius_at_top": "radius_at_top: no radius below the whole ball held most points; too few records, or spread out",
-    "center_failed": "center_failed: no centre was found; the location is the origin, or with --boost descent the "
-    "result of a search over the whole ball, and may be far off. More records or a larger epsilon are needed",
+    "radius_too_large": "radius_too_large: steps had to become far smaller than the radius, which reaches "
+    "outliers; the location is that of the crowd, the radius and the centre before are not",
+    "center_failed": "center_failed: no centre was found; the location is the result of a search over the whole "
+    "ball, with --algorithm stable_sgd, fixed_order or center_only the origin, and may be far off. More records or a "
+    "larger epsilon are needed",
 }
 
 
@@ -49,11 +52,17 @@ def median(
         str | None, typer.Option(help="Column that says whose row it is: protects all rows of a user together.")
     ] = None,
     constants: _options.Constants = "calibrated",
-    boost: Annotated[str, typer.Option(help="descent, stable_sgd, fixed_order or none.")] = "descent",
+    algorithm: Annotated[
+        str,
+        typer.Option(
+            help="geometric_median (descent), stable_sgd, fixed_order or center_only; to compare with: halving, "
+            "origin_descent, coordinate_median, clipped_mean."
+        ),
+    ] = "geometric_median",
     level: Annotated[
-        float,
-        typer.Option(help="Share of points to be near each other: 0.65 tolerates 19 % of outliers, 0.6 22 %."),
-    ] = 0.65,
+        float | None,
+        typer.Option(help="Share of points to be near each other: 0.65, the default, tolerates 19 % of outliers."),
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder for median.json and certificate.json.")] = Path("median"),
     rows: Annotated[int | None, typer.Option(help="Plan only, for this number of records (or users).")] = None,
     features: Annotated[int | None, typer.Option(help="Number of coordinates, with --rows.")] = None,
@@ -75,7 +84,7 @@ def median(
         radius_bound=radius_bound,
         min_radius=min_radius,
         constants=constants,
-        boost=boost,
+        algorithm=algorithm,
         level=level,
         random_state=seed,
     )
@@ -101,15 +110,19 @@ def median(
         files = [str(out / name) for name in (_output.MEDIAN, _output.CERTIFICATE)]
         _output.print_json({"files": files, **result, "certificate": estimator.certificate_.to_dict()})
         return
-    places = zip(names, estimator.location_.tolist(), estimator.center_.tolist(), strict=True)
-    cells = [(name, _output.number(place, 6), _output.number(start, 6)) for name, place, start in places][:SHOWN]
-    _output.print_table(
-        f"Private geometric median of {points}", ("column", "median", "centre before"), cells, right=(1, 2)
-    )
+    found = {"median": estimator.location_, "centre before": estimator.center_}
+    shown = {title: values.tolist() for title, values in found.items() if values is not None}
+    rows_ = zip(names, *([_output.number(x, 6) for x in values] for values in shown.values()), strict=True)
+    cells = list(rows_)[:SHOWN]
+    right = tuple(range(1, len(shown) + 1))
+    _output.print_table(f"Private geometric median of {points}", ("column", *shown), cells, right=right)
     if len(names) > SHOWN:
         _output.print_text(f"and {len(names) - SHOWN:,} more columns, in {_output.MEDIAN}.")
-    radius = _output.number(estimator.radius_)
-    _output.print_text(f"\nRadius: {radius}, within a factor of about 4 that of two thirds of the points (--level).")
+    if estimator.radius_ is not None:
+        radius = _output.number(estimator.radius_)
+        _output.print_text(
+            f"\nRadius: {radius}, within a factor of about 4 that of two thirds of the points (--level)."
+        )
     _output.print_text(f"Status: {STATUS_WORDS[estimator.status_]}.\n")
     _output.print_text(estimator.certificate_.explain())
     _output.print_text(f"\nWrote {_output.MEDIAN} and {_output.CERTIFICATE} to {out}")
@@ -120,7 +133,7 @@ def released(estimator: PrivateGeometricMedian, names: list[str]) -> dict[str, A
     return {
         "columns": names,
         "location": estimator.location_.tolist(),
-        "center": estimator.center_.tolist(),
+        "center": None if estimator.center_ is None else estimator.center_.tolist(),
         "radius": estimator.radius_,
         "status": estimator.status_,
     }
@@ -179,7 +192,7 @@ def _show_plan(
         _output.print_text(f"{key.replace('_', ' ')}: {_output.number(value) if isinstance(value, float) else value}")
 
 
-def plan_facts(plan: GeometricMedianPlan) -> dict[str, Any]:
+def plan_facts(plan: LocationPlan) -> dict[str, Any]:
     """Return JSON-ready facts of a plan."""
     return {
         "algorithm": plan.algorithm,

@@ -35,7 +35,7 @@ def synthesize(
     ] = None,
     delta: _options.SmallDelta = 1e-6,
     algorithm: _options.Listed = "auto",
-    constants: _options.Constants = "calibrated",
+    constants: _options.QueryConstants = "calibrated",
     size: Annotated[
         int | None, typer.Option(help="Number of synthetic records. Default: that of the private ones.")
     ] = None,

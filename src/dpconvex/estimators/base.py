@@ -6,6 +6,7 @@ import hashlib
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field, replace
 from inspect import cleandoc
 from typing import Any, ClassVar, Self, TypeVar, cast
@@ -32,8 +33,9 @@ from dpconvex.problems import DataDomain, LinearModelProblem, UserGroups
 from dpconvex.randomness import BitSource
 
 T = TypeVar("T")
-
+SAY_WHOSE = "Say whose row it is (groups, --user-column, the schema's user; in plan unit), or leave it at "
 CALLED = {"attack_radius": "adversarial_radius", "attack_norm": "adversarial_norm", "target": "risk"}
+CALLED |= {"test": "user_test", "smoothing": "user_smoothing"}
 """What the estimators call parameters of problems and planners; a ``target`` is a column here."""
 
 LEAST_BIAS = 0.8
@@ -160,6 +162,9 @@ class PrivateLinearModel(FittedModel):
     adversarial_radius: float = 0.0
     adversarial_norm: str = "l2"
     risk: str = "empirical"
+    solver: str = "auto"
+    user_test: str = "auto"
+    user_smoothing: str = "auto"
     records_per_user: int = 1
     random_state: int | BitSource | None = None
     plan_: LinearModelPlan = field(init=False)
@@ -233,8 +238,7 @@ class PrivateLinearModel(FittedModel):
         if self.schema is not None and self.schema.user is not None:
             return Unit.USER
         if self.records_per_user != 1:  # whoever gives it believes that users are protected
-            remedy = "Say whose row it is (groups, --user-column, the schema's user; in plan unit), or leave it at 1"
-            raise InvalidParameterError("records_per_user", self.records_per_user, "is for users", remedy)
+            raise InvalidParameterError("records_per_user", self.records_per_user, "is for users", f"{SAY_WHOSE}1")
         return Unit.RECORD
 
     def _groups(self, X: Any, groups: Any) -> UserGroups | None:
@@ -259,6 +263,9 @@ class PrivateLinearModel(FittedModel):
     ) -> T:
         """Return what a planner says of the problem that the parameters describe; refusals name the parameters."""
         privacy = PrivacyParams(self.epsilon, self.delta, unit=unit)
+        own = {name: getattr(self, name) for name in ("user_test", "user_smoothing")}
+        for given in (each for each in own.items() if unit == Unit.RECORD and each[1] != "auto"):
+            raise InvalidParameterError(*given, "is for users", f"{SAY_WHOSE}'auto'")
         domain = features.domain
         if self.fit_intercept and domain.intercept == 0:
             domain = domain.with_intercept(self._constant(domain))
@@ -276,7 +283,8 @@ class PrivateLinearModel(FittedModel):
                 None if unit == Unit.RECORD else self.records_per_user,
             )
             l2 = None if self.l2 is None else _validate.real("l2", self.l2, above=0.0)
-            return question(problem, privacy, Options(self.constants, self.noise, l2, self.risk))
+            fixed = (self.constants, self.noise, l2, self.risk, self.solver, *own.values())
+            return question(problem, privacy, Options(*fixed))
         except InvalidParameterError as error:
             name = CALLED.get(error.name, error.name)
             raise InvalidParameterError(name, error.value, error.requirement, error.remedy) from None
@@ -300,7 +308,8 @@ class PrivateLinearModel(FittedModel):
             surrogate = replace(problem, loss=loss)
             if surrogate.typical is not None and LEAST_BIAS * surrogate.typical.bias > expected_of_first(best):
                 continue  # not even a perfect fit of it would do
-            best = min(best, self._choices(surrogate, privacy, options), key=expected_of_first)
+            with suppress(InvalidParameterError):  # what was asked for suits the loss itself alone
+                best = min(best, self._choices(surrogate, privacy, options), key=expected_of_first)
         return best
 
     def _surrogates(self, problem: LinearModelProblem) -> tuple[LinearModelLoss, ...]:

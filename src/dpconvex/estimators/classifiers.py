@@ -236,6 +236,13 @@ class PrivateLogisticRegression(ProbabilisticClassifier):
         Excess of what the plan keeps small: of the mean loss on these records, or of the expected loss on new records
         from the same distribution (records must then be independent draws). Population: a little more regularization
         and a larger bound, output perturbation only. Privacy holds either way.
+    solver : str, default="auto"
+        By which method output perturbation minimizes: a name of `dpconvex.solvers.NAMED_SOLVERS`, such as
+        ``"katyusha"``. A method with a step bound for every data set stands behind it, so it costs time alone.
+    user_test : {"auto", "tested", "threshold", "clipped"}, default="auto"
+        ``"accelerated_user"`` only: how means of users are guarded against outlying ones.
+    user_smoothing : {"auto", "none", "envelope", "randomised"}, default="auto"
+        ``"accelerated_user"`` only: how the kinks of a loss are smoothed.
     records_per_user : int, default=1
         For `fit` with ``groups``: how many records a typical user is known or guessed to have, a public number. Methods
         that gain from many records per user plan with it, and one-pass methods draw at most so many of a user. Privacy
@@ -375,7 +382,7 @@ class PrivateLinearSVC(PrivateLinearClassifier):
         As in `PrivateLogisticRegression`. Exactly one of the four descriptions of the features must be given.
     algorithm, constants, noise, l2, coefficient_norm, random_state : optional
         As in `PrivateLogisticRegression`.
-    tilt, adversarial_radius, adversarial_norm, risk, records_per_user : optional
+    tilt, adversarial_radius, adversarial_norm, risk, solver, user_test, user_smoothing, records_per_user : optional
         As in `PrivateLogisticRegression`.
 
     Attributes

@@ -8,7 +8,9 @@ from typing import Any, Self, final
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms import begin
-from dpconvex.algorithms.location.geometric_median import GeometricMedianPlan, plan
+from dpconvex.algorithms.location.base import LocationPlan
+from dpconvex.algorithms.location.registry import plan_location
+from dpconvex.algorithms.select import CONSTANTS
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._features import fitted_columns, learned_matrix, user_labels
 from dpconvex.estimators.base import RELEASED, PrivateEstimator, with_shared
@@ -21,10 +23,6 @@ FINEST = 1e-6
 """Default of `min_radius` as a share of `radius_bound`; a finer grid costs no privacy and hardly any accuracy."""
 
 
-LEVEL = 0.65
-"""Default level. At 1,000 records it finds the smaller radius more often than the paper's 0.775."""
-
-
 @final
 @with_shared(released=RELEASED)
 @dataclass(eq=False, repr=False)
@@ -33,8 +31,8 @@ class PrivateGeometricMedian(PrivateEstimator):
 
     The geometric median minimizes the mean Euclidean distance to the points. All that must be known in advance is a
     crude ball that holds the data: the error grows with the spread of the bulk of the points, not with the ball.
-    First a radius is found that holds most of the points, then a center among them, then noisy gradient descent
-    (or stochastic steps) from there finds the median.
+    First a radius is found that holds most of the points, then a center among them, then noisy gradient descent from
+    there finds the median. Other methods of the papers, to compare with, are a name away (`algorithm`).
 
     Guarantee: everything that `fit` learns from data is (epsilon, delta)-differentially private for neighbors that
     replace one record, with a public number of records; nothing else depends on the data.
@@ -44,33 +42,38 @@ class PrivateGeometricMedian(PrivateEstimator):
     epsilon : float, default=1.0
         Privacy budget, positive.
     delta : float, default=1e-6
-        Between 0 and 1/2, both excluded; far below 1/n. The center needs Gaussian noise, so it cannot be 0.
+        Between 0 and 1/2, both excluded; far below 1/n. It can be 0 for ``algorithm="coordinate_median"`` alone, for
+        all others need Gaussian noise.
     radius_bound : float
         Public radius of a ball around the origin; points outside are moved onto it, along their ray. Subtract a public
         guess of the center from the data first if there is one. It must not be read off the data.
     min_radius : float, optional
         Public; radii below it are not told apart. Default: a millionth of `radius_bound`.
+    algorithm : str, default="geometric_median"
+        ``"geometric_median"``: radius, center, noisy gradient descent. ``"stable_sgd"``, ``"fixed_order"``: the same
+        with stable stochastic gradients in a random or a fixed order instead of descent; ``"center_only"``: without
+        them. Others that are published: ``"halving"`` (RadiusFinder and descent in halving balls, up to 50,000
+        records), ``"origin_descent"`` (DP-GD), ``"coordinate_median"``, ``"clipped_mean"`` (not robust).
     constants : {"calibrated", "paper"}
-        Tight constants, or the paper's (repaired) ones, which need hundreds of thousands of records.
-    boost : {"descent", "stable_sgd", "fixed_order", "none"}
-        What improves the center: noisy gradient descent, stable stochastic gradients in a random or a fixed order, or
-        nothing.
-    level : float, default=0.65
-        In [0.6, 0.95]: share of the points that must be near each other, on average, for a radius to be found. 0.65
-        tolerates 19 % of outliers anywhere, 0.775 (the paper's) 12 %, 0.6 22 % (slower); more of them show in the
-        status or in a radius that reaches them.
+        Tight constants, or the paper's (repaired) ones, which need hundreds of thousands of records: for
+        ``"stable_sgd"``, ``"fixed_order"`` and ``"center_only"``.
+    level : float, optional
+        In [0.6, 0.95], by default 0.65: share of the points that must be near each other, on average, for a radius to
+        be found. 0.65 tolerates 19 % of outliers anywhere, 0.775 (the paper's) 12 %, 0.6 22 % (slower); with more of
+        them the radius reaches them, and the status may say so. For the first four algorithms.
     random_state : None, int or BitSource
         None, the default, draws noise from the operating system. A seed is for tests: the result is *not private*.
 
     Attributes
     ----------
     location_ : array of shape (n_features,)
-        The released median; the origin when no center was found.
-    radius_ : float
+        The released median; the origin when no center was found and nothing else is run.
+    radius_ : float or None
         Released radius around some point that holds about the share `level` of the points; within a factor of four.
-    center_ : array of shape (n_features,)
-        Released center from which the last stage started.
-    status_ : {"ok", "radius_at_top", "center_failed"}
+        None where the algorithm looks for none.
+    center_ : array of shape (n_features,) or None
+        Released center from which the last stage started; None as before.
+    status_ : {"ok", "radius_at_top", "radius_too_large", "center_failed"}
         Whether the stages found what they looked for; computed from released values.
     {released}
 
@@ -96,17 +99,17 @@ class PrivateGeometricMedian(PrivateEstimator):
     _: KW_ONLY
     radius_bound: float | None = None
     min_radius: float | None = None
+    algorithm: str = "geometric_median"
     constants: str = "calibrated"
-    boost: str = "descent"
-    level: float = LEVEL
+    level: float | None = None
     random_state: int | BitSource | None = None
     location_: FloatArray = field(init=False)
-    radius_: float = field(init=False)
-    center_: FloatArray = field(init=False)
+    radius_: float | None = field(init=False)
+    center_: FloatArray | None = field(init=False)
     status_: str = field(init=False)
-    plan_: GeometricMedianPlan = field(init=False)
+    plan_: LocationPlan = field(init=False)
 
-    def plan(self, n: int, n_features: int, unit: str = "record") -> GeometricMedianPlan:
+    def plan(self, n: int, n_features: int, unit: str = "record") -> LocationPlan:
         """Return the plan for data of this size. Sees no data.
 
         Parameters
@@ -125,8 +128,10 @@ class PrivateGeometricMedian(PrivateEstimator):
         """
         _validate.choice("unit", unit, tuple(Unit))
         privacy = PrivacyParams(self.epsilon, self.delta, unit=Unit(unit))
+        _validate.choice("constants", self.constants, CONSTANTS)
+        constants = None if self.constants == CONSTANTS[0] else self.constants
         domain = self._domain(n_features)
-        return plan(domain, n, privacy, constants=self.constants, boost=self.boost, level=self.level)
+        return plan_location(domain, n, privacy, self.algorithm, constants=constants, level=self.level)
 
     def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> Self:
         """Release the median of the rows of `X`.

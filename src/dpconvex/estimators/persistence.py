@@ -68,7 +68,10 @@ _REALS: dict[str, dict[str, Any]] = {
 }
 """Ranges of parameters that no other check here covers; None stands for a default."""
 
-_TEXTS = ("algorithm", "constants", "noise", "risk", "adversarial_norm", "group_column")
+_TEXTS = (
+    *("algorithm", "constants", "noise", "risk", "adversarial_norm", "group_column"),
+    *("solver", "user_test", "user_smoothing"),
+)
 
 CLASSIFIERS = (estimators.PrivateLinearClassifier, estimators.PrivateSparseClassifier)
 

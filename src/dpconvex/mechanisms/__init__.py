@@ -1,6 +1,7 @@
 """Mechanisms: the only code that draws private randomness. Each records its release, then samples."""
 
 from dpconvex.mechanisms.base import FailureAllowance, Mechanism, Planned
+from dpconvex.mechanisms.cohorts import CohortMean, Cohorts, cohort_ramps, crowded, plan_cohorts
 from dpconvex.mechanisms.gaussian import GaussianMechanism, SampledGaussian, SampledSession
 from dpconvex.mechanisms.k_norm import NormNoiseMechanism
 from dpconvex.mechanisms.laplace import BoundedLaplaceMechanism, LaplaceMechanism
@@ -13,13 +14,15 @@ from dpconvex.mechanisms.selection import (
     ReportNoisyMax,
     ThresholdSession,
 )
-from dpconvex.mechanisms.test_and_release import GuardedMean
+from dpconvex.mechanisms.test_and_release import GuardedMean, OneTest
 from dpconvex.mechanisms.vertex_sampling import VertexSampling, VertexSession
 
 __all__ = [
     "AboveThreshold",
     "BestOfRepeats",
     "BoundedLaplaceMechanism",
+    "CohortMean",
+    "Cohorts",
     "FailureAllowance",
     "GaussianMechanism",
     "GaussianObjectiveNoise",
@@ -30,6 +33,7 @@ __all__ = [
     "NormNoiseMechanism",
     "NormObjectiveNoise",
     "ObjectiveNoise",
+    "OneTest",
     "OutlierRemoval",
     "Planned",
     "ReportNoisyMax",
@@ -39,6 +43,9 @@ __all__ = [
     "ThresholdSession",
     "VertexSampling",
     "VertexSession",
+    "cohort_ramps",
+    "crowded",
+    "plan_cohorts",
     "plan_outlier_removal",
     "plan_robust_mean",
 ]

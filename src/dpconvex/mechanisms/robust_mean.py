@@ -35,7 +35,7 @@ from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms.gaussian import GaussianMechanism, add_gaussian
 from dpconvex.mechanisms.laplace import LaplaceMechanism
-from dpconvex.mechanisms.test_and_release import GuardedMean, counts_within, ramp
+from dpconvex.mechanisms.test_and_release import OneTest, counts_within, ramp
 from dpconvex.privacy import GuardedGaussianNoise, Sensitivity, Unit
 from dpconvex.privacy.events.test_and_release import TAIL_SLACK
 from dpconvex.privacy.profiles import charge, largest_mu
@@ -48,7 +48,7 @@ SPLITS = np.linspace(0.02, 0.9, 45)
 
 @final
 @dataclass(frozen=True)
-class RobustMean(GuardedMean):
+class RobustMean(OneTest):
     """Constants of the mechanism; made by `plan_robust_mean`."""
 
     count: int  #: number C of points
@@ -263,7 +263,7 @@ def best_ramp(count: int, passing: int, score: str) -> tuple[float, int, int] | 
 
 @final
 @dataclass(frozen=True)
-class OutlierRemoval(GuardedMean):
+class OutlierRemoval(OneTest):
     r"""The outlier removal of Lowy, Liu and Asi (2024), Algorithm 1, steps 4 to 6, calibrated exactly ("Form A").
 
     Mechanism, for an even number C of points and a radius tau

@@ -22,7 +22,7 @@ from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import InvalidDataError
 from dpconvex.mechanisms.base import Planned
 from dpconvex.mechanisms.gaussian import GaussianMechanism, add_gaussian
-from dpconvex.privacy import Ledger, Sensitivity, Unit
+from dpconvex.privacy import GuardedGaussianNoise, Ledger, Sensitivity, Unit
 from dpconvex.problems import PointDomain
 from dpconvex.problems.data.points import (
     WEIGHTED_MEAN_ROUNDING,
@@ -50,6 +50,14 @@ class GuardedMean(Planned):
     sigma: float
     unit: Unit
     lemma: str
+    event: GuardedGaussianNoise  # pyright: ignore[reportIncompatibleVariableOverride]
+    missed: float = 0.0
+    """Planned share of points that are left out although all are alike."""
+
+    @property
+    def noise_factor(self) -> float:
+        """What points left out multiply the noise by, in the root mean square."""
+        return 1.0
 
     @property
     @abstractmethod
@@ -64,12 +72,8 @@ class GuardedMean(Planned):
         return source.exact
 
     @abstractmethod
-    def _examine(self, points: FloatArray, radius: float, source: BitSource) -> tuple[float, FloatArray]:
-        """Return the score, and the weights (count,) of the mean; `source` is for coins apart from all noise."""
-
-    @abstractmethod
-    def _noisy(self, score: float, source: BitSource) -> float:
-        """Return the score with its noise."""
+    def draw(self, points: AnyArray, radius: float, clip: float, source: BitSource) -> FloatArray | None:
+        """As `release`, without an entry: for a caller that has entered an event that covers this use."""
 
     @property
     def sensitivity(self) -> Sensitivity:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -113,18 +117,34 @@ class GuardedMean(Planned):
         ledger.record(self.planned(label, block))
         return self.draw(points, radius, clip, source)
 
+
+class OneTest(GuardedMean):
+    """All points are tested together."""
+
+    @abstractmethod
+    def _examine(self, points: FloatArray, radius: float, source: BitSource) -> tuple[float, FloatArray]:
+        """Return the score, and the weights (count,) of the mean; `source` is for coins apart from all noise."""
+
+    @abstractmethod
+    def _noisy(self, score: float, source: BitSource) -> float:
+        """Return the score with its noise."""
+
     @final
     def draw(self, points: AnyArray, radius: float, clip: float, source: BitSource) -> FloatArray | None:
-        """As `release`, without an entry: for a caller that has entered an event that covers this use."""
-        if np.shape(points) != (self.count, self.dim):
-            raise InvalidDataError(f"points have shape {np.shape(points)}, but the plan is for {self.count, self.dim}")
-        displacements = clip_points(points, PointDomain(self.dim, clip, clip / 2))
+        displacements = clipped(self, points, clip)
         score, weights = self._examine(displacements, radius, source)
         if self._noisy(score, source) < self.threshold:
             return None
         length = self.unit_length(radius, clip)
         mean = weighted_mean(displacements, weights) / length
         return length * add_gaussian(mean, self.noise.sigma, self.noise.step, source)
+
+
+def clipped(mean: GuardedMean, points: AnyArray, clip: float) -> FloatArray:
+    """Return points of the planned number and dimension, cut to length `clip`; raise for another shape."""
+    if np.shape(points) != (mean.count, mean.dim):
+        raise InvalidDataError(f"points have shape {np.shape(points)}, but the plan is for {mean.count, mean.dim}")
+    return clip_points(points, PointDomain(mean.dim, clip, clip / 2))
 
 
 def ramp(counts: AnyArray, low: float, high: float) -> FloatArray:

@@ -5,6 +5,8 @@ A new solver is one class and its name in `SOLVERS`; the contract tests then che
 
 from __future__ import annotations
 
+import re
+
 from dpconvex.solvers.accelerated import AcceleratedGradient, SmoothedAcceleratedGradient
 from dpconvex.solvers.adaptive_subgradient import (
     JointProblem,
@@ -40,8 +42,14 @@ SOLVERS: tuple[type[Solver], ...] = (
 )
 """Every solver of the library."""
 
+NAMED_SOLVERS: dict[str, type[Solver]] = {
+    re.sub("(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower(): kind for kind in SOLVERS if kind is not Guaranteed
+}
+"""Those that a user may ask for, by name."""
+
 __all__ = [
     "LBFGS",
+    "NAMED_SOLVERS",
     "SOLVERS",
     "AcceleratedGradient",
     "Accuracy",

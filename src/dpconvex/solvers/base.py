@@ -70,16 +70,25 @@ class Solver(ABC):
         _validate.real("radius", radius, above=0.0)
         _validate.real("l2", objective.strong_convexity, above=0.0, remedy="Certificates rest on strong convexity")
         reason = self.refusal(objective.bounds, constraint, objective.dim)
-        if objective.tilt and not self.treats_tilt:
-            reason = "needs an average of losses, not a tilted one"
-        if objective.weighted and not self.treats_weights:
-            reason = "needs records of equal weight"
+        reason = self.unfit(tilted=objective.tilt > 0, weighted=objective.weighted) or reason
         if reason is not None:
             raise InvalidParameterError("solver", self, reason)
         if start is not None and start.shape != (objective.dim,):
             raise InvalidDataError(f"start has shape {start.shape}; the parameters need ({objective.dim},)")
         with one_blas_thread():
             return self._solve(objective, radius, constraint, start)
+
+    @final
+    def unfit(self, *, tilted: bool, weighted: bool) -> str | None:
+        """Return why such an aggregation of losses cannot be treated; None if it can."""
+        if weighted and not self.treats_weights:
+            return "needs records of equal weight"
+        return "needs an average of losses, not a tilted one" if tilted and not self.treats_tilt else None
+
+    @property
+    def last(self) -> Solver:
+        """The solver that has the last word."""
+        return self
 
     @abstractmethod
     def refusal(self, loss: Bounds, constraint: ConvexSet, dim: int) -> str | None:

@@ -40,6 +40,10 @@ class Guaranteed(Solver):
     fast: Solver
     guaranteed: Solver  #: with a step bound that holds for every data set
 
+    @property
+    def last(self) -> Solver:
+        return self.guaranteed
+
     def refusal(self, loss: Bounds, constraint: ConvexSet, dim: int) -> str | None:
         """Problems that both solvers treat, `fast` perhaps without the constraint."""
         free = self._free(loss, constraint, dim)

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.location import geometric_median as pipeline
-from dpconvex.estimators.median import LEVEL
+from dpconvex.algorithms.location.registry import plan_location
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import PointDomain
 from dpconvex.problems.data.points import clip_points
@@ -24,7 +23,6 @@ from dpconvex_experiments import checks
 from dpconvex_experiments.base import Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Check, Estimate
 from dpconvex_experiments.geometric_median._common import Case, Trial, excess
-from dpconvex_experiments.reference.median import MEDIAN_BASELINES
 from dpconvex_experiments.shared import LINE_STYLES, gaussian_cluster
 
 if TYPE_CHECKING:
@@ -36,16 +34,9 @@ Method = Callable[[FloatArray, PointDomain, PrivacyParams, BitSource], FloatArra
 """Releases a location (d,) of points (n, d)."""
 
 
-def _pipeline(boost: str, level: float = LEVEL) -> Method:
+def _method(name: str, level: float | None = None) -> Method:
     def method(points: FloatArray, domain: PointDomain, privacy: PrivacyParams, source: BitSource) -> FloatArray:
-        return pipeline.plan(domain, len(points), privacy, boost=boost, level=level).run(points, source).location
-
-    return method
-
-
-def _baseline(name: str) -> Method:
-    def method(points: FloatArray, domain: PointDomain, privacy: PrivacyParams, source: BitSource) -> FloatArray:
-        return MEDIAN_BASELINES[name](domain, len(points), privacy).run(points, source).location
+        return plan_location(domain, len(points), privacy, name, level=level).run(points, source).location
 
     return method
 
@@ -55,13 +46,13 @@ def _exact(points: FloatArray, domain: PointDomain, privacy: PrivacyParams, sour
 
 
 METHODS: Mapping[str, Method] = {
-    "private median": _pipeline("descent"),
-    "private median, one pass": _pipeline("fixed_order"),
-    "centre only": _pipeline("none"),
-    "halving (HSU24)": _baseline("halving"),
-    "descent from the origin": _baseline("origin_descent"),
-    "coordinate-wise median": _baseline("coordinate_median"),
-    "clipped mean": _baseline("clipped_mean"),
+    "private median": _method("geometric_median"),
+    "private median, one pass": _method("fixed_order"),
+    "centre only": _method("center_only"),
+    "halving (HSU24)": _method("halving"),
+    "descent from the origin": _method("origin_descent"),
+    "coordinate-wise median": _method("coordinate_median"),
+    "clipped mean": _method("clipped_mean"),
 }
 """The first three are the library's pipeline, as the estimator has it, with different last stages."""
 
@@ -71,8 +62,8 @@ FAST = {name: METHODS[name] for name in METHODS if name not in ("halving (HSU24)
 ROBUST: Mapping[str, Method] = {
     "median, not private": _exact,
     "private median": METHODS["private median"],
-    "private median, level 0.6": _pipeline("descent", 0.6),
-    "private median, level 0.775": _pipeline("descent", 0.775),
+    "private median, level 0.6": _method("geometric_median", 0.6),
+    "private median, level 0.775": _method("geometric_median", 0.775),
     **{name: METHODS[name] for name in ("halving (HSU24)", "coordinate-wise median", "clipped mean")},
 }
 """What is compared under contamination."""

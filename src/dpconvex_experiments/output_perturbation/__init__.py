@@ -1,7 +1,7 @@
-"""Validation of output perturbation: experiments E1 to E13."""
+"""Validation of output perturbation: experiments E1 to E15."""
 
 from dpconvex_experiments.base import Experiment
-from dpconvex_experiments.output_perturbation import comparisons, promises, rates, variants
+from dpconvex_experiments.output_perturbation import comparisons, conceptual, promises, rates, variants
 
 EXPERIMENTS: tuple[Experiment, ...] = (
     promises.sampler,
@@ -17,4 +17,6 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     comparisons.adversarial,
     comparisons.baselines,
     comparisons.diameter,
+    conceptual.exponential,
+    conceptual.worst_case,
 )

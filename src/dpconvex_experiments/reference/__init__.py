@@ -1,5 +1,5 @@
 """Methods that others published and nobody needs here but to compare with."""
 
-from dpconvex_experiments.reference import gradient_score, group_privacy, median
+from dpconvex_experiments.reference import gradient_score, group_privacy
 
-__all__ = ["gradient_score", "group_privacy", "median"]
+__all__ = ["gradient_score", "group_privacy"]

@@ -3,4 +3,10 @@
 from dpconvex_experiments.base import Experiment
 from dpconvex_experiments.user_level import crossover, rates, robustness
 
-EXPERIMENTS: tuple[Experiment, ...] = (rates.rates, rates.gradients, crossover.crossover, robustness.robustness)
+EXPERIMENTS: tuple[Experiment, ...] = (
+    rates.rates,
+    rates.strongly_convex,
+    rates.gradients,
+    crossover.crossover,
+    robustness.robustness,
+)

@@ -124,7 +124,7 @@ def test_labels_of_users_may_be_any_objects(points: Any) -> None:
         ({"radius_bound": 1.0, "epsilon": 0.0}, "epsilon"),
         ({"radius_bound": 1.0, "delta": 0.0}, "delta"),
         ({"radius_bound": 1.0, "constants": "best"}, "constants"),
-        ({"radius_bound": 1.0, "boost": "more"}, "boost"),
+        ({"radius_bound": 1.0, "algorithm": "more"}, "algorithm"),
         ({"radius_bound": 1.0, "constants": "paper", "epsilon": 3.0}, "epsilon"),
         ({"radius_bound": 1.0, "random_state": "x"}, "random_state"),
     ],

@@ -62,7 +62,7 @@ def test_twenty_seeds_pass(name) -> None:
 def test_names_are_unique_and_in_families() -> None:
     assert all(name == experiment.name for name, experiment in EXPERIMENTS.items())
     assert all(experiment.family and experiment.source and experiment.title for experiment in EXPERIMENTS.values())
-    assert [name.split("/e")[1].split("-")[0] for name in OURS] == [str(k) for k in range(1, 14)]
+    assert [name.split("/e")[1].split("-")[0] for name in OURS] == [str(k) for k in range(1, 16)]
 
 
 @pytest.mark.gate
@@ -110,6 +110,7 @@ def smaller_sensitivity(monkeypatch):
         pytest.param("e4-audit", sample_half, marks=pytest.mark.slow),  # it tests a mutant of its own, too
         pytest.param("e6-strongly-convex", sample_half, marks=pytest.mark.gate),
         ("e8-population", sample_half),
+        pytest.param("e15-worst-case", sample_half, marks=pytest.mark.gate),
     ],
 )
 def test_mutants_fail(name, broken, monkeypatch) -> None:

@@ -122,8 +122,17 @@ def found(seeds: tuple[int, ...] = SEEDS, *, passed: bool = True, **limits: floa
     return {NAME: {"quick": False, "seeds": {str(seed): run for seed in seeds}}}
 
 
+def exponents(low: float = -0.6, high: float = -0.4) -> dict[str, Any]:
+    record = found(low=low, high=high)
+    for run in record[NAME]["seeds"].values():
+        run["checks"]["exponent"] = run["checks"]["slope"]
+    return record
+
+
 def test_a_complete_row_is_done() -> None:
     assert shortcomings(GOOD, EXPERIMENTS, found()) == ()
+    flat = dataclasses.replace(GOOD, measures=(Measure(NAME, "exponent", "0: logarithmic"),))
+    assert shortcomings(flat, EXPERIMENTS, exponents(low=-0.1, high=0.1)) == ()
 
 
 @pytest.mark.parametrize(
@@ -140,6 +149,7 @@ def test_a_complete_row_is_done() -> None:
         ({}, found(passed=False), "fails"),
         ({}, found(high=None), "one side only"),
         ({}, found(low=-math.inf), "one side only"),
+        ({"measures": (Measure(NAME, "exponent", "-1/2"),)}, exponents(high=0.1), "limits include 0"),
     ],
 )
 def test_whatever_is_missing_is_said(change: dict[str, Any], record: dict[str, Any], words: str) -> None:

@@ -59,7 +59,7 @@ def test_another_noise_fails_a_single_point(factor: float, passed: bool, monkeyp
     with_noise(monkeypatch, factor)
     _, strong, _ = worst_excess(Point(2000, 4, 20, 8.0), 2, 0)
     (check,) = Anchors("user-level/rates", True).near(
-        {"excess at r = 0.3, n = 2000, m = 4, d = 20, epsilon = 8": strong}
+        {"excess of noise alone, n = 2000, m = 4, d = 20, epsilon = 8": strong}
     )
     assert check.passed is passed, check
 

@@ -9,6 +9,10 @@ one stage of N steps with ``Gamma >= 2 L``
     Gamma/(t (t+1))``, which is at most ``t^2/(2 Gamma)`` in units of ``2/(t (t+1))``; their sum is the second term.)
 one stage for mu-strongly convex objectives, ``Gamma = L``
     excess at most ``2 L D^2 / (N (N+1)) + 8 V^2 / (mu (N+1))``.
+short stages, then a long one (mu > 0)
+    each of ``N0 = ceil(4 sqrt(L/mu))`` steps starts where the last one ended, at mean square distance ``2 g/mu`` of the
+    minimiser, g its excess: ``g' <= 4 L/(mu N0 (N0+1)) g + 8 V^2 / (mu (N0+1))``, the first term at most g/4. The long
+    one then divides the noise. Steps grow with the logarithm of the accuracy, and its noise is that of one stage.
 many stages (Ghadimi and Lan 2013; the paper's Remark C.5)
     stage k starts where the last one ended, with ``N_k = ceil(max(4 sqrt(2 L/mu), 128 V^2 / (3 mu G 2^-(k+1))))`` and
     ``Gamma_k = max(2 L, sqrt(mu V^2 N_k (N_k+1) (N_k+2) / (3 G 2^-(k-1))))``, and halves the excess, G at first.
@@ -18,9 +22,11 @@ All numbers are fixed before the first step: the noise of a step depends on how 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import final
 
 from dpconvex._types import FloatArray
@@ -32,6 +38,7 @@ Variance = Callable[[int], float]
 
 MOST_STEPS = 4096
 MOST_STAGES = 60
+MOST_SHORT = 16
 ENOUGH_BOUND = 1.02
 """Fewer steps are taken where the bound grows by no more than this factor."""
 
@@ -85,6 +92,21 @@ def single_stage(smoothness: float, convexity: float, distance: float, variance:
     return Descent((Stage(steps, smoothness),), convexity, excess)
 
 
+def chained_stages(
+    smoothness: float, convexity: float, distance: float, variance: Variance, steps: int, short: int
+) -> Descent | None:
+    """Plan that many short stages and a long one, mu > 0; None if the long one would not have half of the steps."""
+    least = math.ceil(4 * math.sqrt(smoothness / convexity))  # N0
+    long = steps - short * least
+    if 2 * long < steps:
+        return None
+    square, excess = variance(steps), convexity * distance**2 / 2
+    counts = [least] * short + [long]
+    for N in counts:
+        excess = 4 * smoothness / (convexity * N * (N + 1)) * excess + 8 * square / (convexity * (N + 1))
+    return Descent(tuple(Stage(N, smoothness) for N in counts), convexity, excess)
+
+
 def balanced_stage(smoothness: float, convexity: float, distance: float, variance: Variance, steps: int) -> Descent:
     """Plan one stage with the Gamma that is best for the bound without strong convexity; mu may be 0."""
     square, pairs = variance(steps), steps * (steps + 1)
@@ -120,9 +142,13 @@ def plan_descent(
     smoothness: float, convexity: float, distance: float, gap: float, variance: Variance, lengths: Sequence[int]
 ) -> Descent:
     """Return the plan of the least bound, among single stages of the given ascending lengths and many stages."""
+    variance = cache(variance)
     options = [balanced_stage(smoothness, convexity, distance, variance, steps) for steps in lengths]
     if convexity:
         options += [single_stage(smoothness, convexity, distance, variance, steps) for steps in lengths]
+        chains = itertools.product(lengths, range(1, MOST_SHORT + 1))
+        found = (chained_stages(smoothness, convexity, distance, variance, *chain) for chain in chains)
+        options += [option for option in found if option is not None]
     least = min(option.excess for option in options)
     best = min((option for option in options if option.excess <= ENOUGH_BOUND * least), key=lambda option: option.steps)
     several: list[Descent] = []

@@ -36,6 +36,7 @@ PROJECTED = ("objective_perturbation",)
 """Methods for projected columns. Gaussian noise in every direction is the same with fewer: others have no need."""
 
 GAUSSIAN = ("auto", "gaussian")
+OF_USERS = ("test", "smoothing")
 
 
 def _gradient(
@@ -77,10 +78,12 @@ def _projection(
 ERM_METHODS = Registry(
     "erm",
     Method("objective_perturbation", objective_perturbation.plan, ("l2", "noise"), noises=None),
-    Method("output_perturbation", output_perturbation.plan, ("constants", "l2", "noise", "target"), None, AIMS),
+    Method(
+        "output_perturbation", output_perturbation.plan, ("constants", "l2", "noise", "target", "solver"), None, AIMS
+    ),
     Method("exponential_mechanism", _exponential, ("l2",)),
     Method("phased_sgd", user_level.plan_phased, ("constants",), GAUSSIAN, AIMS),
-    Method("accelerated_user", user_level.plan_accelerated, ("constants", "target", "l2"), GAUSSIAN, AIMS),
+    Method("accelerated_user", user_level.plan_accelerated, ("constants", "target", "l2", *OF_USERS), GAUSSIAN, AIMS),
     # Its steps for users are limited by what their noise may cost. Measured (benchmarks/user_level.py): a third to a
     # tenth of the others' excess loss for 537 viewers and 3,230 planes.
     Method("noisy_gradient", _gradient, ("l2", "noise"), GAUSSIAN, harmless=True),
@@ -131,13 +134,12 @@ def plans(
     if not found and refusals:
         raise _most_telling(refusals)
     if not found:
-        usual = options.constants == "calibrated"
-        raise InvalidParameterError(
-            "noise" if usual else "constants",
-            options.noise if usual else options.constants,
-            f"is not available for algorithm={algorithm!r}",
-            "Use noise='auto' and constants='calibrated'",
-        )
+        fixed = options.fixed()
+        own = next((name for name in ("solver", *OF_USERS) if name in fixed), None)
+        name = own or ("constants" if "constants" in fixed else "noise")
+        remedy = "Leave it out, or use another algorithm" if own else "Use noise='auto' and constants='calibrated'"
+        what = f"is not available for algorithm={algorithm!r}"
+        raise InvalidParameterError(name, getattr(options, name), what, remedy)
     return found
 
 

@@ -1,4 +1,4 @@
-"""The compiled loop of `stable_sgd`, cached on disk, one thread; imported when it is needed, for numba loads slowly."""
+"""Compiled loops of `stable_sgd` and `halving`, cached on disk, one thread; imported late, for numba loads slowly."""
 
 from __future__ import annotations
 
@@ -43,3 +43,21 @@ def walk(
             for j in range(d):
                 z[j] *= scale
     return kept / count
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def neighbors(X: FloatArray, squares: FloatArray, counts: AnyArray) -> None:
+    """Count, for every point, the others by the first grid radius (its square, ascending) that reaches them.
+
+    `counts` (T + 1, n) begins with zeros; pairs beyond the last radius go to the last row.
+    """
+    n, d = X.shape
+    for i in range(n):
+        for k in range(i):
+            square = 0.0
+            for j in range(d):
+                t = X[i, j] - X[k, j]
+                square += t * t
+            level = np.searchsorted(squares, square)
+            counts[level, i] += 1
+            counts[level, k] += 1

@@ -5,7 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, TypeVar, final
+from enum import StrEnum
+from typing import Any, ClassVar, NamedTuple, final
 
 import numpy as np
 
@@ -19,11 +20,11 @@ from dpconvex.problems import PointDomain
 from dpconvex.problems.data.points import clip_points
 from dpconvex.randomness import BitSource
 
-R = TypeVar("R", covariant=True)
-"""What a run hands out."""
+SHORTENED = 0.125
+"""Share of their length to which steps are cut where the status says that the radius is too large."""
 
 
-class LocationPlan(Plan, Generic[R]):
+class LocationPlan(Plan):
     """Public constants of one private location estimate."""
 
     domain: PointDomain  #: Of the points
@@ -33,7 +34,15 @@ class LocationPlan(Plan, Generic[R]):
     def predicted_error(self) -> PredictedError:
         # No better bound on the objective holds for every data set.
         R = self.domain.radius_bound
-        return PredictedError(2 * R, R, "the domain's diameter; a baseline without theory")
+        return PredictedError(2 * R, R, "every point of the domain; in units of the released radius see expected_error")
+
+    @property
+    def expected_error(self) -> float | None:
+        """Rough distance of the location from the geometric median in units of the released radius, if status is ok.
+
+        None: not known.
+        """
+        return None
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
@@ -49,11 +58,11 @@ class LocationPlan(Plan, Generic[R]):
         """JSON-ready constants beyond sizes and domain."""
 
     @abstractmethod
-    def _run(self, points: FloatArray, source: BitSource, ledger: Ledger) -> R:
+    def _run(self, points: FloatArray, source: BitSource, ledger: Ledger) -> LocationResult:
         """Run the paper's listing on sanitized points of shape (n, dim)."""
 
     @final
-    def run(self, X: AnyArray, source: BitSource) -> R:
+    def run(self, X: AnyArray, source: BitSource) -> LocationResult:
         """Run the planned method on exactly the planned number of points (n, dim), sanitized here (`clip_points`).
 
         `InvalidDataError` if shape or dtype are not those of the plan (public facts).
@@ -65,19 +74,48 @@ class LocationPlan(Plan, Generic[R]):
             return self._run(clip_points(X, self.domain), source, Ledger(self.privacy, self.releases))
 
 
+class MedianStatus(StrEnum):
+    """How a run went: a function of what was released, so it costs nothing."""
+
+    OK = "ok"
+    RADIUS_AT_TOP = "radius_at_top"
+    RADIUS_TOO_LARGE = "radius_too_large"
+    CENTER_FAILED = "center_failed"
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class LocationResult:
-    """What a run hands out; the location, shape (dim,), is the only field that depends on data."""
+    """What a run hands out. Location, radius, center and status are released; nothing else depends on the data."""
 
-    location: FloatArray
+    location: FloatArray  #: (dim,)
     certificate: PrivacyCertificate
-    plan: LocationPlan[LocationResult]
+    plan: LocationPlan
+    radius: float | None = None  #: The effective radius: most points have most others within it; None: not looked for
+    center: FloatArray | None = None  #: (dim,): where refinement began, the origin if there was none; or as `radius`
+    #: ``ok``; ``radius_at_top``: no radius below the diameter passed, so the data have no crowd at this privacy;
+    #: ``radius_too_large``: refinement went on with steps a share `SHORTENED` of those for the radius, or less: only
+    #: the location is to be relied on, and there are many outliers; ``center_failed``: the crowd was too light for the
+    #: test (too few records, too small epsilon, or no crowd), and the location comes from descent over the whole
+    #: domain (other refinements: it is the origin)
+    status: MedianStatus = MedianStatus.OK
+
+
+@dataclass(frozen=True)
+class OneStagePlan(LocationPlan):
+    """What plans without stages share."""
+
+    domain: PointDomain
+    n: int
+    privacy: PrivacyParams
+    theorem: ClassVar[str]  # pyright: ignore[reportIncompatibleMethodOverride]
+    constants = "calibrated"
+    noise_name = "gaussian"
 
 
 def check(n: int, privacy: PrivacyParams, *, pure: bool = False) -> None:
-    """Raise `InvalidParameterError` unless n is positive and the promise for records, with delta > 0 unless `pure`."""
-    check_relation(privacy)
+    """Raise `InvalidParameterError` unless n is positive, delta > 0 (unless `pure`) and one unit is replaced."""
+    check_relation(privacy, users=True)
     _validate.integer("n", n, at_least=1)
     if not pure:
         require_delta(privacy)
@@ -125,6 +163,13 @@ class CenterFinder(Stage):
         """Release a center of sanitized points (n, d) for a released radius, or None if the test failed."""
 
 
+class Refined(NamedTuple):
+    """What refinement released: the location (d,), and to which share of the planned length steps were cut."""
+
+    location: FloatArray
+    factor: float = 1.0
+
+
 class Booster(Stage):
     """The stage that refines the center: a frozen dataclass that knows n, d and its share of the budget."""
 
@@ -141,7 +186,7 @@ class Booster(Stage):
         """Rough deviation of a coordinate of the result, in units of the effective radius (public facts only)."""
 
     @abstractmethod
-    def refine(self, points: FloatArray, start: WarmStart, source: BitSource, ledger: Ledger) -> FloatArray:
+    def refine(self, points: FloatArray, start: WarmStart, source: BitSource, ledger: Ledger) -> Refined:
         """Return a released point (d,) near the geometric median of sanitized, C-contiguous points (n, d).
 
         Every ``source.generator()`` is a stream of its own.

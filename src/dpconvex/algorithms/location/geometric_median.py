@@ -24,21 +24,30 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any, ClassVar, final
+from typing import Any, final
 
 import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import FloatArray
-from dpconvex.algorithms import PredictedError, check_relation, recorded, stored
-from dpconvex.algorithms.location.base import Booster, CenterFinder, LocationPlan, RadiusFinder, Stage, WarmStart
-from dpconvex.algorithms.location.noisy_descent import plan_descent
+from dpconvex.algorithms import check_relation, recorded, stored
+from dpconvex.algorithms.location.base import (
+    SHORTENED,
+    Booster,
+    CenterFinder,
+    LocationPlan,
+    LocationResult,
+    MedianStatus,
+    RadiusFinder,
+    Stage,
+    WarmStart,
+)
 from dpconvex.algorithms.location.printed import plan_printed_center, plan_printed_radius
 from dpconvex.algorithms.location.radius_and_center import plan_center, plan_radius
+from dpconvex.algorithms.location.settling_descent import plan_settling
 from dpconvex.algorithms.location.stable_sgd import plan_printed, plan_stable_sgd
 from dpconvex.errors import InvalidParameterError
-from dpconvex.privacy import Assumption, Ledger, PrivacyCertificate, PrivacyParams, Release
+from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release
 from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems import PointDomain
 from dpconvex.randomness import BitSource
@@ -47,7 +56,6 @@ __all__ = [
     "BOOSTS",
     "Booster",
     "GeometricMedianPlan",
-    "GeometricMedianResult",
     "MedianStatus",
     "Shares",
     "WarmStart",
@@ -62,20 +70,27 @@ SCORED_RECORDS = 20_000
 """Least number of records that the radius stage reads."""
 CENTER_RECORDS = 4000
 """Least number of records that the center stage reads before a refinement."""
-AVERAGED_SHARE = 0.6
-"""Share of the descent's iterates that are averaged."""
+LEVEL = 0.65
+"""Default level. At 1,000 records it finds the smaller radius more often than the paper's 0.775."""
+MARGIN, ROUGH, SEARCH = 166.0, 66.0, 400.0
+"""Budgets times n that suffice: for the test (its margin is then a quarter of n), for a center whose noise is half a
+radius (times the root of d), and for the search (its noise is then a tenth of n)."""
 FALLBACK_RADIUS = 0.2
 """Effective radius, as a share of R, that refinement presumes when there is no center."""
+FAILURE = 0.1
+"""Share of delta for the lemmas of the center that may fail."""
 MOST_RECORDS = 2**26
 """Largest n that is planned for."""
 
 
-class MedianStatus(StrEnum):
-    """How a run went: a function of what was released, so it costs nothing."""
-
-    OK = "ok"
-    RADIUS_AT_TOP = "radius_at_top"
-    CENTER_FAILED = "center_failed"
+THEOREM = (
+    "Private geometric median in nearly-linear time (Kumar, Liu, Tian and Yang 2025): groups for random indices, tight "
+    "sensitivities, one Gaussian and one pure profile."
+)
+PRINTED = (
+    "Private geometric median in nearly-linear time (Kumar, Liu, Tian and Yang 2025), Theorem 4: Algorithms 2 to 4, "
+    "repaired."
+)
 
 
 @stored
@@ -83,39 +98,30 @@ class MedianStatus(StrEnum):
 class Shares:
     """How the budget is split."""
 
-    radius: float | None = None  #: Share of epsilon for the radius; None: 0.1, below 5000 records 0.2
-    failure: float = 0.1  #: Share of delta for the lemmas of the center that may fail, in (0, 1)
-    #: Proportions of the squared Gaussian budget, three; without refinement the first two share all of it.
-    test: float = 0.15
-    center: float = 0.25
-    boost: float = 0.60
+    radius: float  #: Share of epsilon for the radius
+    #: Proportions of the squared Gaussian budget; without refinement the first two share all of it.
+    test: float
+    center: float
+    boost: float
 
     def __post_init__(self) -> None:
-        if self.radius is not None:
-            _validate.real("radius", self.radius, above=0.0, below=1.0)
-        _validate.real("failure", self.failure, above=0.0, below=1.0)
+        _validate.real("radius", self.radius, above=0.0, below=1.0)
         for name in ("test", "center", "boost"):
             _validate.real(name, getattr(self, name), above=0.0, at_most=1e6)
 
 
-@dataclass(frozen=True, eq=False)
-class GeometricMedianResult:
-    """What a run hands out. Location, radius, center and status are released; nothing else depends on the data."""
-
-    location: FloatArray  #: (dim,): the private geometric median
-    radius: float  #: The effective radius: most points have most others within it
-    center: FloatArray  #: (dim,): where refinement began; the origin if the test failed
-    #: ``ok``; ``radius_at_top``: no radius below the diameter passed, so the data have no crowd at this privacy;
-    #: ``center_failed``: the crowd was too light for the test (too few records, too small epsilon, or no crowd), and
-    #: the location comes from descent over the whole domain (other refinements: it is the origin)
-    status: MedianStatus
-    certificate: PrivacyCertificate
-    plan: GeometricMedianPlan
+def shares_for(n: int, dim: int, privacy: PrivacyParams) -> Shares:
+    """Return the shares: what search, test and center need to succeed, within limits; the rest is the refinement's."""
+    radius = min(0.2, max(0.03, SEARCH / (n * privacy.epsilon)))
+    mu = largest_mu(privacy.epsilon, privacy.delta * (1 - FAILURE), radius * privacy.epsilon)
+    test = min(0.15, max(0.03, (MARGIN / (n * mu)) ** 2))
+    center = min(0.25, max(0.06, dim * (ROUGH / (n * mu)) ** 2))
+    return Shares(radius, test, center, 1 - test - center)
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class GeometricMedianPlan(LocationPlan[GeometricMedianResult]):
+class GeometricMedianPlan(LocationPlan):
     """Constants of one run."""
 
     domain: PointDomain
@@ -128,8 +134,9 @@ class GeometricMedianPlan(LocationPlan[GeometricMedianResult]):
     #: What stands for a center if the test fails: the origin. With a ball of radius 0 it is the answer, otherwise
     #: refinement begins there.
     fallback: WarmStart
+    theorem: str = THEOREM  # pyright: ignore[reportIncompatibleMethodOverride]
+    algorithm: str = "geometric_median"  # pyright: ignore[reportIncompatibleVariableOverride]
     noise_name: str = "Laplace and Gaussian"
-    algorithm: ClassVar[str] = "geometric_median"
 
     @property
     def stages(self) -> tuple[Stage, ...]:
@@ -142,13 +149,6 @@ class GeometricMedianPlan(LocationPlan[GeometricMedianResult]):
 
     def exact_bits(self, source: BitSource) -> bool:
         return all(stage.exact_bits(source) for stage in self.stages)
-
-    @property
-    def theorem(self) -> str:
-        text = "Private geometric median in nearly-linear time (Kumar, Liu, Tian and Yang 2025)"
-        if self.constants == "paper":
-            return text + ", Theorem 4: Algorithms 2, 3 and 4, repaired."
-        return text + ": groups for random indices, tight sensitivities, one Gaussian and one pure profile."
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
@@ -164,17 +164,7 @@ class GeometricMedianPlan(LocationPlan[GeometricMedianResult]):
 
     @property
     def expected_error(self) -> float | None:
-        """Rough distance of the location from the geometric median in units of the released radius, if status is ok.
-
-        The noise of the refinement alone; None without refinement.
-        """
         return None if self.booster is None else self.booster.deviation * math.sqrt(self.domain.dim)
-
-    @property
-    def predicted_error(self) -> PredictedError:
-        # No bound is free of the data: the error is proportional to their effective radius.
-        R = self.domain.radius_bound
-        return PredictedError(2 * R, R, "every point of the domain; in units of the released radius see expected_error")
 
     @property
     def hopeless(self) -> bool:
@@ -185,7 +175,7 @@ class GeometricMedianPlan(LocationPlan[GeometricMedianResult]):
     def outlook(self) -> str:
         return f"its noise is expected to be {self.expected_error:.3g} times the radius that holds most points"
 
-    def _run(self, points: FloatArray, source: BitSource, ledger: Ledger) -> GeometricMedianResult:
+    def _run(self, points: FloatArray, source: BitSource, ledger: Ledger) -> LocationResult:
         found = self.radius_stage.find(points, source, ledger)  # stage 1: Algorithm 2, FastRadius
         start = self.center_stage.find(points, found.radius, source, ledger)  # stage 2: Algorithm 3, FastCenter
         status = MedianStatus.RADIUS_AT_TOP if found.at_top else MedianStatus.OK
@@ -193,10 +183,12 @@ class GeometricMedianPlan(LocationPlan[GeometricMedianResult]):
             start, status = self.fallback, MedianStatus.CENTER_FAILED
         location = start.center
         if self.booster is not None and start.ball > 0:  # stage 3: Algorithm 4, or descent
-            location = self.booster.refine(points, start, source, ledger)
+            location, factor = self.booster.refine(points, start, source, ledger)
+            if status == MedianStatus.OK and factor <= SHORTENED:
+                status = MedianStatus.RADIUS_TOO_LARGE
         R = self.domain.radius_bound
         location = location * min(1.0, R / max(float(np.linalg.norm(location)), R))  # post-processing: R is public
-        return GeometricMedianResult(location, found.radius, start.center, status, self.certificate(source), self)
+        return LocationResult(location, self.certificate(source), self, found.radius, start.center, status)
 
 
 @recorded("geometric_median")
@@ -208,9 +200,9 @@ def plan(
     constants: str = "calibrated",
     boost: str = "descent",
     shares: Shares | None = None,
-    steps: int | None = None,
+    steps: int = 60,
     passes: int = 1,
-    level: float = 0.65,
+    level: float = LEVEL,
 ) -> GeometricMedianPlan:
     """Fix every constant from public facts, for n from 20 to 2^26 and a positive delta.
 
@@ -221,7 +213,7 @@ def plan(
     boost : {"descent", "stable_sgd", "fixed_order", "none"}
         Noisy gradient descent; one-record steps in random or in fixed order; nothing.
     steps
-        Of the descent; None: 30, from 20000 records on 20.
+        Of the descent.
     passes
         Of the one-record methods.
     level
@@ -240,7 +232,7 @@ def plan(
         raise InvalidParameterError("delta", privacy.delta, "must be positive for the geometric median", remedy)
     if constants == "paper":
         return _paper(domain, n, privacy, boost)
-    return _calibrated(domain, n, privacy, boost, shares or Shares(), steps, passes, level)
+    return _calibrated(domain, n, privacy, boost, shares or shares_for(n, domain.dim, privacy), steps, passes, level)
 
 
 def _calibrated(
@@ -249,15 +241,14 @@ def _calibrated(
     privacy: PrivacyParams,
     boost: str,
     shares: Shares,
-    steps: int | None,
+    steps: int,
     passes: int,
     level: float,
 ) -> GeometricMedianPlan:
-    unit, failure = privacy.unit, shares.failure * privacy.delta
-    share = shares.radius if shares.radius is not None else 0.1 if n >= 5000 else 0.2
-    pure = share * privacy.epsilon
+    unit, failure = privacy.unit, FAILURE * privacy.delta
+    pure = shares.radius * privacy.epsilon
     # Down by 1e-9: squares and roots of the parts are rounded up again when the ledger adds them.
-    mu = largest_mu(privacy.epsilon, privacy.delta * (1 - shares.failure), pure) * (1 - 1e-9)
+    mu = largest_mu(privacy.epsilon, privacy.delta * (1 - FAILURE), pure) * (1 - 1e-9)
     whole = shares.test + shares.center + (0.0 if boost == "none" else shares.boost)
     mu_test, mu_center, mu_boost = (mu * math.sqrt(part / whole) for part in (shares.test, shares.center, shares.boost))
     # Samples are so large that the noise of a score is below a hundredth of the sample, the margin of the test about a
@@ -274,18 +265,17 @@ def _calibrated(
         plan_radius(domain, n, pure, level=level, sample=scored, unit=unit),
         plan_center(domain, sample, mu_test, mu_center, failure, level=level, exact_up_to=exact_up_to, unit=unit),
         _booster(boost, n, domain.dim, mu_boost, steps, passes, privacy),
-        _fallback(domain, boost == "descent"),
+        fallback(domain, boost == "descent"),
     )
 
 
 def _booster(
-    boost: str, n: int, dim: int, mu: float, steps: int | None, passes: int, privacy: PrivacyParams
+    boost: str, n: int, dim: int, mu: float, steps: int, passes: int, privacy: PrivacyParams
 ) -> Booster | None:
     if boost == "none":
         return None
     if boost == "descent":
-        steps = steps if steps is not None else 30 if n < 20_000 else 20
-        return plan_descent(n, dim, mu, steps=steps, tail=AVERAGED_SHARE, unit=privacy.unit)
+        return plan_settling(n, dim, mu, steps=steps, unit=privacy.unit)
     order = "fixed" if boost == "fixed_order" else "random"
     return plan_stable_sgd(n, dim, mu, order=order, passes=passes, unit=privacy.unit)
 
@@ -312,10 +302,12 @@ def _paper(domain: PointDomain, n: int, privacy: PrivacyParams, boost: str) -> G
         plan_printed_radius(domain, n, epsilon / 4, delta / 4, unit),
         plan_printed_center(domain, n, epsilon / 4, delta / 4, unit),
         booster,
-        _fallback(domain, False),
+        fallback(domain, False),
+        PRINTED,
     )
 
 
-def _fallback(domain: PointDomain, refined: bool) -> WarmStart:
+def fallback(domain: PointDomain, refined: bool) -> WarmStart:
+    """Return what stands for a center where none is found: the origin, with the whole ball if it is `refined`."""
     R = domain.radius_bound
     return WarmStart(np.zeros(domain.dim), R if refined else 0.0, FALLBACK_RADIUS * R)

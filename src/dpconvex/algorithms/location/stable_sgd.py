@@ -38,7 +38,8 @@ import numpy as np
 
 from dpconvex import _rounding, _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.location.base import Booster, WarmStart
+from dpconvex.algorithms.location.base import Booster, Refined, WarmStart
+from dpconvex.algorithms.location.noisy_descent import into_ball
 from dpconvex.mechanisms import FailureAllowance, GaussianMechanism, Planned
 from dpconvex.privacy import Assumption, Ledger, Release, Sensitivity, Unit
 from dpconvex.randomness import BitSource
@@ -125,7 +126,7 @@ class StableSgd(Booster):
             "covered_visits": [phase.uses for phase in self.phases],
         }
 
-    def refine(self, points: FloatArray, start: WarmStart, source: BitSource, ledger: Ledger) -> FloatArray:
+    def refine(self, points: FloatArray, start: WarmStart, source: BitSource, ledger: Ledger) -> Refined:
         if self.allowance is not None:
             self.allowance.charge(ALLOWANCE, ledger)
         z, size = start.center, start.ball
@@ -135,8 +136,8 @@ class StableSgd(Booster):
             unit = phase.sensitivity(uses) * size
             moved = phase.average(points, visits, center, z - center, size) - (z - center)
             noisy = phase.mechanism.release(moved / unit, phase.label, source, ledger, phase.block)
-            z = start.center + _into_ball(z - start.center + unit * noisy, size)
-        return z
+            z = start.center + into_ball(z - start.center + unit * noisy, size)
+        return Refined(z)
 
     def visits(self, coins: np.random.Generator) -> list[AnyArray]:
         """Draw which records each phase visits, from public facts alone."""
@@ -246,8 +247,3 @@ def _likely_uses(steps: int, n: int) -> int:
     from scipy.stats import poisson
 
     return int(poisson.isf(1 / (2 * n), steps / n)) + 1
-
-
-def _into_ball(offset: FloatArray, radius: float) -> FloatArray:
-    """Project onto a ball about 0."""
-    return offset * min(1.0, radius / max(float(np.linalg.norm(offset)), math.ulp(0.0)))

@@ -229,10 +229,10 @@ def _phased(aggregate: str, users: int = 20) -> Builder:
     return build
 
 
-def _accelerated(test: str, sample: int | None = None) -> Builder:
+def _accelerated(test: str, n: int = 200, sample: int | None = None, cohort: int | None = None) -> Builder:
     def build(privacy: PrivacyParams, bound: float) -> Subject:
-        problem = linear_problem(LogisticLoss(), bound, n=200, records=4)
-        return linear_subject(user_level.plan_accelerated(problem, privacy, test=test, sample=sample))
+        problem = linear_problem(LogisticLoss(), bound, n=n, records=4)
+        return linear_subject(user_level.plan_accelerated(problem, privacy, test=test, sample=sample, cohort=cohort))
 
     return build
 
@@ -280,7 +280,9 @@ TARGETS = (
             "phased_sgd": ("approximate", _phased("plain")),
             "accelerated_user": ("approximate", _accelerated("clipped")),
             "accelerated_user/tested": ("approximate", _accelerated("tested")),
-            "accelerated_user/sampled": ("approximate", _accelerated("tested", 60)),
+            "accelerated_user/sampled": ("approximate", _accelerated("tested", sample=60)),
+            "accelerated_user/cohorts": ("approximate", _accelerated("tested", 601, cohort=200)),
+            "accelerated_user/threshold_cohorts": ("approximate", _accelerated("threshold", 601, cohort=200)),
         },
     ),
 )

@@ -1,9 +1,13 @@
-"""What is audited of locations of points: the private geometric median."""
+"""What is audited of locations of points: every method for the private geometric median."""
 
 from __future__ import annotations
 
-from dpconvex.algorithms.location import geometric_median
-from dpconvex.algorithms.location.geometric_median import BOOSTS
+from dataclasses import replace
+from typing import Any
+
+from dpconvex.algorithms.location import halving
+from dpconvex.algorithms.location.noisy_descent import NoisyGradients
+from dpconvex.algorithms.location.registry import LOCATION_METHODS, plan_location
 from dpconvex.audit.neighbors import point_pairs
 from dpconvex.audit.target import Builder, Subject, targets
 from dpconvex.privacy import PrivacyParams, Unit
@@ -19,19 +23,32 @@ def point_domain(bound: float) -> PointDomain:
     return PointDomain(1, bound, bound / 8)  # few radii to try, so that runs are short
 
 
-def _median(boost: str, n: int) -> Builder:
+def _located(name: str, n: int) -> Builder:
     def build(privacy: PrivacyParams, bound: float) -> Subject:
-        plan = geometric_median.plan(point_domain(bound), n, privacy, boost=boost)
+        plan = plan_location(point_domain(bound), n, privacy, name)
         return Subject(plan, point_pairs(plan.domain, n))
 
     return build
 
 
+def _halving(privacy: PrivacyParams, bound: float) -> Subject:
+    plan = halving.plan(point_domain(bound), 8, privacy)
+    center: Any = plan.center_stage
+    warm = NoisyGradients.of_mu(center.gradients.label, plan.n, plan.domain.dim, center.mu, FEW)
+    return Subject(replace(plan, center_stage=replace(center, gradients=warm)), point_pairs(plan.domain, plan.n))
+
+
+_OWN: dict[str, Builder] = {"halving": _halving}
+_SIZES: dict[str, int] = dict.fromkeys(("origin_descent", "coordinate_median", "clipped_mean"), 8)
+"""Numbers of records where they are not `_POINTS`: fewer leave one record more weight."""
+
 TARGETS = targets(
     Unit.RECORD,
     {
-        "geometric_median": ("approximate", _median(BOOSTS[0], _POINTS)),
-        **{f"geometric_median/{boost}": ("approximate", _median(boost, _POINTS)) for boost in BOOSTS[1:]},
-        "geometric_median/many": ("approximate", _median("none", 400)),
+        **{
+            name: ("approximate", _OWN.get(name) or _located(name, _SIZES.get(name, _POINTS)))
+            for name in LOCATION_METHODS
+        },
+        "center_only/many": ("approximate", _located("center_only", 400)),
     },
 )

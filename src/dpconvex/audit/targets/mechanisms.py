@@ -9,9 +9,9 @@ import numpy as np
 
 from dpconvex import mechanisms
 from dpconvex.audit.neighbors import array_pairs
-from dpconvex.audit.target import Pair, Pairs, Subject, Use, targets
-from dpconvex.errors import InvalidParameterError
+from dpconvex.audit.target import Builder, Pair, Pairs, Subject, Use, targets
 from dpconvex.geometry import L2Norm
+from dpconvex.mechanisms.robust_mean import budget
 from dpconvex.privacy import Ledger, PrivacyParams, Sensitivity, Unit
 from dpconvex.randomness import BitSource
 
@@ -100,31 +100,30 @@ def _vertices(privacy: PrivacyParams, bound: float) -> Subject:
     return _one_use(mechanism, privacy, pairs, use)
 
 
-def _robust(privacy: PrivacyParams, bound: float) -> Subject:
+def _robust(cohorts: int) -> Builder:
     """Points of a crowd, and one that moves across or leaves."""
-    count = next(c for c in (26, 60, 200, 800, 3000, 12_000) if _planned(c, privacy))
-    mean = _planned(count, privacy)
-    assert mean is not None
 
-    def use(value: Any, source: BitSource, ledger: Ledger) -> Any:
-        return mean.release(value, bound, 100 * bound, _LABEL, source, ledger)
+    def build(privacy: PrivacyParams, bound: float) -> Subject:
+        mu, wrong = budget(privacy.epsilon, privacy.delta)
+        sizes = (26, 60, 200, 800, 3000, 12_000)
+        plans = (mechanisms.plan_cohorts(size * cohorts, cohorts, 1, mu, wrong) for size in sizes)
+        mean: Any = next(plan for plan in plans if plan is not None)
 
-    crowd = np.zeros((count, 1))
-    edge = np.concatenate([np.zeros(mean.passing), 10 * np.arange(5, 5 + count - mean.passing)])[:, None] * bound
-    found = {}
-    for name, points in (("a crowd", crowd), ("a crowd at the threshold", edge)):
-        for what, ends in (("moves across", (-bound, bound)), ("leaves", (0.0, 30 * bound))):
-            tables = (points.copy(), points.copy())
-            tables[0][0], tables[1][0] = ends
-            found[f"{name}, one {what}"] = tables
-    return _one_use(mean, privacy, array_pairs(found), use)
+        def use(value: Any, source: BitSource, ledger: Ledger) -> Any:
+            return mean.release(value, bound, 100 * bound, _LABEL, source, ledger)
 
+        crowd = np.zeros((mean.count, 1))
+        away = mean.count - mean.passing
+        edge = np.concatenate([np.zeros(mean.passing), 10 * np.arange(5, 5 + away)])[:, None] * bound
+        found = {}
+        for name, points in (("a crowd", crowd), ("a crowd at the threshold", edge)):
+            for what, ends in (("moves across", (-bound, bound)), ("leaves", (0.0, 30 * bound))):
+                tables = (points.copy(), points.copy())
+                tables[0][0], tables[1][0] = ends
+                found[f"{name}, one {what}"] = tables
+        return _one_use(mean, privacy, array_pairs(found), use)
 
-def _planned(count: int, privacy: PrivacyParams) -> Any:
-    try:
-        return mechanisms.plan_robust_mean(count, 1, privacy.epsilon, privacy.delta)
-    except InvalidParameterError:
-        return None
+    return build
 
 
 TARGETS = (
@@ -144,7 +143,8 @@ TARGETS = (
     *targets(
         Unit.USER,
         {
-            "mechanism/robust_mean": ("approximate", _robust),
+            "mechanism/robust_mean": ("approximate", _robust(1)),
+            "mechanism/robust_mean/cohorts": ("approximate", _robust(3)),
         },
     ),
 )

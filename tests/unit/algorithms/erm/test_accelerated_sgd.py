@@ -8,7 +8,13 @@ import math
 import numpy as np
 import pytest
 
-from dpconvex.algorithms.erm.accelerated_sgd import balanced_stage, many_stages, plan_descent, single_stage
+from dpconvex.algorithms.erm.accelerated_sgd import (
+    balanced_stage,
+    chained_stages,
+    many_stages,
+    plan_descent,
+    single_stage,
+)
 from dpconvex.algorithms.erm.user_level.accelerated_schedule import printed, refusal
 
 DIM = 20
@@ -40,6 +46,19 @@ def test_a_stage_stays_below_its_bounds(condition, deviation, steps) -> None:
     balanced = balanced_stage(1.0, 0.0, 2.0, lambda _: deviation**2, steps)
     assert gap(single, 1.0, 1 / condition, deviation) <= single.excess
     assert gap(balanced, 1.0, 1 / condition, deviation) <= balanced.excess
+
+
+@pytest.mark.parametrize("condition", [1.0, 30.0])
+@pytest.mark.parametrize("deviation", [0.0, 0.1])
+def test_short_stages_and_a_long_one_stay_below_their_bound(condition, deviation) -> None:
+    """As above; without noise every short stage divides the gap by 4 at least."""
+    chain = chained_stages(1.0, 1 / condition, 2.0, lambda _: deviation**2, 256, 4)
+    assert chain is not None
+    assert chain.steps == 256
+    assert gap(chain, 1.0, 1 / condition, deviation) <= chain.excess
+    if not deviation:
+        assert chain.excess <= 2 / condition / 4**4
+    assert chained_stages(1.0, 1 / condition, 2.0, lambda _: 0.0, 8, 2) is None
 
 
 def test_the_balanced_bound_is_not_loose_by_more_than_ten_on_its_worst_case() -> None:

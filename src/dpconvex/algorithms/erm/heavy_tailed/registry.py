@@ -298,6 +298,9 @@ def heavy_plans(
         raise InvalidParameterError("l2", options.l2, "is chosen by the method for heavy tails", "Leave it out")
     if options.noise != "auto":
         raise InvalidParameterError("noise", options.noise, "must be 'auto' for heavy tails", "Leave it out")
+    for name in ("solver", "test", "smoothing"):
+        if name in options.fixed():
+            raise InvalidParameterError(name, options.fixed()[name], "does not apply to heavy tails", "Leave it out")
     automatic = "heavy_tailed" if failure is not None else chosen(problem, privacy, options.constants)
     method, more = HEAVY_METHODS[automatic if algorithm == "auto" else algorithm], {}
     if failure is not None:

@@ -67,7 +67,7 @@ from dpconvex.problems import UserGroups
 from dpconvex.problems.base import Problem
 from dpconvex.randomness import BitSource
 from dpconvex.sets import ConvexSet, L2Ball, WholeSpace
-from dpconvex.solvers import Solver, default_solver
+from dpconvex.solvers import NAMED_SOLVERS, Guaranteed, Solver, default_solver
 
 LABEL = "regularised minimiser"
 TARGETS = ("empirical", "population")
@@ -147,6 +147,7 @@ class OutputPerturbationPlan(ConvexPlan[P]):
     constants: str  #: "calibrated" or "paper"
     target: str = "empirical"  #: "empirical" or "population" excess is bounded
     printed: float | None = None  #: The paper's bound for such problems
+    asked: str = "auto"  #: The solver that the caller asked for
     algorithm: ClassVar[str] = "output_perturbation"
 
     @property
@@ -240,6 +241,7 @@ class OutputPerturbationPlan(ConvexPlan[P]):
             "solver_radius": self.solver_radius,
             "noise": self.noise_name,
             **({"target": self.target} if self.target != "empirical" else {}),
+            **({"solver": self.asked} if self.asked != "auto" else {}),
             **(balls if math.isfinite(self.schedule.ball) else {}),
         }
 
@@ -262,6 +264,7 @@ def plan(
     l2: float | None = None,
     noise: str = "auto",
     target: str = "empirical",
+    solver: str = "auto",
 ) -> tuple[OutputPerturbationPlan[P], ...]:
     """Return the valid plans, one for each kind of noise: ``"l2"`` and, for ``delta > 0``, ``"gaussian"``.
 
@@ -275,12 +278,15 @@ def plan(
     target : {"empirical", "population"}
         Excess on the data, or on the distribution that records are drawn from independently (averages only). Changes
         regularization and bound; privacy holds either way.
+    solver
+        A name of `NAMED_SOLVERS` instead of the usual solver; the guaranteed one stands behind it. Costs time alone.
     """
     check_relation(privacy, users=True)
     check_unit(problem, privacy)
     _validate.choice("target", target, TARGETS)
     _validate.choice("constants", constants, ("calibrated", "paper"))
     _validate.choice("noise", noise, NOISES, OTHER_NOISE)
+    _validate.choice("solver", solver, ("auto", *NAMED_SOLVERS))
     if noise == "gaussian" and privacy.pure:
         raise InvalidParameterError("noise", noise, "needs delta > 0", "Give delta, or use a pure noise")
     if l2 is not None:
@@ -297,11 +303,11 @@ def plan(
         raise InvalidParameterError("l2", None, "must be given for a tilted loss with constants='paper'", remedy)
     kinds = ([] if noise == "gaussian" else ["l2"]) + ([] if privacy.pure or noise == "l2" else ["gaussian"])
     with within_floats(problem.name):
-        return tuple(_one(problem, privacy, constants, l2, kind, target) for kind in kinds)
+        return tuple(_one(problem, privacy, constants, l2, kind, target, solver) for kind in kinds)
 
 
 def _one(
-    problem: P, privacy: PrivacyParams, constants: str, l2: float | None, kind: str, target: str
+    problem: P, privacy: PrivacyParams, constants: str, l2: float | None, kind: str, target: str, solver: str
 ) -> OutputPerturbationPlan[P]:
     delta = privacy.delta if kind == "gaussian" else 0.0
     if constants == "paper":
@@ -313,7 +319,6 @@ def _one(
         schedule = schedules.calibrated(problem, l2, e1, e2, target)
     lemma = LEMMAS[problem.aggregation] if schedule.needs_accuracy else DIAMETER_LEMMA
     mechanism, deviation = _noise(schedule.reach, lemma, problem, privacy, kind, constants)
-    tilted, constraint = problem.aggregation == "tilted", _constraint(problem, schedule)
     return OutputPerturbationPlan(
         problem=problem,
         privacy=privacy,
@@ -321,11 +326,27 @@ def _one(
         noise_name=kind,
         mechanism=mechanism,
         deviation=deviation,
-        solver=default_solver(problem.bounds, constraint, problem.dim, tilted=tilted),
+        solver=_solver(solver, problem, _constraint(problem, schedule)),
         constants=constants,
         target=target,
         printed=schedules.printed_bound(problem, l2, privacy.epsilon, delta, target),
+        asked=solver,
     )
+
+
+def _solver(name: str, problem: Problem, constraint: ConvexSet) -> Solver:
+    """Return the usual solver, or the one of that name with the usual one's last resort behind it."""
+    tilted = problem.aggregation == "tilted"
+    usual = default_solver(problem.bounds, constraint, problem.dim, tilted=tilted)
+    if name == "auto":
+        return usual
+    asked = NAMED_SOLVERS[name]()
+    both = Guaranteed(asked, usual.last)
+    reason = both.refusal(problem.bounds, constraint, problem.dim)
+    reason = asked.unfit(tilted=tilted, weighted=problem.grouped) or reason
+    if reason is not None:
+        raise InvalidParameterError("solver", name, f"does not solve this problem: it {reason}", "Use solver='auto'")
+    return both
 
 
 def _constraint(problem: Problem, schedule: schedules.Schedule) -> ConvexSet:

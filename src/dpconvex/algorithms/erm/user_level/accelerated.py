@@ -62,8 +62,10 @@ from dpconvex.randomness import BitSource
 from dpconvex.sets import L2Ball
 
 TESTS = ("auto", "tested", "threshold", "clipped")
-MOST_UNITS = 2000
-"""Vectors that are compared with one another, at most; more users are bundled."""
+COHORT = (500, 8000)
+"""Users that are compared with one another: least and most of them where no number is given."""
+WORK = 2e12
+"""Steps times users times size of a cohort times dimension, at most, until cohorts are at their smallest."""
 SPREAD = 2.5
 """Default distance of two users' mean gradients, in units of ``L/sqrt(m)``."""
 OUTLIERS = 0.05
@@ -122,7 +124,9 @@ class AcceleratedPlan(LinearModelPlan):
     def assumptions(self) -> tuple[Assumption, ...]:
         return (
             Assumption("a user's vector depends on this user's records alone", "mean gradient, then cut to length L"),
-            Assumption("phases, batches and bundles do not depend on the data", "slots by coins of their own"),
+            Assumption(
+                "phases, batches and cohorts do not depend on the data", "secret coins of their own, anew for cohorts"
+            ),
             Assumption("steps, radii and thresholds are public", "the plan fixes them; a failed test ends the run"),
         )
 
@@ -144,12 +148,12 @@ class AcceleratedPlan(LinearModelPlan):
                     "users": phase.batching.users,
                     "batches": phase.batching.batches,
                     "sample": phase.batching.sample,
-                    "units": phase.batching.units,
                     "steps": [stage.steps for stage in phase.descent.stages],
                     "l2": phase.l2,
                     "guard": phase.guard.name,
                     "radius": None if math.isinf(phase.guard.radius) else phase.guard.radius,
                     "noise_scale": phase.guard.deviation,
+                    "test": phase.guard.describe(),
                 }
                 for phase in self.phases
             ],
@@ -200,6 +204,8 @@ def plan_accelerated(
     test: str = "auto",
     batches: int = 1,
     sample: int | None = None,
+    cohort: int | None = None,
+    localized: bool | None = None,
     spread: float = SPREAD,
     outliers: float = OUTLIERS,
     smoothing: str = "auto",
@@ -215,13 +221,17 @@ def plan_accelerated(
     constants : {"calibrated", "paper"}
         ``"paper"`` is always refused, with the reason.
     target : {"empirical", "population"}
-        One phase with all users, or phases on disjoint users.
+        Where the excess is measured: on the users' data, or on the population that their records come from.
     test : {"auto", "tested", "threshold", "clipped"}
         How means are guarded (`guards`); ``auto``: tested or clipped, whichever has less noise.
     batches
         Disjoint batches of a phase's users, in turn.
     sample
         Draw so many users afresh at each step; accuracy gains nothing, time does.
+    cohort
+        Users that are compared with one another; by default as many as time allows, between 500 and 8000.
+    localized
+        For the population: the paper's phases on disjoint users, or one phase with all; None: the lesser bound.
     spread
         Distance of two users' mean gradients, in units of ``L/sqrt(records_per_user)``, that is not surprising.
     outliers
@@ -236,23 +246,25 @@ def plan_accelerated(
     _validate.real("spread", spread, above=0.0)
     _validate.real("outliers", outliers, at_least=0.0, below=0.5)
     _validate.real("l2", l2, at_least=0.0)
+    if cohort is not None:
+        _validate.integer("cohort", cohort, at_least=2)
     if sample is not None:
         _validate.integer("sample", sample, at_least=2)
-        if sample > min(problem.n, MOST_UNITS) or batches > 1 or test not in ("auto", "tested"):
-            what = f"must be at most {min(problem.n, MOST_UNITS)}, with batches=1 and test='tested'"
+        if sample > problem.n or batches > 1 or test not in ("auto", "tested"):
+            what = f"must be at most {problem.n}, with batches=1 and test='tested'"
             raise InvalidParameterError("sample", sample, what)
     L, per_user = problem.lipschitz, problem.records_per_user or 1
     if _validate.choice("constants", constants, ("calibrated", "paper")) == "paper":
         raise refusal(problem.n, per_user, problem.dim, privacy.epsilon, privacy.delta, problem.smoothness)
-    guard = _guards(problem.dim, privacy, test, batches, sample, spread * L / math.sqrt(per_user), L, outliers)
+    guard = _guards(problem.dim, privacy, test, batches, sample, cohort, spread * L / math.sqrt(per_user), L, outliers)
 
     def scheduled(error: float) -> tuple[Schedule, Smoothing]:
         chosen = smoothings(problem, smoothing, error)
         facts = Facts(
             problem.n, per_user, problem.dim, problem.radius, L, chosen.smoothness(problem), l2,
-            chosen.excess(problem), guard, LENGTHS if sample is None else SAMPLED_LENGTHS,
+            chosen.excess(problem), problem.loss.n_outputs, guard, LENGTHS if sample is None else SAMPLED_LENGTHS,
         )  # fmt: skip
-        return (empirical if target == "empirical" else population)(facts), chosen
+        return (empirical(facts) if target == "empirical" else population(facts, localized)), chosen
 
     kinks = smoothing not in ("auto", "none") or math.isinf(problem.smoothness)
     errors = (L * problem.radius * np.geomspace(1e-5, 0.3, 10)).tolist() if kinks else [1.0]
@@ -277,36 +289,48 @@ def _guards(
     test: str,
     batches: int,
     sample: int | None,
+    cohort: int | None,
     radius: float,
     clip: float,
     outliers: float,
 ) -> GuardPlanner:
     """Return the planner of batching and guard for a phase of so many users and steps."""
 
+    def parts(count: int, steps: int) -> int:
+        """Number of cohorts."""
+        least, most = COHORT
+        size = cohort or min(most, max(least, int(WORK / (steps * count * dim))))
+        return max(1, count // size if cohort else -(-count // size))
+
     @lru_cache(maxsize=4096)
-    def guard(users: int, steps: int) -> tuple[Batching, Guard]:
+    def guard(users: int, steps: int) -> tuple[Batching, Guard] | InvalidParameterError:
+        try:
+            return planned(users, steps)
+        except InvalidParameterError as error:
+            return error
+
+    def planned(users: int, steps: int) -> tuple[Batching, Guard]:
         if sample is not None:
-            batching = Batching(0, users, 1, sample, sample)
+            batching = Batching(0, users, 1, sample)
             if sample > users:
                 raise InvalidParameterError("sample", sample, f"must be at most the users of a phase, {users}")
-            return batching, guards.sampled(users, sample, dim, privacy, steps, radius, clip, outliers)
+            return batching, guards.sampled(
+                users, sample, parts(sample, steps), dim, privacy, steps, radius, clip, outliers
+            )
         read, share = users // batches, -(-steps // batches)
         if read < 2:
             raise InvalidParameterError("batches", batches, f"must leave two users in each batch of {users}")
-        units = min(read, MOST_UNITS)
-        bundled = radius / math.sqrt(read // units)
-        options: list[tuple[Batching, Guard]] = []
+        batching = Batching(0, users, batches)
+        options: list[Guard] = []
         if test in ("auto", "clipped"):
-            whole = guards.clipped(read, dim, privacy, share, clip)
-            options.append((Batching(0, users, batches, read), whole))
+            options.append(guards.clipped(read, dim, privacy, share, clip))
         if test != "clipped":
             plan = guards.threshold if test == "threshold" else guards.tested
             try:
-                robust = plan(units, dim, privacy, share, bundled, clip, outliers)
-                options.append((Batching(0, users, batches, units), robust))
+                options.append(plan(read, parts(read, share), dim, privacy, share, radius, clip, outliers))
             except InvalidParameterError:
                 if test != "auto":
                     raise
-        return min(options, key=lambda option: option[1].deviation)
+        return batching, min(options, key=lambda option: option.deviation)
 
     return guard

@@ -4,11 +4,16 @@ Phase i minimizes, over the ball of radius R and from ``x_{i-1}``, the mean of n
 ``l2/2 |x|^2 + lambda_i/2 |x - x_{i-1}|^2``; its excess at the end is at most ``g_i`` (`accelerated_sgd`), with noise of
 mean square ``V^2 = d s^2`` (and ``L^2/(K m)`` where a step sees K users only).
 
-One phase (target "empirical"): ``g_1`` on the data, with ``lambda = 0``.
+One phase of all users, ``lambda = 0``: ``g_1`` on the data (target "empirical"). On the population, for N = n m records
+drawn alike, the mean loss of a linear model is uniformly close to its expectation (`uniform`; docs, Theorem 4):
 
-Several (target "population"; the paper's localization with its constants made explicit): replacing one of N records
-moves a regularized minimizer by ``2L/((lambda + l2) N)``, so minimizers generalize up to ``2L^2/((lambda_i + l2) n_i
-m)``, and the sum telescopes, with ``D_1 = R`` and ``D_i^2 = 2 g_{i-1}/(lambda_{i-1} + l2)``:
+    E F(x) - F(w) <= g_1 + 2 c L R/sqrt(N),    and <= (sqrt(k) + sqrt(k + g_1))^2,  k = 2 c^2 L^2/(l2 N), if l2 > 0,
+
+c = 1 for one output, ``sqrt(2 outputs)`` for several. With l2 the square of the noise counts, not the noise.
+
+Several (``localized``; the paper's localization with its constants made explicit): replacing one of N records moves a
+regularized minimizer by ``2L/((lambda + l2) N)``, so minimizers generalize up to ``2L^2/((lambda_i + l2) n_i m)``, and
+the sum telescopes, with ``D_1 = R`` and ``D_i^2 = 2 g_{i-1}/(lambda_{i-1} + l2)``:
 
     E F(x_l) - F(w) <= sum_i [2L^2/((lambda_i + l2) n_i m) + lambda_i D_i^2/2] + L sqrt(2 g_l/(lambda_l + l2)).
 
@@ -43,8 +48,8 @@ from dpconvex.algorithms.erm.accelerated_sgd import Descent, plan_descent
 from dpconvex.algorithms.erm.user_level.guards import Guard
 from dpconvex.errors import InvalidParameterError
 
-LENGTHS = tuple(sorted({round(2 ** (k / 2)) for k in range(2, 21)}))
-"""Numbers of steps that are considered, 2 to 1024."""
+LENGTHS = tuple(sorted({round(2 ** (k / 2)) for k in range(2, 25)}))
+"""Numbers of steps that are considered, 2 to 4096."""
 SAMPLED_LENGTHS = (8, 16, 32, 64, 128, 256)
 """The same where planning one of them takes long."""
 PHASES = (2, 3, 4, 5, 6)
@@ -63,7 +68,6 @@ class Batching:
     first: int  #: the phase's users stand in consecutive slots from this one
     users: int
     batches: int  #: disjoint ones, in turn
-    units: int  #: vectors in each mean: users, or bundles of users of sizes that differ by at most one
     sample: int | None = None  #: size of a fresh random subset
 
     @property
@@ -90,8 +94,8 @@ class Phase:
 
 Draft = tuple[int, int, float, Descent]
 """A phase without its guard: first slot, users, lambda_i, steps."""
-GuardPlanner = Callable[[int, int], tuple[Batching, Guard]]
-"""Batching and guard for so many users and steps; raises `InvalidParameterError` where impossible."""
+GuardPlanner = Callable[[int, int], tuple[Batching, Guard] | InvalidParameterError]
+"""Batching and guard for so many users and steps, or why that is impossible."""
 
 
 @final
@@ -107,6 +111,7 @@ class Facts:
     smoothness: float  #: beta, of the stand-in for losses with kinks
     l2: float
     excess: float  #: what smoothing adds
+    outputs: int  #: predictions of a record
     guard: GuardPlanner  #: cached by the caller
     lengths: tuple[int, ...] = LENGTHS  #: numbers of steps that are considered
 
@@ -115,12 +120,12 @@ class Facts:
         length = next((length for length in self.lengths if length >= steps), None)
         if length is None:
             return math.inf
-        try:
-            batching, guard = self.guard(users, length)
-        except InvalidParameterError:
+        found = self.guard(users, length)
+        if isinstance(found, InvalidParameterError):
             return math.inf
+        batching, guard = found
         sampling = self.lipschitz**2 / (batching.read * self.m) if batching.partial else 0.0
-        return self.dim * guard.deviation**2 + sampling
+        return self.dim * guard.deviation**2 + guard.scatter + sampling
 
     def descent(self, users: int, l2: float, distance: float) -> Descent:
         """Plan the steps of a phase with that many users and that weight, from so far away."""
@@ -131,7 +136,10 @@ class Facts:
 
     def phase(self, first: int, users: int, l2: float, descent: Descent) -> Phase:
         """Return the phase with its guard, for exactly the steps of `descent`."""
-        batching, guard = self.guard(users, descent.steps)
+        found = self.guard(users, descent.steps)
+        if isinstance(found, InvalidParameterError):
+            raise found
+        batching, guard = found
         return Phase(replace(batching, first=first), l2, descent, guard)
 
 
@@ -159,21 +167,41 @@ def require_steps(bound: float) -> None:
         raise InvalidParameterError("n", "users", what, "Use test='auto', more users, or a larger epsilon")
 
 
-def population(facts: Facts) -> Schedule:
-    """Plan several phases on disjoint users; with l2, restarts of them."""
-    found: list[tuple[float, list[Draft]]] = []
-    for restarts in RESTARTS if facts.l2 else (1,):
-        drafts: list[Draft] = []
-        radius, first, bound = facts.radius, 0, math.inf
-        for block in _growing(facts.n, restarts):
-            bound, part = _localized(facts, first, block, radius)
-            drafts += part
-            first += block
-            radius = min(radius, math.sqrt(2 * bound / facts.l2)) if facts.l2 else radius
-        found.append((bound, drafts))
+def population(facts: Facts, localized: bool | None) -> Schedule:
+    """Plan for the population: one phase, or several on disjoint users, with l2 in restarts.
+
+    None: the lesser bound; for one output that is one phase, whose generalization costs less than the first of several.
+    """
+    found = [] if localized else [uniform(facts)]
+    if localized or (localized is None and facts.outputs > 1):
+        found += [_restarted(facts, count) for count in (RESTARTS if facts.l2 else (1,))]
     bound, drafts = min(found, key=lambda option: option[0])
     require_steps(bound)
     return Schedule(tuple(facts.phase(*draft) for draft in drafts), bound)
+
+
+def uniform(facts: Facts) -> tuple[float, list[Draft]]:
+    """Return one phase of all users, and its bound on the population by uniform convergence of linear models."""
+    descent = facts.descent(facts.n, 0.0, facts.radius)
+    contraction = 1.0 if facts.outputs == 1 else math.sqrt(2 * facts.outputs)  # c
+    rate = contraction * facts.lipschitz / math.sqrt(facts.n * facts.m)
+    bound = descent.excess + 2 * facts.radius * rate
+    if facts.l2:
+        k = 2 * rate**2 / facts.l2
+        bound = min(bound, (math.sqrt(k) + math.sqrt(k + descent.excess)) ** 2)
+    return bound + facts.excess, [(0, facts.n, 0.0, descent)]
+
+
+def _restarted(facts: Facts, restarts: int) -> tuple[float, list[Draft]]:
+    """Return phases on so many blocks of users, each from within what the one before leaves."""
+    drafts: list[Draft] = []
+    radius, first, bound = facts.radius, 0, math.inf
+    for block in _growing(facts.n, restarts):
+        bound, part = _localized(facts, first, block, radius)
+        drafts += part
+        first += block
+        radius = min(radius, math.sqrt(2 * bound / facts.l2)) if facts.l2 else radius
+    return bound, drafts
 
 
 def _growing(n: int, blocks: int) -> list[int]:

@@ -29,7 +29,7 @@ from dpconvex.problems import LinearModelProblem, Records, UserGroups
 from dpconvex.problems.data.users import Positions, pick_users, user_gradients
 
 Vectors = Callable[[FloatArray], FloatArray]
-"""Vectors (units, dim) at parameters (dim,). Not private."""
+"""Vectors (users, dim) at parameters (dim,). Not private."""
 SMOOTHINGS = ("auto", "none", "envelope", "randomised")
 
 
@@ -161,7 +161,7 @@ def smoothings(problem: LinearModelProblem, kind: str, error: float) -> Smoothin
 @final
 @dataclass(frozen=True, eq=False)
 class UserGradients:
-    """Mean gradients of users, or means of them over bundles of users; the coins are apart from all noise."""
+    """Mean gradients of users; the coins are apart from all noise."""
 
     problem: LinearModelProblem
     smoothing: Smoothing
@@ -174,25 +174,20 @@ class UserGradients:
         """Return the vectors of every batch of a phase whose users are `slots`, in a random order."""
         size = batching.sample
         if size is not None:  # without replacement (erratum E5)
-            return [lambda w: self._of(self.coins.choice(slots, size, replace=False), size)(w)]
-        return [self._of(slots[j :: batching.batches], batching.units) for j in range(batching.batches)]
+            return [lambda w: self._of(self.coins.choice(slots, size, replace=False))(w)]
+        return [self._of(slots[j :: batching.batches]) for j in range(batching.batches)]
 
-    def _of(self, users: Positions, units: int) -> Vectors:
-        """Return the vectors of these users, in bundles of consecutive ones."""
+    def _of(self, users: Positions) -> Vectors:
+        """Return the vectors of these users, in no order that a mean may rest on."""
         everybody = len(users) == self.groups.n_users
         rows, groups = (slice(None), self.groups) if everybody else pick_users(self.groups, users)
         loss = self.problem.loss
         records, targets = Records.clipped(self.X[rows], self.problem.domain), loss.clip_targets(self.y[rows])
         norms = np.sqrt(records.squared_norms())
-        sizes = np.full(units, len(users) // units) + (np.arange(units) < len(users) % units)
 
         def vectors(w: FloatArray) -> FloatArray:
             slopes, values = self.smoothing.at_step(loss, targets, norms, len(w), self.coins)
             # Of the loss only the derivative is used.
-            G = user_gradients(slopes, records, values, groups, None, w)  # pyright: ignore[reportArgumentType]
-            if units == len(users):
-                return G
-            ordered = G[users] if everybody else G
-            return np.add.reduceat(ordered, np.cumsum(sizes) - sizes, axis=0) / sizes[:, None]
+            return user_gradients(slopes, records, values, groups, None, w)  # pyright: ignore[reportArgumentType]
 
         return vectors

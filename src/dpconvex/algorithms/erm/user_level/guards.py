@@ -15,27 +15,41 @@ r"""Private means of user gradients, step after step on the same users: four way
     No test: vectors of length at most L have a mean of sensitivity ``2L/C``. Taken where its noise is the least.
 
 With disjoint batches of users in turn (Lemma B-8) each batch has a guard of its own, for its share of the steps.
+
+More users than can be compared with one another are put into cohorts (`mechanisms.cohorts`), by coins of their own at
+every step, whatever the order of the vectors. A step costs the same. AboveThreshold asks for the smallest excess of
+``H_g`` over ``s_g`` among cohorts: it moves by at most 1 when one user is replaced, and a step is bad if it is negative
+on either side, so that on both it is at most 0.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 
 from dpconvex._types import FloatArray
 from dpconvex.errors import InvalidParameterError
-from dpconvex.mechanisms import AboveThreshold, FailureAllowance, GaussianMechanism, RobustMean, plan_robust_mean
-from dpconvex.mechanisms.robust_mean import h_index, kappa
-from dpconvex.mechanisms.test_and_release import counts_within, ramp
+from dpconvex.mechanisms import (
+    AboveThreshold,
+    Cohorts,
+    FailureAllowance,
+    GaussianMechanism,
+    GuardedMean,
+    cohort_ramps,
+    crowded,
+    plan_cohorts,
+)
+from dpconvex.mechanisms.cohorts import SUM_LEMMA
+from dpconvex.mechanisms.robust_mean import best_ramp, budget
 from dpconvex.privacy import Ledger, PrivacyParams, Release, SampledSteps, Sensitivity
 from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems import PointDomain
-from dpconvex.problems.data.points import clip_points, weighted_mean
+from dpconvex.problems.data.points import clip_points
 from dpconvex.problems.objective import ROUNDING
 from dpconvex.randomness import BitSource
 
@@ -62,6 +76,15 @@ class Guard(ABC):
     def deviation(self) -> float:
         """Standard deviation of the noise in each coordinate of a mean."""
 
+    @property
+    def scatter(self) -> float:
+        """Mean square of what users who are left out although all are alike make a mean differ by."""
+        return 0.0
+
+    @abstractmethod
+    def describe(self) -> Mapping[str, Any]:
+        """JSON-ready constants of the test."""
+
     @abstractmethod
     def releases(self, block: str | None) -> tuple[Release, ...]:
         """Return what is entered in the ledger."""
@@ -71,18 +94,31 @@ class Guard(ABC):
         """Return the mechanism, for at most `steps` uses."""
 
 
-@final
 @dataclass(frozen=True)
-class TestedSteps(Guard):
-    """A robust mean at every step, each with an entry of its own."""
+class RobustSteps(Guard):
+    """A robust mean at every step, of all vectors or of cohorts."""
 
-    mean: RobustMean
-    name: ClassVar[str] = "tested"
-    __test__: ClassVar[bool] = False
+    mean: GuardedMean
 
     @property
     def deviation(self) -> float:
-        return self.mean.unit_length(self.radius, self.clip) * self.mean.sigma
+        return self.mean.unit_length(self.radius, self.clip) * self.mean.sigma * self.mean.noise_factor
+
+    @property
+    def scatter(self) -> float:
+        return self.mean.missed * self.radius**2 / (2 * self.count)  # vectors within the radius of one another
+
+    def describe(self) -> Mapping[str, Any]:
+        return self.mean.describe()
+
+
+@final
+@dataclass(frozen=True)
+class TestedSteps(RobustSteps):
+    """A robust mean at every step, each with an entry of its own."""
+
+    name: ClassVar[str] = "tested"
+    __test__: ClassVar[bool] = False
 
     def releases(self, block: str | None) -> tuple[Release, ...]:
         return (replace(self.mean.planned(MEAN, block), times=self.steps),)
@@ -93,16 +129,11 @@ class TestedSteps(Guard):
 
 @final
 @dataclass(frozen=True)
-class SampledGuard(Guard):
+class SampledGuard(RobustSteps):
     """A robust mean of a fresh secret subset at every step, one entry for all; the caller draws the subset."""
 
-    mean: RobustMean
     event: SampledSteps
     name: ClassVar[str] = "sampled"
-
-    @property
-    def deviation(self) -> float:
-        return self.mean.unit_length(self.radius, self.clip) * self.mean.sigma
 
     def releases(self, block: str | None) -> tuple[Release, ...]:
         # The event covers all steps: tests are amplified together with their release, or not at all (E6).
@@ -124,9 +155,8 @@ class SampledGuard(Guard):
 class ThresholdGuard(Guard):
     """AboveThreshold across the steps, Gaussian noise for the means."""
 
-    test: AboveThreshold  #: on -H
-    passing: int  #: s0
-    low: int  #: A; the ramp ends at s0 - 1
+    test: AboveThreshold  #: on minus the smallest excess of an h-index
+    cohorts: Cohorts
     allowance: FailureAllowance  #: for a bad step that passes
     noise: GaussianMechanism  #: of one mean
     name: ClassVar[str] = "threshold"
@@ -134,6 +164,9 @@ class ThresholdGuard(Guard):
     @property
     def deviation(self) -> float:
         return self.noise.sigma
+
+    def describe(self) -> Mapping[str, Any]:
+        return {**self.cohorts.describe(), "threshold": -self.test.threshold}
 
     def releases(self, block: str | None) -> tuple[Release, ...]:
         means = replace(self.noise.planned(MEAN, block), times=self.steps)
@@ -145,12 +178,11 @@ class ThresholdGuard(Guard):
         domain = PointDomain(self.noise.dim, self.clip, self.clip / 2)
 
         def mean(points: FloatArray) -> FloatArray | None:
-            near = clip_points(points, domain)
-            counts = counts_within(near, self.radius)
-            if session.query(-h_index(counts)):
+            excesses, means = self.cohorts.examine(clip_points(points, domain), self.radius, source)
+            if session.query(-excesses.min()):
                 return None
-            weights = ramp(counts, self.low, self.passing - 1)
-            return self.noise.release(weighted_mean(near, weights), MEAN, source, ledger, block)
+            total = self.cohorts.total(means, np.ones(len(means), dtype=bool))
+            return self.noise.release(total, MEAN, source, ledger, block)
 
         return mean
 
@@ -167,6 +199,9 @@ class ClippedSteps(Guard):
     def deviation(self) -> float:
         return self.noise.sigma
 
+    def describe(self) -> Mapping[str, Any]:
+        return {}
+
     def releases(self, block: str | None) -> tuple[Release, ...]:
         return (replace(self.noise.planned(MEAN, block), times=self.steps),)
 
@@ -176,12 +211,14 @@ class ClippedSteps(Guard):
 
 
 def tested(
-    count: int, dim: int, privacy: PrivacyParams, steps: int, radius: float, clip: float, outliers: float
+    count: int, cohorts: int, dim: int, privacy: PrivacyParams, steps: int, radius: float, clip: float, outliers: float
 ) -> Guard:
     """Plan `TestedSteps`; raises `InvalidParameterError` where the test could not pass."""
-    mean = plan_robust_mean(
-        count, dim, privacy.epsilon, privacy.delta, releases=steps, outliers=outliers, unit=privacy.unit
-    )
+    mu, wrong = budget(privacy.epsilon, privacy.delta, steps)
+    failure, unit = FALSE_ALARM / steps, privacy.unit
+    mean = plan_cohorts(count, cohorts, dim, mu, wrong, failure=failure, outliers=outliers, unit=unit)
+    if mean is None:
+        raise _too_few(count, cohorts, privacy)
     return TestedSteps(count, steps, radius, clip, mean)
 
 
@@ -196,6 +233,7 @@ def clipped(count: int, dim: int, privacy: PrivacyParams, steps: int, clip: floa
 def sampled(
     population: int,
     count: int,
+    cohorts: int,
     dim: int,
     privacy: PrivacyParams,
     steps: int,
@@ -213,14 +251,11 @@ def sampled(
         )
     test = privacy.delta * population / (2 * count * steps) * (1 - 1e-9)
 
-    def option(epsilon: float) -> tuple[RobustMean, SampledSteps] | None:
-        try:
-            mean = plan_robust_mean(
-                count, dim, epsilon, min(test, 0.1), failure=1e-3 / steps, outliers=outliers, unit=privacy.unit
-            )
-        except InvalidParameterError:
-            return None
-        return mean, SampledSteps(population, count, steps, mean.event)
+    def option(epsilon: float) -> tuple[GuardedMean, SampledSteps] | None:
+        mu, wrong = budget(epsilon, min(test, 0.1))
+        failure, unit = FALSE_ALARM / steps, privacy.unit
+        mean = plan_cohorts(count, cohorts, dim, mu, wrong, failure=failure, outliers=outliers, unit=unit)
+        return None if mean is None else (mean, SampledSteps(population, count, steps, mean.event))
 
     low, high, best = privacy.epsilon / steps, 64.0 + privacy.epsilon, None
     for _ in range(18):
@@ -231,43 +266,46 @@ def sampled(
         else:
             high = middle
     if best is None:
-        what = f"is too small for {count} sampled users: the test could not pass"
-        raise InvalidParameterError("epsilon", privacy.epsilon, what, "Use larger batches")
+        raise _too_few(count, cohorts, privacy)
     return SampledGuard(count, steps, radius, clip, *best)
 
 
 def threshold(
-    count: int, dim: int, privacy: PrivacyParams, steps: int, radius: float, clip: float, outliers: float
+    count: int, cohorts: int, dim: int, privacy: PrivacyParams, steps: int, radius: float, clip: float, outliers: float
 ) -> Guard:
     """Plan `ThresholdGuard`: the split of epsilon with the least noise; half of delta is the allowance."""
-    wrong, unit = privacy.delta / 2, privacy.unit
-    score = Sensitivity(1.0, "absolute", "one user changes the h-index of neighbour counts by at most 1", unit=unit)
-    lemma = "robust mean, Lemma 2 (h-index): kappa times the radius if both h-indices reach s0"
-    allowance = FailureAllowance(wrong * (1 - 1e-9), "noises of threshold and queries exceed theta - s0", unit)
+    wrong, unit, size = privacy.delta / 2, privacy.unit, count // cohorts
+    lemma = "one user changes the h-index of one cohort by at most 1"
+    score = Sensitivity(1.0, "absolute", lemma, unit=unit)
+    allowance = FailureAllowance(wrong * (1 - 1e-9), "noises of threshold and queries exceed their margin", unit)
+    share = crowded(size, outliers, FALSE_ALARM / (steps * cohorts)) if cohorts > 1 else outliers
 
-    def option(share: float) -> ThresholdGuard | None:
-        pure = share * privacy.epsilon
+    def option(part: float) -> ThresholdGuard | None:
+        pure = part * privacy.epsilon
         scales = AboveThreshold(score, pure, 0.0)
         # A hundredth of a thousandth more than the tails need: the samplers are discrete, on a grid finer than that.
         margin = _tails(scales, steps, wrong) * (1 + 1e-5)
-        passing = math.floor(count * (1 - outliers) - margin - _tails(scales, steps, FALSE_ALARM))  # s0
-        lows = np.arange((count + 1) // 2, passing - 1)
-        if not len(lows):
+        passing = math.floor(size * (1 - share) - margin - _tails(scales, steps, FALSE_ALARM))  # s0
+        if best_ramp(size, passing, "h_index") is None:
             return None
-        reaches = kappa(count, passing, lows.astype(float), np.full(len(lows), passing - 1.0))  # Lemma 2
-        at = int(np.argmin(reaches))
+        found = Cohorts(count, cohorts, cohort_ramps(count, cohorts, passing))
         # Rounding of distances and of the mean, as `GuardedMean.unit_length` has it.
-        length = (float(reaches[at]) * radius * (1 + 2 * (dim + 8) * 2.0**-52) + 2.0**-49 * clip) * (1 + 1e-12)
+        length = (found.reach * radius * (1 + 2 * (dim + 8) * 2.0**-52) + 2.0**-49 * clip) * (1 + 1e-12)
         mu = largest_mu(privacy.epsilon - pure, privacy.delta - wrong) / math.sqrt(steps) * (1 - 1e-9)
-        test = AboveThreshold(score, pure * (1 - 1e-12), -(passing + margin))
-        noise = GaussianMechanism.of_mu(Sensitivity(length, "l2", lemma, unit=unit), mu, dim)
-        return ThresholdGuard(count, steps, radius, clip, test, passing, int(lows[at]), allowance, noise)
+        test = AboveThreshold(score, pure * (1 - 1e-12), -margin)
+        noise = GaussianMechanism.of_mu(Sensitivity(length, "l2", SUM_LEMMA, unit=unit), mu, dim)
+        return ThresholdGuard(count, steps, radius, clip, test, found, allowance, noise)
 
     possible = [found for found in map(option, np.linspace(0.1, 0.9, 17)) if found is not None]
     if not possible:
-        what = f"is too small for {count} users: the test could not pass"
-        raise InvalidParameterError("epsilon", privacy.epsilon, what, "Use more users, or a larger epsilon or delta")
+        raise _too_few(count, cohorts, privacy)
     return min(possible, key=lambda guard: guard.deviation)
+
+
+def _too_few(count: int, cohorts: int, privacy: PrivacyParams) -> InvalidParameterError:
+    where = f"{count} users" + (f" in {cohorts} cohorts" if cohorts > 1 else "")
+    what = f"is too small for {where}: the test could not pass"
+    return InvalidParameterError("epsilon", privacy.epsilon, what, "Use more users, or a larger epsilon or delta")
 
 
 def _tails(test: AboveThreshold, steps: int, probability: float) -> float:

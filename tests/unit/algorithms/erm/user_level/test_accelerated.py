@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import cache
+from types import SimpleNamespace
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -51,8 +53,10 @@ KINDS = {
     "clipped": {"test": "clipped"},
     "sampled": {"sample": 100},
     "batches": {"test": "tested", "batches": 2},
-    "population": {"target": "population"},
-    "strongly convex": {"target": "population", "l2": 0.1},
+    "population": {"target": "population", "localized": True},
+    "strongly convex": {"target": "population", "l2": 0.1, "localized": True},
+    "cohorts": {"test": "tested", "cohort": 70},
+    "threshold cohorts": {"test": "threshold", "cohort": 150},
 }
 
 
@@ -80,7 +84,7 @@ def test_the_operating_system_gives_a_private_certificate() -> None:
     assert result.certificate.noise_source.exact_bits
 
 
-@pytest.mark.parametrize("kind", ["tested", "threshold", "clipped", "sampled"])
+@pytest.mark.parametrize("kind", ["tested", "threshold", "clipped", "sampled", "cohorts", "threshold cohorts"])
 def test_less_noise_than_planned_is_over_budget(kind) -> None:
     """Mutants: half of the noise of the means, or a guard used once more than was paid for."""
     (phase,) = planned(kind).phases
@@ -108,7 +112,7 @@ def test_a_bad_step_passes_the_threshold_as_rarely_as_charged() -> None:
     """Both scores at s0: the probability that the first of T tests passes, by integration over the two noises."""
     guard = planned("threshold").phases[0].guard
     assert isinstance(guard, guards.ThresholdGuard)
-    margin = -guard.test.threshold - guard.passing
+    margin = -guard.test.threshold
     outer, inner = guard.test.threshold_scale, guard.test.query_scale
 
     def survives(xi: float) -> float:
@@ -125,20 +129,23 @@ def test_the_mean_of_a_threshold_step_moves_no_further_than_charged() -> None:
     assert isinstance(guard, guards.ThresholdGuard)
     rng, seen, most = np.random.default_rng(0), 0, 0.0
 
+    ((count, passing, low, high),) = guard.cohorts.ramps
+    assert high == passing - 1
+
     def examined(points):
         counts = counts_within(points, guard.radius)
-        weights = np.clip((counts - guard.low) / (guard.passing - 1 - guard.low), 0, 1)
+        weights = np.clip((counts - low) / (high - low), 0, 1)
         return h_index(counts), weighted_mean(points, weights)
 
     for _ in range(300):
         points = guard.radius * rng.uniform(0, 0.7) * rng.standard_normal((guard.count, DIM)) / 2
-        wing = rng.integers(0, guard.count - guard.passing + 2)
+        wing = rng.integers(0, count - passing + 2)
         points[:wing] += guard.radius * rng.uniform(0.5, 1.2) * np.eye(DIM)[0]
         other = points.copy()
         other[rng.integers(guard.count)] = guard.radius * rng.uniform(-2, 2, DIM)
         (h, mean), (h2, mean2) = examined(points), examined(other)
         assert abs(h - h2) <= 1
-        if min(h, h2) >= guard.passing:
+        if min(h, h2) >= passing:
             seen += 1
             most = max(most, float(np.linalg.norm(mean - mean2)))
     assert seen > 50
@@ -170,7 +177,7 @@ def batches(plan, X, y, groups, slots):
     return gradients.batches(plan.phases[0].batching, slots)
 
 
-@pytest.mark.parametrize("kind", ["tested", "batches", "sampled"])
+@pytest.mark.parametrize("kind", ["tested", "batches", "sampled", "cohorts"])
 def test_a_user_moves_one_vector_only(kind) -> None:
     """Whatever the records of the new user hold; all other vectors keep every bit."""
     plan, (X, y, groups) = planned(kind), crowd()
@@ -185,23 +192,7 @@ def test_a_user_moves_one_vector_only(kind) -> None:
     assert all(np.isfinite(s).all() and np.linalg.norm(s, axis=1).max() <= 1 + 1e-12 for s in second)
 
 
-def test_bundles_hold_every_user_once(monkeypatch) -> None:
-    from dpconvex.algorithms.erm.user_level import accelerated
-
-    monkeypatch.setattr(accelerated, "MOST_UNITS", 70)
-    plan = plan_accelerated(problem(), USERS, test="tested")
-    batching = plan.phases[0].batching
-    assert batching.units == 70
-    X, y, groups = crowd()
-    w, slots = np.zeros(DIM), np.random.default_rng(0).permutation(N)
-    (vectors,) = batches(plan, X, y, groups, slots)
-    sizes = np.full(70, N // 70) + (np.arange(70) < N % 70)
-    risk = RegularizedRisk(LogisticLoss(), Records.clipped(X, DOMAIN), y, 0.0)
-    assert np.allclose(sizes @ vectors(w) / N, risk.gradient(w))
-    assert plan.phases[0].guard.radius == pytest.approx(2.5 / math.sqrt(M * (N // 70)), rel=1e-6)
-
-
-@pytest.mark.parametrize("kind", ["tested", "threshold", "sampled"])
+@pytest.mark.parametrize("kind", ["tested", "threshold", "sampled", "cohorts", "threshold cohorts"])
 def test_two_camps_fail_and_the_status_says_where(kind) -> None:
     """Half of the users are far from the other half: no core, so the test fails (probability about 1 - delta)."""
     X, y = np.tile(np.eye(DIM)[0], (N * M, 1)), np.repeat(np.where(np.arange(N) % 2, 1.0, -1.0), M)
@@ -242,6 +233,64 @@ def test_randomised_smoothing_and_several_outputs_run() -> None:
     assert softmax.run(X, (y > 0).astype(float), SeededSource(0), groups).point.shape == (3 * DIM,)
 
 
+@pytest.mark.parametrize("test", ["tested", "threshold"])
+def test_bounds_fall_like_one_over_n_past_any_number_of_users(test) -> None:
+    """2000 to 128,000 users: -.43 with bundles; cohorts that are compared cost time linear in n."""
+    sizes, bounds = (2000, 128_000), []
+    for n in sizes:
+        plan = plan_accelerated(problem(n=n), PrivacyParams(4.0, 1e-6, unit=Unit.USER), test=test, outliers=0.02)
+        bounds.append(plan.bound)
+        constants = plan.public["phases"][0]["test"]
+        assert constants.get("cohorts", 1) == (1 if n == 2000 else n // constants["size_passing_ramp"][0][0])
+    assert -1.1 <= math.log(bounds[1] / bounds[0], 64) <= -0.9
+
+
+def test_one_cohort_apart_stops_the_threshold() -> None:
+    """AboveThreshold is asked for the cohort that is furthest from passing."""
+    guard = planned("threshold cohorts").phases[0].guard
+    assert isinstance(guard, guards.ThresholdGuard)
+    (size, passing, *_), *_ = guard.cohorts.ramps
+    excesses = np.array([size - passing, -size / 2.0])
+    asked: list[float] = []
+    session = SimpleNamespace(query=lambda value: bool(asked.append(value)))
+    with (
+        mock.patch.object(guards.Cohorts, "examine", return_value=(excesses, np.zeros((2, DIM)))),
+        mock.patch.object(guards.AboveThreshold, "start", return_value=session),
+    ):
+        guard.start(SeededSource(0), Ledger(USERS, guard.releases(None)), None)(np.zeros((guard.count, DIM)))
+    assert asked == [size / 2]
+
+
+def test_uniform_convergence_with_an_offset() -> None:
+    """docs, User-level gradients, Theorem 4: ``E sup_v (P - P_N) psi_v - c v^2 <= L^2/(c N)``, by 4000 draws.
+
+    Logistic loss in one dimension, features and labels signs; the supremum over a grid of slopes.
+    """
+    rng, N, c, center = np.random.default_rng(0), 40, 0.05, 0.3
+    w = np.linspace(-4, 4, 801)
+    rise = np.logaddexp(0, -w) - np.logaddexp(0, -center)  # loss of w minus loss of the center, where y x = 1
+    fall = np.logaddexp(0, w) - np.logaddexp(0, center)
+    ones = rng.binomial(N, 0.6, 4000)[:, None] / N
+    moved = (0.6 - ones) * rise + (ones - 0.6) * fall - c * (w - center) ** 2
+    found = moved.max(axis=1).mean()
+    assert 0.05 / (c * N) < found <= 1 / (c * N)
+
+
+def test_the_population_needs_one_phase_of_all_users_and_pays_for_the_square_of_the_noise() -> None:
+    private = {"target": "population", "l2": 0.1, "test": "clipped"}
+    bounds = [plan_accelerated(problem(n=n, m=10**8), USERS, **private).bound for n in (2000, 32_000)]
+    assert -2.05 <= math.log(bounds[1] / bounds[0], 16) <= -1.9
+    one, several = (plan_accelerated(problem(n=4000), USERS, **private, localized=kind) for kind in (None, True))
+    assert len(one.phases) == 1
+    assert len(several.phases) > 1
+    assert one.bound < several.bound / 10
+    empirical = plan_accelerated(problem(n=4000), USERS, l2=0.1, test="clipped")
+    k = 2 / (0.1 * 4000 * M)
+    assert one.bound == pytest.approx((math.sqrt(k) + math.sqrt(k + empirical.bound)) ** 2)
+    softmax = plan_accelerated(problem(SoftmaxLoss(3), n=4000), USERS, **private, localized=False)
+    assert softmax.bound > one.bound
+
+
 @pytest.mark.gate
 def test_predictions_have_the_exponents_of_the_theory() -> None:
     """-1 in n, -1/2 in m (robust means), flat in m (clipping at L), restarts help strongly convex losses."""
@@ -256,7 +305,8 @@ def test_predictions_have_the_exponents_of_the_theory() -> None:
     assert math.log(bound(40_000, 9, test="clipped") / bound(10_000, 9, test="clipped"), 4) == pytest.approx(
         -1, abs=0.05
     )
-    assert bound(10_000, 9, target="population", l2=0.5) < bound(10_000, 9, target="population")
+    localized = {"target": "population", "localized": True, "test": "clipped"}
+    assert bound(10_000, 9, l2=0.5, **localized) < bound(10_000, 9, **localized)
     assert halves(10, 21, 3) == [(10, 10), (20, 5), (25, 6)]
 
 
@@ -267,6 +317,7 @@ def test_predictions_have_the_exponents_of_the_theory() -> None:
         (USERS, {"constants": "paper"}, "constants"),
         (USERS, {"test": "other"}, "test"),
         (USERS, {"sample": 5000}, "sample"),
+        (USERS, {"cohort": 1}, "cohort"),
         (USERS, {"sample": 50, "batches": 2}, "sample"),
         (USERS, {"batches": 200}, "batches|n="),
         (USERS, {"outliers": 0.5}, "outliers"),

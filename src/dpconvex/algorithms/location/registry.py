@@ -1,0 +1,45 @@
+"""All ways to a private center of points by name, and their planner."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from dpconvex import _validate
+from dpconvex.algorithms.location import clipped_mean, coordinate_median, geometric_median, halving, origin_descent
+from dpconvex.algorithms.location.base import LocationPlan
+from dpconvex.algorithms.select import Method, Registry
+from dpconvex.errors import InvalidParameterError
+from dpconvex.privacy import PrivacyParams
+from dpconvex.problems import PointDomain
+
+_PIPELINE = ("constants", "level")
+
+LOCATION_METHODS = Registry(
+    "location",
+    Method("geometric_median", geometric_median.plan, _PIPELINE),
+    Method("stable_sgd", partial(geometric_median.plan, boost="stable_sgd"), _PIPELINE),
+    Method("fixed_order", partial(geometric_median.plan, boost="fixed_order"), _PIPELINE),
+    Method("center_only", partial(geometric_median.plan, boost="none"), _PIPELINE),
+    Method("halving", halving.plan),
+    Method("origin_descent", origin_descent.plan),
+    Method("coordinate_median", coordinate_median.plan),
+    Method("clipped_mean", clipped_mean.plan),
+)
+"""``planner(domain, n, privacy, **options) -> LocationPlan``; options: constants and level, where `takes` has them."""
+
+
+def plan_location(
+    domain: PointDomain, n: int, privacy: PrivacyParams, algorithm: str = "geometric_median", **options: Any
+) -> LocationPlan:
+    """Return the plan of one method; `options` left at None are the method's own. Sees no data.
+
+    `InvalidParameterError` for unknown names, options that the method does not have, and where it does not apply.
+    """
+    method = LOCATION_METHODS[_validate.choice("algorithm", algorithm, tuple(LOCATION_METHODS))]
+    given = {name: value for name, value in options.items() if value is not None}
+    for name in given:
+        if name not in method.takes:
+            remedy = "Leave it out, or use algorithm='geometric_median'"
+            raise InvalidParameterError(name, given[name], f"is not for algorithm={algorithm!r}", remedy)
+    return method.planner(domain, n, privacy, **given)
