@@ -237,6 +237,7 @@ class NumericColumn(AbstractColumn):
             raise InvalidParameterError("formula", self.formula, "cannot be given with a date", "Use days(column)")
         if self.at:
             formulas.public_date("at", self.at)
+            object.__setattr__(self, "at", str(self.at))
         formulas.date_pattern(self.format)
         if self.formula != "":
             formulas.parse(self.formula)

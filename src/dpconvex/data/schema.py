@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from os import PathLike
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
+from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.data.columns import AbstractColumn, nonempty
-from dpconvex.data.frames import duplicates, label_codes, open_table, require_columns
-from dpconvex.data.schema_toml import format_schema, parse_schema, read_schema_text
+from dpconvex.data.frames import duplicates, label_codes, numbers, open_table, require_columns
+from dpconvex.data.schema_toml import format_schema, parse_schema, parse_toml, read_schema_text
 from dpconvex.data.targets import AbstractTarget
 from dpconvex.errors import InvalidParameterError, SchemaError
 from dpconvex.problems import DataDomain
@@ -41,6 +43,10 @@ class Schema:
         That a person stands by every range and list as public knowledge. Drafts are not confirmed.
     source : str
         Where the public knowledge comes from; free text.
+    weight : str, optional
+        Name of the column of sample weights.
+    weight_cap : float, optional
+        Public bound on them, needed with `weight`: larger weights are clipped to it.
 
     Raises
     ------
@@ -104,6 +110,8 @@ class Schema:
     user: str | None = None
     confirmed: bool = True
     source: str = ""
+    weight: str | None = None
+    weight_cap: float | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", tuple(self.columns))
@@ -116,7 +124,13 @@ class Schema:
         if not isinstance(self.source, str):
             raise InvalidParameterError("source", self.source, "must be text")
         targets = () if self.target is None else (self.target,)
-        users = () if self.user is None else (self.user,)
+        users = tuple(name for name in (self.user, self.weight) if name is not None)
+        if (self.weight is None) != (self.weight_cap is None):
+            what = "must be given with weight, and only then"
+            raise InvalidParameterError("weight_cap", self.weight_cap, what, "Give the column and a public bound")
+        if self.weight is not None:
+            nonempty("weight", self.weight)
+            object.__setattr__(self, "weight_cap", _validate.real("weight_cap", self.weight_cap, above=0.0))
         columns = tuple(part.name for part in (*self.columns, *targets)) + users
         for what, names in (("column", columns), ("feature", self.feature_names)):
             repeated = duplicates(names)
@@ -129,7 +143,7 @@ class Schema:
                     what = "is read as a number by one column, and as text or a date by another"
                     raise InvalidParameterError("name", name, what, "Make a column of its own of one of them")
                 if name != part.name and name in (*users, *(target.name for target in targets)):
-                    what = "is the target or the user, so no formula may use it"
+                    what = "is the target, the user or the weight, so no formula may use it"
                     raise InvalidParameterError("formula", name, what, "Leave it out of the formula")
 
     @classmethod
@@ -140,7 +154,12 @@ class Schema:
     @classmethod
     def from_toml_text(cls, toml: str, where: str = "schema") -> Schema:
         """Read the text of a schema file; `where` names it in errors (`SchemaError`)."""
-        columns, target, rest = parse_schema(toml, where)
+        return cls.from_dict(parse_toml(toml, where), where)
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any], where: str = "schema") -> Schema:
+        """Read what a schema file holds, as a dictionary; `where` names it in errors (`SchemaError`)."""
+        columns, target, rest = parse_schema(content, where)
         try:
             return cls(columns, target, **rest)
         except InvalidParameterError as error:
@@ -148,7 +167,7 @@ class Schema:
 
     def to_toml(self) -> str:
         """The schema as the text of a schema file; `from_toml_text` gives an equal schema back."""
-        return format_schema(self.columns, self.target, self.user, self.confirmed, self.source)
+        return format_schema(self.columns, self.target, self.user, self.confirmed, self.source, self.weight, self.weight_cap)
 
     def confirm(self) -> Schema:
         """The same schema, confirmed."""
@@ -168,14 +187,15 @@ class Schema:
         if features_only:
             return names
         target = () if self.target is None else (self.target.name,)
-        return names + target + (() if self.user is None else (self.user,))
+        return names + target + tuple(name for name in (self.user, self.weight) if name is not None)
 
     @property
     def numeric_names(self) -> frozenset[str]:
         """Columns of the table that hold numbers."""
         target = () if self.target is None else (self.target,)
         parts = (*self.columns, *target)
-        return frozenset(name for part in parts for name, numeric in part.inputs.items() if numeric)
+        found = {name for part in parts for name, numeric in part.inputs.items() if numeric}
+        return frozenset(found if self.weight is None else found | {self.weight})
 
     @property
     def sources(self) -> dict[str, str]:
@@ -226,6 +246,14 @@ class Schema:
         frame = open_table(table)
         require_columns(frame.columns, (self.user,), "the table")
         return label_codes(frame.get_column(self.user))
+
+    def weights(self, table: IntoDataFrame) -> FloatArray:
+        """The weight column, (n,), NaN where it is missing; `SchemaError` without one."""
+        if self.weight is None:
+            raise SchemaError("the schema names no weight column. Add weight and weight_cap")
+        frame = open_table(table)
+        require_columns(frame.columns, (self.weight,), "the table")
+        return numbers(frame.get_column(self.weight), texts=True)
 
     def encode_target(self, table: IntoDataFrame) -> AnyArray:
         """The target column inside its public values, (n,); raises as `encode`, and where the schema has no target.

@@ -44,19 +44,26 @@ def read_schema_text(path: str | PathLike[str]) -> str:
         raise SchemaError(f"{path}: the schema file must be UTF-8 text. Save it as UTF-8") from None
 
 
-def parse_schema(toml: str, where: str) -> tuple[tuple[AbstractColumn, ...], AbstractTarget | None, dict[str, Any]]:
-    """Columns, target and the remaining fields of a schema file's text, or `SchemaError`."""
+def parse_toml(toml: str, where: str) -> dict[str, Any]:
+    """Content of a schema file's text, or `SchemaError`."""
     if len(toml) > MOST_TEXT:
         raise SchemaError(f"{where}: is longer than {MOST_TEXT:,} characters. Give fewer columns or shorter lists")
     if _parts(toml) > MOST_PARTS:
         raise SchemaError(f"{where}: holds a key of more than {MOST_PARTS} parts. Names with dots need quotes")
     try:
-        content = tomllib.loads(toml)
+        return tomllib.loads(toml)
     except tomllib.TOMLDecodeError as error:
         raise SchemaError(f"{where}: is no valid TOML: {error}") from None
     except (ValueError, RecursionError):  # a number of thousands of digits, lists in lists in lists
         raise SchemaError(f"{where}: holds a number that is too long, or lists too deep in one another") from None
-    _check_keys(where, content, {"confirmed", "columns"}, {"source", "user", "target"})
+
+
+def parse_schema(
+    given: Mapping[str, Any], where: str
+) -> tuple[tuple[AbstractColumn, ...], AbstractTarget | None, dict[str, Any]]:
+    """Columns, target and the remaining fields of a schema file's content, or `SchemaError`."""
+    content = dict(given)
+    _check_keys(where, content, {"confirmed", "columns"}, {"source", "user", "weight", "weight_cap", "target"})
     tables = _table(f"{where}: columns", content.pop("columns"))
     columns = tuple(_column(f"{where}: [columns.{format_key(name)}]", name, tables[name]) for name in tables)
     target = None
@@ -80,6 +87,8 @@ def format_schema(
     user: str | None,
     confirmed: bool,
     source: str,
+    weight: str | None = None,
+    weight_cap: float | None = None,
 ) -> str:
     """The text of a schema file."""
     head: dict[str, Any] = {"confirmed": confirmed}
@@ -87,6 +96,8 @@ def format_schema(
         head["source"] = source
     if user is not None:
         head["user"] = user
+    if weight is not None:
+        head |= {"weight": weight, "weight_cap": weight_cap}
     tables = [_lines(head)]
     if target is not None:
         tables.append("[target]\n" + _lines(target.to_dict()))

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field, replace
 from inspect import cleandoc
-from typing import Any, ClassVar, Self, TypeVar, cast
+from typing import Any, ClassVar, NoReturn, Self, TypeVar, cast
 
 import numpy as np
 import scipy.sparse
@@ -25,9 +25,9 @@ from dpconvex.algorithms.search.scores import Score
 from dpconvex.algorithms.select import LARGEST, SMALLEST, Options
 from dpconvex.data import Schema
 from dpconvex.errors import InvalidDataError, InvalidParameterError
-from dpconvex.estimators._features import FeatureMap, feature_map, fitted_columns, learned_matrix, user_labels
-from dpconvex.estimators._targets import TargetRange
-from dpconvex.losses import LinearModelLoss
+from dpconvex.estimators._features import FeatureMap, feature_map, fitted_columns, learned_matrix, read_schema, same_length, user_labels
+from dpconvex.estimators._targets import TargetRange, number_array
+from dpconvex.losses import LinearModelLoss, SmoothLoss, WeightedLoss
 from dpconvex.privacy import CarriesBudgets, PrivacyCertificate, PrivacyParams, Unit
 from dpconvex.problems import DataDomain, LinearModelProblem, UserGroups
 from dpconvex.randomness import BitSource
@@ -72,6 +72,10 @@ class PrivateEstimator(CarriesBudgets, BaseEstimator):
 
     certificate_: PrivacyCertificate
     n_features_in_: int
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Store an attribute; a schema may be given as a path or a dictionary too, and is read here."""
+        super().__setattr__(name, read_schema(value) if name == "schema" else value)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -166,6 +170,7 @@ class PrivateLinearModel(FittedModel):
     user_test: str = "auto"
     user_smoothing: str = "auto"
     records_per_user: int = 1
+    weight_cap: float | None = None
     random_state: int | BitSource | None = None
     plan_: LinearModelPlan = field(init=False)
     _scores: ClassVar[tuple[str, ...]]
@@ -191,7 +196,7 @@ class PrivateLinearModel(FittedModel):
         return self._plans(self._feature_map(n_features), n, loss, self._unit(unit))
 
     @abstractmethod
-    def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, *, groups: Any = None, sample_weight: Any = None) -> Self:
         """Fit with the smallest predicted error at the given budget.
 
         Parameters
@@ -203,7 +208,16 @@ class PrivateLinearModel(FittedModel):
         groups : array of shape (n,), optional
             Whose record it is. Then all records of a user are protected together, and the number of users counts as
             public; how many records each has does not. Default: the schema's user column, if it names one.
+        sample_weight : array of shape (n,), optional
+            How much each record counts, clipped to [0, `weight_cap`]; a missing weight counts as 0. Default: the
+            schema's weight column, if it names one, else 1.
         """
+
+    def partial_fit(self, X: Any, y: Any = None, **others: Any) -> NoReturn:
+        """Refuse: every call would be a release of its own, paid for again."""
+        remedy = "Collect the records and call fit once, or fit parts that share no record, each at the full budget"
+        what = "is not offered: records seen by two calls would pay twice, and noise would be added at every call"
+        raise InvalidParameterError("partial_fit", "called", what, remedy)
 
     @abstractmethod
     def _declared_loss(self) -> LinearModelLoss:
@@ -248,6 +262,39 @@ class PrivateLinearModel(FittedModel):
             groups = self.schema.user_labels(X)
         return None if groups is None else UserGroups.of(user_labels(groups))
 
+    @property
+    def _cap(self) -> float | None:
+        """The public cap on weights; None where records are not weighted."""
+        cap = self.weight_cap
+        if cap is None and self.schema is not None:
+            cap = self.schema.weight_cap
+        return None if cap is None else _validate.real("weight_cap", cap, at_least=SMALLEST, at_most=LARGEST)
+
+    @property
+    def _weighs(self) -> bool:
+        return self._cap is not None
+
+    def _weighted(self, loss: LinearModelLoss) -> LinearModelLoss:
+        """Return the loss as it is minimized: with weights in [0, 1], where there are any."""
+        if not self._weighs:
+            return loss
+        if not isinstance(loss, SmoothLoss):
+            what = "must be left out: weights need a smooth loss"
+            raise InvalidParameterError("weight_cap", self.weight_cap, what, "Give a positive smoothing")
+        return WeightedLoss(loss)
+
+    def _weights(self, X: Any, sample_weight: Any) -> FloatArray | None:
+        """Return weights in shares of their cap, (n,); None where all records count the same."""
+        if sample_weight is None and self.schema is not None and self.schema.weight is not None:
+            sample_weight = self.schema.weights(X)
+        if sample_weight is None:
+            return None
+        if self._cap is None:
+            what = "must be given with sample_weight: noise hides a record of the largest weight"
+            raise InvalidParameterError("weight_cap", None, what, "Give a public bound; weights above it are clipped")
+        with np.errstate(all="ignore"):  # clipped, or the noise would not hide it: Lemma (weights)
+            return np.clip(np.nan_to_num(number_array(sample_weight) / self._cap, nan=0.0), 0.0, 1.0)
+
     def _plans(
         self, features: FeatureMap, n: int, loss: LinearModelLoss, unit: Unit = Unit.RECORD
     ) -> tuple[LinearModelPlan, ...]:
@@ -273,7 +320,7 @@ class PrivateLinearModel(FittedModel):
             radius = self._default_radius(domain, loss) if self.coefficient_norm is None else self.coefficient_norm
             _validate.real("coefficient_norm", radius, at_least=SMALLEST, at_most=LARGEST)
             problem = LinearModelProblem(
-                loss,
+                self._weighted(loss),
                 domain,
                 n,
                 float(radius),
@@ -301,6 +348,8 @@ class PrivateLinearModel(FittedModel):
     ) -> tuple[LinearModelPlan, ...]:
         """Return the plans for the loss, or for the surrogate of it whose first plan expects the smallest error."""
         best = self._choices(problem, privacy, options)
+        if self._weighs:
+            return best
         usual = options.target == "empirical" and options.constants == "calibrated" and problem.typical is not None
         if not usual or privacy.unit != Unit.RECORD:
             return best
@@ -336,6 +385,7 @@ class PrivateLinearModel(FittedModel):
         source: BitSource,
         middle: float = 0.0,
         groups: UserGroups | None = None,
+        weights: FloatArray | None = None,
     ) -> None:
         """Plan, run, and store what was released; predictions are ``middle + output_scale * z``."""
         if len(encoded) != len(targets):
@@ -344,6 +394,11 @@ class PrivateLinearModel(FittedModel):
             raise InvalidDataError("Found array with 0 sample(s): at least 1 record is needed")
         if groups is not None and groups.n_records != len(encoded):
             raise InvalidDataError(f"X has {len(encoded)} records and groups has {groups.n_records}: they must agree")
+        minimized = self._weighted(loss)
+        if minimized is not loss:
+            weights = np.full(len(targets), min(1.0, 1 / (self._cap or 1.0))) if weights is None else weights
+            same_length(encoded, weights, "sample_weight")
+            targets = cast(WeightedLoss, minimized).packed(targets, weights)
         n, unit = (len(encoded), Unit.RECORD) if groups is None else (groups.n_users, Unit.USER)
         plan: LinearModelPlan = self._ready or self._plans(features, n, loss, unit)[0]
         if self._ready is None:  # a search has paid for all its fits

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, ClassVar, Self, cast, final
 
@@ -35,6 +36,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
 
     _: KW_ONLY
     classes: Any = None
+    class_weight: Any = None
     classes_: AnyArray = field(init=False)
     _scores: ClassVar[tuple[str, ...]] = ("error_rate",)
     _own_score: ClassVar[str] = "error_rate"
@@ -69,13 +71,14 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         return self._loss(len(given if given is not None else self._schema_classes()) or 2)
 
     @final
-    def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, *, groups: Any = None, sample_weight: Any = None) -> Self:
         source = source_from(self.random_state)
         features, encoded = self._encoded(X, reset=True)
         index, classes = self._labels(X, y)
         loss = self._loss(max(len(classes), 2))
         targets = 2.0 * index - 1.0 if len(classes) <= 2 else index.astype(np.float64)
-        self._learn(features, encoded, targets, loss, source, groups=self._groups(X, groups))
+        weights = self._by_class(self._weights(X, sample_weight), index, classes)
+        self._learn(features, encoded, targets, loss, source, groups=self._groups(X, groups), weights=weights)
         self.classes_ = classes
         if isinstance(self.classes, str):
             read = Assumption("which labels occur is public", "not enforced: read off y, because classes='infer'")
@@ -83,6 +86,25 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
             self.certificate_ = replace(self.certificate_, assumptions=assumptions)
         name_model(self)
         return self
+
+    @property
+    def _weighs(self) -> bool:
+        return self.class_weight is not None or super()._weighs
+
+    def _by_class(self, weights: FloatArray | None, index: AnyArray, classes: AnyArray) -> FloatArray | None:
+        """Return weights (n,) times the public ones of the classes, in shares of the largest."""
+        if self.class_weight is None:
+            return weights
+        listed = self.class_weight
+        if isinstance(listed, Mapping) and set(listed) == set(classes.tolist()):
+            listed = [listed[label] for label in classes.tolist()]
+        if not isinstance(listed, list | tuple) or len(listed) != len(classes) or isinstance(self.classes, str):
+            what = "must give every declared class a weight: a dict by class, or a list in their order"
+            remedy = '"balanced" would count the classes in private data. Use 1 / public share of each class'
+            raise InvalidParameterError("class_weight", self.class_weight, what, remedy)
+        of_class = np.array([_validate.real(f"class_weight[{k}]", w, above=0.0) for k, w in enumerate(listed)])
+        shares = (of_class / of_class.max())[index]
+        return shares * (min(1.0, 1 / (self._cap or 1.0)) if weights is None else weights)
 
     @final
     def decision_function(self, X: Any) -> FloatArray:
@@ -243,6 +265,13 @@ class PrivateLogisticRegression(ProbabilisticClassifier):
         ``"accelerated_user"`` only: how means of users are guarded against outlying ones.
     user_smoothing : {"auto", "none", "envelope", "randomised"}, default="auto"
         ``"accelerated_user"`` only: how the kinks of a loss are smoothed.
+    weight_cap : float, optional
+        Public bound on sample weights, needed with ``fit(..., sample_weight=...)``: larger weights are clipped to it.
+        Noise hides a record of this weight, so records that weigh little are learned from little. Losses must be
+        smooth. Default: the schema's ``weight_cap``; without one all records count the same.
+    class_weight : dict or list, optional
+        Public weights of the declared classes, by class or in their order; a record's loss is multiplied by its class's
+        weight divided by the largest. ``"balanced"`` is refused: it would count private labels.
     records_per_user : int, default=1
         For `fit` with ``groups``: how many records a typical user is known or guessed to have, a public number. Methods
         that gain from many records per user plan with it, and one-pass methods draw at most so many of a user. Privacy
@@ -376,8 +405,8 @@ class PrivateLinearSVC(PrivateLinearClassifier):
     ----------
     smoothing : float, default=0.5
         Length of the quadratic piece of the loss, in units of the margin; 0: the hinge loss.
-    classes : array of two labels, "infer" or None, default=None
-        As in `PrivateLogisticRegression`.
+    classes, class_weight, weight_cap : optional
+        As in `PrivateLogisticRegression`; weights need a positive `smoothing`.
     epsilon, delta, feature_norm, feature_bounds, domain, schema, fit_intercept : optional
         As in `PrivateLogisticRegression`. Exactly one of the four descriptions of the features must be given.
     algorithm, constants, noise, l2, coefficient_norm, random_state : optional

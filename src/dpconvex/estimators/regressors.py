@@ -113,16 +113,21 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         return self._loss(self._range().width, self._reach())
 
     @final
-    def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, *, groups: Any = None, sample_weight: Any = None) -> Self:
         source = source_from(self.random_state)
         bounds, reach = self._range(), self._reach()
         features, encoded = self._encoded(X, reset=True)
         targets = bounds.scale(self._numbers(X, y), reach)
         loss, whose = self._loss(bounds.width, reach), self._groups(X, groups)
-        self._learn(features, encoded, targets, loss, source, bounds.middle, whose)
+        self._learn(features, encoded, targets, loss, source, bounds.middle, whose, self._weights(X, sample_weight))
         self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])  # as scikit-learn's regressors
         name_model(self)
         return self
+
+    def _weighted(self, loss: LinearModelLoss) -> LinearModelLoss:
+        if self._weighs and self.heavy_tailed is not None:
+            raise InvalidParameterError("weight_cap", self.weight_cap, "cannot be given with heavy_tailed", "Use one")
+        return super()._weighted(loss)
 
     @final
     def predict(self, X: Any) -> FloatArray:
