@@ -28,8 +28,9 @@ from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._features import FeatureMap, feature_map, fitted_columns, learned_matrix, read_schema, same_length, user_labels
 from dpconvex.estimators._targets import TargetRange, number_array
 from dpconvex.losses import LinearModelLoss, SmoothLoss, WeightedLoss
-from dpconvex.privacy import CarriesBudgets, PrivacyCertificate, PrivacyParams, Unit
+from dpconvex.privacy import Assumption, CarriesBudgets, PrivacyCertificate, PrivacyParams, Unit
 from dpconvex.problems import DataDomain, LinearModelProblem, UserGroups
+from dpconvex.problems.data.records import Records
 from dpconvex.randomness import BitSource
 
 T = TypeVar("T")
@@ -270,6 +271,11 @@ class PrivateLinearModel(FittedModel):
             cap = self.schema.weight_cap
         return None if cap is None else _validate.real("weight_cap", cap, at_least=SMALLEST, at_most=LARGEST)
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
     @property
     def _weighs(self) -> bool:
         return self._cap is not None
@@ -388,18 +394,15 @@ class PrivateLinearModel(FittedModel):
         weights: FloatArray | None = None,
     ) -> None:
         """Plan, run, and store what was released; predictions are ``middle + output_scale * z``."""
-        if len(encoded) != len(targets):
-            raise InvalidDataError(f"X has {len(encoded)} records and y has {len(targets)}: they must agree")
-        if len(encoded) < 1:
-            raise InvalidDataError("Found array with 0 sample(s): at least 1 record is needed")
-        if groups is not None and groups.n_records != len(encoded):
-            raise InvalidDataError(f"X has {len(encoded)} records and groups has {groups.n_records}: they must agree")
+        same_length(encoded, targets)
+        if groups is not None and groups.n_records != len(targets):
+            raise InvalidDataError(f"X has {len(targets)} records and groups has {groups.n_records}: they must agree")
         minimized = self._weighted(loss)
         if minimized is not loss:
             weights = np.full(len(targets), min(1.0, 1 / (self._cap or 1.0))) if weights is None else weights
             same_length(encoded, weights, "sample_weight")
             targets = cast(WeightedLoss, minimized).packed(targets, weights)
-        n, unit = (len(encoded), Unit.RECORD) if groups is None else (groups.n_users, Unit.USER)
+        n, unit = (len(targets), Unit.RECORD) if groups is None else (groups.n_users, Unit.USER)
         plan: LinearModelPlan = self._ready or self._plans(features, n, loss, unit)[0]
         if self._ready is None:  # a search has paid for all its fits
             begin(plan, type(self).__name__, fitted_columns(self), n, source)
@@ -412,6 +415,11 @@ class PrivateLinearModel(FittedModel):
         self.coef_, self.intercept_ = features.decode(self.encoded_coef_, self.encoded_intercept_)
         # What ran: a plan may have released constants of its own first.
         self.certificate_, self.plan_ = result.certificate, cast(LinearModelPlan, result.plan)
+        if self.certificate_ is not None and self.schema is not None and self.schema.sources:
+            said = "; ".join(f"{name}: {source}" for name, source in self.schema.sources.items())
+            declared = Assumption("bounds and lists of columns are public", f"not enforced: declared. {said}")
+            assumptions = (*self.certificate_.assumptions, declared)
+            self.certificate_ = replace(self.certificate_, assumptions=assumptions)
         self.status_ = result.status
         self._learned()
 
@@ -422,6 +430,8 @@ class PrivateLinearModel(FittedModel):
         """Return the linear predictions of every record and output, (n, n_outputs)."""
         check_is_fitted(self)
         features, encoded = self._encoded(X, reset=False)
+        if scipy.sparse.issparse(encoded):
+            return Records.clipped(encoded, features.domain).predict(self.encoded_coef_) + self.encoded_intercept_
         inside = encoded if self.schema is not None else features.domain.clip(encoded)  # a schema's tables lie inside
         return inside @ self.encoded_coef_.T + self.encoded_intercept_
 

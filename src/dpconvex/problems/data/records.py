@@ -13,9 +13,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import final
+from typing import Any, final
 
 import numpy as np
+import scipy.sparse
 
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import InvalidDataError
@@ -71,7 +72,7 @@ class RowBlock:
         """Return the records as a new array of shape (m, dim)."""
         m, p = self.features.shape
         out = np.empty((m, p + self.copies + (self.intercept > 0)))
-        out[:, :p] = self.features
+        out[:, :p] = _dense(self.features)
         if self.factor is not None:
             out[:, :p] *= self.factor[:, None]
         if self.extra is not None:
@@ -100,15 +101,17 @@ class Records:
     def clipped(cls, X: AnyArray, domain: DataDomain) -> Records:
         """Clip `X` into `domain`, by the rule of `DataDomain.clip`.
 
-        `X`, of shape (n, n_features), may have any real or integer dtype and memory order. It is not changed, and must
+        `X`, of shape (n, n_features), may have any real or integer dtype and memory order, or be a sparse matrix with
+        rows (CSR), which is never made dense but block by block. It is not changed, and must
         not change afterwards. Wrong shape or dtype, or no rows, raise `InvalidDataError`.
         """
         domain.check_columns(X)
-        if len(X) == 0:
+        n = X.shape[0]
+        if n == 0:
             raise InvalidDataError(f"X has shape {X.shape}; at least one record is needed")
         step = max(1, _BLOCK // X.shape[1])
-        blocks = [_clipped_block(X, slice(i, min(i + step, len(X))), domain) for i in range(0, len(X), step)]
-        return cls(domain, len(X), blocks)
+        blocks = [_clipped_block(X, slice(i, min(i + step, n)), domain) for i in range(0, n, step)]
+        return cls(domain, n, blocks)
 
     @property
     def dim(self) -> int:
@@ -123,7 +126,7 @@ class Records:
     def block(self, index: int) -> RowBlock:
         """Return one row block, in float64."""
         b = self._blocks[index]
-        return replace(b, features=np.asarray(b.features, dtype=np.float64))
+        return replace(b, features=np.asarray(_dense(b.features), dtype=np.float64))
 
     def lifted(self, extra: FloatArray, domain: DataDomain) -> Records:
         """Return the same records with a further feature of shape (n,), without a copy of the others.
@@ -230,8 +233,16 @@ def _scaled(z: FloatArray, factor: FloatArray) -> FloatArray:
     return z * (factor if z.ndim == 1 else factor[:, None])
 
 
-def _clipped_block(X: AnyArray, rows: slice, domain: DataDomain) -> RowBlock:
+def _dense(features: Any) -> AnyArray:
+    """Return features as an array: those of sparse matrices stay sparse until a block of them is used."""
+    return features.toarray() if scipy.sparse.issparse(features) else features
+
+
+def _clipped_block(X: Any, rows: slice, domain: DataDomain) -> RowBlock:
     part = X[rows]
+    if scipy.sparse.issparse(part):  # cells that are not stored are 0, and stay so: 0 lies in every block
+        block = _clipped_block(part.toarray(), slice(None), domain)
+        return replace(block, rows=rows, features=scipy.sparse.csr_array(block.features))
     block = domain.blocks[0]
     if len(domain.blocks) == 1 and block.norm != "linf" and 1e-100 < block.bound < 1e100:
         with np.errstate(all="ignore"):

@@ -133,9 +133,9 @@ class ProjectedPlan(TwoStagePlan):
 
     def _projected(self, X: AnyArray, P: FloatArray) -> FloatArray:
         """Return the records, clipped one by one, with projected columns first; chunks of rows at a time."""
-        out = np.empty((len(X), self.columns + len(self.others)))
+        out = np.empty((X.shape[0], self.columns + len(self.others)))
         step = max(1, CHUNK // max(1, self.problem.domain.n_features))
-        for first in range(0, len(X), step):
+        for first in range(0, X.shape[0], step):
             inside = self.problem.domain.clip(X[first : first + step])
             out[first : first + step, : self.columns] = inside[:, self.wide] @ P.T
             out[first : first + step, self.columns :] = inside[:, self.others]
