@@ -134,8 +134,10 @@ def _origin(estimator: PrivateLinearModel, origin: Origin) -> list[tuple[str, st
 
 
 def _bounds(schema: Schema) -> list[tuple[str, str]]:
-    """Return every column of a schema with its public range or categories."""
-    return [(part.name, public_range(part.to_dict())) for part in (*schema.columns, schema.target) if part is not None]
+    """Return every column of a schema with its public range or categories, and who says so where that is stated."""
+    parts = [part for part in (*schema.columns, schema.target) if part is not None]
+    sources = [f" (source: {part.source})" if part.source else "" for part in parts]
+    return [(part.name, public_range(part.to_dict()) + said) for part, said in zip(parts, sources, strict=True)]
 
 
 def even_loss(estimator: PrivateLinearModel) -> float | None:

@@ -4,6 +4,7 @@ from dpconvex._files import write_atomically
 from dpconvex.data.bundled import adult_schema, load_adult, load_cities
 from dpconvex.data.columns import CategoricalColumn, NumericColumn
 from dpconvex.data.draft import draft_schema
+from dpconvex.data.look import look_at
 from dpconvex.data.read import check_table, read_header, read_table
 from dpconvex.data.schema import Schema
 from dpconvex.data.table_cells import TableCells
@@ -21,6 +22,7 @@ __all__ = [
     "draft_schema",
     "load_adult",
     "load_cities",
+    "look_at",
     "read_header",
     "read_table",
     "write_atomically",

@@ -45,6 +45,7 @@ _LEAST_ROWS = 20  # a shorter table may hold different numbers by chance
 
 _ID_WORDS = ("id", "nr", "no", "num", "number", "key", "uuid", "code", "mrn", "ssn", "patient", "person", "subject",
              "user", "customer", "case", "visit", "encounter", "record", "row", "index")  # fmt: skip
+_NOTHING = ("?", "-", ".", "na", "n/a", "nan", "null", "missing")  # words for no value
 _PEOPLE = ("patient", "person", "subject", "user", "customer", "client", "member", "mrn", "ssn", "id")
 
 MARK = "  # read from the data: confirm from public knowledge"
@@ -138,7 +139,7 @@ def _column(series: Series) -> str:
         return head + _line("categories", ["false", "true"], read=False)
     missing: list[str] = []
     if not is_float(values):
-        found, values = _distinct(values), None
+        found, values = distinct(values), None
         parsed = parse_numbers(object_texts(np.array(found, dtype=object)))
         for form in DATE_FORMS:
             if len(found) > 2 and np.mean(~np.isnan(dates := _as_dates(found, form))) >= MOSTLY:
@@ -149,7 +150,7 @@ def _column(series: Series) -> str:
     if values is not None:
         numbers = _finite(values)
         if _is_id(series, numbers):
-            return _left_out(head, "every row has a whole number of its own, as identifiers have")
+            return _left_out(head, "whole numbers that seem to name rows or people")
         sentinels = _sentinels(numbers)
         numbers = numbers[~np.isin(numbers, sentinels)]
         missing += [format_value(float(number)) for number in sentinels]
@@ -158,8 +159,11 @@ def _column(series: Series) -> str:
         return lines + (_line("missing", missing[:MAX_CATEGORIES]) if missing else "")
     if not 0 < len(found) <= MAX_CATEGORIES:
         return _left_out(head, f"{len(found)} distinct texts. If it is a category, list its public values")
+    missing = [text for text in found if text.lower() in _NOTHING]
+    found = [text for text in found if text not in missing] or found
     other = "" if len(found) == 2 else "other = true  # a level for missing and unlisted values\n"
-    return head + _line("categories", found) + other
+    noted = _line("missing", missing) if missing and missing != found else ""
+    return head + _line("categories", found) + other + noted
 
 
 def _as_dates(found: list[str], form: str) -> FloatArray:
@@ -204,7 +208,7 @@ def _target(series: Series) -> str:
     numeric, boolean = is_float(values), series.dtype == nw.Boolean
     if numeric and not boolean and not _may_be_codes(_finite(values)):
         return head + _range(_finite(values))
-    found = ["false", "true"] if boolean else _codes(_finite(values)) if numeric else _distinct(values)
+    found = ["false", "true"] if boolean else _codes(_finite(values)) if numeric else distinct(values)
     if len(found) < 2:
         return _left_out(head, "fewer than two classes were found. List the public classes")
     note = "# The first class takes missing and unlisted labels; of two classes, the second is the positive one.\n"
@@ -241,7 +245,8 @@ def _codes(numbers: FloatArray) -> list[str]:
     return [format_value(float(number)) for number in np.unique(numbers)]
 
 
-def _distinct(values: Any) -> list[str]:
+def distinct(values: Any) -> list[str]:
+    """Return distinct texts of an arrow array, sorted; empty ones and missing cells left out."""
     import pyarrow as pa
 
     # As bytes first: text that was not checked on reading may be no valid Unicode.
