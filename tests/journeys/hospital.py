@@ -1,4 +1,6 @@
-"""A hospital's messy table of 40 columns, made up: nobody in it exists. ``python tests/journeys/hospital.py FILE`` writes it.
+"""A hospital's messy table of 40 columns, made up: nobody in it exists.
+
+``python tests/journeys/hospital.py FILE`` writes it.
 
 3,000 stays of 1,200 patients. What is messy, on purpose:
 

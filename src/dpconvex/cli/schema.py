@@ -85,7 +85,9 @@ def check(
         for text, value in one.spellings.items():
             print_text(f"{one.name}: {text!r} is not listed." + (f" Did you mean {value!r}?" if value else ""))
     if look.users is not None:
-        print_text(f"{look.users:,} users; at most {look.most_rows:,} rows each; {look.users_with_many:,} have over 20.")
+        print_text(
+            f"{look.users:,} users; at most {look.most_rows:,} rows each; {look.users_with_many:,} have over 20."
+        )
     print_text("Signal: share of the target's variance that a column explains by itself (R^2, in these records).")
     print_text(NOT_PRIVATE)
 
@@ -128,7 +130,9 @@ def public_range(fields: dict[str, object]) -> str:
     assert isinstance(lower, float)
     assert isinstance(upper, float)
     unit = f" {fields['unit']}" if fields.get("unit") else ""
-    made = f" of {fields['formula']}" if fields.get("formula") else f" days before {fields.get('at')}" * ("at" in fields)
+    made = (
+        f" of {fields['formula']}" if fields.get("formula") else f" days before {fields.get('at')}" * ("at" in fields)
+    )
     notes = [str(transform)] * bool(transform) + ["knots"] * ("knots" in fields)
     notes += ["missing: indicator"] * bool(fields.get("indicator"))
     return f"{number(lower, 9)} to {number(upper, 9)}{unit}{made}" + "".join(f", {note}" for note in notes)

@@ -64,7 +64,9 @@ def _record(text: AnyArray, place: int, slots: AnyArray, starts: AnyArray, stops
 
 
 @njit(cache=True)
-def _line(text: AnyArray, place: int, last: int, slots: AnyArray, starts: AnyArray, stops: AnyArray, comma: int) -> bool:
+def _line(
+    text: AnyArray, place: int, last: int, slots: AnyArray, starts: AnyArray, stops: AnyArray, comma: int
+) -> bool:
     """Read a line as a record; return whether a quote at the start of a cell is not closed in it."""
     starts[:], stops[:] = 0, 0
     unclosed, column = False, 0

@@ -8,14 +8,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field, fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast, final
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
 
 import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.data.cells import CategoryCells, CellColumn, NumberCells
 from dpconvex.data import formulas
+from dpconvex.data.cells import CategoryCells, CellColumn, NumberCells
 from dpconvex.data.frames import (
     codes,
     duplicates,

@@ -27,9 +27,9 @@ import re
 import sys
 import zlib
 from collections.abc import Iterator
-from functools import cache
+from functools import lru_cache
 from os import PathLike
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, TextIO, cast
 
 import numpy as np
 
@@ -93,14 +93,14 @@ def packed(path: str | PathLike[str]) -> bool:
     return str(path).lower().endswith(".gz")
 
 
-@cache
-def _standard_input() -> bytes:
-    return sys.stdin.buffer.read(MOST_BYTES)
+@lru_cache(1)
+def _standard_input(stream: TextIO) -> bytes:
+    return stream.buffer.read(MOST_BYTES)
 
 
 def _open(path: str | PathLike[str]) -> BinaryIO:
     if str(path) == "-":
-        return io.BytesIO(_standard_input())
+        return io.BytesIO(_standard_input(sys.stdin))
     return cast(BinaryIO, gzip.open(path)) if packed(path) else open(path, "rb")
 
 

@@ -138,6 +138,7 @@ def _column(series: Series) -> str:
     if series.dtype == nw.Boolean:
         return head + _line("categories", ["false", "true"], read=False)
     missing: list[str] = []
+    found: list[str] = []
     if not is_float(values):
         found, values = distinct(values), None
         parsed = parse_numbers(object_texts(np.array(found, dtype=object)))

@@ -11,7 +11,7 @@ import datetime
 import math
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, final
@@ -19,13 +19,11 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.data.frames import dates_or_texts, numbers, taken
+from dpconvex.data.frames import compute, dates_or_texts, numbers, taken
 from dpconvex.errors import InvalidParameterError
 
 if TYPE_CHECKING:
     from dpconvex.data.frames import Series
-
-Map = Callable[[Any], Any]
 
 
 def _signed_log(x: Any) -> Any:
@@ -36,7 +34,7 @@ def _signed_exp(x: Any) -> Any:
     return np.sign(x) * np.expm1(np.abs(x))
 
 
-TRANSFORMS: dict[str, tuple[Map, Map, float]] = {
+TRANSFORMS: dict[str, tuple[Any, Any, float]] = {
     "none": (np.positive, np.positive, -math.inf),
     "log1p": (np.log1p, np.expm1, -1.0),
     "sqrt": (np.sqrt, np.square, 0.0),
@@ -59,12 +57,12 @@ def date_pattern(form: Any) -> str:
 def days(series: Series, form: str = ISO) -> FloatArray:
     """Return dates as days since 1970, (n,), NaN where a cell is no date; texts are read in the format `form`."""
     import pyarrow as pa
-    import pyarrow.compute as pc
 
+    pc = compute()
     values, positions = dates_or_texts(series)
     if not pa.types.is_large_string(values.type):
         return taken(np.asarray(values.cast(pa.float64()).fill_null(math.nan)), positions, math.nan)
-    found: Any = pc.extract_regex(values, date_pattern(form))  # pyright: ignore[reportAttributeAccessIssue]
+    found: Any = pc.extract_regex(values, date_pattern(form))
     parts = [pc.struct_field(found, name).cast(pa.int64()).fill_null(0) for name in "Ymd"]
     year, month, day = (np.asarray(part, dtype=np.int64) for part in parts)
     real = (year > 0) & (month >= 1) & (month <= 12) & (day >= 1)
@@ -91,7 +89,7 @@ def parts_of_dates(found: FloatArray, part: str) -> AnyArray:
     return np.where(known, number.astype("M8[D]").astype("M8[M]").astype(np.int64) % 12 + 1, 0)
 
 
-FUNCTIONS: dict[str, tuple[int, Map]] = {
+FUNCTIONS: dict[str, tuple[int, Any]] = {
     "abs": (1, np.abs),
     "exp": (1, np.exp),
     "log": (1, np.log),
@@ -102,7 +100,7 @@ FUNCTIONS: dict[str, tuple[int, Map]] = {
 }
 """What a formula may call, and with how many arguments; besides ``days``, of the name of a column of dates."""
 
-_SIGNS: dict[type, Map] = {
+_SIGNS: dict[type, Any] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
@@ -179,7 +177,7 @@ def _check(node: ast.AST, found: dict[tuple[str, bool], None]) -> None:
         case ast.Call(ast.Name(name), arguments, []) if name in FUNCTIONS and len(arguments) == FUNCTIONS[name][0]:
             for argument in arguments:
                 _check(argument, found)
-        case ast.Constant(value) if type(value) in (int, float):
+        case ast.Constant(int() | float() as value) if not isinstance(value, bool):
             float(value)
         case _:
             found[_name(node), False] = None

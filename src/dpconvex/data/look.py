@@ -15,7 +15,6 @@ from dpconvex.data.frames import (
     codes,
     distinct_values,
     is_float,
-    kind_of,
     label_codes,
     numbers,
     open_table,

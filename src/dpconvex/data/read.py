@@ -32,8 +32,8 @@ MOST_RATIO = 1000
 def read_table(path: str | PathLike[str], schema: Schema | None = None, *, features_only: bool = False) -> pa.Table:
     """Read a ``.csv`` file (UTF-8, with a header) or a ``.parquet`` file.
 
-    Cells of a CSV file are separated by what its header has most of: commas, semicolons, tabs or bars. Where that is the
-    semicolon, numbers may have a decimal comma.
+    Cells of a CSV file are separated by what its header has most of: commas, semicolons, tabs or bars. Where that is
+    the semicolon, numbers may have a decimal comma.
 
     Parameters
     ----------

@@ -139,12 +139,12 @@ class Schema:
         read: dict[str, bool] = {}
         for part in (*targets, *self.columns):
             for name, numeric in part.inputs.items():
-                if read.setdefault(name, numeric) != numeric:
-                    what = "is read as a number by one column, and as text or a date by another"
-                    raise InvalidParameterError("name", name, what, "Make a column of its own of one of them")
                 if name != part.name and name in (*users, *(target.name for target in targets)):
                     what = "is the target, the user or the weight, so no formula may use it"
                     raise InvalidParameterError("formula", name, what, "Leave it out of the formula")
+                if read.setdefault(name, numeric) != numeric:
+                    what = "is read as a number by one column, and as text or a date by another"
+                    raise InvalidParameterError("name", name, what, "Make a column of its own of one of them")
 
     @classmethod
     def from_toml(cls, path: str | PathLike[str]) -> Schema:
@@ -167,7 +167,9 @@ class Schema:
 
     def to_toml(self) -> str:
         """The schema as the text of a schema file; `from_toml_text` gives an equal schema back."""
-        return format_schema(self.columns, self.target, self.user, self.confirmed, self.source, self.weight, self.weight_cap)
+        return format_schema(
+            self.columns, self.target, self.user, self.confirmed, self.source, self.weight, self.weight_cap
+        )
 
     def confirm(self) -> Schema:
         """The same schema, confirmed."""

@@ -75,7 +75,6 @@ class ClassTarget(AbstractTarget):
         return CategoryCells(self.name, self.classes)
 
 
-
 @final
 @dataclass(frozen=True)
 class NumericTarget(AbstractTarget):

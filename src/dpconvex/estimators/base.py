@@ -25,7 +25,15 @@ from dpconvex.algorithms.search.scores import Score
 from dpconvex.algorithms.select import LARGEST, SMALLEST, Options
 from dpconvex.data import Schema
 from dpconvex.errors import InvalidDataError, InvalidParameterError
-from dpconvex.estimators._features import FeatureMap, feature_map, fitted_columns, learned_matrix, read_schema, same_length, user_labels
+from dpconvex.estimators._features import (
+    FeatureMap,
+    feature_map,
+    fitted_columns,
+    learned_matrix,
+    read_schema,
+    same_length,
+    user_labels,
+)
 from dpconvex.estimators._targets import TargetRange, number_array
 from dpconvex.losses import LinearModelLoss, SmoothLoss, WeightedLoss
 from dpconvex.privacy import Assumption, CarriesBudgets, PrivacyCertificate, PrivacyParams, Unit

@@ -3,12 +3,14 @@ r"""Losses of records that count differently: a weight in [0, 1] travels with th
 Weights that reach a public cap ``c > 1`` are divided by it first: the minimizer with the ridge l2 is that of the losses
 times their weights with the ridge ``c l2``.
 
-Lemma (weights). Every constant of a loss phi that is an upper bound holds for ``w phi``, w in [0, 1]: slopes, curvatures
-and losses are multiplied by w; ``w phi'' <= w (q/A) (A - |phi'|) <= (q/A) (A - |w phi'|)``; and with a slope ``a = w s``,
-``w s (1 - s) <= a (1 - a)``, since ``a <= s``. So noise that hides a record of weight 1 hides one of any weight, for
-neighbors that differ in features, target and weight. Not kept: that slopes are ``p - e_y`` (`CurvatureLaw.SOFTMAX`), and
-that a loss of the margin is never below its smallest value (`sides` is 2).
+Lemma (weights). Every constant of a loss phi that is an upper bound holds for ``w phi``, w in [0, 1]: slopes,
+curvatures and losses are multiplied by w; ``w phi'' <= w (q/A) (A - |phi'|) <= (q/A) (A - |w phi'|)``; and with a slope
+``a = w s``, ``w s (1 - s) <= a (1 - a)``, since ``a <= s``. So noise that hides a record of weight 1 hides one of any
+weight, for neighbors that differ in features, target and weight. Not kept: that slopes are ``p - e_y``
+(`CurvatureLaw.SOFTMAX`), and that a loss of the margin is never below its smallest value (`sides` is 2).
 """
+
+# pyright: reportIncompatibleMethodOverride=false, reportIncompatibleVariableOverride=false
 
 from __future__ import annotations
 
@@ -62,7 +64,7 @@ class WeightedLoss(SmoothLoss):
     value_at_zero = _of_base("value_at_zero")
 
     @property
-    def curvature_law(self) -> CurvatureLaw:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def curvature_law(self) -> CurvatureLaw:
         law = self.base.curvature_law
         return law if law == CurvatureLaw.LOGISTIC else CurvatureLaw.BOUNDED  # Lemma (weights)
 
