@@ -237,7 +237,7 @@ class NumericColumn(AbstractColumn):
             raise InvalidParameterError("formula", self.formula, "cannot be given with a date", "Use days(column)")
         if self.at:
             formulas.public_date("at", self.at)
-            object.__setattr__(self, "at", str(self.at))
+            object.__setattr__(self, "at", str(self.at))  # TOML has dates of its own
         formulas.date_pattern(self.format)
         if self.formula != "":
             formulas.parse(self.formula)
@@ -287,8 +287,7 @@ class NumericColumn(AbstractColumn):
         return (self.name, f"{self.name}={MISSING}") if self.indicator else (self.name,)
 
     def encode_into(self, series: Series, out: FloatArray) -> None:
-        values = np.clip(numbers(series, texts=True), self.lower, self.upper)
-        values = self._forward(values)
+        values = self._forward(np.clip(numbers(series, texts=True), self.lower, self.upper))
         first, last = self._ends
         values -= first / 2 + last / 2
         values /= last - first
@@ -305,8 +304,7 @@ class NumericColumn(AbstractColumn):
         if self.knots:
             back = np.interp(np.linspace(0, len(self.knots) + 1, bins + 1), range(len(self._places)), self._places)
             return NumberCells(self.name, tuple(float(e) for e in back))
-        forward, inverse, _ = formulas.TRANSFORMS[self.transform]
-        return NumberCells.equal(self.name, self.lower, self.upper, bins, forward, inverse)
+        return NumberCells.equal(self.name, self.lower, self.upper, bins, *formulas.TRANSFORMS[self.transform][:2])
 
     @property
     def _places(self) -> tuple[float, ...]:
@@ -430,8 +428,7 @@ class CategoricalColumn(AbstractColumn):
         return CategoryCells(self.name, self.categories, OTHER if self.other else "")
 
     def to_dict(self) -> dict[str, Any]:
-        table = super().to_dict()
-        return {key: value for key, value in table.items() if key != "categories" or not self.date}
+        return {k: value for k, value in super().to_dict().items() if k != "categories" or not self.date}
 
 
 def checked_aliases(aliases: Any, listed: tuple[str, ...], missing: tuple[str, ...]) -> dict[str, str]:

