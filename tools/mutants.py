@@ -594,6 +594,38 @@ MUTANTS = (
         "",
         (f"{LEVEL}::test_the_cost",),
     ),
+    Mutant(
+        "weights are not capped (targets of weighted losses)",
+        "losses/weighted.py",
+        "return np.clip(np.nan_to_num(weights, nan=0.0), 0.0, 1.0)",
+        "return np.maximum(np.nan_to_num(weights, nan=0.0), 0.0)",
+        "",
+        ("tests/unit/estimators/test_weights.py::test_weights_multiply_the_loss_and_never_exceed_the_cap",),
+    ),
+    Mutant(
+        "weighted losses of two classes count as losses of the margin",
+        "losses/weighted.py",
+        "    sides = 2\n",
+        "    sides = 1\n",
+        "",
+        ("tests/unit/estimators/test_weights.py::test_a_weight_of_zero_is_within_the_range_of_losses",),
+    ),
+    Mutant(
+        "a column's type decides how its cells are read",
+        "data/frames.py",
+        "    if not is_float(values) and texts:\n        values = parse_numbers(values)",
+        "    if not is_float(values) and texts:\n        values = parse_numbers(values).fill_null(1e9)",
+        "",
+        ("tests/unit/data/test_schema_encoding.py::test_one_text_among_numbers_changes_no_other_cell",),
+    ),
+    Mutant(
+        "the indicator of a missing number is not counted in the bound",
+        "data/columns.py",
+        "out[:, 1] = np.where(np.isnan(values), 0.5, 0.0)",
+        "out[:, 1] = np.where(np.isnan(values), 1.0, 0.0)",
+        "",
+        ("tests/unit/data/test_formulas.py::test_no_content_raises_and_every_record_is_read_by_itself",),
+    ),
 )
 
 

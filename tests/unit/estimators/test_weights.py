@@ -14,6 +14,7 @@ from dpconvex import NumericColumn, PrivateLinearRegression, PrivateLinearSVC, P
 from dpconvex.data import ClassTarget
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import HuberLoss, LogisticLoss, SoftmaxLoss, WeightedLoss
+from dpconvex.problems import DataDomain, LinearModelProblem
 from dpconvex.verification import verify
 
 RNG = np.random.default_rng(5)
@@ -42,6 +43,13 @@ def test_weights_multiply_the_loss_and_never_exceed_the_cap(base: Any) -> None:
     np.testing.assert_allclose(loss.value(z, packed), shares * base.value(z, found), rtol=1e-12)
     wild = loss.unpacked(loss.clip_targets(RNG.uniform(-1e12, 1e12, 99)))
     assert np.all((wild[1] >= 0) & (wild[1] <= 1))
+
+
+def test_a_weight_of_zero_is_within_the_range_of_losses() -> None:
+    """A record of weight 1 in the place of one of weight 0 adds all of its loss: tilts and searches count that."""
+    loss, domain = WeightedLoss(LogisticLoss()), DataDomain.l2_ball(2, 1.0)
+    largest = float(loss.value(np.array([-3.0]), loss.packed(np.ones(1), np.ones(1)))[0])
+    assert LinearModelProblem(loss, domain, 100, 3.0).loss_range(3.0) >= largest
 
 
 def test_equal_weights_are_a_ridge_that_is_scaled() -> None:
