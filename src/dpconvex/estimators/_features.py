@@ -134,6 +134,7 @@ def feature_map(
     remedy = "Bounds must be public knowledge: data are clipped into them, and the noise is sized by them. "
     require_one(given, "feature_norm", remedy + "feature_norm=1.0 declares rows of Euclidean length at most 1")
     if schema is not None:
+        schema = read_schema(schema)
         if not isinstance(schema, Schema):
             raise InvalidParameterError("schema", schema, "must be a dpconvex.Schema", "Use Schema.from_toml(path)")
         return FromSchema(schema)

@@ -22,7 +22,7 @@ from dpconvex.algorithms.erm.registry import check, expected_of_first, plans
 from dpconvex.algorithms.search.scores import Score
 from dpconvex.algorithms.select import LARGEST, SMALLEST, Options
 from dpconvex.data import Schema
-from dpconvex.errors import InvalidDataError, InvalidParameterError
+from dpconvex.errors import InvalidDataError, InvalidParameterError, SchemaError
 from dpconvex.estimators._digest import with_sources
 from dpconvex.estimators._features import (
     FeatureMap,
@@ -83,7 +83,10 @@ class PrivateEstimator(CarriesBudgets, BaseEstimator):
     n_features_in_: int
 
     def __setattr__(self, name: str, value: Any) -> None:
-        super().__setattr__(name, read_schema(value) if name == "schema" else value)
+        if name == "schema":
+            with suppress(SchemaError):  # a schema that cannot be read is refused by plan and fit
+                value = read_schema(value)
+        super().__setattr__(name, value)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -220,11 +223,11 @@ class PrivateLinearModel(FittedModel):
             schema's weight column, if it names one, else 1.
         """
 
-    def partial_fit(self, X: Any, y: Any = None, **others: Any) -> NoReturn:
-        """Refuse: every call would be a release of its own, paid for again."""
-        remedy = "Collect the records and call fit once, or fit parts that share no record, each at the full budget"
-        what = "is not offered: records seen by two calls would pay twice, and noise would be added at every call"
-        raise InvalidParameterError("partial_fit", "called", what, remedy)
+    @property
+    def partial_fit(self) -> NoReturn:
+        """Not offered: every call would be a release of its own."""
+        what = "partial_fit is not offered: records seen by two calls would pay twice, and each call adds noise"
+        raise AttributeError(f"{what}. Collect the records and call fit once")
 
     @abstractmethod
     def _declared_loss(self) -> LinearModelLoss:

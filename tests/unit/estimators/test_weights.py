@@ -93,7 +93,7 @@ def test_refusals_name_the_remedy() -> None:
         PrivateLinearSVC(1.0, feature_norm=1, classes=[0, 1], smoothing=0, weight_cap=1).plan(100, 3)
     with pytest.raises(InvalidParameterError, match="heavy_tailed"):
         PrivateLinearRegression(1.0, feature_norm=1, target_bounds=(0, 1), heavy_tailed=2.0, weight_cap=1).plan(900, 3)
-    with pytest.raises(InvalidParameterError, match="call fit once"):
+    with pytest.raises(AttributeError, match="call fit once"):
         logistic().partial_fit(X, Y)
 
 
