@@ -226,8 +226,9 @@ class PrivateLinearModel(FittedModel):
     @property
     def partial_fit(self) -> NoReturn:
         """Not offered: every call would be a release of its own."""
-        what = "partial_fit is not offered: records seen by two calls would pay twice, and each call adds noise"
-        raise AttributeError(f"{what}. Collect the records and call fit once")
+        raise AttributeError(
+            "partial_fit: is not offered: every call would pay and add noise. Collect the records and call fit once"
+        )
 
     @abstractmethod
     def _declared_loss(self) -> LinearModelLoss:
@@ -288,11 +289,9 @@ class PrivateLinearModel(FittedModel):
         return self._cap is not None
 
     def _weighted(self, loss: LinearModelLoss) -> LinearModelLoss:
-        """Return the loss as it is minimized: with weights in [0, 1], where there are any."""
         return weighted(loss, self.weight_cap) if self._weighs else loss
 
     def _weights(self, X: Any, sample_weight: Any) -> FloatArray | None:
-        """Return weights in shares of their cap, (n,); None where all records count the same."""
         return shares_of_cap(self.schema, X, sample_weight, self._cap)
 
     def _plans(
