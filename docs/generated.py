@@ -308,7 +308,7 @@ def _heavy_plans(name: str, privacy: Any) -> Iterator[Any]:
     from dpconvex.algorithms.erm.heavy_tailed.registry import heavy_plans
     from dpconvex.losses import HuberLoss
 
-    for problem in _problems(HuberLoss(), privacy):
+    for problem in _problems(HuberLoss(1.0, 1e6), privacy):
         yield from _found(heavy_plans, problem, privacy, 2.0, 1.0, name)
 
 

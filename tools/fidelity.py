@@ -30,14 +30,14 @@ def main() -> None:
     parser.add_argument("--records", type=Path)
     options = parser.parse_args()
     wanted = {measure.experiment for system in systems() for measure in system.measures}
-    known = json.loads(PATH.read_text(encoding="utf-8")) if PATH.exists() else {}
-    known = {name: found for name, found in known.items() if name in wanted}
     for name in sorted(wanted & EXPERIMENTS.keys()):
         quick = any(name.startswith(start) for start in options.quick)
         if not quick and not name.startswith(tuple(options.names) or ("",)):
             continue
         found = [record(name, seed, quick=quick, folder=options.records) for seed in SEEDS]
         if all(found):
+            known = json.loads(PATH.read_text(encoding="utf-8")) if PATH.exists() else {}  # others may have written
+            known = {other: kept for other, kept in known.items() if other in wanted}
             known[name] = entry(name, [each for each in found if each])
             PATH.write_text(text(known), encoding="utf-8")
             print(name, [each["passed"] for each in found if each], flush=True)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from dpconvex._types import AnyArray
-from dpconvex.algorithms import PrivateResult, begin
-from dpconvex.algorithms.erm.output_perturbation import OutputPerturbationPlan, plan
-from dpconvex.errors import InvalidDataError
+from dpconvex.algorithms import ConvexPlan, PrivateResult, begin
+from dpconvex.algorithms.erm.heavy_tailed.registry import custom_plan
+from dpconvex.algorithms.erm.output_perturbation import plan
+from dpconvex.algorithms.select import Options
+from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import ConvexFunction, CustomProblem
 from dpconvex.randomness import RandomState, source_from
@@ -26,8 +28,10 @@ def plan_minimize(
     target: str = "empirical",
     trusted: bool = True,
     max_steps: int = 100_000,
+    heavy_tailed: tuple[float, float] | None = None,
+    algorithm: str = "auto",
     solver: str = "auto",
-) -> OutputPerturbationPlan[CustomProblem]:
+) -> ConvexPlan[CustomProblem]:
     """Return what `private_minimize` would do with `n` records, before any data are read.
 
     Parameters
@@ -53,13 +57,21 @@ def plan_minimize(
         noise covers the whole ball and does not shrink with n. Either way the function must return for every data set.
     max_steps : int
         See `CustomProblem`.
+    heavy_tailed : (float, float), optional
+        ``(k, G_k)``: order, at least 2, and bound of a moment ``(E A^k)^(1/k)`` of the largest slope A of a record's
+        loss over the ball; public numbers. Noise then follows ``G_k`` and not the declared Lipschitz constant, which
+        may be far larger, and the error is on new records. Privacy is pure and holds whatever the moments are; it needs
+        a trusted `RecordLoss`. Leave out `l2`, `noise` and `target`.
+    algorithm : {"auto", "heavy_tailed", "localized_exponential_mechanism"}
+        With `heavy_tailed`: localized output perturbation, which ``"auto"`` stands for, or the exponential mechanism
+        around each release, for one or two parameters.
     solver : str
         ``"auto"``, or a method of `dpconvex.solvers.NAMED_SOLVERS`, with the usual guaranteed one behind it.
 
     Returns
     -------
-    OutputPerturbationPlan
-        With ``predicted_error``, ``deviation`` (of the noise in each parameter), ``l2`` and ``run``.
+    ConvexPlan
+        With ``predicted_error``, ``coefficient_deviation`` (of the noise in each parameter), ``l2`` and ``run``.
 
     Raises
     ------
@@ -68,6 +80,11 @@ def plan_minimize(
     """
     problem = CustomProblem(function, n, radius, trusted, max_steps)
     privacy = PrivacyParams(epsilon, delta)
+    if heavy_tailed is not None:
+        options = Options(constants, noise, l2, target, solver=solver)
+        return custom_plan(problem, privacy, heavy_tailed, algorithm, options)
+    if algorithm != "auto":
+        raise InvalidParameterError("algorithm", algorithm, "is for heavy tails only", "Give heavy_tailed=(k, G_k)")
     plans = plan(problem, privacy, constants=constants, l2=l2, noise=noise, target=target, solver=solver)
     return min(plans, key=lambda one: one.predicted_error.bound)
 
@@ -85,13 +102,16 @@ def private_minimize(
     target: str = "empirical",
     trusted: bool = True,
     max_steps: int = 100_000,
+    heavy_tailed: tuple[float, float] | None = None,
+    algorithm: str = "auto",
     solver: str = "auto",
     random_state: RandomState = None,
 ) -> PrivateResult:
     """Minimize a convex function of parameters and private records, and release the minimizer with noise.
 
     Output perturbation (Lowy and Razaviyayn, Algorithms 1 and 6, repaired): the ridge objective is minimized in the
-    ball to a certified accuracy, and noise covers how far the result can move when one record is replaced.
+    ball to a certified accuracy, and noise covers how far the result can move when one record is replaced. With
+    `heavy_tailed` the objective is made of the losses' Lipschitz extensions (Lowy 2026).
 
     Parameters
     ----------
@@ -100,7 +120,7 @@ def private_minimize(
     X : array of shape (n, n_features)
         Private records, any numeric dtype; clipped into ``function.domain``. An array: what becomes of a list or a
         frame with a missing cell would depend on its content.
-    epsilon, delta, radius, l2, noise, constants, target, trusted, max_steps, solver
+    epsilon, delta, radius, l2, noise, constants, target, trusted, max_steps, heavy_tailed, algorithm, solver
         As in `plan_minimize`.
     random_state : int or BitSource, optional
         Leave it out: a seed makes the release *not private*, and the certificate says so.
@@ -145,6 +165,8 @@ def private_minimize(
         target=target,
         trusted=trusted,
         max_steps=max_steps,
+        heavy_tailed=heavy_tailed,
+        algorithm=algorithm,
         solver=solver,
     )
     source = source_from(random_state)

@@ -120,8 +120,13 @@ def found_centre() -> Any:
     return before.resumed((0.1, -0.2), float(before.lengths[5]))
 
 
+OWN = LocationLoss(DataDomain.l2_ball(2, 1.0))
+NET = "localized_exponential_mechanism"
+"""The method that is for two parameters at most."""
+
+
 def found_level(name: str) -> Any:
-    steep = linear(SquaredLoss(1e3), domain=DataDomain.box(2, 0.5).with_intercept(0.5))
+    steep = linear(SquaredLoss(1e3), domain=DataDomain.box(1 if name == NET else 2, 0.5).with_intercept(0.5))
     plan: Any = heavy_plans(steep, MIXED, 2.0, None, name)[0]
     return plan.resumed(*(float(plan.scale.edges[20]), 0.5 * float(plan.scale.edges[20]))[: len(plan.scale.releases)])
 
@@ -156,6 +161,8 @@ PLANS: dict[str, Callable[[], Any]] = {
     "output paper": lambda: plans(linear(), MIXED, "output_perturbation", Options("paper"))[0],
     "output tilted": lambda: plans(linear(tilt=2.0), PURE, "output_perturbation")[0],
     "output attacked": lambda: plans(linear(attack_radius=0.1), MIXED, "output_perturbation")[0],
+    "heavy custom": lambda: plan_minimize(OWN, 400, epsilon=1.0, radius=1.0, heavy_tailed=(2, 0.3)),
+    "heavy custom net": lambda: plan_minimize(OWN, 400, epsilon=1.0, radius=1.0, heavy_tailed=(2, 0.3), algorithm=NET),
     "output custom": lambda: plan_minimize(LocationLoss(DataDomain.l2_ball(2, 1.0)), 400, epsilon=1.0, radius=1.0),
     "exponential": lambda: plans(linear(domain=DataDomain.box(1, 1.0)), PURE, "exponential_mechanism")[-1],
     "exponential grid": lambda: plans(linear(domain=DataDomain.box(1, 1.0)), PURE, "exponential_mechanism")[0],
@@ -168,7 +175,10 @@ PLANS: dict[str, Callable[[], Any]] = {
     "phased": lambda: plans(linear(n=30_000, users=True), FOR_USERS, "phased_sgd")[0],
     "accelerated": lambda: plans(linear(n=3_000, users=True), FOR_USERS, "accelerated_user")[0],
     "group privacy": grouped,
-    **{f"heavy {name}": lambda name=name: heavy_plans(huber(), PURE, 2.0, 6.5, name)[0] for name in HEAVY_METHODS},
+    **{
+        f"heavy {name}": lambda name=name: heavy_plans(huber(2 if name == NET else 3), PURE, 2.0, 6.5, name)[0]
+        for name in HEAVY_METHODS
+    },
     "heavy tuned": lambda: heavy_plans(huber(), MIXED, 2.0, None, "clipped_gradient")[0],
     "median users": lambda: plan_median(PointDomain(3, 100.0, 1e-2), 30_000, FOR_USERS),
     "median paper": lambda: plan_median(PointDomain(3, 100.0, 1e-2), 400, MIXED, constants="paper", boost="none"),
@@ -631,7 +641,9 @@ FITTED: dict[str, Any] = {
     "huber": PrivateHuberRegressor(**NUMBER),
     "quantile": PrivateQuantileRegressor(**NUMBER),
     **{
-        f"moments, {name}": PrivateHuberRegressor(**NUMBER, algorithm=name, heavy_tailed=2.0, width=1.0)
+        f"moments, {name}": PrivateHuberRegressor(
+            **NUMBER, algorithm=name, heavy_tailed=2.0, width=1.0, fit_intercept=name != NET
+        )
         for name in HEAVY_METHODS
     },
     "lasso": PrivateLasso(**CUBE, target_bounds=(-1, 1)),

@@ -11,12 +11,21 @@ import pytest
 import dpconvex.problems
 from dpconvex import plan_minimize, private_minimize
 from dpconvex.privacy.ledger import total_delta, total_epsilon
-from dpconvex.problems import CONVEX_FUNCTIONS, ConvexFunction, Records, attack_constants
+from dpconvex.problems import (
+    CONVEX_FUNCTIONS,
+    ConvexFunction,
+    DataDomain,
+    RecordLoss,
+    Records,
+    attack_constants,
+    jax_loss,
+)
 from dpconvex.randomness import SystemSource
 
 pytestmark = pytest.mark.thin
 
 EXAMPLES = [pytest.param(f, id=f"{f.name}-{f.dim}") for kind in CONVEX_FUNCTIONS for f in kind.examples()]
+RECORD_LOSSES = [kind for kind in CONVEX_FUNCTIONS if issubclass(kind, RecordLoss)]
 SETTINGS = [{}, {"delta": 1e-6}, {"constants": "paper"}, {"trusted": False}, {"l2": 0.5}, {"radius": 3.0}]
 CONTENTS = {
     "nan": np.nan,
@@ -53,6 +62,38 @@ def test_a_total_is_made_of_the_clipped_records_alone(function) -> None:
         other, slope = function.total(w, Records.clipped(same, function.domain))
         assert other == pytest.approx(value, rel=1e-13)
         np.testing.assert_allclose(slope, gradient, rtol=1e-12)
+
+
+def jax_example():
+    jnp = pytest.importorskip("jax.numpy")
+    domain = DataDomain.l2_ball(2, 1.0)
+    return jax_loss(lambda w, x: jnp.sqrt(jnp.sum((w - x) ** 2) + 0.01), dim=2, domain=domain, lipschitz=1 + 1e-9)
+
+
+AVERAGES = [pytest.param(lambda f=f: f, id=f"{f.name}-{f.dim}") for kind in RECORD_LOSSES for f in kind.examples()]
+
+
+@pytest.mark.parametrize("made", [*AVERAGES, pytest.param(jax_example, id="jax")])
+def test_heavy_tails_keep_the_promises_of_every_loss_of_records(made) -> None:
+    """Epsilon is spent, no content raises or shows in the certificate, and each record has its own point."""
+    function, texts = made(), set()
+    options = {"epsilon": 1.0, "radius": 1.0, "heavy_tailed": (2, 0.5 * function.lipschitz(1.0))}
+    plan = plan_minimize(function, 5, **options)
+    assert total_epsilon(plan.releases, 0.0) <= 1.0
+    rng = np.random.default_rng(0)
+    for value in CONTENTS.values():
+        X = np.full((5, function.domain.n_features), value)
+        X[0] = 1.0
+        result = private_minimize(function, X, random_state=0, **options)
+        assert np.linalg.norm(result.point) <= 1 + 1e-12
+        facts = {**result.certificate.to_dict(), "versions": None, "digest": None}
+        texts.add(json.dumps(facts, sort_keys=True))
+        rows, points = function.domain.clip(X), rng.standard_normal((5, function.dim))
+        values, gradients = function.each(points, rows)
+        for i in range(5):
+            assert values[i] == pytest.approx(function.value(points[i], rows[i : i + 1])[0], rel=1e-12)
+            np.testing.assert_allclose(gradients[i], function.gradient(points[i], rows[i : i + 1])[0], atol=1e-12)
+    assert len(texts) == 1
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)

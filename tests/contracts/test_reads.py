@@ -8,6 +8,7 @@ stated a test cannot fail by chance.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -21,7 +22,7 @@ import numpy as np
 import pytest
 
 from dpconvex.algorithms.erm import gradient_descent, heavy_tailed, user_level
-from dpconvex.algorithms.erm.heavy_tailed import Moments
+from dpconvex.algorithms.erm.heavy_tailed import Moments, localized_mechanism
 from dpconvex.algorithms.location.base import WarmStart
 from dpconvex.algorithms.location.stable_sgd import plan_stable_sgd
 from dpconvex.algorithms.queries import synthetic
@@ -172,8 +173,11 @@ def _subject(plan: Any) -> Subject:
 
 def _keen(plan: Any) -> Any:
     """A plan whose solver goes on where a start that is accurate enough would do."""
-    solve = plan.solver.solve
-    return replace(plan, solver=SimpleNamespace(solve=lambda risk, radius, *rest: solve(risk, 1e-3 * radius, *rest)))
+    method = copy.copy(plan.method)
+    method.minimize = lambda part, data, centre, near: plan.method.minimize(
+        part, data, centre, (near[0], 1e-3 * near[1], near[2])
+    )
+    return replace(plan, method=method)
 
 
 def _coin_pairs(n: int) -> dict[str, Pair]:
@@ -199,6 +203,10 @@ RECORDS = PrivacyParams(1.0, 0.05)
 SPLIT: dict[str, Any] = {
     "heavy_tailed, repetitions": lambda: Subject(
         _keen(heavy_tailed.plan(_linear(LogisticLoss(), 600), RECORDS, Moments(2.0, 1.0), failure=0.2)),
+        _coin_pairs(600),
+    ),
+    "localized_exponential_mechanism, repetitions": lambda: Subject(
+        _keen(localized_mechanism.plan(_linear(LogisticLoss(), 600), RECORDS, Moments(2.0, 1.0), failure=0.2)),
         _coin_pairs(600),
     ),
     "noisy_gradient, batches": lambda: _subject(

@@ -32,6 +32,7 @@ from dpconvex.privacy import (
 )
 from dpconvex.problems import LinearModelProblem, UserGroups
 from dpconvex.problems.base import Problem
+from dpconvex.problems.data.sources import EncodedRows
 from dpconvex.randomness import BitSource
 from dpconvex.solvers import SolverResult
 
@@ -235,6 +236,11 @@ class ConvexPlan(Plan, Generic[P]):
         """Whether `coefficient_deviation` is that of the noise itself, and no guess."""
         return False
 
+    @property
+    def only_sums(self) -> bool:
+        """Whether a run needs nothing of the records but sums, so that it can read them from any source."""
+        return False
+
     def noise_reach(self) -> FloatArray | None:
         """How far noise moves each parameter (dim,) from the noiseless fit, on *any* data: simulated 95 % quantiles.
 
@@ -263,11 +269,13 @@ class ConvexPlan(Plan, Generic[P]):
     def run(self, X: AnyArray, y: AnyArray, source: BitSource, groups: UserGroups | None = None) -> PrivateResult:
         """Run the planned algorithm on features (n_records, n_features) and targets (n_records,), both clipped here.
 
-        There must be exactly the planned number of records, or of users: `groups` says whose record it is, for plans
-        that protect users and for no others. Targets are ignored by problems that have none. `InvalidDataError` if
+        Plans that need `only_sums` also take `EncodedRows`, the same object in the place of both. There must be exactly
+        the planned number of records, or of users: `groups` says whose record it is, for plans that protect users and
+        for no others. Targets are ignored by problems that have none. `InvalidDataError` if
         shapes or dtypes are not those of the plan (public facts).
         """
-        require_arrays(X, y)
+        if not (self.only_sums and isinstance(X, EncodedRows) and X is y):
+            require_arrays(X, y)
         n = self.problem.n
         if (groups is not None) != (self.privacy.unit == Unit.USER):
             raise InvalidDataError(f"groups must be given for unit='user' only, and the plan has {self.privacy.unit!s}")

@@ -21,10 +21,11 @@ from dpconvex.errors import CertificateError
 from dpconvex.losses import LinearModelLoss
 from dpconvex.privacy import PrivacyParams
 from dpconvex.privacy.profiles import charge
-from dpconvex.problems import Block, CustomProblem, DataDomain, LinearModelProblem, PointDomain, SimplexSaddle
+from dpconvex.problems import Block, CustomProblem, DataDomain, Factor, LinearModelProblem, PointDomain, SimplexSaddle
 from dpconvex.problems.custom.problem import DeclaredFunction, DeclaredPayoff
 from dpconvex.problems.minimax.polytope import no_function
 from dpconvex.problems.queries import LinearQueries
+from dpconvex.sets import ConvexSet
 
 KIND = "type"
 """Key under which a stored object names its class."""
@@ -45,12 +46,12 @@ Searches take so long whose candidates are of two columns; what else takes long 
 CLASSES: dict[str, type] = {
     kind.__name__: kind
     for kind in (
-        *(Block, DataDomain, LinearModelProblem, PointDomain, PrivacyParams),
+        *(Block, DataDomain, Factor, LinearModelProblem, PointDomain, PrivacyParams),
         *(CustomProblem, DeclaredFunction, DeclaredPayoff),
     )
 }
 """What a recipe may hold beside subclasses of `OPEN`; `stored` adds others."""
-OPEN: tuple[type, ...] = (LinearModelLoss, SimplexSaddle, LinearQueries)
+OPEN: tuple[type, ...] = (LinearModelLoss, SimplexSaddle, LinearQueries, ConvexSet)
 """Whose subclasses, all that are loaded, are held as well: a loss of one's own is known where it is imported."""
 PLANNERS: dict[str, Callable[..., Any]] = {}
 NAMED: dict[str, Any] = {"no function": no_function}

@@ -20,7 +20,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial, singledispatch
-from typing import Any, final
+from typing import Any, cast, final
 
 import numpy as np
 
@@ -34,6 +34,7 @@ from dpconvex.audit.replay import coins, participation, sampled_losses, sampled_
 from dpconvex.audit.report import FEWEST, Finding, Pace, Track
 from dpconvex.audit.target import Pair, Pairs, run_of
 from dpconvex.errors import UnsupportedEventError
+from dpconvex.geometry import FactoredNoise, NoiseNorm
 from dpconvex.losses import SmoothLoss
 from dpconvex.mechanisms import GaussianObjectiveNoise, NormObjectiveNoise, ThresholdSession
 from dpconvex.privacy.profiles import epsilon_of
@@ -167,11 +168,12 @@ def minimizer_epsilon(plan: ObjectivePerturbationPlan, first: tuple[Any, ...], s
     noise = plan.noise
     if isinstance(noise, NormObjectiveNoise):
         points = _points(plan, 0.0)
-        rate = float(noise.norm(np.ones(1))) / noise.event.scale
+        law = noise.norm.base if isinstance(noise.norm, FactoredNoise) else noise.norm
+        rate = float(cast(NoiseNorm, law)(np.ones(1))) / noise.event.scale / _unit(plan)
         laws = [_log_density(plan, data, points, lambda b: -rate * np.abs(b)) for data in (first, second)]
         return float(np.abs(laws[0] - laws[1]).max())
     assert isinstance(noise, GaussianObjectiveNoise)
-    sigma = noise.event.sigma * float(noise.standard_deviations[0])
+    sigma = noise.event.sigma * float(noise.standard_deviations[0]) * _unit(plan)
     points = _points(plan, sigma)
     constant = np.log(sigma * np.sqrt(2 * np.pi))
     laws = [_log_density(plan, data, points, lambda b: -((b / sigma) ** 2) / 2 - constant) for data in (first, second)]
@@ -184,9 +186,15 @@ def minimizer_epsilon(plan: ObjectivePerturbationPlan, first: tuple[Any, ...], s
     return epsilon_of(delta_at, plan.privacy.delta)
 
 
+def _unit(plan: ObjectivePerturbationPlan) -> float:
+    """Return how far a unit of the plan's coordinate moves the parameter; features and noise are longer by as much."""
+    factor = plan.problem.factor
+    return 1.0 if factor is None else float(factor.matrix.toarray().item())
+
+
 def _points(plan: ObjectivePerturbationPlan, sigma: float) -> FloatArray:
     """Where densities are compared: around every kink of the loss, and far out; evenly for integrals."""
-    bound, n = plan.problem.domain.l2, plan.problem.n
+    bound, n = plan.problem.feature_l2, plan.problem.n
     if sigma:
         return np.linspace(-1, 1, 60_001) * (8 * sigma + 4 * plan.problem.loss.slope_bound * bound) / (n * plan.l2)
     kinks = (np.array([0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0])[:, None] + _OFFSETS).ravel()
@@ -207,7 +215,7 @@ def _log_density(
     targets = loss.clip_targets(y)
     b, curvature = n * plan.l2 * points, np.full(len(points), n * plan.l2)
     for block in Records.clipped(X, problem.domain).blocks():
-        x = block.predict(np.ones((1, 1)))[:, 0]
+        x = block.predict(np.full((1, 1), _unit(plan)))[:, 0]
         labels, each = targets[block.rows], counts[block.rows]
         z = np.outer(points, x)
         tiled = np.tile(labels, len(points))

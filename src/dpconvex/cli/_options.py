@@ -85,6 +85,18 @@ MODEL: dict[str, tuple[Any, Any]] = {
         None,
         "With --heavy-tailed: let the bound hold but for this probability, in (0, 1/2). Default: in expectation.",
     ),
+    "surrogate": _option(
+        str | None,
+        None,
+        "With --heavy-tailed: what stands in for the loss of a steep record: truncated (default), extension, or, for "
+        "few records, structured, joint, fixed_steps or printed_steps.",
+    ),
+    "constraint": _option(
+        str | None,
+        None,
+        "With --heavy-tailed: an interval for every coefficient, in units of the target's range per encoded feature.",
+        metavar="LOWER:UPPER",
+    ),
     "delta": (Delta, 0.0),
     "algorithm": _option(
         str,
@@ -92,7 +104,7 @@ MODEL: dict[str, tuple[Any, Any]] = {
         "auto, objective_perturbation, output_perturbation, exponential_mechanism, noisy_gradient, recentring "
         "(numeric columns), random_projection (plan --features) or sufficient_statistics (linear); for users also "
         "phased_sgd or accelerated_user; with --heavy-tailed auto, "
-        "clipped_residuals, heavy_tailed or clipped_gradient.",
+        "clipped_residuals, heavy_tailed, clipped_gradient or localized_exponential_mechanism (two parameters).",
     ),
     "constants": _option(
         str,
@@ -163,7 +175,8 @@ MODEL: dict[str, tuple[Any, Any]] = {
 }
 """What describes a linear model on the command line: by name, an option and its default."""
 
-OWN = ("quantile", "heavy_tailed", "failure", "slope_cap", "residual_cap", "smoothing", "width")
+OWN = ("quantile", "heavy_tailed", "failure", "surrogate", "constraint")
+OWN += ("slope_cap", "residual_cap", "smoothing", "width")
 """Of these, what only some models have."""
 
 
@@ -199,7 +212,12 @@ def build(
     if schema is None and isinstance(estimator, PrivateLinearRegressor):
         estimator.target_bounds = (0.0, 1.0)  # plans are made in units of the target's range, so any range will do
     moment = options["heavy_tailed"]
-    own = {**options, "heavy_tailed": None if moment is None else moment_order(moment)}
+    ends = options["constraint"]
+    own = {
+        **options,
+        "heavy_tailed": None if moment is None else moment_order(moment),
+        "constraint": None if ends is None else interval(ends),
+    }
     for name in OWN:
         if own[name] is not None:
             if name not in estimator.get_params():
@@ -237,6 +255,15 @@ def moment_order(text: str) -> str | float | tuple[float, float]:
     except ValueError:
         what = "must be auto, K or K:G, such as 2 or 2:6.5"
         raise InvalidParameterError("heavy_tailed", text, what, "K is the order of a bounded moment") from None
+
+
+def interval(text: str) -> tuple[float, float]:
+    """Return the ends of ``LOWER:UPPER``; the library checks them."""
+    lower, _, upper = text.partition(":")
+    try:
+        return float(lower), float(upper)
+    except ValueError:
+        raise InvalidParameterError("constraint", text, "must be LOWER:UPPER, such as 0:2", "") from None
 
 
 def fit_schema(path: Path, target: str | None, user: str | None) -> Schema:

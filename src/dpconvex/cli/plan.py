@@ -54,7 +54,8 @@ def plan(
     more = scaling(estimator, n, lambda one, n: _plans(one, n, features, classes, "user")) if users else []
     if as_json:
         counts = {"rows": rows} if users is None else {"users": users, "records_per_user": options["records_per_user"]}
-        named = ("delta", "tilt", "adversarial_radius", "adversarial_norm", "risk", "heavy_tailed", "failure")
+        named = ("delta", "tilt", "adversarial_radius", "adversarial_norm", "risk")
+        named += ("heavy_tailed", "failure", "surrogate", "constraint")
         problem = {**counts, "epsilon": epsilon, **{name: options[name] for name in named}}
         print_json({**problem, "plans": plan_rows(found), **({"scaling": more} if more else {})})
         return
@@ -121,6 +122,7 @@ def variations(plan: LinearModelPlan) -> list[tuple[str, str]]:
         found.append(("level", "to be found" if level is None else f"found {number(level)}"))
     if "moment_order" in public:
         found.append(("moment", f"of order {public['moment_order']:g}, declared {number(public['moment_bounds'][0])}"))
+    found += [(name, str(public[name])) for name in ("surrogate", "constraint") if name in public]
     return found
 
 

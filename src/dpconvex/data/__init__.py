@@ -5,7 +5,7 @@ from dpconvex.data.bundled import adult_schema, load_adult, load_cities
 from dpconvex.data.columns import CategoricalColumn, NumericColumn
 from dpconvex.data.draft import draft_schema
 from dpconvex.data.look import look_at
-from dpconvex.data.read import check_table, read_header, read_table
+from dpconvex.data.read import check_table, open_files, read_header, read_table
 from dpconvex.data.schema import Schema
 from dpconvex.data.table_cells import TableCells
 from dpconvex.data.targets import ClassTarget, NumericTarget
@@ -23,6 +23,7 @@ __all__ = [
     "load_adult",
     "load_cities",
     "look_at",
+    "open_files",
     "read_header",
     "read_table",
     "write_atomically",

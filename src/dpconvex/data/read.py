@@ -6,8 +6,10 @@ import glob
 import os
 import stat
 from collections.abc import Mapping
+from dataclasses import dataclass
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
 
 from dpconvex.data.csv_file import MOST_BYTES, csv_columns, csv_header, separator
 from dpconvex.data.frames import compute, duplicates, parse_numbers, require_columns
@@ -73,6 +75,51 @@ def read_table(path: str | PathLike[str], schema: Schema | None = None, *, featu
     except pa.ArrowException:
         what = "the files differ in the types or names of their columns"
         raise InvalidDataError(f"{path}: {what}. Read them with a schema, or convert them") from None
+
+
+def open_files(path: str | PathLike[str], schema: Schema) -> Any:
+    """Open tables that are larger than memory, for the `fit` of an estimator with this schema. Reads no record.
+
+    The path is a folder (partitioned or not), a pattern such as ``visits/*.parquet``, one file, or an address that
+    Arrow knows (``s3://``, ``gs://``) of Parquet files. CSV files must each fit in memory; the schema says which of
+    their columns are numbers. `InvalidDataError` where there is no such file, or one of another kind.
+    """
+    import pyarrow as pa
+    from pyarrow import dataset
+
+    where = os.fspath(path)
+    places = [Path(found) for found in sorted(glob.glob(where))]
+    files = [file for place in places for file in (sorted(place.rglob("*.*")) if place.is_dir() else [place])]
+    kinds = {file.suffix.lower() for file in files if not file.name.startswith((".", "_"))}
+    if kinds == {".csv"}:
+        return CsvFiles(tuple(files), schema)
+    if "://" not in where and kinds != {".parquet"}:
+        raise InvalidDataError(
+            f"{where}: must hold .parquet files alone, or .csv files. Check the path, convert others"
+        )
+    try:
+        whole = where if "://" in where or len(places) == 1 else [str(file) for file in files]
+        return dataset.dataset(whole, format="parquet", partitioning="hive")
+    except (pa.ArrowException, OSError, ValueError):
+        raise InvalidDataError(f"{where}: cannot be opened. Check the path, and that the files are whole") from None
+
+
+@final
+@dataclass(frozen=True)
+class CsvFiles:
+    """CSV files of one schema, read one after the other whenever they are asked for."""
+
+    files: tuple[Path, ...]
+    schema: Schema
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        import pyarrow as pa
+
+        named, numeric = dict.fromkeys(self.schema.column_names()), self.schema.numeric_names
+        kinds = pa.schema([(name, pa.float64() if name in numeric else pa.large_string()) for name in named])
+        tables = (read_table(file, self.schema).select(kinds.names).cast(kinds) for file in self.files)
+        batches = (batch for table in tables for batch in table.to_batches())
+        return pa.RecordBatchReader.from_batches(kinds, batches).__arrow_c_stream__(requested_schema)
 
 
 def check_table(path: str | PathLike[str], schema: Schema | None = None) -> None:

@@ -23,16 +23,10 @@ from dpconvex.algorithms.search.scores import Score
 from dpconvex.algorithms.select import LARGEST, SMALLEST, Options
 from dpconvex.data import Schema
 from dpconvex.errors import InvalidDataError, InvalidParameterError, SchemaError
+from dpconvex.estimators import _features
 from dpconvex.estimators._digest import with_sources
-from dpconvex.estimators._features import (
-    FeatureMap,
-    feature_map,
-    fitted_columns,
-    learned_matrix,
-    read_schema,
-    same_length,
-    user_labels,
-)
+from dpconvex.estimators._features import FeatureMap, feature_map, fitted_columns, learned_matrix
+from dpconvex.estimators._streams import first_able
 from dpconvex.estimators._targets import TargetRange
 from dpconvex.estimators._weights import packed, shares_of_cap, weighted
 from dpconvex.losses import LinearModelLoss
@@ -85,7 +79,7 @@ class PrivateEstimator(CarriesBudgets, BaseEstimator):
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "schema":
             with suppress(SchemaError):  # a schema that cannot be read is refused by plan and fit
-                value = read_schema(value)
+                value = _features.read_schema(value)
         super().__setattr__(name, value)
 
     def __sklearn_tags__(self) -> Any:
@@ -271,7 +265,7 @@ class PrivateLinearModel(FittedModel):
         if groups is None and self._unit(None) == Unit.USER:
             assert self.schema is not None
             groups = self.schema.user_labels(X)
-        return None if groups is None else UserGroups.of(user_labels(groups))
+        return None if groups is None else UserGroups.of(_features.user_labels(groups))
 
     @property
     def _cap(self) -> float | None:
@@ -378,8 +372,8 @@ class PrivateLinearModel(FittedModel):
     def _learn(
         self,
         features: FeatureMap,
-        encoded: AnyArray,
-        targets: AnyArray,
+        encoded: Any,
+        targets: Any,
         loss: LinearModelLoss,
         source: BitSource,
         middle: float = 0.0,
@@ -387,13 +381,13 @@ class PrivateLinearModel(FittedModel):
         weights: FloatArray | None = None,
     ) -> None:
         """Plan, run, and store what was released; predictions are ``middle + output_scale * z``."""
-        same_length(encoded, targets)
+        _features.same_length(encoded, targets)
         if groups is not None and groups.n_records != len(targets):
             raise InvalidDataError(f"X has {len(targets)} records and groups has {groups.n_records}: they must agree")
         if self._weighs:
             targets = packed(self._weighted(loss), targets, weights, self._cap)
         n, unit = (len(targets), Unit.RECORD) if groups is None else (groups.n_users, Unit.USER)
-        plan: LinearModelPlan = self._ready or self._plans(features, n, loss, unit)[0]
+        plan: LinearModelPlan = self._ready or first_able(self._plans(features, n, loss, unit), encoded)
         if self._ready is None:  # a search has paid for all its fits
             begin(plan, type(self).__name__, fitted_columns(self), n, source)
         result = plan.run(encoded, targets, source, groups)

@@ -17,6 +17,7 @@ from dpconvex.algorithms.select import SMALLEST
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators import _targets
 from dpconvex.estimators._digest import name_model
+from dpconvex.estimators._streams import open_rows
 from dpconvex.estimators._weights import times_class
 from dpconvex.estimators.base import RELEASED, PrivateLinearModel, with_shared
 from dpconvex.losses import HingeLoss, LinearModelLoss, LogisticLoss, SmoothedHingeLoss, SoftmaxLoss
@@ -74,12 +75,18 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
     @final
     def fit(self, X: Any, y: Any = None, *, groups: Any = None, sample_weight: Any = None) -> Self:
         source = source_from(self.random_state)
-        features, encoded = self._encoded(X, reset=True)
-        index, classes = self._labels(X, y)
+        opened, weights = open_rows(self, X, y, groups, sample_weight), None
+        if opened is None:
+            features, encoded = self._encoded(X, reset=True)
+            index, classes = self._labels(X, y)
+            targets, whose = _as_numbers(index, classes), self._groups(X, groups)
+            weights = times_class(self._weights(X, sample_weight), index, classes, self.class_weight, self._cap)
+        else:
+            assert self.schema is not None  # `_opened`
+            features, encoded, targets, whose = self._feature_map(None), opened, opened, None
+            classes = np.asarray(self.schema.classes)
         loss = self._loss(max(len(classes), 2))
-        targets = 2.0 * index - 1.0 if len(classes) <= 2 else index.astype(np.float64)
-        weights = times_class(self._weights(X, sample_weight), index, classes, self.class_weight, self._cap)
-        self._learn(features, encoded, targets, loss, source, groups=self._groups(X, groups), weights=weights)
+        self._learn(features, encoded, targets, loss, source, groups=whose, weights=weights)
         self.classes_ = classes
         if isinstance(self.classes, str):
             read = Assumption("which labels occur is public", "not enforced: read off y, because classes='infer'")
@@ -139,12 +146,20 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         classes = _targets.inferred_classes(self._required(y)) if classes is None else classes
         return _targets.declared_index(self._required(y), classes), classes
 
+    def _targets_of(self, X: Any, y: Any) -> AnyArray:
+        return _as_numbers(*self._labels(X, y))
+
     def _truth(self, X: Any, y: Any) -> FloatArray:
         return self._labels(X, y)[0].astype(np.float64)
 
     def _losses(self, score: Score, X: Any, truth: FloatArray) -> FloatArray:
         scores = self.decision_function(X)
         return (truth != (np.argmax(scores, axis=1) if scores.ndim == 2 else scores > 0)).astype(np.float64)
+
+
+def _as_numbers(index: AnyArray, classes: AnyArray) -> FloatArray:
+    """Return -1 and 1 for two classes, else positions."""
+    return 2.0 * index - 1.0 if len(classes) <= 2 else index.astype(np.float64)
 
 
 class ProbabilisticClassifier(PrivateLinearClassifier):

@@ -12,13 +12,15 @@ from sklearn.base import RegressorMixin
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms import LinearModelPlan
-from dpconvex.algorithms.erm.heavy_tailed.registry import HEAVY_METHODS, heavy_plans
+from dpconvex.algorithms.erm.heavy_tailed.registry import HEAVY_METHODS, Shape, constraint_set, heavy_plans
+from dpconvex.algorithms.erm.heavy_tailed.surrogates import surrogate_named
 from dpconvex.algorithms.erm.two_stage.base import TwoStagePlan
 from dpconvex.algorithms.search.scores import Score
 from dpconvex.algorithms.select import Options
 from dpconvex.data import NumericTarget, Schema
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators._digest import name_model
+from dpconvex.estimators._streams import open_rows
 from dpconvex.estimators._targets import LARGEST, TargetRange, declared_range, number_array
 from dpconvex.estimators.base import RELEASED, PrivateLinearModel, with_shared
 from dpconvex.losses import HuberLoss, LinearModelLoss, PinballLoss, PseudoHuberLoss, SmoothedPinballLoss, SquaredLoss
@@ -26,6 +28,7 @@ from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import DataDomain, LinearModelProblem
 from dpconvex.problems.linear.problem import default_radius
 from dpconvex.randomness import source_from
+from dpconvex.sets import ConvexSet
 
 REGRESSION_RADIUS = 1 / 6
 """Comparator norm as a share of a classifier's: about a third of the target's range a block instead of two logits.
@@ -73,11 +76,21 @@ heavy_tailed : "auto", float or (float, float), optional
     at most ``G_k^k``, for a target scaled to a range of width 1. `target_bounds` then bounds
     predictions and sets the unit; targets are *not* clipped into it, only to a million times its width. `algorithm`
     is ``"auto"``, ``"clipped_residuals"`` (ordinary methods; no noise depends on the largest target),
-    ``"heavy_tailed"`` (localized output perturbation, pure; none depends on the largest record) or
-    ``"clipped_gradient"``; `l2`, `noise`, tilts and adversaries do not apply. Docs: "Heavy tails in practice".
+    ``"heavy_tailed"`` (localized output perturbation, pure; none depends on the largest record),
+    ``"clipped_gradient"`` or, for two parameters, ``"localized_exponential_mechanism"``;
+    `l2`, `noise`, tilts and adversaries do not apply. Docs: "Heavy tails in practice".
 failure : float, optional
     In (0, 1/2), with `heavy_tailed`: the bound on the risk is to hold but for this probability, by repetitions on parts
     of the records, which cost accuracy. Default: it holds in expectation.
+surrogate : str, default="truncated"
+    With `heavy_tailed` and ``algorithm="heavy_tailed"``: what stands in for the loss of a steep record.
+    ``"truncated"``: its slope is cut. ``"extension"``: its Lipschitz extension over the set of coefficients, as in the
+    paper; slower. ``"structured"`` (piecewise linear losses), ``"joint"``, ``"fixed_steps"`` and ``"printed_steps"``
+    are the paper's own ways to the same minimizer, the last three for some dozens to hundreds of records.
+constraint : (lower, upper) or a set of `dpconvex.sets`, optional
+    With `heavy_tailed`: which coefficients are allowed, for encoded features and targets scaled to a range of width 1:
+    an interval for each of them, such as ``(0, 2)``, or a bounded set of vectors with the constant's entry last.
+    Default: the ball of `coefficient_norm`.
 """
 ATTRIBUTES = """
 coef_ : array of shape (n_features,)
@@ -105,6 +118,8 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
     target_bounds: tuple[float, float] | None = None
     heavy_tailed: str | float | tuple[float, float] | None = None
     failure: float | None = None
+    surrogate: str = "truncated"
+    constraint: ConvexSet | tuple[float, float] | None = None
 
     @abstractmethod
     def _loss(self, width: float, reach: float) -> LinearModelLoss:
@@ -116,11 +131,15 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
     @final
     def fit(self, X: Any, y: Any = None, *, groups: Any = None, sample_weight: Any = None) -> Self:
         source = source_from(self.random_state)
-        bounds, reach = self._range(), self._reach()
-        features, encoded = self._encoded(X, reset=True)
-        targets = bounds.scale(self._numbers(X, y), reach)
-        loss, whose = self._loss(bounds.width, reach), self._groups(X, groups)
-        self._learn(features, encoded, targets, loss, source, bounds.middle, whose, self._weights(X, sample_weight))
+        bounds, opened, weights = self._range(), open_rows(self, X, y, groups, sample_weight), None
+        if opened is None:
+            features, encoded = self._encoded(X, reset=True)
+            targets, whose = self._targets_of(X, y), self._groups(X, groups)
+            weights = self._weights(X, sample_weight)
+        else:
+            features, encoded, targets, whose = self._feature_map(None), opened, opened, None
+        loss = self._loss(bounds.width, self._reach())
+        self._learn(features, encoded, targets, loss, source, bounds.middle, whose, weights)
         self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])  # as scikit-learn's regressors
         name_model(self)
         return self
@@ -151,7 +170,8 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         privacy = replace(plan.privacy, epsilon=epsilon)
         if tails[1] is None:
             return (cast(TwoStagePlan, plan).at(privacy),)
-        return heavy_plans(plan.problem, privacy, *tails, plan.algorithm, Options(self.constants), self.failure)
+        shape, options = self._shape(plan.problem), Options(self.constants)
+        return heavy_plans(plan.problem, privacy, *tails, plan.algorithm, options, self.failure, shape)
 
     def _choices(
         self, problem: LinearModelProblem, privacy: PrivacyParams, options: Options
@@ -163,7 +183,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         for name, value in (("tilt", problem.tilt), ("attack_radius", problem.attack_radius)):
             if value:
                 raise InvalidParameterError(name, value, "must be 0 with heavy_tailed", "Leave one of the two out")
-        return heavy_plans(problem, privacy, *tails, self.algorithm, options, self.failure)
+        return heavy_plans(problem, privacy, *tails, self.algorithm, options, self.failure, self._shape(problem))
 
     def _check(self, problem: LinearModelProblem, privacy: PrivacyParams, options: Options) -> PrivacyParams:
         if self._tails() is not None:
@@ -180,6 +200,17 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         if self.algorithm in HEAVY_METHODS:
             remedy = "Give heavy_tailed=2"
             raise InvalidParameterError("algorithm", self.algorithm, "needs the order of a bounded moment", remedy)
+        for name, value in (("surrogate", self.surrogate), ("constraint", self.constraint)):
+            if value not in ("truncated", None):
+                raise InvalidParameterError(
+                    name, value, "is for heavy tails only", "Give heavy_tailed=2, or leave it out"
+                )
+
+    def _shape(self, problem: LinearModelProblem) -> Shape | None:
+        """Return surrogate and set; None where both are the default."""
+        if self.surrogate == "truncated" and self.constraint is None:
+            return None
+        return Shape(surrogate_named(self.surrogate).name, constraint_set(self.constraint, problem))
 
     def _tails(self) -> tuple[float | None, float | None] | None:
         """Return the order of the bounded moment and its bound, as far as declared; None for targets in a range."""
@@ -227,6 +258,9 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
 
     def _losses(self, score: Score, X: Any, truth: FloatArray) -> FloatArray:
         return score.of_residuals(truth - score.range.scale(self.predict(X)))
+
+    def _targets_of(self, X: Any, y: Any) -> AnyArray:
+        return self._range().scale(self._numbers(X, y), self._reach())
 
     def _numbers(self, X: Any, y: Any) -> AnyArray:
         """Return the targets in their own unit."""

@@ -130,6 +130,15 @@ class LinearModelLoss(ABC):
     def value_at_zero(self) -> float:
         """Largest loss of the prediction 0 over the declared targets, rounded up; infinite if unbounded."""
 
+    @final
+    def slope_within(self, reach: float) -> float:
+        """Return the largest l2 norm of the derivative at predictions of norm at most `reach`.
+
+        A nonnegative function of curvature c has slope at most ``sqrt(2 c value)``; from there it grows by c.
+        """
+        c, value = self.curvature_bound, self.value_at_zero
+        return self.slope_bound if math.isinf(c) else min(self.slope_bound, math.sqrt(2 * c * value) + c * reach)
+
     @abstractmethod
     def value(self, z: FloatArray, y: FloatArray) -> FloatArray:
         """Return the loss of every record, of shape (n,)."""

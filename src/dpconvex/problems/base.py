@@ -23,6 +23,7 @@ class Problem(ABC):
     grouped: bool = False  #: whether `n` counts users, each with any number of records
     #: Whether Lipschitz constants hold in the ball of norm `radius` only, where the minimization then stays.
     local: bool = False
+    only_sums: bool = False  #: whether the objective is made of sums over single records that need nothing else
     #: What the caller declared about the objective and nobody enforces; privacy rests on it if not empty.
     claims: tuple[str, ...] = ()
     trusted: bool = True  #: whether a plan may rely on the `claims` for privacy

@@ -9,7 +9,7 @@ import numpy as np
 
 from dpconvex._types import FloatArray
 
-ROUNDING = 1e-13  # relative slack of a computed gradient: wide, for equal summands round systematically
+ROUNDING = 1e-13  # relative slack of a computed gradient: ten times the worst case of `data.summation`
 UP = 1 + 1e-12  # covers the few roundings of a formula for a public constant
 
 
@@ -40,6 +40,10 @@ class Objective(ABC):
     l2: float  #: ridge weight
     tilt: float = 0.0  #: how strongly large losses outweigh small ones; 0 where nothing is tilted
     weighted: bool = False  #: whether records count differently, by weights that do not depend on the parameters
+    #: B: how far `value_rounding` may reach for any data set where values come from an oracle with a tolerance; public.
+    #: Planes are lower bounds all the same. 0 where values are exact up to rounding.
+    oracle_error: float = 0.0
+    everywhere: bool = True  #: False: defined on its constraint only, so that no solver may leave that
 
     @property
     @abstractmethod
@@ -75,9 +79,17 @@ class Objective(ABC):
     def lipschitz_within(self, radius: float) -> float:
         """Lipschitz constant (l2) of the objective over parameters of norm at most `radius`."""
 
+    def plane_slope(self, radius: float) -> float:
+        """Return L: slopes of planes less ``mu w`` lie within L of one vector, on the ball of that radius."""
+        return self.lipschitz_within(radius) + self.strong_convexity * radius
+
     def value(self, w: FloatArray) -> float:
         """Return ``J(w)``."""
         return self.value_and_gradient(w)[0]
+
+    def upper_values(self, points: FloatArray) -> FloatArray:
+        """Return values at points (k, dim), above J by at most `oracle_error` and rounding."""
+        return np.array([self.value(w) for w in points])
 
     def gradient(self, w: FloatArray) -> FloatArray:
         """Return a (sub)gradient at `w`, shape (dim,)."""

@@ -9,7 +9,7 @@ from dpconvex.sets.balls import Ellipsoid, L1Ball, L2Ball
 from dpconvex.sets.base import ConvexSet, WholeSpace
 from dpconvex.sets.box import Box
 from dpconvex.sets.polytope import Polytope
-from dpconvex.sets.sections import BallSection, SecondOrderCones
+from dpconvex.sets.sections import BallSection, SecondOrderCones, Section
 from dpconvex.sets.simplex import Simplex
 
 SETS: tuple[type[ConvexSet], ...] = (
@@ -21,6 +21,7 @@ SETS: tuple[type[ConvexSet], ...] = (
     SecondOrderCones,
     Ellipsoid,
     BallSection,
+    Section,
     Polytope,
 )
 """Every set of the library."""
@@ -35,6 +36,7 @@ __all__ = [
     "L2Ball",
     "Polytope",
     "SecondOrderCones",
+    "Section",
     "Simplex",
     "WholeSpace",
 ]

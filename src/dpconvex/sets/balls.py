@@ -25,6 +25,7 @@ class L2Ball(ConvexSet):
     radius: float  #: positive
     dim: int | None = None  #: length of the vectors; any length if None
     diameter: float = field(init=False, repr=False, compare=False)
+    normal_rounding = 1.0
 
     def __post_init__(self) -> None:
         _validate.real("radius", self.radius, above=0.0)
@@ -44,6 +45,12 @@ class L2Ball(ConvexSet):
         lengths = np.sqrt(np.einsum("ij,ij->i", points, points))
         return points * (self.radius / np.maximum(lengths, self.radius))[:, None]
 
+    def outward(self, members: FloatArray, away: FloatArray) -> FloatArray:
+        return _along(members, away)
+
+    def least_rows(self, g: FloatArray) -> FloatArray:
+        return -self.radius * np.linalg.norm(g, axis=1)
+
     def linear_minimizer(self, g: FloatArray) -> FloatArray:
         g = self._finite("g", g)
         return self._scaled_to_radius(-g) if np.any(g) else g
@@ -62,6 +69,13 @@ def _norm(w: FloatArray) -> float:
     """Return the l2 norm; it overflows only where the norm itself does."""
     largest = np.abs(w).max(initial=0.0)
     return float(largest * np.sqrt(np.square(w / largest).sum())) if largest > 0 else float(largest)
+
+
+def _along(normals: FloatArray, away: FloatArray) -> FloatArray:
+    """Return the parts of `away` along normals of any length, none where they point inwards."""
+    squares = np.einsum("ij,ij->i", normals, normals)
+    shares = np.einsum("ij,ij->i", away, normals) / np.where(squares > 0, squares, 1.0)
+    return np.maximum(shares, 0.0)[:, None] * normals
 
 
 @final
@@ -166,6 +180,20 @@ class Ellipsoid(ConvexSet):
         out = points.copy()
         out[outside] = centre + (unit * axes**2 * far / (axes**2 + nu[:, None])) @ basis.T
         return out
+
+    @property
+    def normal_rounding(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The square of the condition number."""
+        axes = self._axes[1]
+        return float(axes[0] / axes[-1]) ** 2
+
+    def outward(self, members: FloatArray, away: FloatArray) -> FloatArray:
+        basis, axes, centre = self._axes
+        return _along((((members - centre) @ basis) * (axes[-1] / axes) ** 2) @ basis.T, away)
+
+    def least_rows(self, g: FloatArray) -> FloatArray:
+        basis, axes, centre = self._axes
+        return g @ centre - np.linalg.norm((g @ basis) * axes, axis=1)
 
     def linear_minimizer(self, g: FloatArray) -> FloatArray:
         """Return ``centre - M M^T g / |M^T g|``; the centre for ``g = 0``."""

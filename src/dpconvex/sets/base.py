@@ -27,6 +27,9 @@ class ConvexSet(ABC):
     dim: int | None  #: length of the vectors; None if the set is given without one and takes vectors of any length
     radius: float  #: largest l2 norm of a member; infinite if unbounded
     diameter: float  #: largest l2 distance of two members, rounded up by enough to cover the rounding of `project`
+    projection_error: float = 0.0  #: how far `project` may be off beyond some roundings of the result
+    #: How much `outward` may enlarge the relative rounding of a normal; infinite where it does nothing.
+    normal_rounding: float = math.inf
 
     @abstractmethod
     def contains(self, w: FloatArray, tolerance: float = 1e-9) -> bool:
@@ -42,6 +45,31 @@ class ConvexSet(ABC):
 
         `InvalidParameterError` if the set is unbounded, whatever `g` holds.
         """
+
+    def project_rows(self, points: FloatArray) -> FloatArray:
+        """Return the projections of finite points of shape (n, dim); here one by one."""
+        return np.array([self.project(point) for point in points]).reshape(points.shape)
+
+    def outward(self, members: FloatArray, away: FloatArray) -> FloatArray:
+        """Return differences ``point - project(point)`` with their direction taken from the member, (n, dim) each.
+
+        For points just outside that difference is mostly rounding, while the normal of the set is well known.
+        """
+        return away
+
+    def least_rows(self, g: FloatArray) -> FloatArray:
+        """Return ``min <g_i, u>`` over the members for rows of shape (n, dim); here one by one."""
+        return np.array([row @ self.linear_minimizer(row) if row.any() else 0.0 for row in g])
+
+    def ridge_minimum(self, g: FloatArray, weight: float) -> tuple[float, FloatArray]:
+        """Return a lower bound of ``min <g, u> + weight/2 |u|^2`` over the members, and a member that is nearly there.
+
+        The bound holds with rounding; it is the minimum up to that, whatever the accuracy of projections. The weight
+        is positive.
+        """
+        u = self.project(-g / weight)
+        size = (float(np.linalg.norm(g)) + weight * float(np.linalg.norm(u))) * float(np.linalg.norm(u))
+        return weight / 2 * float(u @ u) + float(g @ u) - 1e-14 * size, u
 
     @classmethod
     @abstractmethod

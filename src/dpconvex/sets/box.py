@@ -27,6 +27,7 @@ class Box(ConvexSet):
     dim: int | None = None  #: length of the vectors; needed if both bounds are scalars
     radius: float = field(init=False, repr=False, compare=False)
     diameter: float = field(init=False, repr=False, compare=False)
+    normal_rounding = 1.0  # of single entries: differences are exact
 
     @quiet
     def __post_init__(self) -> None:
@@ -60,6 +61,9 @@ class Box(ConvexSet):
 
     def project_rows(self, points: FloatArray) -> FloatArray:
         return np.clip(points, *self._bounds)
+
+    def least_rows(self, g: FloatArray) -> FloatArray:
+        return np.where(g > 0, g * self._bounds[0], g * self._bounds[1]).sum(1)
 
     def linear_minimizer(self, g: FloatArray) -> FloatArray:
         return np.where(self._finite("g", g) > 0, *self._bounds)

@@ -58,6 +58,11 @@ class Polytope(ConvexSet):
             radius=_rounding.widen_up(float(np.linalg.norm(corners, axis=1).max())), diameter=_rounding.widen_up(apart)
         )
 
+    @property
+    def projection_error(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """A thousand roundings: see `normals`."""
+        return 1e-12 * self.radius
+
     @quiet
     def contains(self, w: FloatArray, tolerance: float = 1e-9) -> bool:
         self._check_shape("w", w)
@@ -80,6 +85,9 @@ class Polytope(ConvexSet):
                 break
             points = nearer
         return points
+
+    def least_rows(self, g: FloatArray) -> FloatArray:
+        return (g @ self._corners.T).min(1)
 
     def linear_minimizer(self, g: FloatArray) -> FloatArray:
         g = self._finite("g", g)

@@ -1,4 +1,4 @@
-"""Parts of balls: the intersection of two balls, and second-order cones cut off by a ball."""
+"""Parts of sets: of a ball or of any set near a member, and second-order cones cut off by a ball."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from numpy.typing import ArrayLike
 from dpconvex import _rounding, _validate
 from dpconvex._types import FloatArray
 from dpconvex.errors import InvalidParameterError
+from dpconvex.sets.balls import L2Ball
 from dpconvex.sets.base import ConvexSet, check_dim, quiet
+from dpconvex.sets.box import Box
 
 _NORM_ROUNDING = 4e-15  # relative to the outer radius
 _LARGEST = sys.float_info.max / 2
@@ -128,6 +130,96 @@ def _onto(w: FloatArray, radius: float) -> FloatArray:
 
 def _norm(w: FloatArray) -> float:
     return float(np.linalg.norm(w))
+
+
+@final
+@dataclass(frozen=True)
+class Section(ConvexSet):
+    """The members of any bounded set within a distance of one of them (Lowy 2026, Lemma 2.8).
+
+    Its projections and linear minimizers are projections of the whole set at a point on a segment, or a ray, from the
+    centre; bisection ends where floats do, at the end inside the ball, so results are members.
+    """
+
+    whole: ConvexSet
+    inner: float  #: positive: the distance
+    centre: ArrayLike  #: Shape (dim,). A member of the whole set. Kept as a tuple.
+    dim: int | None = field(init=False, repr=False, compare=False)
+    radius: float = field(init=False, repr=False, compare=False)
+    diameter: float = field(init=False, repr=False, compare=False)  #: an upper bound
+
+    def __post_init__(self) -> None:
+        _validate.real("inner", self.inner, above=0.0)
+        centre = np.asarray(self.centre, dtype=np.float64)
+        if not math.isfinite(self.whole.radius) or not self.whole.contains(centre):
+            raise InvalidParameterError("centre", self.centre, "must be a member of a bounded set, of shape (dim,)")
+        self._set(centre=tuple(centre.tolist()), dim=len(centre))
+        widest = _rounding.widen_up(_norm(centre) + self.inner)
+        self._set(
+            radius=min(self.whole.radius, widest),
+            diameter=min(self.whole.diameter, _rounding.widen_up(2 * self.inner)),
+        )
+
+    @property
+    def projection_error(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.whole.projection_error + 1e-14 * self.radius
+
+    @quiet
+    def contains(self, w: FloatArray, tolerance: float = 1e-9) -> bool:
+        self._check_shape("w", w)
+        near = _norm(w - self._centre) <= self.inner + tolerance * self.radius
+        return bool(near and self.whole.contains(w, tolerance))
+
+    @quiet
+    def project(self, w: FloatArray) -> FloatArray:
+        return self._nearest(self._finite("w", w))[0]
+
+    def linear_minimizer(self, g: FloatArray) -> FloatArray:
+        g = self._finite("g", g)
+        if not np.any(g):
+            return self._centre.copy()
+        free = self.whole.linear_minimizer(g)
+        if _norm(free - self._centre) <= self.inner:
+            return free
+        unit = g / np.abs(g).max()
+        return self._along(-unit / _norm(unit), self.inner, 1e9 * (self.whole.diameter + self.inner))[0]
+
+    def ridge_minimum(self, g: FloatArray, weight: float) -> tuple[float, FloatArray]:
+        """By weak duality: with the ball's constraint as a penalty any multiplier gives a bound, no accuracy needed."""
+        u, share = self._nearest(-g / weight)
+        if share == 1:
+            return self.whole.ridge_minimum(g, weight)
+        multiplier, away = weight * (1 - share) / share, _norm(u - self._centre)
+        size = (_norm(g) + (weight + multiplier) * _norm(u)) * _norm(u) + multiplier * self.inner**2
+        penalty = multiplier / 2 * (away - self.inner) * (away + self.inner)
+        return weight / 2 * float(u @ u) + float(g @ u) + penalty - 1e-14 * size, u
+
+    @classmethod
+    def examples(cls) -> tuple[Self, ...]:
+        square = Box(-1.0, 1.0, dim=2)
+        return (cls(square, 0.5, [0.0, 0.0]), cls(square, 9.0, [0.5, 1.0]), cls(L2Ball(1.0), 0.25, [0.0, 0.0, 0.0]))
+
+    @cached_property
+    def _centre(self) -> FloatArray:
+        return np.array(self.centre, dtype=np.float64)
+
+    def _nearest(self, w: FloatArray) -> tuple[FloatArray, float]:
+        """Return the projection, and the share of the way from the centre to `w` at which the whole set's is it."""
+        away = w - self._centre
+        return self._along(away, min(1.0, self.inner / max(_norm(away), 1e-300)), 1.0)
+
+    def _along(self, direction: FloatArray, low: float, high: float) -> tuple[FloatArray, float]:
+        """Return the furthest projection of ``centre + t direction`` in the ball, t in [low, high], and its t."""
+        found = self.whole.project(self._centre + high * direction)
+        if _norm(found - self._centre) <= self.inner:
+            return found, high
+        found = self.whole.project(self._centre + low * direction)  # projections do not expand: it is in the ball
+        while low < (middle := math.sqrt(low) * math.sqrt(high)) < high and high / low > 1 + 4e-16:
+            point = self.whole.project(self._centre + middle * direction)
+            low, high, found = (
+                (middle, high, point) if _norm(point - self._centre) <= self.inner else (low, middle, found)
+            )
+        return found, low
 
 
 @final

@@ -14,6 +14,8 @@ from dpconvex.solvers.adaptive_subgradient import (
     biased_subgradient,
     biased_subgradient_gap,
     project_onto_section,
+    ridge_subgradient,
+    ridge_subgradient_steps,
 )
 from dpconvex.solvers.base import Accuracy, Solver, SolverResult
 from dpconvex.solvers.choice import Guaranteed, default_solver
@@ -75,4 +77,6 @@ __all__ = [
     "geometric_median",
     "project_onto_section",
     "quantile_radius",
+    "ridge_subgradient",
+    "ridge_subgradient_steps",
 ]

@@ -57,7 +57,7 @@ def _model_gap(mu: float, constraint: ConvexSet, w: FloatArray, g: FloatArray, r
     return max(float(g @ step) - mu / 2 * length**2 + slack * length, 0.0)
 
 
-def projected_step(objective: Objective, w: FloatArray, image: FloatArray) -> Accuracy:
+def projected_step(objective: Objective, w: FloatArray, image: FloatArray, projection_error: float = 0.0) -> Accuracy:
     r"""C2 in distance form: `image` is ``project(w - gradient(w) / beta)``, any `w`; the bound is for `image`.
 
     The map T that sends w to image is a contraction of factor ``1 - mu/beta`` for a mu-strongly convex,
@@ -68,6 +68,7 @@ def projected_step(objective: Objective, w: FloatArray, image: FloatArray) -> Ac
     mu, beta = objective.strong_convexity, objective.smoothness
     moved = float(np.linalg.norm(w - image)) * _UP
     bound = ((beta - mu) * moved + objective.gradient_rounding(w) + objective.gradient_rounding(image)) / mu
+    bound += (beta + mu) / mu * projection_error  # |image - w*| <= |Tw - w*| + e, |w - Tw| <= |w - image| + e
     return Accuracy("distance", bound * _UP, "a posteriori", "C2 projected step (contraction)")
 
 

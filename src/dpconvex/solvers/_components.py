@@ -106,20 +106,7 @@ def draws(records: Records, count: int, order: np.random.Generator) -> Iterator[
     most = max(1, _SAMPLE // records.dim, records.n // 16)
     for first in range(0, count, most):
         index = order.integers(records.n, size=min(most, count - first))
-        yield index, _rows(records, index)
-
-
-def _rows(records: Records, index: AnyArray) -> FloatArray:
-    out, p = np.empty((len(index), records.dim)), records.domain.n_features
-    out[:, p:] = records.domain.intercept
-    by_block = np.argsort(index, kind="stable")
-    sorted_index = index[by_block]
-    for block in records.blocks():
-        first, last = np.searchsorted(sorted_index, [block.rows.start, block.rows.stop])
-        places, rows = by_block[first:last], sorted_index[first:last] - block.rows.start
-        chosen = block.features[rows]
-        out[places, :p] = chosen if block.factor is None else chosen * block.factor[rows, None]
-    return out
+        yield index, records.take(index)
 
 
 @cache

@@ -68,14 +68,14 @@ class AcceleratedGradient(Solver):
         w, accuracy = y, Accuracy("distance", math.sqrt(2 * first_gap / mu), "a posteriori", "C2 constrained gap")
         for step in range(1, limit + 1):
             previous, y = y, constraint.project(w - objective.gradient(w) / beta)
-            accuracy = certificates.projected_step(objective, w, y)
+            accuracy = certificates.projected_step(objective, w, y, constraint.projection_error)
             if accuracy.bound <= radius:
                 return SolverResult(y, accuracy, Status.CERTIFIED, step, calls + step)
             w = (1 + theta) * y - theta * previous
         calls += limit
         if limit < enough:
             return SolverResult(y, accuracy, Status.STEP_LIMIT, limit, calls)
-        if objective.gradient_rounding(y) > mu * radius:
+        if objective.gradient_rounding(y) + (beta + mu) * constraint.projection_error > mu * radius:
             return SolverResult(y, accuracy, Status.STALLED, limit, calls)
         proven = Accuracy("distance", radius, "a priori", "V-FISTA step count (Beck 2017, theorem 10.42)")
         return SolverResult(y, proven, Status.CERTIFIED, limit, calls)

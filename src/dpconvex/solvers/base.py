@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Self, final
 
+import numpy as np
+
 from dpconvex import _validate
 from dpconvex._types import FloatArray, Status
 from dpconvex.errors import InvalidDataError, InvalidParameterError
@@ -50,6 +52,7 @@ class Solver(ABC):
     """
 
     treats_tilt: ClassVar[bool] = False  #: whether the method works for objectives other than the average of the losses
+    only_sums: bool = True  #: whether a step needs sums over all records only, never single records
     treats_weights: ClassVar[bool] = True  #: whether the method works where records have fixed weights
 
     @final
@@ -71,6 +74,8 @@ class Solver(ABC):
         _validate.real("l2", objective.strong_convexity, above=0.0, remedy="Certificates rest on strong convexity")
         reason = self.refusal(objective.bounds, constraint, objective.dim)
         reason = self.unfit(tilted=objective.tilt > 0, weighted=objective.weighted) or reason
+        if not (objective.everywhere or np.isfinite(constraint.radius)):
+            reason = "needs the set on which the objective is defined as its constraint"
         if reason is not None:
             raise InvalidParameterError("solver", self, reason)
         if start is not None and start.shape != (objective.dim,):

@@ -32,13 +32,17 @@ class Guaranteed(Solver):
     So an unlucky data set costs time, never accuracy, and nothing about the release depends on which one finished.
 
     In an l2 ball that `fast` cannot treat, it runs without the constraint: where the ball of its certified radius lies
-    within the constraint, the free minimizer is the constrained one.
+    within the constraint, the free minimizer is the constrained one. Objectives that end at the constraint refuse that.
     """
 
     treats_tilt = True
 
     fast: Solver
     guaranteed: Solver  #: with a step bound that holds for every data set
+
+    @property
+    def only_sums(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.fast.only_sums and self.guaranteed.only_sums
 
     @property
     def last(self) -> Solver:

@@ -32,6 +32,8 @@ class DualCoordinateAscent(Solver):
     fixed generator and no data: the method is deterministic.
     """
 
+    only_sums = False
+
     max_steps: int = 20_000  #: passes over the data
 
     def refusal(self, loss: Bounds, constraint: ConvexSet, dim: int) -> str | None:
@@ -47,15 +49,15 @@ class DualCoordinateAscent(Solver):
         assert isinstance(objective, RegularizedRisk)  # `refusal`, no tilt; tells the type checker
         assert isinstance(objective.loss, PiecewiseLinearLoss)  # `refusal`; tells the type checker
         scale = _scale(objective)
-        lo, hi = (scale * end for end in objective.loss.slope_interval(objective.targets))
+        lo, hi = (scale * end for end in objective.loss.slope_interval(objective.labels))
         # 0 lies in every interval; a start gives the slopes at its predictions.
         slopes = (
             np.zeros(len(lo))
             if start is None
-            else scale * objective.loss.derivative(objective.records.predict(start), objective.targets)
+            else scale * objective.loss.derivative(objective.table.predict(start), objective.labels)
         )
         order = np.random.default_rng(0)  # a fixed sequence: neither private nor secret
-        curvature = objective.records.squared_norms() / (objective.l2 * objective.records.n)
+        curvature = objective.table.squared_norms() / (objective.l2 * objective.records.n)
         cones = constraint if isinstance(constraint, SecondOrderCones) else None
         v, w, accuracy = _primal(objective, constraint, slopes)
         epochs, calls, check = 0, 2, 1
@@ -80,9 +82,9 @@ def _primal(
 ) -> tuple[FloatArray, FloatArray, Accuracy]:
     """Return the parameters of dual variables before and after projection, and the distance that their gap proves."""
     linear = 0.0 if objective.linear is None else objective.linear
-    v = -(linear + objective.records.adjoint(slopes) / objective.records.n) / objective.l2
+    v = -(linear + objective.table.adjoint(slopes) / objective.records.n) / objective.l2
     w = constraint.project(v)
-    z, y = objective.records.predict(w), objective.targets
+    z, y = objective.table.predict(w), objective.labels
     losses = _scale(objective) * objective.loss.value(z, y)
     gap, value = float(np.mean(losses - slopes * (z - y))), float(np.mean(losses))
     return v, w, certificates.as_distance(certificates.duality_gap(objective, w, gap, value), objective.l2)
@@ -104,13 +106,13 @@ def _epoch(
 
     step = 1 / (objective.l2 * objective.records.n)
     shape = (0, 0, 1.0) if cones is None else (cones.count, cones.size, cones.slope)
-    for index in order.permutation(objective.records.n_blocks):
-        block = objective.records.block(int(index))
+    for index in order.permutation(objective.table.n_blocks):
+        block = objective.table.block(int(index))
         rows = block.rows
         features = np.ascontiguousarray(block.features)
         factor = np.ones(len(features)) if block.factor is None else block.factor
         extra = np.zeros(len(features)) if block.extra is None else block.extra
         ascend(
-            features, factor, extra, block.intercept, objective.targets[rows], slopes[rows], lo[rows], hi[rows],
+            features, factor, extra, block.intercept, objective.labels[rows], slopes[rows], lo[rows], hi[rows],
             curvature[rows], step, order.permutation(len(features)), *shape, v, w,
         )  # fmt: skip

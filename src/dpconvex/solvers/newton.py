@@ -23,17 +23,19 @@ from dpconvex.solvers.base import Accuracy, Solver, SolverResult, needs_whole_sp
 
 _SLOW = 0.3  # a step that leaves more than this share of the gradient norm makes the Hessian be renewed
 _HALVINGS = 40  # of a step, at most
+_SKETCH = 2**23  # floats of the subset, at most, unless that is very few records: it is kept in memory
 _BISECTIONS = 100  # for the multiplier of a ball
 
 
 @final
 @dataclass(frozen=True)
 class NewtonCholesky(Solver):
-    """Damped Newton steps; on many records the Hessian is that of a fixed subset of them.
+    """Damped Newton steps; on many records the Hessian is that of a subset of them.
 
-    With n much larger than dim the problem is first solved on every `n / m`-th record, ``m = max(50 dim, n /
-    16)``. Its Hessian there is the metric of the full steps, whose gradients are exact; a full Hessian replaces it
-    when the gradient norm does not fall by a factor of 3 in a step.
+    With n much larger than dim the problem is first solved on about m records, ``m = max(50 dim, n / 16)`` or 64 MB,
+    that a public hash of what they hold picks (the order of records does not matter). Its Hessian there is the metric
+    of the full steps, whose gradients are exact; a full Hessian replaces it when the gradient norm does not fall by a
+    factor of 3 in a step.
 
     Proof of accuracy: C1 (gradient norm). No step count is guaranteed; `Guaranteed` adds that.
     Steps are accepted where they halve the smallest gradient norm so far (which spares the value), on the Armijo
@@ -53,9 +55,10 @@ class NewtonCholesky(Solver):
         assert isinstance(objective, LinearModelObjective)  # `refusal`; tells the type checker
         w = np.zeros(objective.dim) if start is None else start
         metric: FloatArray | None = None
-        stride = objective.records.n // max(50 * objective.dim, objective.records.n // 16)
-        if stride >= 4:
-            sketch = objective.subset(stride)
+        n, dim = objective.records.n, objective.dim
+        stride = n // max(50 * dim, min(n // 16, _SKETCH // objective.records.dim))
+        sketch = objective.subset(stride) if stride >= 4 else objective
+        if stride >= 4 and sketch.records.n > dim:  # a hash decides: equal records go together
             # Rough: the subset's minimizer is itself off by its sampling error.
             rough = 1e-4 * float(np.linalg.norm(sketch.gradient(w))) / objective.l2
             w = _descend(sketch, max(radius, rough), 20, w, None).point

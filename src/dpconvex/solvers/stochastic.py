@@ -41,7 +41,7 @@ class StochasticSubgradient(Solver):
     Source: Bubeck (2015), Theorem 6.2; Lowy and Razaviyayn, Algorithm 3.
     """
 
-    treats_weights = False
+    treats_weights, only_sums = False, False
 
     max_steps: int = 100  #: stages
 
@@ -88,7 +88,7 @@ class _Path:
     """The iterate, the weighted mean of all iterates, and each record's sums of weights and of weighted slopes."""
 
     def __init__(self, objective: LinearModelObjective, start: FloatArray) -> None:
-        curve = components.slope_curve(objective.loss, objective.targets)
+        curve = components.slope_curve(objective.loss, objective.labels)
         assert curve is not None  # `refusal`; tells the type checker
         self._objective, self._curve = objective, curve
         self._radius = (objective.lipschitz + objective.linear_norm) / objective.l2
@@ -100,7 +100,7 @@ class _Path:
     def follow(self, count: int, order: np.random.Generator) -> None:
         """Take `count` component steps."""
         kernel, curve, objective = components.compiled(_subgradient_steps), self._curve, self._objective
-        for index, rows in components.draws(objective.records, count, order):
+        for index, rows in components.draws(objective.table, count, order):
             self._subgradient_steps = kernel(
                 rows, index, curve.records, curve.shape, curve.scale, self._linear, self._w, self.mean, self._dual,
                 self._subgradient_steps, objective.l2, self._radius,
@@ -109,16 +109,17 @@ class _Path:
     def certificate(self) -> Accuracy:
         """Return the distance of the mean that is proven."""
         objective, w = self._objective, self.mean
-        loss, y, mu = objective.loss, objective.targets, objective.l2
+        loss, y, mu = objective.loss, objective.labels, objective.l2
         if not isinstance(loss, PiecewiseLinearLoss):
             return certificates.gradient_norm(objective, w, objective.gradient(w))
-        z = objective.records.predict(w)
+        z = objective.table.predict(w)
         seen = self._dual[:, 0] > 0
         means = np.divide(self._dual[:, 1], self._dual[:, 0], out=loss.derivative(z, y), where=seen)
         slopes = np.clip(means, *loss.slope_interval(y))  # rounding
         losses = loss.value(z, y)
+        size = loss.slope_bound * objective.records.domain.linf
         # The dual's own parameters. P(w) - D(slopes) in terms that are at least 0, with no cancellation:
-        other = -(self._linear + objective.records.adjoint(slopes) / objective.records.n) / mu
+        other = -(self._linear + objective.table.adjoint(slopes, size) / objective.records.n) / mu
         gap = float(np.mean(losses - slopes * (z - y))) + mu / 2 * float(np.sum((w - other) ** 2))
         return certificates.as_distance(certificates.duality_gap(objective, w, gap, float(np.mean(losses))), mu)
 
@@ -182,7 +183,7 @@ class Katyusha(Solver):
     ``L`` in ``tau_1`` has to be the smoothness.
     """
 
-    treats_weights = False
+    treats_weights, only_sums = False, False
 
     max_steps: int | None = None  #: epochs; None: three times `steps_for`
 
@@ -232,11 +233,12 @@ class Katyusha(Solver):
 
 def _snapshot(objective: LinearModelObjective, w: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the slopes of all records at `w`, shape (n,), and the gradient of the objective."""
-    slopes, total = np.empty(objective.records.n), np.zeros(objective.dim)
-    for block in objective.records.blocks():
-        slopes[block.rows] = objective.loss.derivative(block.predict(w), objective.targets[block.rows])
-        total += block.adjoint(slopes[block.rows])
+    slopes = np.empty(objective.records.n)
+    for block in objective.table.blocks():
+        slopes[block.rows] = objective.loss.derivative(block.predict(w), objective.labels[block.rows])
     linear = 0.0 if objective.linear is None else objective.linear
+    slope = objective.loss.slope_within(objective.records.domain.l2 * float(np.linalg.norm(w)))
+    total = objective.table.adjoint(slopes, slope * objective.records.domain.linf)
     return slopes, total / objective.records.n + objective.l2 * w + linear
 
 
@@ -245,7 +247,7 @@ class _State:
     """The two momentum sequences y and z, which outlive an epoch, and the constants of the steps."""
 
     def __init__(self, objective: LinearModelObjective, start: FloatArray) -> None:
-        curve = components.slope_curve(objective.loss, objective.targets)
+        curve = components.slope_curve(objective.loss, objective.labels)
         assert curve is not None  # `refusal`; tells the type checker
         self._objective, self._curve = objective, curve
         self._y, self._z, self._x = start.copy(), start.copy(), start.copy()
@@ -260,7 +262,7 @@ class _State:
         mean, mu = g - objective.l2 * snapshot, objective.l2
         kernel = components.compiled(_katyusha_steps)
         average, weight = snapshot.copy(), 0.0
-        for index, rows in components.draws(objective.records, 2 * objective.records.n, order):
+        for index, rows in components.draws(objective.table, 2 * objective.records.n, order):
             weight = kernel(
                 rows, slopes[index], curve.records[index], curve.shape, curve.scale, mean, snapshot,
                 self._x, self._y, self._z, average, weight, self._pull, self._gamma, objective.smoothness, mu,

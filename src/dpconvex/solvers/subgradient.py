@@ -10,6 +10,7 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import FloatArray, Status
+from dpconvex.errors import InvalidParameterError
 from dpconvex.problems import Objective
 from dpconvex.problems.objective import Bounds
 from dpconvex.sets import ConvexSet, L2Ball
@@ -112,6 +113,11 @@ class CuttingPlane(Solver):
     minus the largest lower bound is the certificate. So many steps as `steps_for` says are seldom affordable; those
     taken are mostly tens to hundreds.
 
+    Oracle interface. At a member w `Objective.value_and_gradient` returns a lower value l and a slope g with
+    ``J(u) >= l + <g, u - w> + mu/2 |u - w|^2`` for all members u, and ``J(w) <= l + value_rounding <= l + B``, B being
+    `Objective.oracle_error`. With ``alpha = mu/2 radius^2`` public ``4 B <= alpha`` is required; then neither the step
+    limit nor the stall test ends a run that has no certificate, whatever the data.
+
     Source: Teo, Vishwanathan, Smola and Le 2010, "Bundle methods for regularized risk minimization"; docs, Heavy tails.
     """
 
@@ -125,24 +131,27 @@ class CuttingPlane(Solver):
         return "needs a loss of bounded slope or a bounded constraint"
 
     @staticmethod
-    def steps_for(lipschitz: float, strong_convexity: float, radius: float) -> int:
+    def steps_for(lipschitz: float, strong_convexity: float, radius: float, oracle_error: float = 0.0) -> int:
         """Return how many steps bring the best point within `radius` of the minimizer, for every data set.
 
-        L is the largest slope of a plane: of the objective on the constraint, less its strong convexity. Along the
-        segment from theta to the new plane D is concave with slope at least the gap e at its start and curvature at
-        most ``4 L^2 / mu``, so D grows by at least ``min(e / 2, e^2 mu / (8 L^2))``. A gap below ``8 L^2 / mu`` after t
-        steps is then at most ``8 L^2 / (mu t)``; ``mu/2 radius^2`` suffices.
+        L is `Objective.plane_slope`. Along the segment from theta to the new plane D is concave with slope at least
+        the gap e at its start and curvature at most ``4 L^2/mu``, so D grows by at least ``min(e/2, e^2 mu/(8 L^2))``.
+        A gap below ``8 L^2 / mu`` after t steps is then at most ``8 L^2 / (mu t)``. The certificate pays the oracle's
+        error B twice, for the value and for the planes: ``e + 2 B <= alpha = mu/2 radius^2`` suffices.
         """
-        return math.ceil(16 * (lipschitz / (strong_convexity * radius)) ** 2 * (1 + 1e-12)) + 64
+        share = 1 - 4 * oracle_error / (strong_convexity * radius**2)
+        return math.ceil(16 / share * (lipschitz / (strong_convexity * radius)) ** 2 * (1 + 1e-12)) + 64
 
     def _solve(
         self, objective: Objective, radius: float, constraint: ConvexSet, start: FloatArray | None
     ) -> SolverResult:
-        mu = objective.strong_convexity
+        mu, error = objective.strong_convexity, objective.oracle_error
+        if 8 * error > mu * radius**2:  # 4 B <= alpha: the certificate fires before rounding does
+            least = math.sqrt(8 * error / mu)
+            raise InvalidParameterError("radius", radius, f"must be at least {least:.6g} for an oracle of this error")
         if math.isinf(constraint.radius):
             constraint = L2Ball(objective.minimiser_norm)
-        slope = objective.lipschitz_within(constraint.radius) + mu * constraint.radius
-        enough = self.steps_for(slope, mu, radius)
+        enough = self.steps_for(objective.plane_slope(constraint.radius), mu, radius, error)
         limit = enough if self.max_steps is None else min(enough, self.max_steps)
         planes = _Planes(objective, constraint)
         w = constraint.project(np.zeros(objective.dim) if start is None else start)
@@ -201,11 +210,9 @@ class _Planes:
         return best - self.lower <= self.slack + self.objective.value_rounding(best, point)
 
     def _dual(self, weights: FloatArray) -> tuple[float, FloatArray]:
-        """Return ``D(weights)`` and its minimizer."""
-        mu, slope = self.objective.strong_convexity, weights @ self.slopes
-        u = self.constraint.project(-slope / mu)
-        products = (float(np.linalg.norm(slope)) + mu * float(np.linalg.norm(u))) * float(np.linalg.norm(u))
-        return mu / 2 * float(u @ u) + float(slope @ u) + float(weights @ self.offsets) - 1e-14 * products, u
+        """Return ``D(weights)``, or less by rounding, and its minimizer."""
+        least, u = self.constraint.ridge_minimum(weights @ self.slopes, self.objective.strong_convexity)
+        return least + float(weights @ self.offsets), u
 
     def _ascend(self, weights: FloatArray, primal: float) -> FloatArray:
         """Improve the weights: the segment to the newest plane first, then accelerated projected ascent."""

@@ -14,4 +14,5 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     accuracy.real_data,
     steps.steps,
     steps.constant,
+    steps.one_pass,
 )

@@ -11,6 +11,7 @@ from dpconvex.algorithms import require
 from dpconvex.algorithms.erm import heavy_tailed
 from dpconvex.algorithms.erm.heavy_tailed import HeavyTailedPlan
 from dpconvex.algorithms.erm.heavy_tailed.moments import Moments
+from dpconvex.algorithms.erm.heavy_tailed.surrogates import SOLVER
 from dpconvex.audit import proved_epsilon
 from dpconvex.losses import AbsoluteLoss, HuberLoss, LinearModelLoss
 from dpconvex.privacy import PrivacyParams
@@ -42,7 +43,7 @@ def minimisers(plan: HeavyTailedPlan) -> tuple[float, float]:
         records = Records.clipped(np.full((3, 1), 1e3), plan.problem.domain)
         risk = TruncatedRisk(plan.problem.loss, records, np.array([1e9, -1e9, last]), phase.l2, phase.truncation)
         radius = phase.stages[0].radius
-        found.append(float(require(plan.solver.solve(risk, radius, plan.ball), radius)[0]))
+        found.append(float(require(SOLVER.solve(risk, radius, plan.domain), radius)[0]))
     return found[0], found[1]
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from dpconvex._types import FloatArray
 from dpconvex.algorithms.erm import heavy_tailed
-from dpconvex.algorithms.erm.heavy_tailed.localization import HeavyTailedPlan
+from dpconvex.algorithms.erm.heavy_tailed.localization import HeavyTailedPlan, LocalizationPlan
 from dpconvex.algorithms.erm.heavy_tailed.moments import Moments, record_cap
 from dpconvex.algorithms.erm.heavy_tailed.schedule import TUNING, Phase, Schedule, Stage, sensitivity
 from dpconvex.losses import LinearModelLoss
@@ -78,7 +80,12 @@ def pareto_noise(rng: np.random.Generator, k: float, n: int, dim: int) -> FloatA
     return unit_vectors(rng, n, dim) * lengths[:, None]
 
 
-def worst_excess(point: Point, runs: int, seed: int) -> tuple[Estimate, float, Estimate]:
+Planner = Callable[[LinearModelProblem, PrivacyParams, Moments], LocalizationPlan[Any]]
+
+
+def worst_excess(
+    point: Point, runs: int, seed: int, planner: Planner = heavy_tailed.plan
+) -> tuple[Estimate, float, Estimate]:
     """Return the largest mean excess risk over signal strengths r, that r, and the excess at the largest r.
 
     Records are ``r e_1 + (1 - r) V`` with V of mean 0 and ``G_k = 1``; the loss is linear over the unit ball, so that
@@ -87,7 +94,7 @@ def worst_excess(point: Point, runs: int, seed: int) -> tuple[Estimate, float, E
     """
     moments = Moments(point.k, 1.0)
     problem = wide_problem(LinearLoss(), point.d, point.n, moments)
-    plan = heavy_tailed.plan(problem, PrivacyParams(point.epsilon), moments)
+    plan = planner(problem, PrivacyParams(point.epsilon), moments)
     first = 2 * plan.problem.radius * plan.phases[0].l2  # Delta_1 of the specification
     strengths = sorted({min(first * fraction, STRONG[-1]) for fraction in FRACTIONS} | {*STRONG})
     excess = np.zeros((runs, len(strengths)))

@@ -10,6 +10,8 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     games.tuning,
     hard.tightness,
     hard.boosting,
+    hard.boosted_bound,
+    hard.exponents,
     sampling.sparsification,
     sampling.bias_reduction,
     methods.minimization,

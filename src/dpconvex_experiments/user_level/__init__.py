@@ -5,6 +5,7 @@ from dpconvex_experiments.user_level import crossover, rates, robustness
 
 EXPERIMENTS: tuple[Experiment, ...] = (
     rates.rates,
+    rates.one_pass,
     rates.strongly_convex,
     rates.gradients,
     crossover.crossover,

@@ -50,6 +50,16 @@ def test_few_records_prove_nothing_of_a_level(run: Any) -> None:
     assert "n=300: must be at least" in " ".join(refused.output.split())
 
 
+def test_surrogate_and_constraint_reach_the_plan(run: Any) -> None:
+    words = (*PLAN, "--model", "huber", "--heavy-tailed", "2:0.3", "--surrogate", "extension", "--constraint=-1:2")
+    shown = " ".join(run(*words).stdout.split())
+    assert "surrogate extension" in shown
+    assert "constraint Box" in shown
+    found = json.loads(run(*words, "--json").stdout)
+    assert (found["surrogate"], found["constraint"]) == ("extension", "-1:2")
+    assert found["plans"][0]["algorithm"] == "heavy_tailed"
+
+
 def test_failure_says_its_price(run: Any) -> None:
     words = (*PLAN, "--model", "linear", "--failure", 0.05, "--heavy-tailed")
     shown = " ".join(run(*words, "2:0.3").stdout.split())
@@ -102,6 +112,12 @@ def test_test_targets_are_clipped_no_more_than_training_targets(run: Any, claims
         (("--model", "linear", "--heavy-tailed", 1.5), "order k >= 2"),
         (("--model", "linear", "--heavy-tailed", 2, "--tilt", 1), "tilt=1"),
         (("--model", "linear", "--failure", 0.1), "failure=0.1: is for heavy_tailed"),
+        (("--model", "linear", "--surrogate", "extension"), "is for heavy tails only"),
+        (("--model", "linear", "--constraint", "0:1"), "is for heavy tails only"),
+        (("--model", "linear", "--heavy-tailed", "2:1", "--surrogate", "x"), "surrogate='x'"),
+        (("--model", "linear", "--heavy-tailed", "2:1", "--constraint", "x"), "must be LOWER:UPPER"),
+        (("--model", "linear", "--heavy-tailed", "2:1", "--constraint", "2:1"), "must have lower < upper"),
+        (("--model", "linear", "--heavy-tailed", "2:1", "--surrogate", "joint"), "needs more than"),
         (("--model", "linear", "--heavy-tailed", "2:1", "--failure", 0.6), "failure=0.6"),
         (("--model", "linear", "--heavy-tailed", 2, "--noise", "l1"), "noise='l1'"),
         (("--model", "linear", "--heavy-tailed", 2, "--algorithm", "output_perturbation"), "'clipped_gradient'"),

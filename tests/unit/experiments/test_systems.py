@@ -15,7 +15,7 @@ import pytest
 from typer.main import get_command
 
 import dpconvex
-from dpconvex import DataDomain, NumericColumn, Schema, solvers
+from dpconvex import DataDomain, NumericColumn, Schema, problems, solvers
 from dpconvex.cli.main import app
 from dpconvex.errors import DpconvexWarning
 from dpconvex.losses import LogisticLoss
@@ -39,6 +39,7 @@ def example_names() -> dict[str, Any]:
     return {
         **{name: getattr(dpconvex, name) for name in PUBLIC},
         "solvers": solvers,
+        "problems": problems,
         "X": X,
         "y": y,
         "t": np.clip(X[:, 0] + rng.normal(0, 0.2, N), -1, 1),

@@ -9,13 +9,16 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from dpconvex._types import Status
+from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import AbsoluteLoss, HingeLoss, LogisticLoss
-from dpconvex.problems import DataDomain, Records, RegularizedRisk
+from dpconvex.problems import DataDomain, Objective, Records, RegularizedRisk
 from dpconvex.problems.linear.truncated import TruncatedRisk, Truncation
 from dpconvex.sets import Box, L2Ball
 from dpconvex.solvers import (
     BallNewton,
     CuttingPlane,
+    DualCoordinateAscent,
+    Guaranteed,
     adaptive_subgradient,
     biased_subgradient,
     biased_subgradient_gap,
@@ -169,3 +172,59 @@ def test_the_gap_that_is_claimed_covers_the_true_one_at_every_step(full: bool) -
         if true > 1e-9:
             tightest = min(tightest, claimed / true)
     assert tightest < 3
+
+
+# The oracle interface of cutting planes: values of a stated error
+
+
+class Blurred(Objective):
+    """``|<a, w> - 1| + l2/2 |w|^2`` on a ball, by values that an adversary lowers by up to `oracle_error`."""
+
+    everywhere = False
+
+    def __init__(self, error: float) -> None:
+        self.l2, self.oracle_error, self.a, self.coins = 0.5, error, np.array([1.5, -1.0]), np.random.default_rng(0)
+
+    bounds = property(lambda self: AbsoluteLoss())
+    dim, smoothness, minimiser_norm, initial_gap = 2, math.inf, math.inf, math.inf
+
+    def lipschitz_within(self, radius: float) -> float:
+        return float(np.linalg.norm(self.a)) + self.l2 * radius
+
+    def plane_slope(self, radius: float) -> float:
+        return float(np.linalg.norm(self.a))
+
+    def value_and_gradient(self, w):
+        v = float(self.a @ w) - 1
+        lowered = abs(v) + self.l2 / 2 * float(w @ w) - self.oracle_error * self.coins.uniform(0.9, 1)
+        return lowered, np.sign(v) * self.a + self.l2 * w
+
+    def gradient_rounding(self, w: np.ndarray) -> float:
+        return 0.0
+
+    def value_rounding(self, value: float, w: np.ndarray) -> float:
+        return self.oracle_error
+
+
+@pytest.mark.parametrize("share", [1e-6, 1 / 8, 1 / 4])
+def test_an_oracle_with_an_error_never_ends_without_a_certificate(share) -> None:
+    """Lemma 8.0 of the specification: ``e + 2B <= alpha`` within ``16 / (1 - 2B/alpha) (L / (mu r))^2`` planes."""
+    radius = 0.02
+    objective = Blurred(share * 0.5 / 2 * radius**2)
+    found = CuttingPlane().solve(objective, radius, L2Ball(1.0))
+    assert found.status is Status.CERTIFIED
+    exact = CuttingPlane().solve(Blurred(1e-12), 1e-4, L2Ball(1.0)).point
+    assert np.linalg.norm(found.point - exact) <= found.accuracy.bound + 1e-4
+    plain, blurred = (CuttingPlane.steps_for(2.0, 0.5, radius, b) for b in (0.0, objective.oracle_error))
+    assert blurred - 64 >= (plain - 64) / (1 - 2 * share) * (1 - 1e-3)
+
+
+def test_errors_that_would_drown_the_certificate_are_refused_as_public_facts() -> None:
+    with pytest.raises(InvalidParameterError, match="must be at least"):
+        CuttingPlane().solve(Blurred(0.26 * 0.25 * 1e-4), 0.01, L2Ball(1.0))
+
+
+def test_objectives_that_end_at_their_set_are_not_solved_beyond_it() -> None:
+    for solver in (CuttingPlane(), Guaranteed(DualCoordinateAscent(), CuttingPlane())):
+        with pytest.raises(InvalidParameterError, match="on which the objective is defined"):
+            solver.solve(Blurred(1e-9), 0.1)

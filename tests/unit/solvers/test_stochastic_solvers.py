@@ -81,6 +81,7 @@ def test_slope_curves_are_the_slopes_of_the_losses(loss, z, y):
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_draws_are_the_clipped_records_and_uniform(monkeypatch, dtype, domain):
     monkeypatch.setattr("dpconvex.problems.data.records._BLOCK", 64)  # several row blocks
+    monkeypatch.setattr("dpconvex.problems.data.records._LEAST_ROWS", 1)
     monkeypatch.setattr(components, "_SAMPLE", 100)  # several portions
     records = problem(LogisticLoss(), dtype=dtype, domain=domain).records
     assert records.n_blocks > 4

@@ -21,7 +21,7 @@ from dpconvex.algorithms.erm import (
     sufficient_statistics,
     user_level,
 )
-from dpconvex.algorithms.erm.heavy_tailed import Moments, clipped_gradient, registry
+from dpconvex.algorithms.erm.heavy_tailed import Moments, clipped_gradient, custom, registry
 from dpconvex.algorithms.erm.registry import plans
 from dpconvex.algorithms.erm.two_stage import centering, projection
 from dpconvex.algorithms.select import Options
@@ -37,9 +37,9 @@ from dpconvex.losses import (
     SquaredLoss,
 )
 from dpconvex.privacy import PrivacyParams, Unit
-from dpconvex.problems import Block, DataDomain, LinearModelProblem, Objective
+from dpconvex.problems import Block, CustomProblem, DataDomain, LinearModelProblem, LocationLoss, Objective
 from dpconvex.problems.objective import Bounds
-from dpconvex.sets import ConvexSet
+from dpconvex.sets import Box, ConvexSet
 from dpconvex.solvers import LBFGS, Solver, SolverResult
 
 N = 3
@@ -194,6 +194,14 @@ def _heavy_phases(privacy: PrivacyParams, bound: float) -> Subject:
     return linear_subject(plan)
 
 
+def _extended(privacy: PrivacyParams, bound: float) -> Subject:
+    """Extensions over a box; on worst neighbors, whose planes need the normal of a face."""
+    problem = linear_problem(AbsoluteLoss(1e9), bound)
+    constraint = Box(-problem.radius / 2, problem.radius / 2, dim=problem.dim)
+    moments, options = Moments(2.0, bound), {"surrogate": "extension", "constraint": constraint}
+    return linear_subject(heavy_tailed.plan(replace(problem, radius=constraint.radius), privacy, moments, **options))
+
+
 def _clipped(privacy: PrivacyParams, bound: float) -> Subject:
     problem, moments = linear_problem(HuberLoss(), bound), Moments(2.0, bound)
     return linear_subject(clipped_gradient.plan(problem, privacy, moments, steps=3, level=bound))
@@ -217,6 +225,17 @@ def _level(privacy: PrivacyParams, bound: float) -> Subject:
     one[-1, 0] = 2 * bound
     alone = Pair((one, np.ones(20)), (0 * one, np.ones(20)))
     return Subject(plan, {"alone": alone, **record_pairs(problem)}, lambda found: np.array(found.plan.released))
+
+
+def _custom(privacy: PrivacyParams, bound: float) -> Subject:
+    """A loss of one's own, steeper than the level: its extension over the ball is another function."""
+    domain = DataDomain.box(1, bound)
+    problem = CustomProblem(LocationLoss(domain, bound / 10), N, bound)
+    plan = custom.plan(problem, privacy, Moments(2.0, 0.2))
+    ends = [np.array([[bound], [-bound], [sign * bound]]) for sign in (1.0, -1.0)]
+    heap = [np.array([[0.0], [0.0], [sign * bound]]) for sign in (1.0, -1.0)]
+    pairs = {name: Pair(*((X, np.zeros(N)) for X in both)) for name, both in (("ends", ends), ("heap", heap))}
+    return Subject(plan, pairs)
 
 
 def _phased(aggregate: str, users: int = 20) -> Builder:
@@ -264,7 +283,10 @@ TARGETS = (
             "recentring": ("pure", _recentred),
             "heavy_tailed": ("pure", _heavy),
             "heavy_tailed/phases": ("pure", _heavy_phases),
+            "heavy_tailed/extension": ("pure", _extended),
             "heavy_tailed/tuned": ("pure", _selected("heavy_tailed", False)),
+            "heavy_tailed/custom": ("pure", _custom),
+            "localized_exponential_mechanism": ("pure", _selected("localized_exponential_mechanism", True)),
             "clipped_residuals": ("pure", _selected("clipped_residuals", True)),
             "heavy_tailed/scale": ("pure", _level),
             "clipped_gradient": ("approximate", _clipped),

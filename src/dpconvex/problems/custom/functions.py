@@ -180,6 +180,20 @@ class RecordLoss(ConvexFunction):
     def gradient(self, w: FloatArray, records: FloatArray) -> FloatArray:
         """Return a (sub)gradient of f in w for each of `records` (m, n_features), shape (m, dim)."""
 
+    def each(self, points: FloatArray, records: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return f and a (sub)gradient of each of `records` (m, n_features) at its own row of `points` (m, dim).
+
+        For the Lipschitz extension, which moves a steep record's parameters alone. Here `value` and `gradient` are
+        called for every point that differs from the one before: replace it where the function takes all rows at once.
+        """
+        values, gradients = np.empty(len(records)), np.empty((len(records), self.dim))
+        ends = np.flatnonzero(np.any(points[1:] != points[:-1], axis=1)) + 1
+        for first, last in zip([0, *ends.tolist()], [*ends.tolist(), len(records)], strict=True):
+            some, w = records[first:last], points[first]
+            values[first:last] = of_shape("value", self.value(w, some), (len(some),))
+            gradients[first:last] = of_shape("gradient", self.gradient(w, some), (len(some), self.dim))
+        return values, gradients
+
     def sums(self, w: FloatArray, records: FloatArray) -> tuple[float, FloatArray]:
         """Return the sum of the values of `records` (m, n_features), and of their gradients (dim,)."""
         values = of_shape("value", self.value(w, records), (len(records),))

@@ -100,6 +100,13 @@ class JaxLoss(RecordLoss):
     def gradient(self, w: FloatArray, records: FloatArray) -> FloatArray:
         return self._double(self._each, w, records)[1]
 
+    def each(self, points: FloatArray, records: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return both by one call, rows filled up to a power of two: few sizes are compiled."""
+        m = len(records)
+        rows = np.minimum(np.arange(1 << (m - 1).bit_length()), m - 1)
+        values, gradients = self._double(self._pairs, points[rows], records[rows])
+        return values[:m], gradients[:m]
+
     def sums(self, w: FloatArray, records: FloatArray) -> tuple[float, FloatArray]:
         """Return both sums by one backward pass, without the gradients of single records."""
         value, gradient = self._double(self._sum, w, records)
@@ -110,6 +117,12 @@ class JaxLoss(RecordLoss):
         import jax  # pyright: ignore[reportMissingImports]
 
         return jax.jit(jax.vmap(jax.value_and_grad(self.f), (None, 0)))
+
+    @cached_property
+    def _pairs(self) -> Callable[..., Any]:
+        import jax  # pyright: ignore[reportMissingImports]
+
+        return jax.jit(jax.vmap(jax.value_and_grad(self.f)))
 
     @cached_property
     def _sum(self) -> Callable[..., Any]:

@@ -69,6 +69,11 @@ class CustomProblem(Problem):
         return self.function.dim
 
     @property
+    def domain(self) -> DataDomain:
+        """Where records are clipped to."""
+        return self.function.domain
+
+    @property
     def bounds(self) -> Bounds:
         return self.function.bounds
 

@@ -1,7 +1,8 @@
-"""The compiled loops of `users` and `points`, cached on disk; imported when needed, for numba loads slowly.
+"""The compiled loops of `records`, `users` and `points`, cached on disk; imported when needed, for numba loads slowly.
 
-What is computed for a record is a function of that record alone: a product with BLAS would depend, in its last bit, on
-how many records of other users stand before it, and where a loss has a kink a last bit can decide a gradient. A squared
+What is computed for a record is a function of that record alone, and the same on all processors (no fused operations,
+no vector-length dependent order): a product with BLAS would depend, in its last bit, on how many records stand before
+it, and where a loss has a kink a last bit can decide a gradient. A squared
 distance is a function of its two points alone, and no loop over points stops early, so no running time depends on where
 points lie. Groups of points are held transposed, one row a coordinate: then the sums over coordinates of many pairs
 vectorize.
@@ -20,29 +21,91 @@ WIDTH = 256  # points against which four others are compared at a time
 SPLITTER = 134217729.0  # 2^27 + 1
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+@njit(cache=True, nogil=True)
 def predictions(rows: FloatArray, W: FloatArray, out: FloatArray) -> None:
-    """Write the product of every row with every row of W to ``out``, shape (m, k)."""
+    """Write the product of every row with every row of W to ``out``, shape (m, k), summed in one order everywhere."""
+    d = rows.shape[1]
+    whole = d - d % 8
+    for i in range(len(rows)):
+        r = rows[i]
+        for k in range(len(W)):
+            w = W[k]
+            a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = 0.0
+            for j in range(0, whole, 8):
+                a0 += r[j] * w[j]
+                a1 += r[j + 1] * w[j + 1]
+                a2 += r[j + 2] * w[j + 2]
+                a3 += r[j + 3] * w[j + 3]
+                a4 += r[j + 4] * w[j + 4]
+                a5 += r[j + 5] * w[j + 5]
+                a6 += r[j + 6] * w[j + 6]
+                a7 += r[j + 7] * w[j + 7]
+            for j in range(whole, d):
+                a0 += r[j] * w[j]
+            out[i, k] = ((a0 + a1) + (a2 + a3)) + ((a4 + a5) + (a6 + a7))
+
+
+@njit(cache=True, nogil=True)
+def add_products(
+    rows: FloatArray, slopes: FloatArray, step: float, fine: float, high: FloatArray, low: FloatArray
+) -> None:
+    """Add every ``slopes[i, k] rows[i]`` to ``high[k] + low[k]``; adding and subtracting `step` rounds to its grid."""
     for i in range(len(rows)):
         row = rows[i]
-        for k in range(len(W)):
-            one, total = W[k], 0.0
-            for j in range(len(row)):
-                total += row[j] * one[j]
-            out[i, k] = total
-
-
-@njit(cache=True, nogil=True, fastmath={"contract"})
-def add_by_user(rows: FloatArray, slopes: FloatArray, starts: AnyArray, first: int, out: FloatArray) -> None:
-    """Add ``slopes[i, k] rows[i]`` to part k of its user's row of ``out``; row i has the grouped position first + i."""
-    d, user = rows.shape[1], 0
-    for i in range(len(rows)):
-        while starts[user + 1] <= first + i:
-            user += 1
         for k in range(slopes.shape[1]):
-            s = slopes[i, k]
-            for j in range(d):
-                out[user, k * d + j] += s * rows[i, j]
+            s, upper, lower = slopes[i, k], high[k], low[k]
+            for j in range(len(row)):
+                p = s * row[j]
+                q = (p + step) - step
+                upper[j] += q
+                lower[j] += ((p - q) + fine) - fine
+
+
+@njit(cache=True, nogil=True)
+def add_digits(bits: AnyArray, table: AnyArray) -> None:
+    """Add floats, given by their bits, to a table: 32 bits a digit, then counts of inf, -inf and NaN."""
+    places = len(table) - 3
+    for i in range(len(bits)):
+        exponent, part = (bits[i] >> 52) & 0x7FF, bits[i] & 0xFFFFFFFFFFFFF
+        sign = -1 if bits[i] < 0 else 1
+        if exponent == 0x7FF:
+            table[places + (2 if part else (0 if sign > 0 else 1))] += 1
+            continue
+        part += (exponent > 0) << 52
+        exponent = max(exponent, 1)
+        shift, place = exponent & 31, exponent >> 5
+        low, high = (part & 0xFFFFFFFF) << shift, (part >> 32) << shift
+        table[place] += sign * (low & 0xFFFFFFFF)
+        table[place + 1] += sign * ((low >> 32) + (high & 0xFFFFFFFF))
+        table[place + 2] += sign * (high >> 32)
+    for place in range(places - 1):
+        carried = table[place] >> 32
+        table[place] -= carried << 32
+        table[place + 1] += carried
+
+
+@njit(cache=True, nogil=True)
+def add_by_user(
+    rows: FloatArray, slopes: FloatArray, starts: AnyArray, first: int, steps: AnyArray, high: AnyArray, low: AnyArray
+) -> None:
+    """As `add_products` for ``high[user]``, shape (users, k, d); row i has the grouped position first + i."""
+    begin, user = 0, 0
+    while begin < len(rows):
+        while starts[user + 1] <= first + begin:
+            user += 1
+        end = min(starts[user + 1] - first, len(rows))
+        add_products(rows[begin:end], slopes[begin:end], steps[0], steps[1], high[user], low[user])
+        begin = end
+
+
+@njit(cache=True, nogil=True)
+def lengths(rows: FloatArray, absolute: bool, out: FloatArray) -> None:
+    """Write the l1 norms (`absolute`) or the squared l2 norms of the rows to `out`, summed in one order everywhere."""
+    for i in range(len(rows)):
+        total = 0.0
+        for x in rows[i]:
+            total += abs(x) if absolute else x * x
+        out[i] = total
 
 
 @njit(cache=True, nogil=True)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpconvex._types import FloatArray
+from dpconvex.problems.data.summation import Parts
 
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
@@ -26,24 +26,27 @@ _MOST = 4  # threads: more would wait for memory
 _LEAST_PARTS = 4  # a thread must have at least so many blocks to be worth its start
 
 
-def total(parts: int, work: Callable[[int], FloatArray]) -> FloatArray:
+def total(parts: int, work: Callable[[int], Parts]) -> Parts:
     """Return ``work(0) + ... + work(parts - 1)``, computed by several threads; `parts` is at least 1.
 
-    Each thread sums consecutive parts, and the threads' sums are added in order.
+    What `work` returns are arrays that add up exactly (`summation`), so neither threads nor their order matter.
     """
 
-    def some(indices: range) -> FloatArray:
-        out = work(indices[0])
-        for index in indices[1:]:
-            out += work(index)
-        return out
+    def some(indices: range) -> Parts:
+        with np.errstate(all="ignore"):  # a thread has settings of its own; what floats meet depends on the data
+            return reduce(add, map(work, indices))
 
     threads = min(_threads(), max(1, parts // _LEAST_PARTS))
     if threads == 1:
         return some(range(parts))
     bounds = np.linspace(0, parts, threads + 1).astype(int).tolist()
     with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
-        return reduce(np.add, pool.map(some, map(range, bounds[:-1], bounds[1:])))
+        return reduce(add, pool.map(some, map(range, bounds[:-1], bounds[1:])))
+
+
+def add(one: Parts, other: Parts) -> Parts:
+    """Add parts entry by entry."""
+    return tuple(a + b for a, b in zip(one, other, strict=True))
 
 
 def one_blas_thread() -> AbstractContextManager[object]:

@@ -21,6 +21,7 @@ from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.problems.data import _threads
 from dpconvex.problems.data.domain import DataDomain, shorten
+from dpconvex.problems.data.summation import Parts
 from dpconvex.problems.data.users import UserGroups
 
 IntArray = NDArray[np.int64]
@@ -196,13 +197,13 @@ def covered_shares(points: FloatArray, groups: Groups, grid: FloatArray) -> Floa
     small = int(np.diff(groups.bounds).min())
     mantissa, exponent = math.frexp(float(grid[0]))
 
-    def work(part: int) -> FloatArray:
+    def work(part: int) -> Parts:
         levels = np.zeros((2, len(grid)))
         bounds = _share(groups.bounds, part)
         _loops.pair_levels(points, groups.order, bounds, mantissa * mantissa, exponent, small, levels)
-        return levels
+        return (levels,)
 
-    below = np.cumsum(_threads.total(_PARTS, work), axis=1)  # whole numbers: exact
+    below = np.cumsum(_threads.total(_PARTS, work)[0], axis=1)  # whole numbers: exact
     return below[0] / (small - 1) + below[1] / small
 
 
@@ -212,15 +213,15 @@ def near_counts(points: FloatArray, groups: Groups, radius: float) -> IntArray:
 
     single = len(groups.bounds) == 2
 
-    def work(part: int) -> FloatArray:
+    def work(part: int) -> Parts:
         out = np.zeros(len(points))
         bounds = groups.bounds if single else _share(groups.bounds, part)
         first, step = (part, _PARTS) if single else (0, 1)
         _loops.near_counts(points, groups.order, bounds, first, step, radius * radius, out)
-        return out
+        return (out,)
 
     counts = np.empty(len(points), dtype=np.int64)
-    counts[groups.order] = _threads.total(_PARTS, work)
+    counts[groups.order] = _threads.total(_PARTS, work)[0]
     return counts
 
 

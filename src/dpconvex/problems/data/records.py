@@ -11,6 +11,7 @@ Nothing here raises or warns because of what the data hold.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, final
@@ -20,13 +21,13 @@ import scipy.sparse
 
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import InvalidDataError
-from dpconvex.problems.data import _threads
+from dpconvex.problems.data import _threads, summation
 from dpconvex.problems.data.domain import DataDomain, shortened_length
+from dpconvex.problems.data.summation import Parts, Rounded
 
 _BLOCK = 2**17  # floats of a row block: two passes over it hit the cache
-_PANEL = 2**20  # floats of a dense panel (8 MB): rank-k updates want many rows
-_PANEL_ROWS = 8192
-PIECE = 2048  # rows whose products are summed in one go
+_LEAST_ROWS, _LONGEST = 256, 2**22  # of a block that second moments take; floats of the largest block
+_MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)  # of splitmix64
 
 
 @final
@@ -40,33 +41,64 @@ class RowBlock:
     intercept: float  #: the constant last feature; 0: none
     extra: FloatArray | None = None  #: (m,), a further feature between the others and the intercept
     copies: int = 0  #: columns that hold it
+    targets: AnyArray | None = None  #: (m,), inside the loss's targets, where they come with the records
+
+    @property
+    def dim(self) -> int:
+        """Length of a record, the constant feature included."""
+        return self.features.shape[1] + self.copies + (self.intercept > 0)
 
     def predict(self, W: FloatArray) -> FloatArray:
-        """Return ``X W^T``: shape (m,) for `W` of shape (dim,), (m, k) for (k, dim)."""
-        z = self.features @ W[..., : self.features.shape[1]].T
+        """Return ``X W^T``: shape (m,) for `W` of shape (dim,), (m, k) for (k, dim).
+
+        What a record gets is a function of that record and `W` alone, to the last bit.
+        """
+        from dpconvex.problems.data import _loops
+
+        p = self.features.shape[1]
+        z = np.empty((len(self.features), W.size // W.shape[-1]))
+        _loops.predictions(self.features, np.ascontiguousarray(np.atleast_2d(W)[:, :p]), z)
+        z = z[:, 0] if W.ndim == 1 else z
         if self.factor is not None:
             z = _scaled(z, self.factor)
         if self.extra is not None:
-            p = self.features.shape[1]
             z += np.multiply.outer(self.extra, W[..., p : p + self.copies].sum(-1))
         if self.intercept:
             z += self.intercept * W[..., -1]
         return z
 
-    def adjoint(self, g: FloatArray) -> FloatArray:
-        """Return ``g^T X``: shape (dim,) for `g` of shape (m,), (k, dim) for (m, k).
+    def adjoint(self, g: FloatArray, size: float) -> FloatArray:
+        """Return the parts of ``g^T X`` (`summation`): (3, dim) for `g` of shape (m,), (3, k, dim) for (m, k).
 
-        Sums of `PIECE` rows are added up: equal summands round alike, and so do not err by more than their slack.
+        `size` bounds every ``|g x|`` and is the same for all blocks.
         """
         scaled = g if self.factor is None else _scaled(g, self.factor)
-        out = scaled[:PIECE].T @ self.features[:PIECE]
-        for first in range(PIECE, len(scaled), PIECE):
-            out += scaled[first : first + PIECE].T @ self.features[first : first + PIECE]
+        out = [summation.vector_parts(self.features, scaled, size)]
         if self.extra is not None:
-            out = np.concatenate([out, *self.copies * [(g.T @ self.extra)[..., None]]], axis=-1)
+            out += self.copies * [summation.vector_parts(self.extra[:, None], g, size)]
         if self.intercept:
-            out = np.concatenate([out, self.intercept * g.sum(0)[..., None]], axis=-1)
-        return out
+            out.append(summation.vector_parts(np.full((len(g), 1), self.intercept), g, size))
+        return out[0] if len(out) == 1 else np.concatenate(out, axis=-1)
+
+    def gram(self, factors: FloatArray, size: float, rounded: Rounded) -> AnyArray:
+        """Return the parts of ``A^T A``, A the records times `factors` (m,) (`summation.gram_parts`)."""
+        total, dense, step = np.zeros((2, self.dim, self.dim)), self.dense(), summation.PANEL_ROWS
+        for part in (slice(i, i + step) for i in range(0, len(dense), step)):
+            total += summation.gram_parts(dense[part], factors[part], size, rounded)
+        return total
+
+    def picked(self, stride: int, targets: AnyArray | None = None) -> AnyArray:
+        """Return the positions of about every `stride`-th record; a public hash of the record decides, not its place.
+
+        `targets` (n,) of all records are hashed too, or the block's own.
+        """
+        keys = self.predict(np.random.default_rng(0).standard_normal(self.dim)).view(np.uint64)
+        if targets is not None or self.targets is not None:
+            labels = np.ascontiguousarray(self.targets_in(targets), dtype=np.float64)
+            keys = keys ^ (labels.view(np.uint64) >> np.uint64(1))
+        for shift, factor in zip((30, 27), _MIX, strict=True):
+            keys = (keys ^ (keys >> np.uint64(shift))) * np.uint64(factor)
+        return np.flatnonzero((keys >> np.uint64(32)) < 2**32 // stride)
 
     def dense(self) -> FloatArray:
         """Return the records as a new array of shape (m, dim)."""
@@ -80,14 +112,53 @@ class RowBlock:
         out[:, p + self.copies :] = self.intercept
         return out
 
+    def targets_in(self, targets: AnyArray | None) -> AnyArray:
+        """Return the block's own targets, (m,), or its part of those of all records (n,)."""
+        if self.targets is not None:
+            return self.targets
+        assert targets is not None  # they are here or there
+        return targets[self.rows]
+
+    def ready(self) -> RowBlock:
+        """Return the same records with features in float64, rows in one piece."""
+        return replace(self, features=np.require(_dense(self.features), np.float64, ["C", "A"]))
+
     def part(self, index: slice | AnyArray) -> RowBlock:
         """Return some of the records (`rows` stays as it is)."""
         factor, extra = (None if column is None else column[index] for column in (self.factor, self.extra))
         return replace(self, features=self.features[index], factor=factor, extra=extra)
 
 
+class RecordSource(ABC):
+    """Encoded and clipped records of a public number, which can be read again and again, block by block.
+
+    All that solvers of smooth objectives need is `total`. What it sums are parts that add up exactly, so the result is
+    the same whatever the blocks, their order, and whoever computes them; work that is done twice must not be counted
+    twice, and may not draw random bits.
+    """
+
+    domain: DataDomain
+    n: int
+
+    @property
+    def dim(self) -> int:
+        """Length of a parameter vector for one output, the intercept included."""
+        return self.domain.dim
+
+    @abstractmethod
+    def total(self, work: Callable[[RowBlock], Parts]) -> Parts:
+        """Return the sum of `work`, arrays that add up exactly, over the row blocks."""
+
+    @abstractmethod
+    def subset(self, stride: int, targets: AnyArray | None = None) -> tuple[Records, AnyArray, AnyArray | None]:
+        """Return about every `stride`-th record in memory, their targets, and their numbers where they have any.
+
+        Which ones is decided by what a record holds, its target included (`RowBlock.picked`).
+        """
+
+
 @final
-class Records:
+class Records(RecordSource):
     """Clipped features of `n` records; made by `clipped`.
 
     Row blocks are of equal length (the last may be shorter), in order. Their features may still have the caller's
@@ -109,14 +180,7 @@ class Records:
         n = X.shape[0]
         if n == 0:
             raise InvalidDataError(f"X has shape {X.shape}; at least one record is needed")
-        step = max(1, _BLOCK // X.shape[1])
-        blocks = [_clipped_block(X, slice(i, min(i + step, n)), domain) for i in range(0, n, step)]
-        return cls(domain, n, blocks)
-
-    @property
-    def dim(self) -> int:
-        """Length of a parameter vector for one output, the intercept included."""
-        return self.domain.dim
+        return cls(domain, n, clipped_blocks(X, domain))
 
     @property
     def n_blocks(self) -> int:
@@ -125,8 +189,7 @@ class Records:
 
     def block(self, index: int) -> RowBlock:
         """Return one row block, in float64."""
-        b = self._blocks[index]
-        return replace(b, features=np.asarray(_dense(b.features), dtype=np.float64))
+        return self._blocks[index].ready()
 
     def lifted(self, extra: FloatArray, domain: DataDomain) -> Records:
         """Return the same records with a further feature of shape (n,), without a copy of the others.
@@ -141,51 +204,36 @@ class Records:
         """Yield the records block by block, for passes that do several things at once."""
         return map(self.block, range(self.n_blocks))
 
-    def total(self, work: Callable[[RowBlock], FloatArray]) -> FloatArray:
-        """Return the sum of `work` over the row blocks, computed by several threads."""
+    def total(self, work: Callable[[RowBlock], Parts]) -> Parts:
         return _threads.total(self.n_blocks, lambda index: work(self.block(index)))
-
-    @property
-    def n_panels(self) -> int:
-        """Number of panels."""
-        return math.ceil(self.n / self._panel_rows)
-
-    def panel(self, index: int) -> tuple[slice, FloatArray]:
-        """Return some consecutive records: which, and a new dense array (m, dim) of about 8 MB at most."""
-        start = index * self._panel_rows
-        rows = slice(start, min(start + self._panel_rows, self.n))
-        return rows, self.rows(rows)
 
     def predict(self, W: FloatArray) -> FloatArray:
         """Return ``X W^T``: shape (n,) for `W` of shape (dim,), (n, k) for (k, dim)."""
-        return np.concatenate([block.predict(W) for block in self.blocks()])
+        return np.concatenate([block.predict(W) for block in self.blocks()] or [np.empty((0, *W.shape[:-1]))])
 
-    def adjoint(self, g: FloatArray) -> FloatArray:
-        """Return ``g^T X``: shape (dim,) for `g` of shape (n,), (k, dim) for (n, k)."""
-        out = np.zeros((*g.shape[1:], self.dim))
-        for block in self.blocks():
-            out += block.adjoint(g[block.rows])
-        return out
+    def adjoint(self, g: FloatArray, size: float | None = None) -> FloatArray:
+        """Return ``g^T X``: shape (dim,) for `g` of shape (n,), (k, dim) for (n, k).
 
-    def gram(self, weights: FloatArray) -> FloatArray:
-        """Return ``X^T diag(weights) X``, shape (dim, dim), for nonnegative `weights` of shape (n,)."""
+        `size` bounds every ``|g x|``; None takes the largest of `g`, which depends on all records.
+        """
+        size = float(np.abs(g).max(initial=0.0)) * self.domain.linf if size is None else size
+        return summation.vector(self.total(lambda block: (block.adjoint(g[block.rows], size),))[0])
 
-        def work(index: int) -> FloatArray:
-            rows, panel = self.panel(index)
-            panel *= np.sqrt(weights[rows])[:, None]
-            return panel.T @ panel
+    def gram(self, weights: FloatArray, most: float | None = None, rounded: Rounded = np.rint) -> FloatArray:
+        """Return ``X^T diag(weights) X``, shape (dim, dim), for `weights` of shape (n,) in ``[0, most]``.
 
-        return _threads.total(self.n_panels, work)
-
-    @property
-    def _panel_rows(self) -> int:
-        return min(max(1, _PANEL // self.dim), _PANEL_ROWS)
+        Entries of ``diag(weights)^(1/2) X`` are `rounded` to the grid of `summation`. It depends on all records where
+        `most` is None, the largest weight.
+        """
+        most = float(weights.max(initial=0.0)) if most is None else most
+        size = math.sqrt(most) * self.domain.linf
+        return summation.gram(self.total(lambda b: (b.gram(np.sqrt(weights[b.rows]), size, rounded),))[0], size)
 
     def squared_norms(self) -> FloatArray:
         """Return the squared l2 norms of the records, shape (n,), the constant feature included."""
         parts = []
         for block in self.blocks():
-            norms = np.einsum("ij,ij->i", block.features, block.features)
+            norms = _lengths(block.features, absolute=False)
             norms = (norms if block.factor is None else norms * block.factor**2) + block.intercept**2
             parts.append(norms if block.extra is None else norms + block.copies * block.extra**2)
         return np.concatenate(parts)
@@ -217,16 +265,31 @@ class Records:
             first = last
         return out
 
-    def subset(self, stride: int) -> Records:
-        """Return every `stride`-th record, starting with the first, copied (float64)."""
-        p = self._blocks[0].features.shape[1]
-        dense = self.rows(slice(0, self.n, stride))
-        features, lifted = dense[:, :p], dense[:, p : self.domain.n_features]  # the second: copies of one column
-        extra, copies = (lifted[:, 0], lifted.shape[1]) if lifted.shape[1] else (None, 0)
-        step = max(1, _BLOCK // p)
+    def subset(self, stride: int, targets: AnyArray | None = None) -> tuple[Records, AnyArray, AnyArray]:
+        found = [block.rows.start + block.picked(stride, targets) for block in self.blocks()]
+        index = np.concatenate(found)
+        return self.of_rows(self.domain, self.take(index)), index if targets is None else targets[index], index
+
+    @classmethod
+    def of_rows(cls, domain: DataDomain, dense: FloatArray) -> Records:
+        """Return dense records (m, dim), the constant feature included, which lie in the domain already."""
+        step = _block_rows(domain.n_features)
         bounds = [slice(i, min(i + step, len(dense))) for i in range(0, len(dense), step)]
-        whole = RowBlock(slice(0, len(dense)), features, None, self.domain.intercept, extra, copies)
-        return Records(self.domain, len(dense), [replace(whole.part(rows), rows=rows) for rows in bounds])
+        features = dense[:, : domain.n_features]
+        return cls(domain, len(dense), [RowBlock(rows, features[rows], None, domain.intercept) for rows in bounds])
+
+
+def _block_rows(columns: int) -> int:
+    return max(1, min(summation.MOST_ROWS, max(_BLOCK // columns, _LEAST_ROWS), _LONGEST // columns))
+
+
+def _lengths(rows: FloatArray, *, absolute: bool) -> FloatArray:
+    """Return the l1 norms of rows, or their squared l2 norms, each a function of its row alone."""
+    from dpconvex.problems.data import _loops
+
+    out = np.empty(len(rows))
+    _loops.lengths(rows, absolute, out)
+    return out
 
 
 def _scaled(z: FloatArray, factor: FloatArray) -> FloatArray:
@@ -238,16 +301,24 @@ def _dense(features: Any) -> AnyArray:
     return features.toarray() if scipy.sparse.issparse(features) else features
 
 
-def _clipped_block(X: Any, rows: slice, domain: DataDomain) -> RowBlock:
-    part = X[rows]
-    if scipy.sparse.issparse(part):  # cells that are not stored are 0, and stay so: 0 lies in every block
-        block = _clipped_block(part.toarray(), slice(None), domain)
-        return replace(block, rows=rows, features=scipy.sparse.csr_array(block.features))
+def clipped_blocks(X: Any, domain: DataDomain, first: int = 0) -> list[RowBlock]:
+    """Return the rows of X clipped into a domain, as blocks; the first row has the number `first`."""
+    step, n = _block_rows(domain.n_features), X.shape[0]
+    rows = [slice(i, min(i + step, n)) for i in range(0, n, step)]
+    return [replace(_clipped_block(X[r], domain), rows=slice(first + r.start, first + r.stop)) for r in rows]
+
+
+def _clipped_block(part: Any, domain: DataDomain) -> RowBlock:
+    if scipy.sparse.issparse(part):  # cells that are not stored are 0, and clipped as such
+        block = _clipped_block(part.toarray(), domain)
+        return replace(block, features=scipy.sparse.csr_array(block.features))
+    rows = slice(0, len(part))
     block = domain.blocks[0]
-    if len(domain.blocks) == 1 and block.norm != "linf" and 1e-100 < block.bound < 1e100:
+    if len(domain.blocks) == 1 and block.norm in ("l1", "l2") and 1e-100 < block.bound < 1e100:
         with np.errstate(all="ignore"):
-            A = np.asarray(part, dtype=np.float64)
-            lengths = np.abs(A).sum(1) if block.norm == "l1" else np.sqrt(np.einsum("ij,ij->i", A, A))
+            A = np.require(part, np.float64, ["C", "A"])
+            absolute = block.norm == "l1"
+            lengths = _lengths(A, absolute=absolute) if absolute else np.sqrt(_lengths(A, absolute=False))
         wild = ~(lengths < 1e150)  # an entry is NaN, infinite, or its square overflows
         if wild.any():  # such records are clipped singly: they must not change how others are scaled
             part = A.copy()

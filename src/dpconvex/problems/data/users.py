@@ -9,8 +9,8 @@ They add up to 1, so the user's part of an objective, ``f_u = sum_z v_z loss_z``
 constant and the curvature bound of one record's loss. A bound on what replacing one record among n does, whose proof
 needs no more than that, holds for replacing one user among n. Every record is used, none is drawn.
 
-A user's gradient is computed from its own records alone, down to the last bit: it is a sum over its records in their
-order. Records are read in portions that end where a user ends, if the user is not larger than a portion.
+A user's gradient is computed from its own records alone, down to the last bit: it is a sum over the set of its records
+(`summation`). Records are read in portions that end where a user ends, if the user is not larger than a portion.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from numpy.typing import NDArray
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import InvalidDataError
 from dpconvex.losses import LinearModelLoss
-from dpconvex.problems.data import _threads
+from dpconvex.problems.data import _threads, summation
 from dpconvex.problems.data.domain import shorten
 from dpconvex.problems.data.records import Records
+from dpconvex.problems.data.summation import Parts
 
 Positions = NDArray[np.intp]
 
@@ -152,10 +153,10 @@ def user_gradients(
     reader = _Reader(loss, records, targets, groups, weights, w)
     out = np.empty((groups.n_users, len(w)))
 
-    def work(part: int) -> FloatArray:
+    def work(part: int) -> Parts:
         users = reader.users(part)
         out[users] = reader.gradients(users)
-        return np.zeros(0)
+        return ()
 
     _threads.total(reader.parts, work)
     return out
@@ -174,23 +175,29 @@ def clipped_mean(
     """Return the mean over users of their gradients, each shortened to l2 norm `clip`; shape (dim,).
 
     No array of the size (n_users, dim) is made. Replacing a user moves the exact mean by at most ``2 clip / n_users``;
-    the computed sum rounds by less than `objective.ROUNDING` times `clip` on either data set.
+    the computed sum rounds by less than `objective.ROUNDING` times `clip` on either data set (`summation`, worst case).
 
     An infinite `clip` shortens nothing. With a `center`, a released or public vector, the differences from it are
     shortened, and their mean is returned.
     """
     reader = _Reader(loss, records, targets, groups, weights, w)
 
-    def work(part: int) -> FloatArray:
+    size = min(clip, reader.size) + (0.0 if center is None or clip < np.inf else float(np.abs(center).max()))
+
+    def work(part: int) -> Parts:
         G = reader.gradients(reader.users(part))
         if center is not None:
             G -= center
         if clip < np.inf:
             np.nan_to_num(G, copy=False, nan=0.0)
             shorten(G, "l2", clip)
-        return G.sum(0)
+        most = summation.MOST_ROWS
+        parts = [
+            summation.vector_parts(G[i : i + most], np.ones(len(G[i : i + most])), size) for i in range(0, len(G), most)
+        ]
+        return (np.sum(parts, axis=0),)
 
-    return _threads.total(reader.parts, work) / groups.n_users
+    return summation.vector(_threads.total(reader.parts, work)[0]) / groups.n_users
 
 
 class _Reader:
@@ -212,6 +219,9 @@ class _Reader:
         self._loss, self._records, self._targets, self._groups = loss, records, targets, groups
         self._weights, self._W = weights, np.ascontiguousarray(w.reshape(loss.n_outputs, records.dim))
         self._portion = max(1, _PORTION // records.dim, 0 if groups.order is None else n // _SHARE)
+        norm = float(np.linalg.norm(w))
+        largest = 1.0 if weights is None else float(weights.max())
+        self.size = loss.slope_within(records.domain.l2 * norm) * records.domain.linf * largest
         cuts = np.searchsorted(groups.starts, np.arange(self._portion, n, self._portion))
         self._bounds = np.unique(np.concatenate([[0], cuts, [groups.n_users]]))
         self.parts = len(self._bounds) - 1
@@ -223,7 +233,8 @@ class _Reader:
         from dpconvex.problems.data import _loops
 
         starts = self._groups.starts[users.start : users.stop + 1]
-        out = np.zeros((users.stop - users.start, self._W.size))
+        high, low = np.zeros((2, users.stop - users.start, *self._W.shape))
+        steps = np.array(summation.steps(self.size))
         for first in range(int(starts[0]), int(starts[-1]), self._portion):
             place = slice(first, min(first + self._portion, int(starts[-1])))
             rows, index = self._read(place)
@@ -233,7 +244,8 @@ class _Reader:
             slopes = self._loss.derivative(z[:, 0] if one else z, self._targets[index]).reshape(len(rows), -1)
             if self._weights is not None:
                 slopes = slopes * self._weights[index][:, None]
-            _loops.add_by_user(rows, slopes, starts, first, out)
+            _loops.add_by_user(rows, slopes, starts, first, steps, high, low)
+        out = (high + low).reshape(len(high), -1)
         return out if self._weights is not None else out / np.diff(starts)[:, None]
 
     def _read(self, place: slice) -> tuple[FloatArray, slice | AnyArray]:

@@ -1,16 +1,18 @@
 r"""Lipschitz extensions over a compact set: ``f_C(w) = min over y in W of f(y) + C |w - y|``, to a stated accuracy.
 
-For records with ``f(y) = max of t v over t in [lo, hi]``, ``v = <a, y> + b`` (affine, hinge, absolute, pinball losses).
-Bisection on the step s of the proximal point ``y(s) = argmin of f(y) + |w - y|^2 / (2 s)`` (docs, Heavy tails): the
-slope ``p = (w - y)/s`` is a subgradient of f plus the normal cone at y, ``|p|`` falls with s, and while ``|p| <= C``
+For records of a linear model, ``f(y) = phi(<a, y>)`` with convex phi, smooth or with one kink. Any slope t and number c
+with ``phi(x) >= t x + c`` and any p of length at most C give a plane (docs, Heavy tails, Lemma 6; Lowy 2026, Lemma 2.2)
 
-    f_C(u) >= t v(y) + <p, u - y> for all u in W,    f_C(w) <= min(f(w), f(y) + C |w - y|).
+    f_C(u) >= <p, u> + c + min over y in W of <t a - p, y>    for all u in W,
 
-Rounding of y by e turns p by e/s, which over the whole set amounts to ``e diam(W) / s``: planes are lowered by that.
+which needs the minimum of a linear function over W only and is valid however t and p were found. They come from the
+proximal point ``y(s) = argmin of f(y) + |w - y|^2 / (2 s)``: with t the slope of phi there, ``p = (w - y)/s`` is a
+subgradient of f plus the normal cone at y, ``|p|`` falls with s, and the s where ``|p| = C`` is found by bisection.
+``f_C(w) <= min(f(w), f(y) + C |w - y|)`` closes the bracket. The minimum over W depends on the direction of the
+normal, which a difference ``w - s t a - y`` tells badly for small s: `ConvexSet.outward` takes it from the set.
 
-For a maximum of affine functions (Proposition D.6) the paper's oracle is a second-order cone program and takes its
-answer from the dual. Here any weights theta of the pieces, ``theta >= 0`` with sum 1, and any p of length at most C
-give a plane that needs a linear minimizer of W only, and is valid however theta and p were found:
+For a maximum of affine functions (Proposition D.6: a cone program's dual) any weights theta of the pieces and any p of
+length at most C give a plane:
 
     f_C(u) >= <p, u> + <theta, b> + min over y in W of <A^T theta - p, y>    for all u in W.
 """
@@ -18,46 +20,62 @@ give a plane that needs a linear minimizer of W only, and is valid however theta
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Protocol, final
+from typing import Self, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex import _validate
-from dpconvex._types import AnyArray, FloatArray
-from dpconvex.errors import InvalidDataError, InvalidParameterError
-from dpconvex.losses import PiecewiseLinearLoss
+from dpconvex._types import FloatArray
+from dpconvex.errors import InvalidDataError
+from dpconvex.losses import LinearModelLoss
 from dpconvex.losses.base import quiet
-from dpconvex.problems.data.records import Records
-from dpconvex.problems.linear.truncated import CenteredRisk
-from dpconvex.problems.objective import ROUNDING
+from dpconvex.problems.objective import UP, inner_product_rounding
 from dpconvex.sets import ConvexSet
 from dpconvex.sets.simplex import project_onto_simplex
 
 _SLOPE_HALVINGS = 100  # slopes may have to be small beside their range
-_ROUNDING = 2e-15  # of sums, inner products and projections, relative
+_VALUE_ROUNDING = 2.0**-50  # of a computed loss, relative
 _PLANE_ROUNDING = 1e-14  # of a plane with weights, relative
 _ASCENT = 5000  # steps on the weights for one proximal point of a maximum of affine functions
 
 
-class RowProjector(Protocol):
-    """A compact set that projects many points at once: `L2Ball`, `Box`, `Ellipsoid`, `Polytope`."""
+class Profiles(ABC):
+    """Functions ``phi_i(<a_i, y>)`` of n records; `slopes` are the vectors a, shape (n, dim)."""
 
-    @property
-    def diameter(self) -> float: ...
+    slopes: FloatArray
 
-    def project(self, w: FloatArray) -> FloatArray: ...
+    @abstractmethod
+    def values(self, points: FloatArray) -> FloatArray:
+        """Return the functions at points of shape (n, dim), or at one of shape (dim,)."""
 
-    def project_rows(self, points: FloatArray) -> FloatArray:
-        """Return the projections of finite points of shape (n, dim)."""
-        ...
+    @abstractmethod
+    def ends(self, radius: float) -> tuple[FloatArray, FloatArray]:
+        """Return the least and the largest slope, (n,) each, over the ball of that radius."""
+
+    @abstractmethod
+    def derivatives(self, z: FloatArray) -> FloatArray:
+        """Return a slope of phi at predictions z (n,)."""
+
+    @abstractmethod
+    def excess(self, z: FloatArray, t: FloatArray) -> FloatArray:
+        """Return a continuous function that is positive where the slope at z is above `t`, and falls with both."""
+
+    @abstractmethod
+    def constants(self, z: FloatArray) -> FloatArray:
+        """Return numbers c with ``phi(x) >= slope x + c``, equal at z, for the slopes of `derivatives`."""
+
+    @abstractmethod
+    def take(self, rows: NDArray[np.intp]) -> Self:
+        """Return some of the functions."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class Pieces:
+class Pieces(Profiles):
     """Functions ``max of t (<a, y> + b) over t in [lower, upper]``, one for each of n records.
 
     ``slopes`` are the vectors a (n, dim), ``offsets`` the numbers b (n,), all finite; the ends of t (n,) are (1, 1) for
@@ -69,24 +87,58 @@ class Pieces:
     lower: FloatArray
     upper: FloatArray
 
-    @classmethod
-    def of(cls, loss: PiecewiseLinearLoss, features: FloatArray, targets: FloatArray) -> Pieces:
-        """Return the losses of records; targets as `clip_targets` returns them."""
-        return cls(features, -targets, *loss.slope_interval(targets))
-
     @property
     def norms(self) -> FloatArray:
         """Largest slope norms A, shape (n,)."""
         return np.linalg.norm(self.slopes, axis=1) * np.maximum(-self.lower, self.upper)
 
     def values(self, points: FloatArray) -> FloatArray:
-        """Return the functions at points of shape (n, dim), or at one of shape (dim,)."""
         v = _inner(self.slopes, points) + self.offsets
         return np.maximum(self.lower * v, self.upper * v)
 
+    def ends(self, radius: float) -> tuple[FloatArray, FloatArray]:
+        return self.lower, self.upper
+
+    def derivatives(self, z: FloatArray) -> FloatArray:
+        return np.where(z + self.offsets > 0, self.upper, self.lower)
+
+    def excess(self, z: FloatArray, t: FloatArray) -> FloatArray:
+        return z + self.offsets
+
+    def constants(self, z: FloatArray) -> FloatArray:
+        return self.derivatives(z) * self.offsets
+
     def take(self, rows: NDArray[np.intp]) -> Pieces:
-        """Return some of the functions."""
         return Pieces(self.slopes[rows], self.offsets[rows], self.lower[rows], self.upper[rows])
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Curves(Profiles):
+    """A smooth loss at the predictions of n records."""
+
+    loss: LinearModelLoss
+    slopes: FloatArray
+    targets: FloatArray
+
+    def values(self, points: FloatArray) -> FloatArray:
+        return self.loss.value(_inner(self.slopes, points), self.targets)
+
+    def ends(self, radius: float) -> tuple[FloatArray, FloatArray]:
+        reach = radius * np.linalg.norm(self.slopes, axis=1) * UP
+        return self.loss.derivative(-reach, self.targets), self.loss.derivative(reach, self.targets)
+
+    def derivatives(self, z: FloatArray) -> FloatArray:
+        return self.loss.derivative(z, self.targets)
+
+    def excess(self, z: FloatArray, t: FloatArray) -> FloatArray:
+        return self.derivatives(z) - t
+
+    def constants(self, z: FloatArray) -> FloatArray:
+        return self.loss.value(z, self.targets) - self.derivatives(z) * z
+
+    def take(self, rows: NDArray[np.intp]) -> Curves:
+        return Curves(self.loss, self.slopes[rows], self.targets[rows])
 
 
 @final
@@ -102,36 +154,98 @@ class Extension:
     upper: FloatArray
     slopes: FloatArray
 
+    def improve(self, rows: NDArray[np.intp], new: Extension) -> None:
+        """Keep the better bounds of some rows, in place."""
+        higher = new.lower > self.lower[rows]
+        self.slopes[rows[higher]], self.lower[rows[higher]] = new.slopes[higher], new.lower[higher]
+        self.upper[rows] = np.minimum(self.upper[rows], new.upper)
+
+
+Oracle = Callable[[Profiles, FloatArray, float, ConvexSet, float], Extension]
+"""From functions, point, level C, set and tolerance to brackets and planes."""
+
 
 @quiet
-def lipschitz_extension(
-    pieces: Pieces, w: FloatArray, level: float, domain: RowProjector, tolerance: float
-) -> Extension:
+def lipschitz_extension(some: Profiles, w: FloatArray, level: float, domain: ConvexSet, tolerance: float) -> Extension:
     """Return values and planes of the extensions of Lipschitz constant `level` at `w`, projected onto the set first.
 
-    ``upper - lower`` is at most the tolerance unless rounding forbids it (Lowy 2026, Lemma 2.2 and Proposition D.6).
+    ``upper - lower`` is at most the tolerance plus `bracket_rounding` for every record (Lowy 2026, Lemma 2.2).
     """
     _validate.real("level", level, above=0.0)
     _validate.real("tolerance", tolerance, above=0.0)
-    w = domain.project(w)
-    n, reach = len(pieces.offsets), domain.diameter
-    halvings = max(1, math.ceil(2 * math.log2(max(2.0, level * reach / (2 * tolerance)))))
-    at_w = pieces.values(w)
-    short, long = np.zeros(n), np.full(n, reach / level)
-    best = _bracket(pieces, w, _proximal(pieces, w, long, domain), long, at_w, level, reach)
-    for _ in range(halvings):
-        open_rows = np.flatnonzero(best.upper - best.lower > tolerance)
-        if len(open_rows) == 0:
+    w, n, reach = domain.project(w), len(some.slopes), domain.diameter
+    here = np.tile(w, (n, 1))
+    z = _inner(some.slopes, w)
+    slope, constant = some.derivatives(z), some.constants(z)
+    flat = _Proximal(here, slope, constant, np.zeros_like(here), np.abs(slope), np.abs(constant))
+    best = _bracket(some, w, flat, level, domain)  # the tangent at w: enough where it is no steeper than the level
+    rows = np.flatnonzero(best.upper - best.lower > tolerance)
+    steep, m = some.take(rows), len(rows)
+    root = _Root(np.zeros(m), np.full(m, reach / level), np.ones(m), -np.ones(m), np.zeros(m, bool))
+    s = root.high
+    for step in range(3 * max(1, math.ceil(math.log2(max(2.0, level * reach / tolerance)))) + 3):
+        if len(rows) == 0:
             break
-        some, s = pieces.take(open_rows), 0.5 * (short[open_rows] + long[open_rows])
-        new = _bracket(some, w, _proximal(some, w, s, domain), s, at_w[open_rows], level, reach)
-        flat = np.linalg.norm(new.slopes, axis=1) <= level
-        short[open_rows[~flat]], long[open_rows[flat]] = s[~flat], s[flat]
-        higher = flat & (new.lower > best.lower[open_rows])
-        best.slopes[open_rows[higher]] = new.slopes[higher]
-        best.lower[open_rows[higher]] = new.lower[higher]
-        best.upper[open_rows[flat]] = np.minimum(best.upper[open_rows[flat]], new.upper[flat])
+        near = _proximal(steep, w, s, domain, tolerance / 4)
+        best.improve(rows, _bracket(steep, w, near, level, domain))
+        length = np.linalg.norm(near.slopes(steep), axis=1)
+        root.narrow(s, 1 - level / np.maximum(length, 1e-300))  # linear in s where y stays at a kink
+        left = np.flatnonzero(best.upper[rows] - best.lower[rows] > tolerance)
+        rows, steep, root = rows[left], steep.take(left), root.take(left)
+        s = root.guess(step)
     return best
+
+
+@final
+@dataclass(eq=False)
+class _Root:
+    """Where falling functions of one variable are 0: values at ``low`` are positive, at ``high`` not."""
+
+    low: FloatArray
+    high: FloatArray
+    at_low: FloatArray
+    at_high: FloatArray
+    rose: NDArray[np.bool_]  #: whether the low end moved last
+
+    def closed(self) -> NDArray[np.bool_]:
+        """Whether no float is left between the ends."""
+        middle = 0.5 * (self.low + self.high)
+        return (middle <= self.low) | (middle >= self.high)
+
+    def guess(self, step: int) -> FloatArray:
+        """Return the next points: by the secant, every third time the middle, which halves the interval."""
+        middle, width = 0.5 * (self.low + self.high), self.high - self.low
+        if step % 3 == 0:
+            return middle
+        fall = self.at_low - self.at_high
+        secant = self.high + self.at_high / np.where(fall > 0, fall, 1.0) * width
+        return np.where((secant > self.low) & (secant < self.high) & np.isfinite(fall), secant, middle)
+
+    def narrow(self, x: FloatArray, value: FloatArray) -> None:
+        """Take in values; an end that stays twice counts half (Illinois), so that both move."""
+        up, again = value > 0, (value > 0) == self.rose
+        self.low, self.high = np.where(up, x, self.low), np.where(up, self.high, x)
+        self.at_low = np.where(up, value, np.where(again, 0.5, 1.0) * self.at_low)
+        self.at_high = np.where(up, np.where(again, 0.5, 1.0) * self.at_high, value)
+        self.rose = up
+
+    def take(self, rows: NDArray[np.intp]) -> _Root:
+        low, high, at_low, at_high = (part[rows] for part in (self.low, self.high, self.at_low, self.at_high))
+        return _Root(low, high, at_low, at_high, self.rose[rows])
+
+
+def bracket_rounding(level: float, steepest: float, value: float, domain: ConvexSet, dim: int) -> float:
+    """Return what rounding adds to the bracket of any record: public, for floors of accuracy.
+
+    Of records with slopes up to `steepest` on the set and values up to `value` at 0. Terms are inner products over the
+    set, times how rounding turns its normals; where that is not known a proximal step s leaves ``s C^2/4 + e D/s`` for
+    projections off by e, and the best s of the bisection is within a factor of 2.
+    """
+    R, D, unit = domain.radius, domain.diameter, inner_product_rounding(dim)
+    plain = 8 * unit * (steepest + level) * (2 * R + D) + 8 * _VALUE_ROUNDING * value
+    if math.isfinite(domain.normal_rounding):
+        return plain * domain.normal_rounding
+    return plain + 2.5 * level * math.sqrt(1000 * unit * (R + D) * D)
 
 
 @final
@@ -139,126 +253,83 @@ def lipschitz_extension(
 class _Proximal:
     y: FloatArray  #: proximal points project(w - s t a), (n, dim)
     t: FloatArray  #: slopes, (n,)
-    beyond: FloatArray  #: w - s t a - y, (n, dim)
+    constant: FloatArray  #: c with ``phi(x) >= t x + c``, nearly equal at y, (n,)
+    normal: FloatArray  #: (w - s t a - y) / s, in the normal cone at y, (n, dim)
+    steep: FloatArray  #: size of what t was computed from, (n,)
+    large: FloatArray  #: size of what c was computed from, (n,)
+
+    def slopes(self, some: Profiles) -> FloatArray:
+        """Return ``p = t a + normal``, which is (w - y) / s."""
+        return self.t[:, None] * some.slopes + self.normal
 
 
-def _bracket(
-    pieces: Pieces, w: FloatArray, near: _Proximal, s: FloatArray, at_w: FloatArray, level: float, reach: float
-) -> Extension:
-    """Bounds and planes from proximal points of steps s, rounding against ourselves."""
-    y, t, beyond = near.y, near.t, near.beyond
-    slopes = t[:, None] * pieces.slopes + beyond / s[:, None]  # (w - y) / s, but exact where nothing was projected
-    v = _inner(pieces.slopes, y) + pieces.offsets
-    length, size = np.linalg.norm(pieces.slopes, axis=1), float(np.linalg.norm(w)) + reach
-    product = length * size + np.abs(v)  # what rounds in v
-    turned = np.where(beyond.any(axis=1), (size + np.linalg.norm(beyond, axis=1)) / s, 0.0)
-    low_slack = _ROUNDING * (np.abs(t) * product + reach * (level + turned))
-    upper = np.minimum(at_w, pieces.values(y) + level * np.linalg.norm(w - y, axis=1))
-    upper = upper + _ROUNDING * (np.maximum(-pieces.lower, pieces.upper) * product + np.abs(upper))
-    lower = t * v + _inner(slopes, w - y)  # not psi(v): a bisected t leaves v off 0, and t v is a bound all the same
-    return Extension(np.minimum(lower - low_slack, upper), upper, slopes)
+def _bracket(some: Profiles, w: FloatArray, near: _Proximal, level: float, domain: ConvexSet) -> Extension:
+    """Bounds and planes from any points of the set, slopes and normals (Lemma 6), rounding against ourselves."""
+    t, constant, p = near.t, near.constant, near.slopes(some)
+    length = np.linalg.norm(p, axis=1)
+    share = np.where(length > level, level / np.maximum(length, 1e-300) * (1 - 4e-16), 1.0)[:, None]
+    tilt = np.where(share < 1, (1 - share) * t[:, None] * some.slopes - share * near.normal, -near.normal)
+    p = share * p
+    reach, steep = domain.radius, near.steep * np.linalg.norm(some.slopes, axis=1)
+    unit = inner_product_rounding(len(w))
+    lower = p @ w + constant + domain.least_rows(tilt)
+    slack = unit * (steep + level + np.linalg.norm(tilt, axis=1)) * reach + _VALUE_ROUNDING * near.large
+    at_w, at_y = some.values(w), some.values(near.y)
+    upper = np.minimum(at_w, at_y + level * np.linalg.norm(w - near.y, axis=1))
+    upper = upper + unit * (steep + level) * reach + _VALUE_ROUNDING * (np.abs(upper) + near.large)
+    return Extension(np.minimum(lower - slack, upper), upper, p)
 
 
-def _proximal(pieces: Pieces, w: FloatArray, s: FloatArray, domain: RowProjector) -> _Proximal:
-    """Return the proximal points; t is optimal for v(y)."""
+def _proximal(some: Profiles, w: FloatArray, s: FloatArray, domain: ConvexSet, tolerance: float) -> _Proximal:
+    """Return the proximal points; t is nearly the slope there.
 
-    def at(t: FloatArray, some: Pieces, s: FloatArray) -> tuple[FloatArray, FloatArray]:
-        point = w - (s * t)[:, None] * some.slopes
-        return point, domain.project_rows(point)
+    The tangents at the ends of the search average to one of slope t, lower than phi by at most the tolerance.
+    """
 
-    def v(t: FloatArray, some: Pieces, s: FloatArray) -> FloatArray:
-        return _inner(some.slopes, at(t, some, s)[1]) + some.offsets
+    def at(t: FloatArray, part: Profiles, s: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        point = w - (s * t)[:, None] * part.slopes
+        y = domain.project_rows(point)
+        return point, y, _inner(part.slopes, y)
 
-    v_high, v_low = v(pieces.upper, pieces, s), v(pieces.lower, pieces, s)
-    t = np.where(v_high >= 0, pieces.upper, pieces.lower)  # v falls with t
-    between = np.flatnonzero((v_high < 0) & (v_low > 0))
+    low, high = some.ends(domain.radius)
+    z_high, z_low = at(high, some, s)[2], at(low, some, s)[2]  # predictions fall with t
+    t = np.where(some.derivatives(z_high) >= high, high, low)
+    between = np.flatnonzero((t < high) & (some.derivatives(z_low) > low))
+    point, y, z = at(t, some, s)
+    slope, constant = some.derivatives(z), some.constants(z)
+    steep, large = np.abs(slope), np.abs(constant)
     if len(between):
-        some, low, high = pieces.take(between), pieces.lower[between], pieces.upper[between]
-        for _ in range(_SLOPE_HALVINGS):
-            middle = 0.5 * (low + high)
-            positive = v(middle, some, s[between]) > 0
-            low, high = np.where(positive, middle, low), np.where(positive, high, middle)
-        t[between] = high
-    point, y = at(t, pieces, s)
-    return _Proximal(y, t, point - y)
+        part, part_s, z_low, z_high = some.take(between), s[between], z_low[between], z_high[between]
+        low, high = low[between], high[between]
+        root = _Root(low, high, part.excess(z_low, low), part.excess(z_high, high), np.zeros(len(low), bool))
+        lengths = np.linalg.norm(part.slopes, axis=1)
+        above, below, share = _lines(part, z_low), _lines(part, z_high), np.zeros(len(low))
+        for step in range(1, 3 * _SLOPE_HALVINGS):
+            share = np.clip((root.high - below[0]) / np.where(above[0] > below[0], above[0] - below[0], 1.0), 0.0, 1.0)
+            gap = share * ((below[0] - above[0]) * z_high + below[1] - above[1])
+            missed = np.abs(below[0] + share * (above[0] - below[0]) - root.high)  # by a search that is still wide
+            gap = gap + missed * lengths * domain.diameter
+            if np.all((gap <= tolerance) | root.closed()):
+                break
+            x = root.guess(step)
+            new = at(x, part, part_s)[2]
+            root.narrow(x, part.excess(new, x))
+            line, z_high = _lines(part, new), np.where(root.rose, z_high, new)
+            above, below = np.where(root.rose, line, above), np.where(root.rose, below, line)
+        point[between], y[between], _ = at(root.high, part, part_s)
+        slope[between], constant[between] = below + share * (above - below)
+        ends = np.maximum(np.abs(above), np.abs(below))
+        steep[between], large[between] = ends
+    return _Proximal(y, slope, constant, domain.outward(y, point - y) / s[:, None], steep, large)
+
+
+def _lines(some: Profiles, z: FloatArray) -> FloatArray:
+    """Slopes and constants of tangents, (2, n)."""
+    return np.array([some.derivatives(z), some.constants(z)])
 
 
 def _inner(a: FloatArray, b: FloatArray) -> FloatArray:
     return a @ b if b.ndim == 1 else np.einsum("ij,ij->i", a, b)
-
-
-@final
-@dataclass(frozen=True)
-class ExtensionBounds:
-    """Constants of an average of Lipschitz extensions: the level C, and no smoothness."""
-
-    slope_bound: float
-    curvature_bound: float = math.inf
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class ExtensionRisk(CenteredRisk):
-    r"""``J(w) = mean_i f_{C,i}(w) + l2/2 |w - centre|^2`` over a compact set, evaluated to a stated accuracy.
-
-    Its computed values are lower bounds, off by about `tolerance`, as `value_rounding` says; its gradients are exact
-    slopes of lower planes. So every certificate for objectives holds for it. Defined on the set `domain` only, which
-    has to be the constraint; `level` is the C.
-    """
-
-    loss: PiecewiseLinearLoss  # pyright: ignore[reportIncompatibleVariableOverride]
-    records: Records
-    targets: AnyArray
-    l2: float
-    level: float
-    domain: RowProjector
-    tolerance: float
-    centre: FloatArray | None = None
-
-    def __post_init__(self) -> None:
-        _validate.real("level", self.level, above=0.0)
-        _validate.real("tolerance", self.tolerance, above=0.0)
-        if self.loss.n_outputs > 1:
-            raise InvalidParameterError("loss", self.loss.name, "must have one prediction per record")
-        super().__post_init__()
-
-    @cached_property
-    def pieces(self) -> Pieces:
-        """The records' losses; features as a dense copy, for this is a reference method."""
-        return Pieces.of(self.loss, self.records.rows(slice(None)), self.targets)
-
-    @property
-    def bounds(self) -> ExtensionBounds:
-        return ExtensionBounds(self.level)
-
-    @property
-    def smoothness(self) -> float:
-        return math.inf
-
-    def value_and_gradient(self, w: FloatArray) -> tuple[float, FloatArray]:
-        """Return a lower bound of ``J(w)``, below it by at most `value_rounding`, and the slope of its plane."""
-        found = self._extension(w)
-        return float(found.lower.mean()) + self._ridge(w), found.slopes.mean(0) + self.l2 * (w - self._centre)
-
-    def gradient_rounding(self, w: FloatArray) -> float:
-        return ROUNDING * self.lipschitz_within(float(np.linalg.norm(w)))
-
-    def value_rounding(self, value: float, w: FloatArray) -> float:
-        """Return how far the bounds of the extensions are apart at `w`, and the slack charged for rounding."""
-        found = self._extension(w)
-        return float((found.upper - found.lower).mean()) + super().value_rounding(value, w)
-
-    @cached_property
-    def _last(self) -> dict[bytes, Extension]:
-        """The extensions at the last point asked for: a value and its slack are needed together."""
-        return {}
-
-    def _extension(self, w: FloatArray) -> Extension:
-        key = w.tobytes()
-        if key not in self._last:
-            self._last.clear()
-            self._last[key] = lipschitz_extension(self.pieces, w, self.level, self.domain, self.tolerance)
-        return self._last[key]
 
 
 @final
@@ -291,6 +362,27 @@ class Plane:
     lower: float
     upper: float
     slope: FloatArray
+
+
+@quiet
+def structured_extension(some: Profiles, w: FloatArray, level: float, domain: ConvexSet, tolerance: float) -> Extension:
+    """As `lipschitz_extension`, of `Pieces`: steep records by weights of their pieces (Proposition D.6), one by one.
+
+    The ascent on the weights has no step count that suffices for every record; what it leaves open, bisection closes.
+    """
+    assert isinstance(some, Pieces)  # the planner refuses other losses; tells the type checker
+    best = lipschitz_extension(some, w, level, domain, 1e300)
+    for i in np.flatnonzero(best.upper - best.lower > tolerance):
+        ends = np.array([some.lower[i], some.upper[i]])
+        plane = max_affine_extension(
+            MaxAffine(ends[:, None] * some.slopes[i], ends * some.offsets[i]), w, level, domain, tolerance
+        )
+        found = Extension(*(np.array([bound]) for bound in (plane.lower, plane.upper, plane.slope)))
+        best.improve(np.array([i]), found)
+    left = np.flatnonzero(best.upper - best.lower > tolerance)
+    if len(left):
+        best.improve(left, lipschitz_extension(some.take(left), w, level, domain, tolerance))
+    return best
 
 
 @quiet

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Self, final
 
 import numpy as np
@@ -15,9 +14,13 @@ from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import LinearModelLoss, SmoothLoss
 from dpconvex.losses.base import quiet
-from dpconvex.problems.data import _threads
-from dpconvex.problems.data.records import Records, RowBlock
+from dpconvex.problems.data import summation
+from dpconvex.problems.data.factor import Factor
+from dpconvex.problems.data.records import Records, RecordSource, RowBlock
+from dpconvex.problems.data.summation import Parts
 from dpconvex.problems.objective import ROUNDING, UP, Objective, inner_product_rounding
+
+_HESSIANS = 4096  # of several outputs, worked on at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,23 +31,26 @@ class LinearModelObjective(Objective):
     convex, keeps the Lipschitz constant of one record's loss, and stays below the largest loss.
 
     Parameters are flat: `w` of length ``dim = loss.n_outputs * records.dim`` is `W` of shape (n_outputs, records.dim),
-    row after row. All sums are float64; the rounding slacks are those of the docs, Solver certificates, Rounding. They
-    cover rounding that behaves like independent errors, with a wide margin, but not the worst case over all orders of
-    summation.
+    row after row. Sums depend on the set of records alone, and the rounding slacks (docs, Solver certificates,
+    Rounding) cover the worst case (`data.summation`).
     """
 
     loss: LinearModelLoss
-    records: Records
-    targets: AnyArray  #: (n,), moved into the loss's declared targets, whatever they hold
+    records: RecordSource
+    #: (n,), moved into the loss's declared targets, whatever they hold; None where they come with the records.
+    targets: AnyArray | None
     l2: float  #: ridge weight, at least 0: the strong convexity constant
     linear: FloatArray | None = None  #: (dim,): coefficients of a linear term (objective perturbation)
+    #: New coordinates: `w` is then (n_outputs, factor.rank), and the model is ``F w``.
+    factor: Factor | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         _validate.real("l2", self.l2, at_least=0.0)
-        if np.shape(self.targets) != (self.records.n,):
-            shape = np.shape(self.targets)
-            raise InvalidDataError(f"targets have shape {shape}; the records need ({self.records.n},)")
-        object.__setattr__(self, "targets", self.loss.clip_targets(np.asarray(self.targets)))
+        if self.targets is not None:
+            if np.shape(self.targets) != (self.records.n,):
+                shape = np.shape(self.targets)
+                raise InvalidDataError(f"targets have shape {shape}; the records need ({self.records.n},)")
+            object.__setattr__(self, "targets", self.loss.clip_targets(np.asarray(self.targets)))
         if self.linear is not None and self.linear.shape != (self.dim,):
             raise InvalidDataError(f"linear has shape {self.linear.shape}; the parameters need ({self.dim},)")
 
@@ -58,12 +64,34 @@ class LinearModelObjective(Objective):
 
     @property
     def dim(self) -> int:
-        return self.loss.n_outputs * self.records.dim
+        return self.loss.n_outputs * self._columns
+
+    @property
+    def _columns(self) -> int:
+        """Parameters of one output."""
+        return self.records.dim if self.factor is None else self.factor.rank
+
+    @property
+    def _length(self) -> float:
+        """Largest length of a record, in the coordinates of the parameters."""
+        return self.records.domain.l2 if self.factor is None else self.factor.l2
+
+    @property
+    def table(self) -> Records:
+        """The records, for methods that need single ones: plans run those on matrices alone (`Solver.only_sums`)."""
+        assert isinstance(self.records, Records)
+        return self.records
+
+    @property
+    def labels(self) -> AnyArray:
+        """The targets, for such methods."""
+        assert self.targets is not None
+        return self.targets
 
     @property
     def lipschitz(self) -> float:
         """Lipschitz constant (l2) of the data part, for every data set of the domain; may be infinite."""
-        return self.loss.slope_bound * self.records.domain.l2 * UP
+        return self.loss.slope_bound * self._length * UP
 
     @property
     def minimiser_norm(self) -> float:
@@ -71,20 +99,20 @@ class LinearModelObjective(Objective):
         return (self.lipschitz + self.linear_norm) / self.l2
 
     def lipschitz_within(self, radius: float) -> float:
-        slope = self._slope_at(radius) * self.records.domain.l2
+        slope = self._slope_at(radius) * self._length
         return (slope + self.linear_norm + self.l2 * radius) * UP
 
     @property
     def smoothness(self) -> float:
         # Weights that move with w add tilt L^2, the largest covariance of gradients times the tilt.
         tilting = self.tilt * self.lipschitz**2 if self.tilt else 0.0
-        return (self.loss.curvature_bound * self.records.domain.l2**2 + tilting + self.l2) * UP
+        return (self.loss.curvature_bound * self._length**2 + tilting + self.l2) * UP
 
     @property
     def initial_gap(self) -> float:
         # The smaller of sup loss(0) + |linear|^2 / (2 l2) (losses are at least 0) and |grad J(0)|^2 / (2 l2).
         linear = self.linear_norm
-        slope = self._slope_at(0.0) * self.records.domain.l2 + linear
+        slope = self._slope_at(0.0) * self._length + linear
         return min(self.loss.value_at_zero + linear**2 / (2 * self.l2), slope**2 / (2 * self.l2)) * UP
 
     @property
@@ -95,15 +123,19 @@ class LinearModelObjective(Objective):
         return self._gradient(self._slope(w, *self._weights(w)), w)
 
     def hessian(self, w: FloatArray) -> FloatArray:
-        """Return the Hessian, shape (dim, dim); the loss must be smooth."""
+        """Return the Hessian, shape (dim, dim), to about six digits of its largest entry; the loss must be smooth."""
         W, (weights, total) = self._matrix(w), self._weights(w)
-        curvature = self._curvature(weights)
+        most, linf = self._most_curvature(w, weights), self.records.domain.linf
 
-        def work(index: int) -> FloatArray:
-            rows, panel = self.records.panel(index)
-            return _weighted_gram(panel, curvature(panel @ W.T, rows))
+        def work(block: RowBlock) -> Parts:
+            curvature = times(weights, block.rows, self._curvature(block.predict(W), block.targets_in(self.targets)))
+            return (_weighted_gram(block, curvature, most, linf),)
 
-        hessian = _threads.total(self.records.n_panels, work) / total
+        parts = self.records.total(work)[0]
+        sizes = (math.sqrt(most) * linf, None) if self.loss.n_outputs == 1 else (most * linf, linf)
+        columns = self.loss.n_outputs * self.records.dim
+        hessian = summation.gram(parts, *sizes).reshape(columns, columns)
+        hessian = self._pull_back_twice((hessian + hessian.T) / (2 * total))
         if self.tilt:
             slope = self._slope(w, weights, total)
             hessian -= self.tilt * np.outer(slope, slope)
@@ -112,85 +144,97 @@ class LinearModelObjective(Objective):
 
     def hessian_product(self, w: FloatArray, v: FloatArray) -> FloatArray:
         W, V, (weights, total) = self._matrix(w), self._matrix(v), self._weights(w)
-        curvature = self._curvature(weights)
-        step = self.records.n if self.loss.n_outputs == 1 else 4096  # (m, k, k) weights stay small
+        domain = self.records.domain
+        size = self._most_curvature(w, weights) * self._length * float(np.linalg.norm(v)) * domain.linf
 
-        def work(block: RowBlock) -> FloatArray:
-            z, dz, first = block.predict(W), block.predict(V), block.rows.start
-            parts = [slice(i, min(i + step, len(z))) for i in range(0, len(z), step)]
-            weighted = [
-                _apply(curvature(z[part], slice(first + part.start, first + part.stop)), dz[part]) for part in parts
-            ]
-            return block.adjoint(np.concatenate(weighted)).ravel()
+        def work(block: RowBlock) -> Parts:
+            z, dz, y = block.predict(W), block.predict(V), block.targets_in(self.targets)
+            parts = [slice(i, i + _HESSIANS) for i in range(0, len(z), _HESSIANS)]
+            turned = [_apply(self._curvature(z[part], y[part]), dz[part]) for part in parts]
+            return (block.adjoint(times(weights, block.rows, np.concatenate(turned)), size),)
 
-        product = self._total(work) / total + self.l2 * v
+        total_product = summation.vector(self.records.total(work)[0]).ravel() / total
+        product = self._pull_back(total_product) + self.l2 * v
         if self.tilt:
             slope = self._slope(w, weights, total)
             product -= self.tilt * float(slope @ v) * slope
         return product
 
     def subset(self, stride: int) -> Self:
-        """Return the objective of every `stride`-th record (a fixed choice: no data decide it)."""
-        return replace(self, records=self.records.subset(stride), targets=self.targets[::stride])
+        """Return the objective of about every `stride`-th record, weights growing by that factor (`Records.subset`)."""
+        records, targets, _ = self.records.subset(stride, self.targets)
+        return replace(self, records=records, targets=targets)
 
     def gradient_rounding(self, w: FloatArray) -> float:
         # The sum of n terms no longer than the slope allows, and what the error of a prediction moves one of them by.
         norm = float(np.linalg.norm(w))
-        slope = self._slope_at(norm) * self.records.domain.l2
+        slope = self._slope_at(norm) * self._length
         growth = self.l2 if math.isinf(self.loss.curvature_bound) else self.smoothness
         # Weights exp(tilt loss): an error of the loss, at most ROUNDING times its size, times the tilt.
         tilting = 2 * self.tilt * slope * (self.loss.value_at_zero + slope * norm) if self.tilt else 0.0
-        moved = inner_product_rounding(self.records.dim) * growth * norm
-        return ROUNDING * (slope + self.linear_norm + tilting) + moved
+        moved = inner_product_rounding(self.records.dim + (self._columns if self.factor else 0)) * growth * norm
+        grid = 0.0 if self.factor is None else self.factor.summed_rounding * self.records.domain.linf
+        return ROUNDING * (slope + self.linear_norm + tilting) + moved + grid * self._slope_at(norm)
 
     def value_rounding(self, value: float, w: FloatArray) -> float:
         norm = float(np.linalg.norm(w))
-        slope = self._slope_at(norm) * self.records.domain.l2
+        slope = self._slope_at(norm) * self._length
         largest = self.loss.value_at_zero if self.tilt else 0.0  # the aggregate may lie far below the largest loss
         return ROUNDING * (abs(value) + largest + (slope + 2 * self.linear_norm + self.l2 * norm) * norm)
 
     def _slope_at(self, norm: float) -> float:
-        """Largest |slope| of the loss at predictions of parameters of that norm.
+        """Largest |slope| of the loss at predictions of parameters of that norm."""
+        return self.loss.slope_within(self._length * norm)
 
-        A nonnegative function of curvature c has slope at most ``sqrt(2 c value)``; from there it grows by c.
-        """
-        c, value = self.loss.curvature_bound, self.loss.value_at_zero
-        if math.isinf(c):
-            return self.loss.slope_bound
-        return min(self.loss.slope_bound, math.sqrt(2 * c * value) + c * self.records.domain.l2 * norm)
-
-    def _curvature(self, weights: FloatArray | None) -> Callable[[FloatArray, slice], FloatArray]:
-        """Return ``weight (phi'' + tilt phi' phi'^T)`` of some records, a function of their predictions and rows."""
-        loss = self.loss
-        if not isinstance(loss, SmoothLoss):
-            raise InvalidParameterError("loss", loss, "must be smooth to have a Hessian")
-
-        def curvature(z: FloatArray, rows: slice) -> FloatArray:
-            y = self.targets[rows]
-            out = loss.hessian_weights(z, y)
-            if self.tilt:
-                slope = loss.derivative(z, y)
-                out = out + self.tilt * (slope**2 if slope.ndim == 1 else slope[:, :, None] * slope[:, None, :])
-            return times(weights, rows, out)
-
-        return curvature
+    def _curvature(self, z: FloatArray, y: FloatArray) -> FloatArray:
+        """Return ``phi'' + tilt phi' phi'^T`` of some records."""
+        if not isinstance(self.loss, SmoothLoss):
+            raise InvalidParameterError("loss", self.loss, "must be smooth to have a Hessian")
+        out = self.loss.hessian_weights(z, y)
+        if self.tilt:
+            slope = self.loss.derivative(z, y)
+            out = out + self.tilt * (slope**2 if slope.ndim == 1 else slope[:, :, None] * slope[:, None, :])
+        return out
 
     def _slope(self, w: FloatArray, weights: FloatArray | None, total: float) -> FloatArray:
         """Gradient of the data part, shape (dim,)."""
-        W = self._matrix(w)
+        W, size = self._matrix(w), self._size(w, weights)
 
-        def work(block: RowBlock) -> FloatArray:
-            slopes = self.loss.derivative(block.predict(W), self.targets[block.rows])
-            return block.adjoint(times(weights, block.rows, slopes)).ravel()
+        def work(block: RowBlock) -> Parts:
+            slopes = self.loss.derivative(block.predict(W), block.targets_in(self.targets))
+            return (block.adjoint(times(weights, block.rows, slopes), size),)
 
-        return self._total(work) / total
+        return self._pull_back(summation.vector(self.records.total(work)[0]).ravel() / total)
 
-    def _total(self, work: Callable[[RowBlock], FloatArray]) -> FloatArray:
-        return _threads.total(self.records.n_blocks, lambda index: work(self.records.block(index)))
+    def _size(self, w: FloatArray, weights: FloatArray | None) -> float:
+        """Largest product of a record's weight, slope and feature at `w`."""
+        return self._slope_at(float(np.linalg.norm(w))) * self.records.domain.linf * _largest(weights)
+
+    def _most_curvature(self, w: FloatArray, weights: FloatArray | None) -> float:
+        """Largest entry of what `_curvature` returns."""
+        slope = self._slope_at(float(np.linalg.norm(w))) if self.tilt else 0.0
+        return (self.loss.curvature_bound + self.tilt * slope * slope) * _largest(weights)
 
     def _matrix(self, w: FloatArray) -> FloatArray:
         """`w` as the operand of `Records.predict`: (d,) for one output, else (k, d)."""
-        return w if self.loss.n_outputs == 1 else w.reshape(self.loss.n_outputs, self.records.dim)
+        W = w if self.loss.n_outputs == 1 else w.reshape(self.loss.n_outputs, -1)
+        return W if self.factor is None else self.factor.parameters(W)
+
+    def _pull_back(self, gradient: FloatArray) -> FloatArray:
+        """Return the gradient in `w` of a function whose gradient in the model, flat, is given."""
+        if self.factor is None:
+            return gradient
+        return self.factor.gradient(gradient.reshape(self.loss.n_outputs, -1)).ravel()
+
+    def _pull_back_twice(self, hessian: FloatArray) -> FloatArray:
+        """As `_pull_back` for a Hessian in the model, (k d, k d)."""
+        if self.factor is None:
+            return hessian
+        k, d = self.loss.n_outputs, self.records.dim
+        blocks = [
+            [self.factor.curvature(block) for block in row.transpose(1, 0, 2)] for row in hessian.reshape(k, d, k, d)
+        ]
+        return np.block(blocks)
 
     def _value(self, aggregate: float, w: FloatArray) -> float:
         linear = 0.0 if self.linear is None else float(self.linear @ w)
@@ -206,22 +250,32 @@ def times(weights: FloatArray | None, rows: slice, values: FloatArray) -> FloatA
     return values if weights is None else weights[rows].reshape(-1, *[1] * (values.ndim - 1)) * values
 
 
+def _largest(weights: FloatArray | None) -> float:
+    return 1.0 if weights is None else float(weights.max())
+
+
 def _apply(weights: FloatArray, dz: FloatArray) -> FloatArray:
     return weights * dz if dz.ndim == 1 else np.einsum("nab,nb->na", weights, dz)
 
 
-def _weighted_gram(panel: FloatArray, weights: FloatArray) -> FloatArray:
-    """Sum over records of weight (m,) or (m, k, k), Kronecker x x^T; changes `panel`."""
+def _weighted_gram(block: RowBlock, weights: FloatArray, most: float, linf: float) -> AnyArray:
+    """Parts of the sum over records of weight (m,) or (m, k, k), Kronecker x x^T.
+
+    Weights are at most `most`, features at most `linf`, in absolute value.
+    """
     if weights.ndim == 1:
-        panel *= np.sqrt(weights)[:, None]
-        return panel.T @ panel
-    k, d = weights.shape[1], panel.shape[1]
-    out = np.empty((k, d, k, d))
-    for a in range(k):
-        for b in range(a + 1):
-            out[a, :, b] = (panel * weights[:, a, b, None]).T @ panel
-            out[b, :, a] = out[a, :, b].T
-    return out.reshape(k * d, k * d)
+        return block.gram(np.sqrt(weights), math.sqrt(most) * linf, np.rint)
+    k, d = weights.shape[1], block.dim
+    out, X = np.zeros((2, k, d, k, d)), block.dense()
+    for part in (slice(i, i + summation.PANEL_ROWS) for i in range(0, len(X), summation.PANEL_ROWS)):
+        right = summation.on_grid(X[part].copy(), np.ones(len(X[part])), linf, np.rint)
+        for a in range(k):
+            for b in range(a + 1):
+                found = summation.gram_parts(X[part].copy(), weights[part, a, b], most * linf, np.rint, right)
+                out[:, a, :, b] += found
+                if a != b:
+                    out[:, b, :, a] += found.swapaxes(1, 2)
+    return out
 
 
 @final
@@ -244,27 +298,27 @@ class RegularizedRisk(LinearModelObjective):
     def value(self, w: FloatArray) -> float:
         W = self._matrix(w)
 
-        def work(block: RowBlock) -> FloatArray:
-            losses = self.loss.value(block.predict(W), self.targets[block.rows])
-            return np.array([times(self.weights, block.rows, losses).sum()])
+        def work(block: RowBlock) -> Parts:
+            losses = self.loss.value(block.predict(W), block.targets_in(self.targets))
+            return (summation.number_parts(times(self.weights, block.rows, losses)),)
 
-        return self._value(float(self._total(work)[0]) / self._divisor, w)
+        return self._value(summation.number(self.records.total(work)[0]) / self._divisor, w)
 
     def value_and_gradient(self, w: FloatArray) -> tuple[float, FloatArray]:
-        W = self._matrix(w)
+        W, size = self._matrix(w), self._size(w, self.weights)
 
-        def work(block: RowBlock) -> FloatArray:
-            z, y = block.predict(W), self.targets[block.rows]
+        def work(block: RowBlock) -> Parts:
+            z, y = block.predict(W), block.targets_in(self.targets)
             slopes, losses = (times(self.weights, block.rows, f(z, y)) for f in (self.loss.derivative, self.loss.value))
-            return np.append(block.adjoint(slopes), losses.sum())
+            return block.adjoint(slopes, size), summation.number_parts(losses)
 
-        total = self._total(work) / self._divisor
-        return self._value(float(total[-1]), w), self._gradient(total[:-1], w)
+        slope, losses = self.records.total(work)
+        value = self._value(summation.number(losses) / self._divisor, w)
+        return value, self._gradient(self._pull_back(summation.vector(slope).ravel() / self._divisor), w)
 
     def subset(self, stride: int) -> RegularizedRisk:
-        """Return the objective of every `stride`-th record; their weights grow by that factor."""
-        weights = None if self.weights is None else self.weights[::stride] * stride
-        records, targets = self.records.subset(stride), self.targets[::stride]
+        records, targets, index = self.records.subset(stride, self.targets)
+        weights = None if self.weights is None else self.weights[index] * stride
         return replace(self, records=records, targets=targets, weights=weights)
 
     def _weights(self, w: FloatArray) -> tuple[FloatArray | None, float]:
@@ -309,21 +363,21 @@ class TiltedRisk(LinearModelObjective):
     def value_and_gradient(self, w: FloatArray) -> tuple[float, FloatArray]:
         losses = self._losses(w)
         weights = self._exponentials(losses)
-        slope = self._slope(w, weights, float(weights.sum()))
+        slope = self._slope(w, weights, summation.exact_sum(weights))
         return self._value(self._aggregate(losses), w), self._gradient(slope, w)
 
     def _weights(self, w: FloatArray) -> tuple[FloatArray | None, float]:
         weights = self._exponentials(self._losses(w))
-        return weights, float(weights.sum())
+        return weights, summation.exact_sum(weights)
 
     def _losses(self, w: FloatArray) -> FloatArray:
         W, out = self._matrix(w), np.empty(self.records.n)
 
-        def work(block: RowBlock) -> FloatArray:
-            out[block.rows] = self.loss.value(block.predict(W), self.targets[block.rows])
-            return np.zeros(1)
+        def work(block: RowBlock) -> Parts:
+            out[block.rows] = self.loss.value(block.predict(W), block.targets_in(self.targets))
+            return ()
 
-        self._total(work)
+        self.records.total(work)
         return out
 
     @quiet
@@ -335,6 +389,6 @@ class TiltedRisk(LinearModelObjective):
     def _aggregate(self, losses: FloatArray) -> float:
         top = float(losses.max())
         exponents = self.tilt * (losses - top)
-        mean = float(np.exp(exponents).mean())
-        log_mean = math.log(mean) if mean < 0.5 else math.log1p(float(np.expm1(exponents).mean()))
+        mean = summation.exact_sum(np.exp(exponents)) / len(losses)
+        log_mean = math.log(mean) if mean < 0.5 else math.log1p(summation.exact_sum(np.expm1(exponents)) / len(losses))
         return top + log_mean / self.tilt

@@ -15,7 +15,9 @@ from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import LinearModelLoss
 from dpconvex.problems.base import Aggregation, Problem
 from dpconvex.problems.data.domain import DataDomain
-from dpconvex.problems.data.records import Records
+from dpconvex.problems.data.factor import Factor
+from dpconvex.problems.data.records import Records, RecordSource
+from dpconvex.problems.data.sources import EncodedRows, StreamedRecords
 from dpconvex.problems.data.users import UserGroups, record_weights
 from dpconvex.problems.linear.adversarial import ATTACK_NORMS, Attack, AttackNorm, Lift
 from dpconvex.problems.linear.expected_risk import TypicalData, squared_reach
@@ -54,6 +56,9 @@ class LinearModelProblem(Problem):
     #: have, public: plans may assume it, one-pass methods draw at most so many records of a user; neither the objective
     #: nor privacy rests on it. No tilt and no attack then.
     records_per_user: int | None = None
+    #: None: the ridge is on the parameters themselves. Else they are ``F v``, block by block, with the ridge on v
+    #: (docs, Additive models, section 1), and `dim` counts v; `radius` stays that of the parameters. For averages.
+    factor: Factor | None = None
 
     def __post_init__(self) -> None:
         numbers = {
@@ -107,14 +112,24 @@ class LinearModelProblem(Problem):
 
     @property
     def dim(self) -> int:
-        return self.loss.n_outputs * self.domain.dim
+        return self.loss.n_outputs * (self.domain.dim if self.factor is None else self.factor.rank)
 
     # The objective on data.
 
+    def clipped(self, X: AnyArray | EncodedRows, y: AnyArray | EncodedRows) -> tuple[RecordSource, AnyArray | None]:
+        """Return records in the domain and targets in the loss's range; None where they come with the records.
+
+        X and y are arrays, or the same source of encoded rows.
+        """
+        if isinstance(X, EncodedRows):
+            return StreamedRecords(X, self.domain, self.loss.clip_targets), None
+        assert isinstance(y, np.ndarray)
+        return Records.clipped(X, self.domain), self.loss.clip_targets(y)
+
     def on(
         self,
-        records: Records,
-        targets: AnyArray,
+        records: RecordSource,
+        targets: AnyArray | None,
         l2: float,
         groups: UserGroups | None = None,
         linear: FloatArray | None = None,
@@ -125,7 +140,7 @@ class LinearModelProblem(Problem):
         """
         if self.tilt:
             return TiltedRisk(self.loss, records, targets, l2, linear, tilt=self.tilt)
-        return RegularizedRisk(self.loss, records, targets, l2, linear, self.weights(groups))
+        return RegularizedRisk(self.loss, records, targets, l2, linear, self.weights(groups), factor=self.factor)
 
     def weights(self, groups: UserGroups | None) -> FloatArray | None:
         """Return the records' weights (n_records,), a user's of sum at most ``1/n``; None for ``1/n`` each."""
@@ -136,6 +151,10 @@ class LinearModelProblem(Problem):
         if groups.n_users != self.n:
             raise InvalidDataError(f"groups has {groups.n_users} users, but the problem is for n={self.n}. Plan again")
         return record_weights(groups, _rounding.ratio_down(1.0, self.n))
+
+    @property
+    def only_sums(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return not (self.tilt or self.attack_radius or self.grouped)
 
     @cached_property
     def attack(self) -> Attack | None:
@@ -152,9 +171,11 @@ class LinearModelProblem(Problem):
         return LinearModelProblem(self.loss, self.lift.domain, self.n, self.radius * self.lift.stretch, self.tilt)
 
     def objective(self, X: AnyArray, y: AnyArray, l2: float, groups: UserGroups | None = None) -> LinearModelObjective:
-        records, targets = Records.clipped(X, self.domain), self.loss.clip_targets(y)
+        records, targets = self.clipped(X, y)
         if self.lift is None:
             return self.on(records, targets, l2, groups)
+        assert isinstance(records, Records)  # plans read sources without an attack only
+        assert targets is not None
         lifted = records.lifted(self.lift.column(self.loss, targets), self.lift.domain)
         objective = self._lifted.on(lifted, targets, self.lift.ridge(l2))
         return replace(objective, linear=self.lift.linear(self.loss))
@@ -163,6 +184,8 @@ class LinearModelProblem(Problem):
         return super().constraint(radius) if self.lift is None else self.lift.constraint(radius)
 
     def parameters(self, point: FloatArray) -> FloatArray:
+        if self.factor is not None:
+            return self.factor.parameters(point.reshape(self.loss.n_outputs, -1)).ravel()
         return point if self.lift is None else self.lift.parameters(point)
 
     # Constants that hold for every data set.
@@ -170,11 +193,31 @@ class LinearModelProblem(Problem):
     @cached_property
     def feature_l2(self) -> float:
         """Largest l2 norm of a record, after the attack if there is one, rounded up."""
-        return self.domain.l2 if self.attack is None else self.attack.reach(self.domain)
+        return self._length if self.attack is None else self.attack.reach(self.domain)
+
+    @property
+    def _length(self) -> float:
+        """``X_2`` before an attack, in the coordinates of the ridge."""
+        return self.domain.l2 if self.factor is None else self.factor.l2
+
+    @cached_property
+    def ridge_radius(self) -> float:
+        """The comparator norm in the coordinates of the ridge: of models whose blocks share its square as they need it.
+
+        Equal to `radius` where the coordinates are orthonormal.
+        """
+        if self.factor is None:
+            return self.radius
+        needed = np.array([squared_reach(block) for block in self.domain.all_blocks])
+        return self.radius * math.sqrt(float(np.sum(needed / self.factor.mean_squares)) / needed.sum())
 
     @cached_property
     def typical(self) -> TypicalData | None:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return None if self.tilt or self.attack_radius else TypicalData.of(self.domain, self.loss, self.radius)
+        return (
+            None
+            if self.tilt or self.attack_radius
+            else TypicalData.of(self.domain, self.loss, self.radius, self.factor)
+        )
 
     def log_weight_ratio(self, radius: float) -> float:
         span = self.loss_range(radius) if self.tilt else 0.0
@@ -193,7 +236,7 @@ class LinearModelProblem(Problem):
         no more than their own norm.
         """
         slope = self.loss.slope_bound
-        return slope if math.isinf(slope) else _rounding.product_up(2.0, slope, self.domain.l2)
+        return slope if math.isinf(slope) else _rounding.product_up(2.0, slope, self._length)
 
     @property
     def smoothness(self) -> float:
@@ -250,7 +293,7 @@ class LinearModelProblem(Problem):
 
     @cached_property
     def _square_length(self) -> float:
-        return _rounding.product_up(self.domain.l2, self.domain.l2)
+        return _rounding.product_up(self._length, self._length)
 
     def certifiable_radius(self, l2: float, linear: float = 0.0) -> float:
         """Return three times the rounding slack of the certificates at the longest minimizer there can be.
@@ -272,8 +315,10 @@ class LinearModelProblem(Problem):
             # Tilted losses are smoothed to a width that shrinks with the radius squared, which rounding grows with.
             smoothed = 1.5 * (15 * ROUNDING * size * (self.lipschitz / l2) ** 2) ** (1 / 3)
             return max(gap, smoothed) + 12 * ROUNDING * tilting / l2
-        moved = inner_product_rounding(self.domain.dim) * (self.smoothness + l2) * size
-        return 3 * (ROUNDING * (self.lipschitz + linear + tilting) + moved) / l2
+        columns = self.domain.dim + (0 if self.factor is None else self.factor.rank)
+        moved = inner_product_rounding(columns) * (self.smoothness + l2) * size
+        grid = 0.0 if self.factor is None else self.factor.summed_rounding * self.domain.linf * self.loss.slope_bound
+        return 3 * (ROUNDING * (self.lipschitz + linear + tilting) + moved + grid) / l2
 
     def describe(self) -> dict[str, Any]:
         return {
@@ -282,12 +327,13 @@ class LinearModelProblem(Problem):
             "n": self.n,
             "outputs": self.loss.n_outputs,
             "dim": self.domain.dim,
-            "feature_l2": self.domain.l2,
+            "feature_l2": self._length,
             "intercept": self.domain.intercept,
             "radius": self.radius,
             **({"tilt": self.tilt} if self.tilt else {}),
             **({"users": self.n, "records_per_user": self.records_per_user} if self.grouped else {}),
             **({"attack_radius": self.attack_radius, "attack_norm": self.attack_norm} if self.attack_radius else {}),
+            **({} if self.factor is None else {"factor": self.factor.stated}),
             "blocks": [{"name": b.name, "size": b.size, "norm": b.norm, "bound": b.bound} for b in self.domain.blocks],
         }
 

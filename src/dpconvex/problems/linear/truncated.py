@@ -3,7 +3,6 @@ r"""Averages of losses that are made Lipschitz, and a ridge around any centre: w
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import final
@@ -14,8 +13,9 @@ from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import LinearModelLoss, PiecewiseLinearLoss, TruncatedLosses, truncate
-from dpconvex.problems.data import _threads
+from dpconvex.problems.data import summation
 from dpconvex.problems.data.records import Records, RowBlock
+from dpconvex.problems.data.summation import Parts
 from dpconvex.problems.objective import ROUNDING, UP, Objective
 
 
@@ -88,6 +88,9 @@ class CenteredRisk(Objective):
     def lipschitz_within(self, radius: float) -> float:
         return (self.level + self.l2 * (radius + self._centre_norm)) * UP
 
+    def plane_slope(self, radius: float) -> float:
+        return self.level * UP
+
     def value_rounding(self, value: float, w: FloatArray) -> float:
         reach = float(np.linalg.norm(w)) + self._centre_norm
         return ROUNDING * (abs(value) + (self.level + self.l2 * reach) * reach)
@@ -148,25 +151,31 @@ class TruncatedRisk(CenteredRisk):
         return (self._curvature + self.l2) * UP
 
     def value(self, w: FloatArray) -> float:
-        def work(block: RowBlock) -> FloatArray:
-            return np.array([self.losses.value(block.predict(w), block.rows).sum()])
+        def work(block: RowBlock) -> Parts:
+            return (summation.number_parts(self.losses.value(block.predict(w), block.rows)),)
 
-        return float(self._mean(work)[0]) + self._ridge(w)
+        return summation.number(self.records.total(work)[0]) / self.records.n + self._ridge(w)
 
     def gradient(self, w: FloatArray) -> FloatArray:
         return self.mean_slope(w) + self.l2 * (w - self._centre)
 
     def mean_slope(self, w: FloatArray) -> FloatArray:
         """Return the mean of the clipped gradients, the ridge left out: of norm at most C, shape (dim,)."""
-        return self._mean(lambda block: block.adjoint(self.losses.slope(block.predict(w), block.rows)))
+
+        def work(block: RowBlock) -> Parts:
+            return (block.adjoint(self.losses.slope(block.predict(w), block.rows), self.level),)
+
+        return summation.vector(self.records.total(work)[0]) / self.records.n
 
     def value_and_gradient(self, w: FloatArray) -> tuple[float, FloatArray]:
-        def work(block: RowBlock) -> FloatArray:
+        def work(block: RowBlock) -> Parts:
             z = block.predict(w)
-            return np.append(block.adjoint(self.losses.slope(z, block.rows)), self.losses.value(z, block.rows).sum())
+            values = summation.number_parts(self.losses.value(z, block.rows))
+            return block.adjoint(self.losses.slope(z, block.rows), self.level), values
 
-        mean = self._mean(work)
-        return float(mean[-1]) + self._ridge(w), mean[:-1] + self.l2 * (w - self._centre)
+        slope, values = self.records.total(work)
+        ridge, n = self.l2 * (w - self._centre), self.records.n
+        return summation.number(values) / n + self._ridge(w), summation.vector(slope) / n + ridge
 
     def hessian(self, w: FloatArray) -> FloatArray:
         curvature = np.concatenate(
@@ -177,10 +186,12 @@ class TruncatedRisk(CenteredRisk):
         return hessian
 
     def hessian_product(self, w: FloatArray, v: FloatArray) -> FloatArray:
-        def work(block: RowBlock) -> FloatArray:
-            return block.adjoint(self.losses.curvature(block.predict(w), block.rows) * block.predict(v))
+        size = self._curvature * float(np.linalg.norm(v))
 
-        return self._mean(work) + self.l2 * v
+        def work(block: RowBlock) -> Parts:
+            return (block.adjoint(self.losses.curvature(block.predict(w), block.rows) * block.predict(v), size),)
+
+        return summation.vector(self.records.total(work)[0]) / self.records.n + self.l2 * v
 
     def gradient_rounding(self, w: FloatArray) -> float:
         norm = float(np.linalg.norm(w))
@@ -189,11 +200,6 @@ class TruncatedRisk(CenteredRisk):
     @property
     def _curvature(self) -> float:
         return self.truncation.curvature(self.loss, self.records.domain.l2)
-
-    def _mean(self, work: Callable[[RowBlock], FloatArray]) -> FloatArray:
-        """Average over the records of what `work` sums over the records of a block."""
-        total = _threads.total(self.records.n_blocks, lambda index: work(self.records.block(index)))
-        return total / self.records.n
 
 
 def check_loss(loss: LinearModelLoss) -> None:

@@ -92,7 +92,7 @@ def test_the_sensitivity_is_never_exceeded(loss, n, l2, tilt, seed) -> None:
     moved = float(np.linalg.norm(first - second))
     assert moved - 2 * radius <= plan.schedule.sensitivity
     assert moved <= plan.mechanism.sensitivity.value + 2 * radius
-    assert max(np.linalg.norm(first), np.linalg.norm(second)) <= plan.schedule.ball
+    assert max(np.linalg.norm(first), np.linalg.norm(second)) <= plan.schedule.ball + radius
 
 
 @pytest.mark.parametrize(("n", "tilt", "share"), [(100, 1.0, 0.75), (1000, 1.0, 0.95), (10_000, 2.0, 0.95)])

@@ -115,7 +115,7 @@ def test_sensitivities_are_attained() -> None:
     moments, _, _ = moves(values(ours, first, up, w, 0.1), values(ours, second, down, w, 0.1))
     _, gradient, _ = moves(values(ours, first, up, w, 0.1), values(ours, first, down, w, 0.1))
     _, _, shares = moves(values(ours, first, up, w, 0.1), values(ours, first, 0 * up, w, 0.1))
-    assert moments == pytest.approx(1, abs=1e-9)
+    assert 1 - 1e-6 < moments <= 1  # features are rounded towards 0, by a millionth of the largest at most
     assert gradient == pytest.approx(1, abs=1e-9)
     third = np.where(np.arange(N) == 0, 0.0, up)
     assert moves(values(ours, first, up, w, 0.1), values(ours, first, third, w, 0.1))[2] == pytest.approx(1, abs=1e-9)
@@ -124,10 +124,10 @@ def test_sensitivities_are_attained() -> None:
     eye = np.vstack([np.eye(2), np.zeros((N - 2, 2))])
     gone = eye.copy()
     gone[0] = 0
-    assert moves(paper_values(theirs, eye, up), paper_values(theirs, gone, up))[0] == pytest.approx(1, abs=1e-9)
+    assert moves(paper_values(theirs, eye, up), paper_values(theirs, gone, up))[0] == pytest.approx(1, abs=2e-6)
     _, moments, _ = moves(paper_values(theirs, first, up), paper_values(theirs, second, up))
     _, _, products = moves(paper_values(theirs, first, up), paper_values(theirs, first, down))
-    assert moments == pytest.approx(1, abs=1e-9)
+    assert moments == pytest.approx(1, abs=2e-6)
     assert products == pytest.approx(1, abs=1e-9)
 
 
@@ -357,3 +357,14 @@ class Understated:
 
     def run(self, X, y, source):
         return self.plan.run(X, y, source)
+
+
+def test_a_record_on_the_boundary_is_not_rounded_out_of_the_domain():
+    """Sums are exact, so the sensitivity holds to the last digit if every rounded record is in the domain."""
+    rng = np.random.default_rng(0)
+    found = plan(problem(BALL, n=1000), RECORDS)
+    for _ in range(50):
+        X = np.zeros((1000, 2))
+        X[0] = 10 * rng.standard_normal(2)  # clipped to length 1
+        moments = Statistics.of(found.problem, X, np.zeros(1000), None, np.ones(2)).moments()
+        assert np.trace(moments) <= 1 / 1000

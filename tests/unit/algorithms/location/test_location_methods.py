@@ -82,11 +82,15 @@ def test_options_that_a_method_lacks_are_named(name) -> None:
         plan_location(DOMAIN, 50, PRIVACY, "weiszfeld")
 
 
+FAR = {"origin_descent": 2.8}
+"""How near methods come at least, where not within 0.1: the steps of descent from the origin are short."""
+
+
 @EACH
 def test_every_method_finds_a_crowd(name) -> None:
     X = np.random.default_rng(0).normal(3.0, 0.5, (3000, 3))
     result = plan_location(DOMAIN, 3000, PrivacyParams(4.0, 1e-5), name).run(X, SeededSource(1))
-    assert np.linalg.norm(result.location - 3.0) < 3.0  # 5.2 for the origin
+    assert np.linalg.norm(result.location - 3.0) < FAR.get(name, 0.1)  # 5.2 for the origin
     assert result.status in ("ok", "radius_at_top")
     assert (result.radius is None) == (result.center is None)
 

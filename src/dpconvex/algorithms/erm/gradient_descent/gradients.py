@@ -13,8 +13,9 @@ import numpy as np
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.mechanisms.gaussian import Sample
 from dpconvex.problems import LinearModelProblem, Objective, Records, RegularizedRisk, UserGroups
-from dpconvex.problems.data import _threads
+from dpconvex.problems.data import _threads, summation
 from dpconvex.problems.data.records import RowBlock
+from dpconvex.problems.data.summation import Parts
 from dpconvex.problems.data.users import clipped_mean, pick_users, record_weights
 from dpconvex.randomness import BitSource
 
@@ -82,16 +83,16 @@ def sampled_gradient(clipping: Clipping, rate: float, X: AnyArray, y: AnyArray) 
     size = max(1, _PANEL // X.shape[1])
 
     def gradient(w: FloatArray, sample: Sample) -> FloatArray:
-        def work(index: int) -> FloatArray:
+        def work(index: int) -> Parts:
             rows = sample[index * size : (index + 1) * size]
             records = Records.clipped(X[rows], problem.domain)
-            return clipped_records(problem, records, targets[rows], lengths[rows], clipping.level, w) * len(rows)
+            return (clipped_parts(problem, records, targets[rows], lengths[rows], clipping.level, w),)
 
         if len(sample) == 0:
             return np.zeros_like(w)
         with _threads.one_blas_thread():
-            total = _threads.total(math.ceil(len(sample) / size), work)
-        return total / (rate * problem.n) / clipping.scales
+            total = _threads.total(math.ceil(len(sample) / size), work)[0]
+        return summation.vector(total).ravel() / (rate * problem.n) / clipping.scales
 
     return gradient
 
@@ -124,13 +125,23 @@ def clipped_records(
 
     `targets` (n,) are in the loss's declared range, `lengths` (n,) in the norm in which gradients are measured.
     """
-    outputs = problem.loss.n_outputs
-    W = w if outputs == 1 else w.reshape(outputs, records.dim)
+    parts = clipped_parts(problem, records, targets, lengths, clip, w)
+    return summation.vector(parts).ravel() / records.n
 
-    def work(block: RowBlock) -> FloatArray:
+
+def clipped_parts(
+    problem: LinearModelProblem, records: Records, targets: FloatArray, lengths: FloatArray, clip: float, w: FloatArray
+) -> AnyArray:
+    """Return the parts of the sum of which `clipped_records` is the mean."""
+    outputs, domain = problem.loss.n_outputs, problem.domain
+    W = w if outputs == 1 else w.reshape(outputs, records.dim)
+    # Where gradients are divided by something, lengths are not those of the features.
+    largest = problem.loss.slope_within(domain.l2 * float(np.linalg.norm(w))) * domain.linf
+
+    def work(block: RowBlock) -> Parts:
         slopes = problem.loss.derivative(block.predict(W), targets[block.rows])
         size = lengths[block.rows] * (np.abs(slopes) if slopes.ndim == 1 else np.linalg.norm(slopes, axis=1))
         factor = clip / np.maximum(size, clip)
-        return block.adjoint(slopes * (factor if slopes.ndim == 1 else factor[:, None])).ravel()
+        return (block.adjoint(slopes * (factor if slopes.ndim == 1 else factor[:, None]), largest),)
 
-    return _threads.total(records.n_blocks, lambda index: work(records.block(index))) / records.n
+    return records.total(work)[0]

@@ -36,19 +36,18 @@ from scipy.stats import beta
 from dpconvex import _rounding
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms import LinearModelPlan
-from dpconvex.algorithms.base import beyond_floats
-from dpconvex.algorithms.erm.heavy_tailed import clipped_gradient
+from dpconvex.algorithms.erm.heavy_tailed import clipped_gradient, localized_mechanism
 from dpconvex.algorithms.erm.heavy_tailed.clipped_residuals import PREDICTIONS
-from dpconvex.algorithms.erm.heavy_tailed.localization import HeavyTailedPlan
+from dpconvex.algorithms.erm.heavy_tailed.localization import planned
 from dpconvex.algorithms.erm.heavy_tailed.moments import BINS, Moments, bin_edges, record_bounds
-from dpconvex.algorithms.erm.heavy_tailed.schedule import calibrated
+from dpconvex.algorithms.erm.heavy_tailed.surrogates import SURROGATES, surrogate_named
 from dpconvex.algorithms.erm.registry import plans
 from dpconvex.algorithms.select import Options
-from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import LaplaceMechanism, ReportNoisyMax
 from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity
 from dpconvex.problems import LinearModelProblem
 from dpconvex.randomness import BitSource
+from dpconvex.sets import ConvexSet
 
 LEVEL, SLOPES, SQUARES = "level of gradients", "level of slopes", "sum of squared cut gradients"
 SCORE = Sensitivity(1.0, "linf", "a replaced record moves every count above an edge by at most 1, so every score")
@@ -186,18 +185,27 @@ class Scale:
 
 
 def localized(
-    problem: LinearModelProblem, privacy: PrivacyParams, constants: str, failure: float | None, *released: float
+    problem: LinearModelProblem,
+    privacy: PrivacyParams,
+    constants: str,
+    failure: float | None,
+    *released: float,
+    surrogate: str = "truncated",
+    constraint: ConvexSet | None = None,
 ) -> LinearModelPlan:
     """Return the localization with a released level in all phases; its bound is on the cut losses."""
     level, second = released
-    try:
-        moments = Moments(2.0, second)
-        schedule = calibrated(problem, privacy.epsilon, moments, failure, level)
-        return HeavyTailedPlan(problem, privacy, moments, schedule, failure, constants=constants)
-    except (ArithmeticError, ValueError) as error:  # constants that no float holds
-        if isinstance(error, InvalidParameterError) and error.name == "n":
-            raise
-        raise beyond_floats(problem.name) from None
+    method = surrogate_named(surrogate)
+    method.check(problem)
+    return planned(problem, privacy, Moments(2.0, second), method, constants, failure, constraint, level)
+
+
+def near_net(
+    problem: LinearModelProblem, privacy: PrivacyParams, constants: str, failure: float | None, *released: float
+) -> LinearModelPlan:
+    """Return the localized exponential mechanism with a released level in all phases."""
+    level, second = released
+    return localized_mechanism.planned(problem, privacy, Moments(2.0, second), SURROGATES["truncated"], failure, level)
 
 
 def ordinary(

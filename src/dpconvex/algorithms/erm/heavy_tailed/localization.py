@@ -35,47 +35,54 @@ b         inside ``release``    noise of the planned mechanism
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, final
 
 import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult, recorded, require
+from dpconvex.algorithms import ConvexPlan, PredictedError, PrivateResult, recorded
+from dpconvex.algorithms.base import P, beyond_floats
 from dpconvex.algorithms.erm.heavy_tailed.moments import Moments, check_heavy, extreme
-from dpconvex.algorithms.erm.heavy_tailed.schedule import Phase, Schedule, Stage, calibrated, paper
+from dpconvex.algorithms.erm.heavy_tailed.schedule import Phase, Schedule, Setting, Stage, calibrated, paper
+from dpconvex.algorithms.erm.heavy_tailed.surrogates import SURROGATES, Data, Part, Surrogate, surrogate_named
+from dpconvex.algorithms.erm.output_perturbation.plan import DECLARED, RETURNS
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import L2Norm
 from dpconvex.mechanisms import NormNoiseMechanism
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release, Sensitivity
 from dpconvex.problems import LinearModelProblem, Records, UserGroups
-from dpconvex.problems.linear.truncated import TruncatedRisk
+from dpconvex.problems.base import Problem
 from dpconvex.randomness import BitSource
-from dpconvex.sets import BallSection, ConvexSet, L2Ball
-from dpconvex.solvers import AcceleratedGradient, BallNewton, Guaranteed, Solver
+from dpconvex.sets import BallSection, ConvexSet, L2Ball, Section
+
+To = tuple[BitSource, Ledger]
 
 LEMMA = (
-    "strong convexity of a ridge risk of convex C-Lipschitz losses (Lowy 2026, Section 2, with truncated losses): "
+    "strong convexity of a ridge risk of convex C-Lipschitz losses (Lowy 2026, Section 2, with {losses}): "
     "2C/(l2 m), plus 2 tau for the certified solver accuracy"
 )
 
 
 @dataclass(frozen=True)
-class HeavyTailedPlan(LinearModelPlan):
-    """Constants of one run of population localization, over the ball of the problem's radius."""
+class LocalizationPlan(ConvexPlan[P]):
+    """Constants of one run of population localization, over the ball of the problem's radius; `_part` is its ERM."""
 
-    problem: LinearModelProblem
+    problem: P
     privacy: PrivacyParams  #: its delta is not used
     moments: Moments
     schedule: Schedule
     failure: float | None = None  #: probability with which the bound may fail; None: it holds in expectation
-    solver: Solver = field(default_factory=lambda: Guaranteed(BallNewton(), AcceleratedGradient()))
     constants: str = "calibrated"
+    method: Surrogate = SURROGATES["truncated"]  #: What a part of a phase minimizes, and how
+    constraint: ConvexSet | None = None  #: None: the ball of the problem's radius
     noise_name: str = "l2"
-    algorithm: ClassVar[str] = "heavy_tailed"
+    source: ClassVar[str] = "population localization by output perturbation (docs, Heavy tails)"
 
     def __post_init__(self) -> None:
         self.schedule.check(self.problem.n)
@@ -90,28 +97,41 @@ class HeavyTailedPlan(LinearModelPlan):
         return self.phases[0].l2
 
     @property
-    def ball(self) -> L2Ball:
-        return L2Ball(self.problem.radius)
+    def domain(self) -> ConvexSet:
+        """W: parameters are members, and extensions are over it."""
+        return L2Ball(self.problem.radius) if self.constraint is None else self.constraint
+
+    @property
+    def surrogate(self) -> str:
+        """Name of the method."""
+        return self.method.name
+
+    def part(self, phase: Phase) -> Part:
+        """Return the public facts of one minimization."""
+        return Part(self.problem, self.domain, phase.truncation, phase.l2, phase.m, self.moments)
 
     @cached_property
     def noises(self) -> tuple[tuple[NormNoiseMechanism, ...], ...]:
         """Noise of each stage of each phase."""
-        norm, epsilon = L2Norm(self.problem.dim), self.privacy.epsilon
+        norm, epsilon, lemma = L2Norm(self.problem.dim), self.privacy.epsilon, LEMMA.format(losses=self.method.losses)
         return tuple(
-            tuple(NormNoiseMechanism(norm, Sensitivity(s.reach, "l2", LEMMA), epsilon * s.share) for s in phase.stages)
+            tuple(NormNoiseMechanism(norm, Sensitivity(s.reach, "l2", lemma), epsilon * s.share) for s in phase.stages)
             for phase in self.phases
         )
 
     def near(self, point: FloatArray, stage: Stage) -> ConvexSet:
         """Return where the stage after `stage`, which released `point`, minimizes."""
-        return self.ball if math.isinf(stage.confine) else BallSection(self.problem.radius, stage.confine, point)
+        if math.isinf(stage.confine):
+            return self.domain
+        if self.constraint is None:
+            return BallSection(self.problem.radius, stage.confine, point)
+        return Section(self.constraint, stage.confine, point)
 
     @property
     def predicted_error(self) -> PredictedError:
-        source = "population localization by output perturbation (docs, Heavy tails)"
-        source += "" if self.failure is None else f"; it holds but for probability {self.failure:.3g}"
-        trivial = min(self.problem.loss.value_at_zero, self.moments.g1 * self.problem.radius)
-        return PredictedError(self.schedule.bound, trivial, source)
+        but = "" if self.failure is None else f"; it holds but for probability {self.failure:.3g}"
+        trivial = min(self.problem.value_at_zero, self.moments.g1 * self.problem.radius)
+        return PredictedError(self.schedule.bound, trivial, self.source + but)
 
     @cached_property
     def releases(self) -> tuple[Release, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -124,27 +144,21 @@ class HeavyTailedPlan(LinearModelPlan):
         )
 
     @property
-    def theorem(self) -> str:
-        return (
-            "Localized output perturbation (Lowy 2026, Algorithm 1, with one output perturbation a part of a phase, or "
-            "two that share epsilon): the certified minimiser moves by at most 2C/(l2 m) + 2 tau between neighbours, C "
-            "being where every record's gradient is cut; parts read disjoint records."
-        )
-
-    @property
     def assumptions(self) -> tuple[Assumption, ...]:
         """What privacy rests on; the moments are not among it."""
         return (
             Assumption(
                 "every record's loss is convex and C-Lipschitz",
-                "its slope is cut at C over the record's norm, which leaves it convex",
+                self.method.lipschitz,
             ),
             Assumption("the objective of each phase is l2-strongly convex", "the ridge is part of the objective"),
             Assumption(
                 "the solver's point is within tau of the exact minimiser for every data set",
-                "a certificate is checked before anything is released; the guaranteed solver reaches it for all data",
+                self.method.reached,
             ),
             Assumption("records are assigned to phases by position", "fixed strides, whatever the records hold"),
+            *(Assumption(claim, DECLARED) for claim in self.problem.claims),
+            *((RETURNS,) if self.problem.claims else ()),
         )
 
     @property
@@ -154,9 +168,13 @@ class HeavyTailedPlan(LinearModelPlan):
         return np.full(self.problem.dim, scale * math.sqrt(self.problem.dim + 1))
 
     def describe(self) -> Mapping[str, Any]:
+        chosen: dict[str, Any] = {} if self.method is SURROGATES["truncated"] else {"surrogate": self.surrogate}
+        if self.constraint is not None:
+            chosen["constraint"] = repr(self.constraint)
         return {
             "noise": self.noise_name,
             "target": "population",
+            **chosen,
             "moment_order": self.moments.k,
             "moment_bounds": [self.moments.bound, self.moments.g2, self.moments.g1],
             "failure_probability": self.failure,
@@ -170,6 +188,7 @@ class HeavyTailedPlan(LinearModelPlan):
                     "smoothing": phase.truncation.smoothing,
                     "solver_radius": [stage.radius for stage in phase.stages],
                     "noise_scale": [mechanism.scale for mechanism in mechanisms],
+                    **self.method.work(self.part(phase), phase.stages[-1].radius),
                 }
                 for phase, mechanisms in zip(self.phases, self.noises, strict=True)
             ],
@@ -182,25 +201,49 @@ class HeavyTailedPlan(LinearModelPlan):
     def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> PrivateResult:
         """Solve ever more regularized problems on disjoint parts of the records, each around the last release."""
         ledger = Ledger(self.privacy, self.releases)
-        problem, planned = self.problem, iter(self.releases)
-        center = np.zeros(problem.dim)  # line 1
-        for phase, mechanisms in zip(self.phases, self.noises, strict=True):  # lines 5-7
+        problem: Any = self.problem
+        releases = iter(self.releases)
+        center = self.domain.project(np.zeros(problem.dim))  # line 1
+        for t, phase in enumerate(self.phases):  # lines 5-7
             found = []
             for j in range(phase.repetitions):  # lines 8-10
                 start, step = phase.first + j * phase.step, phase.repetitions * phase.step
                 rows = slice(start, start + step * phase.m, step)
-                records = Records.clipped(X[rows], problem.domain)
-                risk = TruncatedRisk(problem.loss, records, y[rows], phase.l2, phase.truncation, center)
-                region, point = self.ball, center
-                for stage, mechanism in zip(phase.stages, mechanisms, strict=True):
-                    solved = require(self.solver.solve(risk, stage.radius, region, point), stage.radius)
-                    entry = next(planned)
-                    noisy = mechanism.release(solved, entry.label, source, ledger, entry.block)
-                    point = region.project(noisy)
-                    region = self.near(point, stage)
-                found.append(point)
+                data = Records.clipped(X[rows], problem.domain), y[rows]
+                found.append(self._part(t, data, center, releases, (source, ledger)))
             center = middle(np.array(found))  # line 11
         return self.finish(center, source)
+
+    @abstractmethod
+    def _part(self, t: int, data: Data, center: FloatArray, releases: Iterator[Release], to: To) -> FloatArray:
+        """Return what one part of phase t releases; `releases` are those to come."""
+
+
+@final
+@dataclass(frozen=True)
+class HeavyTailedPlan(LocalizationPlan[P]):
+    """Constants of one run of population localization by output perturbation."""
+
+    algorithm: ClassVar[str] = "heavy_tailed"
+
+    @property
+    def theorem(self) -> str:
+        return (
+            "Localized output perturbation (Lowy 2026, Algorithm 1, with one output perturbation a part of a phase, or "
+            "two that share epsilon): the certified minimiser moves by at most 2C/(l2 m) + 2 tau between neighbours, C "
+            f"being the slope that no record's loss exceeds ({self.method.lipschitz}); parts read disjoint records."
+        )
+
+    def _part(self, t: int, data: Data, center: FloatArray, releases: Iterator[Release], to: To) -> FloatArray:
+        phase, region, point = self.phases[t], self.domain, center
+        source, ledger = to
+        for stage, mechanism in zip(phase.stages, self.noises[t], strict=True):
+            solved = self.method.minimize(self.part(phase), data, center, (region, stage.radius, point))
+            entry = next(releases)
+            noisy = mechanism.release(solved, entry.label, source, ledger, entry.block)
+            point = region.project(noisy)
+            region = self.near(point, stage)
+        return point
 
 
 def middle(points: FloatArray) -> FloatArray:
@@ -213,6 +256,15 @@ def middle(points: FloatArray) -> FloatArray:
     return points[np.argmin(np.sort(distances, axis=1)[:, half])]
 
 
+def check_constraint(problem: LinearModelProblem, constraint: ConvexSet | None) -> None:
+    """Raise `InvalidParameterError` unless the set fits the problem, from public facts."""
+    if constraint is None:
+        return
+    if constraint.dim not in (None, problem.dim) or not 1e-100 < constraint.diameter < math.inf:
+        what = f"must be a bounded set of more than one vector of length {problem.dim}, the constant's entry last"
+        raise InvalidParameterError("constraint", constraint, what, "Use a Box, Ellipsoid, L2Ball or Polytope")
+
+
 @recorded("heavy_tailed")
 def plan(
     problem: LinearModelProblem,
@@ -221,7 +273,9 @@ def plan(
     *,
     constants: str = "calibrated",
     failure: float | None = None,
-) -> HeavyTailedPlan:
+    surrogate: str = "truncated",
+    constraint: ConvexSet | None = None,
+) -> HeavyTailedPlan[LinearModelProblem]:
     """Return the plan, which spends pure epsilon, whatever delta is.
 
     The domain should be wide (`record_cap`): no noise depends on it. The loss has one prediction and is smooth or
@@ -235,21 +289,57 @@ def plan(
     failure
         In (0, 1/2): let the bound hold but for this probability, by repetitions in each phase, which cost records.
         Default: in expectation.
+    surrogate : {"truncated", "extension", "structured", "joint", "fixed_steps", "printed_steps"}
+        What stands in for every record's loss. ``"truncated"``: its slope is cut. The others: its Lipschitz extension
+        over the set, with exact planes from proximal points or from weights of affine pieces, by the joint problem, or
+        by Theorem D.4's fixed steps; the last three for some dozens to hundreds of records.
+    constraint
+        Bounded set of parameters (the constant last); the problem's radius has to be its radius. Default: the ball.
     """
     check_heavy(problem, privacy, moments)
+    method = surrogate_named(surrogate)
+    method.check(problem)
+    check_constraint(problem, constraint)
+    if constraint is not None and constraint.radius > problem.radius:
+        raise InvalidParameterError("radius", problem.radius, f"must be at least the set's, {constraint.radius!r}")
+    return planned(problem, privacy, moments, method, constants, failure, constraint)
+
+
+def planned(
+    problem: P,
+    privacy: PrivacyParams,
+    moments: Moments,
+    method: Surrogate,
+    constants: str,
+    failure: float | None,
+    constraint: ConvexSet | None = None,
+    level: float | None = None,
+) -> HeavyTailedPlan[P]:
+    """Return the plan for a surrogate that fits the problem; parameters as in `plan`.
+
+    With a `level`, all phases cut there, and the bound is on the stand-ins' risk: `moments` are of their slopes.
+    """
     if failure is not None:
         _validate.real("failure", failure, above=0.0, below=0.5)
     _validate.choice("constants", constants, ("calibrated", "paper"))
-    try:
-        if constants == "paper":
+    with floats(problem, moments if level is None else None):
+        setting = Setting.of(problem, privacy.epsilon, moments, method, constraint, level)
+        if constants == "paper" and level is None:
             failure = 0.1 if failure is None else failure
-            schedule = paper(problem, privacy.epsilon, moments, failure)
+            schedule = paper(setting, failure)
         else:
-            schedule = calibrated(problem, privacy.epsilon, moments, failure)
-        planned = HeavyTailedPlan(problem, privacy, moments, schedule, failure, constants=constants)
-        _ = [mechanism.event for stages in planned.noises for mechanism in stages]  # noise scales, too, are floats
-        return planned
-    except (ArithmeticError, ValueError) as error:  # constants that no float holds
-        if isinstance(error, InvalidParameterError) and error.name == "n":
+            schedule = calibrated(setting, failure)
+        found = HeavyTailedPlan(problem, privacy, moments, schedule, failure, constants, method, constraint)
+        _ = [mechanism.event for stages in found.noises for mechanism in stages]  # noise scales, too, are floats
+        return found
+
+
+@contextmanager
+def floats(problem: Problem, moments: Moments | None) -> Iterator[None]:
+    """Turn constants that no float holds into the error that says so."""
+    try:
+        yield
+    except (ArithmeticError, ValueError) as error:
+        if isinstance(error, InvalidParameterError) and error.name in ("n", "surrogate"):
             raise
-        raise extreme(problem.name, moments) from None
+        raise (beyond_floats(problem.name) if moments is None else extreme(problem.name, moments)) from None

@@ -60,6 +60,14 @@ class Moments:
         """Bound on ``E (A - C)_+`` for the level C: ``G_k^k / ((k - 1) C^(k-1))``, at most ``G_1``."""
         return min(self.bound * (self.bound / level) ** (self.k - 1) / (self.k - 1), self.g1)
 
+    def tail(self, level: float) -> float:
+        """Bound on ``E A 1(A > C)``: ``G_k^k / C^(k-1)``, at most ``G_1``."""
+        return min(self.bound * (self.bound / level) ** (self.k - 1), self.g1)
+
+    def tail_square(self, level: float) -> float:
+        """Bound on ``E A^2 1(A > C)``: ``G_k^k / C^(k-2)``, at most ``G_2^2``."""
+        return min(self.bound**2 * (self.bound / level) ** (self.k - 2), self.g2**2)
+
     def excess_square(self, level: float) -> float:
         """Bound on ``E (A - C)_+^2``: ``2 G_k^k C^(2-k) / ((k-1)(k-2))`` for k > 2, at most ``G_2^2``."""
         if self.k == 2:

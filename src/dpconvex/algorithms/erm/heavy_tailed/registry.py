@@ -17,24 +17,44 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar, cast, final
 
 import numpy as np
 
 from dpconvex import _rounding, _validate
 from dpconvex._types import AnyArray
-from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult, continued, recorded, within_floats
+from dpconvex.algorithms import (
+    ConvexPlan,
+    LinearModelPlan,
+    PredictedError,
+    PrivateResult,
+    continued,
+    recorded,
+    within_floats,
+)
+from dpconvex.algorithms.base import P
 from dpconvex.algorithms.erm import heavy_tailed
-from dpconvex.algorithms.erm.heavy_tailed import Moments, clipped_gradient, clipped_residuals, level
+from dpconvex.algorithms.erm.heavy_tailed import (
+    Moments,
+    clipped_gradient,
+    clipped_residuals,
+    custom,
+    level,
+    localized_mechanism,
+)
 from dpconvex.algorithms.erm.heavy_tailed.level import Scale
+from dpconvex.algorithms.erm.heavy_tailed.localization import check_constraint
 from dpconvex.algorithms.erm.heavy_tailed.moments import check_heavy
 from dpconvex.algorithms.erm.two_stage.base import TwoStagePlan
-from dpconvex.algorithms.recipes import NAMED
+from dpconvex.algorithms.recipes import NAMED, stored
 from dpconvex.algorithms.select import LARGEST, SMALLEST, Options
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release
-from dpconvex.problems import LinearModelProblem, UserGroups
+from dpconvex.problems import CustomProblem, LinearModelProblem, UserGroups
+from dpconvex.problems.base import Problem
 from dpconvex.randomness import BitSource
+from dpconvex.sets import Box, ConvexSet
 
 SHARE = 0.1
 """Of epsilon, for the level. Ours: 0.05 to 0.2 lose the same within noise from n = 2,000 on."""
@@ -49,24 +69,51 @@ WIDEST, NARROW = 0.3, 4.0
 
 
 @final
+@stored
+@dataclass(frozen=True)
+class Shape:
+    """What stands in for the losses and which set parameters are from, where either is not the default."""
+
+    surrogate: str = "truncated"  #: One of `SURROGATES`
+    constraint: ConvexSet | None = None  #: None: the ball of the problem's radius
+
+
+def constraint_set(given: ConvexSet | tuple[float, float] | None, problem: LinearModelProblem) -> ConvexSet | None:
+    """Return the set of an option: intervals are for coefficients, not for the constant, which keeps the radius."""
+    if given is None or isinstance(given, ConvexSet):
+        return given
+    what = "must be a set of dpconvex.sets, or (lower, upper) for every coefficient"
+    try:
+        lower, upper = (_validate.real("constraint", end) for end in given)
+    except (TypeError, ValueError):
+        raise InvalidParameterError("constraint", given, what, "Write (0, 2)") from None
+    if not lower < upper:
+        raise InvalidParameterError("constraint", given, "must have lower < upper", "Write (0, 2)")
+    constants, free = problem.dim - problem.domain.n_features, problem.radius
+    coefficients = problem.domain.n_features
+    return Box([lower] * coefficients + [-free] * constants, [upper] * coefficients + [free] * constants)
+
+
+@final
 @dataclass(frozen=True)
 class HeavyMethod:
     """A method for heavy tails."""
 
     #: From problem, promise and moments to the plan; with another constant set as the keyword `constants`
-    planner: Callable[..., LinearModelPlan]
-    #: The same from problem, promise, constant set, failure probability and what `Scale` released
-    leveled: Callable[..., LinearModelPlan]
+    planner: Callable[..., Any]
+    #: The same from problem, promise, constant set, failure probability and what `Scale` released; None: needs moments
+    leveled: Callable[..., LinearModelPlan] | None = None
     #: False: it needs moments of gradients. True: of slopes at the prediction 0, and those where slopes are unbounded.
     slopes: bool = False
     printed: bool = True  #: Whether it has the paper's constants
     apart: bool = False  #: Whether its level is found on records of its own, which the theorem for new records needs
     repeats: bool = False  #: Whether its bound can be had but for a small failure probability
+    shaped: bool = False  #: Whether it takes a `Shape`
 
     def __call__(
-        self, problem: LinearModelProblem, privacy: PrivacyParams, moments: Moments, constants: str, **more: float
-    ) -> LinearModelPlan:
-        """Return the plan; `more` may be the `failure` probability."""
+        self, problem: P, privacy: PrivacyParams, moments: Moments, constants: str, **more: Any
+    ) -> ConvexPlan[P]:
+        """Return the plan; `more` may be the `failure` probability and what a `Shape` holds."""
         self.check(constants)
         chosen = {} if constants == "calibrated" else {"constants": constants}
         return self.planner(problem, privacy, moments, **chosen, **more)
@@ -91,9 +138,12 @@ class HeavyMethod:
 
 
 HEAVY_METHODS: Mapping[str, HeavyMethod] = {
-    "heavy_tailed": HeavyMethod(heavy_tailed.plan, level.localized, apart=True, repeats=True),
+    "heavy_tailed": HeavyMethod(heavy_tailed.plan, level.localized, apart=True, repeats=True, shaped=True),
     "clipped_residuals": HeavyMethod(clipped_residuals.plan, level.ordinary, slopes=True),
     "clipped_gradient": HeavyMethod(clipped_gradient.plan, level.descent, printed=False),
+    "localized_exponential_mechanism": HeavyMethod(
+        localized_mechanism.plan, level.near_net, printed=False, apart=True, repeats=True
+    ),
 }
 """By the name used in estimators and on the command line; ``"auto"`` is one of the first two, by `chosen`."""
 NAMED.update({f"heavy-tailed method {name}": method for name, method in HEAVY_METHODS.items()})
@@ -109,7 +159,7 @@ def chosen(problem: LinearModelProblem, privacy: PrivacyParams, constants: str =
     if constants == "paper" or (math.isinf(loss.slope_bound) and loss.cut(SMALLEST) is None):
         return "heavy_tailed"
     unit = problem.domain.intercept
-    typical = math.sqrt(math.fsum(min(b.bound, unit) ** 2 for b in problem.domain.all_blocks if b.norm == "l1"))
+    typical = math.sqrt(math.fsum(min(b.bound, unit) ** 2 for b in problem.domain.all_blocks if b.categorical))
     widest = max(NARROW, WIDEST * math.sqrt(problem.n * privacy.epsilon / problem.dim))
     return "clipped_residuals" if problem.domain.l2 <= widest * typical else "heavy_tailed"
 
@@ -126,6 +176,7 @@ class LeveledPlan(TwoStagePlan):
     then: LinearModelPlan
     method: HeavyMethod  #: Plans `then`
     failure: float | None = None  #: Probability with which the bound may fail; None: it holds in expectation
+    shape: Shape | None = None  #: Of `then`
     released: tuple[float, ...] = ()  #: In a result: level and, of gradients, second moment
     adaptive: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleMethodOverride]
 
@@ -151,7 +202,8 @@ class LeveledPlan(TwoStagePlan):
         The run uses neither the moments nor their order. Before it, for what the scale releases at most under such a
         law: ``error(scale.worst(moments), moments)``. In expectation, or but for the failure probability.
         """
-        bias = min(moments.bound * self.scale.tail[1] ** (1 - 1 / moments.k), moments.g1)
+        share = 1 if self.shape is None or self.shape.surrogate == "truncated" else 2  # a slope less its extension's
+        bias = share * min(moments.bound * self.scale.tail[1] ** (1 - 1 / moments.k), moments.g1)
         unlucky = 0.0 if self.failure is not None else self.scale.failure * moments.g1
         return self._then(released).predicted_error.bound + 2 * self.reach * (bias + unlucky)
 
@@ -222,11 +274,11 @@ class LeveledPlan(TwoStagePlan):
     def _then(self, released: tuple[float, ...]) -> LinearModelPlan:
         half = None if self.failure is None else self.failure / 2
         rest = replace(self.problem, n=self.then.problem.n)
-        return self.method.leveled(rest, self.then.privacy, self.constants, half, *released)
+        return _after(self.method, rest, self.then.privacy, self.constants, half, self.shape)(*released)
 
     def at(self, privacy: PrivacyParams) -> LeveledPlan:
         """Return the plan of another promise for the same level."""
-        found = leveled(self.problem, privacy, self.method, self.constants, self.failure)
+        found = leveled(self.problem, privacy, self.method, self.constants, self.failure, self.shape)
         return found.informed(*self.released) if self.released else found
 
     def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> PrivateResult:
@@ -237,6 +289,13 @@ class LeveledPlan(TwoStagePlan):
         return plan.restored(result, result.point, source)
 
 
+def _after(method: HeavyMethod, *given: Any) -> Callable[..., LinearModelPlan]:
+    """Return the planner of what follows the scale; `given` ends with a shape or None."""
+    assert method.leveled is not None  # of linear models; tells the type checker
+    more = {} if given[-1] is None else vars(given[-1])
+    return partial(method.leveled, *given[:-1], **more)
+
+
 @recorded("leveled")
 def leveled(
     problem: LinearModelProblem,
@@ -244,6 +303,7 @@ def leveled(
     method: HeavyMethod,
     constants: str = "calibrated",
     failure: float | None = None,
+    shape: Shape | None = None,
     *,
     proved: bool = False,
 ) -> LeveledPlan:
@@ -266,11 +326,10 @@ def leveled(
             "n", problem.n, f"must be at least {least} to find a level without a moment", remedy
         )
     others = replace(problem, n=problem.n - n if method.apart else n)
-    half = None if failure is None else failure / 2
+    then = _after(method, others, rest, constants, None if failure is None else failure / 2, shape)
     least, largest = scale.ends
-    method.leveled(others, rest, constants, half, *least)  # refuse here, from public facts, what would be refused later
-    then = method.leveled(others, rest, constants, half, *largest)
-    return LeveledPlan(problem, privacy, scale, then, method, failure)
+    then(*least)  # refuse here, from public facts, what would be refused later
+    return LeveledPlan(problem, privacy, scale, then(*largest), method, failure, shape)
 
 
 def heavy_plans(
@@ -281,17 +340,71 @@ def heavy_plans(
     algorithm: str = "auto",
     options: Options | None = None,
     failure: float | None = None,
+    shape: Shape | None = None,
 ) -> tuple[LinearModelPlan, ...]:
     """Return the valid plans for heavy tails, the chosen one first. Sees no data.
 
     The loss has one prediction and is smooth or piecewise linear. `bound` is ``G_k``, on the moment of order `k`, at
     least 2, of the gradients; None: the run finds a level itself, where the method needs it. No order either: refused
-    where there are too few records to prove anything of the level. `failure`, as in `heavy_tailed.plan`: for
-    localization, which ``"auto"`` then stands for. Of the options only `constants` may be fixed: weights of the ridge,
-    noise and target are the method's.
+    where there are too few records to prove anything of the level. `failure`, as in `heavy_tailed.plan`, and `shape`,
+    whose set's radius takes the place of the problem's: for localization, which ``"auto"`` then stands for. Of the
+    options only `constants` may be fixed: weights of the ridge, noise and target are the method's.
     """
     options = options or Options()
-    _validate.choice("algorithm", algorithm, ("auto", *HEAVY_METHODS), "These are for heavy tails")
+    _check(problem, privacy, algorithm, HEAVY_METHODS, options)
+    if algorithm == "auto":
+        plain = failure is None and shape is None
+        algorithm = chosen(problem, privacy, options.constants) if plain else "heavy_tailed"
+    method, more = HEAVY_METHODS[algorithm], {}
+    if shape is not None:
+        more = vars(shape)
+        if not method.shaped:
+            name = "constraint" if shape.constraint is not None else "surrogate"
+            raise InvalidParameterError(name, more[name], "is for the algorithm 'heavy_tailed'", "Use that, or 'auto'")
+        check_constraint(problem, shape.constraint)
+        problem = problem if shape.constraint is None else replace(problem, radius=shape.constraint.radius)
+    if failure is not None:
+        _validate.real("failure", failure, above=0.0, below=0.5, remedy="It is a probability")
+        more = {**more, "failure": failure}
+        if not method.repeats:
+            what = "is for algorithm='heavy_tailed'; the bounds of others hold in expectation"
+            raise InvalidParameterError("failure", failure, what, "Leave one of the two out")
+    with within_floats(problem.name):
+        given = None if k is None or bound is None else Moments(k, bound)
+        moments = method.settled(problem, k or 2.0) if given is None else method.adapted(problem, given)
+        if moments is None:
+            proved = k is None or failure is not None
+            return (leveled(problem, privacy, method, options.constants, failure, shape, proved=proved),)
+        return (method(problem, privacy, moments, options.constants, **more),)
+
+
+CUSTOM_METHODS: Mapping[str, HeavyMethod] = {
+    "heavy_tailed": HeavyMethod(custom.plan),
+    "localized_exponential_mechanism": HeavyMethod(localized_mechanism.plan_custom, printed=False),
+}
+"""Those for losses of one's own; ``"auto"`` is the first."""
+
+
+def custom_plan(
+    problem: CustomProblem, privacy: PrivacyParams, tails: tuple[float, float], algorithm: str, options: Options
+) -> ConvexPlan[CustomProblem]:
+    """Return the plan for a loss of one's own; `tails` are order and bound of the moment of its slopes."""
+    _check(problem, privacy, algorithm, CUSTOM_METHODS, options)
+    try:
+        moments = Moments(*map(float, tails))
+    except (TypeError, ValueError):
+        what = "must be (k, G_k): order, at least 2, and bound of a moment of the slopes of records' losses"
+        raise InvalidParameterError("heavy_tailed", tails, what, "None is estimated of such losses") from None
+    with within_floats(problem.name):
+        method = CUSTOM_METHODS["heavy_tailed" if algorithm == "auto" else algorithm]
+        return method(problem, privacy, moments, options.constants)
+
+
+def _check(
+    problem: Problem, privacy: PrivacyParams, algorithm: str, methods: Mapping[str, HeavyMethod], options: Options
+) -> None:
+    """Raise `InvalidParameterError` for options that methods for heavy tails do not have, and extreme numbers."""
+    _validate.choice("algorithm", algorithm, ("auto", *methods), "These are for heavy tails")
     _validate.real("epsilon", privacy.epsilon, at_least=SMALLEST)
     _validate.real("radius", problem.radius, at_least=SMALLEST, at_most=LARGEST)
     if options.l2 is not None:
@@ -301,17 +414,3 @@ def heavy_plans(
     for name in ("solver", "test", "smoothing"):
         if name in options.fixed():
             raise InvalidParameterError(name, options.fixed()[name], "does not apply to heavy tails", "Leave it out")
-    automatic = "heavy_tailed" if failure is not None else chosen(problem, privacy, options.constants)
-    method, more = HEAVY_METHODS[automatic if algorithm == "auto" else algorithm], {}
-    if failure is not None:
-        more["failure"] = _validate.real("failure", failure, above=0.0, below=0.5, remedy="It is a probability")
-        if not method.repeats:
-            what = "is for algorithm='heavy_tailed'; the bounds of others hold in expectation"
-            raise InvalidParameterError("failure", failure, what, "Leave one of the two out")
-    with within_floats(problem.name):
-        given = None if k is None or bound is None else Moments(k, bound)
-        moments = method.settled(problem, k or 2.0) if given is None else method.adapted(problem, given)
-        if moments is None:
-            proved = k is None or failure is not None
-            return (leveled(problem, privacy, method, options.constants, failure, proved=proved),)
-        return (method(problem, privacy, moments, options.constants, **more),)

@@ -24,17 +24,19 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import final
+from typing import Any, Protocol, final
 
+import numpy as np
 from scipy.stats import binom, gamma
 
 from dpconvex.algorithms.erm.heavy_tailed.moments import Moments
+from dpconvex.algorithms.erm.heavy_tailed.surrogates import Part, Surrogate
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import PiecewiseLinearLoss
-from dpconvex.problems import LinearModelProblem
 from dpconvex.problems.linear.truncated import Truncation
-from dpconvex.problems.objective import ROUNDING
+from dpconvex.sets import ConvexSet, L2Ball
 
 
 @final
@@ -71,7 +73,8 @@ class Stage:
     radius: float  #: of the solver, tau
     reach: float  #: sensitivity that the noise is calibrated to, at least 2C/(lambda m) + 2 tau
     share: float = 1.0  #: of epsilon
-    confine: float = math.inf  #: the next stage minimizes within this distance of the release
+    confine: float = math.inf  #: the next stage minimizes, or chooses, within this distance of the release
+    side: int = 0  #: points along an axis of the net that it chooses from
 
 
 @final
@@ -127,29 +130,81 @@ def sensitivity(level: float, l2: float, m: int, radius: float) -> float:
     return (2 * level / (l2 * m) + 2 * radius) * (1 + 1e-14)
 
 
-def finest(problem: LinearModelProblem, truncation: Truncation, l2: float) -> float:
-    """Return the smallest distance that double precision certifies for every data set."""
-    curvature = truncation.curvature(problem.loss, problem.domain.l2) + l2
-    return 4 * ROUNDING * (truncation.level + (curvature + l2) * problem.radius) / l2
+@final
+@dataclass(frozen=True)
+class Setting:
+    """What all phases share: public facts, the set W with its sizes, and what is minimized over it."""
+
+    problem: Any  #: a `LinearModelProblem`, or what else the surrogate is for
+    epsilon: float
+    moments: Moments
+    surrogate: Surrogate
+    domain: ConvexSet
+    diameter: float  #: of W
+    reach: float  #: largest distance of a member from the first centre, the projection of 0
+    one: float | None = None  #: level of all phases; the bound is on the risk of stand-ins then, `moments` are theirs
+
+    @classmethod
+    def of(
+        cls,
+        problem: Any,
+        epsilon: float,
+        moments: Moments,
+        surrogate: Surrogate,
+        constraint: ConvexSet | None,
+        one: float | None = None,
+    ) -> Setting:
+        """Return the setting; without a constraint W is the ball of the problem's radius."""
+        R = problem.radius
+        if constraint is None:
+            return cls(problem, epsilon, moments, surrogate, L2Ball(R), 2 * R, R, one)
+        first = constraint.project(np.zeros(problem.dim))
+        reach = min(constraint.diameter, constraint.radius + float(np.linalg.norm(first)))
+        return cls(problem, epsilon, moments, surrogate, constraint, constraint.diameter, reach, one)
+
+    def finest(self, truncation: Truncation, l2: float, m: int) -> float:
+        """Return the smallest distance that is certified for every data set."""
+        return self.surrogate.finest(self.part(truncation, l2, m))
+
+    def part(self, truncation: Truncation, l2: float, m: int) -> Part:
+        """Return the public facts of one minimization."""
+        return Part(self.problem, self.domain, truncation, l2, m, self.moments)
+
+    def level(self, m: int) -> float:
+        """Return the level for m records; no gradient is longer than the largest: nothing is cut then."""
+        scale = m * self.epsilon / self.problem.dim
+        level = TUNING.level(self.moments.k, self.moments.bound, scale) if self.one is None else self.one
+        return min(level, self.problem.lipschitz)
+
+    def bias(self, level: float, m: int) -> float:
+        """Return what stand-ins move the minimizer of m records by, times lambda, in root mean square."""
+        if self.one is not None or level >= self.problem.lipschitz:
+            return 0.0
+        mean, square = self.surrogate.bias(self.moments, level)
+        return math.sqrt(mean**2 + square / m)
+
+    @property
+    def smooths(self) -> bool:
+        """Whether kinks are smoothed."""
+        return self.surrogate.smooths and isinstance(self.problem.loss, PiecewiseLinearLoss)
 
 
 def calibrated(
-    problem: LinearModelProblem,
-    epsilon: float,
-    moments: Moments,
-    failure: float | None = None,
-    level: float | None = None,
+    setting: Setting, failure: float | None = None, scaling: Callable[[Setting, int], Scaled] | None = None
 ) -> Schedule:
     """Return the default schedule of the specification's section 4.3, each release at `epsilon`.
 
+    `scaling` has the constants of a phase of so many records; default: one output perturbation.
+
     `failure` in (0, 1/2): a bound that fails with this probability at most, through repetitions; None: in expectation.
-    `level`: cut there in all phases, and bound the risk of the cut losses, of whose slopes `moments` are.
     """
-    n, R, k = problem.n, problem.radius, moments.k
-    first = _Scaled.of(problem, epsilon, moments, max(1, n // 2), level)
-    growth = TUNING.growth if level is None else TUNING.one_level_growth
-    if level is None:
-        T = 3 + math.ceil(math.log(max(2 * moments.g1 / first.error, 1.0)) / math.log(growth / 2 ** (1 - 1 / k)))
+    n, moments = setting.problem.n, setting.moments
+    scaling = scaling or _OneRelease.of
+    first = scaling(setting, max(1, n // 2))
+    growth = TUNING.growth if setting.one is None else TUNING.one_level_growth
+    if setting.one is None:
+        ratio = math.log(growth / 2 ** (1 - 1 / moments.k))
+        T = 3 + math.ceil(math.log(max(2 * moments.g1 / first.error, 1.0)) / ratio)
     else:
         T = 1 + math.ceil(math.log2(n) / 4)  # public: 4^(T - 1) is at least sqrt(n)
     while T > 1 and n // 2**T < TUNING.fewest:
@@ -162,16 +217,16 @@ def calibrated(
         raise InvalidParameterError("n", n, what, "Use more records or a larger failure probability, or leave it out")
     layout = [(2**t - 1, 2 ** (t + 1)) for t in range(T - 1)] + [(2 ** (T - 1) - 1, 2 ** (T - 1))]
     sizes = [len(range(start, n, step)) // J for start, step in layout]
-    scaled = [_Scaled.of(problem, epsilon, moments, m, level) for m in sizes]
+    scaled = [scaling(setting, m) for m in sizes]
     s = _aggregation(J, failure)
-    start = (1.0 if level is None else TUNING.one_level_start) * s  # balances the bound's two terms
-    base = start * scaled[0].error / (2 * R)  # D = 2 R
+    start = (1.0 if setting.one is None else TUNING.one_level_start) * s  # balances the bound's two terms
+    base = start * scaled[0].error / setting.diameter
     phases = tuple(
-        part.phase(start, step, J, base * growth**t, problem)
-        for t, ((start, step), part) in enumerate(zip(layout, scaled, strict=True))
+        part.phase((begin, step, J), base * growth**t, setting)
+        for t, ((begin, step), part) in enumerate(zip(layout, scaled, strict=True))
     )
-    bound = _bound(phases, R, moments.g1, s)
-    once = bound if failure is None else calibrated(problem, epsilon, moments, None, level).bound
+    bound = _bound(phases, setting.reach, moments.g1, s)
+    once = bound if failure is None else calibrated(setting, None, scaling).bound
     return Schedule(phases, bound, bound / once)
 
 
@@ -198,9 +253,18 @@ def _bound(phases: tuple[Phase, ...], R: float, g1: float, s: float) -> float:
     return total + s * g1 * phases[-1].error
 
 
+class Scaled(Protocol):
+    """A phase's constants but for its ridge weight; `error` is the root mean squared distance, times lambda."""
+
+    @property
+    def error(self) -> float: ...
+
+    def phase(self, layout: tuple[int, int, int], l2: float, setting: Setting) -> Phase: ...
+
+
 @final
 @dataclass(frozen=True)
-class _Scaled:
+class _OneRelease:
     """A phase's constants, those with the unit of a parameter times lambda: `shift` by smoothing, `error` in all."""
 
     m: int
@@ -209,34 +273,28 @@ class _Scaled:
     error: float
 
     @classmethod
-    def of(
-        cls, problem: LinearModelProblem, epsilon: float, moments: Moments, m: int, one: float | None = None
-    ) -> _Scaled:
-        d, k = problem.dim, moments.k
-        level = TUNING.level(k, moments.bound, m * epsilon / d) if one is None else one
-        level = min(level, problem.lipschitz)  # no gradient is longer: nothing is cut then
-        cut = level < problem.lipschitz and one is None  # the bias of one level is no matter of the phases
-        beta = 2 * (1 + TUNING.accuracy) * level / (m * epsilon)
-        shift = TUNING.smoothing * d * beta if isinstance(problem.loss, PiecewiseLinearLoss) else 0.0
-        bias = math.sqrt(moments.excess(level) ** 2 + moments.excess_square(level) / m) if cut else 0.0
-        centered = TUNING.accuracy * level / m + shift + bias + moments.g2 / math.sqrt(m)
+    def of(cls, setting: Setting, m: int) -> _OneRelease:
+        d, level = setting.problem.dim, setting.level(m)
+        beta = 2 * (1 + TUNING.accuracy) * level / (m * setting.epsilon)
+        shift = TUNING.smoothing * d * beta if setting.smooths else 0.0
+        centered = TUNING.accuracy * level / m + shift + setting.bias(level, m) + setting.moments.g2 / math.sqrt(m)
         return cls(m, level, shift, math.hypot(math.sqrt(d * (d + 1)) * beta, centered))
 
-    def phase(self, first: int, step: int, J: int, l2: float, problem: LinearModelProblem) -> Phase:
+    def phase(self, layout: tuple[int, int, int], l2: float, setting: Setting) -> Phase:
         """Return the phase for a ridge weight."""
         # Smoothing lowers every loss by at most smoothing C^2 / 2: the minimizer moves by C sqrt(smoothing / lambda).
         smoothing = l2 * (self.shift / (l2 * self.level)) ** 2 if self.shift else 1.0
-        truncation = Truncation(self.level, problem.radius, smoothing)
+        truncation = Truncation(self.level, setting.problem.radius, smoothing)
         wanted = TUNING.accuracy * self.level / (l2 * self.m)
-        radius = max(wanted, finest(problem, truncation, l2))
-        extra = (radius - wanted) * (1 + 2 * (problem.dim + 1))  # what rounding adds; noise follows
+        radius = max(wanted, setting.finest(truncation, l2, self.m))
+        extra = (radius - wanted) * (1 + 2 * (setting.problem.dim + 1))  # what rounding adds; noise follows
         stage = Stage(radius, sensitivity(self.level, l2, self.m, radius))
-        return Phase(first, step, J, self.m, l2, truncation, (stage,), self.error / l2 + extra)
+        return Phase(*layout, self.m, l2, truncation, (stage,), self.error / l2 + extra)
 
 
-def paper(problem: LinearModelProblem, epsilon: float, moments: Moments, failure: float) -> Schedule:
+def paper(setting: Setting, failure: float) -> Schedule:
     """Return the printed schedule with failure probability `failure`; n must be at least twice the repetitions."""
-    n, R = problem.n, problem.radius
+    n, R, moments = setting.problem.n, setting.reach, setting.moments
     growth, aggregation = 32.0, 3.0  # of the ridge weight; what aggregation multiplies distances by
     T = max(1, math.ceil(math.log2(n)))
     J = math.ceil(50 * math.log(T / failure))
@@ -244,15 +302,15 @@ def paper(problem: LinearModelProblem, epsilon: float, moments: Moments, failure
     sizes = [m for m in sizes if m >= 1]
     if not sizes:
         raise InvalidParameterError("n", n, f"must be at least {2 * J} for the printed constants", "Use 'calibrated'")
-    errors = [_printed_error(problem, epsilon, moments, m) for m in sizes]
+    errors = [_printed_error(setting, m) for m in sizes]
     total = sum(growth / 2 * (aggregation * e) ** 2 / growth**t for t, e in enumerate(errors[:-1]))
     total += aggregation * moments.g1 * errors[-1] / growth ** (len(sizes) - 1)
     base = math.sqrt(2 * total) / R
     phases: list[Phase] = []
     for t, (m, error) in enumerate(zip(sizes, errors, strict=True)):
         layout = (2**t - 1, 2 ** (t + 1), J, m)
-        phase = _printed_phase(problem, epsilon, moments, layout, base * growth**t, error)
-        if phases and phase.stages[1].radius < finest(problem, phase.truncation, phase.l2):
+        phase = _printed_phase(setting, layout, base * growth**t, error)
+        if phases and phase.stages[1].radius < setting.finest(phase.truncation, phase.l2, phase.m):
             break  # beyond double precision
         phases.append(phase)
     bound = base * R**2 / 2
@@ -260,33 +318,28 @@ def paper(problem: LinearModelProblem, epsilon: float, moments: Moments, failure
     return Schedule(tuple(phases), bound + aggregation * moments.g1 * phases[-1].error)
 
 
-def _printed_level(problem: LinearModelProblem, epsilon: float, moments: Moments, m: int) -> float:
-    return moments.bound * (m * epsilon / problem.dim) ** (1 / moments.k)
+def _printed_level(setting: Setting, m: int) -> float:
+    moments = setting.moments
+    return moments.bound * (m * setting.epsilon / setting.problem.dim) ** (1 / moments.k)
 
 
-def _printed_error(problem: LinearModelProblem, epsilon: float, moments: Moments, m: int) -> float:
+def _printed_error(setting: Setting, m: int) -> float:
     """Distance from the population minimizer, times lambda, that each part keeps with probability 0.6."""
-    level = _printed_level(problem, epsilon, moments, m)
+    problem, epsilon, moments = setting.problem, setting.epsilon, setting.moments
+    level = _printed_level(setting, m)
     noise = 12 * level / (epsilon * m) * float(gamma.ppf(0.9, problem.dim)) + level / (3 * m)
-    shift = TUNING.smoothing * 12 * problem.dim * level / (epsilon * m) * isinstance(problem.loss, PiecewiseLinearLoss)
-    return noise + shift + 10 * moments.excess(level) + math.sqrt(10 / m) * moments.g2
+    shift = TUNING.smoothing * 12 * problem.dim * level / (epsilon * m) * setting.smooths
+    return noise + shift + 10 * setting.surrogate.bias(moments, level)[0] + math.sqrt(10 / m) * moments.g2
 
 
-def _printed_phase(
-    problem: LinearModelProblem,
-    epsilon: float,
-    moments: Moments,
-    layout: tuple[int, int, int, int],
-    l2: float,
-    error: float,
-) -> Phase:
+def _printed_phase(setting: Setting, layout: tuple[int, int, int, int], l2: float, error: float) -> Phase:
     first, step, J, m = layout
-    level = _printed_level(problem, epsilon, moments, m)
+    problem, epsilon, level = setting.problem, setting.epsilon, _printed_level(setting, m)
     unit = level / (l2 * m)
     shift = TUNING.smoothing * 12 * problem.dim * unit / epsilon
     truncation = Truncation(level, problem.radius, l2 * (shift / level) ** 2)
     ball = 200 * PRINTED_TAIL * problem.dim * unit / epsilon  # 100 zeta C d / (lambda m (epsilon / 2))
-    slack = finest(problem, truncation, l2)  # the first phase may need it at extreme constants
+    slack = setting.finest(truncation, l2, m)  # the first phase may need it at extreme constants
     radii = [max(share * unit, slack if first == 0 else 0.0) for share in (1.0, 1 / 6)]
     stages = tuple(
         Stage(radius, max(6 * unit, (2 * unit + 2 * radius) * (1 + 1e-13)), 0.5, confine)

@@ -173,6 +173,10 @@ class OutputPerturbationPlan(ConvexPlan[P]):
         return typical.shrinkage(self.l2) + typical.released_noise(self.coefficient_deviation)
 
     @property
+    def only_sums(self) -> bool:
+        return self.solver.only_sums and self.problem.only_sums
+
+    @property
     def constraint(self) -> ConvexSet:
         """Where the minimizer is sought: the ball where it might lie outside, else everything; cones under attack."""
         return _constraint(self.problem, self.schedule)

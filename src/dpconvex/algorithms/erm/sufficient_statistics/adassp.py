@@ -103,6 +103,10 @@ class AdasspPlan(LinearModelPlan):
         surely = max(0.0, eigenvalue - math.sqrt(log) * self.eigenvalue.sigma)
         return max(0.0, self.largest_ridge - surely)
 
+    @property
+    def only_sums(self) -> bool:
+        return not self.problem.grouped
+
     def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> PrivateResult:
         """Algorithm 2."""
         ledger, d = Ledger(self.privacy, self.releases), self.problem.dim

@@ -6,6 +6,7 @@ are post-processing.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import final
 
@@ -13,8 +14,11 @@ import numpy as np
 
 from dpconvex import _rounding
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.problems import LinearModelProblem, Records, UserGroups
-from dpconvex.problems.data.records import RowBlock
+from dpconvex.losses import SquaredLoss
+from dpconvex.problems import LinearModelProblem, UserGroups
+from dpconvex.problems.data import summation
+from dpconvex.problems.data.records import RecordSource, RowBlock
+from dpconvex.problems.data.summation import Parts
 
 _ENERGIES = np.exp(np.linspace(-9.0, 6.0, 61))
 """Candidates for the energy of the parameters, in units of what the public radius lets one expect."""
@@ -28,9 +32,9 @@ class Statistics:
     """Weighted sums over records; `of` makes them. A record's weight is ``1/n``; a user's records share theirs."""
 
     problem: LinearModelProblem
-    records: Records
-    targets: FloatArray
-    weights: FloatArray
+    records: RecordSource
+    targets: FloatArray | None  #: None where they come with the records
+    weights: FloatArray | None  #: None: ``1/n`` each
     units: FloatArray  #: (dim,): features are divided by these, parameters multiplied
 
     @classmethod
@@ -38,33 +42,40 @@ class Statistics:
         cls, problem: LinearModelProblem, X: AnyArray, y: AnyArray, groups: UserGroups | None, units: FloatArray
     ) -> Statistics:
         """Clip records and targets, and weigh them."""
-        weights = problem.weights(groups)
-        if weights is None:
-            weights = np.full(len(y), _rounding.ratio_down(1.0, problem.n))
-        return cls(problem, Records.clipped(X, problem.domain), problem.loss.clip_targets(y), weights, units)
+        return cls(problem, *problem.clipped(X, y), problem.weights(groups), units)
 
     def moments(self) -> FloatArray:
         """Return the mean of ``x x^T``, shape (dim, dim)."""
-        return self.records.gram(self.weights) / np.outer(self.units, self.units)
+        size = self.records.domain.linf * math.sqrt(1 / self.problem.n)
+        # Rounding towards 0 keeps each record in the domain; sums are exact: no grid and no error depends on the data.
+        found = self.records.total(lambda b: (b.gram(np.sqrt(self._weights(b)), size, np.trunc),))[0]
+        return summation.gram(found, size) / np.outer(self.units, self.units)
 
     def products(self) -> FloatArray:
         """Return the mean of ``x y``, shape (dim,)."""
-        return self.records.adjoint(self.weights * self.targets) / self.units
+        assert isinstance(self.problem.loss, SquaredLoss)  # plans check
+        size = self.problem.loss.target_bound * self.records.domain.linf / self.problem.n
+        found = self.records.total(lambda b: (b.adjoint(self._weights(b) * b.targets_in(self.targets), size),))[0]
+        return summation.vector(found) / self.units
 
     def joint_moments(self, unit: float) -> FloatArray:
         """Return the mean of ``z z^T`` for ``z = (x, y / unit)``, shape (dim + 1, dim + 1)."""
-        y = self.targets / unit
         cross = self.products() / unit
-        return np.block([[self.moments(), cross[:, None]], [cross[None, :], np.array([[self.weights @ y**2]])]])
+        squares = self.records.total(
+            lambda b: (summation.number_parts(self._weights(b) * (b.targets_in(self.targets) / unit) ** 2),)
+        )
+        corner = np.array([[summation.number(squares[0])]])
+        return np.block([[self.moments(), cross[:, None]], [cross[None, :], corner]])
 
     def gradient(self, w: FloatArray, clip: float) -> FloatArray:
         """Return the mean of ``x cut(r)``, r the residual at `w` over `clip` and cut to [-1, 1]; shape (dim,)."""
+        size = self.records.domain.linf / self.problem.n
 
-        def work(block: RowBlock) -> FloatArray:
+        def work(block: RowBlock) -> Parts:
             cut = np.nan_to_num(np.clip(self._residuals(block, w) / clip, -1.0, 1.0))  # overflow stays in its record
-            return block.adjoint(self.weights[block.rows] * cut)
+            return (block.adjoint(self._weights(block) * cut, size),)
 
-        return self.records.total(work) / self.units
+        return summation.vector(self.records.total(work)[0]) / self.units
 
     def residual_shares(self, w: FloatArray, thresholds: FloatArray) -> FloatArray:
         """Return the share of records by the size of their residual, shape (len(thresholds) + 1,).
@@ -73,14 +84,22 @@ class Statistics:
         """
         bins = len(thresholds) + 1
 
-        def work(block: RowBlock) -> FloatArray:
-            found = np.searchsorted(thresholds, np.abs(self._residuals(block, w)), side="right")
-            return np.bincount(found, self.weights[block.rows], minlength=bins).astype(np.float64)
+        size = 1 / self.problem.n
 
-        return self.records.total(work)
+        def work(block: RowBlock) -> Parts:
+            found = np.searchsorted(thresholds, np.abs(self._residuals(block, w)), side="right")
+            indicators = np.eye(bins)[found]
+            return (summation.vector_parts(indicators, self._weights(block), size),)
+
+        return summation.vector(self.records.total(work)[0])
 
     def _residuals(self, block: RowBlock, w: FloatArray) -> FloatArray:
-        return -self.problem.loss.derivative(block.predict(w / self.units), self.targets[block.rows])
+        return -self.problem.loss.derivative(block.predict(w / self.units), block.targets_in(self.targets))
+
+    def _weights(self, block: RowBlock) -> FloatArray:
+        if self.weights is not None:
+            return self.weights[block.rows]
+        return np.full(len(block.features), _rounding.ratio_down(1.0, self.problem.n))
 
 
 def packed(matrix: FloatArray) -> FloatArray:

@@ -45,6 +45,10 @@ class ShiftedLoss:
         """Return the slope (n,) at ``z + y[:, 1]`` for the targets ``y[:, 0]``."""
         return self.loss.derivative(z + y[:, 1], y[:, 0])
 
+    def slope_within(self, reach: float) -> float:
+        """Return a bound on the slope: shifts know no bound, so it is that of all predictions."""
+        return self.loss.slope_bound
+
 
 class Smoothing(ABC):
     """How a loss is made smooth."""

@@ -219,12 +219,12 @@ class Pooled:
         rows, curve = self.records.take(index), components.slope_curve(self.loss, self.targets[index])
         assert curve is not None  # the plan refused other losses; tells the type checker
 
-        def walk(k: int) -> FloatArray:
+        def walk(k: int) -> tuple[()]:
             j, part = pieces[k][0], slice(ends[k], ends[k + 1])
             _loops.one_pass(
                 rows[part], curve.records[part], curve.shape, curve.scale, start, step, self.radius, moved[j], total[j]
             )
-            return np.zeros(0)
+            return ()
 
         _threads.total(len(pieces), walk)
 

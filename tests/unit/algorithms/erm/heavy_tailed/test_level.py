@@ -13,7 +13,8 @@ from dpconvex.algorithms.erm.heavy_tailed import Moments, clipped_residuals
 from dpconvex.algorithms.erm.heavy_tailed.level import Scale
 from dpconvex.algorithms.erm.heavy_tailed.moments import _gradient_bounds, record_bounds
 from dpconvex.algorithms.erm.heavy_tailed.registry import APART, heavy_plans
-from dpconvex.algorithms.erm.heavy_tailed.schedule import TUNING, calibrated
+from dpconvex.algorithms.erm.heavy_tailed.schedule import TUNING, Setting, calibrated
+from dpconvex.algorithms.erm.heavy_tailed.surrogates import SURROGATES
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import AbsoluteLoss, HingeLoss, HuberLoss, LogisticLoss, SquaredLoss
 from dpconvex.privacy import Ledger, PrivacyParams, verify
@@ -198,18 +199,22 @@ def test_the_bound_holds_for_every_order_and_the_certificate_says_so() -> None:
 @pytest.mark.parametrize("level", [None, 2.0])
 def test_repetitions_hold_their_probability_and_say_their_price(level: float | None) -> None:
     """8.5: never fewer parts than promised; one part, too, needs Markov's inequality."""
-    moments, wanted = Moments(2.0, 2.0), problem(n=50_000)
-    once = calibrated(wanted, 1.0, moments, None, level)
+    wanted = problem(n=50_000)
+
+    def at(wanted: LinearModelProblem) -> Setting:
+        return Setting.of(wanted, 1.0, Moments(2.0, 2.0), SURROGATES["truncated"], None, level)
+
+    once = calibrated(at(wanted))
     assert once.price == 1.0
     for failure in (0.4, 0.01):
-        found = calibrated(wanted, 1.0, moments, failure, level)
+        found = calibrated(at(wanted), failure)
         J = found.phases[0].repetitions
         assert found.price == found.bound / once.bound
         T = len(found.phases)
         assert J == 1 if failure / T >= 1 - TUNING.success else J >= 3
         assert found.bound >= math.sqrt(10) * once.bound * 0.99
     with pytest.raises(InvalidParameterError, match="so many parts") as caught:
-        calibrated(problem(n=3), 1.0, moments, 1e-3, level)
+        calibrated(at(problem(n=3)), 1e-3)
     assert caught.value.name == "n"
 
 

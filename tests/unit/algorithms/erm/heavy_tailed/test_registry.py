@@ -36,20 +36,25 @@ CASES = [(loss, name, PrivacyParams(1.0)) for loss in LOSSES for name in HEAVY_M
 CASES += [(LOSSES[0], name, PrivacyParams(0.3, 1e-6)) for name in HEAVY_METHODS]
 
 
-def problem(loss: Any = LOSSES[0], n: int = 400) -> LinearModelProblem:
-    return LinearModelProblem(loss, DataDomain.box(2, 0.5).with_intercept(0.5), n, 1.0)
+def problem(loss: Any = LOSSES[0], n: int = 400, method: str = "auto") -> LinearModelProblem:
+    return LinearModelProblem(loss, DataDomain.box(columns(method), 0.5).with_intercept(0.5), n, 1.0)
 
 
-def records(n: int = 400, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def columns(method: str) -> int:
+    """As many features as suit a method: nets are for two parameters."""
+    return 1 if method == "localized_exponential_mechanism" else 2
+
+
+def records(n: int = 400, seed: int = 0, method: str = "auto") -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
-    X = rng.uniform(-0.5, 0.5, (n, 2))
+    X = rng.uniform(-0.5, 0.5, (n, columns(method)))
     return X, X[:, 0] + rng.standard_t(2.1, n)
 
 
 @pytest.mark.parametrize(("loss", "method", "privacy"), CASES)
 def test_one_certificate_covers_both_releases(loss: Any, method: str, privacy: PrivacyParams) -> None:
-    (plan,) = heavy_plans(problem(loss), privacy, 2.0, None, method)
-    result = plan.run(*records(), SeededSource(1))
+    (plan,) = heavy_plans(problem(loss, method=method), privacy, 2.0, None, method)
+    result = plan.run(*records(method=method), SeededSource(1))
     certificate = result.certificate
     slopes = method == "clipped_residuals"
     if slopes and not isinstance(loss, SquaredLoss):  # slopes are bounded by the loss: nothing to estimate
@@ -73,9 +78,9 @@ def test_one_certificate_covers_both_releases(loss: Any, method: str, privacy: P
 @pytest.mark.parametrize("method", HEAVY_METHODS)
 @pytest.mark.parametrize("epsilon", [1e-6, 0.1, 1 / 3, 1.0, math.pi, 1e6])
 def test_the_shares_add_up_to_no_more_than_the_promise(epsilon: float, method: str) -> None:
-    plan = leveled(problem(), PrivacyParams(epsilon), HEAVY_METHODS[method])
+    plan = leveled(problem(method=method), PrivacyParams(epsilon), HEAVY_METHODS[method])
     first, then = plan.scale.epsilon, plan.then.privacy.epsilon
-    if method == "heavy_tailed":  # parallel: other records
+    if HEAVY_METHODS[method].apart:  # parallel: other records
         assert first == then == epsilon
         assert {release.block for release in plan.releases[:2]}.isdisjoint({r.block for r in plan.then.releases})
         return
@@ -86,9 +91,9 @@ def test_the_shares_add_up_to_no_more_than_the_promise(epsilon: float, method: s
 @pytest.mark.parametrize("method", HEAVY_METHODS)
 @pytest.mark.parametrize("mutant", ["first", "second"])
 def test_a_plan_that_spends_too_much_is_refused(mutant: str, method: str) -> None:
-    plan = leveled(problem(), PrivacyParams(1.0), HEAVY_METHODS[method])
+    plan = leveled(problem(method=method), PrivacyParams(1.0), HEAVY_METHODS[method])
     greedy = replace(plan.scale, epsilon=1.01)
-    rich = leveled(problem(), PrivacyParams(1.2), HEAVY_METHODS[method]).then
+    rich = leveled(problem(method=method), PrivacyParams(1.2), HEAVY_METHODS[method]).then
     with pytest.raises(BudgetExceededError):
         replace(plan, scale=greedy) if mutant == "first" else replace(plan, then=rich)
 
@@ -98,7 +103,7 @@ def test_a_plan_that_spends_too_much_is_refused(mutant: str, method: str) -> Non
 @pytest.mark.parametrize("n", [1, 3, 30, 5000])
 def test_nothing_released_makes_planning_fail(method: str, n: int, loss: Any) -> None:
     """The second plan is made from released numbers: it must not raise, whatever they are."""
-    plan = leveled(problem(loss, n), PrivacyParams(1.0, 1e-2), HEAVY_METHODS[method])
+    plan = leveled(problem(loss, n, method), PrivacyParams(1.0, 1e-2), HEAVY_METHODS[method])
     for level in plan.scale.edges[[0, 1, 20, 40, 60, 78, 79]].tolist():
         for total in (-1e6, 0.0, 0.3 * n, 1e9):
             released = (level,) if plan.scale.slopes else (level, plan.scale.second(level, total))
@@ -150,8 +155,8 @@ CONTENTS: dict[str, Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndar
 @pytest.mark.parametrize("method", HEAVY_METHODS)
 @pytest.mark.parametrize("content", CONTENTS.values(), ids=CONTENTS)
 def test_content_never_speaks(content: Any, method: str) -> None:
-    (plan,) = heavy_plans(problem(LOSSES[1]), PrivacyParams(1.0), 2.0, None, method)
-    X, y = content(*records())
+    (plan,) = heavy_plans(problem(LOSSES[1], method=method), PrivacyParams(1.0), 2.0, None, method)
+    X, y = content(*records(method=method))
     result = plan.run(X, y, SeededSource(0))
     assert np.isfinite(result.point).all()
     assert result.status == "ok"
@@ -172,7 +177,7 @@ def test_before_a_run_the_bound_holds_for_all_data() -> None:
 
 @pytest.mark.parametrize("method", HEAVY_METHODS)
 def test_a_known_bound_needs_no_level(method: str) -> None:
-    (plan,) = heavy_plans(problem(), PrivacyParams(1.0), 2.0, 0.3, method)
+    (plan,) = heavy_plans(problem(method=method), PrivacyParams(1.0), 2.0, 0.3, method)
     assert plan.algorithm == method
     assert plan.privacy.epsilon == 1.0
     assert all("level" not in release.label for release in plan.releases)
@@ -216,6 +221,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
     "bound": ("bound", {"bound": -1.0}),
     "small bound": ("moments.bound", {"bound": 1e-200, "algorithm": "heavy_tailed"}),
     "printed, few records": ("n", {"options": Options(constants="paper"), "bound": 1.0}),
+    "three parameters": ("dim", {"bound": 1.0, "algorithm": "localized_exponential_mechanism"}),
     "printed descent": ("constants", {"algorithm": "clipped_gradient", "options": Options(constants="paper")}),
 }
 
@@ -239,11 +245,12 @@ def test_a_bare_number_is_no_moment(method: str, moments: Any) -> None:
 
 @pytest.mark.parametrize("method", HEAVY_METHODS)
 def test_extreme_numbers_are_blamed_by_name(method: str) -> None:
+    given = problem(SquaredLoss(1.0), method=method)
     for bound in (1e-300, 1e-200, 1e300):
         with pytest.raises(InvalidParameterError) as caught:
-            HEAVY_METHODS[method](problem(SquaredLoss(1.0)), PrivacyParams(1.0), Moments(2.0, bound), "calibrated")
+            HEAVY_METHODS[method](given, PrivacyParams(1.0), Moments(2.0, bound), "calibrated")
         assert caught.value.name == "moments.bound"
-    wide = LinearModelProblem(SquaredLoss(1.0), DataDomain.l2_ball(2, 1e90), 10, 1e90)
+    wide = LinearModelProblem(SquaredLoss(1.0), DataDomain.l2_ball(columns(method), 1e90), 10, 1e90)
     with pytest.raises(InvalidParameterError) as caught:
         heavy_plans(wide, PrivacyParams(1.0), 2.0, None, method)
     assert caught.value.name in ("problem", "moments.bound")

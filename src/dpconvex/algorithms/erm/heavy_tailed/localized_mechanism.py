@@ -1,0 +1,233 @@
+r"""Localization with an exponential mechanism around each release (Lowy 2026, Algorithms 6 and 7), in finite form.
+
+Guarantee
+    Pure epsilon-DP for neighbors that replace one record, for every data set: no moment has to exist for it.
+Lemma
+    (8.6 of the specification.) Stage 1 releases c with epsilon/2, as in `localization`. Stage 2 selects from a finite
+    net of ``W cap B(c, r_0)``, a function of c and public numbers, with epsilon/2, by computed values of the objective
+    ``V(u) <= computed <= V(u) + B`` at every point of the net, for every data set. From one data set to a neighbor
+    ``V(u) - V(c)`` moves by at most ``2 C r_0 / m`` and, up to a common constant, the errors by at most B: their middle
+    is such a constant. Adding a constant to all scores changes no choice, so permute-and-flip with sensitivity ``2 C
+    r_0 / m + B`` is epsilon/2-DP: ``epsilon_EM + 2 chi B = epsilon/2`` with ``chi = epsilon_EM m / (4 C r_0)``.
+Sensitivity
+    As stated, of scores up to a constant; c as in `localization`. Scores are taken off a multiple of the grid that they
+    are rounded to, which for neighbors costs half a step more: a factor ``1 + 2^-20``.
+Assumptions
+    Those of `localization`; at most two parameters. For more, the net would grow like ``(1/spacing)^d``, and Algorithm
+    7's sampler of a density is open (specification, section 9): ordinary Markov chains are not pure DP.
+Utility
+    Of N points, one is within g of any point of ``W cap B(c, r_0)``. With noise z of c and ``T = (|z| + tau - r_0)_+``,
+    ``(lambda/2) E|w - w*|^2 <= (4/epsilon) (2 C r_0/m + B) log N + 2 C E(g + T) + (lambda/2) E(g + T)^2``; radius and
+    net minimize it. It takes the place of the noise in the bound of `schedule`.
+Deviations
+    A net and an exact choice in the place of a log-concave sampler and its slack; radius, net and shares of epsilon are
+    ours, as is one evaluation of the objective a point (Algorithm 6) by certified planes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple, final
+
+import numpy as np
+
+from dpconvex import _validate
+from dpconvex._types import FloatArray
+from dpconvex.algorithms import recorded
+from dpconvex.algorithms.base import P
+from dpconvex.algorithms.erm.exponential_mechanism import RADII, ball_grid, overshoot
+from dpconvex.algorithms.erm.heavy_tailed.custom import CustomExtension, check_custom
+from dpconvex.algorithms.erm.heavy_tailed.localization import LocalizationPlan, To, floats
+from dpconvex.algorithms.erm.heavy_tailed.moments import Moments, check_heavy
+from dpconvex.algorithms.erm.heavy_tailed.schedule import TUNING, Phase, Setting, Stage, calibrated, sensitivity
+from dpconvex.algorithms.erm.heavy_tailed.surrogates import SURROGATES, Data, Surrogate
+from dpconvex.errors import InvalidParameterError
+from dpconvex.mechanisms import Planned, ReportNoisyMax
+from dpconvex.privacy import PrivacyParams, Release, Sensitivity
+from dpconvex.problems import CustomProblem, LinearModelProblem, Objective
+from dpconvex.problems.linear.truncated import Truncation
+from dpconvex.randomness.exact import FINENESS
+
+MAX_DIM = 2
+LEMMA = "up to a constant, values in a ball of radius r move by 2 C r / m, their errors by B (Lowy 2026, Algorithm 7)"
+
+
+@final
+@dataclass(frozen=True)
+class LocalizedMechanismPlan(LocalizationPlan[P]):
+    """Constants of one run: each phase releases a center, then a point of the net around it."""
+
+    noise_name: str = "localized permute-and-flip"
+    algorithm: ClassVar[str] = "localized_exponential_mechanism"
+
+    @cached_property
+    def errors(self) -> tuple[float, ...]:
+        """B of each phase."""
+        return tuple(self.method.error(self.part(phase), phase.stages[0].radius) for phase in self.phases)
+
+    @cached_property
+    def choices(self) -> tuple[ReportNoisyMax, ...]:
+        """What selects from the net in each phase, with half of epsilon."""
+        found: list[ReportNoisyMax] = []
+        for phase, error in zip(self.phases, self.errors, strict=True):
+            moved = (2 * phase.truncation.level * phase.stages[0].confine / phase.m + error) * (1 + 2 * FINENESS)
+            found.append(ReportNoisyMax(Sensitivity(moved, "linf", LEMMA), self.privacy.epsilon / 2))
+        return tuple(found)
+
+    @property
+    def releases(self) -> tuple[Release, ...]:  # pyright: ignore[reportIncompatibleMethodOverride, reportIncompatibleVariableOverride]
+        """A center and a choice for each part of each phase; every record is read by one part."""
+        found: list[Release] = []
+        for t, (phase, (center,), choice) in enumerate(zip(self.phases, self.noises, self.choices, strict=True), 1):
+            for j in range(1, phase.repetitions + 1):
+                both: tuple[tuple[str, Planned], ...] = (("centre", center), ("point of the net", choice))
+                block = f"records of phase {t}, part {j}"
+                found += [each.planned(f"{name} of phase {t}, part {j}", block) for name, each in both]
+        return tuple(found)
+
+    @property
+    def theorem(self) -> str:
+        return (
+            "Localized exponential mechanism in finite form (Lowy 2026, Algorithms 1, 6 and 7): output perturbation "
+            "releases a centre with epsilon/2, permute-and-flip a point of a public net of the ball around it with "
+            "epsilon/2, scores including the error of their evaluation; parts read disjoint records."
+        )
+
+    @property
+    def coefficient_deviation(self) -> FloatArray:
+        """Spread of the last choice where the ridge alone bends the objective, at most the ball's radius."""
+        phase, choice = self.phases[-1], self.choices[-1]
+        sharpness = choice.epsilon / (2 * choice.sensitivity.value) * phase.l2
+        return np.full(self.problem.dim, min(1 / math.sqrt(sharpness), phase.stages[0].confine))
+
+    def describe(self) -> Mapping[str, Any]:
+        nets = [
+            {"ball_radius": phase.stages[0].confine, "side": phase.stages[0].side, "evaluator_error": error}
+            for phase, error in zip(self.phases, self.errors, strict=True)
+        ]
+        return {**super().describe(), "nets": nets}
+
+    def net(self, t: int, center: FloatArray) -> FloatArray:
+        """Return the net of phase t around a center of the ball, shape (N, dim): a grid, projected to the ball.
+
+        The projection brings no point farther from the center, nor from any point of the ball.
+        """
+        stage = self.phases[t].stages[0]
+        points = center + ball_grid(self.problem.dim, stage.side, stage.confine)
+        lengths = np.linalg.norm(points, axis=1, keepdims=True)
+        return points * np.minimum(1.0, self.problem.radius / np.maximum(lengths, 1e-300))
+
+    def scores(self, t: int, risk: Objective, net: FloatArray, center: FloatArray) -> FloatArray:
+        """Return minus the computed values on the net (Algorithm 6), less a multiple of the grid of scores."""
+        step = self.choices[t].step
+        return np.rint(risk.upper_values(center[None]) / step) * step - risk.upper_values(net)
+
+    def _part(self, t: int, data: Data, center: FloatArray, releases: Iterator[Release], to: To) -> FloatArray:
+        part, (stage,), (mechanism,) = self.part(self.phases[t]), self.phases[t].stages, self.noises[t]
+        solved = self.method.minimize(part, data, center, (self.domain, stage.radius, center))  # Algorithm 7, line 1
+        entry = next(releases)
+        found = self.domain.project(mechanism.release(solved, entry.label, *to, entry.block))
+        net, entry = self.net(t, found), next(releases)
+        scores = self.scores(t, self.method.risk(part, data, center, stage.radius), net, found)
+        return net[self.choices[t].release(scores, entry.label, *to, entry.block)]  # line 7
+
+
+class _Net(NamedTuple):
+    error: float  #: root mean squared distance to the minimizer, times lambda
+    confine: float  #: radius of the ball, times lambda
+    side: int
+
+
+@final
+@dataclass(frozen=True)
+class NetRelease:
+    """Constants of a phase with a center and a choice, those with the unit of a parameter times lambda."""
+
+    m: int
+    level: float
+    shift: float
+    rest: float  #: of the error: smoothing, surrogates, sampling
+    error: float  #: by exact values; a phase adds what rounding needs
+
+    @classmethod
+    def of(cls, setting: Setting, m: int) -> NetRelease:
+        """Return the constants."""
+        level = setting.level(m)
+        tau = TUNING.accuracy * level / m
+        shift = TUNING.smoothing * setting.problem.dim * 4 * (level / m + tau) / setting.epsilon * setting.smooths
+        rest = shift + setting.bias(level, m) + setting.moments.g2 / math.sqrt(m)
+        return cls(m, level, shift, rest, best_net(setting, level, m, tau, 0.0).error + rest)
+
+    def phase(self, layout: tuple[int, int, int], l2: float, setting: Setting) -> Phase:
+        """Return the phase."""
+        smoothing = l2 * (self.shift / (l2 * self.level)) ** 2 if self.shift else 1.0
+        truncation = Truncation(self.level, setting.problem.radius, smoothing)
+        radius = max(TUNING.accuracy * self.level / (l2 * self.m), setting.finest(truncation, l2, self.m))
+        error = setting.surrogate.error(setting.part(truncation, l2, self.m), radius)
+        net = best_net(setting, self.level, self.m, radius * l2, error * l2)
+        stage = Stage(radius, sensitivity(self.level, l2, self.m, radius), 0.5, net.confine / l2, net.side)
+        return Phase(*layout, self.m, l2, truncation, (stage,), (net.error + self.rest) / l2)
+
+
+def best_net(setting: Setting, C: float, m: int, tau: float, error: float) -> _Net:
+    """Return radius and net of the smallest bound, for lambda times a solver's accuracy and lambda times B."""
+    d, half = setting.problem.dim, setting.epsilon / 2
+    theta = (2 * C / m + 2 * tau) / half
+    largest = int(setting.surrogate.most_points(m) ** (1 / d))
+    sides = np.unique(np.geomspace(3, max(3, largest), 30).astype(int) // 2 * 2 + 1)
+    sides = sides[sides <= max(3, largest)][None, :]
+    confine = tau + theta * RADII[:, None]
+    first, second = overshoot(d, RADII[:, None])
+    first, second = theta * first, theta**2 * second
+    g = 2 * confine / (sides - 1) * math.sqrt(d)
+    moved = 2 * C * (g + first) + (g**2 + 2 * g * first + second) / 2
+    squares = 2 * (2 / half * (2 * C * confine / m + error) * d * np.log(sides) + moved)
+    i, j = np.unravel_index(int(np.argmin(squares)), squares.shape)
+    return _Net(math.sqrt(float(squares[i, j])), float(confine[i, 0]), int(sides[0, j]))
+
+
+def planned(
+    problem: P,
+    privacy: PrivacyParams,
+    moments: Moments,
+    method: Surrogate,
+    failure: float | None,
+    level: float | None = None,
+) -> LocalizedMechanismPlan[P]:
+    """Return the plan for a surrogate that fits the problem; other parameters as in `localization.planned`."""
+    if failure is not None:
+        _validate.real("failure", failure, above=0.0, below=0.5)
+    if problem.dim > MAX_DIM:
+        what = f"must be at most {MAX_DIM}, a constant included: larger nets are unaffordable, pure samplers unknown"
+        raise InvalidParameterError("dim", problem.dim, what, "Use algorithm='heavy_tailed'")
+    if math.isinf(problem.value_at_zero):
+        what = "must have bounded targets for this algorithm, or values round without a bound"
+        raise InvalidParameterError("loss", problem.name, what, "Give it a target_bound")
+    with floats(problem, moments if level is None else None):
+        setting = Setting.of(problem, privacy.epsilon, moments, method, None, level)
+        found = LocalizedMechanismPlan(
+            problem, privacy, moments, calibrated(setting, failure, NetRelease.of), failure, method=method
+        )
+        _ = [mechanism.event for stages in found.noises for mechanism in stages], found.choices
+        return found
+
+
+@recorded("localized_exponential_mechanism")
+def plan(
+    problem: LinearModelProblem, privacy: PrivacyParams, moments: Moments, *, failure: float | None = None
+) -> LocalizedMechanismPlan[LinearModelProblem]:
+    """Return the plan for one or two parameters; it spends pure epsilon. Other parameters as in `localization.plan`."""
+    check_heavy(problem, privacy, moments)
+    return planned(problem, privacy, moments, SURROGATES["truncated"], failure)
+
+
+@recorded("localized_exponential_mechanism_custom")
+def plan_custom(
+    problem: CustomProblem, privacy: PrivacyParams, moments: Moments, *, failure: float | None = None
+) -> LocalizedMechanismPlan[CustomProblem]:
+    """Return the plan for a loss of one's own, by its Lipschitz extension."""
+    check_custom(problem, privacy, moments)
+    return planned(problem, privacy, moments, CustomExtension(), failure)

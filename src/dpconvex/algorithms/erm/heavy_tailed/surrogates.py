@@ -1,0 +1,323 @@
+r"""What the phases of population localization minimize, and how: the choices of `surrogate=`.
+
+Guarantee
+    None of its own. For **every** data set `minimize` returns a point within the planned distance tau of the exact
+    minimizer over the region of a ridge risk of convex C-Lipschitz functions, each of its record alone; so the
+    certified point moves by at most ``2C/(lambda m) + 2 tau`` (`localization`).
+Lemma
+    The Lipschitz extension ``f_C(w) = min over y in W of f(y) + C |w - y|`` is convex and C-Lipschitz whatever f is
+    (Lowy 2026, Lemma 2.2); W is the whole set in both stages. Planes hold for any slopes and normals (Lemma 6 of the
+    docs), so an oracle can be slow, never wrong; cutting planes end with a certificate (Lemma 8).
+Accuracy for every data set
+    With ``alpha = lambda/2 tau^2`` oracles are asked for ``alpha/16``, and `finest` plans tau so that rounding stays
+    below ``alpha/16`` for every record under the cap: ``tau >= sqrt(32 rho / lambda)``. So neither the step limit nor
+    rounding ends a run. Fixed steps and Algorithm 3 need a number of steps that grows like ``1/tau^2`` to
+    ``1/tau^4``: tau is planned so that it fits a public limit, noise follows, and too large plans are refused.
+Assumptions
+    Cap, level, set and counts are functions of public numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, cast, final
+
+import numpy as np
+
+from dpconvex import _validate
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.algorithms import require
+from dpconvex.algorithms.erm.heavy_tailed.moments import Moments, record_cap
+from dpconvex.errors import InvalidParameterError
+from dpconvex.losses import PiecewiseLinearLoss
+from dpconvex.problems import LinearModelProblem, Objective, Records
+from dpconvex.problems.linear.extension_risk import ExtensionRisk, RecordCap, extension_rounding
+from dpconvex.problems.linear.lipschitz_extension import Oracle, lipschitz_extension, structured_extension
+from dpconvex.problems.linear.truncated import TruncatedRisk, Truncation
+from dpconvex.problems.objective import ROUNDING, inner_product_rounding
+from dpconvex.sets import ConvexSet
+from dpconvex.solvers import (
+    AcceleratedGradient,
+    BallNewton,
+    CuttingPlane,
+    Guaranteed,
+    JointProblem,
+    adaptive_subgradient,
+    biased_subgradient,
+    ridge_subgradient,
+    ridge_subgradient_steps,
+)
+
+Data = tuple[Records, AnyArray]
+Near = tuple[ConvexSet, float, FloatArray]
+"""Region, distance and start of a minimization."""
+
+MOST_STEPS = 1e5
+"""Passes over the records in one minimization of a planned number of steps: some minutes."""
+SOLVER = Guaranteed(BallNewton(), AcceleratedGradient())
+"""Of truncated losses in balls; over other sets the guaranteed one alone."""
+WORST_ACCURACY = 2.0
+"""Largest tau, in units of ``C / (lambda m)``, to which work may raise it: noise three times that of exact points."""
+
+
+@final
+@dataclass(frozen=True)
+class Part:
+    """Public facts of one minimization."""
+
+    problem: Any  #: a `LinearModelProblem`, or what else the surrogate is for
+    domain: ConvexSet  #: W
+    truncation: Truncation  #: level C, ball that holds W, smoothing
+    l2: float
+    m: int
+    moments: Moments
+
+    @property
+    def cap(self) -> RecordCap:
+        """Which records count."""
+        return cap_for(self.problem, self.moments, self.level)
+
+    @property
+    def level(self) -> float:
+        """C."""
+        return self.truncation.level
+
+    @property
+    def width(self) -> float:
+        """Diameter of W within ``C / lambda`` of the centre, where the minimizer is and all steps stay."""
+        return min(self.domain.diameter, 2 * self.level / self.l2)
+
+
+def cap_for(problem: LinearModelProblem, moments: Moments, level: float) -> RecordCap:
+    """Return which records count: nearly all, by the moments; a level beyond the cap would null what it keeps."""
+    steepest = min(problem.lipschitz, max(record_cap(moments, problem.n), 4 * level)) * (1 + 1e-9)
+    unit = problem.domain.intercept or 1.0
+    highest = steepest * max(problem.radius, steepest / unit**2)  # of squared losses under the cap, and more
+    return RecordCap(steepest, min(highest, problem.loss.value_at_zero))
+
+
+class Surrogate(ABC):
+    """A convex C-Lipschitz stand-in for every record's loss, and a method for its ridge risk."""
+
+    name: str  #: used in estimators and on the command line
+    smooths: ClassVar[bool] = False  #: whether kinks are smoothed, for a shift of the minimizer
+    losses: ClassVar[str] = "Lipschitz extensions"  #: what the stand-ins are
+    lipschitz: ClassVar[str]  #: why every record's function is convex and C-Lipschitz
+    reached: ClassVar[str]  #: why the minimizer is reached for every data set
+
+    piecewise: bool = False  #: whether losses have to be maxima of affine functions
+
+    @final
+    def check(self, problem: Any) -> None:
+        """Raise `InvalidParameterError` for losses that do not fit, from public facts."""
+        if self.piecewise and not isinstance(problem.loss, PiecewiseLinearLoss):
+            remedy = "Use surrogate='extension'"
+            raise InvalidParameterError("surrogate", self.name, "needs a piecewise linear loss", remedy)
+
+    @abstractmethod
+    def bias(self, moments: Moments, level: float) -> tuple[float, float]:
+        """Return bounds on mean and mean square of the slope of one record's loss less its stand-in."""
+
+    @abstractmethod
+    def finest(self, part: Part) -> float:
+        """Return the smallest distance that is reached for every data set; refuses what takes too long."""
+
+    @abstractmethod
+    def risk(self, part: Part, data: Data, centre: FloatArray, radius: float) -> Objective:
+        """Return the ridge risk, as accurate as that distance from its minimizer needs."""
+
+    @abstractmethod
+    def error(self, part: Part, radius: float) -> float:
+        """Return how far computed values of `risk` vary about its own, but for a constant; for every data set."""
+
+    def most_points(self, m: int) -> int:
+        """Return how many values of the risk of m records are computed in bearable time."""
+        return max(9, min(2**8, 2**22 // m))
+
+    @abstractmethod
+    def minimize(self, part: Part, data: Data, centre: FloatArray, near: Near) -> FloatArray:
+        """Return a member of the region within the distance of the minimizer."""
+
+    def work(self, part: Part, radius: float) -> Mapping[str, Any]:
+        """Return public counts of the work, for certificates; none where the solver stops when it is done."""
+        return {}
+
+
+@final
+class Truncated(Surrogate):
+    """The loss with its slope cut at C over the record's norm."""
+
+    name = "truncated"
+    smooths = True
+    losses = "truncated losses"
+    lipschitz = "its slope is cut at C over the record's norm, which leaves it convex"
+    reached = "a certificate is checked before anything is released; the guaranteed solver reaches it for all data"
+
+    def bias(self, moments: Moments, level: float) -> tuple[float, float]:
+        return moments.excess(level), moments.excess_square(level)
+
+    def finest(self, part: Part) -> float:
+        problem, R = part.problem, part.problem.radius
+        curvature = part.truncation.curvature(problem.loss, problem.domain.l2) + part.l2
+        projected = (curvature + part.l2) * part.domain.projection_error
+        return 4 * (ROUNDING * (part.level + (curvature + part.l2) * R) + projected) / part.l2
+
+    def risk(self, part: Part, data: Data, centre: FloatArray, radius: float) -> Objective:
+        return TruncatedRisk(part.problem.loss, *data, part.l2, part.truncation, centre)
+
+    def error(self, part: Part, radius: float) -> float:
+        R, slack = part.problem.radius, inner_product_rounding(part.problem.dim)
+        return 4 * slack * (part.problem.loss.value_at_zero + (part.level + 4 * part.l2 * R) * R)
+
+    def most_points(self, m: int) -> int:
+        return max(9, min(2**14, 2**30 // m))
+
+    def minimize(self, part: Part, data: Data, centre: FloatArray, near: Near) -> FloatArray:
+        region, radius, start = near
+        risk = self.risk(part, data, centre, radius)
+        solver = SOLVER if SOLVER.refusal(risk.bounds, region, risk.dim) is None else SOLVER.guaranteed
+        return require(solver.solve(risk, radius, region, start), radius)
+
+
+class Extension(Surrogate):
+    """The Lipschitz extension; below, the ways to its minimizer."""
+
+    lipschitz = (
+        "it is the Lipschitz extension over the set, an infimum of C-Lipschitz functions; of f = 0 beyond the cap"
+    )
+    reached = "planes of a planned accuracy end with a certificate for all data, rounding being planned for"
+    oracle: Oracle = staticmethod(lipschitz_extension)
+
+    def bias(self, moments: Moments, level: float) -> tuple[float, float]:
+        """Of ``f - f_C``, which is 0 for A <= C and (A + C)-Lipschitz, at most 2A, beyond."""
+        return 2 * moments.tail(level), 4 * moments.tail_square(level)
+
+    def finest(self, part: Part) -> float:
+        problem = part.problem
+        rounding = extension_rounding(problem.loss, part.level, part.l2, part.cap, part.domain, problem.dim)
+        return math.sqrt(32 * rounding / part.l2)  # rho <= alpha / 16
+
+    def error(self, part: Part, radius: float) -> float:
+        return part.l2 * radius**2 / 16  # the tolerance, and rounding below it by `finest`
+
+    def risk(self, part: Part, data: Data, centre: FloatArray, radius: float) -> Objective:
+        """By planes within ``alpha / 16``."""
+        tolerance = part.l2 * radius**2 / 32
+        loss = part.problem.loss
+        return ExtensionRisk(loss, *data, part.l2, part.level, part.domain, tolerance, centre, part.cap, self.oracle)
+
+    def minimize(self, part: Part, data: Data, centre: FloatArray, near: Near) -> FloatArray:
+        region, radius, start = near
+        return require(CuttingPlane().solve(self.risk(part, data, centre, radius), radius, region, start), radius)
+
+
+@final
+@dataclass(frozen=True)
+class Planes(Extension):
+    """Cutting planes: by bisection on the proximal step (Lemma 6), or by weights of affine pieces (Proposition D.6)."""
+
+    name: str
+    oracle: Oracle
+    piecewise: bool = False
+
+
+class Counted(Extension):
+    """Methods of a number of steps that is planned: tau is at least what fits `most` of them."""
+
+    most: ClassVar[float] = MOST_STEPS
+
+    @abstractmethod
+    def steps(self, part: Part, radius: float) -> float:
+        """Return how many steps suffice for every data set, over W."""
+
+    def finest(self, part: Part) -> float:
+        floor, unit = super().finest(part), part.level / (part.l2 * part.m)
+        for radius in np.geomspace(0.05, WORST_ACCURACY, 30) * unit:
+            if radius >= floor and self.steps(part, float(radius)) <= self.most:
+                return float(radius)
+        what = f"needs more than {self.most:g} passes for parts of {part.m} records"
+        remedy = "Use surrogate='extension', fewer records or a larger epsilon"
+        raise InvalidParameterError("surrogate", self.name, what, remedy)
+
+    def work(self, part: Part, radius: float) -> Mapping[str, Any]:
+        steps = math.ceil(self.steps(part, radius))
+        return {"steps": steps, "evaluations": steps * part.m}
+
+
+@final
+@dataclass(frozen=True)
+class FixedSteps(Counted):
+    """Theorem D.4, as many steps for every data set: as printed (Lemma D.5), or fewer by strong convexity."""
+
+    name: str
+    printed: bool
+    reached = "a fixed number of steps along planes of a planned accuracy suffices for all data (Theorem D.4)"
+
+    def steps(self, part: Part, radius: float) -> float:
+        alpha = part.l2 / 2 * radius**2
+        if self.printed:
+            return (4 * part.width * 2 * part.level / alpha) ** 2 + 1
+        return ridge_subgradient_steps(2 * part.level, part.l2, alpha)
+
+    def minimize(self, part: Part, data: Data, centre: FloatArray, near: Near) -> FloatArray:
+        region, radius, _ = near
+        slope, wide, alpha = 2 * part.level, part.width, part.l2 / 2 * radius**2
+        if not region.contains(centre, 1e-12):  # else no step leaves its neighborhood; an eighth of alpha is for 1e-12
+            slope, wide = part.level + part.l2 * part.domain.diameter, region.diameter
+        slopes, start = self.risk(part, data, centre, radius).gradient, region.project(centre)
+        if not self.printed:
+            steps = ridge_subgradient_steps(slope, part.l2, alpha)
+            return ridge_subgradient(slopes, region.project, start, part.l2, steps)
+        width = min(region.diameter, wide)
+        return biased_subgradient(slopes, lambda w, _: region.project(w), start, width, alpha, slope)
+
+
+@final
+class Joint(Counted):
+    """The joint problem of Lemma 2.7 with Algorithm 3, which stops by a certificate of its own."""
+
+    name = "joint"
+    most = 50 * MOST_STEPS  # in the worst case; it stops earlier on others
+    reached = "Algorithm 3 runs until its certificate fires, within a number of steps that is planned for"
+
+    def steps(self, part: Part, radius: float) -> float:
+        width = part.domain.diameter
+        slope = part.level + part.l2 * width + (part.cap.steepest + part.level) / math.sqrt(part.m)
+        return (3 * math.sqrt(part.m + 1) * width * slope / (part.l2 / 2 * radius**2)) ** 2 + 1
+
+    def minimize(self, part: Part, data: Data, centre: FloatArray, near: Near) -> FloatArray:
+        region, radius, start = near
+        pieces = cast(ExtensionRisk, self.risk(part, data, centre, radius)).pieces
+        dim = len(centre)
+
+        def subgradients(y: FloatArray) -> FloatArray:
+            return pieces.derivatives(np.einsum("ij,ij->i", pieces.slopes, y))[:, None] * pieces.slopes
+
+        joint = JointProblem(
+            *(pieces.values, subgradients, part.m, dim, part.level, part.l2, centre),
+            region.project,
+            part.domain.project_rows,
+        )
+        first = np.tile(region.project(start), part.m + 1)
+        diameter = math.sqrt(region.diameter**2 + part.m * part.domain.diameter**2)
+        target = part.l2 / 2 * radius**2
+        return adaptive_subgradient(joint.subgradient, joint.project_joint, first, diameter, target).point[:dim]
+
+
+SURROGATES: Mapping[str, Surrogate] = {
+    "truncated": Truncated(),
+    "extension": Planes("extension", lipschitz_extension),
+    "structured": Planes("structured", structured_extension, piecewise=True),
+    "joint": Joint(),
+    "fixed_steps": FixedSteps("fixed_steps", printed=False),
+    "printed_steps": FixedSteps("printed_steps", printed=True),
+}
+"""By the name used in estimators and on the command line."""
+
+
+def surrogate_named(name: str) -> Surrogate:
+    """Return the surrogate of that name."""
+    return SURROGATES[_validate.choice("surrogate", name, SURROGATES)]

@@ -1,0 +1,260 @@
+r"""Lipschitz extensions of custom losses over a ball: ``f_C(w) = min over |y| <= R of f(y) + C |w - y|``.
+
+Lemma
+    (8.3 of the specification, any convex f.) Points ``y_t`` of the ball, subgradients ``g_t`` of f there, ``p_t = C
+    (w - y_t) / |w - y_t|`` and weights ``theta >= 0`` of sum 1, with bars for weighted means, give a plane
+
+        f_C(u) >= hbar + <pbar, u> - R |gbar - pbar|  for all u in the ball,   |pbar| <= C,
+
+    where ``h_t = f(y_t) - <g_t, y_t>``: f is above its mean tangent, C |u - y| above ``<pbar, u - y>``. At w it is
+    below ``sum theta_t phi(y_t) >= f_C(w)``, ``phi(y) = f(y) + C |w - y|``, by ``max over y of sum theta_t <g_t - p_t,
+    y_t - y>``. Valid for any weights and points: only the bracket depends on how they were found.
+Steps
+    `ellipsoid` is the method of that name on phi, with an accuracy certificate (Nemirovski, Onn and Rothblum 2010): the
+    last ellipsoid, of least half-width rho along v, bounds ``<v, y>`` and ``<-v, y>`` by multiples xi of the cuts, read
+    off backwards, whose regret is at most ``2 rho``; those of the subgradients sum to ``(1 - rho/R)/L`` at least, ``L =
+    A + C``. With ``rho <= R exp(-T / (2 d (d + 1)))`` the bracket is at most ``4 L R exp(-T / (2 d (d +
+    1)))``: `steps_for` is its public count for half of B, for every record; the other half is for what rounds. The
+    averaged subgradient steps of Lemma 8.3 itself would be ``(3 D L / (2 B))^2``, beyond any computer.
+Sensitivity
+    ``f_C`` is a function of one record, convex and C-Lipschitz. Which points were visited leaves no trace in it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import final
+
+import numpy as np
+
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.errors import AccuracyError
+from dpconvex.problems.custom.functions import CustomBounds, RecordLoss
+from dpconvex.problems.data.records import Records
+from dpconvex.problems.linear.lipschitz_extension import Extension
+from dpconvex.problems.objective import ROUNDING, UP, Objective
+
+Pairs = Callable[[AnyArray, FloatArray], tuple[FloatArray, FloatArray]]
+"""From indices of functions (k,) and a point for each (k, dim) to values (k,) and subgradients (k, dim)."""
+
+BROKEN = "the function broke a claim (finite, convex, no steeper than declared); nothing was released"
+_TOGETHER = 2**21  # floats of the cuts of functions that are treated at a time
+
+
+@final
+@dataclass(frozen=True)
+class Extender:
+    """The oracle for convex functions of slope at most `slope` in the ball of `radius`: extensions of slope `level`."""
+
+    level: float  #: C
+    slope: float  #: A
+    radius: float  #: R
+    tolerance: float  #: B, on ``upper - lower``; at least twice `rounding`
+
+    @property
+    def rounding(self) -> float:
+        """Slack for what rounds in a value and in a plane, if values are 0 at 0 and computed to 13 digits of A R."""
+        return ROUNDING * 4 * (self.slope + self.level) * self.radius
+
+    def steps_for(self, dim: int) -> int:
+        """Return how many evaluations close the bracket by `ellipsoid`, for every convex function of that slope."""
+        wide = 8 * (self.slope + self.level) * self.radius / (self.tolerance - self.rounding)
+        return math.ceil(2 * dim * (dim + 1) * math.log(max(wide, 2.0)) * (1 + 1e-12)) + 1
+
+    def planes(self, f: Pairs, w: FloatArray) -> Extension:
+        """Return planes at the points `w` (m, dim), one for each of m functions.
+
+        Raises `AccuracyError` where values or subgradients refute what is claimed of the functions.
+        """
+        m, dim = w.shape
+        upper, slopes = self._evaluated(f, np.arange(m), w)
+        found = Extension(upper - self.rounding, upper.copy(), slopes.copy())
+        steep = np.flatnonzero(np.linalg.norm(slopes, axis=1) > self.level)  # else f_C(w) = f(w), of subgradient g
+        size = max(1, _TOGETHER // (self.steps_for(dim) * (dim + 3) ** 2))
+        for first in range(0, len(steep), size):
+            some = steep[first : first + size]
+            found.lower[some], found.upper[some], found.slopes[some] = self.ellipsoid(f, some, w[some], upper[some])
+        if not (found.lower <= found.upper).all():
+            raise AccuracyError(BROKEN)
+        return found
+
+    def ellipsoid(
+        self, f: Pairs, rows: AnyArray, w: FloatArray, upper: FloatArray
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return lower bounds, upper bounds and slopes by central cuts; `upper` are values at `w`."""
+        (k, dim), R, steps = w.shape, self.radius, self.steps_for(w.shape[1])
+        x, J = np.zeros((k, dim)), np.broadcast_to(R * np.eye(dim), (k, dim, dim)).copy()  # E = x + J ball
+        shrink, grow = 1 - math.sqrt((dim - 1) / (dim + 1)), dim / math.sqrt(max(dim**2 - 1, 1))
+        cuts, shapes, tangents, pulls = (
+            np.zeros((steps, k, *shape)) for shape in ((dim,), (dim, dim), (dim + 1,), (dim,))
+        )
+        inside = np.zeros((steps, k), dtype=bool)
+        for t in range(steps):
+            inside[t] = here = np.linalg.norm(x, axis=1) <= R
+            cuts[t], shapes[t] = x, J  # outside: the center of the ball is on the other side
+            values, g = self._evaluated(f, rows[here], x[here])
+            pulls[t, here] = p = self._pull(w[here], x[here])
+            upper[here] = np.minimum(upper[here], values + self.level * np.linalg.norm(w[here] - x[here], axis=1))
+            tangents[t, here] = np.column_stack([g, values - np.einsum("ij,ij->i", g, x[here])])
+            cuts[t, here] = g - p
+            q = np.einsum("kij,ki->kj", J, cuts[t])
+            q /= np.maximum(np.linalg.norm(q, axis=1), 1e-300)[:, None]
+            step = np.einsum("kij,kj->ki", J, q)
+            x = x - step / (dim + 1)
+            J = grow * (J - shrink * step[:, :, None] * q[:, None]) if dim > 1 else J / 2
+        weights = np.where(inside, self._multipliers(cuts, shapes, J), 0.0)
+        flat = inside & ~cuts.any(axis=2)  # a minimizer of phi: its plane alone is exact
+        weights = np.where(flat.any(axis=0), flat, weights)
+        total = weights.sum(axis=0)
+        weights = np.where(total > 0, weights / np.maximum(total, 1e-300), inside / np.maximum(inside.sum(axis=0), 1))
+        mean = np.einsum("tk,tkj->kj", weights, tangents)
+        slopes = np.einsum("tk,tkj->kj", weights, pulls)
+        return self._plane(mean, slopes, w), upper, slopes
+
+    def _plane(self, tangents: FloatArray, pulls: FloatArray, w: FloatArray) -> FloatArray:
+        """Return values at `w` of the planes of mean tangents (g, h) and mean pulls (Lemma 8.3), rounded down."""
+        rest = self.radius * np.linalg.norm(tangents[:, :-1] - pulls, axis=1)
+        return tangents[:, -1] + np.einsum("ij,ij->i", pulls, w) - rest - self.rounding
+
+    def _pull(self, w: FloatArray, y: FloatArray) -> FloatArray:
+        """Return ``C (w - y) / |w - y|``, 0 where they are equal."""
+        away = w - y
+        return self.level * (1 - 1e-15) * away / np.maximum(np.linalg.norm(away, axis=1), 1e-300)[:, None]
+
+    def _multipliers(self, cuts: FloatArray, shapes: FloatArray, last: FloatArray) -> FloatArray:
+        """Return the multiples xi (steps, k) of the cuts that prove how narrow the last ellipsoid is."""
+        u, _, _ = np.linalg.svd(last)
+        v = np.stack([u[:, :, -1], -u[:, :, -1]], axis=1)
+        found = np.zeros(cuts.shape[:2])
+        for t in range(len(cuts) - 1, -1, -1):
+            q = np.einsum("kij,ki->kj", shapes[t], cuts[t])
+            share = np.einsum("kij,kai,kj->ka", shapes[t], v, q) / np.maximum((q * q).sum(axis=1), 1e-300)[:, None]
+            share = np.maximum(share, 0.0)
+            v = v - share[:, :, None] * cuts[t][:, None]
+            found[t] = share.sum(axis=1)
+        return found
+
+    def _evaluated(self, f: Pairs, rows: AnyArray, points: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return values and subgradients; raise where they refute the claims."""
+        if len(rows) == 0:
+            return np.zeros(0), np.zeros(points.shape)
+        values, gradients = f(rows, points)
+        size = (1 + 1e-9) * self.slope
+        fine = np.isfinite(values).all() and (np.linalg.norm(gradients, axis=1) <= size).all()
+        if not (fine and (np.abs(values) <= size * self.radius).all()):
+            raise AccuracyError(BROKEN)
+        return values, gradients
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ExtendedRisk(Objective):
+    r"""``J(w) = mean_i [f_i - f_i(0)]_C (w) + l2/2 |w - centre|^2`` over a ball, values off by at most `oracle_error`.
+
+    Values of the losses at 0, a public place, are taken off: what rounds is then limited by the declared slope.
+    """
+
+    function: RecordLoss
+    records: Records
+    l2: float
+    extender: Extender
+    centre: FloatArray  #: in the ball
+    everywhere = False  # pyright: ignore[reportAssignmentType]
+
+    @cached_property
+    def rows(self) -> FloatArray:
+        """The records: a dense copy, for the extension visits some of them again and again."""
+        rows = self.records.rows(slice(None))
+        rows.flags.writeable = False
+        return rows
+
+    @cached_property
+    def _at_zero(self) -> FloatArray:
+        return self._values(np.zeros(self.dim))[0]
+
+    def _values(self, w: FloatArray) -> tuple[FloatArray, FloatArray]:
+        return self.function.each(np.broadcast_to(w, (len(self.rows), self.dim)), self.rows)
+
+    @cached_property
+    def oracle_error(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.extender.tolerance + self._own_rounding
+
+    @cached_property
+    def _own_rounding(self) -> float:
+        return own_rounding(self.extender, self.l2)
+
+    @property
+    def bounds(self) -> CustomBounds:
+        return CustomBounds(math.inf, self.extender.level)
+
+    @property
+    def dim(self) -> int:
+        return self.function.dim
+
+    @property
+    def smoothness(self) -> float:
+        return math.inf
+
+    @property
+    def minimiser_norm(self) -> float:
+        return self.extender.radius * UP
+
+    @property
+    def initial_gap(self) -> float:
+        return 2 * (self.extender.level + self.l2 * self.extender.radius) * self.extender.radius * UP
+
+    def lipschitz_within(self, radius: float) -> float:
+        return (self.extender.level + self.l2 * (radius + self.extender.radius)) * UP
+
+    def plane_slope(self, radius: float) -> float:
+        return self.extender.level * UP
+
+    def planes(self, points: FloatArray) -> Extension:
+        """Return planes of every record at every point (k, dim): k blocks of n rows."""
+        n = len(self.rows)
+
+        def f(indices: AnyArray, at: FloatArray) -> tuple[FloatArray, FloatArray]:
+            values, gradients = self.function.each(at, self.rows[indices % n])
+            return values - self._at_zero[indices % n], gradients
+
+        return self.extender.planes(f, np.repeat(points, n, axis=0))
+
+    def value_and_gradient(self, w: FloatArray) -> tuple[float, FloatArray]:
+        """Return a lower bound of ``J(w)``, below it by at most `value_rounding`, and the slope of its plane."""
+        found = self._last(w)
+        away = w - self.centre
+        return float(found.lower.mean()) + self.l2 / 2 * float(away @ away), found.slopes.mean(0) + self.l2 * away
+
+    def upper_values(self, points: FloatArray) -> FloatArray:
+        """Return upper bounds of J at points (k, dim) of the ball, above it by at most `oracle_error`."""
+        size = max(1, _TOGETHER // len(self.rows))
+        parts = [self.planes(points[k : k + size]).upper for k in range(0, len(points), size)]
+        means = np.concatenate(parts).reshape(len(points), -1).mean(1)
+        return means + self.l2 / 2 * np.square(points - self.centre).sum(1)
+
+    def gradient_rounding(self, w: FloatArray) -> float:
+        return self._own_rounding / self.extender.radius
+
+    def value_rounding(self, value: float, w: FloatArray) -> float:
+        found = self._last(w)
+        return float((found.upper - found.lower).mean()) + self._own_rounding
+
+    def _last(self, w: FloatArray) -> Extension:
+        """The planes at the last point asked for: a value and its slack are needed together."""
+        key = w.tobytes()
+        if key not in self._memory:
+            self._memory.clear()
+            self._memory[key] = self.planes(w[None])
+        return self._memory[key]
+
+    @cached_property
+    def _memory(self) -> dict[bytes, Extension]:
+        return {}
+
+
+def own_rounding(extender: Extender, l2: float) -> float:
+    """Slack of the mean and of the ridge, for every member and data set."""
+    return extender.rounding + 16 * ROUNDING * l2 * extender.radius**2

@@ -1,0 +1,186 @@
+r"""New coordinates for the parameters of a linear model: ``w = F v``, block by block, with the floats of F public.
+
+A ridge ``l2/2 |v|^2`` on the new coordinates is the quadratic penalty of covariance ``F F^T`` on the old ones: shapes
+that are likely beforehand are cheap. Theorem A, factor form (docs, Additive models, section 1): objective perturbation
+of features ``F^T x`` with the random term ``F^T b`` has the privacy of noise ``b`` in the old coordinates, with
+``tau = X_2^2 / (n l2)`` and ``X_2 = sup |F^T x|``, for *any* public F whose columns sum to 0 over every centered block.
+Nothing is inverted, so nothing is enclosed: F is what its floats say (`dpconvex._leverage`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, cast, final
+
+import numpy as np
+from scipy import sparse
+from scipy.linalg import eigh
+
+from dpconvex import _leverage, _rounding
+from dpconvex._leverage import Contrasts, Part
+from dpconvex._types import FloatArray
+from dpconvex.errors import InvalidParameterError
+from dpconvex.problems.data.domain import Block, DataDomain
+
+LARGEST_BLOCK = 512
+"""Certificates state the floats of other matrices than contrasts."""
+NEGLIGIBLE = 1e-9
+"""Eigenvalues of a kernel below this share of the largest are dropped: no prior variance, no direction."""
+
+Kernel = Callable[[Block], FloatArray | None]
+"""From a block of two columns or more to the prior covariance of its values, (d, d), any scale; None: independent."""
+
+
+@final
+@dataclass(frozen=True)
+class Factor:
+    """The matrix F, block by block of a domain."""
+
+    domain: DataDomain
+    #: For each of `domain.all_blocks`: one number that multiplies the identity, contrasts, or the rows of a matrix.
+    blocks: tuple[Part, ...]
+
+    def __post_init__(self) -> None:
+        parts: list[Part] = []
+        for block, part in zip(self.domain.all_blocks, self.blocks, strict=True):
+            if isinstance(part, tuple) and len(part) == 2 and not isinstance(part[0], tuple):
+                part = Contrasts(*cast(Any, part))  # as a certificate's recipe has it
+            if not self._allowed(block, part):
+                what = "must be one number or, for a simplex, a row on a grid for each column; centered: of sum 0"
+                raise InvalidParameterError("blocks", block.name, what)
+            parts.append(part)
+        object.__setattr__(self, "blocks", tuple(parts))
+
+    def _allowed(self, block: Block, part: Part) -> bool:
+        if isinstance(part, float):
+            return math.isfinite(part) and not self.centered(block)
+        found = _leverage.grid(part)
+        fits = block.norm == "simplex" and found.integers.shape[0] == block.size
+        return fits and (found.balanced or not self.centered(block))
+
+    @classmethod
+    def of(cls, domain: DataDomain, shares: Sequence[float], kernel: Kernel) -> Factor:
+        """Return the factor in which block j has the largest prior variance ``shares[j]`` of a prediction.
+
+        `kernel` is asked for centered blocks; the others have equal, independent parameters.
+        """
+        parts: list[Part] = []
+        for block, share in zip(domain.all_blocks, shares, strict=True):
+            if cls.centered_in(domain, block):
+                parts.append(_root(block.size, kernel(block), share))
+            else:
+                length = block.bound if block.norm == "linf" else block.l2  # of a box each column has its share
+                parts.append(math.sqrt(share) / length)
+        return cls(domain, tuple(parts))
+
+    @classmethod
+    def contrasts(cls, domain: DataDomain) -> Factor:
+        """Return the factor of the plain ridge: orthonormal contrasts of centered blocks, all else as it is."""
+        return cls(
+            domain,
+            tuple(
+                Contrasts(block.size, (block.size - 1) / block.size) if cls.centered_in(domain, block) else 1.0
+                for block in domain.all_blocks
+            ),
+        )
+
+    @staticmethod
+    def centered_in(domain: DataDomain, block: Block) -> bool:
+        """Return whether that block of the domain is centered."""
+        return block.norm == "simplex" and domain.intercept > 0
+
+    def centered(self, block: Block) -> bool:
+        """Return whether that block is centered."""
+        return self.centered_in(self.domain, block)
+
+    @cached_property
+    def matrix(self) -> Any:
+        """The whole of F, sparse, (domain.dim, rank)."""
+        return sparse.csr_array(sparse.block_diag(self._matrices, format="csr"))
+
+    @cached_property
+    def _matrices(self) -> tuple[Any, ...]:
+        parts = zip(self.domain.all_blocks, self.blocks, strict=True)
+        return tuple(
+            part * sparse.eye_array(block.size) if isinstance(part, float) else _leverage.grid(part).matrix
+            for block, part in parts
+        )
+
+    @cached_property
+    def ranks(self) -> tuple[int, ...]:
+        """New coordinates of each block."""
+        return tuple(matrix.shape[1] for matrix in self._matrices)
+
+    @cached_property
+    def mean_squares(self) -> FloatArray:
+        """Mean squared length of the columns of each block of F, (m,)."""
+        return np.array([float(matrix.power(2).sum() / matrix.shape[1]) for matrix in self._matrices])
+
+    @property
+    def rank(self) -> int:
+        """How many new coordinates there are."""
+        return self.matrix.shape[1]
+
+    @cached_property
+    def l2(self) -> float:
+        """``X_2``: largest l2 norm of a record in the new coordinates, the constant feature included; rounded up.
+
+        A record's part in a simplex is a mixture of vertices, and so no longer than the longest row.
+        """
+        total = Fraction(0)
+        for block, part in zip(self.domain.all_blocks, self.blocks, strict=True):
+            if isinstance(part, float):
+                total += (Fraction(part) * Fraction(block.l2)) ** 2
+            else:
+                total += _leverage.grid(part).squared_length * Fraction(block.rounded) ** 2
+        return _rounding.widen_up(math.sqrt(_rounding.float_up(total)))
+
+    @cached_property
+    def summed_rounding(self) -> float:
+        """Bound on what the grid of sums (`summation`) moves ``F^T g`` by, for mean products of at most 1 in g, l2.
+
+        Each of the ``dim`` entries of g errs by ``2^-60`` at most.
+        """
+        return 2.0**-60 * math.sqrt(self.domain.dim * float(self.matrix.power(2).sum())) * (1 + 1e-9)
+
+    @property
+    def stated(self) -> list[dict[str, Any]]:
+        """F as certificates have it, block by block."""
+        return [_leverage.stated(part) for part in self.blocks]
+
+    def deviations(self, deviations: FloatArray) -> FloatArray:
+        """Return the standard deviations of ``F v`` (..., dim) for uncorrelated v of those deviations (..., rank)."""
+        return np.sqrt((self.matrix.power(2) @ np.square(deviations).T).T)
+
+    def parameters(self, v: FloatArray) -> FloatArray:
+        """Return ``F v`` for vectors (..., rank)."""
+        return (self.matrix @ v.T).T if v.ndim > 1 else self.matrix @ v
+
+    def gradient(self, g: FloatArray) -> FloatArray:
+        """Return ``F^T g`` for vectors (..., dim)."""
+        return (self._transposed @ g.T).T if g.ndim > 1 else self._transposed @ g
+
+    def curvature(self, hessian: FloatArray) -> FloatArray:
+        """Return ``F^T H F`` for a symmetric matrix (dim, dim)."""
+        return self._transposed @ (self._transposed @ hessian).T
+
+    @cached_property
+    def _transposed(self) -> Any:
+        return sparse.csr_array(self.matrix.T)
+
+
+def _root(d: int, covariance: FloatArray | None, share: float) -> Part:
+    """Return F with ``F F^T`` the centered covariance, scaled to the largest variance `share`, on its grid."""
+    if covariance is None:
+        return Contrasts(d, share)
+    if d > LARGEST_BLOCK:
+        what = f"must have at most {LARGEST_BLOCK} vertices where their values depend on one another"
+        raise InvalidParameterError("blocks", d, what, "Use fewer knots or pairs of coarser columns")
+    centered = covariance - covariance.mean(0) - covariance.mean(1)[:, None] + covariance.mean()
+    values, vectors = eigh(centered / centered.diagonal().max())
+    kept = values > NEGLIGIBLE * values[-1]
+    return _leverage.balanced(vectors[:, kept] * np.sqrt(share * values[kept]))

@@ -1,0 +1,137 @@
+"""Tables that are larger than memory, as Arrow record batches: data sets of files, lazy frames, relations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, final, runtime_checkable
+
+import narwhals as nw
+
+from dpconvex.errors import InvalidDataError
+from dpconvex.problems.data.sources.rows import EncodedRows, Portion
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MEMORY = 2**28
+"""Bytes that portions may take where nothing else is asked for."""
+
+_COPIES = 6  # of a portion that exist at a time: cells and features, of the one that is used and the next one
+
+
+@runtime_checkable
+class ArrowStream(Protocol):
+    """Whatever can be read as Arrow batches, as often as one likes."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Tables:
+    """A table that is read batch by batch, again and again."""
+
+    n: int  #: rows, public
+    empty: pa.Table  #: the chosen columns without rows
+    read: Callable[[int], Iterator[pa.RecordBatch]]  #: yields batches of about so many rows
+
+    def portions(self, rows: int) -> Iterator[pa.Table]:
+        """Yield all rows, at most about twice so many at a time."""
+        import pyarrow as pa
+
+        batches, size = [], 0
+        with _one_error():
+            for batch in self.read(rows):
+                for part in (batch.slice(start, rows) for start in range(0, batch.num_rows, rows)):
+                    batches, size = [*batches, part], size + part.num_rows
+                    if size >= rows:
+                        yield pa.Table.from_batches(batches)
+                        batches, size = [], 0
+        if batches:
+            yield pa.Table.from_batches(batches)
+
+
+@contextmanager
+def _one_error() -> Iterator[None]:
+    """One message for whatever goes wrong while files are read: theirs may quote cells."""
+    try:
+        yield
+    except InvalidDataError:
+        raise
+    except Exception as error:
+        what = f"X could not be read ({type(error).__name__})"
+        raise InvalidDataError(f"{what}. Check that its files are whole, and can be read again") from None
+
+
+def open_tables(table: object, columns: Sequence[str]) -> Tables | None:
+    """Return some columns of a table that is no frame in memory; None where it is one, or no table at all.
+
+    That is a ``pyarrow.dataset.Dataset`` (folders, partitions, object stores), a ``polars.LazyFrame``, a DuckDB
+    relation, or any object with ``__arrow_c_stream__`` that can be read again. `InvalidDataError` for a missing column,
+    an empty table, a stream that can be read once, and Arrow data sets of CSV or JSON (public facts).
+    """
+    import pyarrow as pa
+    from pyarrow import dataset
+
+    X: Any = table
+    lazy = bool(nw.dependencies.is_polars_lazyframe(table))
+    if (not lazy and not isinstance(X, ArrowStream | dataset.Dataset)) or isinstance(X, pa.RecordBatch):
+        return None
+    if isinstance(nw.from_native(X, eager_only=True, allow_series=True, pass_through=True), nw.DataFrame | nw.Series):
+        return None
+    if isinstance(X, pa.RecordBatchReader):
+        raise InvalidDataError("X is a stream that can be read once. Give what it was made of: files, or a relation")
+    text = isinstance(X, dataset.FileSystemDataset) and X.format.default_extname in ("csv", "json")
+    if text:
+        what = "X is a data set of text files: Arrow guesses types from cells, and one malformed line makes it fail"
+        raise InvalidDataError(f"{what}. Open it with dpconvex.data.open_files")
+    chosen = list(columns)
+
+    def read(rows: int) -> Iterator[pa.RecordBatch]:
+        if lazy:
+            for frame in X.select(chosen).collect_batches(chunk_size=rows, maintain_order=True):
+                yield from frame.to_arrow().to_batches()
+        elif isinstance(X, dataset.Dataset):
+            ahead = {"batch_readahead": 2, "fragment_readahead": 1}  # memory
+            yield from X.scanner(columns=chosen, batch_size=rows, **ahead).to_batches()
+        else:
+            yield from (batch.select(chosen) for batch in pa.RecordBatchReader.from_stream(X))
+
+    with _one_error():
+        head = X.head(0).collect().to_arrow() if lazy else X if isinstance(X, dataset.Dataset) else None
+        header = pa.RecordBatchReader.from_stream(X).schema if head is None else head.schema
+        for name in chosen:
+            if name not in header.names:
+                raise InvalidDataError(f"X lacks the column {name!r}, which the schema names. Check the header")
+        counted = dataset.Dataset.count_rows if isinstance(X, dataset.Dataset) else _count
+        n = counted(X) if not lazy else int(nw.from_native(X).select(nw.len()).collect().item())
+    if n < 1:
+        raise InvalidDataError("Found array with 0 sample(s): at least 1 record is needed")
+    return Tables(n, header.empty_table().select(chosen), read)
+
+
+def _count(X: ArrowStream) -> int:
+    import pyarrow as pa
+
+    return sum(batch.num_rows for batch in pa.RecordBatchReader.from_stream(X))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class EncodedTables(EncodedRows):
+    """Portions of a table, encoded one by one; every row is encoded by itself."""
+
+    tables: Tables
+    encode: Callable[[pa.Table], Portion]
+    n_features: int
+    memory: int = MEMORY  #: bytes that portions may take
+
+    @property
+    def n(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.tables.n
+
+    def portions(self) -> Iterator[Portion]:
+        rows = max(1, self.memory // (8 * _COPIES * (self.n_features + self.tables.empty.num_columns)))
+        return map(self.encode, self.tables.portions(rows))

@@ -1,0 +1,142 @@
+r"""Sums over records that do not depend on their order, nor on blocks, threads, files or machines.
+
+Every summand is rounded, by itself, to a public grid; what is left of it, to a finer one. Sums of multiples of a grid
+are exact in float64 while they are short of 2^53 steps, and exact sums may be added in any order: a sum depends only on
+the *set* of records. Errors of different records need not be independent, as they must be where floats are added up.
+
+**Vectors** (`vector_parts`). Let p be the computed product of a record's slope and a feature, and `size` a bound on
+|p|, the same for all records; T is the power of two above it, ``T <= 2 size``. Then
+
+    q = p to the nearest multiple of 2^-38 T,    r = p - q to the nearest multiple of 2^-60 T.
+
+``p - q`` is exact, so each summand errs by ``2^-61 T`` at most. Multiples of ``2^-38 T`` are exact up to ``2^15 T``:
+the sum of a block of at most 2^14 records. It is split again, at ``2^-12 T`` (up to ``2^41 T``), for sums over blocks.
+Of n <= 2^32 records, the rests add up to ``n 2^-39 T <= 2^-7 T``, exactly. So, whatever the data, a mean of n products
+``s_i x_i`` with ``|s_i| <= S`` and ``|x_i|_2 <= L`` errs in l2 norm by at most
+
+    2^-53 S L          each product p
+    sqrt(d) 2^-60 S L  the second grid, |x|_inf <= |x|_2
+    2^-51 S L          the three parts added up, divided by n
+
+which is below ``1e-14 S L`` for d <= 2^26 (`objective.ROUNDING` is 1e-13: room for the last digits of slopes).
+
+**Numbers** (`number_parts`, losses and weights). A table of 32-bit digits over all exponents of float64 holds the exact
+sum, and `number` rounds it once. No bound on the summands is needed.
+
+**Second moments** (`gram_parts`). Entries of the matrix are rounded to multiples of ``2^-21 T`` by the caller's choice,
+towards zero (so that a record stays in its domain and sensitivities are exact), or to the nearest (a Hessian that
+serves as a metric). Products of two such entries, summed over 2048 records, are exact in float64 whatever BLAS does.
+
+What a record's summand is, is a function of that record alone: predictions are added up in a fixed order
+(`_loops.predictions`), without fused operations. One thing remains that may differ between types of processor: the last
+digit of NumPy's ``exp`` and ``log``. Machines of one cluster should be of one type where bits must agree.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from dpconvex._types import AnyArray, FloatArray
+
+Parts = tuple[AnyArray, ...]
+"""Partial sums, each an array; parts of two groups of records are added entry by entry, exactly."""
+
+MOST_ROWS = 2**14  #: of a block whose vectors are summed at a time
+PANEL_ROWS = 2**11  #: of a panel whose second moments are
+_MAGIC = 1.5 * 2.0**52  # adding and subtracting this many steps rounds to whole steps
+_COARSE, _FINE, _FINEST, _ENTRY = 2.0**-12, 2.0**-38, 2.0**-60, 2.0**-21
+_DIGITS = 71  # of a table: 68 of the number, then how many are infinite, minus infinite, no number
+
+
+def power_above(size: float) -> float:
+    """Return the power of two T with ``size < T <= 2 size``; NaN where there is none, tiny ones lifted."""
+    return math.ldexp(1.0, math.frexp(max(size, 1e-280))[1]) if size < 1e280 else math.nan
+
+
+def steps(size: float) -> tuple[float, float]:
+    """Return what `_loops` adds and subtracts to round to the two grids of summands of at most that size."""
+    top = power_above(size)
+    return _MAGIC * _FINE * top, _MAGIC * _FINEST * top
+
+
+def vector_parts(rows: FloatArray, factors: FloatArray, size: float) -> AnyArray:
+    """Return the parts of ``sum_i factors_i rows_i``: (3, d) for factors (m,), (3, k, d) for (m, k).
+
+    `rows` are C-contiguous, at most `MOST_ROWS`; `size` bounds every ``|factor x|``, and is the same in all calls whose
+    parts are added.
+    """
+    from dpconvex.problems.data import _loops
+
+    slopes = np.ascontiguousarray(factors.reshape(len(rows), math.prod(factors.shape[1:])))
+    high, low = np.zeros((2, slopes.shape[1], rows.shape[1]))
+    _loops.add_products(rows, slopes, *steps(size), high, low)
+    parts = np.stack([*_split(high, _COARSE * power_above(size)), low])
+    return parts[:, 0] if factors.ndim == 1 else parts
+
+
+def vector(parts: AnyArray) -> FloatArray:
+    """Return the sum of which `vector_parts`, added up, are the parts."""
+    return (parts[0] + parts[1]) + parts[2]
+
+
+def number_parts(values: FloatArray) -> AnyArray:
+    """Return the table of ``sum(values)``, shape (71,), for values of any shape."""
+    from dpconvex.problems.data import _loops
+
+    table = np.zeros(_DIGITS, dtype=np.int64)
+    _loops.add_digits(np.ascontiguousarray(values, dtype=np.float64).ravel().view(np.int64), table)
+    return table
+
+
+def number(table: AnyArray) -> float:
+    """Return the float nearest to the exact sum."""
+    above, below, missing = table[-3:].tolist()
+    if missing or (above and below):
+        return math.nan
+    if above or below:
+        return math.inf if above else -math.inf
+    whole = sum(digit << (32 * k) for k, digit in enumerate(table[:-3].tolist()))
+    try:
+        return whole / 2**1075
+    except OverflowError:
+        return math.inf if whole > 0 else -math.inf
+
+
+def exact_sum(values: FloatArray) -> float:
+    """Return the float nearest to the exact sum of `values`."""
+    return number(number_parts(values))
+
+
+Rounded = Callable[[FloatArray], FloatArray]
+
+
+def gram_parts(
+    rows: FloatArray, factors: FloatArray, size: float, rounded: Rounded, right: FloatArray | None = None
+) -> AnyArray:
+    """Return the parts (2, d, d) of ``A^T A`` or ``A^T right``, A = diag(factors) rows rounded, and overwrite `rows`.
+
+    `size` bounds every entry of A, and is the same in all calls whose parts are added; `right` is made by `on_grid`. At
+    most `PANEL_ROWS` rows.
+    """
+    left = on_grid(rows, factors, size, rounded)
+    return np.stack(_split(left.T @ (left if right is None else right), 2.0**26))
+
+
+def on_grid(rows: FloatArray, factors: FloatArray, size: float, rounded: Rounded) -> FloatArray:
+    """Return ``diag(factors) rows / (2^-21 T)`` rounded to whole numbers, in the memory of `rows`."""
+    rows *= (factors / (_ENTRY * power_above(size)))[:, None]
+    return rounded(rows, rows)  # pyright: ignore[reportCallIssue]
+
+
+def gram(parts: AnyArray, size: float, right: float | None = None) -> FloatArray:
+    """Return the matrix of which `gram_parts`, added up, are the parts."""
+    return (parts[0] + parts[1]) * (_ENTRY * power_above(size)) * (_ENTRY * power_above(right or size))
+
+
+def _split(values: FloatArray, step: float) -> tuple[FloatArray, FloatArray]:
+    """Return values rounded to multiples of a power of two, and the rest, which is exact."""
+    whole = (values + _MAGIC * step) - _MAGIC * step
+    return whole, values - whole

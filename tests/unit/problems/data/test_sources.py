@@ -1,0 +1,198 @@
+"""The same bits from memory, folders, lazy frames and streams; refusals from public facts; noise is drawn once."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.dataset
+import pyarrow.parquet
+import pytest
+
+from dpconvex import PrivateHuberRegressor, PrivateLinearRegression, PrivateLinearSVC, PrivateLogisticRegression
+from dpconvex.algorithms.erm.objective_perturbation import ObjectivePerturbationPlan
+from dpconvex.data import CategoricalColumn, ClassTarget, NumericColumn, NumericTarget, Schema, open_files
+from dpconvex.errors import InvalidDataError, InvalidParameterError
+from dpconvex.problems.data import _threads
+from dpconvex.problems.data.sources import EncodedTables, open_tables
+
+N = 4000
+COLUMNS = (
+    NumericColumn("age", 0, 100),
+    NumericColumn("gain", 0, 1000, "log1p"),
+    CategoricalColumn("town", ("Aa", "Bb", "Cc", "Dd"), other=True),
+)
+CLASSES = Schema(COLUMNS, ClassTarget("sick", ("no", "yes")))
+NUMBERS = Schema(COLUMNS, NumericTarget("cost", 0, 10))
+MODELS = {
+    "logistic": (PrivateLogisticRegression, CLASSES, {}),
+    "capped": (PrivateLogisticRegression, CLASSES, {"slope_cap": 0.7, "algorithm": "objective_perturbation"}),
+    "output": (PrivateLogisticRegression, CLASSES, {"algorithm": "output_perturbation"}),
+    "svc": (PrivateLinearSVC, CLASSES, {"delta": 1e-6, "algorithm": "objective_perturbation"}),
+    "least squares": (PrivateLinearRegression, NUMBERS, {"algorithm": "objective_perturbation"}),
+    "statistics": (PrivateLinearRegression, NUMBERS, {"delta": 1e-6, "algorithm": "sufficient_statistics"}),
+    "huber": (PrivateHuberRegressor, NUMBERS, {"algorithm": "output_perturbation"}),
+}
+
+
+def table() -> pa.Table:
+    rng = np.random.default_rng(0)
+    age, town = rng.normal(50, 30, N), rng.choice(["Aa", "Bb", "Cc", "Dd", "Zz"], N)
+    age[:5] = [np.nan, np.inf, -np.inf, 1e300, 0.0]
+    gain = np.where(rng.random(N) < 0.1, np.nan, rng.exponential(100, N))
+    sick = np.where(rng.random(N) < 1 / (1 + np.exp(-(age - 50) / 20)), "yes", "no")
+    cost = pa.array(np.clip(age, 0, 100) / 20 + rng.normal(0, 1, N), mask=rng.random(N) < 0.01)
+    return pa.table({"age": age, "cost": cost, "town": town, "gain": gain, "sick": sick, "unused": age})
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
+    """The same rows in memory, and elsewhere in another order."""
+    whole, folder = table(), tmp_path_factory.mktemp("visits")
+    order = np.random.default_rng(1).permutation(N)
+    for k, part in enumerate(np.array_split(order, [3, 700, 701, 3100])):
+        (folder / f"month={k}").mkdir()
+        pa.parquet.write_table(whole.take(part), folder / f"month={k}" / "part.parquet", row_group_size=600)
+        pa.csv.write_csv(whole.take(part), folder / f"{k}.csv")
+    return {
+        "arrow data set": pa.dataset.dataset(folder, format="parquet", exclude_invalid_files=True),
+        "folder": open_files(folder / "month=*", CLASSES),
+        "pattern": open_files(folder / "*" / "*.parquet", CLASSES),
+        "lazy frame": pl.from_arrow(whole.take(order)).lazy(),
+        "stream": Stream(whole.take(order)),
+        "csv": folder,
+    }
+
+
+class Stream:
+    """As a relation of a database: it can be read again, and is no table."""
+
+    def __init__(self, whole: pa.Table) -> None:
+        self.whole, self.reads = whole, 0
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        self.reads += 1
+        batches = self.whole.to_batches(max_chunksize=333)
+        return pa.RecordBatchReader.from_batches(self.whole.schema, batches).__arrow_c_stream__(requested_schema)
+
+
+def fitted(name: str, X: object):
+    model, schema, options = MODELS[name]
+    return model(1.0, schema=schema, random_state=5, **options).fit(X)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_source_gives_the_same_model(name, places, monkeypatch, full) -> None:
+    monkeypatch.setattr(_threads, "_threads", lambda: 1)
+    expected = fitted(name, table())
+    for place in ("arrow data set", "folder", "pattern", "lazy frame", "stream") if full else ("folder", "stream"):
+        for threads, memory in ((1, 2**28), (3, 40_000)):
+            monkeypatch.setattr(_threads, "_threads", lambda threads=threads: threads)
+            monkeypatch.setattr("dpconvex.problems.data.sources.arrow.MEMORY", memory)
+            found = fitted(name, places[place])
+            np.testing.assert_array_equal(found.coef_, expected.coef_)
+            assert found.certificate_ == expected.certificate_  # the digest of the model in it
+            assert found.n_features_in_ == expected.n_features_in_
+
+
+def test_lazy_frames_and_data_sets(places) -> None:
+    expected = fitted("logistic", table())
+    for place in ("arrow data set", "pattern", "lazy frame"):
+        np.testing.assert_array_equal(fitted("logistic", places[place]).coef_, expected.coef_)
+
+
+def test_csv_files_are_read_as_text(places) -> None:
+    """Arrow's own reader would guess types from cells; ours reads numbers cell by cell."""
+    whole = table()
+    expected, found = (fitted("logistic", X) for X in (whole, open_files(Path(str(places["csv"])) / "*.csv", CLASSES)))
+    np.testing.assert_array_equal(found.coef_, expected.coef_)
+    with pytest.raises(InvalidDataError, match="guesses types"):
+        fitted("logistic", pa.dataset.dataset(list(Path(str(places["csv"])).glob("*.csv")), format="csv"))
+
+
+def test_noise_is_drawn_once_whatever_is_read(places, monkeypatch) -> None:
+    """A pass over the data, or a task that is repeated, draws nothing: the source is asked as often as in memory."""
+    from dpconvex.randomness import SeededSource
+
+    states = []
+    for X in (table(), places["stream"]):
+        source = SeededSource(7)
+        PrivateLogisticRegression(1.0, schema=CLASSES, random_state=source).fit(X)
+        states.append(source.generator().integers(2**62))
+    assert states[0] == states[1]
+    assert places["stream"].reads > 3  # type: ignore[attr-defined]
+
+
+def test_refusals_come_from_public_facts(places, tmp_path) -> None:
+    def refused(X, match, error=InvalidDataError, model=PrivateLogisticRegression, **options):
+        options = {"schema": CLASSES, **options}
+        with pytest.raises(error, match=match):
+            model(1.0, **options).fit(X)
+
+    stream = places["stream"]
+    refused(pa.RecordBatchReader.from_batches(table().schema, []), "read once")
+    refused(Stream(table().drop_columns("town")), "lacks the column 'town'")
+    refused(Stream(table().slice(0, 0)), "0 sample")
+    refused(stream, "needs a schema", schema=None, feature_norm=1.0)
+    refused(stream, "portion by portion", InvalidParameterError, tilt=1.0)
+    refused(stream, "single records", InvalidParameterError, PrivateLinearSVC, smoothing=0, delta=0.0)
+    refused(stream, "portion by portion", InvalidParameterError, schema=dataclasses.replace(CLASSES, user="unused"))
+    with pytest.raises(InvalidParameterError, match="portion by portion"):
+        PrivateLogisticRegression(1.0, schema=CLASSES).fit(stream, y=np.zeros(N))
+    for name, place in (("folder", tmp_path / "nothing"), ("other", tmp_path)):
+        (tmp_path / "a.txt").write_text(name)
+        with pytest.raises(InvalidDataError, match="must"):
+            open_files(place, CLASSES)
+
+
+class Changing(Stream):
+    """Loses rows, or fails with a message that quotes a cell, once it has been counted."""
+
+    def __init__(self, whole: pa.Table, fails: bool) -> None:
+        super().__init__(whole)
+        self.fails = fails
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        if self.reads > 2:
+            if self.fails:
+                raise RuntimeError("cell 'Aa' of secret row 17")
+            self.whole = table().slice(1)
+        return super().__arrow_c_stream__(requested_schema)
+
+
+@pytest.mark.parametrize(
+    ("fails", "what"), [(True, r"could not be read \(RuntimeError\)"), (False, "rows when it was")]
+)
+def test_files_that_change_or_break_end_in_one_error_without_content(fails, what) -> None:
+    with pytest.raises(InvalidDataError, match=what) as error:
+        fitted("logistic", Changing(table(), fails))
+    assert "Aa" not in str(error.value)
+    assert error.value.__cause__ is None
+
+
+def test_portions_stay_below_their_memory(places) -> None:
+    tables = open_tables(places["stream"], CLASSES.column_names())
+    assert tables is not None
+    rows = EncodedTables(tables, lambda part: (np.zeros((len(part), 7)), np.zeros(len(part))), 7, memory=100_000)
+    sizes = [len(y) for _, y in rows.ahead()]
+    assert sum(sizes) == len(rows) == N
+    assert max(sizes) * 8 * 7 <= 100_000
+
+
+def test_frames_in_memory_are_no_sources() -> None:
+    whole = table()
+    for X in (whole, whole.to_pandas(), pl.from_arrow(whole), whole.to_batches()[0], np.zeros((3, 2)), [[1.0]], None):
+        assert open_tables(X, CLASSES.column_names()) is None
+
+
+def test_plans_that_need_single_records_take_no_source(places) -> None:
+    model = PrivateLogisticRegression(1.0, schema=CLASSES)
+    plans = {plan.algorithm: plan for plan in model.plan(N)}
+    assert isinstance(plans["objective_perturbation"], ObjectivePerturbationPlan)
+    assert plans["objective_perturbation"].only_sums
+    users = model.plan(N, unit="user")
+    assert not any(plan.only_sums for plan in users)
