@@ -221,12 +221,8 @@ class NumericColumn(AbstractColumn):
         low, high = interval(self.lower, self.upper)
         object.__setattr__(self, "lower", low)
         object.__setattr__(self, "upper", high)
-        begin = formulas.TRANSFORMS[_validate.choice("transform", self.transform, formulas.TRANSFORMS)][2]
-        remedy = 'Use transform = "none", or shift the column'
-        if self.transform == "log1p":
-            _validate.real("lower", low, above=begin, remedy=remedy)
-        elif math.isfinite(begin):
-            _validate.real("lower", low, at_least=begin, remedy=remedy)
+        limits = formulas.TRANSFORMS[_validate.choice("transform", self.transform, formulas.TRANSFORMS)][2]
+        _validate.real("lower", low, **limits, remedy='Use transform = "none", or shift the column')
         self._check_knots()
         if not isinstance(self.indicator, bool):
             raise InvalidParameterError("indicator", self.indicator, "must be true or false")
@@ -261,16 +257,12 @@ class NumericColumn(AbstractColumn):
 
     @property
     def inputs(self) -> dict[str, bool]:
-        if self.formula:
-            made = formulas.parse(self.formula)
-            return dict.fromkeys(made.numbers, True) | dict.fromkeys(made.dates, False)
-        return {self.name: not self.date}
+        return formulas.parse(self.formula).inputs if self.formula else {self.name: not self.date}
 
     def read(self, frame: Frame) -> Series:
         if not self.formula:
             return super().read(frame)
-        made = formulas.parse(self.formula)
-        return number_series(formulas.evaluated(made, frame, self._missing_numbers, self.format))
+        return number_series(formulas.parse(self.formula).of(frame, self._missing_numbers, self.format))
 
     def clean(self, series: Series) -> Series:
         if not self.date:
@@ -287,7 +279,7 @@ class NumericColumn(AbstractColumn):
         return (self.name, f"{self.name}={MISSING}") if self.indicator else (self.name,)
 
     def encode_into(self, series: Series, out: FloatArray) -> None:
-        values = self._forward(np.clip(numbers(series, texts=True), self.lower, self.upper))
+        values = self._maps[0](np.clip(numbers(series, texts=True), self.lower, self.upper))
         first, last = self._ends
         values -= first / 2 + last / 2
         values /= last - first
@@ -299,28 +291,22 @@ class NumericColumn(AbstractColumn):
 
     def cells(self, bins: int | Sequence[float]) -> CellColumn:
         """Bins of equal width after the transform, or with the given edges; missing values take the middle bin."""
-        if not isinstance(bins, int):
-            return NumberCells(self.name, tuple(bins))
-        if self.knots:
-            back = np.interp(np.linspace(0, len(self.knots) + 1, bins + 1), range(len(self._places)), self._places)
-            return NumberCells(self.name, tuple(float(e) for e in back))
-        return NumberCells.equal(self.name, self.lower, self.upper, bins, *formulas.TRANSFORMS[self.transform][:2])
+        if isinstance(bins, int):
+            return NumberCells.equal(self.name, self.lower, self.upper, bins, *self._maps)
+        return NumberCells(self.name, tuple(bins))
 
     @property
-    def _places(self) -> tuple[float, ...]:
-        return (self.lower, *self.knots, self.upper)
-
-    def _forward(self, values: FloatArray) -> FloatArray:
-        if self.knots:
-            return np.interp(values, self._places, np.arange(len(self._places), dtype=np.float64))
-        return formulas.TRANSFORMS[self.transform][0](values)
+    def _maps(self) -> tuple[Any, Any]:
+        """The increasing map, and its inverse."""
+        if not self.knots:
+            return formulas.TRANSFORMS[self.transform][:2]
+        given = (self.lower, *self.knots, self.upper)
+        places = np.arange(len(given), dtype=np.float64)
+        return lambda values: np.interp(values, given, places), lambda values: np.interp(values, places, given)
 
     @property
     def _ends(self) -> tuple[float, float]:
-        if self.knots:
-            return 0.0, len(self.knots) + 1.0
-        forward = formulas.TRANSFORMS[self.transform][0]
-        return float(forward(self.lower)), float(forward(self.upper))
+        return float(self._maps[0](self.lower)), float(self._maps[0](self.upper))
 
 
 @final

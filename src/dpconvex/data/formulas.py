@@ -11,7 +11,7 @@ import datetime
 import math
 import operator
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, final
@@ -34,13 +34,13 @@ def _signed_exp(x: Any) -> Any:
     return np.sign(x) * np.expm1(np.abs(x))
 
 
-TRANSFORMS: dict[str, tuple[Any, Any, float]] = {
-    "none": (np.positive, np.positive, -math.inf),
-    "log1p": (np.log1p, np.expm1, -1.0),
-    "sqrt": (np.sqrt, np.square, 0.0),
-    "signed_log": (_signed_log, _signed_exp, -math.inf),
+TRANSFORMS: dict[str, tuple[Any, Any, dict[str, float]]] = {
+    "none": (np.positive, np.positive, {}),
+    "log1p": (np.log1p, np.expm1, {"above": -1.0}),
+    "sqrt": (np.sqrt, np.square, {"at_least": 0.0}),
+    "signed_log": (_signed_log, _signed_exp, {}),
 }
-"""Increasing maps by name: the map, its inverse, and where its domain begins."""
+"""Increasing maps by name: the map, its inverse, and what its domain asks of lower bounds."""
 
 ISO = "%Y-%m-%d"
 _FIELDS = {"%Y": "(?P<Y>[0-9]{4})", "%m": "(?P<m>[0-9]{1,2})", "%d": "(?P<d>[0-9]{1,2})"}
@@ -111,6 +111,8 @@ _SIGNS: dict[type, Any] = {
 }
 _LONGEST = 500
 
+Value = Callable[[Mapping[str, FloatArray]], Any]
+
 
 @final
 @dataclass(frozen=True)
@@ -120,85 +122,66 @@ class Formula:
     Columns stand for themselves, in quotes where their names are no words.
     """
 
-    text: str
-    numbers: tuple[str, ...]  #: columns that are read as numbers
-    dates: tuple[str, ...]  #: columns that are read as dates
-    tree: ast.expr
+    inputs: dict[str, bool]  #: its columns, and whether they are read as numbers, else as dates
+    value: Value
 
-    def __call__(self, columns: Mapping[tuple[str, bool], FloatArray]) -> FloatArray:
-        """Return the values, (n,), for columns (n,) by name and whether they are dates."""
+    def of(self, frame: Any, missing: AnyArray, form: str) -> FloatArray:
+        """Return the values (n,) for a frame; cells that equal a number in `missing` (k,) have none."""
+        columns = {
+            name: without(numbers(series, texts=True), missing) if self.inputs[name] else days(series, form)
+            for name, series in ((name, frame.get_column(name)) for name in self.inputs)
+        }
         with np.errstate(all="ignore"):
-            return np.array(self._value(self.tree, columns), dtype=np.float64)
-
-    def _value(self, node: ast.expr, columns: Mapping[tuple[str, bool], FloatArray]) -> Any:
-        match node:
-            case ast.BinOp(left, sign, right):
-                return _SIGNS[type(sign)](self._value(left, columns), self._value(right, columns))
-            case ast.UnaryOp(sign, operand):
-                return _SIGNS[type(sign)](self._value(operand, columns))
-            case ast.Call(ast.Name("days"), [argument]):
-                return columns[_name(argument), True]
-            case ast.Call(ast.Name(name), arguments):
-                return FUNCTIONS[name][1](*(self._value(each, columns) for each in arguments))
-            case ast.Constant(int() | float() as number):
-                return np.float64(number)
-            case _:
-                return columns[_name(node), False]
+            return np.array(self.value(columns), dtype=np.float64)
 
 
 @cache
 def parse(text: str) -> Formula:
     """Parse a formula, or raise `InvalidParameterError`; nothing in it is executed."""
     remedy = f"Use columns, numbers, + - * / **, days(column) and {', '.join(FUNCTIONS)}"
+    found: dict[str, bool] = {}
     try:
         if not isinstance(text, str) or len(text) > _LONGEST:
             raise ValueError
-        tree = ast.parse(text.strip(), mode="eval").body
-        found: dict[tuple[str, bool], None] = {}
-        _check(tree, found)
+        value = _built(ast.parse(text.strip(), mode="eval").body, found)
     except (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError):
         raise InvalidParameterError("formula", text, "is no formula that can be read", remedy) from None
     if not found:
         raise InvalidParameterError("formula", text, "must name a column", remedy)
-    numeric, dates = (tuple(name for name, date in found if date == kind) for kind in (False, True))
-    return Formula(text, numeric, dates, tree)
+    return Formula(found, value)
 
 
-def _check(node: ast.AST, found: dict[tuple[str, bool], None]) -> None:
-    """Note the columns of a formula; raise ValueError at anything that is not listed here."""
+def _built(node: ast.AST, found: dict[str, bool]) -> Value:
+    """Return a formula as a function of its columns, and note them; ValueError at anything that is not listed here."""
     match node:
         case ast.BinOp(left, sign, right) if type(sign) in _SIGNS:
-            _check(left, found)
-            _check(right, found)
+            return _call(_SIGNS[type(sign)], _built(left, found), _built(right, found))
         case ast.UnaryOp(sign, operand) if type(sign) in _SIGNS:
-            _check(operand, found)
+            return _call(_SIGNS[type(sign)], _built(operand, found))
         case ast.Call(ast.Name("days"), [argument], []):
-            found[_name(argument), True] = None
+            return _column(argument, False, found)
         case ast.Call(ast.Name(name), arguments, []) if name in FUNCTIONS and len(arguments) == FUNCTIONS[name][0]:
-            for argument in arguments:
-                _check(argument, found)
+            return _call(FUNCTIONS[name][1], *(_built(each, found) for each in arguments))
         case ast.Constant(int() | float() as value) if not isinstance(value, bool):
-            float(value)
+            constant = np.float64(value)
+            return lambda columns: constant
         case _:
-            found[_name(node), False] = None
+            return _column(node, True, found)
 
 
-def _name(node: ast.AST) -> str:
+def _call(function: Any, first: Value, second: Value | None = None) -> Value:
+    """Return a function of values as one of columns; one frame a level, so that no formula is too deep."""
+    if second is None:
+        return lambda columns: function(first(columns))
+    return lambda columns: function(first(columns), second(columns))
+
+
+def _column(node: ast.AST, numeric: bool, found: dict[str, bool]) -> Value:
     match node:
-        case ast.Name(name) | ast.Constant(str() as name) if name:
-            return name
+        case ast.Name(name) | ast.Constant(str() as name) if name and found.setdefault(name, numeric) == numeric:
+            return lambda columns: columns[name]
         case _:
             raise ValueError
-
-
-def evaluated(made: Formula, frame: Any, missing: AnyArray, form: str) -> FloatArray:
-    """Return a formula's values for a frame (n,); cells that equal a number in `missing` (k,) have none."""
-    columns: dict[tuple[str, bool], FloatArray] = {}
-    for name in made.numbers:
-        columns[name, False] = without(numbers(frame.get_column(name), texts=True), missing)
-    for name in made.dates:
-        columns[name, True] = days(frame.get_column(name), form)
-    return made(columns)
 
 
 def without(values: FloatArray, missing: AnyArray) -> FloatArray:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, final
 
 import numpy as np
 
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import FloatArray
 from dpconvex.data.columns import OTHER, AbstractColumn, Described
 from dpconvex.data.draft import distinct
 from dpconvex.data.frames import (
@@ -54,9 +54,9 @@ class TableLook:
 
     rows: int
     columns: tuple[ColumnLook, ...]
-    users: int | None  #: distinct users, where the schema names their column
-    most_rows: int | None  #: of one user
-    users_with_many: int | None  #: users with more than `MANY` rows
+    users: int | None = None  #: distinct users, where the schema names their column
+    most_rows: int | None = None  #: of one user
+    users_with_many: int | None = None  #: users with more than `MANY` rows
 
 
 def look_at(table: IntoDataFrame, schema: Schema) -> TableLook:
@@ -66,35 +66,22 @@ def look_at(table: IntoDataFrame, schema: Schema) -> TableLook:
     """
     frame = open_table(table)
     require_columns(frame.columns, schema.column_names(), "the table")
-    target = schema.target
-    wanted = None if target is None else np.asarray(schema.encode_target(frame), dtype=np.float64)
-    looks = [_look(frame, column, wanted) for column in schema.columns]
-    if target is not None:
-        looks.append(_look(frame, target, None))
-    counts = None
-    if schema.user is not None:
-        labels = schema.user_labels(frame)
-        counts = np.unique(labels[labels >= 0], return_counts=True)[1]
-    return TableLook(
-        len(frame),
-        tuple(looks),
-        None if counts is None else len(counts),
-        None if counts is None else int(counts.max(initial=0)),
-        None if counts is None else int(np.count_nonzero(counts > MANY)),
-    )
+    wanted = None if schema.target is None else np.asarray(schema.encode_target(frame), dtype=np.float64)
+    looks = tuple(_look(frame, part, wanted) for part in schema.parts)
+    if schema.user is None:
+        return TableLook(len(frame), looks)
+    labels = schema.user_labels(frame)
+    counts = np.unique(labels[labels >= 0], return_counts=True)[1]
+    return TableLook(len(frame), looks, len(counts), int(counts.max(initial=0)), int(np.sum(counts > MANY)))
 
 
 def _look(frame: Frame, part: Described, wanted: FloatArray | None) -> ColumnLook:
-    series = part.read(frame)
-    encoded = None
-    if isinstance(part, AbstractColumn):
-        encoded = np.zeros((len(frame), part.block.size))
-        part.encode_into(series, encoded)
+    series, n = part.read(frame), len(frame)
     spellings: dict[str, str] = {}
+    unlisted = clipped = np.zeros(n, bool)
     if part.numeric:
         values = numbers(series, texts=True)
-        missing, unlisted = np.isnan(values), np.zeros(len(frame), bool)
-        given = part.to_dict()
+        missing, given = np.isnan(values), part.to_dict()
         clipped = (values < given["lower"]) | (values > given["upper"])
     else:
         raw = frame.get_column(part.name)
@@ -103,14 +90,18 @@ def _look(frame: Frame, part: Described, wanted: FloatArray | None) -> ColumnLoo
         if part.missing:
             missing |= codes(raw, part.missing) >= 0
         unlisted = (codes(series, listed) < 0) & ~missing
-        clipped = np.zeros(len(frame), bool)
         if unlisted.any():
             values = distinct_values(raw.filter(unlisted.tolist()))
             found = [f"{value:g}" for value in with_nan(values)] if is_float(values) else distinct(values)
             spellings = {text: _nearest(text, listed) for text in found[:MANY]}
-    constant = bool(np.all(encoded == encoded[:1])) if encoded is not None else False
-    signal = None if wanted is None or encoded is None else _explained(encoded, wanted)
-    return ColumnLook(part.name, _share(missing), _share(unlisted), _share(clipped), constant, signal, spellings)
+    empty, other, cut = (float(np.mean(cells)) if n else 0.0 for cells in (missing, unlisted, clipped))
+    constant, signal = False, None
+    if isinstance(part, AbstractColumn):
+        encoded = np.zeros((n, part.block.size))
+        part.encode_into(series, encoded)
+        constant = bool(np.all(encoded == encoded[:1]))
+        signal = None if wanted is None else _explained(encoded, wanted)
+    return ColumnLook(part.name, empty, other, cut, constant, signal, spellings)
 
 
 def _nearest(text: str, listed: tuple[str, ...]) -> str:
@@ -121,17 +112,10 @@ def _nearest(text: str, listed: tuple[str, ...]) -> str:
     return lowered[found[0]] if found else short[0] if len(short) == 1 else ""
 
 
-def _share(cells: AnyArray) -> float:
-    return float(np.mean(cells)) if len(cells) else 0.0
-
-
 def _explained(encoded: FloatArray, wanted: FloatArray) -> float:
     """Return the R^2 of a least-squares fit of the target on one encoded column and a constant."""
-    if len(wanted) < 2:
+    if len(np.unique(wanted)) < 2:
         return 0.0
     centered, y = encoded - encoded.mean(0), wanted - wanted.mean()
-    total = float(y @ y)
-    if total == 0:
-        return 0.0
     gram = centered.T @ centered + 1e-9 * np.eye(encoded.shape[1])
-    return float(np.clip(y @ centered @ np.linalg.solve(gram, centered.T @ y) / total, 0, 1))
+    return float(np.clip(y @ centered @ np.linalg.solve(gram, centered.T @ y) / (y @ y), 0, 1))

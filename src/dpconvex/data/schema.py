@@ -11,7 +11,7 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.data.columns import AbstractColumn, nonempty
+from dpconvex.data.columns import AbstractColumn, Described, nonempty
 from dpconvex.data.frames import duplicates, label_codes, numbers, open_table, require_columns
 from dpconvex.data.schema_toml import format_schema, parse_schema, parse_toml, read_schema_text
 from dpconvex.data.targets import AbstractTarget
@@ -123,23 +123,21 @@ class Schema:
             raise InvalidParameterError("confirmed", self.confirmed, "must be true or false")
         if not isinstance(self.source, str):
             raise InvalidParameterError("source", self.source, "must be text")
-        targets = () if self.target is None else (self.target,)
-        users = tuple(name for name in (self.user, self.weight) if name is not None)
         if (self.weight is None) != (self.weight_cap is None):
             what = "must be given with weight, and only then"
             raise InvalidParameterError("weight_cap", self.weight_cap, what, "Give the column and a public bound")
         if self.weight is not None:
             nonempty("weight", self.weight)
             object.__setattr__(self, "weight_cap", _validate.real("weight_cap", self.weight_cap, above=0.0))
-        columns = tuple(part.name for part in (*self.columns, *targets)) + users
+        columns = tuple(part.name for part in self.parts) + self._others
         for what, names in (("column", columns), ("feature", self.feature_names)):
             repeated = duplicates(names)
             if repeated:
                 raise InvalidParameterError("name", repeated[0], f"is used by more than one {what}", "Rename one")
         read: dict[str, bool] = {}
-        for part in (*targets, *self.columns):
+        for part in reversed(self.parts):
             for name, numeric in part.inputs.items():
-                if name != part.name and name in (*users, *(target.name for target in targets)):
+                if name != part.name and name in (*self._others, self.target and self.target.name):
                     what = "is the target, the user or the weight, so no formula may use it"
                     raise InvalidParameterError("formula", name, what, "Leave it out of the formula")
                 if read.setdefault(name, numeric) != numeric:
@@ -167,9 +165,8 @@ class Schema:
 
     def to_toml(self) -> str:
         """The schema as the text of a schema file; `from_toml_text` gives an equal schema back."""
-        return format_schema(
-            self.columns, self.target, self.user, self.confirmed, self.source, self.weight, self.weight_cap
-        )
+        rest = {key: getattr(self, key) for key in ("source", "user", "weight", "weight_cap")}
+        return format_schema(self.columns, self.target, self.confirmed, **rest)
 
     def confirm(self) -> Schema:
         """The same schema, confirmed."""
@@ -188,22 +185,27 @@ class Schema:
         names = tuple(dict.fromkeys(name for column in self.columns for name in column.inputs))
         if features_only:
             return names
-        target = () if self.target is None else (self.target.name,)
-        return names + target + tuple(name for name in (self.user, self.weight) if name is not None)
+        return names + tuple(part.name for part in self.parts[len(self.columns) :]) + self._others
+
+    @property
+    def parts(self) -> tuple[Described, ...]:
+        """The columns that are features, and the target where there is one."""
+        return self.columns if self.target is None else (*self.columns, self.target)
+
+    @property
+    def _others(self) -> tuple[str, ...]:
+        return tuple(name for name in (self.user, self.weight) if name is not None)
 
     @property
     def numeric_names(self) -> frozenset[str]:
         """Columns of the table that hold numbers."""
-        target = () if self.target is None else (self.target,)
-        parts = (*self.columns, *target)
-        found = {name for part in parts for name, numeric in part.inputs.items() if numeric}
+        found = {name for part in self.parts for name, numeric in part.inputs.items() if numeric}
         return frozenset(found if self.weight is None else found | {self.weight})
 
     @property
     def sources(self) -> dict[str, str]:
         """Who says so: of each column, the target among them, whose bounds or list have a source of their own."""
-        parts = (*self.columns, *(() if self.target is None else (self.target,)))
-        return {part.name: part.source for part in parts if part.source}
+        return {part.name: part.source for part in self.parts if part.source}
 
     @property
     def feature_names(self) -> tuple[str, ...]:

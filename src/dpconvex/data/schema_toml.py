@@ -82,23 +82,10 @@ def _parts(toml: str) -> int:
 
 
 def format_schema(
-    columns: Iterable[AbstractColumn],
-    target: AbstractTarget | None,
-    user: str | None,
-    confirmed: bool,
-    source: str,
-    weight: str | None = None,
-    weight_cap: float | None = None,
+    columns: Iterable[AbstractColumn], target: AbstractTarget | None, confirmed: bool, **rest: Any
 ) -> str:
-    """The text of a schema file."""
-    head: dict[str, Any] = {"confirmed": confirmed}
-    if source:
-        head["source"] = source
-    if user is not None:
-        head["user"] = user
-    if weight is not None:
-        head |= {"weight": weight, "weight_cap": weight_cap}
-    tables = [_lines(head)]
+    """The text of a schema file; what is empty or None of the `rest` is left out."""
+    tables = [_lines({"confirmed": confirmed} | {key: value for key, value in rest.items() if value})]
     if target is not None:
         tables.append("[target]\n" + _lines(target.to_dict()))
     tables += [f"[columns.{format_key(column.name)}]\n{_lines(column.to_dict())}" for column in columns]

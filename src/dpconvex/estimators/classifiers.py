@@ -15,10 +15,8 @@ from dpconvex.algorithms import LinearModelPlan
 from dpconvex.algorithms.search.scores import Score
 from dpconvex.algorithms.select import SMALLEST
 from dpconvex.errors import InvalidParameterError
-from dpconvex.estimators import _targets
+from dpconvex.estimators import _streams, _targets, _weights
 from dpconvex.estimators._digest import name_model
-from dpconvex.estimators._streams import open_rows
-from dpconvex.estimators._weights import times_class
 from dpconvex.estimators.base import RELEASED, PrivateLinearModel, with_shared
 from dpconvex.losses import HingeLoss, LinearModelLoss, LogisticLoss, SmoothedHingeLoss, SoftmaxLoss
 from dpconvex.privacy import Assumption
@@ -75,12 +73,12 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
     @final
     def fit(self, X: Any, y: Any = None, *, groups: Any = None, sample_weight: Any = None) -> Self:
         source = source_from(self.random_state)
-        opened, weights = open_rows(self, X, y, groups, sample_weight), None
+        opened, weights = _streams.open_rows(self, X, y, groups, sample_weight), None
         if opened is None:
             features, encoded = self._encoded(X, reset=True)
             index, classes = self._labels(X, y)
             targets, whose = _as_numbers(index, classes), self._groups(X, groups)
-            weights = times_class(self._weights(X, sample_weight), index, classes, self.class_weight, self._cap)
+            weights = _weights.times_class(self._weights(X, sample_weight), index, classes, self.class_weight, self._cap)
         else:
             assert self.schema is not None  # `_opened`
             features, encoded, targets, whose = self._feature_map(None), opened, opened, None
@@ -90,8 +88,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         self.classes_ = classes
         if isinstance(self.classes, str):
             read = Assumption("which labels occur is public", "not enforced: read off y, because classes='infer'")
-            assumptions = (*self.certificate_.assumptions, read)
-            self.certificate_ = replace(self.certificate_, assumptions=assumptions)
+            self.certificate_ = replace(self.certificate_, assumptions=(*self.certificate_.assumptions, read))
         name_model(self)
         return self
 

@@ -146,7 +146,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
 
     def _weighted(self, loss: LinearModelLoss) -> LinearModelLoss:
         if self._weighs and self.heavy_tailed is not None:
-            raise InvalidParameterError("weight_cap", self.weight_cap, "cannot be given with heavy_tailed", "Use one")
+            raise InvalidParameterError("weight_cap", self._cap, "cannot be given with heavy_tailed", "Use one")
         return super()._weighted(loss)
 
     @final

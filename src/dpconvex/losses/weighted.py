@@ -35,6 +35,19 @@ def _of_base(name: str) -> Any:
     return property(lambda self: getattr(self.base, name))
 
 
+def _weighed(name: str) -> Any:
+    """Return a method that is the unweighted loss's times the weights; infinite values of weight 0 are 0."""
+
+    @quiet
+    def method(self: WeightedLoss, z: FloatArray, y: FloatArray) -> FloatArray:
+        targets, weights = self.unpacked(y)
+        values = getattr(self.base, name)(z, targets)
+        shaped = weights.reshape(-1, *(1,) * (values.ndim - 1))
+        return np.where(shaped > 0, shaped * values, 0.0)
+
+    return method
+
+
 @final
 @dataclass(frozen=True)
 class WeightedLoss(SmoothLoss):
@@ -99,20 +112,9 @@ class WeightedLoss(SmoothLoss):
         k = np.minimum(np.floor(size), self._most[0])
         return self.base.clip_targets(np.sign(y) * k * self._most[1]), _unit(2 * (size - k))
 
-    @quiet
-    def value(self, z: FloatArray, y: FloatArray) -> FloatArray:
-        targets, weights = self.unpacked(y)
-        return _times(weights, self.base.value(z, targets))
-
-    @quiet
-    def derivative(self, z: FloatArray, y: FloatArray) -> FloatArray:
-        targets, weights = self.unpacked(y)
-        return _times(weights, self.base.derivative(z, targets))
-
-    @quiet
-    def hessian_weights(self, z: FloatArray, y: FloatArray) -> FloatArray:
-        targets, weights = self.unpacked(y)
-        return _times(weights, self.base.hessian_weights(z, targets))
+    value = _weighed("value")
+    derivative = _weighed("derivative")
+    hessian_weights = _weighed("hessian_weights")
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:
@@ -122,9 +124,3 @@ class WeightedLoss(SmoothLoss):
 
 def _unit(weights: FloatArray) -> FloatArray:
     return np.clip(np.nan_to_num(weights, nan=0.0), 0.0, 1.0)
-
-
-def _times(weights: FloatArray, values: FloatArray) -> FloatArray:
-    """Return values (n, ...) times weights (n,); infinite ones of weight 0 are 0."""
-    shaped = weights.reshape(-1, *(1,) * (values.ndim - 1))
-    return np.where(shaped > 0, shaped * values, 0.0)
