@@ -280,7 +280,7 @@ class PrivateLinearModel(FittedModel):
 
     @property
     def _weighs(self) -> bool:
-        return self._cap is not None
+        return self._cap is not None or getattr(self, "class_weight", None) is not None
 
     def _weighted(self, loss: LinearModelLoss) -> LinearModelLoss:
         return weighted(loss, self.weight_cap) if self._weighs else loss

@@ -78,7 +78,9 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
             features, encoded = self._encoded(X, reset=True)
             index, classes = self._labels(X, y)
             targets, whose = _as_numbers(index, classes), self._groups(X, groups)
-            weights = _weights.times_class(self._weights(X, sample_weight), index, classes, self.class_weight, self._cap)
+            weights = _weights.times_class(
+                self._weights(X, sample_weight), index, classes, self.class_weight, self._cap
+            )
         else:
             assert self.schema is not None  # `_opened`
             features, encoded, targets, whose = self._feature_map(None), opened, opened, None
@@ -91,10 +93,6 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
             self.certificate_ = replace(self.certificate_, assumptions=(*self.certificate_.assumptions, read))
         name_model(self)
         return self
-
-    @property
-    def _weighs(self) -> bool:
-        return self.class_weight is not None or super()._weighs
 
     @final
     def decision_function(self, X: Any) -> FloatArray:
@@ -264,9 +262,8 @@ class PrivateLogisticRegression(ProbabilisticClassifier):
     user_smoothing : {"auto", "none", "envelope", "randomised"}, default="auto"
         ``"accelerated_user"`` only: how the kinks of a loss are smoothed.
     weight_cap : float, optional
-        Public bound on sample weights, needed with ``fit(..., sample_weight=...)``: larger weights are clipped to it.
-        Noise hides a record of this weight, so records that weigh little are learned from little. Losses must be
-        smooth. Default: the schema's ``weight_cap``; without one all records count the same.
+        Public bound on sample weights, needed with ``fit(..., sample_weight=...)``: larger ones are clipped, and noise
+        hides a record of this weight. Losses must be smooth. Default: the schema's; without one all count the same.
     class_weight : dict or list, optional
         Public weights of the declared classes, by class or in their order; a record's loss is multiplied by its class's
         weight divided by the largest. ``"balanced"`` is refused: it would count private labels.

@@ -134,8 +134,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         bounds, opened, weights = self._range(), open_rows(self, X, y, groups, sample_weight), None
         if opened is None:
             features, encoded = self._encoded(X, reset=True)
-            targets, whose = self._targets_of(X, y), self._groups(X, groups)
-            weights = self._weights(X, sample_weight)
+            targets, whose, weights = self._targets_of(X, y), self._groups(X, groups), self._weights(X, sample_weight)
         else:
             features, encoded, targets, whose = self._feature_map(None), opened, opened, None
         loss = self._loss(bounds.width, self._reach())
