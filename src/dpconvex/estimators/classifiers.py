@@ -82,11 +82,9 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
                 self._weights(X, sample_weight), index, classes, self.class_weight, self._cap
             )
         else:
-            assert self.schema is not None  # `_opened`
             features, encoded, targets, whose = self._feature_map(None), opened, opened, None
-            classes = np.asarray(self.schema.classes)
-        loss = self._loss(max(len(classes), 2))
-        self._learn(features, encoded, targets, loss, source, groups=whose, weights=weights)
+            classes = np.asarray(cast(Any, self.schema).classes)  # `open_rows` needs one
+        self._learn(features, encoded, targets, self._loss(max(len(classes), 2)), source, groups=whose, weights=weights)
         self.classes_ = classes
         if isinstance(self.classes, str):
             read = Assumption("which labels occur is public", "not enforced: read off y, because classes='infer'")
