@@ -334,7 +334,8 @@ class PrivateLinearModel(FittedModel):
     def plans_at(self, epsilon: float) -> tuple[LinearModelPlan, ...]:
         """Return all plans of the fitted problem at another epsilon, with every algorithm that applies."""
         privacy = replace(self.plan_.privacy, epsilon=epsilon)
-        return plans(self.plan_.problem, privacy, options=Options(target=self.risk))
+        problem = replace(self.plan_.problem, factor=None)  # every plan chooses its own coordinates
+        return plans(problem, privacy, options=Options(target=self.risk))
 
     def _least_expected(
         self, problem: LinearModelProblem, privacy: PrivacyParams, options: Options

@@ -160,7 +160,7 @@ def _cell(d: int, n: int, epsilon: float, cloud: str, trials: int, trial: Callab
 def constant(setting: Setting) -> Outcome:
     """Measure the constant in front of ``r sqrt(d) / (n mu)`` over d, n, epsilon and three kinds of data."""
     cells = [c for c in CELLS if c in {(5, 4_000, 1.0), (50, 4_000, 2.0)}] if setting.quick else CELLS
-    trials = 8 if setting.quick else 20
+    trials = 32 if setting.quick else 20  # of few cells
     found = [
         _cell(d, n, epsilon, cloud, trials, lambda t, j=j, c=c: Trial(setting.seed, (j, c, t)))
         for j, (d, n, epsilon) in enumerate(setting.track(cells, "The constant"))

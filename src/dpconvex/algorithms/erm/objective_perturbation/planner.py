@@ -90,7 +90,7 @@ def plan(
     if noise in GAUSSIANS and problem.grouped:
         what = "is not proved for users: a user's gradient is no multiple of one feature vector"
         raise InvalidParameterError("noise", noise, what, "Use algorithm='output_perturbation' or a pure noise")
-    if problem.factor is None:
+    if problem.factor is None or problem.factor.domain != problem.domain:  # or those of another plan's problem
         problem = replace(problem, factor=coordinates(problem.domain, plain=l2 is not None))
     kinds = [kind for kind in options[1:] if noise in ("auto", kind)]
     plans = [_pure(problem, privacy, kind, l2) for kind in kinds if kind not in GAUSSIANS]
