@@ -61,6 +61,7 @@ SAMPLED = "tests/unit/mechanisms/test_sampled_gaussian.py"
 COHORTS, COHORT_TESTS = "mechanisms/cohorts.py", "tests/unit/mechanisms/test_cohorts.py"
 ACCELERATED = "tests/unit/algorithms/erm/user_level/test_accelerated.py"
 ROBUST = "tests/statistical/test_robust_mean_privacy.py"
+SHAPED = "tests/unit/estimators/test_additive.py"
 FACTOR, CENTERED = "tests/unit/problems/data/test_factor.py", "tests/unit/geometry/test_centered_noise.py"
 DESCENT, LOCATIONS = (
     f"tests/unit/algorithms/location/{name}.py" for name in ("test_noisy_descent", "test_location_methods")
@@ -620,6 +621,22 @@ MUTANTS = (
         ("tests/unit/mechanisms/test_joint_histogram.py",),
     ),
     Mutant(
+        "additive models: ranges of numbers read off the cells",
+        "estimators/_shapes.py",
+        "first, last = column._ends",
+        "first, last = float(np.nanmin(values)), float(np.nanmax(values))",
+        "",
+        (SHAPED, "-k", "json_scores or weights_of_any_double"),
+    ),
+    Mutant(
+        "additive models: a digest that leaves the knots out",
+        "estimators/_digest.py",
+        'if "knots_" in vars(model):  # additive models',
+        'if "no knots" in vars(model):',
+        "",
+        (SHAPED, "-k", "edited_knots"),
+    ),
+    Mutant(
         "rests of summands lost",
         "problems/data/summation.py",
         "return (parts[0] + parts[1]) + parts[2]",
@@ -646,18 +663,18 @@ MUTANTS = (
     Mutant(
         "noise drawn where data are read",
         "problems/data/sources/rows.py",
-        "targets = self._clip_targets(y)",
-        "targets = self._clip_targets(y + np.random.default_rng().laplace(size=len(y)))",
+        "targets, found = self.targets(y), []",
+        "targets, found = self.targets(y + np.random.default_rng().laplace(size=len(y))), []",
         "",
         ("tests/unit/problems/data/test_sources.py",),
     ),
     Mutant(
         "a portion counted twice",
         "problems/data/sources/rows.py",
-        "found = next(parts_of(blocks, work) for blocks in portions)",
-        "found = next(_threads.add(*[parts_of(blocks, work)] * 2) for blocks in portions)",
+        "found = (parts for parts in self._run(lambda blocks: parts_of(blocks, work)) if parts is not None)",
+        "found = (p for p in self._run(lambda b: parts_of(b + b[:1], work)) if p is not None)",
         "",
-        ("tests/unit/problems/data/test_sources.py",),
+        ("tests/unit/problems/data/test_sources.py", "-k", "lazy_frames"),
     ),
     Mutant(
         "settling descent: steps are halved by what was not released",
@@ -702,8 +719,8 @@ MUTANTS = (
     Mutant(
         "heavy tails: the localization reads the scale's records again",
         "algorithms/erm/heavy_tailed/registry.py",
-        "rest = ~first if self.method.apart else slice(None)",
-        "rest = np.arange(self.then.problem.n) if self.method.apart else slice(None)",
+        "first, rest = (X[apart], y[apart]), (X[~apart], y[~apart])",
+        "first, rest = (X[apart], y[apart]), (X[: (~apart).sum()], y[: (~apart).sum()])",
         "",
         (f"{LEVEL}::test_the_method_never_reads_the_records_of_the_scale",),
     ),
@@ -762,6 +779,14 @@ MUTANTS = (
         "out[:, 1] = np.where(np.isnan(values), 1.0, 0.0)",
         "",
         ("tests/unit/data/test_formulas.py::test_no_content_raises_and_every_record_is_read_by_itself",),
+    ),
+    Mutant(
+        "a source of noise travels with tasks",
+        "estimators/_streams.py",
+        "blind.set_params(random_state=None)",
+        "assert blind",
+        "",
+        ("tests/unit/problems/data/test_clusters.py", "-k", "no_source_of_noise"),
     ),
     Mutant(
         "extensions: planes steeper than C are not shrunk",

@@ -345,7 +345,10 @@ FORGERIES: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
     "add or remove": (": target", lambda fields: relabelled(fields, "neighboring", "add_or_remove_one")),
     "record for user": (": target", swapped),
     "no inputs": ("", lambda fields: {key: value for key, value in fields.items() if key != "planner"}),
-    "inputs of another plan": (": public", lambda fields: {**fields, "planner": genuine("median none")[0]["planner"]}),
+    "inputs of another plan": (
+        ": public",
+        lambda fields: {**fields, "planner": genuine("median center_only")[0]["planner"]},
+    ),
     "spent / 2": (": spent", lambda fields: {**fields, "spent": divided(fields["spent"], 2, ("epsilon",))}),
     "exact bits": (
         ": noise source",

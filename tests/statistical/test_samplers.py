@@ -33,10 +33,11 @@ def fits(sample, law) -> bool:
 @SOURCES
 def test_norm_of_the_noise_is_gamma(norm, source) -> None:
     lengths = norm(real.draw(norm, NOISES, source))
-    assert fits(lengths, stats.gamma(norm.dim))
+    dimensions = norm.dim - int(np.sum(getattr(norm, "centered", 0)))  # a centered block has one fewer than columns
+    assert fits(lengths, stats.gamma(dimensions))
     # mutants: half the scale, and the radius of a ball where that of a sphere is due
-    assert not fits(lengths / 2, stats.gamma(norm.dim))
-    assert not fits(lengths, stats.gamma(norm.dim + 1))
+    assert not fits(lengths / 2, stats.gamma(dimensions))
+    assert not fits(lengths, stats.gamma(dimensions + 1))
 
 
 @EACH_NORM

@@ -115,9 +115,9 @@ def write_page(path: str | Path, template: str, **content: Any) -> None:
     write_atomically(path, pages.get_template(template).render(**content))
 
 
-def number(value: float, digits: int = 3) -> str:
-    """Return a number for a table cell."""
-    return f"{value:.{digits}g}" if math.isfinite(value) else "-"
+def number(value: float | None, digits: int = 3) -> str:
+    """Return a number for a table cell, a dash where there is none."""
+    return "-" if value is None or not math.isfinite(value) else f"{value:.{digits}g}"
 
 
 def budget_words(privacy: PrivacyParams) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpconvex.cli import _options, _output
+from dpconvex.cli._tables import opened_table
 from dpconvex.cli.budget import pay
 from dpconvex.cli.plan import plan_rows, print_plans
 from dpconvex.cli.schema import print_labels
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
 @_options.describes_model
 @_output.one_line_errors
 def fit(
-    table: Annotated[Path, typer.Argument(help="CSV or Parquet file with the private records.")],
+    table: Annotated[
+        Path, typer.Argument(help="CSV or Parquet file with the private records; a folder or pattern of such files.")
+    ],
     schema: _options.SchemaFile,
     epsilon: _options.Epsilon,
     target: _options.Target = None,
@@ -35,6 +38,9 @@ def fit(
     seed: _options.Seed = None,
     budget: _options.Budget = None,
     purpose: _options.Purpose = "",
+    engine: _options.Engine = None,
+    address: _options.Address = None,
+    memory: _options.Memory = None,
     force: _options.Force = False,
     as_json: _options.Json = False,
     **options: Any,
@@ -44,7 +50,6 @@ def fit(
     The folder appears whole or not at all. --force replaces an existing model folder.
     """
     from dpconvex.cli.report import Origin
-    from dpconvex.data import read_table
     from dpconvex.estimators.base import promise_of
 
     declared = _options.fit_schema(schema, target, user_column)
@@ -52,9 +57,11 @@ def fit(
     promise = promise_of(estimator)  # refuses unusable parameters before anything is read
     with _output.model_folder(out, force=force) as folder:
         held_out = read_test(test, declared)
+        if budget is not None and (table.is_dir() or engine not in (None, "memory")):
+            raise InvalidParameterError("budget", str(budget), "pays for single files", "Use dpconvex.Budget in Python")
         paid = pay(budget, promise, f"fit --model {estimator.kind}", table, declared, seed=seed)
-        records = read_table(table, declared)
-        estimator.fit(records)
+        with opened_table(table, declared, engine, address, memory) as records:
+            estimator.fit(records)
         metrics = None if held_out is None else measure(estimator, held_out)
         write_outputs(estimator, folder, Origin(table.name, purpose, paid))
     planned = estimator.plan(estimator.plan_.problem.n)

@@ -12,7 +12,7 @@ import typer
 from dpconvex import _validate
 from dpconvex.cli import _options, _output
 from dpconvex.cli.budget import pay
-from dpconvex.cli.plan import note
+from dpconvex.cli.plan import show_plans
 from dpconvex.errors import InvalidParameterError
 
 if TYPE_CHECKING:
@@ -146,21 +146,15 @@ def facts(plan: SaddlePlan) -> dict[str, Any]:
 def _show(plans: Sequence[SaddlePlan], as_json: bool) -> None:
     first = plans[0]
     n, privacy = first.problem.n, first.privacy
-    if as_json:
-        listed = [{"chosen": k == 0, **facts(plan)} for k, plan in enumerate(plans)]
-        _output.print_json({"rows": n, "epsilon": privacy.epsilon, "delta": privacy.delta, "plans": listed})
-        return
-    cells = [
-        ("" if k else "*", p.algorithm, *map(_output.number, (p.expectation, p.predicted_error.bound)), note(p))
-        for k, p in enumerate(plans)
-    ]
     sides = f"{first.problem.dx:,} x {first.problem.dy:,} actions"
-    title = f"Plans for {n:,} records, {sides}, {_output.budget_words(privacy)}"
-    _output.print_table(title, ("", "algorithm", "expected", "bound", "note"), cells, right=(2, 3), marked=0)
-    _output.print_text(
+    show_plans(
+        f"Plans for {n:,} records, {sides}, {_output.budget_words(privacy)}",
+        plans,
         "* chosen. expected: the duality gap, what both players together could still gain, on typical data, a guess. "
         f"bound: on the same, proved but where the note says estimate; vacuous if not below "
-        f"{_output.number(first.predicted_error.trivial)}, which no pair of strategies exceeds."
+        f"{_output.number(first.predicted_error.trivial)}, which no pair of strategies exceeds.",
+        n,
+        facts if as_json else None,
     )
 
 

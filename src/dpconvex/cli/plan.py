@@ -12,6 +12,7 @@ import typer
 from dpconvex import _validate
 from dpconvex.cli import _options
 from dpconvex.cli._output import budget_words, number, one_line_errors, print_json, print_table, print_text
+from dpconvex.cli.shapes import print_planned
 from dpconvex.errors import InvalidParameterError
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def plan(
     """List every valid plan with its noise and expected loss. Sees no data."""
     from dpconvex.algorithms.base import warn_if_hopeless
     from dpconvex.data import Schema
+    from dpconvex.estimators.additive import shape_facts
 
     if (features is None) == (schema is None):
         raise InvalidParameterError("features", features, "either --features or --schema must be given, not both", "")
@@ -52,14 +54,24 @@ def plan(
     found = _plans(estimator, n, features, classes, unit)
     warn_if_hopeless(found[0])
     more = scaling(estimator, n, lambda one, n: _plans(one, n, features, classes, "user")) if users else []
+    shapes = shape_facts(found[0]) if options["model"] == _options.ADDITIVE else []
     if as_json:
         counts = {"rows": rows} if users is None else {"users": users, "records_per_user": options["records_per_user"]}
         named = ("delta", "tilt", "adversarial_radius", "adversarial_norm", "risk")
         named += ("heavy_tailed", "failure", "surrogate", "constraint")
         problem = {**counts, "epsilon": epsilon, **{name: options[name] for name in named}}
-        print_json({**problem, "plans": plan_rows(found), **({"scaling": more} if more else {})})
+        print_json(
+            {
+                **problem,
+                "plans": plan_rows(found),
+                **({"shapes": shapes} if shapes else {}),
+                **({"scaling": more} if more else {}),
+            }
+        )
         return
     print_plans(found)
+    if shapes:
+        print_planned(shapes)
     if more:
         print_text()
         print_scaling(more)
@@ -260,6 +272,26 @@ def note(plan: Plan) -> str:
     error = plan.predicted_error
     promises = ["hopeless"] if plan.hopeless else ["vacuous"] * error.vacuous
     return ", ".join(["estimate"] * (not error.proved) + promises)
+
+
+def show_plans(
+    title: str,
+    plans: Sequence[Plan],
+    meaning: str,
+    rows: int,
+    facts: Callable[[Any], dict[str, Any]] | None,
+) -> None:
+    """Print plans of one algorithm a line, the chosen one first and marked; with `facts` of a plan, as JSON instead."""
+    if facts is not None:
+        privacy, listed = plans[0].privacy, [{"chosen": k == 0, **facts(plan)} for k, plan in enumerate(plans)]
+        print_json({"rows": rows, "epsilon": privacy.epsilon, "delta": privacy.delta, "plans": listed})
+        return
+    cells = [
+        ("" if k else "*", p.algorithm, number(p.expectation), number(p.predicted_error.bound), note(p))
+        for k, p in enumerate(plans)
+    ]
+    print_table(title, ("", "algorithm", "expected", "bound", "note"), cells, right=(2, 3), marked=0)
+    print_text(meaning)
 
 
 def print_plans(plans: Sequence[LinearModelPlan]) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 from dpconvex.cli._output import number, write_page
 from dpconvex.cli.plan import LOSS_WORDS, loss_name, risk_name, variations
 from dpconvex.cli.schema import public_range
+from dpconvex.cli.shapes import shapes_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -77,7 +78,8 @@ def _content(estimator: PrivateLinearModel, origin: Origin, measured: Measured |
     from dpconvex.privacy.verify import NOT_CHECKED
 
     certificate, plan = estimator.certificate_, estimator.plan_
-    coefficients = _coefficients(estimator)
+    figure = shapes_figure(estimator, _style("shapes"), (ACCENT, MUTED, WASH, RULE))
+    coefficients = _coefficients(estimator) if figure is None else [{"end": 0.0, "reach": None, "sure": False}]
     words, even = LOSS_WORDS[plan.problem.loss.task], even_loss(estimator)
     classes = _classes(estimator)
     sure = sum(row["sure"] for row in coefficients)
@@ -92,6 +94,7 @@ def _content(estimator: PrivateLinearModel, origin: Origin, measured: Measured |
         "hopeless": plan.outlook if plan.hopeless else "",
         "number": number,
         "releases": [_release_row(release) for release in certificate.releases],
+        "shapes_figure": "" if figure is None else _svg(figure, "shapes"),
         "coefficients": coefficients,
         "parts": [part for part in (coefficients[:SHOWN], coefficients[SHOWN:]) if part],
         "sure": sure,

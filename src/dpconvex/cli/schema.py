@@ -133,8 +133,7 @@ def public_range(fields: dict[str, object]) -> str:
     made = (
         f" of {fields['formula']}" if fields.get("formula") else f" days before {fields.get('at')}" * ("at" in fields)
     )
-    notes = [str(transform)] * bool(transform) + ["knots"] * ("knots" in fields)
-    notes += ["missing: indicator"] * bool(fields.get("indicator"))
+    notes = [str(transform)] * bool(transform) + ["missing: indicator"] * bool(fields.get("indicator"))
     return f"{number(lower, 9)} to {number(upper, 9)}{unit}{made}" + "".join(f", {note}" for note in notes)
 
 

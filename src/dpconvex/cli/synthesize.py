@@ -9,7 +9,7 @@ import typer
 
 from dpconvex.cli import _options, _output
 from dpconvex.cli.budget import pay
-from dpconvex.cli.plan import note
+from dpconvex.cli.plan import show_plans
 from dpconvex.errors import InvalidParameterError
 
 if TYPE_CHECKING:
@@ -126,29 +126,12 @@ def facts(plan: QueryReleasePlan) -> dict[str, Any]:
 def _show(plans: Sequence[QueryReleasePlan], as_json: bool) -> None:
     first = plans[0]
     privacy = first.privacy
-    if as_json:
-        rows = [{"chosen": k == 0, **facts(plan)} for k, plan in enumerate(plans)]
-        _output.print_json({"rows": first.n, "epsilon": privacy.epsilon, "delta": privacy.delta, "plans": rows})
-        return
-    cells = [
-        (
-            "" if k else "*",
-            plan.algorithm,
-            _output.number(plan.expectation),
-            _output.number(plan.predicted_error.bound),
-            note(plan),
-        )
-        for k, plan in enumerate(plans)
-    ]
-    _output.print_table(
+    show_plans(
         f"Plans for {first.n:,} records, {first.queries.count:,} marginal cells over {first.queries.cells:,} "
         f"combinations, {_output.budget_words(privacy)}",
-        ("", "algorithm", "expected", "bound", "note"),
-        cells,
-        right=(2, 3),
-        marked=0,
-    )
-    _output.print_text(
+        plans,
         "* chosen. expected: the largest error of any share in any marginal table, on typical data, a guess. bound: on "
-        "the same, but where the note says estimate."
+        "the same, but where the note says estimate.",
+        first.n,
+        facts if as_json else None,
     )

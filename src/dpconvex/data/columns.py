@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -36,6 +35,9 @@ if TYPE_CHECKING:
 
 BLANKS = " \t\n\v\f\r"
 """What is trimmed off the ends of a cell before it is compared."""
+
+MOST_KNOTS = 64
+"""Of a shape."""
 
 OTHER, MISSING = "(other)", "(missing)"
 """Names of the level that takes missing and unlisted values, and of the feature that says that a number is missing."""
@@ -173,19 +175,17 @@ class NumericColumn(AbstractColumn):
         Public increasing map applied before scaling: ``log(1 + v)`` (``lower > -1``) and the root (``lower >= 0``) suit
         heavy right tails, ``sign(v) log(1 + |v|)`` heavy tails on both sides.
     knots : tuple of float, keyword
-        Public numbers strictly between the bounds, increasing: the map is then linear between them, and bounds and
-        knots are mapped to equally spaced places.
+        For additive models: where the shape may bend, increasing, from `lower` to `upper`. Default: planned.
     indicator : bool, keyword
-        Adds a feature that says that the value is missing: 1/2 where it is, while the number's own is 0. The two are
-        never nonzero together, so the bound on the record, and with it the noise, stays what it was.
+        Whether missing cells have a feature of their own: 1/2 where the value is missing, while the number's own is 0.
+        The two are never nonzero together, so the bound on the record, and with it the noise, stays what it was.
+        In additive models, whether they have a value of their own. Default: as the estimator says, else not.
     formula : str, keyword
         The number is computed from other columns of the same record (docs, Schemas, Derived columns).
     date : {"", "age"}, keyword
         ``"age"``: cells are dates, and the number is how many days they lie before the date `at`.
-    at : str, keyword
-        A public date, as ``"2024-12-31"``.
-    format : str, keyword
-        How dates are written as text.
+    at, format : str, keyword
+        A public date, as ``"2024-12-31"``; how dates are written as text.
     missing : tuple of str, keyword
         Cells that stand for no value, as ``("?", "-999")``; what is no number is missing anyway.
     unit, source : str, keyword
@@ -198,8 +198,6 @@ class NumericColumn(AbstractColumn):
 
     Examples
     --------
-    >>> NumericColumn("age", 17, 90).block
-    Block(size=1, norm='linf', bound=0.5, name='age')
     >>> NumericColumn("bmi", 10, 80, formula="weight / (height / 100) ** 2", indicator=True).feature_names
     ('bmi', 'bmi=(missing)')
     """
@@ -210,7 +208,7 @@ class NumericColumn(AbstractColumn):
     transform: Literal["none", "log1p", "sqrt", "signed_log"] = "none"
     _: KW_ONLY
     knots: tuple[float, ...] = ()
-    indicator: bool = False
+    indicator: bool | None = None
     formula: str = ""
     date: Literal["", "age"] = ""
     at: str = ""
@@ -223,35 +221,54 @@ class NumericColumn(AbstractColumn):
         object.__setattr__(self, "upper", high)
         limits = formulas.TRANSFORMS[_validate.choice("transform", self.transform, formulas.TRANSFORMS)][2]
         _validate.real("lower", low, **limits, remedy='Use transform = "none", or shift the column')
-        self._check_knots()
-        if not isinstance(self.indicator, bool):
+        if not isinstance(self.indicator, bool | None):
             raise InvalidParameterError("indicator", self.indicator, "must be true or false")
         _validate.choice("date", self.date, ("", "age"), 'Months and weekdays are categories: date = "month"')
-        if bool(self.at) != bool(self.date):
-            raise InvalidParameterError("at", self.at, "must be a date where there is an age, and nowhere else")
-        if self.date and self.formula:
-            raise InvalidParameterError("formula", self.formula, "cannot be given with a date", "Use days(column)")
+        if bool(self.at) != bool(self.date) or (self.date and self.formula):
+            what = "must be a date where there is an age, and nowhere else"
+            raise InvalidParameterError("at", self.at, what, "In a formula, use days(column)")
         if self.at:
             formulas.public_date("at", self.at)
             object.__setattr__(self, "at", str(self.at))  # TOML has dates of its own
         formulas.date_pattern(self.format)
         if self.formula != "":
             formulas.parse(self.formula)
-        first, last = self._ends
-        if not first < last:
+        if not self._ends[0] < self._ends[1]:
             raise InvalidParameterError("upper", high, "must exceed lower after the transform")
+        self._check_knots()
 
     def _check_knots(self) -> None:
-        given: Any = self.knots
-        if not isinstance(given, list | tuple):
-            raise InvalidParameterError("knots", given, "must be a list of numbers")
-        knots = tuple(_validate.real(f"knots[{i}]", knot) for i, knot in enumerate(given))
-        places = (self.lower, *knots, self.upper)
-        if any(not a < b for a, b in itertools.pairwise(places)):
-            raise InvalidParameterError("knots", given, "must increase strictly between lower and upper")
-        if knots and self.transform != "none":
-            raise InvalidParameterError("knots", given, "cannot be given with a transform", "Use one of them")
-        object.__setattr__(self, "knots", knots)
+        found: Any = self.knots
+        if isinstance(found, list | tuple):
+            found = tuple(_validate.real(f"knots[{k}]", knot) for k, knot in enumerate(found))
+            object.__setattr__(self, "knots", found)
+            ends = found[:1] + found[-1:] == (self.lower, self.upper) and len(found) <= MOST_KNOTS
+            if not found or (
+                ends and list(found) == sorted(set(found)) and len(set(self.positions(found))) == len(found)
+            ):
+                return
+        what = f"must be 2 to {MOST_KNOTS} increasing numbers, the first lower and the last upper"
+        raise InvalidParameterError("knots", found, what, "No two may be equal after the transform")
+
+    def positions(self, values: Sequence[float]) -> list[float]:
+        """Values of the range as places in [0, 1], after the transform."""
+        first, last = self._ends
+        return [min(1.0, max(0.0, (float(self._maps[0](v)) - first) / (last - first))) for v in values]
+
+    def even_knots(self, count: int) -> tuple[float, ...]:
+        """The knots, or where none are declared `count` even ones after the transform.
+
+        A logarithmic column from 0 has one more near 0: amounts that are exactly 0 are a kind of their own.
+        """
+        if self.knots:
+            return self.knots
+        first, last = self._ends
+        back = [float(self._maps[1](t)) for t in np.linspace(first, last, count)[1:-1]]
+        if self.transform == "log1p" and self.lower == 0 and back:
+            back.insert(0, min(2**-4, back[0] / 2))
+        found = [self.lower, *back, self.upper]
+        places = self.positions(found)  # of a range of few floats some are equal
+        return (self.lower, *(x for x, t, u in zip(found, places, places[1:], strict=False) if 0 < t < u), self.upper)
 
     numeric: ClassVar[bool] = True
 
@@ -298,11 +315,7 @@ class NumericColumn(AbstractColumn):
     @property
     def _maps(self) -> tuple[Any, Any]:
         """The increasing map, and its inverse."""
-        if not self.knots:
-            return formulas.TRANSFORMS[self.transform][:2]
-        given = (self.lower, *self.knots, self.upper)
-        places = np.arange(len(given), dtype=np.float64)
-        return lambda values: np.interp(values, given, places), lambda values: np.interp(values, places, given)
+        return formulas.TRANSFORMS[self.transform][:2]
 
     @property
     def _ends(self) -> tuple[float, float]:
@@ -337,7 +350,7 @@ class CategoricalColumn(AbstractColumn):
     date : {"", "month", "weekday"}, keyword
         Cells are dates, written in the `format`, and the categories 1 to 12, or 1 (Monday) to 7.
     missing, source : keyword
-        As in `NumericColumn`; cells that are listed as missing are no unlisted spellings to `dpconvex schema check`.
+        As in `NumericColumn`.
 
     Raises
     ------
@@ -412,7 +425,6 @@ class CategoricalColumn(AbstractColumn):
         out[positions < 0] = 1 / out.shape[1]
 
     def cells(self, bins: int | Sequence[float]) -> CellColumn:
-        """The categories and, where the schema has it, the level ``(other)``."""
         return CategoryCells(self.name, self.categories, OTHER if self.other else "")
 
     def to_dict(self) -> dict[str, Any]:

@@ -57,6 +57,8 @@ def model_digest(model: Any) -> str:
         "columns": int(model.n_features_in_),
         "names": None if names is None else [str(name) for name in names],
     }
+    if "knots_" in vars(model):  # additive models
+        facts["shapes"] = [model.interactions, model.missing, model.knots_]
     found = hashlib.sha256(json.dumps(facts, sort_keys=True, separators=(",", ":"), default=str).encode())
     for name in _RELEASED:
         values = np.asarray(getattr(model, name), dtype="<f8")

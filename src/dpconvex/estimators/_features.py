@@ -20,7 +20,7 @@ from dpconvex._types import AnyArray, FloatArray
 from dpconvex.data import Schema
 from dpconvex.data.frames import label_codes, numbers as read_numbers, open_table, type_name, typed
 from dpconvex.errors import InvalidDataError, InvalidParameterError, SchemaError
-from dpconvex.problems import Block, DataDomain
+from dpconvex.problems import Block, DataDomain, LinearModelProblem
 from dpconvex.problems.minimax.base import clamped
 
 if TYPE_CHECKING:
@@ -32,9 +32,22 @@ class FeatureMap(ABC):
 
     domain: DataDomain
 
+    @property
+    def n_columns(self) -> int:
+        """How many columns a user's features have."""
+        return self.domain.n_features
+
     @abstractmethod
     def encode(self, X: Any) -> AnyArray:
         """Return the matrix (n, n_features) whose rows are clipped into `domain` by the algorithm."""
+
+    def expand(self, encoded: AnyArray) -> AnyArray:
+        """Return the matrix that a method runs on, from what `encode` gave; by default that itself."""
+        return encoded
+
+    def refined(self, problem: LinearModelProblem) -> LinearModelProblem:
+        """Return the problem of such features with whatever else they say of it; by default as it is."""
+        return problem
 
     @abstractmethod
     def decode(self, coef: FloatArray, intercept: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -94,6 +107,10 @@ class FromSchema(FeatureMap):
     def domain(self) -> DataDomain:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.schema.domain()
 
+    @property
+    def n_columns(self) -> int:
+        return len(self.schema.columns)
+
     def encode(self, X: Any) -> FloatArray:
         return self.schema.encode(X)
 
@@ -126,6 +143,14 @@ def read_schema(schema: Any) -> Any:
     return Schema.from_dict(schema) if isinstance(schema, Mapping) else schema
 
 
+def checked_schema(schema: Any) -> Schema:
+    """Return a schema, of whatever form, or raise `InvalidParameterError`."""
+    found = read_schema(schema)
+    if not isinstance(found, Schema):
+        raise InvalidParameterError("schema", schema, "must be a dpconvex.Schema", "Use Schema.from_toml(path)")
+    return found
+
+
 def feature_map(
     *, schema: Any, domain: Any, feature_bounds: Any, feature_norm: Any, n_features: int | None
 ) -> FeatureMap:
@@ -134,10 +159,7 @@ def feature_map(
     remedy = "Bounds must be public knowledge: data are clipped into them, and the noise is sized by them. "
     require_one(given, "feature_norm", remedy + "feature_norm=1.0 declares rows of Euclidean length at most 1")
     if schema is not None:
-        schema = read_schema(schema)
-        if not isinstance(schema, Schema):
-            raise InvalidParameterError("schema", schema, "must be a dpconvex.Schema", "Use Schema.from_toml(path)")
-        return FromSchema(schema)
+        return FromSchema(checked_schema(schema))
     if domain is not None:
         if not isinstance(domain, DataDomain):
             raise InvalidParameterError(
@@ -151,10 +173,11 @@ def feature_map(
         remedy = "Rows longer than this are shortened"
         bound = _validate.real("feature_norm", feature_norm, at_least=1e-90, at_most=1e90, remedy=remedy)
         return Declared(DataDomain.l2_ball(n_features, bound))
-    return Scaled(*_bounds(feature_bounds, n_features))
+    return Scaled(*bounds_of(feature_bounds, n_features))
 
 
-def _bounds(feature_bounds: Any, n_features: int) -> tuple[FloatArray, FloatArray]:
+def bounds_of(feature_bounds: Any, n_features: int) -> tuple[FloatArray, FloatArray]:
+    """Return public bounds on every column, two arrays (n_features,), or raise `InvalidParameterError`."""
     requirement = "must be (lower, upper): two numbers or two arrays of length n_features, finite, lower < upper"
     if isinstance(feature_bounds, list) and all(isinstance(p, tuple) and len(p) == 2 for p in feature_bounds):
         if len(feature_bounds) != n_features or n_features == 2:  # two pairs may be lower and upper bounds

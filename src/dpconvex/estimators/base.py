@@ -26,7 +26,7 @@ from dpconvex.errors import InvalidDataError, InvalidParameterError, SchemaError
 from dpconvex.estimators import _features
 from dpconvex.estimators._digest import with_sources
 from dpconvex.estimators._features import FeatureMap, feature_map, fitted_columns, learned_matrix
-from dpconvex.estimators._streams import first_able
+from dpconvex.estimators._streams import expanded, first_able
 from dpconvex.estimators._targets import TargetRange
 from dpconvex.estimators._weights import packed, shares_of_cap, weighted
 from dpconvex.losses import LinearModelLoss
@@ -46,7 +46,6 @@ LEAST_BIAS = 0.8
 
 PROBE = 1_000_000
 """Records of the problem by which parameters are checked before anything is read; some methods refuse a few records."""
-
 
 RELEASED = """
 certificate_ : PrivacyCertificate
@@ -120,6 +119,9 @@ class FittedModel(PrivateEstimator, ABC):
     @abstractmethod
     def _feature_map(self, n_features: int | None) -> FeatureMap:
         """Return the public map from a user's features to a domain."""
+
+    def _fitted_map(self) -> FeatureMap:  # that coefficients are for
+        return self._feature_map(self.n_features_in_)
 
     def _encoded(self, X: Any, *, reset: bool) -> tuple[FeatureMap, Any]:
         """Return the feature map and the encoded matrix; `reset` (in `fit`) learns the columns' names and number."""
@@ -312,19 +314,12 @@ class PrivateLinearModel(FittedModel):
         try:
             radius = self._default_radius(domain, loss) if self.coefficient_norm is None else self.coefficient_norm
             _validate.real("coefficient_norm", radius, at_least=SMALLEST, at_most=LARGEST)
-            problem = LinearModelProblem(
-                self._weighted(loss),
-                domain,
-                n,
-                float(radius),
-                self.tilt,
-                self.adversarial_radius,
-                self.adversarial_norm,  # pyright: ignore[reportArgumentType]  (checked there)
-                None if unit == Unit.RECORD else self.records_per_user,
-            )
+            attack: tuple[float, Any] = self.adversarial_radius, self.adversarial_norm  # checked there
+            many = None if unit == Unit.RECORD else self.records_per_user
+            problem = LinearModelProblem(self._weighted(loss), domain, n, float(radius), self.tilt, *attack, many)
             l2 = None if self.l2 is None else _validate.real("l2", self.l2, above=0.0)
             fixed = (self.constants, self.noise, l2, self.risk, self.solver, *own.values())
-            return question(problem, privacy, Options(*fixed))
+            return question(features.refined(problem), privacy, Options(*fixed))
         except InvalidParameterError as error:
             name = CALLED.get(error.name, error.name)
             raise InvalidParameterError(name, error.value, error.requirement, error.remedy) from None
@@ -391,8 +386,8 @@ class PrivateLinearModel(FittedModel):
         plan: LinearModelPlan = self._ready or first_able(self._plans(features, n, loss, unit), encoded)
         if self._ready is None:  # a search has paid for all its fits
             begin(plan, type(self).__name__, fitted_columns(self), n, source)
-        result = plan.run(encoded, targets, source, groups)
-        domain = plan.problem.domain
+        features, domain = self._fitting(features, plan), plan.problem.domain
+        result = plan.run(*expanded(features, encoded, targets), source, groups)
         weights = self.output_scale * result.point.reshape(loss.n_outputs, domain.dim)
         constant = weights[:, -1] * domain.intercept if domain.intercept else np.zeros(len(weights))
         start = middle + self.output_scale * plan.problem.loss.offset  # what parameters 0 predict
@@ -403,6 +398,9 @@ class PrivateLinearModel(FittedModel):
         self.certificate_, self.plan_ = certificate, cast(LinearModelPlan, result.plan)
         self.status_ = result.status
         self._learned()
+
+    def _fitting(self, features: FeatureMap, plan: LinearModelPlan) -> FeatureMap:
+        return features  # that the plan is for, where there are several
 
     def _learned(self) -> None:
         """Keep, after a fit, what predictions need beyond the coefficients; by default nothing."""

@@ -21,6 +21,7 @@ from dpconvex.estimators.base import RELEASED, PrivateLinearModel, with_shared
 from dpconvex.losses import HingeLoss, LinearModelLoss, LogisticLoss, SmoothedHingeLoss, SoftmaxLoss
 from dpconvex.privacy import Assumption
 from dpconvex.problems import DataDomain, LinearModelProblem
+from dpconvex.problems.data.sources import predicted
 from dpconvex.problems.linear.problem import default_radius
 from dpconvex.randomness import source_from
 
@@ -77,10 +78,8 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         if opened is None:
             features, encoded = self._encoded(X, reset=True)
             index, classes = self._labels(X, y)
-            targets, whose = _as_numbers(index, classes), self._groups(X, groups)
-            weights = _weights.times_class(
-                self._weights(X, sample_weight), index, classes, self.class_weight, self._cap
-            )
+            targets, whose, own = _as_numbers(index, classes), self._groups(X, groups), self._weights(X, sample_weight)
+            weights = _weights.times_class(own, index, classes, self.class_weight, self._cap)
         else:
             features, encoded, targets, whose = self._feature_map(None), opened, opened, None
             classes = np.asarray(cast(Any, self.schema).classes)  # `open_rows` needs one
@@ -101,6 +100,8 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
     @final
     def predict(self, X: Any) -> AnyArray:
         """Return the label with the largest score of every record, (n,)."""
+        if (lazy := predicted(self.predict, X)) is not None:
+            return lazy
         scores = self.decision_function(X)
         if len(self.classes_) == 1:
             return np.repeat(self.classes_, len(scores))
@@ -174,9 +175,75 @@ class ProbabilisticClassifier(PrivateLinearClassifier):
         """Return the logarithm of `predict_proba`."""
 
 
+@dataclass(eq=False, repr=False)
+class LogisticModel(ProbabilisticClassifier):
+    """A private classifier by the logistic loss, its slopes capped, or by softmax."""
+
+    effect: ClassVar[str] = "log-odds"
+
+    _: KW_ONLY
+    slope_cap: float | None = None
+    probabilities: str = "calibrated"
+    rates: Any = None
+    slope_cap_: float = field(init=False)
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        from scipy.special import expit, softmax
+
+        return self._of_odds(X, softmax, expit, np.ones)
+
+    def predict_log_proba(self, X: Any) -> FloatArray:
+        from scipy.special import log_expit, log_softmax
+
+        return self._of_odds(X, log_softmax, log_expit, np.zeros)
+
+    def _of_odds(self, X: Any, softmax: Any, expit: Any, certain: Any) -> FloatArray:
+        logits = self._log_odds(X)
+        if logits.ndim == 2:
+            return softmax(logits, axis=1)
+        two = len(self.classes_) == 2
+        return np.column_stack([expit(-logits), expit(logits)] if two else [certain(len(logits))])
+
+    def _log_odds(self, X: Any) -> FloatArray:
+        """Return the log-odds of the second class, (n,), or the scores of all classes, (n, n_classes)."""
+        scores = self.decision_function(X)
+        link = _validate.choice("probabilities", self.probabilities, PROBABILITIES)
+        return scores if link == "sigmoid" or scores.ndim == 2 else LogisticLoss(self.slope_cap_).log_odds(scores)
+
+    def _learned(self) -> None:
+        self.slope_cap_ = self.plan_.problem.loss.facts.get("slope_cap", 1.0)
+
+    def _loss(self, n_classes: int) -> LinearModelLoss:
+        cap = 1.0 if self.slope_cap is None else self.slope_cap
+        _validate.real("slope_cap", cap, at_least=SMALLEST, at_most=1.0)
+        _validate.choice("probabilities", self.probabilities, PROBABILITIES)
+        rates = self._rates(n_classes)
+        if n_classes == 2:
+            return LogisticLoss(cap, rates[1] if rates else None)
+        if cap != 1:
+            raise InvalidParameterError("slope_cap", self.slope_cap, "is for two classes", "Leave it out")
+        return SoftmaxLoss(n_classes, rates)
+
+    def _rates(self, n_classes: int) -> tuple[float, ...] | None:
+        """Return the public shares of the classes: the caller's, or the schema's where the classes are."""
+        if self.rates is not None:
+            if self._given_classes() is None and not self._schema_classes():
+                what, remedy = "needs declared classes, whose order it has", "List classes, or give a schema with them"
+                raise InvalidParameterError("rates", self.rates, what, remedy)
+            return _validate.shares("rates", self.rates, n_classes)
+        target = None if self.schema is None else self.schema.target
+        return None if target is None or not self._schema_classes() else target.rates
+
+    def _surrogates(self, problem: LinearModelProblem) -> tuple[LinearModelLoss, ...]:
+        """Return the loss with capped slopes, where the caller leaves the cap open; for two classes."""
+        if self.slope_cap is not None or problem.loss.n_outputs > 1:
+            return ()
+        return tuple(replace(cast(LogisticLoss, problem.loss), cap=cap) for cap in CAPS)
+
+
 @final
 @dataclass(eq=False, repr=False)
-class PrivateLogisticRegression(ProbabilisticClassifier):
+class PrivateLogisticRegression(LogisticModel):
     """Logistic regression under differential privacy, binary and multiclass.
 
     Guarantee: for any two data sets of the same size that differ in one record, the law of everything that `fit`
@@ -260,8 +327,7 @@ class PrivateLogisticRegression(ProbabilisticClassifier):
     user_smoothing : {"auto", "none", "envelope", "randomised"}, default="auto"
         ``"accelerated_user"`` only: how the kinks of a loss are smoothed.
     weight_cap : float, optional
-        Public bound on sample weights, needed with ``fit(..., sample_weight=...)``: larger ones are clipped, and noise
-        hides a record of this weight. Losses must be smooth. Default: the schema's; without one all count the same.
+        Public bound on sample weights, needed with them: larger ones are clipped. Default: the schema's. Smooth losses.
     class_weight : dict or list, optional
         Public weights of the declared classes, by class or in their order; a record's loss is multiplied by its class's
         weight divided by the largest. ``"balanced"`` is refused: it would count private labels.
@@ -306,8 +372,7 @@ class PrivateLogisticRegression(ProbabilisticClassifier):
     --------
     >>> import numpy as np
     >>> from dpconvex import PrivateLogisticRegression
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.uniform(-1, 1, size=(5000, 2))
+    >>> X = np.random.default_rng(0).uniform(-1, 1, size=(5000, 2))
     >>> y = np.where(X[:, 0] > 0, "yes", "no")
     >>> model = PrivateLogisticRegression(epsilon=1.0, feature_bounds=(-1, 1), classes=["no", "yes"]).fit(X, y)
     >>> model.score(X, y) > 0.8
@@ -317,69 +382,6 @@ class PrivateLogisticRegression(ProbabilisticClassifier):
     """
 
     kind: ClassVar[str] = "logistic"
-    effect: ClassVar[str] = "log-odds"
-
-    _: KW_ONLY
-    slope_cap: float | None = None
-    probabilities: str = "calibrated"
-    rates: Any = None
-    slope_cap_: float = field(init=False)
-
-    def predict_proba(self, X: Any) -> FloatArray:
-        from scipy.special import expit, softmax
-
-        logits = self._log_odds(X)
-        if logits.ndim == 2:
-            return softmax(logits, axis=1)
-        if len(self.classes_) == 1:
-            return np.ones((len(logits), 1))
-        return np.column_stack([expit(-logits), expit(logits)])
-
-    def predict_log_proba(self, X: Any) -> FloatArray:
-        from scipy.special import log_expit, log_softmax
-
-        logits = self._log_odds(X)
-        if logits.ndim == 2:
-            return log_softmax(logits, axis=1)
-        if len(self.classes_) == 1:
-            return np.zeros((len(logits), 1))
-        return np.column_stack([log_expit(-logits), log_expit(logits)])
-
-    def _log_odds(self, X: Any) -> FloatArray:
-        """Return the log-odds of the second class, (n,), or the scores of all classes, (n, n_classes)."""
-        scores = self.decision_function(X)
-        link = _validate.choice("probabilities", self.probabilities, PROBABILITIES)
-        return scores if link == "sigmoid" or scores.ndim == 2 else LogisticLoss(self.slope_cap_).log_odds(scores)
-
-    def _learned(self) -> None:
-        self.slope_cap_ = self.plan_.problem.loss.facts.get("slope_cap", 1.0)
-
-    def _loss(self, n_classes: int) -> LinearModelLoss:
-        cap = 1.0 if self.slope_cap is None else self.slope_cap
-        _validate.real("slope_cap", cap, at_least=SMALLEST, at_most=1.0)
-        _validate.choice("probabilities", self.probabilities, PROBABILITIES)
-        rates = self._rates(n_classes)
-        if n_classes == 2:
-            return LogisticLoss(cap, None if rates is None else rates[1])
-        if cap != 1:
-            raise InvalidParameterError("slope_cap", self.slope_cap, "is for two classes", "Leave it out")
-        return SoftmaxLoss(n_classes, rates)
-
-    def _rates(self, n_classes: int) -> tuple[float, ...] | None:
-        """Return the public shares of the classes: the caller's, or the schema's where the classes are."""
-        if self.rates is not None:
-            if self._given_classes() is None and not self._schema_classes():
-                what, remedy = "needs declared classes, whose order it has", "List classes, or give a schema with them"
-                raise InvalidParameterError("rates", self.rates, what, remedy)
-            return _validate.shares("rates", self.rates, n_classes)
-        target = None if self.schema is None else self.schema.target
-        return None if target is None or not self._schema_classes() else target.rates
-
-    def _surrogates(self, problem: LinearModelProblem) -> tuple[LinearModelLoss, ...]:
-        """Return the loss with capped slopes, where the caller leaves the cap open; for two classes."""
-        if self.slope_cap is not None or problem.loss.n_outputs > 1:
-            return ()
-        return tuple(replace(cast(LogisticLoss, problem.loss), cap=cap) for cap in CAPS)
 
 
 @final
@@ -391,8 +393,7 @@ class PrivateLinearSVC(PrivateLinearClassifier):
     The hinge loss with its kink replaced by a parabola, so that objective perturbation applies; the hinge loss itself
     with ``smoothing=0``, by output perturbation alone. For probabilities, use `PrivateLogisticRegression`.
 
-    Guarantee: as `PrivateLogisticRegression`: everything that `fit` learns from data is (epsilon, delta)-differentially
-    private for neighbors that replace one record, pure with ``delta=0``, and nothing else depends on the data.
+    Guarantee: as `PrivateLogisticRegression`, for neighbors that replace one record, pure with ``delta=0``.
 
     Parameters
     ----------
@@ -425,8 +426,7 @@ class PrivateLinearSVC(PrivateLinearClassifier):
     --------
     >>> import numpy as np
     >>> from dpconvex import PrivateLinearSVC
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.uniform(-1, 1, size=(5000, 2))
+    >>> X = np.random.default_rng(0).uniform(-1, 1, size=(5000, 2))
     >>> y = (X[:, 0] > 0).astype(int)
     >>> model = PrivateLinearSVC(epsilon=1.0, feature_bounds=(-1, 1), classes=[0, 1]).fit(X, y)
     >>> model.score(X, y) > 0.8

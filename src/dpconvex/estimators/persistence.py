@@ -22,6 +22,7 @@ import numpy as np
 
 from dpconvex import _validate, estimators
 from dpconvex._types import AnyArray, FloatArray
+from dpconvex.algorithms.erm.heavy_tailed.registry import constraint_ends
 from dpconvex.algorithms.select import SMALLEST
 from dpconvex.data import Schema, write_atomically
 from dpconvex.errors import CertificateError, DpconvexError, InvalidDataError, InvalidParameterError
@@ -29,6 +30,7 @@ from dpconvex.estimators._digest import domain_fields, model_digest
 from dpconvex.estimators._features import FeatureMap
 from dpconvex.privacy import PrivacyCertificate, PrivacyParams
 from dpconvex.problems import Block, DataDomain
+from dpconvex.sets import ConvexSet
 
 SavedModel = estimators.PrivateLinearModel | estimators.PrivateSparseModel
 """What can be saved: linear models, fitted."""
@@ -65,12 +67,13 @@ _REALS: dict[str, dict[str, Any]] = {
     "tilt": {"at_least": 0.0},
     "adversarial_radius": {"at_least": 0.0},
     "smallest_share": {"above": 0.0, "below": 1.0},
+    "failure": {"above": 0.0, "below": 1.0},
 }
 """Ranges of parameters that no other check here covers; None stands for a default."""
 
 _TEXTS = (
     *("algorithm", "constants", "noise", "risk", "adversarial_norm", "group_column"),
-    *("solver", "user_test", "user_smoothing"),
+    *("solver", "user_test", "user_smoothing", "surrogate"),
 )
 
 CLASSIFIERS = (estimators.PrivateLinearClassifier, estimators.PrivateSparseClassifier)
@@ -216,6 +219,7 @@ def _state(estimator: SavedModel) -> dict[str, Any]:
         bounds = given["target_bounds"]
         parameters["target_bounds"] = None if bounds is None else [float(b) for b in bounds]
     names = vars(estimator).get("feature_names_in_")  # set by scikit-learn for tables with text column names
+    knots = vars(estimator).get("knots_")  # of additive models
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -230,6 +234,7 @@ def _state(estimator: SavedModel) -> dict[str, Any]:
         "n_features_in": int(estimator.n_features_in_),
         "feature_names_in": None if names is None else [str(name) for name in names],
         "certificate": estimator.certificate_.to_json(),
+        **({} if knots is None else {"knots": [*map(list, knots)], "deviation": vars(estimator)["shape_deviation_"]}),
     }
 
 
@@ -244,8 +249,13 @@ def _restored(state: Mapping[str, Any]) -> SavedModel:
     given = state["intercept"]
     model.intercept_ = given if isinstance(given, float) else np.asarray(given, dtype=np.float64)
     model.n_features_in_ = int(state["n_features_in"])
-    if isinstance(model, estimators.PrivateLogisticRegression):
+    if isinstance(model, estimators.LogisticModel):
         model.slope_cap_ = state["slope_cap"]
+    if isinstance(model, estimators.AdditiveModel):
+        model.knots_ = tuple(tuple(map(float, knots)) for knots in state["knots"])
+        model.shape_deviation_ = np.asarray(state["deviation"], dtype=np.float64)
+        if model.shape_deviation_.shape != model.encoded_coef_.shape:
+            raise InvalidDataError("its deviations are not those of its values")
     names = state["feature_names_in"]
     _check_restored(model, names, classes)
     if isinstance(model, CLASSIFIERS) and classes is not None:
@@ -267,7 +277,7 @@ def _check_restored(model: SavedModel, names: Any, classes: AnyArray | None) -> 
     features = _features(model)
     outputs = _outputs(model, classes)
     d = features.domain.n_features
-    count = d if model.schema is None else len(model.schema.columns)
+    count = features.n_columns
     if model.n_features_in_ != count:
         raise InvalidDataError(f"it says {model.n_features_in_} columns, and its parameters {count}")
     if names is not None and not (isinstance(names, list) and [type(name) for name in names] == [str] * count):
@@ -284,7 +294,10 @@ def _parameters(model: SavedModel) -> None:
     for name in _TEXTS:
         if not isinstance(given.get(name, ""), str | None):
             raise InvalidParameterError(name, given[name], "must be text")
-    if not isinstance(given["fit_intercept"], bool):
+    constraint = given.get("constraint")
+    if not isinstance(constraint, ConvexSet | None):
+        constraint_ends(constraint)
+    if not isinstance(given.get("fit_intercept", True), bool):
         raise InvalidParameterError("fit_intercept", given["fit_intercept"], "must be true or false")
     _validate.integer("records_per_user", given.get("records_per_user", 1), at_least=1)
 
@@ -292,13 +305,18 @@ def _parameters(model: SavedModel) -> None:
 def _sizes(model: SavedModel) -> None:
     """Compare the declared number of features with the coefficients, before anything of that size is made."""
     found, domain = np.shape(model.encoded_coef_), getattr(model, "domain", None)
+    if isinstance(model, estimators.AdditiveModel):
+        stated = sum(max(len(knots), 2) for knots in model.knots_)
+        if len(found) != 2 or (model.schema is None and not len(model.knots_) == model.n_features_in_ <= found[1]):
+            raise InvalidDataError(f"its encoded coefficients have shape {found}, and its knots are {stated}")
+        return
     stated = None if model.schema is not None else model.n_features_in_ if domain is None else domain.n_features
     if len(found) != 2 or stated not in (None, found[1]):
         raise InvalidDataError(f"its encoded coefficients have shape {found}, and its parameters say {stated} features")
 
 
 def _features(model: SavedModel) -> FeatureMap:
-    features = model._feature_map(model.n_features_in_)
+    features = model._fitted_map()
     if isinstance(model, estimators.PrivateSparseModel):
         model._radius(features)
     return features
@@ -316,7 +334,7 @@ def _outputs(model: SavedModel, classes: AnyArray | None) -> int:
         return 1
     if classes.ndim != 1 or len(classes) < 2 or len(set(classes.tolist())) < len(classes):
         raise InvalidDataError("a classifier must list at least two different classes")
-    if isinstance(model, estimators.PrivateLogisticRegression):
+    if isinstance(model, estimators.LogisticModel):
         cap = _validate.real("slope_cap_", model.slope_cap_, at_least=SMALLEST, at_most=1.0)
         if model.slope_cap not in (None, cap) or (len(classes) > 2 and cap != 1):
             raise InvalidDataError(f"its slope cap, {cap:g}, is not that of its parameters and classes")
@@ -353,7 +371,8 @@ def _agree(model: SavedModel, features: FeatureMap, shape: tuple[int, int], flat
 
 def _unfitted(state: Mapping[str, Any]) -> SavedModel:
     """Return an estimator of the saved class with the saved parameters."""
-    known = {estimator.__name__: estimator for estimator in (*estimators.ESTIMATORS, *estimators.SPARSE_ESTIMATORS)}
+    kinds = (*estimators.ESTIMATORS, *estimators.ADDITIVE_ESTIMATORS, *estimators.SPARSE_ESTIMATORS)
+    known = {estimator.__name__: estimator for estimator in kinds}
     if state["estimator"] not in known:
         raise InvalidDataError(f"it holds a {state['estimator']}, which this version does not know")
     model = known[state["estimator"]]()

@@ -26,6 +26,7 @@ from dpconvex.estimators.base import RELEASED, PrivateLinearModel, with_shared
 from dpconvex.losses import HuberLoss, LinearModelLoss, PinballLoss, PseudoHuberLoss, SmoothedPinballLoss, SquaredLoss
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import DataDomain, LinearModelProblem
+from dpconvex.problems.data.sources import predicted
 from dpconvex.problems.linear.problem import default_radius
 from dpconvex.randomness import source_from
 from dpconvex.sets import ConvexSet
@@ -137,8 +138,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
             targets, whose, weights = self._targets_of(X, y), self._groups(X, groups), self._weights(X, sample_weight)
         else:
             features, encoded, targets, whose = self._feature_map(None), opened, opened, None
-        loss = self._loss(bounds.width, self._reach())
-        self._learn(features, encoded, targets, loss, source, bounds.middle, whose, weights)
+        self._learn(features, encoded, targets, self._declared_loss(), source, bounds.middle, whose, weights)
         self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])  # as scikit-learn's regressors
         name_model(self)
         return self
@@ -151,6 +151,8 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
     @final
     def predict(self, X: Any) -> FloatArray:
         """Return the prediction for every record, (n,), in the target's unit, clipped to the target bounds."""
+        if (lazy := predicted(self.predict, X)) is not None:
+            return lazy
         linear, bounds = self._linear(X)[:, 0], self._range()
         return np.clip(linear, bounds.lower, bounds.upper)
 
@@ -414,8 +416,6 @@ class PrivateQuantileRegressor(PrivateLinearRegressor):
     ----------
     {attributes}
 
-    Notes
-    -----
     `score` is R^2, as in scikit-learn; `sklearn.metrics.mean_pinball_loss` measures quantiles.
 
     References

@@ -26,17 +26,16 @@ from dpconvex import _rounding, _validate
 from dpconvex._types import FloatArray
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import GroupedNorm
-from dpconvex.mechanisms.base import Mechanism, check_shape
-from dpconvex.privacy import NormExponentialNoise, Sensitivity
+from dpconvex.mechanisms.k_norm import NormExponential
+from dpconvex.privacy import Sensitivity
 from dpconvex.problems import Block, DataDomain
-from dpconvex.randomness import BitSource, exact, real
 
 LEMMA = "a replaced record moves one unit of count between two cells of each column (docs, Additive models, Lemma F)"
 
 
 @final
 @dataclass(frozen=True)
-class JointHistogram(Mechanism[FloatArray]):
+class JointHistogram(NormExponential):
     """Noisy counts of all columns' cells, column after column, shape (sum of cells,); each column sums to n."""
 
     cells: tuple[int, ...]  #: number of public cells of each column, at least 2
@@ -55,7 +54,7 @@ class JointHistogram(Mechanism[FloatArray]):
         return DataDomain(tuple(Block(count, "simplex", 1.0) for count in self.cells), intercept=1.0)
 
     @cached_property
-    def norm(self) -> GroupedNorm:
+    def norm(self) -> GroupedNorm:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The cheapest grouped norm of the columns."""
         sizes = np.array(self.cells)
         every = GroupedNorm.for_domain(self.domain)  # of which the last block is the constant, that nothing counts
@@ -64,37 +63,15 @@ class JointHistogram(Mechanism[FloatArray]):
         return GroupedNorm(sizes, ones, groups.reshape(-1), every.weights[used], "grouped", centered=ones > 0)
 
     @cached_property
-    def sensitivity(self) -> Sensitivity:
+    def sensitivity(self) -> Sensitivity:  # pyright: ignore[reportIncompatibleVariableOverride]
         """``2 X_K``, the largest length of the change."""
         return Sensitivity(_rounding.product_up(2.0, _rounding.sum_up(self.norm.weights.tolist())), "grouped", LEMMA)
-
-    @cached_property
-    def scale(self) -> float:
-        """Scale of the noise density: sensitivity over epsilon, rounded up."""
-        return _rounding.ratio_up(self.sensitivity.value, self.epsilon)
-
-    @cached_property
-    def step(self) -> float:
-        """Step of the grid of releases, about a millionth of the scale."""
-        step = _rounding.power_of_two_at_most(self.scale) * exact.FINENESS
-        return exact.checked_step(step, self.sensitivity.value)
 
     @cached_property
     def deviations(self) -> FloatArray:
         """Standard deviations of the noise in each column's cells, (columns,)."""
         starts = np.cumsum(self.cells) - np.array(self.cells)
         return self.scale * np.sqrt(self.norm.coordinate_variances[starts])
-
-    @property
-    def event(self) -> NormExponentialNoise:
-        return NormExponentialNoise(self.sensitivity.value, self.scale)
-
-    def exact_bits(self, source: BitSource) -> bool:
-        return source.exact
-
-    def simulate(self, size: int, generator: np.random.Generator) -> FloatArray:
-        """Return `size` noise vectors of the law: for pictures, not for a run (`real.simulate`)."""
-        return self.scale * real.simulate(self.norm, size, generator)
 
     @property
     def dim(self) -> int:
@@ -105,10 +82,6 @@ class JointHistogram(Mechanism[FloatArray]):
         """On the affine space of columns that sum to n, up to a constant."""
         dimensions = self.norm.dim - len(self.cells)
         return -float(self.norm(outcome - np.nan_to_num(value))) / self.scale - dimensions * float(np.log(self.scale))
-
-    def _sample(self, value: FloatArray, source: BitSource) -> FloatArray:
-        check_shape(value, self.norm.dim)
-        return real.add_noise(np.nan_to_num(value), self.norm, self.scale, self.step, source)
 
     @classmethod
     def examples(cls) -> tuple[JointHistogram, ...]:

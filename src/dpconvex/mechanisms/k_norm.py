@@ -17,30 +17,11 @@ from dpconvex.privacy import NormExponentialNoise, Sensitivity
 from dpconvex.randomness import BitSource, exact, real
 
 
-@final
-@dataclass(frozen=True)
-class NormNoiseMechanism(Mechanism[FloatArray]):
-    """Pure epsilon in any noise norm; the mechanism of output perturbation (in the l2 norm, "l2 Laplace").
-
-    The noise is that of real arithmetic: the release is the sum of the value and of a real noise vector, rounded once
-    to the public grid of `step`, however many random bits that takes (`dpconvex.randomness.real`). So the low-order
-    bits say nothing, and rounding costs nothing: it is post-processing. The guarantee holds down to the last bit.
-
-    Source: Hardt and Talwar 2010, "On the geometry of differential privacy"; in the l2 norm Chaudhuri, Monteleoni and
-    Sarwate 2011, "Differentially private empirical risk minimization", and Lowy and Razaviyayn, Lemma B.3 (moments).
-    """
+class NormExponential(Mechanism[FloatArray]):
+    """Adds real noise of density proportional to ``exp(-||z|| / scale)``, and rounds the sum once to a public grid."""
 
     norm: NoiseNorm  #: of dimension d; values have shape (d,)
-    sensitivity: Sensitivity  #: in that norm: its `norm` is `norm.name`
     epsilon: float  #: positive
-    name: ClassVar[str] = "norm-exponential noise"
-
-    def __post_init__(self) -> None:
-        check_norm(self.sensitivity, self.norm.name)
-        if not self.norm.absolute:  # it hides nothing of what is constant over a block
-            raise InvalidParameterError("norm", self.norm.name, "must be a norm of the magnitudes of the coordinates")
-        _validate.real("epsilon", self.epsilon, above=0.0)
-        _ = self.step
 
     @cached_property
     def scale(self) -> float:
@@ -68,6 +49,32 @@ class NormNoiseMechanism(Mechanism[FloatArray]):
         check_shape(value, self.norm.dim)
         # NaN becomes 0, infinity the largest float: clipping coordinates never increases a distance.
         return real.add_noise(np.nan_to_num(value), self.norm, self.scale, self.step, source)
+
+
+@final
+@dataclass(frozen=True)
+class NormNoiseMechanism(NormExponential):
+    """Pure epsilon in any noise norm; the mechanism of output perturbation (in the l2 norm, "l2 Laplace").
+
+    The noise is that of real arithmetic: the release is the sum of the value and of a real noise vector, rounded once
+    to the public grid of `step`, however many random bits that takes (`dpconvex.randomness.real`). So the low-order
+    bits say nothing, and rounding costs nothing: it is post-processing. The guarantee holds down to the last bit.
+
+    Source: Hardt and Talwar 2010, "On the geometry of differential privacy"; in the l2 norm Chaudhuri, Monteleoni and
+    Sarwate 2011, "Differentially private empirical risk minimization", and Lowy and Razaviyayn, Lemma B.3 (moments).
+    """
+
+    norm: NoiseNorm  #: of dimension d; values have shape (d,)
+    sensitivity: Sensitivity  #: in that norm: its `norm` is `norm.name`
+    epsilon: float  #: positive
+    name: ClassVar[str] = "norm-exponential noise"
+
+    def __post_init__(self) -> None:
+        check_norm(self.sensitivity, self.norm.name)
+        if not self.norm.absolute:  # it hides nothing of what is constant over a block
+            raise InvalidParameterError("norm", self.norm.name, "must be a norm of the magnitudes of the coordinates")
+        _validate.real("epsilon", self.epsilon, above=0.0)
+        _ = self.step
 
     @classmethod
     def examples(cls) -> tuple[NormNoiseMechanism, ...]:

@@ -384,7 +384,18 @@ def test_wide_tables_are_read_in_time_and_shown_in_part() -> None:
     """Every column costs a fixed time; the printed table is cut, the file is not."""
     n = 3000
     Path("wide.csv").write_text(",".join(f"k{k}" for k in range(n)) + "\n" + (",".join(["1.5"] * n) + "\n") * N)
-    words = ("median", "wide.csv", "--epsilon", "1", "--radius-bound", "10", "--boost", "none", "--out", "wide")
+    words = (
+        "median",
+        "wide.csv",
+        "--epsilon",
+        "1",
+        "--radius-bound",
+        "10",
+        "--algorithm",
+        "center_only",
+        "--out",
+        "wide",
+    )
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 0
     assert "and 2,900 more columns, in median.json" in result.stdout

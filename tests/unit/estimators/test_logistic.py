@@ -74,8 +74,8 @@ def test_plan_needs_no_data_and_is_what_fit_uses() -> None:
     planned = model.plan(len(X), X.shape[1])
     fitted = model.fit(X, y)
     assert fitted.plan_.l2 == planned[0].l2
-    bounds = [plan.predicted_error.bound for plan in planned]
-    assert bounds == sorted(bounds)
+    errors = [plan.predicted_error.expected for plan in planned]
+    assert errors == sorted(errors)
     assert {plan.algorithm for plan in planned} == {"objective_perturbation", "output_perturbation"}
     assert not any(name.startswith("n_iter") for name in vars(fitted))
 

@@ -12,6 +12,7 @@ from scipy.stats import binom
 
 from dpconvex.geometry import L2Norm
 from dpconvex.problems import Records
+from dpconvex.problems.linear.lower_bound import PackingLaw
 from dpconvex.problems.linear.truncated import TruncatedRisk, Truncation
 from dpconvex_experiments import EXPERIMENTS, Setting
 from dpconvex_experiments.checks import Anchors
@@ -192,12 +193,11 @@ def test_bisection_finds_thresholds_to_a_percent(threshold: int) -> None:
 def test_packing_instances_have_the_declared_mean_and_moments() -> None:
     direction = np.array([0.6, 0.8])
     for k, p in itertools.product((2.0, 4.0), (0.01, 0.3, 1.0)):
-        instance = lower_bound.Packing(k, p, direction)
+        instance = PackingLaw(k, p, direction)
         length = p ** (-1 / k)
         assert p * length == pytest.approx(instance.mean_norm)
-        moments = instance.moments
-        for q, bound in ((k, moments.bound), (2, moments.g2), (1, moments.g1)):
-            assert (p * length**q) ** (1 / q) == pytest.approx(bound)
+        for q in (k, 2.0, 1.0):
+            assert (p * length**q) ** (1 / q) == pytest.approx(instance.moment(q))
         X = instance.draw(20_000, np.random.default_rng(0))
         assert np.mean(X.any(axis=1)) == pytest.approx(p, abs=5.5 * math.sqrt(p * (1 - p) / 20_000) + 1e-12)
         assert instance.excess(-direction) == pytest.approx(0)
@@ -209,11 +209,11 @@ def test_lemma_g1_and_its_false_intermediate_display() -> None:
     rng = np.random.default_rng(0)
     points = unit_vectors(rng, 500, 3) * rng.random((500, 1))
     for w, direction in zip(points, unit_vectors(rng, 500, 3), strict=True):
-        instance = lower_bound.Packing(2.0, 0.2, direction)
+        instance = PackingLaw(2.0, 0.2, direction)
         m = instance.mean_norm
         away = lower_bound.estimated_mean(w, m) - m * direction
         assert away @ away <= 8 * m / DIAMETER * instance.excess(w) * (1 + 1e-12)
-    instance, w = lower_bound.Packing(2.0, 1.0, np.eye(2)[0]), np.array([0.1, 0.0])
+    instance, w = PackingLaw(2.0, 1.0, np.eye(2)[0]), np.array([0.1, 0.0])
     away = lower_bound.estimated_mean(w, 1.0) - np.eye(2)[0]
     assert instance.excess(w) == pytest.approx(1.1)
     assert DIAMETER / 4 * (away @ away) == pytest.approx(2.0)  # above the excess
@@ -237,7 +237,7 @@ def test_a_small_excess_identifies_the_direction() -> None:
     directions = np.vstack([np.eye(4), -np.eye(4)])
     tried = 0
     for w in unit_vectors(rng, 2_000, 4) * 0.05 - np.eye(4)[0] * 0.97:
-        instance = lower_bound.Packing(2.0, 0.1, np.eye(4)[0])
+        instance = PackingLaw(2.0, 0.1, np.eye(4)[0])
         if np.linalg.norm(w) <= 1 and instance.excess(w) < DIAMETER * instance.mean_norm / 128:
             estimate = lower_bound.estimated_mean(w, instance.mean_norm)
             assert np.argmin(np.linalg.norm(estimate - instance.mean_norm * directions, axis=1)) == 0

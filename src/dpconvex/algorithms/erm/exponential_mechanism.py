@@ -50,7 +50,6 @@ from dpconvex.losses import LinearModelLoss
 from dpconvex.mechanisms import NormNoiseMechanism, Planned, ReportNoisyMax
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Sensitivity
 from dpconvex.problems import LinearModelProblem, Records, UserGroups
-from dpconvex.problems.linear.objective import times
 from dpconvex.problems.objective import ROUNDING
 from dpconvex.randomness import BitSource
 from dpconvex.sets import L2Ball, WholeSpace
@@ -245,7 +244,8 @@ def relative_risk(
     start_from = np.zeros_like(points[:1]) if origin is None else origin[None]
     for block in records.blocks():
         y = targets[block.rows]
-        at_origin = float(times(weights, block.rows, loss.value(block.predict(start_from)[:, 0], y)).sum())
+        at_start = loss.value(block.predict(start_from)[:, 0], y)
+        at_origin = float((at_start if weights is None else weights[block.rows] * at_start).sum())
         step = max(1, BUFFER // len(y))
         for start in range(0, len(points), step):
             part = slice(start, start + step)

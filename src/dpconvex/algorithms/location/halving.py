@@ -36,11 +36,11 @@ from dpconvex._types import FloatArray
 from dpconvex.algorithms import recorded
 from dpconvex.algorithms.location.base import CenterFinder, FoundRadius, RadiusFinder, WarmStart, check
 from dpconvex.algorithms.location.geometric_median import GeometricMedianPlan, fallback
-from dpconvex.algorithms.location.noisy_descent import NoisyGradients, plan_descent
+from dpconvex.algorithms.location.noisy_descent import GradientStage, NoisyGradients, plan_descent
 from dpconvex.algorithms.location.origin_descent import MOST_STEPS
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import AboveThreshold, Planned
-from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity, Unit
+from dpconvex.privacy import Ledger, PrivacyParams, Sensitivity, Unit
 from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems import PointDomain
 from dpconvex.randomness import BitSource
@@ -88,21 +88,13 @@ class PairsRadius(RadiusFinder):
 
 @final
 @dataclass(frozen=True)
-class HalvingCenter(CenterFinder):
+class HalvingCenter(GradientStage, CenterFinder):
     """Public constants of the rounds of halving."""
 
     domain: PointDomain
     n: int
     gradients: NoisyGradients  #: of all rounds
     mu: float  #: what they cost together
-
-    @property
-    def mechanisms(self) -> Mapping[str, Planned]:
-        return {self.gradients.label: self.gradients.mechanism}
-
-    @property
-    def releases(self) -> tuple[Release, ...]:
-        return (self.gradients.release,)
 
     def describe(self) -> Mapping[str, Any]:
         return {"warm_gradients": self.gradients.times}

@@ -26,7 +26,7 @@ import numpy as np
 
 from dpconvex import _rounding, _validate
 from dpconvex._types import FloatArray
-from dpconvex.algorithms.location.base import Booster, Refined, WarmStart
+from dpconvex.algorithms.location.base import Booster, Refined, Stage, WarmStart
 from dpconvex.mechanisms import GaussianMechanism
 from dpconvex.privacy import Ledger, Release, Sensitivity, Unit
 from dpconvex.randomness import BitSource
@@ -108,15 +108,10 @@ def gradient_sensitivity(n: int, dim: int, unit: Unit = Unit.RECORD) -> Sensitiv
     return Sensitivity(value, "l2", LEMMA, unit=unit)
 
 
-@final
-@dataclass(frozen=True)
-class Descent(Booster):
-    """Public constants of T noisy steps from a private warm start."""
+class GradientStage(Stage):
+    """A stage that releases nothing but noisy gradients."""
 
-    gradients: NoisyGradients  #: T of them
-    step: float  #: as a multiple of the released effective radius
-    tail: float  #: share of the iterates, from the last backwards, that are averaged
-    name: ClassVar[str] = "constant_descent"
+    gradients: NoisyGradients
 
     @property
     def mechanisms(self) -> Mapping[str, GaussianMechanism]:
@@ -125,6 +120,17 @@ class Descent(Booster):
     @property
     def releases(self) -> tuple[Release, ...]:
         return (self.gradients.release,)
+
+
+@final
+@dataclass(frozen=True)
+class Descent(GradientStage, Booster):
+    """Public constants of T noisy steps from a private warm start."""
+
+    gradients: NoisyGradients  #: T of them
+    step: float  #: as a multiple of the released effective radius
+    tail: float  #: share of the iterates, from the last backwards, that are averaged
+    name: ClassVar[str] = "constant_descent"
 
     @property
     def deviation(self) -> float:

@@ -33,9 +33,8 @@ import numpy as np
 from dpconvex import _validate
 from dpconvex._types import FloatArray
 from dpconvex.algorithms.location.base import Booster, Refined, WarmStart
-from dpconvex.algorithms.location.noisy_descent import LABEL, NoisyGradients, into_ball
-from dpconvex.mechanisms import GaussianMechanism
-from dpconvex.privacy import Ledger, Release, Unit
+from dpconvex.algorithms.location.noisy_descent import LABEL, GradientStage, NoisyGradients, into_ball
+from dpconvex.privacy import Ledger, Unit
 from dpconvex.randomness import BitSource
 
 REACH = 15.0
@@ -52,21 +51,13 @@ SURPRISE = 4.0
 
 @final
 @dataclass(frozen=True)
-class SettlingDescent(Booster):
+class SettlingDescent(GradientStage, Booster):
     """Public constants of T noisy steps from a private warm start."""
 
     gradients: NoisyGradients  #: T of them
     step: float  #: released radii, at the end of the approach
     quiet: float  #: what the product of consecutive gradients must fall below, negative, to halve the steps
     name: ClassVar[str] = "descent"
-
-    @property
-    def mechanisms(self) -> Mapping[str, GaussianMechanism]:
-        return {self.gradients.label: self.gradients.mechanism}
-
-    @property
-    def releases(self) -> tuple[Release, ...]:
-        return (self.gradients.release,)
 
     @property
     def deviation(self) -> float:

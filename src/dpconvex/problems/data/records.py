@@ -123,10 +123,17 @@ class RowBlock:
         """Return the same records with features in float64, rows in one piece."""
         return replace(self, features=np.require(_dense(self.features), np.float64, ["C", "A"]))
 
+    def squared_norms(self) -> FloatArray:
+        """Return the squared l2 norms of the records, shape (m,), the constant feature included."""
+        norms = _lengths(self.features, absolute=False)
+        norms = (norms if self.factor is None else norms * self.factor**2) + self.intercept**2
+        return norms if self.extra is None else norms + self.copies * self.extra**2
+
     def part(self, index: slice | AnyArray) -> RowBlock:
         """Return some of the records (`rows` stays as it is)."""
-        factor, extra = (None if column is None else column[index] for column in (self.factor, self.extra))
-        return replace(self, features=self.features[index], factor=factor, extra=extra)
+        columns = (self.factor, self.extra, self.targets)
+        factor, extra, targets = (None if column is None else column[index] for column in columns)
+        return replace(self, features=self.features[index], factor=factor, extra=extra, targets=targets)
 
 
 class RecordSource(ABC):
@@ -155,6 +162,29 @@ class RecordSource(ABC):
 
         Which ones is decided by what a record holds, its target included (`RowBlock.picked`).
         """
+
+    @abstractmethod
+    def chosen(self, index: AnyArray, targets: AnyArray | None) -> RecordSource:
+        """Return the records of the given numbers (m,), ascending, m >= 1; targets (n,) come with them from then on."""
+
+    @abstractmethod
+    def lifted(
+        self, column: Callable[[FloatArray], FloatArray], targets: AnyArray | None, domain: DataDomain
+    ) -> RecordSource:
+        """Return the same records with a further feature, a function of targets, without a copy of the others.
+
+        It is the value of every column that `domain` adds after the features; the intercept is that of `domain`.
+        """
+
+    def each(self, values: Callable[[RowBlock], FloatArray]) -> Callable[[RowBlock], FloatArray]:
+        """Return `values`, (m,) for the m records of a block; computed once where records are in memory."""
+        return values
+
+    @final
+    def largest(self, values: Callable[[RowBlock], FloatArray]) -> float:
+        """Return the largest of all values (m,) of all blocks."""
+        top = self.total(lambda block: (summation.Largest.of(values(block)),))[0]
+        return top.value
 
 
 @final
@@ -191,14 +221,38 @@ class Records(RecordSource):
         """Return one row block, in float64."""
         return self._blocks[index].ready()
 
-    def lifted(self, extra: FloatArray, domain: DataDomain) -> Records:
-        """Return the same records with a further feature of shape (n,), without a copy of the others.
-
-        It is the value of every column that `domain` adds after the features; the intercept is that of `domain`.
-        """
-        copies = domain.n_features - self.domain.n_features
+    def lifted(
+        self, column: Callable[[FloatArray], FloatArray], targets: AnyArray | None, domain: DataDomain
+    ) -> Records:
+        assert targets is not None  # they are with the records elsewhere only
+        extra, copies = column(targets), domain.n_features - self.domain.n_features
         blocks = [replace(b, extra=extra[b.rows], copies=copies, intercept=domain.intercept) for b in self._blocks]
         return Records(domain, self.n, blocks)
+
+    def each(self, values: Callable[[RowBlock], FloatArray]) -> Callable[[RowBlock], FloatArray]:
+        found = np.concatenate([values(block) for block in self.blocks()])
+        return lambda block: found[block.rows]
+
+    def chosen(self, index: AnyArray, targets: AnyArray | None) -> Records:
+        step = _block_rows(self.domain.n_features)
+        panels = [slice(i, min(i + step, len(index))) for i in range(0, len(index), step)]
+        return Records(self.domain, len(index), [self._joined(index[rows], rows, targets) for rows in panels])
+
+    def _joined(self, index: AnyArray, rows: slice, targets: AnyArray | None) -> RowBlock:
+        """Return the records of the given ascending numbers as one block."""
+        size = self._blocks[0].rows.stop
+        runs = np.split(index, np.flatnonzero(np.diff(index // size)) + 1)
+        parts = [self._blocks[run[0] // size].part(run % size) for run in runs]
+        factor = [np.ones(len(part.features)) if part.factor is None else part.factor for part in parts]
+        extra = [part.extra for part in parts if part.extra is not None]
+        return replace(
+            parts[0],
+            rows=rows,
+            features=np.concatenate([part.features for part in parts]),
+            factor=np.concatenate(factor),
+            extra=np.concatenate(extra) if extra else None,
+            targets=None if targets is None else targets[index],
+        )
 
     def blocks(self) -> Iterator[RowBlock]:
         """Yield the records block by block, for passes that do several things at once."""
@@ -231,12 +285,7 @@ class Records(RecordSource):
 
     def squared_norms(self) -> FloatArray:
         """Return the squared l2 norms of the records, shape (n,), the constant feature included."""
-        parts = []
-        for block in self.blocks():
-            norms = _lengths(block.features, absolute=False)
-            norms = (norms if block.factor is None else norms * block.factor**2) + block.intercept**2
-            parts.append(norms if block.extra is None else norms + block.copies * block.extra**2)
-        return np.concatenate(parts)
+        return np.concatenate([block.squared_norms() for block in self.blocks()])
 
     def rows(self, index: slice) -> FloatArray:
         """Return the records of a slice as a new dense array of shape (m, dim)."""

@@ -36,13 +36,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, final
 
 import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
 
-Parts = tuple[AnyArray, ...]
-"""Partial sums, each an array; parts of two groups of records are added entry by entry, exactly."""
+Parts = tuple[Any, ...]
+"""Partial sums, each an array (or a `Largest`); parts of two groups of records are added entry by entry, exactly."""
 
 MOST_ROWS = 2**14  #: of a block whose vectors are summed at a time
 PANEL_ROWS = 2**11  #: of a panel whose second moments are
@@ -108,6 +110,22 @@ def number(table: AnyArray) -> float:
 def exact_sum(values: FloatArray) -> float:
     """Return the float nearest to the exact sum of `values`."""
     return number(number_parts(values))
+
+
+@final
+@dataclass(frozen=True)
+class Largest:
+    """A part that does not add up: of two groups of records, the larger value counts."""
+
+    value: float
+
+    @classmethod
+    def of(cls, values: FloatArray) -> Largest:
+        """Return the largest value; NaN if one is."""
+        return cls(float(np.max(values, initial=-math.inf)))
+
+    def __add__(self, other: Largest) -> Largest:
+        return Largest(float(np.maximum(self.value, other.value)))
 
 
 Rounded = Callable[[FloatArray], FloatArray]

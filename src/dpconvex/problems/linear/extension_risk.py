@@ -85,8 +85,8 @@ class ExtensionRisk(CenteredRisk):
     """
 
     loss: LinearModelLoss
-    records: Records
-    targets: AnyArray
+    records: Records  # pyright: ignore[reportIncompatibleVariableOverride]
+    targets: AnyArray  # pyright: ignore[reportIncompatibleVariableOverride]
     l2: float
     level: float
     domain: ConvexSet

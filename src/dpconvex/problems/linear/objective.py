@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Self, final
 
@@ -55,8 +56,8 @@ class LinearModelObjective(Objective):
             raise InvalidDataError(f"linear has shape {self.linear.shape}; the parameters need ({self.dim},)")
 
     @abstractmethod
-    def _weights(self, w: FloatArray) -> tuple[FloatArray | None, float]:
-        """Return the records' weights at `w` (n,), None if all are 1, and their sum."""
+    def _weights(self, w: FloatArray) -> Weights:
+        """Return the records' weights at `w`."""
 
     @property
     def bounds(self) -> LinearModelLoss:
@@ -120,43 +121,43 @@ class LinearModelObjective(Objective):
         return 0.0 if self.linear is None else float(np.linalg.norm(self.linear)) * UP
 
     def gradient(self, w: FloatArray) -> FloatArray:
-        return self._gradient(self._slope(w, *self._weights(w)), w)
+        return self._gradient(self._slope(w, self._weights(w)), w)
 
     def hessian(self, w: FloatArray) -> FloatArray:
         """Return the Hessian, shape (dim, dim), to about six digits of its largest entry; the loss must be smooth."""
-        W, (weights, total) = self._matrix(w), self._weights(w)
-        most, linf = self._most_curvature(w, weights), self.records.domain.linf
+        W, weights, linf = self._matrix(w), self._weights(w), self.records.domain.linf
+        most = self._most_curvature(w, weights.largest)
 
         def work(block: RowBlock) -> Parts:
-            curvature = times(weights, block.rows, self._curvature(block.predict(W), block.targets_in(self.targets)))
-            return (_weighted_gram(block, curvature, most, linf),)
+            z, y = block.predict(W), block.targets_in(self.targets)
+            return (_weighted_gram(block, weights.times(block, z, y, self._curvature(z, y)), most, linf),)
 
         parts = self.records.total(work)[0]
         sizes = (math.sqrt(most) * linf, None) if self.loss.n_outputs == 1 else (most * linf, linf)
         columns = self.loss.n_outputs * self.records.dim
         hessian = summation.gram(parts, *sizes).reshape(columns, columns)
-        hessian = self._pull_back_twice((hessian + hessian.T) / (2 * total))
+        hessian = self._pull_back_twice((hessian + hessian.T) / (2 * weights.total))
         if self.tilt:
-            slope = self._slope(w, weights, total)
+            slope = self._slope(w, weights)
             hessian -= self.tilt * np.outer(slope, slope)
         hessian[np.diag_indices_from(hessian)] += self.l2
         return hessian
 
     def hessian_product(self, w: FloatArray, v: FloatArray) -> FloatArray:
-        W, V, (weights, total) = self._matrix(w), self._matrix(v), self._weights(w)
+        W, V, weights = self._matrix(w), self._matrix(v), self._weights(w)
         domain = self.records.domain
-        size = self._most_curvature(w, weights) * self._length * float(np.linalg.norm(v)) * domain.linf
+        size = self._most_curvature(w, weights.largest) * self._length * float(np.linalg.norm(v)) * domain.linf
 
         def work(block: RowBlock) -> Parts:
             z, dz, y = block.predict(W), block.predict(V), block.targets_in(self.targets)
             parts = [slice(i, i + _HESSIANS) for i in range(0, len(z), _HESSIANS)]
             turned = [_apply(self._curvature(z[part], y[part]), dz[part]) for part in parts]
-            return (block.adjoint(times(weights, block.rows, np.concatenate(turned)), size),)
+            return (block.adjoint(weights.times(block, z, y, np.concatenate(turned)), size),)
 
-        total_product = summation.vector(self.records.total(work)[0]).ravel() / total
+        total_product = summation.vector(self.records.total(work)[0]).ravel() / weights.total
         product = self._pull_back(total_product) + self.l2 * v
         if self.tilt:
-            slope = self._slope(w, weights, total)
+            slope = self._slope(w, weights)
             product -= self.tilt * float(slope @ v) * slope
         return product
 
@@ -196,24 +197,24 @@ class LinearModelObjective(Objective):
             out = out + self.tilt * (slope**2 if slope.ndim == 1 else slope[:, :, None] * slope[:, None, :])
         return out
 
-    def _slope(self, w: FloatArray, weights: FloatArray | None, total: float) -> FloatArray:
+    def _slope(self, w: FloatArray, weights: Weights) -> FloatArray:
         """Gradient of the data part, shape (dim,)."""
-        W, size = self._matrix(w), self._size(w, weights)
+        W, size = self._matrix(w), self._size(w, weights.largest)
 
         def work(block: RowBlock) -> Parts:
-            slopes = self.loss.derivative(block.predict(W), block.targets_in(self.targets))
-            return (block.adjoint(times(weights, block.rows, slopes), size),)
+            z, y = block.predict(W), block.targets_in(self.targets)
+            return (block.adjoint(weights.times(block, z, y, self.loss.derivative(z, y)), size),)
 
-        return self._pull_back(summation.vector(self.records.total(work)[0]).ravel() / total)
+        return self._pull_back(summation.vector(self.records.total(work)[0]).ravel() / weights.total)
 
-    def _size(self, w: FloatArray, weights: FloatArray | None) -> float:
+    def _size(self, w: FloatArray, largest: float) -> float:
         """Largest product of a record's weight, slope and feature at `w`."""
-        return self._slope_at(float(np.linalg.norm(w))) * self.records.domain.linf * _largest(weights)
+        return self._slope_at(float(np.linalg.norm(w))) * self.records.domain.linf * largest
 
-    def _most_curvature(self, w: FloatArray, weights: FloatArray | None) -> float:
-        """Largest entry of what `_curvature` returns."""
+    def _most_curvature(self, w: FloatArray, largest: float) -> float:
+        """Largest entry of what `_curvature` returns, times a weight."""
         slope = self._slope_at(float(np.linalg.norm(w))) if self.tilt else 0.0
-        return (self.loss.curvature_bound + self.tilt * slope * slope) * _largest(weights)
+        return (self.loss.curvature_bound + self.tilt * slope * slope) * largest
 
     def _matrix(self, w: FloatArray) -> FloatArray:
         """`w` as the operand of `Records.predict`: (d,) for one output, else (k, d)."""
@@ -245,13 +246,17 @@ class LinearModelObjective(Objective):
         return g if self.linear is None else g + self.linear
 
 
-def times(weights: FloatArray | None, rows: slice, values: FloatArray) -> FloatArray:
-    """Return `values` (m, ...) of some records, each times the record's weight (None: 1)."""
-    return values if weights is None else weights[rows].reshape(-1, *[1] * (values.ndim - 1)) * values
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """How much each record counts: not at all where `of` is None, which stands for 1."""
 
+    of: Callable[[RowBlock, FloatArray, AnyArray], FloatArray] | None  #: (m,), of a block, its predictions, its targets
+    largest: float
+    total: float  #: their sum
 
-def _largest(weights: FloatArray | None) -> float:
-    return 1.0 if weights is None else float(weights.max())
+    def times(self, block: RowBlock, z: FloatArray, y: AnyArray, values: FloatArray) -> FloatArray:
+        """Return `values` (m, ...) of a block's records, each times the record's weight."""
+        return values if self.of is None else self.of(block, z, y).reshape(-1, *[1] * (values.ndim - 1)) * values
 
 
 def _apply(weights: FloatArray, dz: FloatArray) -> FloatArray:
@@ -296,37 +301,38 @@ class RegularizedRisk(LinearModelObjective):
         return self.weights is not None
 
     def value(self, w: FloatArray) -> float:
-        W = self._matrix(w)
-
-        def work(block: RowBlock) -> Parts:
-            losses = self.loss.value(block.predict(W), block.targets_in(self.targets))
-            return (summation.number_parts(times(self.weights, block.rows, losses)),)
-
-        return self._value(summation.number(self.records.total(work)[0]) / self._divisor, w)
-
-    def value_and_gradient(self, w: FloatArray) -> tuple[float, FloatArray]:
-        W, size = self._matrix(w), self._size(w, self.weights)
+        W, weights = self._matrix(w), self._weights(w)
 
         def work(block: RowBlock) -> Parts:
             z, y = block.predict(W), block.targets_in(self.targets)
-            slopes, losses = (times(self.weights, block.rows, f(z, y)) for f in (self.loss.derivative, self.loss.value))
+            return (summation.number_parts(weights.times(block, z, y, self.loss.value(z, y))),)
+
+        return self._value(summation.number(self.records.total(work)[0]) / weights.total, w)
+
+    def value_and_gradient(self, w: FloatArray) -> tuple[float, FloatArray]:
+        W, weights = self._matrix(w), self._weights(w)
+        size = self._size(w, weights.largest)
+
+        def work(block: RowBlock) -> Parts:
+            z, y = block.predict(W), block.targets_in(self.targets)
+            both = (self.loss.derivative(z, y), self.loss.value(z, y))
+            slopes, losses = (weights.times(block, z, y, values) for values in both)
             return block.adjoint(slopes, size), summation.number_parts(losses)
 
         slope, losses = self.records.total(work)
-        value = self._value(summation.number(losses) / self._divisor, w)
-        return value, self._gradient(self._pull_back(summation.vector(slope).ravel() / self._divisor), w)
+        value = self._value(summation.number(losses) / weights.total, w)
+        return value, self._gradient(self._pull_back(summation.vector(slope).ravel() / weights.total), w)
 
     def subset(self, stride: int) -> RegularizedRisk:
         records, targets, index = self.records.subset(stride, self.targets)
         weights = None if self.weights is None else self.weights[index] * stride
         return replace(self, records=records, targets=targets, weights=weights)
 
-    def _weights(self, w: FloatArray) -> tuple[FloatArray | None, float]:
-        return self.weights, self._divisor
-
-    @property
-    def _divisor(self) -> float:
-        return float(self.records.n) if self.weights is None else 1.0
+    def _weights(self, w: FloatArray) -> Weights:
+        weights = self.weights
+        if weights is None:
+            return Weights(None, 1.0, float(self.records.n))
+        return Weights(lambda block, z, y: weights[block.rows], float(weights.max()), 1.0)
 
 
 NO_TILT = "The losses would not stay convex below 0, and 0 is the average"
@@ -341,15 +347,16 @@ class TiltedRisk(LinearModelObjective):
     with ``v = softmax(tilt losses)``, Hessian ``sum_i v_i hess loss_i + tilt Cov_v(grad loss_i)``. The ridge stands
     outside the logarithm; inside, it would change nothing.
 
-    The loss must have bounded targets. Losses and weights are vectors of length n; a gradient reads the data twice
-    (losses first). The largest loss is taken out of the exponentials, and ``log1p`` of a mean of ``expm1`` keeps the
-    relative accuracy at small tilts.
+    The loss must have bounded targets. At a new point the data are read twice more: for the largest loss, which is
+    taken out of the exponentials, and for their sum. ``log1p`` of a mean of ``expm1`` keeps the relative accuracy at
+    small tilts.
 
     Source: Li, Beirami, Sanjabi and Smith 2020, "Tilted empirical risk minimization"; Lowy and Razaviyayn, Section 5
     (docs, Output perturbation).
     """
 
     tilt: float = 1.0  #: positive, in the inverse unit of the loss
+    _last: list[tuple[FloatArray, tuple[float, float, float]]] = field(default_factory=list, init=False, repr=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -358,37 +365,35 @@ class TiltedRisk(LinearModelObjective):
             raise InvalidParameterError("loss", self.loss, "must have bounded targets", "Give it a target_bound")
 
     def value(self, w: FloatArray) -> float:
-        return self._value(self._aggregate(self._losses(w)), w)
+        top, total, above = self._sums(w)
+        mean = total / self.records.n
+        log_mean = math.log(mean) if mean < 0.5 else math.log1p(above / self.records.n)
+        return self._value(top + log_mean / self.tilt, w)
 
     def value_and_gradient(self, w: FloatArray) -> tuple[float, FloatArray]:
-        losses = self._losses(w)
-        weights = self._exponentials(losses)
-        slope = self._slope(w, weights, summation.exact_sum(weights))
-        return self._value(self._aggregate(losses), w), self._gradient(slope, w)
+        return self.value(w), self.gradient(w)
 
-    def _weights(self, w: FloatArray) -> tuple[FloatArray | None, float]:
-        weights = self._exponentials(self._losses(w))
-        return weights, summation.exact_sum(weights)
+    def _weights(self, w: FloatArray) -> Weights:
+        """Return ``exp(tilt (loss - largest loss))``, in (0, 1] up to underflow."""
+        top, total, _ = self._sums(w)
+        return Weights(lambda block, z, y: np.exp(self._exponents(z, y, top)), 1.0, total)
 
-    def _losses(self, w: FloatArray) -> FloatArray:
-        W, out = self._matrix(w), np.empty(self.records.n)
+    def _sums(self, w: FloatArray) -> tuple[float, float, float]:
+        """Return the largest loss t, and the sums of ``e = exp(tilt (loss - t))`` and of ``e - 1``."""
+        if self._last and np.array_equal(self._last[0][0], w):
+            return self._last[0][1]
+        W, targets = self._matrix(w), self.targets
+        top = self.records.largest(lambda block: self.loss.value(block.predict(W), block.targets_in(targets)))
 
         def work(block: RowBlock) -> Parts:
-            out[block.rows] = self.loss.value(block.predict(W), block.targets_in(self.targets))
-            return ()
+            exponents = self._exponents(block.predict(W), block.targets_in(targets), top)
+            return summation.number_parts(np.exp(exponents)), summation.number_parts(np.expm1(exponents))
 
-        self.records.total(work)
-        return out
-
-    @quiet
-    def _exponentials(self, losses: FloatArray) -> FloatArray:
-        """``exp(tilt (loss - largest loss))``, in (0, 1] up to underflow."""
-        return np.exp(self.tilt * (losses - losses.max()))
+        total, above = map(summation.number, self.records.total(work))
+        found = (top, total, above)
+        self._last[:] = [(w.copy(), found)]
+        return found
 
     @quiet
-    def _aggregate(self, losses: FloatArray) -> float:
-        top = float(losses.max())
-        exponents = self.tilt * (losses - top)
-        mean = summation.exact_sum(np.exp(exponents)) / len(losses)
-        log_mean = math.log(mean) if mean < 0.5 else math.log1p(summation.exact_sum(np.expm1(exponents)) / len(losses))
-        return top + log_mean / self.tilt
+    def _exponents(self, z: FloatArray, y: AnyArray, top: float) -> FloatArray:
+        return self.tilt * (self.loss.value(z, y) - top)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -17,11 +17,12 @@ from dpconvex.problems.base import Aggregation, Problem
 from dpconvex.problems.data.domain import DataDomain
 from dpconvex.problems.data.factor import Factor
 from dpconvex.problems.data.records import Records, RecordSource
-from dpconvex.problems.data.sources import EncodedRows, StreamedRecords
+from dpconvex.problems.data.sources import EncodedRows, streamed
 from dpconvex.problems.data.users import UserGroups, record_weights
 from dpconvex.problems.linear.adversarial import ATTACK_NORMS, Attack, AttackNorm, Lift
 from dpconvex.problems.linear.expected_risk import TypicalData, squared_reach
 from dpconvex.problems.linear.objective import NO_TILT, LinearModelObjective, RegularizedRisk, TiltedRisk
+from dpconvex.problems.linear.shapes import ExpectedShapes
 from dpconvex.problems.objective import ROUNDING, inner_product_rounding
 from dpconvex.sets import ConvexSet
 
@@ -59,6 +60,8 @@ class LinearModelProblem(Problem):
     #: None: the ridge is on the parameters themselves. Else they are ``F v``, block by block, with the ridge on v
     #: (docs, Additive models, section 1), and `dim` counts v; `radius` stays that of the parameters. For averages.
     factor: Factor | None = None
+    #: What plans expect of the blocks in place of `TypicalData`; needs a factor.
+    shapes: ExpectedShapes | None = None
 
     def __post_init__(self) -> None:
         numbers = {
@@ -122,7 +125,7 @@ class LinearModelProblem(Problem):
         X and y are arrays, or the same source of encoded rows.
         """
         if isinstance(X, EncodedRows):
-            return StreamedRecords(X, self.domain, self.loss.clip_targets), None
+            return streamed(X, self.domain, self.loss.clip_targets), None
         assert isinstance(y, np.ndarray)
         return Records.clipped(X, self.domain), self.loss.clip_targets(y)
 
@@ -154,7 +157,7 @@ class LinearModelProblem(Problem):
 
     @property
     def only_sums(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return not (self.tilt or self.attack_radius or self.grouped)
+        return not self.grouped
 
     @cached_property
     def attack(self) -> Attack | None:
@@ -174,9 +177,7 @@ class LinearModelProblem(Problem):
         records, targets = self.clipped(X, y)
         if self.lift is None:
             return self.on(records, targets, l2, groups)
-        assert isinstance(records, Records)  # plans read sources without an attack only
-        assert targets is not None
-        lifted = records.lifted(self.lift.column(self.loss, targets), self.lift.domain)
+        lifted = records.lifted(partial(self.lift.column, self.loss), targets, self.lift.domain)
         objective = self._lifted.on(lifted, targets, self.lift.ridge(l2))
         return replace(objective, linear=self.lift.linear(self.loss))
 
@@ -213,11 +214,11 @@ class LinearModelProblem(Problem):
 
     @cached_property
     def typical(self) -> TypicalData | None:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return (
-            None
-            if self.tilt or self.attack_radius
-            else TypicalData.of(self.domain, self.loss, self.radius, self.factor)
-        )
+        if self.tilt or self.attack_radius:
+            return None
+        if self.shapes is not None and self.factor is not None:
+            return self.shapes.typical(self.loss, self.factor, (self.radius / default_radius(self.domain)) ** 2)
+        return TypicalData.of(self.domain, self.loss, self.radius, self.factor)
 
     def log_weight_ratio(self, radius: float) -> float:
         span = self.loss_range(radius) if self.tilt else 0.0

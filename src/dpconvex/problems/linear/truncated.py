@@ -14,7 +14,7 @@ from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import LinearModelLoss, PiecewiseLinearLoss, TruncatedLosses, truncate
 from dpconvex.problems.data import summation
-from dpconvex.problems.data.records import Records, RowBlock
+from dpconvex.problems.data.records import Records, RecordSource, RowBlock
 from dpconvex.problems.data.summation import Parts
 from dpconvex.problems.objective import ROUNDING, UP, Objective
 
@@ -57,18 +57,19 @@ class CenteredRisk(Objective):
     """
 
     loss: LinearModelLoss
-    records: Records
-    targets: AnyArray
+    records: RecordSource
+    targets: AnyArray | None  #: None where they come with the records
     l2: float
     level: float
     centre: FloatArray | None
 
     def __post_init__(self) -> None:
         _validate.real("l2", self.l2, above=0.0)
-        if np.shape(self.targets) != (self.records.n,):
-            shape = np.shape(self.targets)
-            raise InvalidDataError(f"targets have shape {shape}; the records need ({self.records.n},)")
-        object.__setattr__(self, "targets", self.loss.clip_targets(np.asarray(self.targets)))
+        if self.targets is not None:
+            if np.shape(self.targets) != (self.records.n,):
+                shape = np.shape(self.targets)
+                raise InvalidDataError(f"targets have shape {shape}; the records need ({self.records.n},)")
+            object.__setattr__(self, "targets", self.loss.clip_targets(np.asarray(self.targets)))
         object.__setattr__(self, "centre", np.zeros(self.dim) if self.centre is None else self.centre)
         if self._centre.shape != (self.dim,):
             raise InvalidDataError(f"centre has shape {self._centre.shape}; the parameters need ({self.dim},)")
@@ -122,8 +123,8 @@ class TruncatedRisk(CenteredRisk):
     """
 
     loss: LinearModelLoss
-    records: Records
-    targets: AnyArray
+    records: RecordSource
+    targets: AnyArray | None  #: None where they come with the records
     l2: float
     truncation: Truncation
     centre: FloatArray | None = None
@@ -138,9 +139,20 @@ class TruncatedRisk(CenteredRisk):
 
     @cached_property
     def losses(self) -> TruncatedLosses:
-        norms = np.sqrt(self.records.squared_norms())
+        """Those of all records, where they are in memory."""
+        assert isinstance(self.records, Records)
+        return self._truncated(np.sqrt(self.records.squared_norms()), self.targets)
+
+    def of(self, block: RowBlock) -> tuple[TruncatedLosses, slice]:
+        """Return losses, and which of them are those of a block."""
+        if self.targets is not None:
+            return self.losses, block.rows
+        return self._truncated(np.sqrt(block.squared_norms()), block.targets), slice(None)
+
+    def _truncated(self, norms: FloatArray, targets: AnyArray | None) -> TruncatedLosses:
         t = self.truncation
-        return truncate(self.loss, self.targets, norms, t.level, t.radius, t.smoothing)
+        assert targets is not None
+        return truncate(self.loss, targets, norms, t.level, t.radius, t.smoothing)
 
     @property
     def bounds(self) -> TruncatedBounds:
@@ -152,7 +164,8 @@ class TruncatedRisk(CenteredRisk):
 
     def value(self, w: FloatArray) -> float:
         def work(block: RowBlock) -> Parts:
-            return (summation.number_parts(self.losses.value(block.predict(w), block.rows)),)
+            losses, rows = self.of(block)
+            return (summation.number_parts(losses.value(block.predict(w), rows)),)
 
         return summation.number(self.records.total(work)[0]) / self.records.n + self._ridge(w)
 
@@ -163,25 +176,29 @@ class TruncatedRisk(CenteredRisk):
         """Return the mean of the clipped gradients, the ridge left out: of norm at most C, shape (dim,)."""
 
         def work(block: RowBlock) -> Parts:
-            return (block.adjoint(self.losses.slope(block.predict(w), block.rows), self.level),)
+            losses, rows = self.of(block)
+            return (block.adjoint(losses.slope(block.predict(w), rows), self.level),)
 
         return summation.vector(self.records.total(work)[0]) / self.records.n
 
     def value_and_gradient(self, w: FloatArray) -> tuple[float, FloatArray]:
         def work(block: RowBlock) -> Parts:
-            z = block.predict(w)
-            values = summation.number_parts(self.losses.value(z, block.rows))
-            return block.adjoint(self.losses.slope(z, block.rows), self.level), values
+            z, (losses, rows) = block.predict(w), self.of(block)
+            values = summation.number_parts(losses.value(z, rows))
+            return block.adjoint(losses.slope(z, rows), self.level), values
 
         slope, values = self.records.total(work)
         ridge, n = self.l2 * (w - self._centre), self.records.n
         return summation.number(values) / n + self._ridge(w), summation.vector(slope) / n + ridge
 
     def hessian(self, w: FloatArray) -> FloatArray:
-        curvature = np.concatenate(
-            [self.losses.curvature(block.predict(w), block.rows) for block in self.records.blocks()]
-        )
-        hessian = self.records.gram(curvature) / self.records.n
+        def curvature(block: RowBlock) -> FloatArray:
+            losses, rows = self.of(block)
+            return losses.curvature(block.predict(w), rows)
+
+        size = math.sqrt(self.records.largest(curvature)) * self.records.domain.linf
+        parts = self.records.total(lambda b: (b.gram(np.sqrt(curvature(b)), size, np.rint),))[0]
+        hessian = summation.gram(parts, size) / self.records.n
         hessian[np.diag_indices_from(hessian)] += self.l2
         return hessian
 
@@ -189,7 +206,8 @@ class TruncatedRisk(CenteredRisk):
         size = self._curvature * float(np.linalg.norm(v))
 
         def work(block: RowBlock) -> Parts:
-            return (block.adjoint(self.losses.curvature(block.predict(w), block.rows) * block.predict(v), size),)
+            losses, rows = self.of(block)
+            return (block.adjoint(losses.curvature(block.predict(w), rows) * block.predict(v), size),)
 
         return summation.vector(self.records.total(work)[0]) / self.records.n + self.l2 * v
 

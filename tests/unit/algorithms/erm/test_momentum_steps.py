@@ -69,7 +69,7 @@ def _unclipped(problem, records, targets, lengths, clip, w):
 
 
 def _unscaled(problem, records, targets, lengths, clip, w):
-    return _clipped(problem, records, targets, np.sqrt(records.squared_norms()), clip, w)
+    return _clipped(problem, records, targets, lambda block: np.sqrt(block.squared_norms()), clip, w)
 
 
 _clipped = gradients.clipped_records

@@ -128,7 +128,7 @@ def test_lifted_records_agree_with_dense_ones_and_copy_nothing(norm, domain) -> 
     X *= 1e-2  # inside the domain: views of the caller's array
     lift, rng = Lift(Attack(0.3, norm), domain), np.random.default_rng(6)
     extra = rng.uniform(-1, 1, n)
-    records = Records.clipped(X, domain).lifted(extra, lift.domain)
+    records = Records.clipped(X, domain).lifted(lambda _: extra, extra, lift.domain)
     columns = np.repeat(extra[:, None], lift.cones, axis=1)
     full = np.column_stack([X, columns, np.full((n, domain.dim - domain.n_features), lift.domain.intercept)])
     w, g = rng.standard_normal(records.dim), rng.standard_normal(n)

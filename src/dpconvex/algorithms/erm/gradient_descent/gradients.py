@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -13,16 +12,14 @@ import numpy as np
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.mechanisms.gaussian import Sample
 from dpconvex.problems import LinearModelProblem, Objective, Records, RegularizedRisk, UserGroups
-from dpconvex.problems.data import _threads, summation
-from dpconvex.problems.data.records import RowBlock
+from dpconvex.problems.data import summation
+from dpconvex.problems.data.records import RecordSource, RowBlock
 from dpconvex.problems.data.summation import Parts
 from dpconvex.problems.data.users import clipped_mean, pick_users, record_weights
 from dpconvex.randomness import BitSource
 
 Gradient = Callable[[FloatArray], FloatArray]
 SampledGradient = Callable[[FloatArray, Sample], FloatArray]
-_PANEL = 2**17
-"""Floats that are gathered at a time (1 MB), one row block."""
 
 
 @final
@@ -46,13 +43,11 @@ class Clipping:
         each = np.ones(self.problem.domain.dim) if self.deviations is None else self.deviations
         return np.tile(each, self.problem.loss.n_outputs)
 
-    def prepared(self, X: AnyArray, y: AnyArray) -> tuple[Records, FloatArray, FloatArray]:
-        """Return clipped features and targets, and records' lengths in the norm in which gradients are measured."""
-        records, targets = Records.clipped(X, self.problem.domain), self.problem.loss.clip_targets(y)
+    def lengths(self, block: RowBlock) -> FloatArray:
+        """Return records' lengths in the norm in which gradients are measured, (m,)."""
         if self.deviations is None:
-            return records, targets, np.sqrt(records.squared_norms())
-        lengths = [np.linalg.norm(block.dense() / self.deviations, axis=1) for block in records.blocks()]
-        return records, targets, np.concatenate(lengths)
+            return np.sqrt(block.squared_norms())
+        return np.linalg.norm(block.dense() / self.deviations, axis=1)
 
 
 def mean_gradients(
@@ -64,8 +59,8 @@ def mean_gradients(
     coins of `source`.
     """
     if groups is None:
-        parts = [slice(j, None, batches) for j in range(batches)]
-        return [_of_records(clipping, X[rows], y[rows]) for rows in parts]
+        parts = [slice(j, None, batches) for j in range(batches)] if batches > 1 else []
+        return [_of_records(clipping, X[rows], y[rows]) for rows in parts] or [_of_records(clipping, X, y)]
     if batches == 1:
         return [_of_users(clipping, X, y, groups)]
     order = source.generator().permutation(groups.n_users)
@@ -79,19 +74,12 @@ def sampled_gradient(clipping: Clipping, rate: float, X: AnyArray, y: AnyArray) 
     It sums their clipped gradients and divides by the expected number of records, ``rate * n``, never by m.
     """
     problem = clipping.problem
-    _, targets, lengths = clipping.prepared(X, y)
-    size = max(1, _PANEL // X.shape[1])
+    records, targets = problem.clipped(X, y)
 
     def gradient(w: FloatArray, sample: Sample) -> FloatArray:
-        def work(index: int) -> Parts:
-            rows = sample[index * size : (index + 1) * size]
-            records = Records.clipped(X[rows], problem.domain)
-            return (clipped_parts(problem, records, targets[rows], lengths[rows], clipping.level, w),)
-
         if len(sample) == 0:
             return np.zeros_like(w)
-        with _threads.one_blas_thread():
-            total = _threads.total(math.ceil(len(sample) / size), work)[0]
+        total = clipped_parts(problem, records.chosen(sample, targets), None, clipping.lengths, clipping.level, w)
         return summation.vector(total).ravel() / (rate * problem.n) / clipping.scales
 
     return gradient
@@ -101,7 +89,8 @@ def _of_records(clipping: Clipping, X: AnyArray, y: AnyArray) -> Gradient:
     problem = clipping.problem
     if not clipping.cuts:
         return _gradient(problem.objective(X, y, 0.0))
-    of_mean = partial(clipped_records, problem, *clipping.prepared(X, y), clipping.level)
+    records, targets = problem.clipped(X, y)
+    of_mean = partial(clipped_records, problem, records, targets, records.each(clipping.lengths), clipping.level)
     return of_mean if clipping.deviations is None else lambda w: of_mean(w) / clipping.scales
 
 
@@ -119,18 +108,28 @@ def _gradient(objective: Objective) -> Gradient:
 
 
 def clipped_records(
-    problem: LinearModelProblem, records: Records, targets: FloatArray, lengths: FloatArray, clip: float, w: FloatArray
+    problem: LinearModelProblem,
+    records: RecordSource,
+    targets: AnyArray | None,
+    lengths: Callable[[RowBlock], FloatArray],
+    clip: float,
+    w: FloatArray,
 ) -> FloatArray:
     """Return the mean over records of their gradients, each scaled down to length `clip`, shape (dim,).
 
-    `targets` (n,) are in the loss's declared range, `lengths` (n,) in the norm in which gradients are measured.
+    `targets` (n,) are in the loss's declared range; `lengths` are in the norm in which gradients are measured.
     """
     parts = clipped_parts(problem, records, targets, lengths, clip, w)
     return summation.vector(parts).ravel() / records.n
 
 
 def clipped_parts(
-    problem: LinearModelProblem, records: Records, targets: FloatArray, lengths: FloatArray, clip: float, w: FloatArray
+    problem: LinearModelProblem,
+    records: RecordSource,
+    targets: AnyArray | None,
+    lengths: Callable[[RowBlock], FloatArray],
+    clip: float,
+    w: FloatArray,
 ) -> AnyArray:
     """Return the parts of the sum of which `clipped_records` is the mean."""
     outputs, domain = problem.loss.n_outputs, problem.domain
@@ -139,8 +138,8 @@ def clipped_parts(
     largest = problem.loss.slope_within(domain.l2 * float(np.linalg.norm(w))) * domain.linf
 
     def work(block: RowBlock) -> Parts:
-        slopes = problem.loss.derivative(block.predict(W), targets[block.rows])
-        size = lengths[block.rows] * (np.abs(slopes) if slopes.ndim == 1 else np.linalg.norm(slopes, axis=1))
+        slopes = problem.loss.derivative(block.predict(W), block.targets_in(targets))
+        size = lengths(block) * (np.abs(slopes) if slopes.ndim == 1 else np.linalg.norm(slopes, axis=1))
         factor = clip / np.maximum(size, clip)
         return (block.adjoint(slopes * (factor if slopes.ndim == 1 else factor[:, None]), largest),)
 

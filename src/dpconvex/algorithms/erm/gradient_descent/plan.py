@@ -129,6 +129,10 @@ class NoisyGradientPlan(LinearModelPlan):
         return tuple(replace(self.mechanism.planned(LABEL, block), times=times) for block in self.blocks)
 
     @property
+    def only_sums(self) -> bool:
+        return self.batches == 1 and self.problem.only_sums  # batches are records by their position
+
+    @property
     def blocks(self) -> tuple[str | None, ...]:
         """Names of the disjoint batches; None for all units."""
         return (None,) if self.batches == 1 else tuple(f"batch {j + 1}" for j in range(self.batches))

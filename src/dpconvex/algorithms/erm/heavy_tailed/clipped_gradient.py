@@ -33,7 +33,7 @@ from dpconvex.geometry import L2Norm
 from dpconvex.mechanisms import GaussianMechanism, NormNoiseMechanism
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release, Sensitivity
 from dpconvex.privacy.profiles import largest_mu
-from dpconvex.problems import LinearModelProblem, Records, UserGroups
+from dpconvex.problems import LinearModelProblem, UserGroups
 from dpconvex.problems.linear.truncated import TruncatedRisk, Truncation
 from dpconvex.problems.objective import ROUNDING
 from dpconvex.randomness import BitSource
@@ -81,6 +81,10 @@ class ClippedGradientPlan(LinearModelPlan):
         return (replace(self.mechanism.planned(LABEL), times=self.steps),)
 
     @property
+    def only_sums(self) -> bool:
+        return True
+
+    @property
     def theorem(self) -> str:
         return "Noisy gradient descent: mean gradients of records cut to length C, composed adaptively."
 
@@ -106,8 +110,8 @@ class ClippedGradientPlan(LinearModelPlan):
     def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> PrivateResult:
         """Take the planned number of steps from 0; return the average of the points where gradients were taken."""
         ledger = Ledger(self.privacy, self.releases)
-        records = Records.clipped(X, self.problem.domain)
-        risk = TruncatedRisk(self.problem.loss, records, y, 1.0, self.truncation)  # its ridge is left out below
+        records, targets = self.problem.clipped(X, y)
+        risk = TruncatedRisk(self.problem.loss, records, targets, 1.0, self.truncation)  # its ridge is left out below
         w, total = np.zeros(self.problem.dim), np.zeros(self.problem.dim)
         for _ in range(self.steps):
             total += w

@@ -27,7 +27,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, final
 
 import numpy as np
@@ -46,6 +46,7 @@ from dpconvex.algorithms.select import Options
 from dpconvex.mechanisms import LaplaceMechanism, ReportNoisyMax
 from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity
 from dpconvex.problems import LinearModelProblem
+from dpconvex.problems.data.sources import totals
 from dpconvex.randomness import BitSource
 from dpconvex.sets import ConvexSet
 
@@ -142,9 +143,13 @@ class Scale:
         q = float(beta.ppf(sure, least, self.n - least + 1))
         return q, most / self.n if self.slopes else float(beta.isf(sure, most + 1, self.n - most))
 
-    def scores(self, bounds: FloatArray) -> FloatArray:
-        """Return the score of every level for the records' bounds (n,): 0 where it separates t of them."""
-        above = self.n - np.searchsorted(np.sort(bounds), self.edges, side="right").astype(np.float64)
+    def below(self, bounds: FloatArray) -> AnyArray:
+        """Return how many of the records' bounds (n,) lie below each edge."""
+        return np.searchsorted(np.sort(bounds), self.edges, side="right")
+
+    def scores(self, below: AnyArray) -> FloatArray:
+        """Return the score of every level, by how many records lie below it: 0 where it separates t of them."""
+        above = self.n - below.astype(np.float64)
         above[0] = 0.0  # exactly so but for rounding
         return -np.maximum(np.maximum(above - self.target, self.target - np.append(above[1:], self.n)), 0.0)
 
@@ -170,12 +175,14 @@ class Scale:
 
     def run(self, X: AnyArray, y: AnyArray, source: BitSource, ledger: Ledger) -> tuple[float, ...]:
         """Return the level and, of gradients, the second moment; data (n, ...) are clipped here."""
-        bounds = record_bounds(self.problem, X, y, slopes=self.slopes)
+        bounds = partial(record_bounds, self.problem, slopes=self.slopes)
         label = SLOPES if self.slopes else LEVEL
-        level = float(self.edges[self.choice.release(self.scores(bounds), label, source, ledger, self.block)])
+        below = totals(X, y, lambda X, y: (self.below(bounds(X, y)),))[0]
+        level = float(self.edges[self.choice.release(self.scores(below), label, source, ledger, self.block)])
         if self.slopes:
             return (level,)
-        total = self.noise.release(np.array([self.squares(bounds, level)]), SQUARES, source, ledger, self.block)
+        squares = totals(X, y, lambda X, y: (np.array([self.squares(bounds(X, y), level)]),))[0]
+        total = self.noise.release(squares, SQUARES, source, ledger, self.block)
         return level, self.second(level, float(total[0]))
 
     def describe(self) -> Mapping[str, Any]:

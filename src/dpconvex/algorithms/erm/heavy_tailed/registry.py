@@ -78,10 +78,8 @@ class Shape:
     constraint: ConvexSet | None = None  #: None: the ball of the problem's radius
 
 
-def constraint_set(given: ConvexSet | tuple[float, float] | None, problem: LinearModelProblem) -> ConvexSet | None:
-    """Return the set of an option: intervals are for coefficients, not for the constant, which keeps the radius."""
-    if given is None or isinstance(given, ConvexSet):
-        return given
+def constraint_ends(given: Any) -> tuple[float, float]:
+    """Return the interval of an option that is one, or raise `InvalidParameterError`."""
     what = "must be a set of dpconvex.sets, or (lower, upper) for every coefficient"
     try:
         lower, upper = (_validate.real("constraint", end) for end in given)
@@ -89,6 +87,14 @@ def constraint_set(given: ConvexSet | tuple[float, float] | None, problem: Linea
         raise InvalidParameterError("constraint", given, what, "Write (0, 2)") from None
     if not lower < upper:
         raise InvalidParameterError("constraint", given, "must have lower < upper", "Write (0, 2)")
+    return lower, upper
+
+
+def constraint_set(given: ConvexSet | tuple[float, float] | None, problem: LinearModelProblem) -> ConvexSet | None:
+    """Return the set of an option: intervals are for coefficients, not for the constant, which keeps the radius."""
+    if given is None or isinstance(given, ConvexSet):
+        return given
+    lower, upper = constraint_ends(given)
     constants, free = problem.dim - problem.domain.n_features, problem.radius
     coefficients = problem.domain.n_features
     return Box([lower] * coefficients + [-free] * constants, [upper] * coefficients + [free] * constants)
@@ -179,6 +185,10 @@ class LeveledPlan(TwoStagePlan):
     shape: Shape | None = None  #: Of `then`
     released: tuple[float, ...] = ()  #: In a result: level and, of gradients, second moment
     adaptive: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleMethodOverride]
+
+    @property
+    def only_sums(self) -> bool:
+        return super().only_sums and not self.method.apart  # records apart are so by their position
 
     def __post_init__(self) -> None:
         Ledger(self.privacy, self.releases)  # refuses, from public facts, what the promise does not cover
@@ -282,10 +292,12 @@ class LeveledPlan(TwoStagePlan):
         return found.informed(*self.released) if self.released else found
 
     def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> PrivateResult:
-        first = np.arange(self.problem.n) % APART == APART - 1 if self.method.apart else np.ones(len(X), dtype=bool)
-        rest = ~first if self.method.apart else slice(None)
-        plan = self.informed(*self.scale.run(X[first], y[first], source, Ledger(self.privacy, self.scale.releases)))
-        result = plan.then.run(X[rest], y[rest], source)
+        first, rest = (X, y), (X, y)
+        if self.method.apart:
+            apart = np.arange(self.problem.n) % APART == APART - 1
+            first, rest = (X[apart], y[apart]), (X[~apart], y[~apart])
+        plan = self.informed(*self.scale.run(*first, source, Ledger(self.privacy, self.scale.releases)))
+        result = plan.then.run(*rest, source)
         return plan.restored(result, result.point, source)
 
 

@@ -61,6 +61,10 @@ class TwoStagePlan(LinearModelPlan):
         return self.then.coefficient_deviation
 
     @property
+    def only_sums(self) -> bool:
+        return self.then.only_sums
+
+    @property
     def theorem(self) -> str:
         return self.then.theorem
 

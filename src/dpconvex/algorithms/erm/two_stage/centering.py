@@ -27,7 +27,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar, cast, final
 
 import numpy as np
@@ -50,6 +50,7 @@ from dpconvex.geometry import GroupedNorm
 from dpconvex.mechanisms import NormNoiseMechanism, Planned, ReportNoisyMax
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Sensitivity
 from dpconvex.problems import Block, DataDomain, LinearModelProblem, UserGroups
+from dpconvex.problems.data.sources import EncodedRows, mapped, totals
 from dpconvex.problems.linear.expected_risk import ORDINARY, reach_share, squared_reach
 from dpconvex.randomness import BitSource
 
@@ -190,34 +191,47 @@ class CenteredPlan(TwoStagePlan):
     def at(self, privacy: PrivacyParams) -> LinearModelPlan:
         return plan(self.problem, privacy, self.planner)[0]
 
-    def informed(self, center: FloatArray, length: float) -> CenteredPlan:
+    def informed(self, center: FloatArray, length: float, *, sums: bool = False) -> CenteredPlan:
         """Return the plan for a released center, shape (p,), and length, with the same budgets.
 
         Where the length is not clearly shorter than what the ranges allow, the columns stay as they are.
         """
         moved = length <= TUNING.worth * float(np.linalg.norm(self.half_widths))
         problem = centered(self.problem, length) if moved else self.problem
-        then = self.planner(problem, self.then.privacy)[0]
+        plans = self.planner(problem, self.then.privacy)
+        then = next((plan for plan in plans if plan.only_sums), plans[0]) if sums else plans[0]
         return continued(self, then=then, center=tuple(center.tolist()), length=length, moved=moved)
 
     def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> PrivateResult:
         ledger = Ledger(self.privacy, self.releases)
-        inside = self.problem.domain.clip(X)  # line 1: records of the public domain
-        moved = inside[:, self.order]
-        columns = moved[:, : len(self.numeric)]
-        pairs = zip(columns.T, self.half_widths, strict=True)
-        units = np.array([np.rint(column / width * UNITS).astype(np.int64).sum() for column, width in pairs])
-        mean = units / UNITS / self.problem.n
-        noisy = self.first.release(mean, CENTER, source, ledger)  # line 2: the center
+        found = totals(X, y, lambda X, y: (self._units(X),))[0]  # line 1: records of the public domain
+        noisy = self.first.release(found / UNITS / self.problem.n, CENTER, source, ledger)  # line 2: the center
         center = np.clip(noisy, -1.0, 1.0) * self.half_widths
-        columns -= center
-        distances = np.sort(np.linalg.norm(columns, axis=1))
-        within = np.searchsorted(distances, self.lengths, side="right").astype(np.float64)
+        moved = partial(self._moved, center=center)
+        within = totals(X, y, lambda X, y: (self._within(moved(X)),))[0].astype(np.float64)
         scores = -np.abs(within - TUNING.rank * self.problem.n)
         length = float(self.lengths[self.second.release(scores, LENGTH, source, ledger)])  # line 3: the length
-        plan = self.informed(center, length)
-        result = plan.then.run(moved if plan.moved else inside, y, source)  # line 4: the method, which clips again
+        plan = self.informed(center, length, sums=isinstance(X, EncodedRows))
+        change = moved if plan.moved else self.problem.domain.clip
+        result = plan.then.run(*mapped(X, y, change), source)  # line 4: the method, which clips again
         return plan.restored(result, plan._moved_back(result.point, center), source)
+
+    def _units(self, X: AnyArray) -> AnyArray:
+        """Return the sums of the numeric columns in whole units, (p,)."""
+        columns = self.problem.domain.clip(X)[:, self.order[: len(self.numeric)]]
+        pairs = zip(columns.T, self.half_widths, strict=True)
+        return np.array([np.rint(column / width * UNITS).astype(np.int64).sum() for column, width in pairs])
+
+    def _moved(self, X: AnyArray, center: FloatArray) -> FloatArray:
+        """Return the clipped records, numeric columns first and moved by the center (p,)."""
+        moved = self.problem.domain.clip(X)[:, self.order]
+        moved[:, : len(self.numeric)] -= center
+        return moved
+
+    def _within(self, moved: FloatArray) -> AnyArray:
+        """Return how many records are within each of the lengths."""
+        distances = np.sort(np.linalg.norm(moved[:, : len(self.numeric)], axis=1))
+        return np.searchsorted(distances, self.lengths, side="right")
 
     def _moved_back(self, point: FloatArray, center: FloatArray) -> FloatArray:
         """Return the method's flat parameters as those of the columns as they were; `center` has shape (p,)."""

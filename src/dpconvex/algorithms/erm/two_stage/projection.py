@@ -28,7 +28,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar, final
 
 import numpy as np
@@ -47,6 +47,7 @@ from dpconvex.algorithms.erm.two_stage.base import Planner, TwoStagePlan
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import Assumption, PrivacyParams
 from dpconvex.problems import Block, DataDomain, LinearModelProblem, UserGroups
+from dpconvex.problems.data.sources import mapped
 from dpconvex.problems.linear.expected_risk import reach_share
 from dpconvex.randomness import BitSource
 
@@ -118,7 +119,9 @@ class ProjectedPlan(TwoStagePlan):
 
     def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> PrivateResult:
         P = projection(len(self.wide), self.columns, source)  # line 1: independent of data and noise
-        result = self.then.run(self._projected(X, P), y, source)  # line 2: the method, which clips again
+        result = self.then.run(
+            *mapped(X, y, partial(self._projected, P=P)), source
+        )  # line 2: the method, which clips again
         weights = result.point.reshape(self.problem.loss.n_outputs, -1)
         point = self._placed(weights, weights[:, : self.columns] @ P)  # line 3: back to the columns as they were
         return self.restored(result, point, source)
@@ -132,12 +135,16 @@ class ProjectedPlan(TwoStagePlan):
         return out.ravel()
 
     def _projected(self, X: AnyArray, P: FloatArray) -> FloatArray:
-        """Return the records, clipped one by one, with projected columns first; chunks of rows at a time."""
+        """Return records with projected columns first, each a function of itself alone; chunks of rows at a time."""
+        from dpconvex.problems.data import _loops
+
         out = np.empty((X.shape[0], self.columns + len(self.others)))
         step = max(1, CHUNK // max(1, self.problem.domain.n_features))
         for first in range(0, X.shape[0], step):
             inside = self.problem.domain.clip(X[first : first + step])
-            out[first : first + step, : self.columns] = inside[:, self.wide] @ P.T
+            z = np.empty((len(inside), self.columns))
+            _loops.predictions(np.ascontiguousarray(inside[:, self.wide]), np.ascontiguousarray(P), z)
+            out[first : first + step, : self.columns] = z
             out[first : first + step, self.columns :] = inside[:, self.others]
         return out
 

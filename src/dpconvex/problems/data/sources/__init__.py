@@ -1,6 +1,17 @@
 """Where records come from when they are not a matrix in memory: tables that are read again and again."""
 
 from dpconvex.problems.data.sources.arrow import EncodedTables, open_tables
-from dpconvex.problems.data.sources.rows import EncodedRows, StreamedRecords
+from dpconvex.problems.data.sources.cluster import EncodedPartitions, open_partitions, predicted
+from dpconvex.problems.data.sources.rows import EncodedRows, mapped, streamed, totals
 
-__all__ = ["EncodedRows", "EncodedTables", "StreamedRecords", "open_tables"]
+__all__ = [
+    "EncodedPartitions",
+    "EncodedRows",
+    "EncodedTables",
+    "mapped",
+    "open_partitions",
+    "open_tables",
+    "predicted",
+    "streamed",
+    "totals",
+]

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, final, runtime_checkable
 
 import narwhals as nw
 
+from dpconvex._types import AnyArray
 from dpconvex.errors import InvalidDataError
-from dpconvex.problems.data.sources.rows import EncodedRows, Portion
+from dpconvex.problems.data.sources.rows import EncodedRows, Portion, expanding
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-MEMORY = 2**28
+MEMORY: ContextVar[int] = ContextVar("MEMORY", default=2**28)
 """Bytes that portions may take where nothing else is asked for."""
 
 _COPIES = 6  # of a portion that exist at a time: cells and features, of the one that is used and the next one
@@ -42,7 +44,7 @@ class Tables:
         import pyarrow as pa
 
         batches, size = [], 0
-        with _one_error():
+        with quiet_reading():
             for batch in self.read(rows):
                 for part in (batch.slice(start, rows) for start in range(0, batch.num_rows, rows)):
                     batches, size = [*batches, part], size + part.num_rows
@@ -54,7 +56,7 @@ class Tables:
 
 
 @contextmanager
-def _one_error() -> Iterator[None]:
+def quiet_reading() -> Iterator[None]:
     """One message for whatever goes wrong while files are read: theirs may quote cells."""
     try:
         yield
@@ -99,7 +101,7 @@ def open_tables(table: object, columns: Sequence[str]) -> Tables | None:
         else:
             yield from (batch.select(chosen) for batch in pa.RecordBatchReader.from_stream(X))
 
-    with _one_error():
+    with quiet_reading():
         head = X.head(0).collect().to_arrow() if lazy else X if isinstance(X, dataset.Dataset) else None
         header = pa.RecordBatchReader.from_stream(X).schema if head is None else head.schema
         for name in chosen:
@@ -126,7 +128,11 @@ class EncodedTables(EncodedRows):
     tables: Tables
     encode: Callable[[pa.Table], Portion]
     n_features: int
-    memory: int = MEMORY  #: bytes that portions may take
+    memory: int = field(default_factory=lambda: MEMORY.get())  #: bytes that portions may take
+
+    def then(self, expand: Callable[[AnyArray], AnyArray], n_features: int) -> EncodedTables:
+        """Return the same rows with their features expanded."""
+        return replace(self, encode=expanding(self.encode, expand), n_features=n_features)
 
     @property
     def n(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -69,7 +69,7 @@ def test_neighbours_move_scores_and_sums_by_at_most_one(n: int) -> None:
         bounds = found.edges[0] * 10.0 ** rng.uniform(-12, 0, n)
         other = bounds.copy()
         other[0] = rng.choice([0.0, found.edges[0], bounds[0] * 1.5, *found.edges[:3], *found.edges[-3:]])
-        changes = found.scores(bounds) - found.scores(other)
+        changes = found.scores(found.below(bounds)) - found.scores(found.below(other))
         scores = max(scores, float(np.abs(changes).max()))
         level = float(rng.choice(found.edges))
         sums = max(sums, abs(found.squares(bounds, level) - found.squares(other, level)))

@@ -13,6 +13,7 @@ from dpconvex import verify
 from dpconvex.algorithms.erm import exponential_mechanism, objective_perturbation
 from dpconvex.algorithms.erm.exponential_mechanism import relative_risk
 from dpconvex.algorithms.erm.objective_perturbation import planner
+from dpconvex.algorithms.erm.objective_perturbation.regularization import smallest_l2
 from dpconvex.algorithms.erm.registry import plans
 from dpconvex.algorithms.select import Options
 from dpconvex.errors import InvalidDataError, InvalidParameterError
@@ -228,7 +229,7 @@ def largest_privacy_loss(
 def test_the_determinant_of_a_user_is_paid_in_full(epsilon: float, multiple: float) -> None:
     """Kinked curvature: a user of two unlike records pulls and bends in full. A record's rank would be too cheap."""
     problem = task(loss=HuberLoss(0.5, 1.0), domain=ONE_HOT, n=3)
-    lowest = planner.smallest_l2(problem, epsilon)
+    lowest = smallest_l2(problem, epsilon)
     tau = problem.tau(multiple * lowest)
     share = planner.pure_share(problem.loss, False, tau, epsilon, planner.user_rank(problem))
     assert share.rule == "determinant"

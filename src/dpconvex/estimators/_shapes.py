@@ -1,0 +1,340 @@
+"""Additive features: a block of vertices for each column or pair, what is expected of them, and maps to all blocks.
+
+A record's features in a block are at least 0 and sum to 1: one level of a category, hats of degree 1 at knots, a vertex
+for missing cells, or products of two such blocks. Each record is read by itself, and blocks follow from public facts
+alone: never from a cell, nor from a column's type, which a reader of files infers from the cells.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple, cast, final
+
+import numpy as np
+from scipy.linalg import block_diag
+from scipy.special import ndtr
+
+from dpconvex._types import FloatArray
+from dpconvex.data import CategoricalColumn, NumericColumn, Schema
+from dpconvex.data.columns import OTHER, AbstractColumn
+from dpconvex.data.frames import codes, numbers, open_table, require_columns
+from dpconvex.errors import InvalidParameterError
+from dpconvex.estimators._features import FeatureMap
+from dpconvex.problems import Block, DataDomain, Factor, LinearModelProblem
+from dpconvex.problems.linear.shapes import ExpectedShapes
+
+OWN = "(missing)"
+"""Name of the vertex of missing cells."""
+
+PAIR_KNOTS, PAIR_LEVELS, PAIR_SHARE = 4, 8, 0.25
+"""Knots of a column in a pair, levels of a category there, and a pair's prior variance in units of a column's."""
+
+
+@dataclass(frozen=True)
+class Guess:
+    """What plans expect of shapes, in squared logits; chosen without Adult (`benchmarks/additive_guess.py`)."""
+
+    line: float = 3.0  #: of a straight line at the ends of a range
+    motion: float = 0.6  #: of a Brownian motion over a whole range
+    level: float = 0.25  #: of one level of a category
+    pair: float = 0.05  #: of one vertex of a pair
+    missing: float = 0.05  #: share of records whose cell is missing
+    spread: float = 0.4  #: how much of the supposed variety real columns have
+
+
+GUESS = Guess()
+
+
+class Prior(NamedTuple):
+    """What is expected of one block; matrices (size, size)."""
+
+    kernel: FloatArray | None  #: Prior covariance of the values, of any scale; None: independent
+    mass: FloatArray  #: Expected second moments of the weights; rows sum to the expected weights
+    signal: FloatArray  #: Expected covariance of the values
+    misfit: float = 0.0  #: Mean square of what the shape does between its vertices
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ShapeColumn:
+    """One block: its vertices, and the weights of each record on them."""
+
+    name: str
+    kind: str
+    vertices: tuple[float | str, ...]  #: Knots in the column's own unit, and names of levels
+    write: Callable[[FloatArray, FloatArray], None]  #: Weights of raw cells (n, p) into zeros of shape (n, size)
+    prior: Callable[[], Prior]
+    rule: dict[str, Any]  #: JSON-ready facts by which a record's weights are found without this library
+
+    @property
+    def size(self) -> int:
+        """How many vertices there are."""
+        return len(self.vertices)
+
+    def weights(self, raw: FloatArray) -> FloatArray:
+        """Return the weights of records with these raw cells, (n, size)."""
+        out = np.zeros((len(raw), self.size))
+        self.write(raw, out)
+        return out
+
+
+def numeric_shape(column: NumericColumn, at: int, knots: tuple[float, ...], own: bool) -> ShapeColumn:
+    """Return hats of degree 1 at knots, and a vertex for missing cells where public facts say so."""
+    places, m = np.array(column.positions(knots)), len(knots)
+
+    def write(raw: FloatArray, out: FloatArray) -> None:
+        missing, rows = np.isnan(raw[:, at]), np.arange(len(raw))
+        u = np.clip(np.where(missing, 0.0, raw[:, at]), 0.0, 1.0)
+        left = np.clip(np.searchsorted(places, u, side="right") - 1, 0, m - 2)
+        t = np.clip((u - places[left]) / np.diff(places)[left], 0.0, 1.0)
+        out[rows, left], out[rows, left + 1] = 1 - t, t
+        out[missing] = [0.0] * m + [1.0] if own else 1 / m
+
+    def beside(among: FloatArray, missing: float) -> FloatArray:
+        return cast(FloatArray, block_diag(among, missing)) if own else among
+
+    def prior() -> Prior:
+        line, motion = np.outer(places - 0.5, places - 0.5), _centered(np.minimum.outer(places, places))
+        parts = [line, motion, _centered(np.eye(m))] if m > 2 else [line]
+        smooth = np.sum([part / part.diagonal().max() for part in parts], axis=0)
+        # Numbers have a normal law, three deviations to either side, around two places of the range.
+        law = np.diff(ndtr((np.arange(601)[:, None] / 600 - np.array([1 / 3, 2 / 3])) * 6), axis=0).sum(1)
+        hats = np.zeros((600, m + own))
+        write(np.tile((np.arange(600)[:, None] + 0.5) / 600, at + 1), hats)
+        mass = (hats[:, :m] * (law / law.sum())[:, None]).T @ hats[:, :m]
+        return Prior(
+            beside(smooth / smooth.diagonal().max(), 1.0) if m + own > 2 else None,
+            beside((1 - GUESS.missing * own) * mass, GUESS.missing),
+            beside(4 * GUESS.line * line + GUESS.motion * motion, GUESS.level),
+            # A Brownian motion less its interpolant has mean variance h/6 in a gap h.
+            GUESS.motion * float(np.square(np.diff(places)).sum()) / 6,
+        )
+
+    rule = {"lower": column.lower, "upper": column.upper, "transform": column.transform, "knots": places.tolist()}
+    rule = {"kind": "numeric", "column": column.name, **rule, "missing": own}
+    return ShapeColumn(column.name, "numeric", (*knots, *((OWN,) if own else ())), write, prior, rule)
+
+
+def level_shape(column: CategoricalColumn, at: int) -> ShapeColumn:
+    """Return the levels of a category."""
+    vertices = (*column.categories, *((OTHER,) if column.other else ()))
+    size = len(vertices)
+
+    def write(raw: FloatArray, out: FloatArray) -> None:
+        listed = np.flatnonzero(~np.isnan(raw[:, at]))
+        out[listed, raw[listed, at].astype(np.intp)] = 1.0
+        out[np.isnan(raw[:, at])] = 1 / size
+
+    def prior() -> Prior:
+        return Prior(None, np.eye(size) / size, np.eye(size) * (1.0 if size == 2 else GUESS.level))
+
+    rule = {"kind": "categories", "column": column.name, "levels": list(column.categories), "other": column.other}
+    return ShapeColumn(column.name, "categories", vertices, write, prior, rule)
+
+
+def pair_shape(first: ShapeColumn, second: ShapeColumn) -> ShapeColumn:
+    """Return products of the weights of two blocks: what two columns do together that neither does alone."""
+
+    def write(raw: FloatArray, out: FloatArray) -> None:
+        both = first.weights(raw), second.weights(raw)
+        np.einsum("ij,ik->ijk", *both, out=out.reshape(len(raw), first.size, second.size))
+
+    def prior() -> Prior:
+        one, two = first.prior(), second.prior()
+        sides = [np.eye(len(p.mass)) if p.kernel is None else p.kernel for p in (one, two)]
+        kernel = cast(FloatArray, np.kron(_centered(sides[0]), _centered(sides[1])))
+        mass = cast(FloatArray, np.kron(one.mass, two.mass))
+        return Prior(kernel, mass, GUESS.pair * kernel / kernel.diagonal().max())
+
+    vertices = tuple(f"{a}, {b}" for a in first.vertices for b in second.vertices)
+    rule = {"kind": "pair", "first": first.rule, "second": second.rule}
+    return ShapeColumn(f"{first.name}:{second.name}", "pair", vertices, write, prior, rule)
+
+
+def _centered(kernel: FloatArray) -> FloatArray:
+    """Return the covariance of the values less their mean."""
+    return kernel - kernel.mean(0) - kernel.mean(1)[:, None] + kernel.mean()
+
+
+@final
+@dataclass(frozen=True)
+class ShapeMap(FeatureMap):
+    """Tables or matrices to weights on the vertices of all blocks, by way of raw cells.
+
+    `encode` gives raw cells (n, p): places of numbers in [0, 1], positions of levels, NaN where a cell is missing or
+    not listed. They do not depend on knots, so that the number of knots may be planned after they were read.
+    """
+
+    columns: tuple[Any, ...]
+    table: bool  #: Whether cells come from a table with names, else from a matrix
+    own: bool  #: Whether missing numbers have a vertex, where their column leaves it open
+    pairs: tuple[tuple[str, str], ...] = ()
+    knots: tuple[tuple[float, ...], ...] = ()  #: Of each column, empty for categories
+
+    def at(self, count: int) -> ShapeMap:
+        """Return the map with so many knots a column, unless it declares its own."""
+        return replace(self, knots=tuple(c.even_knots(count) if c.numeric else () for c in self.columns))
+
+    def with_knots(self, knots: tuple[tuple[float, ...], ...]) -> ShapeMap:
+        """Return the map with these knots, checked as a column's own are."""
+        if len(knots) != len(self.columns):
+            raise InvalidParameterError("knots_", len(knots), f"must be those of {len(self.columns)} columns")
+        for column, own in zip(self.columns, knots, strict=True):
+            if column.numeric:
+                replace(column, knots=own or (math.nan,))
+            elif own:
+                raise InvalidParameterError("knots_", own, "must be empty for categories")
+        return replace(self, knots=knots)
+
+    @cached_property
+    def blocks(self) -> tuple[ShapeColumn, ...]:
+        """All blocks of two vertices or more; pairs come last."""
+        singles = [self._single(k, self.knots[k]) for k in range(len(self.columns))]
+        names = [column.name for column in self.columns]
+        pairs = [pair_shape(*(self._coarse(names.index(name)) for name in pair)) for pair in self.pairs]
+        return tuple(block for block in (*singles, *pairs) if block.size > 1)
+
+    def _single(self, k: int, knots: tuple[float, ...]) -> ShapeColumn:
+        column = self.columns[k]
+        if not column.numeric:
+            return level_shape(column, k)
+        return numeric_shape(column, k, knots, self.own if column.indicator is None else column.indicator)
+
+    def _coarse(self, k: int) -> ShapeColumn:
+        column = self.columns[k]
+        return self._single(k, replace(column, knots=()).even_knots(PAIR_KNOTS) if column.numeric else ())
+
+    @cached_property
+    def slices(self) -> tuple[tuple[ShapeColumn, slice], ...]:
+        """Each block and where its vertices are."""
+        ends = np.cumsum([block.size for block in self.blocks]).tolist()
+        return tuple((block, slice(end - block.size, end)) for block, end in zip(self.blocks, ends, strict=True))
+
+    @cached_property
+    def domain(self) -> DataDomain:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return DataDomain(tuple(Block(block.size, "simplex", 1.0, block.name) for block in self.blocks))
+
+    @property
+    def n_columns(self) -> int:
+        return len(self.columns)
+
+    def encode(self, X: Any) -> FloatArray:
+        if not self.table:
+            self.straight.domain.check_columns(X)
+            with np.errstate(all="ignore"):
+                return np.column_stack([_places(c, X[:, k].astype(np.float64)) for k, c in enumerate(self.columns)])
+        frame = open_table(X)
+        require_columns(frame.columns, Schema(self.columns).column_names(), "the table")
+        out = np.empty((len(frame), len(self.columns)))
+        for k, column in enumerate(self.columns):
+            series: Any = column.read(frame)
+            out[:, k] = _places(column, numbers(series, True)) if column.numeric else _positions(column, series)
+        return out
+
+    def expand(self, encoded: FloatArray) -> FloatArray:
+        out = np.zeros((len(encoded), self.domain.n_features))
+        for block, where in self.slices:
+            block.write(encoded, out[:, where])
+        return out
+
+    def decode(self, coef: FloatArray, intercept: FloatArray) -> tuple[FloatArray, FloatArray]:
+        return coef, intercept
+
+    @cached_property
+    def _priors(self) -> dict[DataDomain, tuple[Factor, ExpectedShapes]]:
+        return {}
+
+    def refined(self, problem: LinearModelProblem) -> LinearModelProblem:
+        domain = problem.domain
+        if domain not in self._priors:  # the same objects for the same domain
+            constant = [np.array([[domain.intercept**2]])] if domain.intercept else []
+            shares = np.array([PAIR_SHARE if b.kind == "pair" else 1.0 for b in self.blocks] + [1.0] * len(constant))
+            priors = {block.name: block.prior() for block in self.blocks}
+            factor = Factor.of(domain, (shares / shares.sum()).tolist(), lambda block: priors[block.name].kernel)
+            masses = [prior.mass for prior in priors.values()]
+            moments = [GUESS.spread * (m - np.outer(m.sum(1), m.sum(1)) if constant else m) for m in masses]
+            signals = [*(prior.signal for prior in priors.values()), *([np.array([[1.0]])] if constant else [])]
+            misfit = sum(prior.misfit for prior in priors.values())
+            self._priors[domain] = factor, ExpectedShapes((*moments, *constant), tuple(signals), misfit)
+        factor, shapes = self._priors[domain]
+        return replace(problem, factor=factor, shapes=shapes)
+
+    @cached_property
+    def straight(self) -> StraightLines:
+        """The same cells as an ordinary linear model has them."""
+        return StraightLines(self)
+
+
+def _places(column: NumericColumn, values: FloatArray) -> FloatArray:
+    first, last = column._ends
+    return (column._maps[0](np.clip(values, column.lower, column.upper)) - first) / (last - first)
+
+
+def _positions(column: CategoricalColumn, series: Any) -> FloatArray:
+    found = codes(series, column.categories).astype(np.float64)
+    found[found < 0] = len(column.categories) if column.other else np.nan
+    return found
+
+
+@final
+@dataclass(frozen=True)
+class StraightLines(FeatureMap):
+    """Raw cells as the features of a linear model, whose coefficients become shapes of two knots."""
+
+    shapes: ShapeMap
+
+    @cached_property
+    def domain(self) -> DataDomain:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return Schema(tuple(replace(c, indicator=None) if c.numeric else c for c in self.shapes.columns)).domain()
+
+    def encode(self, X: Any) -> FloatArray:
+        return self.shapes.encode(X)
+
+    def expand(self, encoded: FloatArray) -> FloatArray:
+        parts = list[FloatArray]()
+        for k, (column, block) in enumerate(zip(self.shapes.columns, self.domain.blocks, strict=True)):
+            if block.size > 1:
+                parts.append(level_shape(column, k).weights(encoded))
+            else:  # a number or one of two categories, whose middle is 0; or the only level
+                constant = block.norm != "linf"
+                parts.append(np.where(constant, 1.0, np.nan_to_num(encoded[:, [k]] - 0.5)))
+        return np.hstack(parts)
+
+    def decode(self, coef: FloatArray, intercept: FloatArray) -> tuple[FloatArray, FloatArray]:
+        parts, shift = [], np.array(intercept, dtype=np.float64)
+        bounds = np.cumsum([block.size for block in self.domain.blocks])[:-1]
+        blocks = {block.name: block for block in self.shapes.at(2).blocks}
+        for column, part in zip(self.shapes.columns, np.split(coef, bounds, axis=1), strict=True):
+            if column.name not in blocks:  # one level: a constant
+                shift = shift + part[:, 0]
+            elif part.shape[1] == 1:
+                own = np.zeros((len(part), blocks[column.name].size - 2))
+                parts.append(np.hstack([-part / 2, part / 2, own]))
+            else:
+                parts.append(part - part.mean(1, keepdims=True))
+                shift = shift + part.mean(1)
+        parts += [np.zeros((len(coef), block.size)) for block in blocks.values() if block.kind == "pair"]
+        return np.hstack(parts), shift
+
+
+def checked_pairs(pairs: Any, columns: Sequence[AbstractColumn]) -> tuple[tuple[str, str], ...]:
+    """Return the pairs of columns that interact, or raise `InvalidParameterError`."""
+    named: dict[str, Any] = {column.name: column for column in columns}
+    what = "must list pairs of two different columns, each pair once, as in [('age', 'hours')]"
+    if not isinstance(pairs, list | tuple) or not all(isinstance(p, list | tuple) and len(p) == 2 for p in pairs):
+        raise InvalidParameterError("interactions", pairs, what)
+    found = tuple((str(a), str(b)) for a, b in pairs)
+    once = len({frozenset(pair) for pair in found}) == len(found)
+    if not once or any(a == b or not {a, b} <= set(named) for a, b in found):
+        raise InvalidParameterError("interactions", pairs, what, f"Columns are {', '.join([*named][:20])}")
+    for a, b in found:
+        for column in (named[a], named[b]):
+            if not column.numeric and not 2 <= len(column.categories) + column.other <= PAIR_LEVELS:
+                what = f"has a column, {column.name!r}, that has not 2 to {PAIR_LEVELS} levels"
+                raise InvalidParameterError("interactions", (a, b), what, "Group its levels")
+        if f"{a}:{b}" in named:
+            raise InvalidParameterError("interactions", (a, b), f"has the name of a column, '{a}:{b}'", "Rename it")
+    return found

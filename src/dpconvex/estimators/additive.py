@@ -1,0 +1,450 @@
+"""Additive models: a shape for each column and for pairs on request, fitted as one private linear model.
+
+Guarantee
+    That of the plan that ran, which is one for a linear model: a record's features are weights on public vertices.
+Lemma
+    Factor form and Lemmas C to E of the docs, Additive models: simplex blocks are centered, and the ridge is on
+    coordinates in which smooth shapes are cheap.
+Sensitivity
+    Bound 1 a block, whatever its vertices; in the plan.
+Assumptions
+    Ranges, levels, knots and which columns have a value of their own for missing cells are public.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from copy import copy
+from dataclasses import KW_ONLY, dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar, cast, final
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from dpconvex import _validate
+from dpconvex._types import FloatArray
+from dpconvex.algorithms import LinearModelPlan
+from dpconvex.algorithms.erm.registry import expected_of_first, plans
+from dpconvex.algorithms.select import Options
+from dpconvex.data import NumericColumn, write_atomically
+from dpconvex.data.columns import MOST_KNOTS
+from dpconvex.errors import InvalidParameterError
+from dpconvex.estimators._features import FeatureMap, bounds_of, checked_schema, require_one
+from dpconvex.estimators._shapes import ShapeMap, checked_pairs
+from dpconvex.estimators.base import RELEASED, PrivateLinearModel, with_shared
+from dpconvex.estimators.classifiers import LogisticModel
+from dpconvex.estimators.regressors import CAPS, DEFAULT_SMOOTHING, DEFAULT_WIDTH, PrivateLinearRegressor
+from dpconvex.losses import HuberLoss, LinearModelLoss, PseudoHuberLoss, SmoothedPinballLoss, SquaredLoss
+from dpconvex.privacy import PrivacyParams, Unit
+from dpconvex.problems import LinearModelProblem
+
+KNOTS = (2, 3, 4, 6, 8, 12, 16)
+"""How many even knots are tried; two make a column linear."""
+
+SHAPES = "objective_perturbation"
+"""The algorithm of shapes; straight lines may have any."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Shape:
+    """What one column, or a pair, adds to the score of a record: a value at each vertex."""
+
+    name: str
+    kind: str  #: "numeric": values at knots, straight lines between them; "categories" or "pair": at levels
+    vertices: tuple[float | str, ...]  #: Knots in the column's own unit, increasing; levels; "(missing)"
+    values: FloatArray  #: (size,), or (n_outputs, size) for more than two classes; they sum to 0 before `monotone`
+    deviation: FloatArray  #: What noise alone makes of it, planned from public facts; of the same shape
+
+    @property
+    def reach(self) -> float:
+        """Largest less smallest value, less two deviations each: what is hardly noise."""
+        return float(np.max(np.ptp(self.values, axis=-1)) - 4 * np.mean(self.deviation))
+
+
+@dataclass(eq=False, repr=False)
+class AdditiveModel(PrivateLinearModel):
+    """A private additive model. Parameters are documented with the final classes."""
+
+    _: KW_ONLY
+    ranges: str = "declared"
+    knots: Any = "auto"
+    interactions: Any = ()
+    missing: str = "own"
+    monotone: Any = None
+    # Of linear models, and fixed here.
+    feature_norm: float | None = field(init=False, default=None)
+    domain: Any = field(init=False, default=None)
+    fit_intercept: bool = field(init=False, default=True)
+    constants: str = field(init=False, default="calibrated")
+    l2: float | None = field(init=False, default=None)
+    coefficient_norm: float | None = field(init=False, default=None)
+    tilt: float = field(init=False, default=0.0)
+    adversarial_radius: float = field(init=False, default=0.0)
+    adversarial_norm: str = field(init=False, default="l2")
+    risk: str = field(init=False, default="empirical")
+    solver: str = field(init=False, default="auto")
+    user_test: str = field(init=False, default="auto")
+    user_smoothing: str = field(init=False, default="auto")
+    knots_: tuple[tuple[float, ...], ...] = field(init=False)
+    shape_deviation_: FloatArray = field(init=False)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = False
+        return tags
+
+    # The public map.
+
+    def _feature_map(self, n_features: int | None) -> ShapeMap:
+        """Return the map with two knots a column; a plan says how many it takes."""
+        _validate.choice("ranges", self.ranges, ("declared",), "Private ranges are not built yet: declare them")
+        _validate.choice("missing", self.missing, ("own", "none"))
+        _validate.choice("algorithm", self.algorithm, ("auto", SHAPES), "Linear estimators have the others")
+        require_one({"schema": self.schema, "feature_bounds": self.feature_bounds}, "schema", "They must be public")
+        columns = self._bounded(n_features) if self.schema is None else checked_schema(self.schema).columns
+        pairs = checked_pairs(self.interactions, columns)
+        found = ShapeMap(columns, self.schema is not None, self.missing == "own", pairs).at(2)
+        self._directions(found)
+        return found
+
+    def _bounded(self, n_features: int | None) -> tuple[NumericColumn, ...]:
+        if n_features is None:
+            raise InvalidParameterError("n_features", None, "must be given to plan without data", "")
+        _validate.integer("n_features", n_features, at_least=1)
+        given: Any = vars(self).get("feature_names_in_")
+        known = given is not None and len(given) == n_features and len(set(map(str, given))) == n_features
+        names: Any = given if known else [""] * n_features
+        named = [str(name) or f"feature {k}" for k, name in enumerate(names)]
+        lower, upper = bounds_of(self.feature_bounds, n_features)
+        return tuple(NumericColumn(*each) for each in zip(named, lower.tolist(), upper.tolist(), strict=True))
+
+    def _maps(self, features: ShapeMap) -> list[ShapeMap]:
+        """Return the maps to plan with, each domain once."""
+        if isinstance(self.knots, str):
+            _validate.choice("knots", self.knots, ("auto",), "Or give their number")
+        elif _validate.integer("knots", self.knots, at_least=2) > MOST_KNOTS:
+            what = f"must be at most {MOST_KNOTS}"
+            raise InvalidParameterError("knots", self.knots, what, "More knots hold more noise than shape")
+        counts: Any = KNOTS if self.knots == "auto" else (self.knots,)
+        found = {each.domain: each for each in map(features.at, reversed(counts))}
+        return list(reversed(found.values()))
+
+    def _fitted_map(self) -> ShapeMap:
+        return self._feature_map(self.n_features_in_).with_knots(self.knots_)
+
+    def _directions(self, features: ShapeMap) -> dict[str, bool]:
+        """Return which numeric columns are monotone, and whether they increase; raise for anything else."""
+        given = {} if self.monotone is None else self.monotone
+        words = {"increasing": True, "decreasing": False}
+        numeric = {block.name for block in features.blocks if block.kind == "numeric"}
+        if not isinstance(given, Mapping) or not all(
+            name in numeric and isinstance(word, str) and word in words for name, word in given.items()
+        ):
+            what = "must map names of numeric columns to 'increasing' or 'decreasing'"
+            raise InvalidParameterError("monotone", self.monotone, what)
+        return {str(name): words[word] for name, word in given.items()}
+
+    # The plan.
+
+    def _plans(
+        self, features: FeatureMap, n: int, loss: LinearModelLoss, unit: Unit = Unit.RECORD
+    ) -> tuple[LinearModelPlan, ...]:
+        """Return the plans for the number of knots of the smallest expected error, or for straight lines."""
+        shapes = cast(ShapeMap, features)
+        if self.monotone and loss.n_outputs > 1:
+            raise InvalidParameterError("monotone", self.monotone, "is for one score", "Leave it out")
+        quick = copy(self)
+        quick.noise = "grouped" if self.noise == "auto" else self.noise  # other laws differ little, and less with knots
+        found = [super(AdditiveModel, quick)._plans(each, n, loss, unit) for each in self._maps(shapes)]
+        best = min(found, key=expected_of_first)
+        if quick.noise != self.noise:
+            best = plans(best[0].problem, best[0].privacy, SHAPES, Options(noise=self.noise))
+        if self.algorithm != "auto" or self.knots != "auto" or shapes.pairs:
+            return best
+        straight = super()._plans(shapes.straight, n, loss, unit)
+        return straight if self._gains(straight, found[0], best) else best
+
+    def _gains(self, straight: Any, lines: Any, best: Any) -> bool:
+        """Return whether another method for straight lines is expected to do better than the best shapes.
+
+        The two models of typical data differ, so only the ratio of two methods is taken from the linear one.
+        """
+        own = tuple(plan for plan in straight if plan.algorithm == SHAPES)
+        if straight[0].algorithm == SHAPES or not own:
+            return False
+        bias = lines[0].problem.typical.bias
+        ratio = expected_of_first(straight) / expected_of_first(own)
+        return bias + (expected_of_first(lines) - bias) * ratio < expected_of_first(best)
+
+    def _choices(
+        self, problem: LinearModelProblem, privacy: PrivacyParams, options: Options
+    ) -> tuple[LinearModelPlan, ...]:
+        return plans(problem, privacy, "auto" if problem.shapes is None else SHAPES, options)
+
+    def _fitting(self, features: FeatureMap, plan: LinearModelPlan) -> FeatureMap:
+        shapes, blocks = cast(ShapeMap, features), plan.problem.domain.blocks
+        straight = plan.problem.shapes is None
+        found = shapes.at(2) if straight else next(m for m in self._maps(shapes) if m.domain.blocks == blocks)
+        self.knots_ = found.knots
+        return shapes.straight if straight else found
+
+    def plans_at(self, epsilon: float) -> tuple[LinearModelPlan, ...]:
+        privacy = replace(self.plan_.privacy, epsilon=epsilon)
+        return plans(self.plan_.problem, privacy, self.plan_.algorithm)
+
+    # What was learned.
+
+    def _learned(self) -> None:
+        from sklearn.isotonic import isotonic_regression
+
+        super()._learned()
+        shapes, values = self._fitted_map(), self.coef_.copy()
+        deviation = _deviations(self.plan_)
+        if self.plan_.problem.shapes is None:
+            coefs = deviation.reshape(len(values), -1)[:, : shapes.straight.domain.n_features]
+            deviation = np.abs(shapes.straight.decode(coefs, np.zeros(len(values)))[0])
+        else:
+            deviation = np.tile(deviation[: values.shape[1]], (len(values), 1))
+        self.shape_deviation_ = self.output_scale * deviation
+        directions = self._directions(shapes)
+        for block, where in shapes.slices:
+            if block.name in directions:  # the nearest monotone sequence; its mean stays
+                at = slice(where.start, where.start + len(block.rule["knots"]))
+                values[0, at] = isotonic_regression(values[0, at], increasing=directions[block.name])
+        self.coef_, self.encoded_coef_ = values, values.copy()
+        self.encoded_intercept_ = np.array(self.intercept_, dtype=np.float64)
+
+    @property
+    def shapes_(self) -> list[Shape]:
+        """The released shapes, one a column or pair, in the order of the columns."""
+        check_is_fitted(self)
+        values, deviation = self.encoded_coef_, self.shape_deviation_
+        row = 0 if len(values) == 1 else slice(None)
+        return [
+            Shape(block.name, block.kind, block.vertices, values[row, where], deviation[row, where])
+            for block, where in self._fitted_map().slices
+        ]
+
+    @property
+    def degrees_of_freedom_(self) -> dict[str, float]:
+        """Planned degrees of freedom of each column, of one score: how much of a shape the ridge leaves."""
+        check_is_fitted(self, "plan_")
+        return {row["column"]: row["degrees_of_freedom"] for row in shape_facts(self.plan_)}
+
+    def contributions(self, X: Any) -> FloatArray:
+        """Return what each column, or pair, adds to the score of every record.
+
+        Parameters
+        ----------
+        X : array of shape (n, n_features) or data frame
+            Features.
+
+        Returns
+        -------
+        array of shape (n, n_shapes), or (n, n_shapes, n_classes) for more than two classes
+            In the order of ``shapes_``. They add up to the score (`decision_function`, or the prediction before it is
+            clipped) less ``intercept_``.
+        """
+        parts = self._parts(X)
+        return parts[..., 0] if parts.shape[2] == 1 else parts
+
+    def _parts(self, X: Any) -> FloatArray:
+        check_is_fitted(self)
+        _, cells = self._encoded(X, reset=False)
+        slices = self._fitted_map().slices
+        out = np.empty((len(cells), len(slices), len(self.encoded_coef_)))
+        for k, (block, where) in enumerate(slices):
+            out[:, k] = block.weights(cells) @ self.encoded_coef_[:, where].T
+        return out
+
+    def _linear(self, X: Any) -> FloatArray:
+        return self._parts(X).sum(1) + self.encoded_intercept_
+
+    def shape_table(self) -> Any:
+        """Return the shapes as a table (pyarrow, which narwhals, pandas and polars read).
+
+        Columns: ``column``, ``output``, ``knot`` (of numeric columns), ``level`` (of others), ``value``, ``deviation``.
+        """
+        import pyarrow as pa
+
+        rows = [
+            (shape.name, output, *((None, at) if isinstance(at, str) else (float(at), None)), float(value), float(band))
+            for shape in self.shapes_
+            for output, each in enumerate(zip(np.atleast_2d(shape.values), np.atleast_2d(shape.deviation), strict=True))
+            for at, value, band in zip(shape.vertices, *each, strict=True)
+        ]
+        types = {"column": pa.string(), "output": pa.int64(), "knot": pa.float64(), "level": pa.string()}
+        types |= {"value": pa.float64(), "deviation": pa.float64()}
+        return pa.table(
+            [pa.array(*each) for each in zip(zip(*rows, strict=True), types.values(), strict=True)], [*types]
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain tables of the whole model, from which a few lines of any language score a record."""
+        return {
+            "intercept": np.atleast_1d(self.encoded_intercept_).tolist(),
+            "classes": None if "classes_" not in vars(self) else np.asarray(vars(self)["classes_"]).tolist(),
+            "slope_cap": vars(self).get("slope_cap_"),
+            "shapes": [
+                {"name": block.name, "values": self.encoded_coef_[:, where].tolist(), **block.rule}
+                for block, where in self._fitted_map().slices
+            ],
+        }
+
+    def to_json(self, path: str | Path | None = None) -> str:
+        """Return the model as JSON, and write it to `path` if one is given. How to score it: docs, Additive models."""
+        text = json.dumps(self.to_dict(), indent=1, default=str)
+        if path is not None:
+            write_atomically(path, text.encode())
+        return text
+
+
+def shape_facts(plan: Any) -> list[dict[str, Any]]:
+    """Return for each column of a plan its vertices, degrees of freedom and the mean planned deviation of its noise."""
+    blocks, problem = plan.problem.domain.blocks, plan.problem
+    sizes = [block.size for block in blocks]
+    straight = problem.shapes is None  # of them no single directions are expected
+    freedom = [max(1, size - 1) for size in sizes] if straight else problem.typical.degrees_of_freedom(plan.l2)
+    means = [float(part.mean()) for part in np.split(_deviations(plan), np.cumsum(sizes))[: len(blocks)]]
+    return [
+        {"column": block.name, "vertices": max(2, block.size), "degrees_of_freedom": float(f), "deviation": mean}
+        for block, f, mean in zip(blocks, freedom, means, strict=False)
+    ]
+
+
+def _deviations(plan: Any) -> FloatArray:
+    """Return the planned deviation of the noise in every value or coefficient."""
+    problem, guess = plan.problem, plan.coefficient_deviation
+    if problem.shapes is not None:
+        return problem.typical.value_deviations(plan.l2, plan.deviations / problem.n, plan.output.deviation)
+    return np.full(problem.domain.dim * problem.loss.n_outputs, np.nan) if guess is None else guess
+
+
+PARAMETERS = """
+epsilon, delta, records_per_user, weight_cap, random_state : optional
+    As in `PrivateLogisticRegression`.
+schema : Schema, optional
+    Columns, ranges, categories and target of a table. Its numeric columns may say ``indicator`` and ``knots``.
+feature_bounds : (lower, upper), optional
+    Public bounds on every column of a numeric matrix. Exactly one of the two must be given.
+ranges : {"declared"}, default="declared"
+    Where the ranges of numeric columns come from. Private ranges are not built yet.
+knots : "auto" or int, default="auto"
+    Knots of every numeric column that declares none; 2 makes it a straight line. ``"auto"``: the number of the smallest
+    expected error, from public facts; then a model of straight lines by another method is considered too.
+interactions : list of pairs of column names, default=()
+    Pairs whose products are added, at 4 knots a column and up to 8 levels of a category. Each is one more block, so
+    all others have about ``1/m`` more noise, m the number of blocks.
+missing : {"own", "none"}, default="own"
+    Whether a missing number has a value of its own, for numeric columns that do not say so; ``"none"``: it counts as
+    equal parts of all values. It is never found out from cells or types.
+monotone : dict, optional
+    Names of numeric columns and ``"increasing"`` or ``"decreasing"``: the released shape is replaced by the nearest
+    such one, all knots counting the same. One score only. Certificate and deviations are of the shape before.
+algorithm, noise : str, default="auto"
+    ``"objective_perturbation"`` fits shapes only; ``"auto"`` also plans straight lines by any method.
+"""
+ATTRIBUTES = """
+shapes_ : list of Shape
+    The released shapes, one a column or pair: vertices, values (summing to 0) and planned deviation of the noise.
+intercept_ : array or float
+    The score of a record whose shapes are all 0.
+knots_ : tuple
+    Knots of each column, in its own unit; empty for categories.
+degrees_of_freedom_ : dict
+    Planned, of each column; after a fit in this process.
+coef_ : array
+    Values of all shapes, one after the other.
+{released}
+"""
+ADDITIVE = {"parameters": PARAMETERS, "attributes": ATTRIBUTES, "released": RELEASED}
+"""Descriptions that both share."""
+
+
+@final
+@with_shared(**ADDITIVE)
+@dataclass(eq=False, repr=False)
+class PrivateAdditiveClassifier(AdditiveModel, LogisticModel):
+    """Additive classification (a generalized additive model) under differential privacy, binary and multiclass.
+
+    The log-odds are a sum of one shape a column, a broken line for a number and a value a level for a category. With
+    pure privacy and declared ranges it is the most accurate classifier of this library on most tables, and it can be
+    read: each column is one picture. Guarantee: as `PrivateLogisticRegression`.
+
+    Parameters
+    ----------
+    {parameters}
+    classes, slope_cap, probabilities, rates, class_weight : optional
+        As in `PrivateLogisticRegression`.
+
+    Attributes
+    ----------
+    {attributes}
+    classes_ : array of shape (n_classes,)
+        Labels.
+
+    References
+    ----------
+    Nori, Caruana, Bu, Shen and Kulkarni (2021), by boosting under privacy. Proofs: "Additive models" in the docs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpconvex import PrivateAdditiveClassifier
+    >>> X = np.random.default_rng(0).uniform(-1, 1, size=(20_000, 2))
+    >>> y = np.abs(X[:, 0]) > 0.5
+    >>> model = PrivateAdditiveClassifier(epsilon=1.0, feature_bounds=(-1, 1)).fit(X, y)
+    >>> model.score(X, y) > 0.8
+    True
+    """
+
+    kind: ClassVar[str] = "additive"
+
+
+@final
+@with_shared(**ADDITIVE)
+@dataclass(eq=False, repr=False)
+class PrivateAdditiveRegressor(AdditiveModel, PrivateLinearRegressor):
+    """Additive regression under differential privacy: the prediction is a sum of shapes, inside a public range.
+
+    Parameters
+    ----------
+    {parameters}
+    target_bounds : (lower, upper), optional
+        Public range of the target. Default: the schema's numeric target. It must be declared.
+    loss : {"squared", "huber", "quantile"}, default="squared"
+        Mean, robust mean or a quantile, as in `PrivateLinearRegression`, `PrivateHuberRegressor` and
+        `PrivateQuantileRegressor`, with their default widths.
+    quantile : float, default=0.5
+        Which quantile, with ``loss="quantile"``.
+
+    Attributes
+    ----------
+    {attributes}
+
+    Proofs: "Additive models" in the docs.
+    """
+
+    kind: ClassVar[str] = "additive_regression"
+
+    _: KW_ONLY
+    loss: str = "squared"
+    quantile: float = 0.5
+    heavy_tailed: Any = field(init=False, default=None)
+    failure: float | None = field(init=False, default=None)
+    surrogate: str = field(init=False, default="truncated")
+    constraint: Any = field(init=False, default=None)
+
+    def _loss(self, width: float, reach: float) -> LinearModelLoss:
+        _validate.choice("loss", self.loss, ("squared", "huber", "quantile"))
+        if self.loss == "squared":
+            return SquaredLoss(reach, prediction_bound=reach)
+        if self.loss == "huber":
+            return PseudoHuberLoss(DEFAULT_WIDTH, target_bound=reach)
+        return SmoothedPinballLoss(self.quantile, DEFAULT_SMOOTHING, target_bound=reach)
+
+    def _surrogates(self, problem: LinearModelProblem) -> tuple[LinearModelLoss, ...]:
+        return tuple(HuberLoss(cap, self._reach(), of_mean=True) for cap in CAPS) if self.loss == "squared" else ()

@@ -1,0 +1,158 @@
+"""Real local clusters: the same bits as in memory, lost workers, one error, and no noise in tasks."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import threading
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from dpconvex import PrivateLogisticRegression
+from dpconvex.data import ClassTarget, NumericColumn, Schema
+from dpconvex.errors import InvalidDataError
+from dpconvex.problems.data.records import RecordSource
+from dpconvex.randomness import SeededSource
+
+N = 3000
+SCHEMA = Schema((NumericColumn("age", 0, 100), NumericColumn("gain", 0, 10)), ClassTarget("sick", ("no", "yes")))
+OPTIONS = {
+    "objective": {},
+    "tilt": {"tilt": 1.0},
+    "centered": {"epsilon": 8.0, "delta": 1e-6, "algorithm": "recentring"},
+}
+
+
+def table() -> pa.Table:
+    rng = np.random.default_rng(0)
+    age, gain = rng.normal(50, 30, N), rng.exponential(2, N)
+    age[:4] = [np.nan, np.inf, -np.inf, 1e300]
+    sick = np.where(rng.random(N) < 1 / (1 + np.exp(-(age - 50) / 20)), "yes", "no")
+    return pa.table({"age": age, "gain": gain, "sick": sick})
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    place, order = tmp_path_factory.mktemp("parts"), np.random.default_rng(1).permutation(N)
+    for k, part in enumerate(np.array_split(order, [2, 900, 2000])):
+        pa.parquet.write_table(table().take(part), place / f"{k}.parquet")
+    return place
+
+
+@pytest.fixture(scope="module")
+def client():
+    distributed = pytest.importorskip("distributed")
+    pytest.importorskip("dask.dataframe")
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        distributed.Client(cluster) as connected,
+    ):
+        yield connected
+
+
+def fitted(X: object, **options):
+    return PrivateLogisticRegression(**{"epsilon": 1.0, "schema": SCHEMA, "random_state": 5, **options}).fit(X)
+
+
+def same(X: object, **options) -> None:
+    expected, found = fitted(table(), **options), fitted(X, **options)
+    np.testing.assert_array_equal(found.coef_, expected.coef_)
+    assert found.certificate_ == expected.certificate_
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_a_dask_cluster_gives_the_same_model(name, folder, client) -> None:
+    import dask.dataframe
+
+    same(dask.dataframe.read_parquet(folder), **OPTIONS[name])
+
+
+def test_predictions_are_lazy(folder, client) -> None:
+    import dask.dataframe
+
+    model, frame = fitted(table()), dask.dataframe.read_parquet(folder)
+    found = model.predict(frame)
+    assert isinstance(found, dask.dataframe.Series)
+    np.testing.assert_array_equal(found.compute().to_numpy(), model.predict(frame.compute()))
+
+
+def test_tasks_hold_no_rows_and_no_source_of_noise(folder, client, monkeypatch) -> None:
+    """Whatever travels is small, and drawing noise inside of it would be seen: no bit source is in it."""
+    import cloudpickle
+    import dask.dataframe
+
+    from dpconvex.problems.data.sources.cluster import DaskPartitions
+
+    sent, run = [], DaskPartitions.run
+
+    def watched(self, function, arguments=None):
+        sent.append(cloudpickle.dumps(function))
+        return run(self, function, arguments)
+
+    monkeypatch.setattr(DaskPartitions, "run", watched)
+    fitted(dask.dataframe.read_parquet(folder), random_state=SeededSource(5))
+    assert len(sent) > 3
+    assert max(map(len, sent)) < 40_000
+    assert not any(b"dpconvex.randomness" in task or b"privacy.ledger" in task for task in sent)
+
+
+def test_a_killed_worker_changes_nothing(folder, client) -> None:
+    import dask.dataframe
+
+    frame, expected = dask.dataframe.read_parquet(folder), fitted(table(), tilt=1.0)
+    victim = next(iter(client.run(os.getpid).values()))
+    timer = threading.Timer(0.3, os.kill, (victim, signal.SIGKILL))
+    timer.start()
+    found = fitted(frame, tilt=1.0)
+    timer.join()
+    np.testing.assert_array_equal(found.coef_, expected.coef_)
+
+
+def test_broken_files_end_in_one_error_without_content(tmp_path, client) -> None:
+    import dask.dataframe
+
+    for k in range(2):
+        pa.parquet.write_table(table(), tmp_path / f"{k}.parquet")
+    frame = dask.dataframe.read_parquet(tmp_path)
+    (tmp_path / "1.parquet").write_bytes(b"secret cell")
+    with pytest.raises(InvalidDataError, match="could not be read") as error:
+        fitted(frame)
+    assert "secret" not in str(error.value)
+    assert error.value.__cause__ is None
+
+
+def test_records_leave_their_rows_at_home() -> None:
+    from dpconvex.losses import LogisticLoss
+    from dpconvex.problems import Block, DataDomain
+    from dpconvex.problems.data.sources import EncodedRows, streamed
+
+    class Rows(EncodedRows):
+        n, n_features = 1, 2
+
+        def portions(self):
+            yield np.zeros((1, 2)), np.zeros(1)
+
+        def __reduce__(self):
+            raise AssertionError("rows travel")
+
+    records = streamed(Rows(), DataDomain((Block(2, "l2", 1.0),)), LogisticLoss().clip_targets)
+    copy: RecordSource = pickle.loads(pickle.dumps(records))
+    assert (copy.n, copy.dim) == (1, 2)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning")
+def test_ray_gives_the_same_model(folder) -> None:
+    ray = pytest.importorskip("ray")
+    pytest.importorskip("ray.data")
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    try:
+        for options in OPTIONS.values():
+            same(ray.data.read_parquet(str(folder)), **options)
+    finally:
+        ray.shutdown()
