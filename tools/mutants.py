@@ -614,7 +614,7 @@ MUTANTS = (
     ),
     Mutant(
         "a replaced record moves one count",
-        "mechanisms/joint_histogram.py",
+        "mechanisms/k_norm.py",
         "_rounding.product_up(2.0, ",
         "_rounding.product_up(1.0, ",
         "",

@@ -30,7 +30,7 @@ from dpconvex.audit import Pair, Subject, array_pairs, record_pairs, user_pairs
 from dpconvex.audit.auditor import priced_once
 from dpconvex.audit.replay import Step, _Recorder, coins, tapped
 from dpconvex.audit.target import run_of
-from dpconvex.audit.targets import TARGETS, erm, location, mechanisms, minimax, queries, search
+from dpconvex.audit.targets import TARGETS, erm, location, mechanisms, minimax
 from dpconvex.errors import UnsupportedEventError
 from dpconvex.losses import AbsoluteLoss, HingeLoss, LogisticLoss, SmoothedHingeLoss
 from dpconvex.mechanisms import (
@@ -235,8 +235,8 @@ SPLIT |= {f"stable_sgd, {order} order": partial(_walk, order) for order in ("ran
 FAMILIES: dict[str, Iterable[str]] = {
     "split": SPLIT,
     "linear": [target.name for target in erm.TARGETS],
-    "vertices": [target.name for target in (*minimax.TARGETS, *queries.TARGETS)],
-    "others": [target.name for target in (*location.TARGETS, *search.TARGETS, *mechanisms.TARGETS)],
+    "vertices": [target.name for target in minimax.TARGETS],
+    "others": [target.name for target in (*location.TARGETS, *erm.SEARCHES, *mechanisms.TARGETS)],
 }
 BLOCKS = {
     "split": {*SPLIT} - {"queries, fresh batches", "stable_sgd, random order"},
