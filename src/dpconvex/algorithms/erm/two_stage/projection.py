@@ -12,9 +12,8 @@ Sensitivity
 Assumptions
     Those of the method. That predictions survive a projection is for accuracy: privacy holds for any P.
 Why
-    Pure noise of an l2 sensitivity is as many times longer as there are columns. In m random directions inner products
-    change by about ``1/sqrt(m)`` of the lengths (Johnson and Lindenstrauss 1984), and the best fit loses what
-    `TypicalData.projection_bias` says: little where a few directions hold most of the variance.
+    Pure noise of an l2 sensitivity is as many times longer as there are columns; the best fit in m random directions
+    loses what `TypicalData.projection_bias` says (Johnson and Lindenstrauss 1984).
 Memory
     One copy of the projected records, n rows of m and the other columns.
 
@@ -131,9 +130,9 @@ class ProjectedPlan(TwoStagePlan):
         """Return records with projected columns first, each a function of itself alone; chunks of rows at a time."""
         from dpconvex.problems.data import _loops
 
-        out = np.empty((len(X), self.columns + len(self.others)))
+        out = np.empty((X.shape[0], self.columns + len(self.others)))
         step = max(1, CHUNK // max(1, self.problem.domain.n_features))
-        for first in range(0, len(X), step):
+        for first in range(0, X.shape[0], step):
             inside = self.problem.domain.clip(X[first : first + step])
             z = np.empty((len(inside), self.columns))
             _loops.predictions(np.ascontiguousarray(inside[:, self.wide]), np.ascontiguousarray(P), z)
