@@ -55,7 +55,7 @@ def evaluate(
     levels = {**levels_of(schema, named), **levels_of(schema, given)}
     known = schema.column_names()
     extra = tuple(CategoricalColumn(name, texts) for name, texts in given.items() if name not in known)
-    read = replace(schema, columns=(*schema.columns, *extra))
+    read = replace(schema, columns=(*schema.columns, *extra), weight=None, weight_cap=None)
     promise = PrivacyParams(epsilon, unit=Unit.RECORD if schema.user is None else Unit.USER)
     with _output.model_folder(out, force=force) as folder:
         paid = pay(budget, promise, "evaluate", table, read, seed=seed)

@@ -22,7 +22,7 @@ from dpconvex import (
     private_metrics,
     verify,
 )
-from dpconvex.data.columns import ClassTarget
+from dpconvex.data import ClassTarget
 from dpconvex.errors import AccuracyError, BudgetExceededError, InvalidDataError, InvalidParameterError
 from dpconvex.estimators import evaluation
 from dpconvex.privacy.context import forget_counts
@@ -192,9 +192,9 @@ def test_the_held_out_units_are_random_and_stored_nowhere(monkeypatch) -> None:
     seen = []
     fit = PrivateLogisticRegression._learn
 
-    def watched(self, features, encoded, targets, loss, source, middle=0.0, groups=None):
+    def watched(self, features, encoded, *others, groups=None, **more):
         seen.append((np.array(encoded)[:, 0], groups))
-        return fit(self, features, encoded, targets, loss, source, middle, groups)
+        return fit(self, features, encoded, *others, groups=groups, **more)
 
     monkeypatch.setattr(PrivateLogisticRegression, "_learn", watched)
     estimators = [PrivateLogisticRegression(feature_bounds=(-1, 1)) for _ in range(2)]
@@ -267,3 +267,19 @@ def test_a_fit_that_fails_is_paid_and_nothing_is_evaluated(data, monkeypatch) ->
             fit_and_evaluate(estimator, *data, epsilon=0.5)
         assert float(budget.account().left[0]) == 0
     assert estimator._ready is None
+
+
+def test_weights_of_the_fit_are_capped_in_a_hold_out_too() -> None:
+    """The plan that is made first is of weighted records; the evaluation counts every record once."""
+    weighted = Schema(SCHEMA.columns, SCHEMA.target, weight="w", weight_cap=2.0)
+    rows = table(3000).append_column("w", pa.array(np.full(3000, 1e9)))
+    estimator = PrivateLogisticRegression(epsilon=3.0, schema=weighted)
+    found = fit_and_evaluate(estimator, rows, epsilon=3.0)
+    alone = PrivateLogisticRegression(epsilon=3.0, schema=weighted).plan(2400)[0]
+    assert estimator.plan_.problem.loss == alone.problem.loss
+    assert estimator.plan_.releases == alone.releases
+    assert verify(estimator.certificate_).passed
+    assert found["accuracy"].known
+    fair = PrivateLogisticRegression(epsilon=3.0, schema=SCHEMA, class_weight=[1.0, 5.0])
+    fit_and_evaluate(fair, table(3000), epsilon=3.0)
+    assert fair.plan_.problem.loss == estimator.plan_.problem.loss
