@@ -130,9 +130,9 @@ class ProjectedPlan(TwoStagePlan):
         """Return records with projected columns first, each a function of itself alone; chunks of rows at a time."""
         from dpconvex.problems.data import _loops
 
-        out = np.empty((len(X), self.columns + len(self.others)))
+        out = np.empty((X.shape[0], self.columns + len(self.others)))
         step = max(1, CHUNK // max(1, self.problem.domain.n_features))
-        for first in range(0, len(X), step):
+        for first in range(0, X.shape[0], step):
             inside = self.problem.domain.clip(X[first : first + step])
             z = np.empty((len(inside), self.columns))
             _loops.predictions(np.ascontiguousarray(inside[:, self.wide]), np.ascontiguousarray(P), z)
