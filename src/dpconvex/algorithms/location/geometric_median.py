@@ -4,14 +4,12 @@ Guarantee
     (epsilon, delta)-DP for neighbors that replace one record (or, with one point a user, all points of one user); the
     radius alone is pure epsilon_1-DP. The bound R on the data serves accuracy only: no sensitivity depends on it, but
     for the rounding of floats.
-Calibrated constants
-    Radius, test and center: `radius_and_center`, pure epsilon_1, then mu_t- and mu_c-GDP given the radius, outside
-    events of probability delta_1 + delta_2. Refinement: mu_b-GDP given the center (`noisy_descent`, `stable_sgd`).
+Lemma
+    Radius, test and center (`radius_and_center`) are pure epsilon_1, then mu_t- and mu_c-GDP given the radius, outside
+    events of probability delta_1 + delta_2; refinement is mu_b-GDP given the center (`noisy_descent`, `stable_sgd`).
     Domination is preserved by adaptive composition, so the whole has the profile of randomized response with epsilon_1
     composed with one Gaussian of ``mu^2 = mu_t^2 + mu_c^2 + mu_b^2``, plus ``delta_1 + delta_2``: mu is the largest
-    that fits.
-Printed constants
-    `printed` and Algorithm 4 with the shares of Theorem 4: (1/4, 1/4, 1/2) of epsilon and of delta. For epsilon <= 1.
+    that fits. Printed constants (`printed`, for epsilon <= 1): shares (1/4, 1/4, 1/2) of epsilon and of delta.
 Assumptions
     n is public. Groups and orders of visits are functions of positions and fresh coins (a generator of their own from
     the source of bits), never of values; records are sanitized one by one and never dropped. As the coins are uniform

@@ -1,15 +1,12 @@
-r"""Noisy gradient descent with constant steps on the mean distance to points.
+r"""Noisy gradient descent with constant steps on the mean distance to points (Haghifam, Steinke and Ullman 2024).
 
-Listing (Haghifam, Steinke and Ullman 2024, Algorithm 3)
-    ``z <- project(z - step (g(z) + N(0, sigma^2 I)))`` onto the ball about the center, T times, with
-    ``g(z) = (1/n) sum_i (z - x_i) / ||z - x_i||`` and 0 for points at z; the answer is the average of the last
-    iterates, or of all.
 Guarantee
     mu-GDP (hence (epsilon, delta)) for neighbors that replace one record, given the warm start.
 Lemma
-    Replacing a record changes one summand of n in ``g(z)``, a vector of length at most 1 before and after. So the mean
-    gradient has l2 sensitivity ``2 / n`` at every z, whatever z depends on. T releases of ``mu / sqrt(T)`` each compose
-    adaptively to mu; step, projection and the choice of iterates to average are post-processing.
+    Replacing a record changes one summand of n in ``g(z) = (1/n) sum_i (z - x_i) / ||z - x_i||`` (0 for points at z),
+    a vector of length at most 1 before and after. So the mean gradient has l2 sensitivity ``2 / n`` at every z,
+    whatever z depends on. T releases of ``mu / sqrt(T)`` each compose adaptively to mu; step, projection and the choice
+    of iterates to average are post-processing.
 Rounding
     A computed gradient differs from the exact one by at most `weiszfeld.rounding`, on both data sets; the
     sensitivity includes both. Where squared distances underflow the summand is 0: a vector of length at most 1.

@@ -1,20 +1,13 @@
 r"""Noisy gradient descent that finds the size of its steps itself: the default last stage of the geometric median.
 
-Listing
-    ``z <- project(z - factor * step_t (g(z) + N(0, sigma^2 I)))`` onto the ball about the center, T times. Steps
-    fall from a quarter of the ball to ``step`` released radii in the first 15 %, then by 3. The factor
-    begins at 1 and is halved when a released gradient points against the one before by more than noise explains:
-    ``<g_t, g_(t-1)> < -quiet``. The answer is the average of the iterates since then, after the first 15 %.
-    The halving is Kesten's rule (1958) with a threshold; constants are ours.
+Steps fall from a quarter of the ball to released radii, then by 3, and are halved, with the average begun anew, when a
+released gradient points against the one before by more than noise explains: Kesten's rule (1958) with a threshold.
+Listing, reasons and accuracy: docs, Geometric median, Steps that settle.
+
 Guarantee
     mu-GDP (hence (epsilon, delta)) for neighbors that replace one record, given the warm start: the lemma of
     `noisy_descent` for the gradients; step sizes, factor and the choice of iterates are functions of *released*
     gradients, hence post-processing.
-Why
-    The released radius may be too large by any factor; iterates that jump across the median meet opposite gradients,
-    those that settle gradients of noise: ``quiet = (d + 4 sqrt(d)) sigma^2`` tells (docs, Steps that settle).
-Accuracy
-    About 2.4 times ``sqrt(d) / (n mu)`` radii from the median (2 is what T averaged gradients can know).
 """
 
 from __future__ import annotations

@@ -1,23 +1,15 @@
 r"""Boosting to high probability with private selection (Algorithm 4), repaired and calibrated.
 
-Listing
-    Four equal parts of the records. The first, in I pieces: candidates ``(x_i, y_i)``. The second and third, in I J
-    pieces each: near-best answers to each candidate's y and x. The fourth: estimated gaps
-    ``G_i = max_j F(x_i, y_ij) - min_j F(x_ij, y_i)``; one candidate is drawn with probability falling in ``G_i``.
 Guarantee
     (epsilon, delta) for neighbors that replace one record.
 Lemma
     Pieces are fixed disjoint ranges of records, and each is read by one mechanism that keeps the whole promise; later
     ones see earlier ones through what those released: adaptive parallel composition. Values of a record are clipped to
-    an interval of length r, so each of the two extremes of ``G_i`` moves by at most ``r/m`` on m records either way,
-    and the score ``-c G_i`` by a vector of range at most ``4 c r/m``: that is epsilon for ``c = m epsilon/(4 r)``.
-Constants
-    Paper: I and J rounded up, Algorithm 3 for candidates and the cited one-pass Frank-Wolfe for answers, both with
-    their own printed constants. The printed exponent ``n epsilon/(32 B)`` is this c for ``m = n/4`` and ``r = 2 B``.
-Bound (Theorem 3.20, explicit; docs, Saddle points: the other methods)
-    With probability ``1 - beta`` the gap is at most ``(4/beta)^(1/I) E + (8 I/beta)^(1/J) (E_x + E_y) + 4 h + s``.
-    ``tuning="bound"`` has the printed I and J, with which this is nearly as small as with the best ones, and candidates
-    with a proved E. With the printed Algorithm 3 no usable E is known, and the prediction is an order.
+    an interval of length r, so each of the two extremes of an estimated gap ``G_i`` moves by at most ``r/m`` on m
+    records either way, and the score ``-c G_i`` by a vector of range at most ``4 c r/m``: epsilon for
+    ``c = m epsilon/(4 r)``, which the printed exponent ``n epsilon/(32 B)`` is for ``m = n/4`` and ``r = 2 B``.
+
+Parts of the run, constants and the bound (Theorem 3.20, explicit): docs, Saddle points: the other methods.
 """
 
 from __future__ import annotations

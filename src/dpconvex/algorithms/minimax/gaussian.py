@@ -1,9 +1,5 @@
 r"""Gradient descent-ascent with Gaussian noise: noisy entropic mirror descent, and DP-SGDA in the Euclidean geometry.
 
-Listing
-    From the center, T times: mean gradients in x and y at the present pair, of all records or of the next batch; add
-    Gaussian noise; descend in x and ascend in y (multiplicatively, or with a Euclidean projection). The average of the
-    pairs where gradients were taken is returned.
 Guarantee
     (epsilon, delta) for neighbors that replace one record; exact Gaussian accounting.
 Lemma
@@ -17,10 +13,7 @@ Bound
     ``sum_b [A_b/(tau_b T) + tau_b/2 (L_b^2 + v_b)]`` on the expected gap on the data (full gradients), with
     ``A = log d``, ``v = E max_j b_j^2 <= 2 sigma^2 log(2 e d)`` (entropic) or ``A = 1/2``, L, v in the l2 norm
     (Euclidean). One pass: for the distribution of the records, with twice these (the pair depends on the gradients'
-    noise).
-    Minimization (``dy = 1``) of an L1-smooth function with full gradients and ``tau <= 1/(2 L1)``:
-    ``A/(tau T) + tau v`` for the average of the points after each step, without the slope (the step's decrease pays
-    for it).
+    noise). Smooth minimization: docs, Saddle points: the other methods.
 """
 
 from __future__ import annotations

@@ -1,9 +1,5 @@
 r"""Private multiplicative weights for matrix games: one player learns, the other answers with private best responses.
 
-Listing
-    From the center, T times: the responder draws a vertex by the exponential mechanism on its full gradient at the
-    learner's point; the learner's full gradient at that vertex gets Gaussian noise and moves it multiplicatively.
-    Averages of both are returned. The player with fewer vertices learns: its noise grows with their number.
 Guarantee
     (epsilon, delta) for neighbors that replace one record.
 Lemma
