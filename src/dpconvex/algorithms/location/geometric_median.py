@@ -40,9 +40,9 @@ from dpconvex.algorithms.location.base import (
     Stage,
     WarmStart,
 )
+from dpconvex.algorithms.location.noisy_descent import plan_settling
 from dpconvex.algorithms.location.printed import plan_printed_center, plan_printed_radius
 from dpconvex.algorithms.location.radius_and_center import plan_center, plan_radius
-from dpconvex.algorithms.location.settling_descent import plan_settling
 from dpconvex.algorithms.location.stable_sgd import plan_printed, plan_stable_sgd
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release

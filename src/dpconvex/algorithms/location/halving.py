@@ -27,9 +27,9 @@ from dpconvex import _validate
 from dpconvex._types import FloatArray
 from dpconvex.algorithms import recorded
 from dpconvex.algorithms.location.base import CenterFinder, FoundRadius, RadiusFinder, WarmStart, check
+from dpconvex.algorithms.location.baselines import MOST_STEPS
 from dpconvex.algorithms.location.geometric_median import GeometricMedianPlan, fallback
 from dpconvex.algorithms.location.noisy_descent import GradientStage, NoisyGradients, plan_descent
-from dpconvex.algorithms.location.origin_descent import MOST_STEPS
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import AboveThreshold, Planned
 from dpconvex.privacy import Ledger, PrivacyParams, Sensitivity, Unit
