@@ -138,15 +138,7 @@ def plan(domain: PointDomain, n: int, privacy: PrivacyParams) -> GeometricMedian
     # No round has fewer than one gradient.
     start_steps = max(START_STEPS, math.ceil(math.log2(domain.radius_bound / domain.min_radius)) + 1)
     warm = NoisyGradients.of_mu("gradient of a halving round", n, d, warm_mu, start_steps, unit)
-    return GeometricMedianPlan(
-        domain,
-        n,
-        privacy,
-        "calibrated",
-        plan_radius(domain, n, pure, unit=unit),
-        HalvingCenter(domain, n, warm, warm_mu),
-        plan_descent(n, d, fine_mu, steps=steps, step=50 * math.sqrt(d / 3) / (fine_mu * n), unit=unit),
-        fallback(domain, False),
-        THEOREM,
-        "halving",
-    )
+    radius, center = plan_radius(domain, n, pure, unit=unit), HalvingCenter(domain, n, warm, warm_mu)
+    booster = plan_descent(n, d, fine_mu, steps=steps, step=50 * math.sqrt(d / 3) / (fine_mu * n), unit=unit)
+    end = fallback(domain, False)
+    return GeometricMedianPlan(domain, n, privacy, "calibrated", radius, center, booster, end, THEOREM, "halving")

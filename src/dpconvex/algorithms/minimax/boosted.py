@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, cast, final
 
 import numpy as np
@@ -199,7 +199,10 @@ def plan(
     _validate.choice("tuning", tuning, ("measured", "bound"))
     _validate.real("failure", failure, above=0.0, below=1.0)
     paper = constants == "paper"
-    planners = (base or _BASES[constants, tuning], responder or (_printed_answer if paper else _respond))
+    planners = (
+        base or (_PRINTED_BASE if paper else _BASES[tuning]),
+        responder or (_PRINTED_ANSWER if paper else _respond),
+    )
     for name, value in (("candidates", candidates), ("answers", answers)):
         if value is not None:
             _validate.integer(name, value, at_least=1)
@@ -217,14 +220,6 @@ def plan(
     return found
 
 
-def _printed_base(problem: SimplexSaddle, privacy: PrivacyParams) -> SaddlePlan:
-    return bias_reduced.plan(problem, privacy, constants="paper")
-
-
-def _printed_answer(problem: SimplexSaddle, privacy: PrivacyParams) -> SaddlePlan:
-    return frank_wolfe.plan_variance_reduced(problem, privacy, constants="paper")
-
-
 def _bounded_base(problem: SimplexSaddle, privacy: PrivacyParams) -> SaddlePlan:
     output = "reuse" if problem.bilinear else "fresh"  # of which bounds are proved
     return vertex_descent.plan(problem, privacy, output=output, tuning="bound")
@@ -237,9 +232,6 @@ def _respond(problem: SimplexSaddle, privacy: PrivacyParams) -> SaddlePlan:
         return vertex_descent.plan(problem, privacy)
 
 
-_BASES: dict[tuple[str, str], Planner] = {
-    ("calibrated", "measured"): vertex_descent.plan,
-    ("calibrated", "bound"): _bounded_base,
-    ("paper", "measured"): _printed_base,
-    ("paper", "bound"): _printed_base,
-}
+_BASES: dict[str, Planner] = {"measured": vertex_descent.plan, "bound": _bounded_base}
+_PRINTED_BASE: Planner = partial(bias_reduced.plan, constants="paper")
+_PRINTED_ANSWER: Planner = partial(frank_wolfe.plan_variance_reduced, constants="paper")
