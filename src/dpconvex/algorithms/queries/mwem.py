@@ -30,7 +30,7 @@ import numpy as np
 from dpconvex import _rounding, _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms import PredictedError, recorded, require_delta
-from dpconvex.algorithms.queries.base import QueryReleasePlan, check, fit_histogram, mean_sensitivity, rounding
+from dpconvex.algorithms.queries.base import Answered, QueryReleasePlan, check, fit_histogram, mean_sensitivity, rounding
 from dpconvex.mechanisms import GaussianMechanism, Planned, VertexSampling
 from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT
 from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity
@@ -113,7 +113,7 @@ class MwemPlan(QueryReleasePlan):
         constants = {"rounds": self.rounds, "selection_share": self.selection_share, "sigma": self.sigma}
         return {**constants, "score_scale": self.scale, "fit_steps": self.fit_steps}
 
-    def _run(self, records: AnyArray, source: BitSource, ledger: Ledger) -> tuple[FloatArray, FloatArray]:
+    def _run(self, records: AnyArray, source: BitSource, ledger: Ledger) -> Answered:
         queries = self.queries
         session = self.selection.start(SELECTED, source, ledger)
         truth = queries.record_sums(records) / self.n
@@ -134,7 +134,7 @@ class MwemPlan(QueryReleasePlan):
             targets = {b: sums[b] / times[b] for b in sums}
             steps = self.fit_steps * (10 if t == self.rounds else 1)
             histogram = fit_histogram(queries, targets, times, histogram, steps)
-        return histogram, queries.answers(histogram)
+        return self.answered(histogram)
 
 
 def typical_error(plan: MwemPlan) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from dpconvex.algorithms.queries import mwem, noisy_answers, synthetic
+from dpconvex.algorithms.queries import mwem, noisy_answers, noisy_tables, synthetic
 from dpconvex.algorithms.queries.base import QueryReleasePlan
 from dpconvex.algorithms.select import Method, Options, Registry
 from dpconvex.errors import InvalidParameterError
@@ -13,6 +13,7 @@ from dpconvex.problems.queries import LinearQueries
 
 QUERY_METHODS = Registry(
     "queries",
+    Method("noisy_tables", noisy_tables.plan),
     Method("query_noise", noisy_answers.plan),
     Method("mwem", mwem.plan),
     Method("saddle_point", synthetic.plan, ("constants",)),
@@ -35,7 +36,8 @@ def plan_queries(
 ) -> tuple[QueryReleasePlan, ...]:
     """Return all valid plans, the smallest `expected_error` first. Sees no data.
 
-    The saddle point alone applies to delta 0, and has ``constants="paper"``. `InvalidParameterError` if nothing does.
+    Noisy tables come first where they apply: marginals of one and two columns. ``constants="paper"`` has the saddle
+    point alone. `InvalidParameterError` if nothing applies.
     """
     names, options = QUERY_METHODS.names(algorithm), Options(constants)
     found, refusals = QUERY_METHODS.choose(names, options, (queries, n, privacy), _rank, "queries")
@@ -46,6 +48,6 @@ def plan_queries(
     return found
 
 
-def _rank(method: Method, plan: QueryReleasePlan) -> tuple[bool, float]:
+def _rank(method: Method, plan: QueryReleasePlan) -> tuple[bool, bool, float]:
     error, _ = expected_error(plan), plan.releases  # public constants that are no floats show up here
-    return not math.isfinite(error), error
+    return not math.isfinite(error), not plan.preferred, error
