@@ -118,7 +118,8 @@ class NumericColumn(AbstractColumn):
     transform : {"none", "log1p"}
         Public increasing map applied before scaling; ``"log1p"`` suits heavy right tails and needs ``lower > -1``.
     missing : {"own", "none"}, optional
-        For additive models: whether missing cells have a value of their own. Default: as the estimator says.
+        For additive models and synthetic data: whether missing cells have a value of their own. Default: as the
+        estimator says; for synthetic data they count as the middle bin.
     knots : tuple of float
         For additive models: where the shape may bend, increasing, from `lower` to `upper`. Default: planned.
 
@@ -211,10 +212,14 @@ class NumericColumn(AbstractColumn):
         out[:, 0] = values
 
     def cells(self, bins: int | Sequence[float]) -> CellColumn:
-        """Bins of equal width after the transform, or with the given edges; missing values take the middle bin."""
+        """Bins of equal width after the transform, or with the given edges.
+
+        Missing values take the middle bin, or with ``missing="own"`` a value of their own.
+        """
+        own = self.missing == "own"
         if isinstance(bins, int):
-            return NumberCells.equal(self.name, self.lower, self.upper, bins, self.transform == "log1p")
-        return NumberCells(self.name, tuple(bins))
+            return NumberCells.equal(self.name, self.lower, self.upper, bins, self.transform == "log1p", own)
+        return NumberCells(self.name, tuple(bins), own)
 
     def to_dict(self) -> dict[str, Any]:
         table: dict[str, Any] = {"lower": self.lower, "upper": self.upper}

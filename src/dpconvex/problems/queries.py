@@ -84,7 +84,7 @@ class LinearQueries(ABC):
         unless `records` are integers of such a shape (public facts).
         """
         if records.ndim == 2:
-            return np.ravel_multi_index(tuple(self.codes(records).T), self.shape)
+            return np.asarray(np.ravel_multi_index(tuple(self.codes(records).T), self.shape))
         self._check_records(records)
         return np.where((records >= 0) & (records < self.cells), records, 0).astype(np.int64)
 
@@ -286,7 +286,7 @@ class Marginals(LinearQueries):
 
     def record_sums(self, records: AnyArray) -> FloatArray:
         """Count the records in every cell of every table."""
-        categories = np.unravel_index(records, self.shape)
+        categories = self.codes(records).T
         sums = np.empty(self.count)
         for block, subset in zip(self.blocks, self.subsets, strict=True):
             places = np.ravel_multi_index([categories[a] for a in subset], [self.shape[a] for a in subset])

@@ -106,7 +106,8 @@ class QueryReleasePlan(Plan):
     def run(self, records: AnyArray, source: BitSource) -> QueryResult:
         """Run the planned method on the cell of each record, integers (n,), or on its values, integers (n, columns).
 
-        What lies outside the domain counts as cell or value 0. Raises `InvalidDataError` if length or dtype are not those of the plan (public facts).
+        What lies outside the domain counts as cell or value 0.
+        Raises `InvalidDataError` if length or dtype are not those of the plan (public facts).
         """
         cells = np.asarray(records)
         if cells.shape not in ((self.n,), (self.n, len(self.queries.shape))) or cells.dtype.kind not in "iu":
@@ -178,7 +179,7 @@ def largest_error(queries: LinearQueries, records: AnyArray, histogram: FloatArr
 
 
 def fit_histogram(
-    queries: LinearQueries, targets: Mapping[int, FloatArray], times: Mapping[int, int], start: FloatArray, steps: int
+    queries: LinearQueries, targets: Mapping[int, FloatArray], times: Mapping[int, float], start: FloatArray, steps: int
 ) -> FloatArray:
     r"""Return weights over the cells whose answers are near `targets`: least squares over the simplex.
 

@@ -20,9 +20,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.queries.models import ReleasedModel, systematic
@@ -116,11 +117,15 @@ class FitPlan:
     rate: float = 0.1
 
 
+Floats = NDArray[np.floating[Any]]
+"""Single precision under way, double at the end."""
+
+
 class _State(NamedTuple):
     """A model under way: logits and what they stand for."""
 
-    values: FloatArray  #: P, (classes, all values)
-    weights: FloatArray  #: w, (classes,)
+    values: Floats  #: P, (classes, all values)
+    weights: Floats  #: w, (classes,)
 
 
 @final
@@ -161,7 +166,7 @@ class _Target:
         fold = np.triu(generator.integers(0, count, self.shares.shape), 1)
         return np.where(self.scored, fold + fold.T, -1)
 
-    def block_sums(self, values: FloatArray) -> FloatArray:
+    def block_sums(self, values: Floats) -> Floats:
         """Sum over the values of each column, put back beside each value: (classes, all values)."""
         return np.add.reduceat(values, self.starts[:-1], axis=1)[:, self.of]
 
@@ -227,14 +232,14 @@ def _rates(plan: FitPlan, most: int, last: bool) -> list[float]:
     return rates + [0.3 * plan.rate] * (most // 4) + [0.1 * plan.rate] * (most // 4) if last and plan.falling else rates
 
 
-def _state(target: _Target, raw: list[FloatArray]) -> _State:
+def _state(target: _Target, raw: list[Floats]) -> _State:
     """Softmax of the logits, column by column, and of the classes."""
     values = np.exp(raw[0] - np.maximum.reduceat(raw[0], target.starts[:-1], axis=1)[:, target.of])
     weights = np.exp(raw[1] - raw[1].max())
     return _State(values / target.block_sums(values), weights / weights.sum())
 
 
-def _slopes(target: _Target, state: _State, weight: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _slopes(target: _Target, state: _State, weight: Floats) -> tuple[Floats, Floats]:
     """Gradient of ``1/4 sum W (M - Y)^2 + 1/2 sum w (m - y)^2`` in the logits of values and of classes."""
     P, w = state
     pairs = P @ (weight * (P.T @ (w[:, None] * P) - target.shares))

@@ -30,7 +30,14 @@ import numpy as np
 from dpconvex import _rounding, _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms import PredictedError, recorded, require_delta
-from dpconvex.algorithms.queries.base import Answered, QueryReleasePlan, check, fit_histogram, mean_sensitivity, rounding
+from dpconvex.algorithms.queries.base import (
+    Answered,
+    QueryReleasePlan,
+    check,
+    fit_histogram,
+    mean_sensitivity,
+    rounding,
+)
 from dpconvex.mechanisms import GaussianMechanism, Planned, VertexSampling
 from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT
 from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity

@@ -26,7 +26,7 @@ from typing import Any, final
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import AnyArray
 from dpconvex.algorithms import PredictedError, recorded
 from dpconvex.algorithms.queries.base import (
     Answered,
@@ -68,7 +68,7 @@ class QueryNoisePlan(QueryReleasePlan):
 
     @cached_property
     def _noise(self) -> tuple[LaplaceMechanism | GaussianMechanism, float, float]:
-        """The mechanism, the standard deviation of its noise, and what the largest of all answers' is expected to be."""
+        """The mechanism, the deviation of its noise, and what the largest of all answers' noise is expected to be."""
         queries, blocks = self.queries, len(self.queries.blocks)
         if self.mu:
             sensitivity = mean_sensitivity(queries, self.n, blocks, queries.count)

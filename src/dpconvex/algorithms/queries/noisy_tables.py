@@ -49,7 +49,7 @@ from dpconvex.randomness import BitSource
 
 LEMMA = "replacing a record moves one unit between two cells of the table: 2 in l1, the root of 2 in l2"
 SHARE = 0.1  # of the budget for the one-way tables (benchmarks/whole_tables.py)
-MOST_RAW = {"all": 1.0, "center": 1.0}  # R up to which pairs are measured (benchmarks/whole_tables.py)
+MOST_RAW = {"all": 0.75, "center": 0.06}  # R up to which pairs are measured (benchmarks/whole_tables.py)
 INDEPENDENT = 0.1  # Mean total variation of independent columns on benchmark tables: 0.08 to 0.22
 REFIT, FALLING = 0.15, 0.01  # R below which the fit uses all cells, and lets its rate fall
 SMALL_CELLS, SMALL_RAW = 2**20, 0.02  # up to which one weight a combination is fitted instead of classes
@@ -138,8 +138,8 @@ class NoisyTablesPlan(QueryReleasePlan):
     @property
     def expected_variation(self) -> float:
         """The mean total variation of two-way tables to expect: the order of magnitude on benchmark tables, a guess."""
-        if self.relations == "none" and len(self.queries.shape) > 1:
-            return INDEPENDENT + self.raw
+        if len(self.queries.shape) > 1 and self.relations != "all":
+            return INDEPENDENT + self.raw if self.relations == "none" else 0.6 * INDEPENDENT + self.raw / 2
         return min(self.raw, 0.09 * self.raw**0.6) if self.raw > 0.01 else self.raw
 
     @property
@@ -233,9 +233,9 @@ def plan(
 ) -> NoisyTablesPlan:
     """Plan noise on the tables of columns and of pairs of columns.
 
-    `relations` says which pairs: ``"all"`` that the queries list, those with the column ``queries.center``, or ``"none"``;
-    ``"auto"`` goes from the first to the last until the noise is small enough. `share` is that of the columns' own
-    tables in the budget.
+    `relations` says which pairs: ``"all"`` that the queries list, those with the column ``queries.center``, or
+    ``"none"``; ``"auto"`` goes from the first to the last until the noise is small enough. `share` is that of the
+    columns' own tables in the budget.
     """
     check_relation(privacy)
     _validate.records("n", n)

@@ -30,7 +30,7 @@ from typing import Any, final
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import AnyArray
 from dpconvex.algorithms import PredictedError, recorded, require_delta
 from dpconvex.algorithms.queries.base import Answered, QueryReleasePlan, check, rounding
 from dpconvex.errors import InvalidParameterError

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
+from dpconvex._types import AnyArray
+from dpconvex.algorithms.queries import noisy_tables
 from dpconvex.algorithms.queries.registry import QUERY_METHODS
 from dpconvex.algorithms.select import Options
 from dpconvex.audit.neighbors import array_pairs
-from dpconvex.audit.target import Builder, Subject, smallest, targets
-from dpconvex.privacy import PrivacyParams, Unit
-from dpconvex.problems.queries import DenseQueries
+from dpconvex.audit.target import Builder, Subject, Use, smallest, targets
+from dpconvex.privacy import Ledger, PrivacyParams, Unit
+from dpconvex.problems.queries import DenseQueries, Marginals
+from dpconvex.randomness import BitSource
 
 
 def _queries(name: str) -> Builder:
@@ -31,10 +34,31 @@ def _queries(name: str) -> Builder:
     return build
 
 
+def _tables(privacy: PrivacyParams, bound: float) -> Subject:
+    """All tables of three columns; neighbors that differ in every column. What follows the release is public."""
+    queries = Marginals.of_order((2, 3, 2), 2)
+    plan = noisy_tables.plan(queries, 8, privacy, relations="all")
+
+    def run(codes: AnyArray, source: BitSource) -> AnyArray:
+        released = plan.release(queries.codes(codes), source, Ledger(privacy, plan.releases))
+        return np.concatenate([noisy.ravel() for noisy in released.noisy])
+
+    found = {}
+    for what, rest in (("alike", np.zeros((8, 3), int)), ("mixed", np.arange(24).reshape(8, 3) % 2)):
+        for how, other in (("differs everywhere", [1, 2, 1]), ("differs in one column", [0, 1, 0])):
+            first, second = rest.copy(), rest.copy()
+            first[0], second[0] = 0, other
+            found[f"others {what}, {how}"] = (first, second)
+    return Subject(Use(privacy, plan.algorithm, plan.releases, run), array_pairs(found))
+
+
 TARGETS = targets(
     Unit.RECORD,
     {
-        **{f"queries/{name}": ("approximate", _queries(name)) for name in QUERY_METHODS},
+        **{f"queries/{name}": ("approximate", _queries(name)) for name in QUERY_METHODS if name != "noisy_tables"},
+        "queries/noisy_tables": ("approximate", _tables),
+        "queries/noisy_tables/pure": ("pure", _tables),
+        "queries/query_noise/pure": ("pure", _queries("query_noise")),
         "queries/saddle_point/pure": ("pure", _queries("saddle_point")),
     },
 )
