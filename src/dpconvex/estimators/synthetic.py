@@ -252,22 +252,7 @@ class PrivateSyntheticData(PrivateEstimator):
     def fit_report_(self) -> list[dict[str, Any]]:
         """How well the model fits each measured table, from released numbers: misfit 1 is as far as noise explains."""
         check_is_fitted(self, "model_")
-        rows: list[dict[str, Any]] = []
-        tables = self.tables_
-        if tables is None:
-            return rows
-        for number, subset in enumerate(tables.subsets):
-            shares = self.model_.marginal(subset)
-            found = tables.interval(subset, shares, 0.95, True)
-            rows.append(
-                {
-                    "columns": [self.cells_.names[axis] for axis in subset],
-                    "deviation": math.sqrt(tables.variance(number)),
-                    "misfit": tables.misfit(subset, shares),
-                    "fits": found.fits,
-                }
-            )
-        return rows
+        return [] if self.tables_ is None else self.tables_.report(self.cells_.names, self.model_.marginal)
 
     def score(self, X: Any, y: Any = None) -> float:
         """Return minus the largest error of the model's marginals on a table. *Not private* on the data of `fit`.

@@ -202,6 +202,7 @@ class Marginals(LinearQueries):
     high: float = 1.0
     center: int | None = None
     impossible: tuple[Zero, ...] = ()
+    block_l1 = 2.0
 
     def __post_init__(self) -> None:
         for size in self.shape:
@@ -245,10 +246,6 @@ class Marginals(LinearQueries):
     def block_l2(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Root of 2: a record is in one cell of a table, and its replacement perhaps in another."""
         return _rounding.widen_up(math.sqrt(2.0))
-
-    @property
-    def block_l1(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return 2.0
 
     @property
     def block_square(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -33,8 +33,8 @@ Answered = tuple[ReleasedModel, FloatArray, ReleasedTables | None]
 """What a listing returns: the model, answers, and released tables where there are any."""
 
 LEMMA = (
-    "replacing one of n records moves the mean answers of a block of queries by at most block_l2/n in l2, "
-    "of several blocks by the root of their number times that; plus the rounding of the means"
+    "replacing one of n records moves the mean answers of a block of queries by at most block_l2/n in l2 (block_l1/n "
+    "in l1), of several blocks by the root of their number (their number) times that; plus the rounding of the means"
 )
 
 
@@ -136,13 +136,14 @@ def check(queries: LinearQueries, n: int, privacy: PrivacyParams) -> None:
         raise InvalidParameterError("queries.cells", queries.cells, what, remedy)
 
 
-def mean_sensitivity(queries: LinearQueries, n: int, blocks: int, count: int) -> Sensitivity:
-    """How far, in l2, one replaced record of n moves the mean answers of `blocks` blocks with `count` queries in all.
+def mean_sensitivity(queries: LinearQueries, n: int, blocks: int, count: int, norm: str = "l2") -> Sensitivity:
+    """How far one replaced record of n moves the mean answers of `blocks` blocks with `count` queries in all.
 
     Rounding of the computed means is included.
     """
-    exact = _rounding.product_up(queries.block_l2 / n, math.sqrt(blocks), 1 + 1e-12)
-    return Sensitivity(_rounding.sum_up((exact, 2 * rounding(queries) * math.sqrt(count))), "l2", LEMMA)
+    one, power = (queries.block_l2, 0.5) if norm == "l2" else (queries.block_l1, 1.0)
+    exact = _rounding.product_up(one / n, blocks**power, 1 + 1e-12)
+    return Sensitivity(_rounding.sum_up((exact, 2 * rounding(queries) * count**power * (1 + 1e-12))), norm, LEMMA)
 
 
 def rounding(queries: LinearQueries) -> float:

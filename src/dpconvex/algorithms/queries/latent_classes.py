@@ -19,7 +19,6 @@ Mistake
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -140,10 +139,9 @@ class _Target:
         self.shares, self.inverse = np.zeros((size, size), np.float32), np.zeros((size, size), np.float32)
         self.one, self.one_weight = np.zeros(size, np.float32), np.zeros(size, np.float32)
         start = np.ones(size)
-        largest = max(1 / tables.variance(table) for table in range(len(tables.subsets)))
         for table, subset in enumerate(tables.subsets):
             parts = [slice(starts[axis], starts[axis + 1]) for axis in subset]
-            weight = 1 / tables.variance(table) / largest
+            weight = (min(tables.deviations) / tables.deviations[table]) ** 2
             if len(subset) == 1:
                 self.one[parts[0]], self.one_weight[parts[0]] = tables.noisy[table], weight
                 start[parts[0]] = projected(tables.noisy[table])
@@ -151,15 +149,10 @@ class _Target:
                 i, j = parts
                 self.shares[i, j], self.shares[j, i] = tables.noisy[table], tables.noisy[table].T
                 self.inverse[i, j] = self.inverse[j, i] = weight
-        self.start = start
-        self.scored = self.inverse > 0
+        self.start, self.scored = start, self.inverse > 0
         for (i, a), (j, b) in impossible:
             for place in ((starts[i] + a, starts[j] + b), (starts[j] + b, starts[i] + a)):
                 self.shares[place], self.inverse[place], self.scored[place] = 0.0, ZERO_WEIGHT, False
-
-    @cached_property
-    def pairs(self) -> bool:
-        return bool(self.scored.any())
 
     def folds(self, count: int, generator: np.random.Generator) -> AnyArray:
         """Put every cell of a pair into one of `count` folds, in both places alike; -1: never left out."""
@@ -175,7 +168,7 @@ def fit(tables: ReleasedTables, plan: FitPlan, impossible: tuple[Zero, ...] = ()
     """Return latent classes whose tables are near the released ones; post-processing."""
     with np.errstate(all="ignore"):
         target, generator = _Target(tables, impossible), np.random.default_rng(SEED)
-        if not target.pairs and not impossible:
+        if not target.inverse.any():
             product = np.split(target.start[None, :], target.starts[1:-1], axis=1)
             return LatentClasses(target.shape, np.ones(1), tuple(product))
         found = list(_fits(target, plan, generator))

@@ -36,6 +36,7 @@ from dpconvex.algorithms.queries.base import (
     check,
     fit_histogram,
     mean_sensitivity,
+    planned_steps,
     rounding,
 )
 from dpconvex.mechanisms import GaussianMechanism, Planned, VertexSampling
@@ -60,7 +61,7 @@ class MwemPlan(QueryReleasePlan):
     rounds: int  #: T
     rho: float  #: zCDP budget of everything
     selection_share: float  #: part of it that selections spend
-    fit_steps: int  #: of the fit after each round; the last fit has ten times as many
+    fit_steps: int  #: of the fit after each round but the last, whose steps follow from sigma
     algorithm = "mwem"
     constants = "calibrated"
     noise_name = "gaussian"
@@ -139,7 +140,7 @@ class MwemPlan(QueryReleasePlan):
             times[block] = times.get(block, 0) + 1
             # 3. Fit the histogram to all measurements so far.
             targets = {b: sums[b] / times[b] for b in sums}
-            steps = self.fit_steps * (10 if t == self.rounds else 1)
+            steps = self.fit_steps if t < self.rounds else planned_steps(queries, self.sigma, self.rounds)
             histogram = fit_histogram(queries, targets, times, histogram, steps)
         return self.answered(histogram)
 

@@ -25,7 +25,7 @@ from typing import Any, final
 
 import numpy as np
 
-from dpconvex import _rounding, _validate
+from dpconvex import _validate
 from dpconvex._types import AnyArray
 from dpconvex.algorithms import PredictedError, recorded
 from dpconvex.algorithms.queries.base import (
@@ -36,19 +36,14 @@ from dpconvex.algorithms.queries.base import (
     mean_sensitivity,
     noise_left,
     planned_steps,
-    rounding,
 )
 from dpconvex.mechanisms import GaussianMechanism, LaplaceMechanism, Planned
-from dpconvex.privacy import Ledger, PrivacyParams, Sensitivity
+from dpconvex.privacy import Ledger, PrivacyParams
 from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems.queries import LinearQueries
 from dpconvex.randomness import BitSource
 
 LABEL = "answers to all queries"
-LEMMA_L1 = (
-    "replacing one of n records moves the mean answers of a block of queries by at most block_l1/n in l1, of several "
-    "blocks by their number times that; plus the rounding of the means"
-)
 
 
 @final
@@ -70,13 +65,11 @@ class QueryNoisePlan(QueryReleasePlan):
     def _noise(self) -> tuple[LaplaceMechanism | GaussianMechanism, float, float]:
         """The mechanism, the deviation of its noise, and what the largest of all answers' noise is expected to be."""
         queries, blocks = self.queries, len(self.queries.blocks)
+        sensitivity = mean_sensitivity(queries, self.n, blocks, queries.count, "l2" if self.mu else "l1")
         if self.mu:
-            sensitivity = mean_sensitivity(queries, self.n, blocks, queries.count)
             gaussian = GaussianMechanism.of_mu(sensitivity, self.mu, queries.count)
             return gaussian, gaussian.sigma, gaussian.sigma * math.sqrt(2 * math.log(2 * queries.count))
-        exact = _rounding.product_up(queries.block_l1 / self.n, float(blocks), 1 + 1e-12)
-        moved = _rounding.sum_up((exact, 2 * rounding(queries) * queries.count))
-        laplace = LaplaceMechanism.calibrate(Sensitivity(moved, "l1", LEMMA_L1), self.privacy.epsilon, queries.count)
+        laplace = LaplaceMechanism.calibrate(sensitivity, self.privacy.epsilon, queries.count)
         return laplace, math.sqrt(2) * laplace.scale, laplace.scale * math.log(2 * queries.count)
 
     @property

@@ -21,20 +21,10 @@ QUERY_METHODS = Registry(
 """``planner(queries, n, privacy, **options) -> QueryReleasePlan``."""
 
 
-def expected_error(plan: QueryReleasePlan) -> float:
-    """Return the largest error of a histogram that is typical, by which `plan_queries` orders methods.
-
-    Bounds compare badly: the saddle point's is 3 to 5 times what it loses, MWEM has none, and that of noisy answers
-    ignores the fit, which removes most of the noise. Each is replaced by what fits measurements on simulated tables and
-    random queries within a factor of 2 (docs, Synthetic data). Public facts only.
-    """
-    return min(plan.predicted_error.trivial, plan.expectation)
-
-
 def plan_queries(
     queries: LinearQueries, n: int, privacy: PrivacyParams, algorithm: str = "auto", *, constants: str = "calibrated"
 ) -> tuple[QueryReleasePlan, ...]:
-    """Return all valid plans, the smallest `expected_error` first. Sees no data.
+    """Return all valid plans, the smallest expectation first. Sees no data.
 
     Noisy tables come first where they apply: marginals of one and two columns. ``constants="paper"`` has the saddle
     point alone. `InvalidParameterError` if nothing applies.
@@ -49,5 +39,8 @@ def plan_queries(
 
 
 def _rank(method: Method, plan: QueryReleasePlan) -> tuple[bool, bool, float]:
-    error, _ = expected_error(plan), plan.releases  # public constants that are no floats show up here
+    # Bounds compare badly: the saddle point's is 3 to 5 times what it loses, MWEM has none, that of noisy answers
+    # ignores the fit. Expectations fit measurements within a factor of 2 (docs, Synthetic data).
+    error = min(plan.predicted_error.trivial, plan.expectation)
+    _ = plan.releases  # public constants that are no floats show up here
     return not math.isfinite(error), not plan.preferred, error

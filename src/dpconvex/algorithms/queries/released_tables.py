@@ -15,8 +15,9 @@ Known total (Gaussian)
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from scipy.special import ndtri
@@ -24,6 +25,8 @@ from scipy.special import ndtri
 from dpconvex import _validate
 from dpconvex._types import FloatArray
 from dpconvex.errors import InvalidParameterError
+
+GRID = 1 + 2.0**-18  # a step of the mechanism's grid is below 2^-20 of the scale
 
 
 @final
@@ -58,51 +61,49 @@ class ReleasedTables:
     """Noisy shares of the tables that a plan lists, in its order; fresh arrays, no view of anything private."""
 
     shape: tuple[int, ...]  #: number of values of each column
-    n: int  #: public number of records
     subsets: tuple[tuple[int, ...], ...]  #: the columns of each table, one or two
     noisy: tuple[FloatArray, ...]  #: shares, one axis a column; of any sign
-    #: The noise of each table in counts: the scale of Laplace noise, the standard deviation of Gaussian noise.
-    scales: tuple[float, ...]
+    deviations: tuple[float, ...]  #: standard deviation of the noise of a share, for each table
     law: str  #: "laplace" or "gaussian"
 
-    def variance(self, table: int) -> float:
-        """Variance of the noise of one cell, in squared shares."""
-        return (2.0 if self.law == "laplace" else 1.0) * (self.scales[table] / self.n) ** 2
-
     def estimate(self, axes: tuple[int, ...]) -> tuple[FloatArray, float]:
-        """Return the best unbiased shares of a measured table, in the order of `axes`, and the scale of their noise."""
+        """Return the best unbiased shares of a measured table, in the order of `axes`, and its noise's deviation."""
         key = tuple(sorted(axes))
         if key not in self.subsets:
             what = "must be one or two columns whose table was measured, for an interval"
             raise InvalidParameterError("columns", axes, what, "Leave interval out: the model has every table")
         table = self.subsets.index(key)
-        shares, scale = self.noisy[table], self.scales[table] / self.n
+        shares, noise = self.noisy[table], self.deviations[table]
         if self.law == "gaussian":
-            variance = scale**2
-            if len(key) == 1:
-                shares, variance = self._pooled(key[0], shares, variance)
+            total, weights = shares / noise**2, noise**-2
+            for subset, pair, deviation in zip(self.subsets, self.noisy, self.deviations, strict=True):
+                if len(subset) == 2 and len(key) == 1 and key[0] in subset:
+                    other = subset.index(key[0]) ^ 1
+                    weight = deviation**-2 / pair.shape[other]
+                    total, weights = total + weight * pair.sum(axis=other), weights + weight
+            shares = total / weights
             shares = shares - (shares.sum() - 1) / shares.size
-            scale = math.sqrt(variance * (1 - 1 / shares.size))
-        return (shares.T if tuple(axes) != key else shares), scale
-
-    def _pooled(self, axis: int, own: FloatArray, variance: float) -> tuple[FloatArray, float]:
-        total, weights = own / variance, 1 / variance
-        for table, subset in enumerate(self.subsets):
-            if len(subset) == 2 and axis in subset:
-                other = subset.index(axis) ^ 1
-                weight = 1 / (self.variance(table) * self.shape[subset[other]])
-                total, weights = total + weight * self.noisy[table].sum(axis=other), weights + weight
-        return total / weights, 1 / weights
+            noise = math.sqrt((1 - 1 / shares.size) / weights)
+        return (shares if tuple(axes) == key else shares.T), noise
 
     def interval(self, axes: tuple[int, ...], shares: FloatArray, level: float, together: bool) -> Marginal:
         """Return the model's `shares` of a measured table with intervals for the data's."""
         _validate.real("interval", level, above=0.0, below=1.0)
-        found, scale = self.estimate(axes)
+        found, noise = self.estimate(axes)
         tail = (1 - level) / (found.size if together else 1)
-        reach = scale * (-float(ndtri(tail / 2)) if self.law == "gaussian" else (1 + 2**-18) * -math.log(tail))
+        reach = noise * (-float(ndtri(tail / 2)) if self.law == "gaussian" else GRID * -math.log(tail) / math.sqrt(2))
         return Marginal(shares, np.clip(found - reach, 0, 1), np.clip(found + reach, 0, 1), level)
 
-    def misfit(self, axes: tuple[int, ...], shares: FloatArray) -> float:
-        """Return the root mean square of (model - released) over a table in units of the noise: about 1 if it fits."""
-        table = self.subsets.index(axes)
-        return float(np.sqrt(np.mean((shares - self.noisy[table]) ** 2) / self.variance(table)))
+    def report(self, names: Sequence[str], model: Callable[[tuple[int, ...]], FloatArray]) -> list[dict[str, Any]]:
+        """Return for each table its columns, the deviation of its noise, and how many such the model is away from it.
+
+        The misfit is a root mean square: about 1 where noise explains it. ``fits``: inside all intervals of level 0.95.
+        """
+        rows: list[dict[str, Any]] = []
+        for subset, noisy, deviation in zip(self.subsets, self.noisy, self.deviations, strict=True):
+            shares = model(subset)
+            misfit = float(np.sqrt(np.mean((shares - noisy) ** 2))) / deviation
+            fits = self.interval(subset, shares, 0.95, True).fits
+            columns = [names[axis] for axis in subset]
+            rows.append({"columns": columns, "deviation": deviation, "misfit": misfit, "fits": fits})
+        return rows
