@@ -34,8 +34,7 @@ def synthesize(
         list[str] | None, typer.Option(help="Public bins of one column, as in age=17,25,40,65,90; repeat it.")
     ] = None,
     impossible: Annotated[
-        list[str] | None,
-        typer.Option(help="Values that no record has together: sex=Male,relationship=Wife; repeat it."),
+        list[str] | None, typer.Option(help="No record has both: sex=Male,relationship=Wife.")
     ] = None,
     delta: _options.SmallDelta = 1e-6,
     algorithm: _options.Listed = "auto",
@@ -43,9 +42,7 @@ def synthesize(
     size: Annotated[
         int | None, typer.Option(help="Number of synthetic records. Default: that of the private ones.")
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder for synthetic.csv, certificate.json and report.html.")] = Path(
-        "synthetic"
-    ),
+    out: Annotated[Path, typer.Option(help="Folder for table, certificate and report.")] = Path("synthetic"),
     rows: _options.Rows = None,
     seed: _options.Seed = None,
     budget: _options.Budget = None,

@@ -188,6 +188,23 @@ def test_pure_promises() -> None:
         mwem.plan(TABLES, 500, pure)
 
 
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_noise_on_all_answers_covers_the_worst_neighbors(delta) -> None:
+    """Two records that differ in every column move every table: attained up to rounding to the grid."""
+    (plan,) = plan_queries(TABLES, 3, PrivacyParams(1.0, delta), "query_noise")
+    values = []
+
+    def release(self, value, *_):
+        values.append(np.array(value))
+        return np.zeros(len(value))
+
+    with mock.patch.object(Mechanism, "release", release):
+        for first in (0, 23):
+            plan.run(np.array([first, 5, 7]), SeededSource(0))
+    moved = np.linalg.norm(values[0] - values[1], 2 if delta else 1)
+    assert 0.999 * plan.mechanism.sensitivity.value < moved <= plan.mechanism.sensitivity.value
+
+
 def test_auto_orders_by_what_is_expected_and_sees_no_data() -> None:
     plans = plan_queries(SIGNS, 5000, PRIVACY)
     assert plans[0].algorithm == "query_noise"
