@@ -107,11 +107,8 @@ def _pair(text: str) -> dict[str, str]:
 
 def _write_report(estimator: Any, path: Path) -> None:
     """Write the page on what was released: noisy tables, intervals and the model, never the data."""
-    columns = []
-    for column in estimator.cells_.columns if estimator.tables_ else ():
-        if len(column.labels) > 1:
-            table = estimator.marginal(column.name, interval=0.95)
-            columns.append((column.name, list(zip(column.labels, table.shares, table.low, table.high, strict=True))))
+    measured = [each for each in estimator.cells_.columns if estimator.tables_ and len(each.labels) > 1]
+    columns = [(each.name, each.labels, estimator.marginal(each.name, interval=0.95)) for each in measured]
     report = sorted(estimator.fit_report_, key=lambda row: -row["misfit"])
     facts = {"plan": estimator.plan_, "certificate": estimator.certificate_, "number": _output.number}
     _output.write_page(path, "synthetic.html.j2", columns=columns, report=report, **facts)

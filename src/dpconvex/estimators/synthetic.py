@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self, final, overload
@@ -24,7 +23,7 @@ from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._features import records_only
 from dpconvex.estimators.base import RELEASED, PrivateEstimator, with_shared
 from dpconvex.privacy import PrivacyParams
-from dpconvex.problems.queries import LARGEST, Marginals
+from dpconvex.problems.queries import Marginals
 from dpconvex.randomness import BitSource, source_from
 
 if TYPE_CHECKING:
@@ -201,9 +200,6 @@ class PrivateSyntheticData(PrivateEstimator):
     @property
     def histogram_(self) -> FloatArray:
         """Released shares of all combinations, where there are at most 2^27."""
-        check_is_fitted(self, "model_")
-        if math.prod(self.cells_.shape) > LARGEST:
-            raise AttributeError(f"there is no histogram of more than {LARGEST} combinations: use marginal(columns)")
         return self.model_.marginal(range(len(self.cells_.shape)))
 
     @overload

@@ -30,6 +30,7 @@ from dpconvex.algorithms.queries.released_tables import ReleasedTables
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems.queries import Zero
 
+RATE = 0.1
 CHECK, PATIENCE, GAIN = 20, 10, 1e-5
 """Steps between two looks at the left-out cells; looks without a relative gain after which a fit ends."""
 REDRAWS = 100
@@ -113,7 +114,6 @@ class FitPlan:
     most: int  #: steps of one fit
     refit: bool  #: whether left-out cells only say how many steps to take: for little noise
     falling: bool  #: whether the rate falls at the end: for very little
-    rate: float = 0.1
 
 
 Floats = NDArray[np.floating[Any]]
@@ -201,8 +201,10 @@ def _descend(
     best, kept = np.inf, (_State(even.astype(np.float32), np.ones(1, np.float32)), 0)
     if held is not None:
         best = _score(target, kept[0], held)
-    since, state = 0, _state(target, raw)
-    for step, rate in enumerate(_rates(plan, most, held is None), start=1):
+    since, state, rates = 0, _state(target, raw), [RATE] * most
+    if held is None and plan.falling:
+        rates += [0.3 * RATE] * (most // 4) + [0.1 * RATE] * (most // 4)
+    for step, rate in enumerate(rates, start=1):
         slopes = _slopes(target, state, weight)
         for part, slope, first, second in zip(raw, slopes, *moments, strict=True):
             first += np.float32(0.1) * (slope - first)
@@ -218,11 +220,6 @@ def _descend(
             if since >= PATIENCE:
                 break
     return kept if held is not None or not most else (state, most)
-
-
-def _rates(plan: FitPlan, most: int, last: bool) -> list[float]:
-    rates = [plan.rate] * most
-    return rates + [0.3 * plan.rate] * (most // 4) + [0.1 * plan.rate] * (most // 4) if last and plan.falling else rates
 
 
 def _state(target: _Target, raw: list[Floats]) -> _State:
