@@ -1,7 +1,7 @@
 """Synthetic data for whole tables: total variation of all two-way tables, and training on synthetic records.
 
     python benchmarks/whole_tables.py [--tables adult diamonds flights] [--epsilon 0.1 1] [--delta 0 1e-6] [--seeds 3]
-        [--auc] [--json FILE]
+        [--auc] [--json FILE] [--figure FILE]
 
 Mean and largest total variation over all pairs of columns between the model, or as many records drawn from it, and the
 data, all rows of the table, numbers in 16 bins; beside it the model of independent columns with the whole promise
@@ -63,7 +63,13 @@ def measure(name: str, epsilons: list[float], deltas: list[float], seeds: int, w
                     found.append((*model, variations(queries, truth, queries.record_sums(drawn) / n)[0]))
                 mean, largest, records = np.mean(found, axis=0)
                 seconds = (time.process_time() - start) / seeds
-                facts = {"law": plan.law, "measured": plan.relations, "raw": plan.raw, "seeds": seeds}
+                facts = {
+                    "chosen": kind == "auto",
+                    "law": plan.law,
+                    "measured": plan.relations,
+                    "raw": plan.raw,
+                    "seeds": seeds,
+                }
                 row = {"table": name, "epsilon": epsilon, "delta": delta, **facts, "mean": mean, "largest": largest}
                 rows.append({**row, "deviation": float(np.std(found, axis=0)[0]), "records": records, "cpu": seconds})
                 print(shown(rows[-1]), flush=True)
@@ -95,6 +101,24 @@ def shown(row: dict) -> str:
     )
 
 
+def draw(rows: list[dict], path: str) -> None:
+    """Mean total variation against epsilon, of the first table measured."""
+    import matplotlib.pyplot as plt
+
+    rows = [row for row in rows if row["table"] == rows[0]["table"] and "mean" in row]
+    figure, axes = plt.subplots(figsize=(6, 3.6), layout="constrained")
+    for color, delta in enumerate(sorted({row["delta"] for row in rows})):
+        name = f"delta {delta:g}"
+        for chosen, style, what in ((True, "o-", name), (False, "x:", f"independent columns, {name}")):
+            found = [row for row in rows if row["delta"] == delta and row["chosen"] == chosen]
+            axes.loglog(
+                [row["epsilon"] for row in found], [row["mean"] for row in found], style, color=f"C{color}", label=what
+            )
+    axes.set(xlabel="epsilon", ylabel="mean total variation of two-way tables")
+    axes.legend(fontsize=8)
+    figure.savefig(path)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tables", nargs="+", choices=TABLES, default=list(TABLES))
@@ -103,6 +127,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--auc", action="store_true")
     parser.add_argument("--json")
+    parser.add_argument("--figure")
     arguments = parser.parse_args()
     rows: list[dict] = []
     for name in arguments.tables:
@@ -111,6 +136,8 @@ def main() -> None:
     if arguments.json:
         with open(arguments.json, "w", encoding="utf-8") as file:
             json.dump(rows, file, indent=1)
+    if arguments.figure:
+        draw(rows, arguments.figure)
 
 
 if __name__ == "__main__":
