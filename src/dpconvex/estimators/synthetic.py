@@ -150,7 +150,7 @@ class PrivateSyntheticData(PrivateEstimator):
         ----------
         X : data frame
             A pandas, polars or pyarrow table with the schema's columns, one record a row. No row is refused or left
-            out: missing numbers count as the middle bin, or as a value of their own (``missing="own"`` in the
+            out: missing numbers count as the middle bin, or as a value of their own (an `indicator` in the
             schema), missing and unlisted labels as the level ``(other)``, or else as the first category.
         y : None
             Ignored.

@@ -1,4 +1,4 @@
-"""What is audited of saddle points, games and l1 geometry."""
+"""What is audited of saddle points, games, l1 geometry, answered queries and synthetic data."""
 
 from __future__ import annotations
 
@@ -12,12 +12,16 @@ from dpconvex.algorithms.minimax import anytime, bias_reduced, frank_wolfe
 from dpconvex.algorithms.minimax.base import SaddlePlan
 from dpconvex.algorithms.minimax.gaussian import plan_mirror_descent
 from dpconvex.algorithms.minimax.registry import SADDLE_METHODS, SPARSE_METHODS
+from dpconvex.algorithms.queries import noisy_tables
+from dpconvex.algorithms.queries.registry import QUERY_METHODS
 from dpconvex.algorithms.select import Options
 from dpconvex.audit.neighbors import FAR, Pair, array_pairs
-from dpconvex.audit.target import Builder, Subject, smallest, targets
-from dpconvex.privacy import PrivacyParams, Unit
+from dpconvex.audit.target import Builder, Subject, Use, smallest, targets
+from dpconvex.privacy import Ledger, PrivacyParams, Unit
 from dpconvex.problems import MatrixGame, PolytopeSaddle, QuadraticGame, SimplexPoint
 from dpconvex.problems.minimax.base import SaddleSection
+from dpconvex.problems.queries import DenseQueries, Marginals
+from dpconvex.randomness import BitSource
 
 _KEYS = (71.3, 88.1, 57.9, 63.7)
 _SEED = 0
@@ -151,6 +155,43 @@ def _table_pairs(n: int) -> dict[str, Pair]:
     return array_pairs(found)
 
 
+def _queries(name: str) -> Builder:
+    def build(privacy: PrivacyParams, bound: float) -> Subject:
+        queries = DenseQueries(bound * np.array([[0.0, 1.0, 0.5]]), 0.0, bound)
+
+        def planned(n: int) -> Subject:
+            plan = QUERY_METHODS[name].plans(Options(), queries, n, privacy)[0]
+            rests = {"zeros": np.zeros(n, int), "ones": np.ones(n, int), "mixed": np.arange(n) % 2}
+            found = {}
+            for what, rest in rests.items():
+                first, second = rest.copy(), rest.copy()
+                first[0], second[0] = 0, 1
+                found[f"others {what}"] = (first, second)
+            return Subject(plan, array_pairs(found))
+
+        return smallest(planned)
+
+    return build
+
+
+def _tables(privacy: PrivacyParams, bound: float) -> Subject:
+    """All tables of three columns; neighbors that differ in every column. What follows the release is public."""
+    queries = Marginals.of_order((2, 3, 2), 2)
+    plan = noisy_tables.plan(queries, 8, privacy, relations="all")
+
+    def run(codes: AnyArray, source: BitSource) -> AnyArray:
+        released = plan.release(queries.codes(codes), source, Ledger(privacy, plan.releases))
+        return np.concatenate([noisy.ravel() for noisy in released.noisy])
+
+    found = {}
+    for what, rest in (("alike", np.zeros((8, 3), int)), ("mixed", np.arange(24).reshape(8, 3) % 2)):
+        for how, other in (("differs everywhere", [1, 2, 1]), ("differs in one column", [0, 1, 0])):
+            first, second = rest.copy(), rest.copy()
+            first[0], second[0] = 0, other
+            found[f"others {what}, {how}"] = (first, second)
+    return Subject(Use(privacy, plan.algorithm, plan.releases, run), array_pairs(found))
+
+
 _BOTH = set(SADDLE_METHODS) & set(SPARSE_METHODS)
 
 TARGETS = targets(
@@ -161,5 +202,10 @@ TARGETS = targets(
         "variance_reduced_frank_wolfe/smooth": ("approximate", _smooth),
         "vertex_mirror_descent/pure": ("pure", _game("vertex_mirror_descent")),
         "frank_wolfe/pure": ("pure", _sparse("frank_wolfe")),
+        **{f"queries/{name}": ("approximate", _queries(name)) for name in QUERY_METHODS if name != "noisy_tables"},
+        "queries/noisy_tables": ("approximate", _tables),
+        "queries/noisy_tables/pure": ("pure", _tables),
+        "queries/query_noise/pure": ("pure", _queries("query_noise")),
+        "queries/saddle_point/pure": ("pure", _queries("saddle_point")),
     },
 )
