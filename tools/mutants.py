@@ -53,6 +53,7 @@ class Mutant:
 
 OUTPUT = "algorithms/erm/output_perturbation"
 BOOSTING, SYNTHETIC = "algorithms/minimax/boosted.py", "algorithms/queries/synthetic.py"
+TABLES, NOISY = "algorithms/queries/noisy_tables.py", "tests/unit/algorithms/queries/test_noisy_tables.py"
 BOOSTED = "tests/unit/algorithms/minimax/test_boosted.py"
 AGGREGATES, GATHER = "algorithms/erm/user_level/aggregates.py", "algorithms/erm/user_level/gradients.py"
 GRADIENTS = "algorithms/erm/gradient_descent/gradients.py"
@@ -379,6 +380,78 @@ MUTANTS = (
         "length, mean = self.length(self.grid[-1]), plain_mean(points, self.clip)",
         "",
         (f"{ROBUST}::test_the_mean_at_a_searched_radius_moves_no_further_than_its_noise_hides",),
+    ),
+    Mutant(
+        "noisy tables: sensitivity for records that are added, not replaced (Laplace)",
+        TABLES,
+        'Sensitivity(2.0, "l1", LEMMA)',
+        'Sensitivity(1.0, "l1", LEMMA)',
+        "queries/noisy_tables/pure",
+        (f"{NOISY}::test_the_charged_cost_is_what_the_worst_neighbors_cost_and_no_more",),
+    ),
+    Mutant(
+        "noisy tables: sensitivity for records that are added, not replaced (Gaussian)",
+        TABLES,
+        "_rounding.widen_up(math.sqrt(2.0))",
+        "1.0",
+        "queries/noisy_tables",
+        (f"{NOISY}::test_the_charged_cost_is_what_the_worst_neighbors_cost_and_no_more",),
+    ),
+    Mutant(
+        "noisy tables: a scale class is charged once",
+        TABLES,
+        "replace(each, times=times[each.label])",
+        "replace(each, times=min(1, times[each.label]))",
+        "",
+        (f"{NOISY}::test_every_table_is_in_the_ledger_and_scales_are_few",),
+    ),
+    Mutant(
+        "noisy tables: the columns' tables are not charged",
+        TABLES,
+        "{1: SHARE, 2: 1 - SHARE}",
+        "{1: SHARE, 2: 1.0}",
+        "",
+        (f"{NOISY}::test_every_table_is_in_the_ledger_and_scales_are_few",),
+    ),
+    Mutant(
+        "noisy tables: intervals without the tail on the other side",
+        "algorithms/queries/released_tables.py",
+        "ndtri(tail / 2)",
+        "ndtri(tail)",
+        "",
+        (f"{NOISY}::test_intervals_hold_as_often_as_they_say",),
+    ),
+    Mutant(
+        "noisy tables: noisy shares are cut off at 0 before the interval",
+        "algorithms/queries/released_tables.py",
+        "found, noise = self.estimate(axes)",
+        "found, noise = self.estimate(axes); found = np.maximum(found, 0) / np.maximum(found, 0).sum()",
+        "",
+        (f"{NOISY}::test_intervals_hold_as_often_as_they_say",),
+    ),
+    Mutant(
+        "latent classes: a left-out cell is seen in the transposed place",
+        "algorithms/queries/latent_classes.py",
+        "np.where(self.scored, fold + fold.T, -1)",
+        "np.where(self.scored, generator.integers(0, count, fold.shape), -1)",
+        "",
+        (f"{NOISY}::test_a_cell_that_is_left_out_is_so_in_both_places_and_an_impossible_one_never",),
+    ),
+    Mutant(
+        "latent classes: impossible pairs are scored",
+        "algorithms/queries/latent_classes.py",
+        "ZERO_WEIGHT, False",
+        "ZERO_WEIGHT, True",
+        "",
+        (f"{NOISY}::test_a_cell_that_is_left_out_is_so_in_both_places_and_an_impossible_one_never",),
+    ),
+    Mutant(
+        "noise on all answers: the sensitivity of one block in l1",
+        "algorithms/queries/base.py",
+        "blocks**power",
+        "blocks**0.0",
+        "",
+        ("tests/unit/algorithms/queries/test_query_methods.py::test_noise_on_all_answers_covers_the_worst_neighbors",),
     ),
     Mutant(
         "synthetic data: one draw too few in the squares",
