@@ -29,6 +29,7 @@ from dpconvex.estimators._features import FeatureMap, feature_map, fitted_column
 from dpconvex.estimators._streams import expanded, first_able
 from dpconvex.estimators._targets import TargetRange
 from dpconvex.estimators._weights import packed, shares_of_cap, weighted
+from dpconvex.estimators.export import Exported
 from dpconvex.losses import LinearModelLoss
 from dpconvex.privacy import CarriesBudgets, PrivacyCertificate, PrivacyParams, Unit
 from dpconvex.problems import DataDomain, LinearModelProblem, UserGroups
@@ -148,7 +149,7 @@ class FittedModel(PrivateEstimator, ABC):
 
 
 @dataclass(eq=False, repr=False)
-class PrivateLinearModel(FittedModel):
+class PrivateLinearModel(FittedModel, Exported):
     """A linear model fitted under differential privacy.
 
     Parameters are documented with the final classes. Constructors only store; everything is checked by `plan` and

@@ -215,7 +215,9 @@ class NumbersPlan(EvaluationPlan):
         ones = np.ones(groups * width)
         norm = GroupedNorm(ones.astype(np.int64), ones, np.repeat(np.arange(groups), width), np.ones(groups))
         # Lemma 2: the maximum over the numbers of a group, summed over the two groups that a unit leaves and enters
-        lemma = "a replaced unit moves four numbers in [0, 1] by at most 1 in each of its groups (docs, Private evaluation)"
+        lemma = (
+            "a replaced unit moves four numbers in [0, 1] by at most 1 in each of its groups (docs, Private evaluation)"
+        )
         value = self._widened(1.0 if groups == 1 else 2.0)
         return NormNoiseMechanism(
             norm, Sensitivity(value, norm.name, lemma, unit=self.privacy.unit), self.privacy.epsilon

@@ -54,7 +54,9 @@ class Found:
     """All estimates from one release."""
 
     whole: Mapping[str, Estimate]
-    groups: tuple[Mapping[str, Estimate], ...]  #: One each, the last for labels that are not listed; empty without groups
+    groups: tuple[
+        Mapping[str, Estimate], ...
+    ]  #: One each, the last for labels that are not listed; empty without groups
     #: Each group's metrics less those of the first group, with intervals of the difference
     differences: tuple[Mapping[str, Estimate], ...]
     #: (bins, 5): mean prediction of a bin, share of positives, its interval, records; bins that are known
@@ -273,7 +275,9 @@ def _by_group(
         }
         for values, drawn, poor in found
     )
-    each = tuple({name: _estimate(name, values[name], drawn[name], poor) for name in values} for values, drawn, poor in found)
+    each = tuple(
+        {name: _estimate(name, values[name], drawn[name], poor) for name in values} for values, drawn, poor in found
+    )
     return each, differences
 
 
