@@ -25,18 +25,13 @@ Constants, one pass
     ``b = n/log(n)^2`` at a root and ``2^-s b`` at depth s, noise ``2 L0 2^(t/2) log(n/delta)/(b epsilon)`` in phase t
     (2 is the diameter), ``2^(3P/2) = L1 b epsilon/(L0 log(1/delta) log d)``; never less noise than the lemma allows.
 Deviations, one pass
-    Reconstructed: the saddle-point paper only cites the method, and its constants are those that its bound has. The
-    noise of the printed order needs steps of bounded drift (or shuffled records): of clipped gradients alone the leaves
-    would lose up to ``4 2^(t/2) epsilon/log(n/delta)`` each, erratum E10. Where a problem has no drift that clipping
-    enforces, privacy rests on clipping alone, and the excess falls like ``sqrt(log(d)/(n epsilon))`` instead of with
-    the power 2/3. Exponential mechanism for the noisy maximum, of the same scale.
-Bound, full gradients
-    With f L1-smooth in the l1 norm (curvature at most ``4 L1`` on the simplex) and an expected linear error of
-    ``log(d)/c`` a step, ``E excess <= 8 L1/(T + 2) + log(d)/c`` on the data, ``c = (n/spread) sqrt(8 rho/T)``: T
-    balances the two, for the optimal rate ``(log d/(n epsilon))^(2/3)``.
-Bound, one pass
-    ``4 L1 2/(S + 2) + log(d)/c + 4 max deviation of an estimate`` for S leaves in all; the last term by Hoeffding's
-    lemma, ``L sqrt(2 log(2 d) (1/b_0 + sum_s kappa_s^2/b_s))`` in the last phase. For the distribution of the records.
+    Reconstructed: the saddle-point paper only cites the method. The noise of the printed order needs steps of bounded
+    drift, erratum E10: where a problem has no drift that clipping enforces, privacy rests on clipping alone, and the
+    excess falls like ``sqrt(log(d)/(n epsilon))`` (docs, Saddle points: the other methods).
+Bounds
+    Full gradients, with f L1-smooth in the l1 norm: ``E excess <= 8 L1/(T + 2) + log(d)/c`` on the data, ``c =
+    (n/spread) sqrt(8 rho/T)``; T balances the two. One pass, for the distribution of the records:
+    ``4 L1 2/(S + 2) + log(d)/c + 4 L sqrt(2 log(2 d) (1/b_0 + sum_s kappa_s^2/b_s))`` for S leaves (Hoeffding).
 """
 
 from __future__ import annotations

@@ -35,7 +35,6 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import PiecewiseLinearLoss
 from dpconvex.problems import LinearModelProblem, Objective, Records
 from dpconvex.problems.linear.extension_risk import ExtensionRisk, RecordCap, extension_rounding
-from dpconvex.problems.linear.lipschitz_extension import Oracle, lipschitz_extension, structured_extension
 from dpconvex.problems.linear.truncated import TruncatedRisk, Truncation
 from dpconvex.problems.objective import ROUNDING, inner_product_rounding
 from dpconvex.sets import ConvexSet
@@ -178,7 +177,6 @@ class Extension(Surrogate):
         "it is the Lipschitz extension over the set, an infimum of C-Lipschitz functions; of f = 0 beyond the cap"
     )
     reached = "planes of a planned accuracy end with a certificate for all data, rounding being planned for"
-    oracle: Oracle = staticmethod(lipschitz_extension)
 
     def bias(self, moments: Moments, level: float) -> tuple[float, float]:
         """Of ``f - f_C``, which is 0 for A <= C and (A + C)-Lipschitz, at most 2A, beyond."""
@@ -196,7 +194,7 @@ class Extension(Surrogate):
         """By planes within ``alpha / 16``."""
         tolerance = part.l2 * radius**2 / 32
         loss = part.problem.loss
-        return ExtensionRisk(loss, *data, part.l2, part.level, part.domain, tolerance, centre, part.cap, self.oracle)
+        return ExtensionRisk(loss, *data, part.l2, part.level, part.domain, tolerance, centre, part.cap)
 
     def minimize(self, part: Part, data: Data, centre: FloatArray, near: Near) -> FloatArray:
         region, radius, start = near
@@ -208,10 +206,9 @@ class Extension(Surrogate):
 @final
 @dataclass(frozen=True)
 class Planes(Extension):
-    """Cutting planes: by bisection on the proximal step (Lemma 6), or by weights of affine pieces (Proposition D.6)."""
+    """Cutting planes, by bisection on the proximal step (Lemma 6), which finds weights of two pieces (D.6) too."""
 
     name: str
-    oracle: Oracle
     piecewise: bool = False
 
 
@@ -300,8 +297,8 @@ class Joint(Counted):
 
 SURROGATES: Mapping[str, Surrogate] = {
     "truncated": Truncated(),
-    "extension": Planes("extension", lipschitz_extension),
-    "structured": Planes("structured", structured_extension, piecewise=True),
+    "extension": Planes("extension"),
+    "structured": Planes("structured", piecewise=True),
     "joint": Joint(),
     "fixed_steps": FixedSteps("fixed_steps", printed=False),
     "printed_steps": FixedSteps("printed_steps", printed=True),

@@ -19,11 +19,9 @@ Assumptions
     steps are functions of public numbers. The level of residuals, the ridge and the steps' preconditioner are functions
     of what was released.
 Estimate
-    For residuals within the target bound B: ``R sqrt(d) sigma + R^2 s / (2 K)`` with sigma the deviation of the last
-    stage's gradients together at level B, s the curvature that noise in the moments hides, K the last stage's steps
-    and R the comparator's norm in the units of the noise. The first term is that of a ridge regression with such noise,
-    the second what K preconditioned steps leave. Smaller residuals are cut lower: then it is pessimistic. It is no
-    bound: residuals beyond the level are cut.
+    ``R sqrt(d) sigma + R^2 s / (2 K)`` for residuals within the target bound, sigma the deviation of the last stage's
+    gradients there, R the comparator's norm: no bound, as residuals beyond the level are cut (docs, What the plan
+    states).
 
 ====== ============================ ===============================================================
 Letter Name here                    Meaning

@@ -15,8 +15,7 @@ Sensitivity
 Assumptions
     Those of the method. That the columns are concentrated is for accuracy: privacy holds whatever they are.
 Why
-    Noise is in proportion to the longest record, and ranges of numeric columns must be wide enough for anybody's
-    values. Around their center records are often 3 to 6 times shorter. The method's parameters are the same, only the
+    Around their center records are often 3 to 6 times shorter, and noise is in proportion to the longest. Only the
     intercept changes: ``w0 + <w, x - c> = (w0 - <w, c>) + <w, x>``.
 Memory
     Two copies of the features.

@@ -12,9 +12,8 @@ Sensitivity
 Assumptions
     Those of the method. That predictions survive a projection is for accuracy: privacy holds for any P.
 Why
-    Pure noise of an l2 sensitivity is as many times longer as there are columns. In m random directions inner products
-    change by about ``1/sqrt(m)`` of the lengths (Johnson and Lindenstrauss 1984), and the best fit loses what
-    `TypicalData.projection_bias` says: little where a few directions hold most of the variance.
+    Pure noise of an l2 sensitivity is as many times longer as there are columns; the best fit in m random directions
+    loses what `TypicalData.projection_bias` says (Johnson and Lindenstrauss 1984).
 Memory
     One copy of the projected records, n rows of m and the other columns.
 
