@@ -45,6 +45,7 @@ myst_heading_anchors = 3
 html_theme = "pydata_sphinx_theme"
 html_static_path = ["_static"]
 html_title = "dpconvex"
+mathjax_path = "mathjax/tex-svg.js"  # MathJax 3.2.2 (Apache 2.0), bundled: formulas are drawn without a network
 html_theme_options = {
     "show_toc_level": 2,
     "navigation_with_keys": False,
@@ -53,7 +54,7 @@ html_theme_options = {
     "footer_end": [],
     "logo": {"text": "dpconvex"},
 }
-html_sidebars = {"index": [], "installation": [], "quickstart": [], "errata": [], "changelog": []}
+html_sidebars = {"index": [], "changelog": []}
 
 numpydoc_show_class_members = False
 autodoc_typehints = "none"  # the docstrings give types, shapes, ranges and units
