@@ -1,4 +1,4 @@
-"""Somebody who knows scikit-learn: frames, pipelines, weights, sparse text, a model that leaves as plain scikit-learn."""
+"""Somebody who knows scikit-learn: frames, pipelines, weights, sparse text, and a model that leaves."""
 
 from __future__ import annotations
 

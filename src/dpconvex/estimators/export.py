@@ -1,7 +1,7 @@
 """Models that leave: fitted linear and additive models as plain tables (JSON), scikit-learn, ONNX, SQL, a model card.
 
-A model of declared columns is a sum of one broken line a number and one value a level; of linear models the line has two
-knots. Everything is a function of what was released and of public facts, so writing it costs no privacy.
+A model of declared columns is a sum of one broken line a number and one value a level; of linear models the line
+has two knots. Everything is a function of what was released and of public facts, so writing it costs no privacy.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Exported:
         return _pipeline(self)
 
     def to_sql(self, table: str) -> str:
-        """Return a query that gives each row of a table its score, one column an output, in the SQL of most databases."""
+        """Return a query that scores each row of a table, one column an output, in the SQL of most databases."""
         model, scores = self.to_dict(), []
         for output, intercept in enumerate(model["intercept"]):
             terms = [_mixture(shape, [*map(repr, shape["values"][output])]) for shape in model["shapes"]]
