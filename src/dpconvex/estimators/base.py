@@ -82,6 +82,10 @@ class PrivateEstimator(CarriesBudgets, BaseEstimator):
                 value = _features.read_schema(value)
         super().__setattr__(name, value)
 
+    def _repr_html_(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        found = vars(self).get("certificate_")
+        return super()._repr_html_() + ("" if found is None else found._repr_html_())
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True

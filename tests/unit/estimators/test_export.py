@@ -176,3 +176,15 @@ def test_matrices_and_refusals() -> None:
     pair = PrivateAdditiveClassifier(1.0, schema=Schema(COLUMNS, TARGETS["good"]), interactions=[("age", "flag")])
     with pytest.raises(InvalidParameterError, match="interactions"):
         pair.set_params(random_state=0).fit(frame_of(300)).to_sklearn()
+
+
+def test_notebooks_show_promise_and_cost() -> None:
+    X = np.random.default_rng(0).uniform(-1, 1, (300, 2))
+    model = PrivateLinearRegression(3.0, feature_bounds=(-1, 1), target_bounds=(-1, 1), random_state=0)
+    assert "Privacy certificate" not in model._repr_html_()
+    model.fit(X, X[:, 0])
+    for each in (model, model.certificate_, model.plan_):
+        text = each._repr_html_()
+        assert "epsilon 3, delta 0, per record" in text
+        assert "<svg" in text
+    assert "NO: the noise was seeded" in model._repr_html_()
