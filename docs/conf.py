@@ -48,6 +48,7 @@ html_title = "dpconvex"
 mathjax_path = "mathjax/tex-svg.js"  # MathJax 3.2.2 (Apache 2.0), bundled: formulas are drawn without a network
 html_theme_options = {
     "show_toc_level": 2,
+    "header_links_before_dropdown": 7,
     "navigation_with_keys": False,
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],

@@ -136,7 +136,10 @@ def jumps(rule: dict[str, Any]) -> tuple[FloatArray, FloatArray]:
 
 def _pipeline(model: Any) -> Any:
     """Return the pipeline: fitted on public numbers, its coefficients then replaced by those that were released."""
-    import pandas as pd
+    try:
+        import pandas as pd
+    except ImportError:
+        raise InvalidParameterError("format", "sklearn", "needs the package pandas", "pip install pandas") from None
     from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
     from sklearn.impute import SimpleImputer
     from sklearn.linear_model import LinearRegression, LogisticRegression
@@ -300,11 +303,12 @@ def to_card(model: Any, metrics: dict[str, Any] | None = None) -> str:
     none = "None were released. `dpconvex evaluate` measures them privately, with intervals."
     lines += ["", "## Metrics", ""]
     lines += [none] if metrics is None else ["```json", json.dumps(metrics, indent=1, default=str), "```"]
+    limits = "The promise rests on what is listed above. Noise moves every coefficient, most where the data say little."
     lines += [
         "",
         "## Limits",
         "",
-        "The promise rests on what is listed above. Noise moves every coefficient, most where",
+        limits,
+        "The model knows the people of its table alone, and repeats what was unfair there.",
     ]
-    lines += ["the data say little. The model knows the people of its table alone, and repeats what was unfair there."]
     return "\n".join(lines) + "\n"
