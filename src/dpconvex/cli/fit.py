@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -179,14 +179,14 @@ def predict(
         )
     own = keep if keep is None or keep not in estimator.schema.column_names(features_only=True) else None
     plain = dataclasses.replace(estimator.schema, target=None, user=own, weight=None, weight_cap=None)
-    features = read_table(table, plain)
+    features, fitted = read_table(table, plain), cast(Any, estimator)
 
     def predicted(part: Any) -> Any:
         columns = {} if keep is None else {keep: part[keep]}
         columns |= {"prediction": pa.array(estimator.predict(part))}
         if proba:
-            probabilities = estimator.predict_proba(part)
-            columns |= {f"p({label})": pa.array(probabilities[:, k]) for k, label in enumerate(estimator.classes_)}
+            probabilities = fitted.predict_proba(part)
+            columns |= {f"p({label})": pa.array(probabilities[:, k]) for k, label in enumerate(fitted.classes_)}
         return pa.table(columns)
 
     parts = (predicted(features.slice(k, ROWS)) for k in range(0, max(1, len(features)), ROWS))

@@ -17,10 +17,6 @@ from dpconvex.errors import InvalidDataError, InvalidParameterError
 def shapes(
     model: Annotated[Path, typer.Argument(help="Model folder, or model.skops.")],
     csv: Annotated[bool, typer.Option("--csv", help="Write the table as CSV.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Write the whole model as plain JSON tables.")] = False,
-    sql: Annotated[
-        str | None, typer.Option(help="Write a query that scores the rows of the table of this name.")
-    ] = None,
 ) -> None:
     """Print what each column adds to the score of a fitted additive model. It is released, so this costs no privacy."""
     from dpconvex.estimators import AdditiveModel
@@ -29,12 +25,8 @@ def shapes(
     fitted = load_model(model / MODEL if model.is_dir() else model)
     if not isinstance(fitted, AdditiveModel):
         raise InvalidDataError(f"{model}: holds a {type(fitted).__name__}. Shapes are of --model additive")
-    if csv + as_json + (sql is not None) > 1:
-        what = "only one of --csv, --json and --sql may be given"
-        raise InvalidParameterError("csv", csv, what, "Leave the others out")
-    if csv or as_json or sql is not None:
-        text = csv_bytes(fitted.shape_table()).decode() if csv else fitted.to_json() + "\n"
-        sys.stdout.write(text if sql is None else fitted.to_sql(sql))
+    if csv:
+        sys.stdout.write(csv_bytes(fitted.shape_table()).decode())
         return
     rows = [
         (

@@ -156,7 +156,8 @@ def _pipeline(model: Any) -> Any:
         shift = shift + rest
         if "levels" in rule:
             listed = [*rule["levels"], *rule.get("aliases", {})]
-            step = OneHotEncoder(categories=[np.array(listed, object)], handle_unknown="ignore", sparse_output=False)
+            levels: Any = [np.array(listed, object)]
+            step = OneHotEncoder(categories=levels, handle_unknown="ignore", sparse_output=False)
             cells[rule["column"]] = [listed[0]] * 2
         else:
             function, span = _function(rule), (rule["lower"], rule["upper"])
@@ -164,7 +165,7 @@ def _pipeline(model: Any) -> Any:
             if function is not None:  # clipped first: what lies outside may have no logarithm
                 scalers = [MinMaxScaler(span, clip=True), FunctionTransformer(function), *scalers]
             # Places of [0, 1], and -1 for a missing number: its hat is a vertex like any other.
-            knots = np.array([-1.0, *rule["knots"]])[:, None]
+            knots: Any = np.array([-1.0, *rule["knots"]])[:, None]
             hats = SplineTransformer(degree=1, knots=knots, extrapolation="constant")
             step = make_pipeline(*scalers, SimpleImputer(strategy="constant", fill_value=-1.0), hats)
             more = np.hstack([np.zeros((len(more), 1)), more])
@@ -226,7 +227,7 @@ def _mixture(rule: dict[str, Any], values: list[str]) -> str:
 def to_onnx(model: Any) -> Any:
     """Return the model as ONNX in double precision: one input (n, 1) a column, outputs ``score`` and ``prediction``."""
     try:
-        from onnx import TensorProto, checker, helper, numpy_helper
+        from onnx import TensorProto, checker, helper, numpy_helper  # pyright: ignore[reportMissingImports]
     except ImportError:
         raise InvalidParameterError("format", "onnx", "needs the package onnx", "pip install dpconvex[onnx]") from None
 
