@@ -822,6 +822,14 @@ MUTANTS = (
         (f"{LEVEL}::test_the_cost",),
     ),
     Mutant(
+        "a missing number counts as the lower bound where models leave",
+        "estimators/export.py",
+        "rest = values[:, -1] if own else values.mean(1)",
+        "rest = values[:, -1] if own else values[:, 0]",
+        "",
+        ("tests/unit/estimators/test_export.py", "-k", "scikit_learn_alone"),
+    ),
+    Mutant(
         "weights are not capped (targets of weighted losses)",
         "losses/weighted.py",
         "return np.clip(np.nan_to_num(weights, nan=0.0), 0.0, 1.0)",

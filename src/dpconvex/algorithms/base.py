@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Generic, TypeVar, final
 
 import numpy as np
 
+from dpconvex._html import panel
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import Recipe, stored_recipe
@@ -110,6 +111,17 @@ class Plan(Releasing, ABC):
     privacy: PrivacyParams
     recipe: Recipe | None = None
     """How it was planned; set by the planner (`recipes.recorded`)."""
+
+    def _repr_html_(self) -> str:
+        error, privacy = self.predicted_error, self.privacy
+        expected = error.bound if error.expected is None else error.expected
+        rows = {
+            "promise": f"epsilon {privacy.epsilon:g}, delta {privacy.delta:g}, per {privacy.unit}",
+            "noise": self.noise_name,
+            "excess loss": f"expected {expected:.3g}, at most {error.bound:.3g}",
+            "predicting a constant loses": f"{error.trivial:.3g}",
+        }
+        return panel(f"Plan: {self.algorithm}, {self.constants} constants", rows, expected / max(error.trivial, 1e-300))
 
     @property
     @abstractmethod

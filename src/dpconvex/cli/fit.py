@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -159,6 +160,10 @@ def read_test(path: Path | None, schema: Schema) -> Any:
     return held_out
 
 
+ROWS = 100_000
+"""Predicted at a time: what is encoded of a table then takes little memory."""
+
+
 @_output.one_line_errors
 def predict(
     model: Annotated[Path, typer.Argument(help="Model folder, or model.skops.")],
@@ -167,6 +172,7 @@ def predict(
         bool, typer.Option("--proba", help="Also write the probability of every class (logistic models).")
     ] = False,
     output: Annotated[Path | None, typer.Option(help="CSV file to write. Default: stdout.")] = None,
+    keep: Annotated[str | None, typer.Option("--id", help="Column to keep before the predictions.")] = None,
 ) -> None:
     """Write one predicted label or number a row, as CSV."""
     import pyarrow as pa
@@ -183,16 +189,32 @@ def predict(
         raise InvalidParameterError(
             "proba", proba, f"needs a model that gives probabilities, and this is {type(estimator).__name__}", ""
         )
-    features = read_table(table, estimator.schema, features_only=True)
-    columns = {"prediction": pa.array(estimator.predict(features))}
-    if isinstance(estimator, ProbabilisticClassifier | PrivateSparseClassifier) and proba:
-        probabilities = estimator.predict_proba(features)
-        columns |= {f"p({label})": pa.array(probabilities[:, k]) for k, label in enumerate(estimator.classes_)}
-    result = pa.table(columns)
-    if output is not None:
-        write_atomically(output, lambda file: pacsv.write_csv(result, file))
+    own = keep if keep is None or keep not in estimator.schema.column_names(features_only=True) else None
+    plain = dataclasses.replace(estimator.schema, target=None, user=own, weight=None, weight_cap=None)
+    features, fitted = read_table(table, plain), cast(Any, estimator)
+
+    def predicted(part: Any) -> Any:
+        columns = {} if keep is None else {keep: part[keep]}
+        columns |= {"prediction": pa.array(estimator.predict(part))}
+        if proba:
+            probabilities = fitted.predict_proba(part)
+            columns |= {f"p({label})": pa.array(probabilities[:, k]) for k, label in enumerate(fitted.classes_)}
+        return pa.table(columns)
+
+    parts = (predicted(features.slice(k, ROWS)) for k in range(0, max(1, len(features)), ROWS))
+    if output is None:
+        for k, part in enumerate(parts):
+            text = _output.csv_bytes(part).decode()
+            sys.stdout.write(text.split("\n", 1)[1] if k else text)  # one header
         return
-    sys.stdout.write(_output.csv_bytes(result).decode())
+
+    def write(file: Any) -> None:
+        first = next(parts)
+        with pacsv.CSVWriter(file, first.schema) as writer:
+            for part in itertools.chain([first], parts):
+                writer.write_table(part)
+
+    write_atomically(output, write)
 
 
 ENGINES = ("memory", "local", "dask", "ray")
