@@ -16,6 +16,8 @@ from dpconvex.estimators._features import FeatureMap, numeric_matrix, user_label
 from dpconvex.problems.data.sources import EncodedPartitions, EncodedRows, EncodedTables, TableSource, open_source
 from dpconvex.problems.data.users import UserGroups
 
+PORTIONS = "cannot be given with data that are read portion by portion"
+
 
 class Streaming(Protocol):
     """What is asked of an estimator."""
@@ -45,9 +47,8 @@ def open_table(schema: Schema | None, X: Any, **others: Any) -> TableSource | No
         raise InvalidDataError(f"X is read portion by portion, which needs a schema. {remedy}")
     for name, value in others.items():
         if value is not None:
-            what = "cannot be given with data that are read portion by portion"
             remedy = "Name the column in the schema, or read the table into a frame"
-            raise InvalidParameterError(name, type(value).__name__, what, remedy)
+            raise InvalidParameterError(name, type(value).__name__, PORTIONS, remedy)
     return table
 
 

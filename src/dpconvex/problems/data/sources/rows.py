@@ -176,7 +176,7 @@ def totals(X: AnyArray | EncodedRows, y: AnyArray | EncodedRows, work: Callable[
 def picked(X: AnyArray | EncodedRows, index: AnyArray) -> FloatArray:
     """Return the features of the rows of the given numbers (m,), ascending, in memory."""
     if not isinstance(X, EncodedRows):
-        return X[index]
+        return X if len(index) == len(X) else X[index]
     found = list(
         X.run(lambda portion, first, rows: (first, portion[0][rows]), lambda first, stop: inside(index, first, stop))
     )
