@@ -16,8 +16,6 @@ from dpconvex.estimators._features import FeatureMap, numeric_matrix, user_label
 from dpconvex.problems.data.sources import EncodedPartitions, EncodedRows, EncodedTables, TableSource, open_source
 from dpconvex.problems.data.users import UserGroups
 
-PORTIONS = "cannot be given with data that are read portion by portion"
-
 
 class Streaming(Protocol):
     """What is asked of an estimator."""
@@ -45,11 +43,17 @@ def open_table(schema: Schema | None, X: Any, **others: Any) -> TableSource | No
     if schema is None:
         remedy = "Describe its columns with a Schema, or read it into a frame"
         raise InvalidDataError(f"X is read portion by portion, which needs a schema. {remedy}")
-    for name, value in others.items():
-        if value is not None:
-            remedy = "Name the column in the schema, or read the table into a frame"
-            raise InvalidParameterError(name, type(value).__name__, PORTIONS, remedy)
+    refuse_with_portions(**others)
     return table
+
+
+def refuse_with_portions(**given: Any) -> None:
+    """Raise `InvalidParameterError` for what cannot be given with data that are read portion by portion."""
+    for name, value in given.items():
+        if value is not None:
+            what = "cannot be given with data that are read portion by portion"
+            remedy = "Name its column in the schema, or read the table into a frame"
+            raise InvalidParameterError(name, type(value).__name__, what, remedy)
 
 
 Opened = tuple[FeatureMap, EncodedRows, EncodedRows, UserGroups | None]
