@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, Self
 
 import narwhals as nw
 import numpy as np
-from sklearn.base import clone
 
 from dpconvex._types import AnyArray
 from dpconvex.data import Schema
@@ -25,6 +24,10 @@ class Streaming(Protocol):
 
     def _feature_map(self, n_features: int | None) -> FeatureMap:
         """Return the public map from a user's features to a domain."""
+        ...
+
+    def _blind(self) -> Self:
+        """Return a copy that may travel to workers: nothing in it draws random bits."""
         ...
 
     def _targets_of(self, X: Any, y: Any) -> AnyArray:
@@ -65,7 +68,7 @@ def open_rows(model: Streaming, X: Any, y: Any, groups: Any) -> Opened | None:
     table = open_table(model.schema, X, y=y)
     if table is None or model.schema is None:
         return None
-    features, blind = model._feature_map(None), without_source(model)
+    features, blind = model._feature_map(None), model._blind()
 
     def encode(table: Any) -> tuple[AnyArray, AnyArray]:
         return features.encode(table), blind._targets_of(table, None)
@@ -74,11 +77,6 @@ def open_rows(model: Streaming, X: Any, y: Any, groups: Any) -> Opened | None:
     model.n_features_in_ = len(model.schema.columns)
     rows = table.encoded(encode, features.domain.n_features)
     return features, rows, rows, open_users(model.schema, table, groups)
-
-
-def without_source(model: Any) -> Any:
-    """Return an unfitted copy that may travel to workers: nothing in it draws random bits."""
-    return clone(cast(Any, model)).set_params(random_state=None)
 
 
 def open_points(X: Any) -> EncodedRows | None:
