@@ -118,7 +118,7 @@ class FittedModel(PrivateEstimator, ABC):
         """Return the public map from a user's features to a domain."""
 
     def _blind(self) -> Self:
-        """Return a copy that encodes and predicts, and holds neither a source of noise nor costs: workers may have it."""
+        """Return a copy that encodes and predicts, without a source of noise or a ledger: workers may have it."""
         other = copy(self)
         for name in ("certificate_", "plan_", "_ready"):
             vars(other).pop(name, None)

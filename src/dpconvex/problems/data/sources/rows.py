@@ -68,7 +68,7 @@ class TableSource(ABC):
 
 
 def each_row(table: Any, values: Callable[[Any], AnyArray]) -> AnyArray:
-    """Return what `values` says of every row (m,) of a portion, for all rows, (n,); frames in memory are one portion."""
+    """Return what `values` says of rows, (m,) of a portion, for all of them, (n,); a frame in memory is one portion."""
     if not isinstance(table, TableSource):
         return values(table)
 
