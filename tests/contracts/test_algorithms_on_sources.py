@@ -32,8 +32,9 @@ from dpconvex import (
 from dpconvex.data import CategoricalColumn, ClassTarget, NumericColumn, NumericTarget, Schema
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems.data import _threads, records
-from dpconvex.problems.data.sources import open_source
+from dpconvex.problems.data.sources import EncodedRows, open_source
 from dpconvex.problems.data.sources.arrow import MEMORY
+from dpconvex.randomness import SeededSource
 
 N, USERS = 1500, 90
 COLUMNS = (NumericColumn("age", 0, 100), CategoricalColumn("town", ("Aa", "Bb", "Cc"), other=True))
@@ -238,8 +239,6 @@ def test_what_follows_a_private_level_needs_sums_whatever_it_is() -> None:
 
 def test_what_the_driver_holds_goes_to_the_portion_it_is_of() -> None:
     """Samples, labels and weights of users: a task never gets more numbers than its portion has rows."""
-    from dpconvex.problems.data.sources import EncodedRows
-
     sent, run = [], EncodedRows.run
 
     def watched(self: Any, task: Any, *held: Any) -> Any:
@@ -260,6 +259,26 @@ def test_what_the_driver_holds_goes_to_the_portion_it_is_of() -> None:
             MEMORY.reset(token)
     assert sent
     assert all(length <= rows < N / 2 for length, rows in sent)
+
+
+def test_tasks_hold_no_source_of_noise_and_no_ledger() -> None:
+    """Whatever may travel to a worker: encodings, tasks and what is held of rows."""
+    from joblib.externals import cloudpickle
+
+    sent, run = [], EncodedRows.run
+
+    def watched(self: Any, task: Any, *held: Any) -> Any:
+        sent.append(cloudpickle.dumps((vars(self).get("encode"), task)))
+        return run(self, task, *held)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(EncodedRows, "run", watched)
+        for name in ("objective", "users, gradient", "mwem", "median"):
+            ALGORITHMS[name](Stream(table()))
+        seeded = PrivateLogisticRegression(8.0, schema=CLASSES, random_state=SeededSource(5))
+        PrivateSearchCV(seeded, {"coefficient_norm": [2.0, 6.0]}).fit(Stream(table()))
+    assert len(sent) > 10
+    assert not any(b"dpconvex.randomness" in task or b"privacy.ledger" in task for task in sent)
 
 
 def leaves(found: Any) -> list[Any]:
