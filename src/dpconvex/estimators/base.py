@@ -123,6 +123,12 @@ class FittedModel(PrivateEstimator, ABC):
             vars(other).pop(name, None)
         return other.set_params(random_state=None)
 
+    def _for(self, records: Any) -> Self:
+        """Return a copy whose plans, those made in a run included, need no more than such records give."""
+        planner = copy(self)
+        planner._sums = isinstance(records, EncodedRows)
+        return planner
+
     def _fitted_map(self) -> FeatureMap:  # that coefficients are for
         return self._feature_map(self.n_features_in_)
 
@@ -350,9 +356,7 @@ class PrivateLinearModel(FittedModel):
         if groups is not None and groups.n_records != len(encoded):
             raise InvalidDataError(f"X has {len(encoded)} records and groups has {groups.n_records}: they must agree")
         n, unit = (len(encoded), Unit.RECORD) if groups is None else (groups.n_users, Unit.USER)
-        planner = copy(self)
-        planner._sums = isinstance(encoded, EncodedRows)  # plans made in the run included
-        plan: LinearModelPlan = self._ready or planner._plans(features, n, loss, unit)[0]
+        plan: LinearModelPlan = self._ready or self._for(encoded)._plans(features, n, loss, unit)[0]
         if self._ready is None:  # a search has paid for all its fits
             begin(plan, type(self).__name__, fitted_columns(self), n, source)
         features, domain = self._fitting(features, plan), plan.problem.domain
