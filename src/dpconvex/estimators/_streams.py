@@ -23,6 +23,11 @@ class Streaming(Protocol):
     schema: Schema | None
     n_features_in_: int
 
+    @property
+    def _weighs(self) -> bool:
+        """Whether records have weights."""
+        ...
+
     def _feature_map(self, n_features: int | None) -> FeatureMap:
         """Return the public map from a user's features to a domain."""
         ...
@@ -56,7 +61,7 @@ def refuse_with_portions(**given: Any) -> None:
     for name, value in given.items():
         if value is not None:
             what = "cannot be given with data that are read portion by portion"
-            remedy = "Name its column in the schema, or read the table into a frame"
+            remedy = "Name its column in the schema, if it has a place there, or read the table into a frame"
             raise InvalidParameterError(name, type(value).__name__, what, remedy)
 
 
@@ -64,9 +69,10 @@ Opened = tuple[FeatureMap, EncodedRows, EncodedRows, UserGroups | None]
 """Features, encoded rows in the place of X and of y, and whose they are."""
 
 
-def open_rows(model: Streaming, X: Any, y: Any, groups: Any) -> Opened | None:
+def open_rows(model: Streaming, X: Any, y: Any, groups: Any, weights: Any = None) -> Opened | None:
     """Return a table that is larger than memory, to be encoded as it is read; None where X is in memory."""
-    table = open_table(model.schema, X, y=y)
+    weighed = True if weights is None and model._weighs else weights
+    table = open_table(model.schema, X, y=y, sample_weight=weighed)
     if table is None or model.schema is None:
         return None
     features, blind = model._feature_map(None), model._blind()
