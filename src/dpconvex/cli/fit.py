@@ -62,7 +62,7 @@ def fit(
     The folder appears whole or not at all. --force replaces an existing model folder.
     """
     from dpconvex.cli.report import Origin
-    from dpconvex.estimators.base import promise_of
+    from dpconvex.estimators._streams import promise_of
 
     declared = _options.fit_schema(schema, target, user_column)
     estimator = _options.build(epsilon, options, schema=declared, seed=seed)

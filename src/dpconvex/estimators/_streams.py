@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, Self
+from copy import copy
+from typing import Any, Protocol, Self, TypeVar
 
 import narwhals as nw
 import numpy as np
@@ -12,9 +13,15 @@ from dpconvex.data import Schema
 from dpconvex.data.frames import distinct_labels
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._features import FeatureMap, numeric_matrix, same_length, user_labels
+from dpconvex.privacy import PrivacyParams
 from dpconvex.problems.data.sources import EncodedPartitions, EncodedRows, EncodedTables, TableSource, open_source
 from dpconvex.problems.data.users import UserGroups
 from dpconvex.randomness import BitSource
+
+M = TypeVar("M")
+
+PROBE = 1_000_000
+"""Records of the problem by which parameters are checked before anything is read; some methods refuse a few records."""
 
 
 class Streaming(Protocol):
@@ -150,3 +157,19 @@ def shuffled(records: Any, source: BitSource) -> Any:
     order = coins.permutation(len(records[1]))
     X, targets, groups = records
     return X[order], targets[order], groups[order]
+
+
+def able(model: M, records: Any) -> M:
+    """Return a copy of a model whose plans, those made in a run included, need no more than such records give."""
+    planner: Any = copy(model)
+    planner._sums = isinstance(records, EncodedRows)
+    return planner
+
+
+def promise_of(model: Any) -> PrivacyParams:
+    """Return what the fit of a linear model with a schema would promise, or raise what it would refuse anyway.
+
+    It asks for one plan of one algorithm, where `PrivateLinearModel.plan` makes all.
+    """
+    loss = model._declared_loss()
+    return model._asked(model._check, model._feature_map(None), PROBE, loss, model._unit(None))

@@ -27,14 +27,13 @@ from dpconvex.errors import InvalidDataError, InvalidParameterError, SchemaError
 from dpconvex.estimators import _features
 from dpconvex.estimators._digest import with_sources
 from dpconvex.estimators._features import FeatureMap, feature_map, fitted_columns, learned_matrix
-from dpconvex.estimators._streams import expanded
+from dpconvex.estimators._streams import able, expanded
 from dpconvex.estimators._targets import TargetRange
 from dpconvex.estimators._weights import packed, shares_of_cap, weighted
 from dpconvex.losses import LinearModelLoss
 from dpconvex.privacy import CarriesBudgets, PrivacyCertificate, PrivacyParams, Unit
 from dpconvex.problems import DataDomain, LinearModelProblem, UserGroups
 from dpconvex.problems.data.records import Records
-from dpconvex.problems.data.sources import EncodedRows
 from dpconvex.randomness import BitSource
 
 T = TypeVar("T")
@@ -45,9 +44,6 @@ CALLED |= {"test": "user_test", "smoothing": "user_smoothing"}
 
 LEAST_BIAS = 0.8
 """No plan expects less than this share of the excess that a perfect fit of its loss has in the usual one."""
-
-PROBE = 1_000_000
-"""Records of the problem by which parameters are checked before anything is read; some methods refuse a few records."""
 
 RELEASED = """
 certificate_ : PrivacyCertificate
@@ -132,12 +128,6 @@ class FittedModel(PrivateEstimator, ABC):
         for name in ("certificate_", "plan_", "_ready"):
             vars(other).pop(name, None)
         return other.set_params(random_state=None)
-
-    def _for(self, records: Any) -> Self:
-        """Return a copy whose plans, those made in a run included, need no more than such records give."""
-        planner = copy(self)
-        planner._sums = isinstance(records, EncodedRows)
-        return planner
 
     def _fitted_map(self) -> FeatureMap:  # that coefficients are for
         return self._feature_map(self.n_features_in_)
@@ -402,7 +392,7 @@ class PrivateLinearModel(FittedModel):
         if self._weighs:
             targets = packed(self._weighted(loss), targets, weights, self._cap)
         n, unit = (len(targets), Unit.RECORD) if groups is None else (groups.n_users, Unit.USER)
-        plan: LinearModelPlan = self._ready or self._for(encoded)._plans(features, n, loss, unit)[0]
+        plan: LinearModelPlan = self._ready or able(self, encoded)._plans(features, n, loss, unit)[0]
         if self._ready is None:  # a search has paid for all its fits
             begin(plan, type(self).__name__, fitted_columns(self), n, source)
         features, domain = self._fitting(features, plan), plan.problem.domain
@@ -453,12 +443,3 @@ class PrivateLinearModel(FittedModel):
         cast(Any, model).fit(X, y, groups=labels)
         del model._ready
         return model.set_params(random_state=None)
-
-
-def promise_of(model: PrivateLinearModel) -> PrivacyParams:
-    """Return what a fit with a schema would promise, or raise what it would refuse whatever the data are.
-
-    It asks for one plan of one algorithm, where `PrivateLinearModel.plan` makes all.
-    """
-    loss = model._declared_loss()
-    return model._asked(model._check, model._feature_map(None), PROBE, loss, model._unit(None))

@@ -142,7 +142,7 @@ def _score_metrics(T: FloatArray, link: Callable[[FloatArray], FloatArray] | Non
     return found
 
 
-RANGES = {name: (0.0, 1.0) for name in ("accuracy", "auc", "rate", "recall", "specificity", "precision", "brier")}
+RANGES = dict.fromkeys(("accuracy", "auc", "rate", "recall", "specificity", "precision", "brier"), (0.0, 1.0))
 RANGES |= {"log_loss": (0.0, math.inf), "r2": (-math.inf, 1.0), "rmse": (0.0, math.inf), "mae": (0.0, math.inf)}
 BY_CLASS = {"auc": 2, "recall": 1, "specificity": 0, "precision": 1}
 """Metrics that need a count of positives (1), of negatives (0), or of both (2)."""
