@@ -120,7 +120,8 @@ def open_users(schema: Schema, table: TableSource, groups: Any) -> UserGroups | 
 
     encode(table.empty)
     parts: list[tuple[int, AnyArray]] = []
-    for first, labels, places in table.encoded(encode, 1).run(lambda portion, first, _: (first, *portion)):
+    found: Any = table.encoded(encode, 1).run(lambda portion, first, _: (first, *portion))
+    for first, labels, places in found:
         known = [codes.setdefault(label, len(codes)) for label in labels]  # a dict: 5 and 5.0 are one label
         parts.append((first, np.array([*known, -1])[places]))
     return UserGroups.of(np.concatenate([part for _, part in sorted(parts, key=lambda each: each[0])]))

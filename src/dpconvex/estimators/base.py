@@ -327,8 +327,8 @@ class PrivateLinearModel(FittedModel):
             many = None if unit == Unit.RECORD else self.records_per_user
             problem = LinearModelProblem(self._weighted(loss), domain, n, float(radius), self.tilt, *attack, many)
             l2 = None if self.l2 is None else _validate.real("l2", self.l2, above=0.0)
-            fixed = (self.constants, self.noise, l2, self.risk, self.solver, *own.values(), self._sums)
-            return question(features.refined(problem), privacy, Options(*fixed))
+            fixed = (self.constants, self.noise, l2, self.risk, self.solver, *own.values())
+            return question(features.refined(problem), privacy, Options(*fixed, sums=self._sums))
         except InvalidParameterError as error:
             name = CALLED.get(error.name, error.name)
             raise InvalidParameterError(name, error.value, error.requirement, error.remedy) from None
