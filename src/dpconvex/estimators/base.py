@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
+from copy import copy
 from dataclasses import KW_ONLY, dataclass, field, replace
 from inspect import cleandoc
 from typing import Any, ClassVar, NoReturn, Self, TypeVar, cast
@@ -26,7 +27,7 @@ from dpconvex.errors import InvalidDataError, InvalidParameterError, SchemaError
 from dpconvex.estimators import _features
 from dpconvex.estimators._digest import with_sources
 from dpconvex.estimators._features import FeatureMap, feature_map, fitted_columns, learned_matrix
-from dpconvex.estimators._streams import expanded, first_able
+from dpconvex.estimators._streams import able, expanded
 from dpconvex.estimators._targets import TargetRange
 from dpconvex.estimators._weights import packed, shares_of_cap, weighted
 from dpconvex.estimators.export import Exported
@@ -44,9 +45,6 @@ CALLED |= {"test": "user_test", "smoothing": "user_smoothing"}
 
 LEAST_BIAS = 0.8
 """No plan expects less than this share of the excess that a perfect fit of its loss has in the usual one."""
-
-PROBE = 1_000_000
-"""Records of the problem by which parameters are checked before anything is read; some methods refuse a few records."""
 
 RELEASED = """
 certificate_ : PrivacyCertificate
@@ -111,6 +109,10 @@ class FittedModel(PrivateEstimator, ABC):
     feature_bounds: Any
     _ready: Any = None
     """What `fit` runs if it is planned already: by a search, on copies of its own."""
+    _sums: bool = False
+    """Whether plans may need sums alone: of copies, for data that are read portion by portion."""
+    _weighs: bool = False
+    """Whether records have weights."""
 
     @abstractmethod
     def predict(self, X: Any) -> AnyArray:
@@ -124,6 +126,13 @@ class FittedModel(PrivateEstimator, ABC):
     @abstractmethod
     def _feature_map(self, n_features: int | None) -> FeatureMap:
         """Return the public map from a user's features to a domain."""
+
+    def _blind(self) -> Self:
+        """Return a copy that encodes and predicts, without a source of noise or a ledger: workers may have it."""
+        other = copy(self)
+        for name in ("certificate_", "plan_", "_ready"):
+            vars(other).pop(name, None)
+        return other.set_params(random_state=None)
 
     def _fitted_map(self) -> FeatureMap:  # that coefficients are for
         return self._feature_map(self.n_features_in_)
@@ -286,7 +295,7 @@ class PrivateLinearModel(FittedModel, Exported):
         return tags
 
     @property
-    def _weighs(self) -> bool:
+    def _weighs(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self._cap is not None or getattr(self, "class_weight", None) is not None
 
     def _weighted(self, loss: LinearModelLoss) -> LinearModelLoss:
@@ -324,7 +333,7 @@ class PrivateLinearModel(FittedModel, Exported):
             problem = LinearModelProblem(self._weighted(loss), domain, n, float(radius), self.tilt, *attack, many)
             l2 = None if self.l2 is None else _validate.real("l2", self.l2, above=0.0)
             fixed = (self.constants, self.noise, l2, self.risk, self.solver, *own.values())
-            return question(features.refined(problem), privacy, Options(*fixed))
+            return question(features.refined(problem), privacy, Options(*fixed, sums=self._sums))
         except InvalidParameterError as error:
             name = CALLED.get(error.name, error.name)
             raise InvalidParameterError(name, error.value, error.requirement, error.remedy) from None
@@ -388,7 +397,7 @@ class PrivateLinearModel(FittedModel, Exported):
         if self._weighs:
             targets = packed(self._weighted(loss), targets, weights, self._cap)
         n, unit = (len(targets), Unit.RECORD) if groups is None else (groups.n_users, Unit.USER)
-        plan: LinearModelPlan = self._ready or first_able(self._plans(features, n, loss, unit), encoded)
+        plan: LinearModelPlan = self._ready or able(self, encoded)._plans(features, n, loss, unit)[0]
         if self._ready is None:  # a search has paid for all its fits
             begin(plan, type(self).__name__, fitted_columns(self), n, source)
         features, domain = self._fitting(features, plan), plan.problem.domain
@@ -439,12 +448,3 @@ class PrivateLinearModel(FittedModel, Exported):
         cast(Any, model).fit(X, y, groups=labels)
         del model._ready
         return model.set_params(random_state=None)
-
-
-def promise_of(model: PrivateLinearModel) -> PrivacyParams:
-    """Return what a fit with a schema would promise, or raise what it would refuse whatever the data are.
-
-    It asks for one plan of one algorithm, where `PrivateLinearModel.plan` makes all.
-    """
-    loss = model._declared_loss()
-    return model._asked(model._check, model._feature_map(None), PROBE, loss, model._unit(None))

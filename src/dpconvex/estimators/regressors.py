@@ -137,7 +137,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
             features, encoded = self._encoded(X, reset=True)
             targets, whose, weights = self._targets_of(X, y), self._groups(X, groups), self._weights(X, sample_weight)
         else:
-            features, encoded, targets, whose = self._feature_map(None), opened, opened, None
+            features, encoded, targets, whose = opened
         self._learn(features, encoded, targets, self._declared_loss(), source, bounds.middle, whose, weights)
         self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])  # as scikit-learn's regressors
         name_model(self)

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from dpconvex import _validate
-from dpconvex._types import FloatArray
+from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms import begin
 from dpconvex.algorithms.queries.base import QueryReleasePlan
 from dpconvex.algorithms.queries.models import ReleasedModel
@@ -23,11 +23,24 @@ from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._features import records_only
 from dpconvex.estimators.base import RELEASED, PrivateEstimator, with_shared
 from dpconvex.privacy import PrivacyParams
+from dpconvex.problems.data.sources import open_source
 from dpconvex.problems.queries import Marginals
 from dpconvex.randomness import BitSource, source_from
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+@final
+@dataclass(frozen=True)
+class _Cells:
+    """Encodes portions of a table: features are values."""
+
+    cells: TableCells
+
+    def __call__(self, table: Any) -> tuple[AnyArray, AnyArray]:
+        found = self.cells.encode(table)
+        return found, found[:, 0]
 
 
 @final
@@ -140,8 +153,11 @@ class PrivateSyntheticData(PrivateEstimator):
         InvalidParameterError
             If a parameter is missing or out of range.
         """
+        return self._plans(n)
+
+    def _plans(self, n: int, sums: bool = False) -> tuple[QueryReleasePlan, ...]:
         privacy = PrivacyParams(self.epsilon, self.delta)
-        return plan_queries(self._queries(), n, privacy, self.algorithm, constants=self.constants)
+        return plan_queries(self._queries(), n, privacy, self.algorithm, constants=self.constants, sums=sums)
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Release a distribution whose marginals are near those of a table.
@@ -164,10 +180,11 @@ class PrivateSyntheticData(PrivateEstimator):
         """
         source = source_from(self.random_state)
         cells = self._cells()
-        records = cells.encode(X)
+        table = open_source(X, cells.names)
+        records: Any = cells.encode(X) if table is None else table.encoded(_Cells(cells), len(cells.columns))
         if len(records) == 0:
             raise InvalidDataError("Found array with 0 sample(s): at least 1 record is needed")
-        self.plan_ = self.plan(len(records))[0]
+        self.plan_ = self._plans(len(records), sums=table is not None)[0]
         begin(self.plan_, type(self).__name__, cells.names, len(records), source)
         result = self.plan_.run(records, source)
         self.cells_, self.queries_ = cells, self._queries()

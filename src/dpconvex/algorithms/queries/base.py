@@ -26,6 +26,8 @@ from dpconvex.algorithms.queries.models import Histogram, ReleasedModel
 from dpconvex.algorithms.queries.released_tables import ReleasedTables
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.privacy import Assumption, Ledger, PrivacyCertificate, PrivacyParams, Sensitivity
+from dpconvex.problems.data.sources import EncodedRows, totals
+from dpconvex.problems.data.summation import Parts
 from dpconvex.problems.queries import LARGEST, LinearQueries
 from dpconvex.randomness import BitSource
 
@@ -89,7 +91,7 @@ class QueryReleasePlan(Plan):
         """JSON-ready constants of the method."""
 
     @abstractmethod
-    def _run(self, records: AnyArray, source: BitSource, ledger: Ledger) -> Answered:
+    def _run(self, records: Any, source: BitSource, ledger: Ledger) -> Answered:
         """Run the paper's listing on cells (n,) inside the domain; return model, answers and released tables."""
 
     def clip_records(self, records: AnyArray) -> AnyArray:
@@ -103,21 +105,35 @@ class QueryReleasePlan(Plan):
         return model, self.queries.answers(histogram) if answers is None else answers, None
 
     @final
-    def run(self, records: AnyArray, source: BitSource) -> QueryResult:
+    def record_sums(self, records: Any) -> FloatArray:
+        """Return the sums of all queries over the records; those of marginals are whole numbers, and exact."""
+
+        def work(cells: AnyArray, _: AnyArray) -> Parts:
+            return (self.queries.record_sums(self.queries.clip_records(cells)),)
+
+        return totals(records, records, work)[0]
+
+    @final
+    def run(self, records: AnyArray | EncodedRows, source: BitSource) -> QueryResult:
         """Run the planned method on the cell of each record, integers (n,), or on its values, integers (n, columns).
 
-        What lies outside the domain counts as cell or value 0.
-        Raises `InvalidDataError` if length or dtype are not those of the plan (public facts).
+        What lies outside the domain counts as cell or value 0. Plans that need `only_sums` also take rows whose
+        features are values. Raises `InvalidDataError` if length or dtype are not those of the plan (public facts).
         """
+        if self.only_sums and isinstance(records, EncodedRows) and len(records) == self.n:
+            return self._ran(records, source)
         cells = np.asarray(records)
         if cells.shape not in ((self.n,), (self.n, len(self.queries.shape))) or cells.dtype.kind not in "iu":
             raise InvalidDataError(
                 f"records have shape {cells.shape} and dtype {cells.dtype}: integers of shape ({self.n},) are planned, "
                 f"or ({self.n}, {len(self.queries.shape)})"
             )
+        return self._ran(self.clip_records(cells), source)
+
+    def _ran(self, records: Any, source: BitSource) -> QueryResult:
         ledger = Ledger(self.privacy, self.releases)
         with np.errstate(all="ignore"):  # what floating point meets depends on the data, so it never speaks up
-            model, answers, tables = self._run(self.clip_records(cells), source, ledger)
+            model, answers, tables = self._run(records, source, ledger)
         return QueryResult(model, answers, tables, self.certificate(source), self)
 
 

@@ -23,12 +23,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import FloatArray
 from dpconvex.algorithms import PredictedError, recorded, require_delta
 from dpconvex.algorithms.queries.base import (
     Answered,
@@ -63,6 +63,7 @@ class MwemPlan(QueryReleasePlan):
     selection_share: float  #: part of it that selections spend
     fit_steps: int  #: of the fit after each round but the last, whose steps follow from sigma
     algorithm = "mwem"
+    only_sums: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleMethodOverride]
     constants = "calibrated"
     noise_name = "gaussian"
     theorem = "Exponential and Gaussian mechanisms in adaptive zCDP composition (MWEM, Hardt et al. 2012, with replay)."
@@ -121,10 +122,10 @@ class MwemPlan(QueryReleasePlan):
         constants = {"rounds": self.rounds, "selection_share": self.selection_share, "sigma": self.sigma}
         return {**constants, "score_scale": self.scale, "fit_steps": self.fit_steps}
 
-    def _run(self, records: AnyArray, source: BitSource, ledger: Ledger) -> Answered:
+    def _run(self, records: Any, source: BitSource, ledger: Ledger) -> Answered:
         queries = self.queries
         session = self.selection.start(SELECTED, source, ledger)
-        truth = queries.record_sums(records) / self.n
+        truth = self.record_sums(records) / self.n
         starts = [part.start for part in queries.blocks]
         histogram = np.full(queries.cells, 1 / queries.cells)
         sums: dict[int, FloatArray] = {}

@@ -21,12 +21,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import AnyArray
 from dpconvex.algorithms import PredictedError, recorded
 from dpconvex.algorithms.queries.base import (
     Answered,
@@ -54,6 +53,7 @@ class QueryNoisePlan(QueryReleasePlan):
     mu: float  #: Gaussian budget; 0: Laplace noise
     fit_steps: int  #: of the fit of the histogram
     algorithm = "query_noise"
+    only_sums: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleMethodOverride]
     constants = "calibrated"
     theorem = "Gaussian or Laplace mechanism on the vector of all mean answers."
 
@@ -98,9 +98,9 @@ class QueryNoisePlan(QueryReleasePlan):
     def describe(self) -> Mapping[str, Any]:
         return {"sigma": self.sigma, "fit_steps": self.fit_steps}
 
-    def _run(self, records: AnyArray, source: BitSource, ledger: Ledger) -> Answered:
+    def _run(self, records: Any, source: BitSource, ledger: Ledger) -> Answered:
         queries = self.queries
-        truth = queries.record_sums(records) / self.n
+        truth = self.record_sums(records) / self.n
         noisy = self.mechanism.release(truth, LABEL, source, ledger)
         answers = np.clip(noisy, queries.low, queries.high)
         targets = {b: noisy[part] for b, part in enumerate(queries.blocks)}

@@ -27,7 +27,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 
@@ -43,6 +43,8 @@ from dpconvex.mechanisms import GaussianMechanism, LaplaceMechanism, Mechanism, 
 from dpconvex.mechanisms.gaussian import INFLATION
 from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity
 from dpconvex.privacy.profiles import largest_mu
+from dpconvex.problems.data.sources import totals
+from dpconvex.problems.data.summation import Parts
 from dpconvex.problems.queries import LinearQueries, Marginals
 from dpconvex.randomness import BitSource
 
@@ -69,6 +71,7 @@ class NoisyTablesPlan(QueryReleasePlan):
     law: str  #: of the noise: "laplace" or "gaussian"
     mu: float  #: Gaussian budget; 0 for Laplace noise
     algorithm = "noisy_tables"
+    only_sums: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleMethodOverride]
     constants = "calibrated"
     preferred = True
     theorem = "Independent noise on every table of counts: the sum of their costs, attained (Lemma)."
@@ -170,17 +173,23 @@ class NoisyTablesPlan(QueryReleasePlan):
     def clip_records(self, records: AnyArray) -> AnyArray:
         return self.queries.codes(records)
 
-    def _run(self, records: AnyArray, source: BitSource, ledger: Ledger) -> Answered:
+    def _run(self, records: Any, source: BitSource, ledger: Ledger) -> Answered:
         return self.fitted(self.release(records, source, ledger))
 
-    def release(self, codes: AnyArray, source: BitSource, ledger: Ledger) -> ReleasedTables:
+    def release(self, codes: Any, source: BitSource, ledger: Ledger) -> ReleasedTables:
         """Count every table of records (n, columns), and return the counts with noise, as shares."""
         noisy, shape = [], self.queries.shape
-        for subset, (label, mechanism, _) in zip(self.subsets, self.noises, strict=True):
-            sides = [shape[axis] for axis in subset]
-            cells = np.ravel_multi_index([codes[:, axis] for axis in subset], sides)
-            counts = np.bincount(cells, minlength=math.prod(sides))
-            noisy.append(mechanism.release(counts, label, source, ledger).reshape(sides) / self.n)
+        sides = [[shape[axis] for axis in subset] for subset in self.subsets]
+
+        def work(codes: AnyArray, _: AnyArray) -> Parts:
+            clipped = self.clip_records(codes)
+            pairs = zip(self.subsets, sides, strict=True)
+            cells = [(np.ravel_multi_index([clipped[:, axis] for axis in s], size), size) for s, size in pairs]
+            return tuple(np.bincount(each, minlength=math.prod(size)) for each, size in cells)
+
+        counted = totals(codes, codes, work)
+        for size, (label, mechanism, _), counts in zip(sides, self.noises, counted, strict=True):
+            noisy.append(mechanism.release(counts, label, source, ledger).reshape(size) / self.n)
         deviations = tuple(deviation for _, _, deviation in self.noises)
         return ReleasedTables(shape, self.subsets, tuple(noisy), deviations, self.law)
 

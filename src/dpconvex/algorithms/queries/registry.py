@@ -22,14 +22,20 @@ QUERY_METHODS = Registry(
 
 
 def plan_queries(
-    queries: LinearQueries, n: int, privacy: PrivacyParams, algorithm: str = "auto", *, constants: str = "calibrated"
+    queries: LinearQueries,
+    n: int,
+    privacy: PrivacyParams,
+    algorithm: str = "auto",
+    *,
+    constants: str = "calibrated",
+    sums: bool = False,
 ) -> tuple[QueryReleasePlan, ...]:
-    """Return all valid plans, the smallest expectation first. Sees no data.
+    """Return all valid plans, or those that need `sums` alone, the smallest expectation first. Sees no data.
 
     Noisy tables come first where they apply: marginals of one and two columns. ``constants="paper"`` has the saddle
     point alone. `InvalidParameterError` if nothing applies.
     """
-    names, options = QUERY_METHODS.names(algorithm), Options(constants)
+    names, options = QUERY_METHODS.names(algorithm), Options(constants, sums=sums)
     found, refusals = QUERY_METHODS.choose(names, options, (queries, n, privacy), _rank, "queries")
     if not found:
         remedy = "Use algorithm='saddle_point'"
