@@ -42,7 +42,7 @@ def problem(loss: Any = LOSSES[0], n: int = 400, method: str = "auto") -> Linear
 
 def columns(method: str) -> int:
     """As many features as suit a method: nets are for two parameters."""
-    return 1 if method == "localized_exponential_mechanism" else 2
+    return 1 if method in ("localized_exponential_mechanism", "gradient_score") else 2
 
 
 def records(n: int = 400, seed: int = 0, method: str = "auto") -> tuple[np.ndarray, np.ndarray]:
@@ -222,6 +222,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
     "small bound": ("moments.bound", {"bound": 1e-200, "algorithm": "heavy_tailed"}),
     "printed, few records": ("n", {"options": Options(constants="paper"), "bound": 1.0}),
     "three parameters": ("dim", {"bound": 1.0, "algorithm": "localized_exponential_mechanism"}),
+    "three parameters, scores": ("dim", {"bound": 1.0, "algorithm": "gradient_score"}),
     "printed descent": ("constants", {"algorithm": "clipped_gradient", "options": Options(constants="paper")}),
 }
 
