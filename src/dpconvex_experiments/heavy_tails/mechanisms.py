@@ -141,15 +141,15 @@ def mechanisms(setting: Setting) -> Outcome:
         ("method", "n", "worst r", "excess", "s.e.", "of rate", "proven"),
         tuple(rows),
         f"every mean is below its bound; slopes are at least -0.7, and at most {off} above that of the bound with its "
-        "logarithm; the exponential mechanism is 1 to 52 times (Appendix F) as far off as output perturbation, gradient "
-        "scores 0.5 to 52 times, a loss of one's own and the extension 0.5 to 4 times (its bias is at most twice that "
-        "of truncation); all are near their anchors",
+        "logarithm; the exponential mechanism is 1 to 52 times (Appendix F) as far off as output perturbation, "
+        "gradient scores 0.5 to 52 times, a loss of one's own and the extension 0.5 to 4 times (its bias is at most "
+        "twice that of truncation); all are near their anchors",
         tuple(checks),
         draw,
         (
             f"Linear loss over [-1, 1], Pareto(2.2) records with G_2 = 1 and a signal r, the worst of nine, epsilon = "
-            f"{EPSILON:g}, means of {min(RUNS.values())} to {max(RUNS.values())} runs, in the full form {min(TIMES.values())} "
-            f"(most records) to {max(TIMES.values())} (fewest) times as many. Loss of one's own: the "
-            "same function as a RecordLoss, whose Lipschitz extension is computed by certified planes.",
+            f"{EPSILON:g}, means of {min(RUNS.values())} to {max(RUNS.values())} runs, in the full form "
+            f"{min(TIMES.values())} (most records) to {max(TIMES.values())} (fewest) times as many. Loss of one's own: "
+            "the same function as a RecordLoss, whose Lipschitz extension is computed by certified planes.",
         ),
     )
