@@ -19,6 +19,7 @@ from dpconvex.algorithms.erm.heavy_tailed.registry import (
     SHARE,
     HeavyMethod,
     LeveledPlan,
+    Shape,
     chosen,
     heavy_plans,
     leveled,
@@ -205,6 +206,18 @@ def test_auto_looks_at_how_long_a_record_may_be(domain: DataDomain, n: int, expe
     for bound in (None, 1.0):
         assert [plan.algorithm for plan in heavy_plans(wanted, PrivacyParams(1.0), 2.0, bound)] == [expected]
     assert chosen(wanted, PrivacyParams(1.0), "paper") == "heavy_tailed"
+
+
+def test_the_bias_of_an_extension_counts_twice() -> None:
+    """A slope less its extension's is at most twice what a cut slope loses (surrogates: `Extension.bias`)."""
+    found, law = {}, Moments(2.0, 0.5)
+    for surrogate in ("truncated", "extension"):
+        (plan,) = heavy_plans(problem(LOSSES[0]), PrivacyParams(1.0), 2.0, None, "heavy_tailed", shape=Shape(surrogate))
+        released = float(plan.scale.edges[20]), 0.5 * float(plan.scale.edges[20])
+        unlucky = 2 * plan.reach * plan.scale.failure * law.g1
+        found[surrogate] = plan.error(released, law) - plan.resumed(*released).then.predicted_error.bound - unlucky
+    assert found["extension"] == pytest.approx(2 * found["truncated"])
+    assert found["truncated"] > 0
 
 
 REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
