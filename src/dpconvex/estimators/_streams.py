@@ -21,6 +21,11 @@ class Streaming(Protocol):
     schema: Schema | None
     n_features_in_: int
 
+    @property
+    def _weighs(self) -> bool:
+        """Whether records have weights."""
+        ...
+
     def _feature_map(self, n_features: int | None) -> FeatureMap:
         """Return the public map from a user's features to a domain."""
         ...
@@ -30,7 +35,7 @@ class Streaming(Protocol):
         ...
 
 
-def open_rows(model: Streaming, X: Any, y: Any, groups: Any) -> EncodedRows | None:
+def open_rows(model: Streaming, X: Any, y: Any, groups: Any, weights: Any) -> EncodedRows | None:
     """Return a table that is larger than memory, to be encoded as it is read; None where X is in memory.
 
     The arguments are those of `fit`. Refusals come from public facts, before a row is read.
@@ -46,10 +51,11 @@ def open_rows(model: Streaming, X: Any, y: Any, groups: Any) -> EncodedRows | No
     if schema is None:
         remedy = "Describe its columns with a Schema, or read it into a frame"
         raise InvalidDataError(f"X is read portion by portion, which needs a schema. {remedy}")
-    for name, value in (("y", y), ("groups", groups), ("user", schema.user)):
+    weighed = True if weights is None and model._weighs else weights
+    for name, value in (("y", y), ("groups", groups), ("user", schema.user), ("sample_weight", weighed)):
         if value is not None:
             what = "cannot be given with data that are read portion by portion"
-            remedy = "Take the target from the schema; protect users by reading the table into a frame"
+            remedy = "Take the target from the schema; for users or weights, read the table into a frame"
             raise InvalidParameterError(name, type(value).__name__, what, remedy)
     blind: Any = clone(cast(Any, model))  # it travels to workers
     blind.set_params(random_state=None)

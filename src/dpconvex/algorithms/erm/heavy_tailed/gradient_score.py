@@ -67,7 +67,8 @@ class GradientScorePlan(NetPlan[P]):
 
     def step(self, phase: Phase) -> float:
         """Return gamma, public."""
-        return 1 / (phase.truncation.curvature(self.problem.loss, self.problem.domain.l2) + phase.l2)
+        problem: Any = self.problem
+        return 1 / (phase.truncation.curvature(problem.loss, problem.domain.l2) + phase.l2)
 
     @cached_property
     def noises(self) -> tuple[tuple[ReportNoisyMax, ...], ...]:  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -78,6 +78,11 @@ class LocalizedMechanismPlan(NetPlan[P]):
     compares_values: ClassVar[bool] = True
     noise_name: str = "localized permute-and-flip"
     algorithm: ClassVar[str] = "localized_exponential_mechanism"
+    theorem = (  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+        "Localized exponential mechanism in finite form (Lowy 2026, Algorithms 1, 6 and 7): output perturbation "
+        "releases a centre with epsilon/2, permute-and-flip a point of a public net of the ball around it with "
+        "epsilon/2, scores including the error of their evaluation; parts read disjoint records."
+    )
 
     @cached_property
     def errors(self) -> tuple[float, ...]:
@@ -103,14 +108,6 @@ class LocalizedMechanismPlan(NetPlan[P]):
                 block = f"records of phase {t}, part {j}"
                 found += [each.planned(f"{name} of phase {t}, part {j}", block) for name, each in both]
         return tuple(found)
-
-    @property
-    def theorem(self) -> str:
-        return (
-            "Localized exponential mechanism in finite form (Lowy 2026, Algorithms 1, 6 and 7): output perturbation "
-            "releases a centre with epsilon/2, permute-and-flip a point of a public net of the ball around it with "
-            "epsilon/2, scores including the error of their evaluation; parts read disjoint records."
-        )
 
     @property
     def coefficient_deviation(self) -> FloatArray:
@@ -196,7 +193,7 @@ def best_net(setting: Setting, C: float, m: int, tau: float, error: float) -> _N
 
 
 def planned(
-    problem: P,
+    problem: Any,
     privacy: PrivacyParams,
     moments: Moments,
     method: Surrogate,
