@@ -56,7 +56,7 @@ def test_no_neighbor_moves_a_score_beyond_the_sensitivity(loss, dim) -> None:
             worst = max(worst, float(np.abs(values[0] - values[1]).max()))
         reach = found.noises[t][0].sensitivity.value
         assert worst <= reach
-        assert worst > (0.45 if t else 0.7) * reach  # at 0 slopes have both signs, elsewhere one may be small
+        assert worst > 0.45 * reach  # half of it where slopes have one sign only
 
 
 @pytest.mark.parametrize("dim", [1, 2])
