@@ -31,6 +31,7 @@ CONTRACT = "tests/contracts/test_mechanisms.py"
 READS = "tests/contracts/test_reads.py"
 SOURCES = "tests/contracts/test_algorithms_on_sources.py"
 LEVEL = "tests/unit/algorithms/erm/heavy_tailed/test_level.py"
+SCORES = "tests/unit/algorithms/erm/heavy_tailed/test_gradient_score.py"
 CERTIFICATE = """
 from dpconvex.audit.targets import TARGETS
 from dpconvex.randomness import SystemSource
@@ -813,6 +814,22 @@ MUTANTS = (
         "np.minimum(bounds, level) ** 2 * GRID",
         "heavy_tailed/scale",
         (f"{LEVEL}::test_neighbours_move_scores_and_sums_by_at_most_one",),
+    ),
+    Mutant(
+        "gradient scores: noise for half of what a record moves",
+        "algorithms/erm/heavy_tailed/gradient_score.py",
+        "moved = (2 * phase.truncation.level / phase.m",
+        "moved = (phase.truncation.level / phase.m",
+        "gradient_score",
+        (f"{SCORES}::test_no_neighbor_moves_a_score_beyond_the_sensitivity",),
+    ),
+    Mutant(
+        "gradient scores: all parts of a phase take the first one's noise",
+        "algorithms/erm/heavy_tailed/gradient_score.py",
+        "release(scores, entry.label, *to, entry.block)",
+        "release(scores, entry.label, to[0].__class__(7), to[1], entry.block)",
+        "",
+        (f"{READS}::test_noise_is_drawn_anew_for_every_release[split]",),
     ),
     Mutant(
         "heavy tails: level and sum of squares at all of epsilon each",

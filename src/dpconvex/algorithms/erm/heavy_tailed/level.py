@@ -18,7 +18,7 @@ Deviations
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, final
@@ -29,7 +29,7 @@ from scipy.stats import beta
 from dpconvex import _rounding
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms import LinearModelPlan
-from dpconvex.algorithms.erm.heavy_tailed import clipped_gradient, localized_mechanism
+from dpconvex.algorithms.erm.heavy_tailed import clipped_gradient
 from dpconvex.algorithms.erm.heavy_tailed.clipped_residuals import PREDICTIONS
 from dpconvex.algorithms.erm.heavy_tailed.localization import planned
 from dpconvex.algorithms.erm.heavy_tailed.moments import BINS, Moments, bin_edges, record_bounds
@@ -201,11 +201,16 @@ def localized(
 
 
 def near_net(
-    problem: LinearModelProblem, privacy: PrivacyParams, constants: str, failure: float | None, *released: float
+    planner: Callable[..., LinearModelPlan],
+    problem: LinearModelProblem,
+    privacy: PrivacyParams,
+    constants: str,
+    failure: float | None,
+    *released: float,
 ) -> LinearModelPlan:
-    """Return the localized exponential mechanism with a released level in all phases."""
+    """Return a localization whose phases choose from nets, with a released level in all of them."""
     level, second = released
-    return localized_mechanism.planned(problem, privacy, Moments(2.0, second), SURROGATES["truncated"], failure, level)
+    return planner(problem, privacy, Moments(2.0, second), SURROGATES["truncated"], failure, level)
 
 
 def ordinary(

@@ -31,6 +31,7 @@ from dpconvex.algorithms.erm.heavy_tailed import (
     clipped_gradient,
     clipped_residuals,
     custom,
+    gradient_score,
     level,
     localized_mechanism,
 )
@@ -139,9 +140,13 @@ HEAVY_METHODS: Mapping[str, HeavyMethod] = {
     "heavy_tailed": HeavyMethod(heavy_tailed.plan, level.localized, apart=True, repeats=True, shaped=True),
     "clipped_residuals": HeavyMethod(clipped_residuals.plan, level.ordinary, slopes=True, chooses=True),
     "clipped_gradient": HeavyMethod(clipped_gradient.plan, level.descent, printed=False),
-    "localized_exponential_mechanism": HeavyMethod(
-        localized_mechanism.plan, level.near_net, printed=False, apart=True, repeats=True
-    ),
+    **{
+        name: HeavyMethod(module.plan, partial(level.near_net, module.planned), printed=False, apart=True, repeats=True)
+        for name, module in (
+            ("localized_exponential_mechanism", localized_mechanism),
+            ("gradient_score", gradient_score),
+        )
+    },
 }
 """By the name used in estimators and on the command line; ``"auto"`` is one of the first two, by `chosen`."""
 NAMED.update({f"heavy-tailed method {name}": method for name, method in HEAVY_METHODS.items()})
