@@ -65,7 +65,7 @@ def same(X: object, **options) -> None:
     assert found.certificate_ == expected.certificate_
 
 
-@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("name", ["objective", "tilt", pytest.param("centered", marks=pytest.mark.gate)])
 def test_a_dask_cluster_gives_the_same_model(name, folder, client) -> None:
     import dask.dataframe
 
@@ -145,14 +145,14 @@ def test_records_leave_their_rows_at_home() -> None:
     assert (copy.n, copy.dim) == (1, 2)
 
 
-@pytest.mark.slow
+@pytest.mark.gate  # ten seconds until Ray is up
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning")
 def test_ray_gives_the_same_model(folder) -> None:
-    ray = pytest.importorskip("ray")
+    ray = pytest.importorskip("ray", reason="Ray has no wheel for this Python or processor")
     pytest.importorskip("ray.data")
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
     try:
-        for options in OPTIONS.values():
+        for options in ({}, OPTIONS["tilt"]):
             same(ray.data.read_parquet(str(folder)), **options)
     finally:
         ray.shutdown()
