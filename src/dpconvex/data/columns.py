@@ -97,8 +97,12 @@ class AbstractColumn(Described):
         """One name per encoded column."""
 
     @abstractmethod
-    def encode_into(self, series: Series, out: FloatArray) -> None:
-        """Write the encoded column into `out`, zeros of shape (n, ``block.size``)."""
+    def read(self, series: Series) -> AnyArray:
+        """The cells in few bytes, (n,): numbers, NaN for none, or positions of categories, -1 for none."""
+
+    @abstractmethod
+    def encode_into(self, cells: AnyArray, out: FloatArray) -> None:
+        """Write what `read` gave, encoded, into `out`, zeros of shape (n, ``block.size``)."""
 
 
 @final
@@ -199,16 +203,16 @@ class NumericColumn(AbstractColumn):
     def feature_names(self) -> tuple[str, ...]:
         return (self.name,)
 
-    def encode_into(self, series: Series, out: FloatArray) -> None:
-        values = np.clip(numbers(series), self.lower, self.upper)
-        if self.transform == "log1p":
-            np.log1p(values, out=values)
+    def read(self, series: Series) -> AnyArray:
+        return numbers(series)
+
+    def encode_into(self, cells: AnyArray, out: FloatArray) -> None:
+        from dpconvex.problems.data import _loops
+
         first, last = self._ends
-        values -= first / 2 + last / 2
-        values /= last - first
-        np.clip(values, -0.5, 0.5, out=values)  # rounding above must not leave the bound
-        np.nan_to_num(values, copy=False, nan=0.0)
-        out[:, 0] = values
+        if self.transform == "log1p":
+            cells = np.log1p(np.clip(cells, self.lower, self.upper))
+        _loops.center(cells, first, last, out[:, 0])
 
     def cells(self, bins: int | Sequence[float]) -> CellColumn:
         """Bins of equal width after the transform, or with the given edges; missing values take the middle bin."""
@@ -297,16 +301,19 @@ class CategoricalColumn(AbstractColumn):
         levels = self.categories[1:] if self.binary else self.categories + (OTHER,) * self.other
         return tuple(f"{self.name}={level}" for level in levels)
 
-    def encode_into(self, series: Series, out: FloatArray) -> None:
+    def read(self, series: Series) -> AnyArray:
         positions = codes(series, self.categories)
-        if self.binary:
-            out[:, 0] = np.array([-0.5, 0.5, 0.0])[positions]  # position -1, the last: missing or unlisted
-            return
         if self.other:
             positions[positions < 0] = len(self.categories)
-        listed = np.flatnonzero(positions >= 0)
-        out[listed, positions[listed]] = 1.0
-        out[positions < 0] = 1 / out.shape[1]
+        return positions.astype(np.min_scalar_type(-1 - len(self.categories)))
+
+    def encode_into(self, cells: AnyArray, out: FloatArray) -> None:
+        if self.binary:
+            out[:, 0] = np.array([-0.5, 0.5, 0.0])[cells]  # position -1, the last: missing or unlisted
+            return
+        listed = np.flatnonzero(cells >= 0)
+        out[listed, cells[listed]] = 1.0
+        out[cells < 0] = 1 / out.shape[1]
 
     def cells(self, bins: int | Sequence[float]) -> CellColumn:
         """The categories and, where the schema has it, the level ``(other)``."""
