@@ -155,6 +155,11 @@ class Plan(Releasing, ABC):
         return False
 
     @property
+    def only_sums(self) -> bool:
+        """Whether a run needs sums over the records alone, or few of them by position: it can read any source."""
+        return False
+
+    @property
     def course(self) -> tuple[Any, ...]:
         """What a run released and planned from: public facts for `resumed`; empty before, and where nothing is."""
         return ()
@@ -234,11 +239,6 @@ class ConvexPlan(Plan, Generic[P]):
     @property
     def exact_deviation(self) -> bool:
         """Whether `coefficient_deviation` is that of the noise itself, and no guess."""
-        return False
-
-    @property
-    def only_sums(self) -> bool:
-        """Whether a run needs nothing of the records but sums, so that it can read them from any source."""
         return False
 
     def noise_reach(self) -> FloatArray | None:

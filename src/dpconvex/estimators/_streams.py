@@ -1,18 +1,22 @@
-"""Fits of tables that are read portion by portion: what may be given, and which plans can."""
+"""Fits of tables that are read portion by portion: what may be given, and what it becomes."""
 
 from __future__ import annotations
 
 from typing import Any, Protocol, cast
 
+import narwhals as nw
 import numpy as np
 from sklearn.base import clone
 
 from dpconvex._types import AnyArray
-from dpconvex.algorithms import LinearModelPlan
 from dpconvex.data import Schema
+from dpconvex.data.frames import distinct_labels
 from dpconvex.errors import InvalidDataError, InvalidParameterError
-from dpconvex.estimators._features import FeatureMap
-from dpconvex.problems.data.sources import EncodedPartitions, EncodedRows, EncodedTables, open_partitions, open_tables
+from dpconvex.estimators._features import FeatureMap, numeric_matrix, user_labels
+from dpconvex.problems.data.sources import EncodedPartitions, EncodedRows, EncodedTables, TableSource, open_source
+from dpconvex.problems.data.users import UserGroups
+
+PORTIONS = "cannot be given with data that are read portion by portion"
 
 
 class Streaming(Protocol):
@@ -26,46 +30,84 @@ class Streaming(Protocol):
         ...
 
     def _targets_of(self, X: Any, y: Any) -> AnyArray:
-        """Return targets as a plan takes them, (n,)."""
+        """Return targets as a plan takes them, (n,) or (n, k)."""
         ...
 
 
-def open_rows(model: Streaming, X: Any, y: Any, groups: Any) -> EncodedRows | None:
-    """Return a table that is larger than memory, to be encoded as it is read; None where X is in memory.
+def open_table(schema: Schema | None, X: Any, **others: Any) -> TableSource | None:
+    """Return a table that is read portion by portion, its columns those of a schema; None for what is in memory.
 
-    The arguments are those of `fit`. Refusals come from public facts, before a row is read.
+    No `others` may be given with such a table. Refusals come from public facts, before a row is read.
     """
-    schema = model.schema
-    if isinstance(X, np.ndarray):
-        return None
-    columns = schema.column_names() if schema else ()
-    parts = open_partitions(X, columns)
-    tables = open_tables(X, columns) if parts is None else None
-    if parts is None and tables is None:
+    table = open_source(X, schema.column_names() if schema else ())
+    if table is None:
         return None
     if schema is None:
         remedy = "Describe its columns with a Schema, or read it into a frame"
         raise InvalidDataError(f"X is read portion by portion, which needs a schema. {remedy}")
-    for name, value in (("y", y), ("groups", groups), ("user", schema.user)):
+    for name, value in others.items():
         if value is not None:
-            what = "cannot be given with data that are read portion by portion"
-            remedy = "Take the target from the schema; protect users by reading the table into a frame"
-            raise InvalidParameterError(name, type(value).__name__, what, remedy)
-    blind: Any = clone(cast(Any, model))  # it travels to workers
-    blind.set_params(random_state=None)
+            remedy = "Name the column in the schema, or read the table into a frame"
+            raise InvalidParameterError(name, type(value).__name__, PORTIONS, remedy)
+    return table
 
-    features = model._feature_map(None)
+
+Opened = tuple[FeatureMap, EncodedRows, EncodedRows, UserGroups | None]
+"""Features, encoded rows in the place of X and of y, and whose they are."""
+
+
+def open_rows(model: Streaming, X: Any, y: Any, groups: Any) -> Opened | None:
+    """Return a table that is larger than memory, to be encoded as it is read; None where X is in memory."""
+    table = open_table(model.schema, X, y=y)
+    if table is None or model.schema is None:
+        return None
+    features, blind = model._feature_map(None), without_source(model)
 
     def encode(table: Any) -> tuple[AnyArray, AnyArray]:
         return features.encode(table), blind._targets_of(table, None)
 
-    width = features.domain.n_features
-    encode(parts.empty if parts is not None else tables.empty if tables is not None else None)
-    model.n_features_in_ = len(schema.columns)
-    if parts is not None:
-        return EncodedPartitions(parts, encode, width)
-    assert tables is not None
-    return EncodedTables(tables, encode, width)
+    encode(table.empty)
+    model.n_features_in_ = len(model.schema.columns)
+    rows = table.encoded(encode, features.domain.n_features)
+    return features, rows, rows, open_users(model.schema, table, groups)
+
+
+def without_source(model: Any) -> Any:
+    """Return an unfitted copy that may travel to workers: nothing in it draws random bits."""
+    return clone(cast(Any, model)).set_params(random_state=None)
+
+
+def open_points(X: Any) -> EncodedRows | None:
+    """Return the numeric columns of a table that is read portion by portion; None where X is in memory."""
+    table = open_source(X, None)
+    if table is None:
+        return None
+
+    def encode(table: Any) -> tuple[AnyArray, AnyArray]:
+        cells = numeric_matrix(table) if len(table) else np.empty(table.shape)
+        return cells, np.empty(len(table))
+
+    return table.encoded(encode, table.shape[1])
+
+
+def open_users(schema: Schema, table: TableSource, groups: Any) -> UserGroups | None:
+    """Return whose rows those of a table are, from labels (n,) or the schema's user column; None for records.
+
+    A pass reads the labels. The driver keeps one number a row, and sends to each portion those of its own rows.
+    """
+    if groups is not None or schema.user is None:
+        return None if groups is None else UserGroups.of(user_labels(groups))
+    name, codes = schema.user, dict[Any, int]()
+
+    def encode(table: Any) -> Any:
+        return distinct_labels(nw.from_native(table, eager_only=True).get_column(name))
+
+    encode(table.empty)
+    parts: list[tuple[int, AnyArray]] = []
+    for first, labels, places in table.encoded(encode, 1).run(lambda portion, first, _: (first, *portion)):
+        known = [codes.setdefault(label, len(codes)) for label in labels]  # a dict: 5 and 5.0 are one label
+        parts.append((first, np.array([*known, -1])[places]))
+    return UserGroups.of(np.concatenate([part for _, part in sorted(parts, key=lambda each: each[0])]))
 
 
 def expanded(features: FeatureMap, encoded: Any, targets: Any) -> tuple[Any, Any]:
@@ -75,13 +117,3 @@ def expanded(features: FeatureMap, encoded: Any, targets: Any) -> tuple[Any, Any
 
     rows = encoded.then(features.expand, features.domain.n_features)
     return rows, rows
-
-
-def first_able(plans: tuple[LinearModelPlan, ...], encoded: object) -> LinearModelPlan:
-    """Return the first plan that can read such data."""
-    found = [plan for plan in plans if plan.only_sums or not isinstance(encoded, EncodedRows)]
-    if found:
-        return found[0]
-    what = "needs single records, and X is read portion by portion"
-    remedy = "Use a smooth loss with algorithm='objective_perturbation', or read the table into a frame"
-    raise InvalidParameterError("algorithm", plans[0].algorithm, what, remedy)

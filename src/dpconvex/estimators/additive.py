@@ -159,7 +159,7 @@ class AdditiveModel(PrivateLinearModel):
         found = [super(AdditiveModel, quick)._plans(each, n, loss, unit) for each in self._maps(shapes)]
         best = min(found, key=expected_of_first)
         if quick.noise != self.noise:
-            best = plans(best[0].problem, best[0].privacy, SHAPES, Options(noise=self.noise))
+            best = plans(best[0].problem, best[0].privacy, SHAPES, Options(noise=self.noise, sums=self._sums))
         if self.algorithm != "auto" or self.knots != "auto" or shapes.pairs:
             return best
         straight = super()._plans(shapes.straight, n, loss, unit)

@@ -7,6 +7,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
+from copy import copy
 from dataclasses import KW_ONLY, dataclass, field, replace
 from inspect import cleandoc
 from typing import Any, ClassVar, Self, TypeVar, cast
@@ -27,11 +28,12 @@ from dpconvex.data import Schema
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators import _features
 from dpconvex.estimators._features import FeatureMap, feature_map, fitted_columns, learned_matrix
-from dpconvex.estimators._streams import expanded, first_able
+from dpconvex.estimators._streams import expanded
 from dpconvex.estimators._targets import TargetRange
 from dpconvex.losses import LinearModelLoss
 from dpconvex.privacy import CarriesBudgets, PrivacyCertificate, PrivacyParams, Unit
 from dpconvex.problems import DataDomain, LinearModelProblem, UserGroups
+from dpconvex.problems.data.sources import EncodedRows
 from dpconvex.randomness import BitSource
 
 T = TypeVar("T")
@@ -99,6 +101,8 @@ class FittedModel(PrivateEstimator, ABC):
     feature_bounds: Any
     _ready: Any = None
     """What `fit` runs if it is planned already: by a search, on copies of its own."""
+    _sums: bool = False
+    """Whether plans may need sums alone: of copies, for data that are read portion by portion."""
 
     @abstractmethod
     def predict(self, X: Any) -> AnyArray:
@@ -280,7 +284,7 @@ class PrivateLinearModel(FittedModel):
             many = None if unit == Unit.RECORD else self.records_per_user
             problem = LinearModelProblem(loss, domain, n, float(radius), self.tilt, *attack, many)
             l2 = None if self.l2 is None else _validate.real("l2", self.l2, above=0.0)
-            fixed = (self.constants, self.noise, l2, self.risk, self.solver, *own.values())
+            fixed = (self.constants, self.noise, l2, self.risk, self.solver, *own.values(), self._sums)
             return question(features.refined(problem), privacy, Options(*fixed))
         except InvalidParameterError as error:
             name = CALLED.get(error.name, error.name)
@@ -340,7 +344,9 @@ class PrivateLinearModel(FittedModel):
         if groups is not None and groups.n_records != len(encoded):
             raise InvalidDataError(f"X has {len(encoded)} records and groups has {groups.n_records}: they must agree")
         n, unit = (len(encoded), Unit.RECORD) if groups is None else (groups.n_users, Unit.USER)
-        plan: LinearModelPlan = self._ready or first_able(self._plans(features, n, loss, unit), encoded)
+        planner = copy(self)
+        planner._sums = isinstance(encoded, EncodedRows)  # plans made in the run included
+        plan: LinearModelPlan = self._ready or planner._plans(features, n, loss, unit)[0]
         if self._ready is None:  # a search has paid for all its fits
             begin(plan, type(self).__name__, fitted_columns(self), n, source)
         features, domain = self._fitting(features, plan), plan.problem.domain

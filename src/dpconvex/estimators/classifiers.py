@@ -80,7 +80,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
             targets, whose = _as_numbers(index, classes), self._groups(X, groups)
         else:
             assert self.schema is not None  # `_opened`
-            features, encoded, targets, whose = self._feature_map(None), opened, opened, None
+            features, encoded, targets, whose = opened
             classes = np.asarray(self.schema.classes)
         loss = self._loss(max(len(classes), 2))
         self._learn(features, encoded, targets, loss, source, groups=whose)

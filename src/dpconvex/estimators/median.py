@@ -13,6 +13,7 @@ from dpconvex.algorithms.location.registry import plan_location
 from dpconvex.algorithms.select import CONSTANTS
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._features import fitted_columns, learned_matrix, user_labels
+from dpconvex.estimators._streams import PORTIONS, open_points
 from dpconvex.estimators.base import RELEASED, PrivateEstimator, with_shared
 from dpconvex.privacy import PrivacyParams, Unit
 from dpconvex.problems import PointDomain
@@ -140,7 +141,8 @@ class PrivateGeometricMedian(PrivateEstimator):
         ----------
         X : array of shape (n, n_features) or data frame
             One point a row, numbers only. NaN counts as 0 and an infinity as the largest number; then points outside
-            the ball are scaled onto it. No row is refused or left out.
+            the ball are scaled onto it. No row is refused or left out. Or a table that is read portion by portion
+            ("Larger than memory" in the docs), of which all columns count.
         y : None
             Ignored; there for scikit-learn's pipelines.
         groups : array of shape (n,), optional
@@ -155,10 +157,20 @@ class PrivateGeometricMedian(PrivateEstimator):
             If a parameter is missing or out of range.
         """
         source = source_from(self.random_state)
-        points: Any = learned_matrix(self, X, reset=True)
-        if groups is not None:
+        rows = open_points(X)
+        points: Any = learned_matrix(self, X, reset=True) if rows is None else rows
+        if rows is not None:
+            self.n_features_in_ = rows.n_features
+            if groups is not None:
+                remedy = "Make a table with one row a user, or read it into a frame"
+                raise InvalidParameterError("groups", type(groups).__name__, PORTIONS, remedy)
+        elif groups is not None:
             points = user_points(points, _user_labels(groups, len(points)), self._domain(points.shape[1]))
         self.plan_ = self.plan(*points.shape, unit="record" if groups is None else "user")
+        if rows is not None and not self.plan_.only_sums:
+            what = "needs single records, and X is read portion by portion"
+            remedy = "Use algorithm='geometric_median', or read the table into a frame"
+            raise InvalidParameterError("algorithm", self.algorithm, what, remedy)
         begin(self.plan_, type(self).__name__, fitted_columns(self), self.plan_.n, source)
         result = self.plan_.run(points, source)
         self.location_, self.radius_, self.center_ = result.location, result.radius, result.center

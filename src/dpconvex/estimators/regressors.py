@@ -136,7 +136,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
             features, encoded = self._encoded(X, reset=True)
             targets, whose = self._targets_of(X, y), self._groups(X, groups)
         else:
-            features, encoded, targets, whose = self._feature_map(None), opened, opened, None
+            features, encoded, targets, whose = opened
         loss = self._loss(bounds.width, self._reach())
         self._learn(features, encoded, targets, loss, source, bounds.middle, whose)
         self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])  # as scikit-learn's regressors

@@ -29,7 +29,6 @@ from typing import Any, final
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import FloatArray
 from dpconvex.algorithms import check_relation, recorded, stored
 from dpconvex.algorithms.location.base import (
     SHORTENED,
@@ -38,6 +37,7 @@ from dpconvex.algorithms.location.base import (
     LocationPlan,
     LocationResult,
     MedianStatus,
+    Points,
     RadiusFinder,
     Stage,
     WarmStart,
@@ -147,6 +147,10 @@ class GeometricMedianPlan(LocationPlan):
     def releases(self) -> tuple[Release, ...]:
         return tuple(release for stage in self.stages for release in stage.releases)
 
+    @property
+    def only_sums(self) -> bool:
+        return self.booster is not None and all(stage.only_sums for stage in self.stages)
+
     def exact_bits(self, source: BitSource) -> bool:
         return all(stage.exact_bits(source) for stage in self.stages)
 
@@ -175,7 +179,7 @@ class GeometricMedianPlan(LocationPlan):
     def outlook(self) -> str:
         return f"its noise is expected to be {self.expected_error:.3g} times the radius that holds most points"
 
-    def _run(self, points: FloatArray, source: BitSource, ledger: Ledger) -> LocationResult:
+    def _run(self, points: Points, source: BitSource, ledger: Ledger) -> LocationResult:
         found = self.radius_stage.find(points, source, ledger)  # stage 1: Algorithm 2, FastRadius
         start = self.center_stage.find(points, found.radius, source, ledger)  # stage 2: Algorithm 3, FastCenter
         status = MedianStatus.RADIUS_AT_TOP if found.at_top else MedianStatus.OK

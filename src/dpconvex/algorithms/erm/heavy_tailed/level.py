@@ -216,11 +216,16 @@ def near_net(
 
 
 def ordinary(
-    problem: LinearModelProblem, privacy: PrivacyParams, constants: str, failure: float | None, *released: float
+    problem: LinearModelProblem,
+    privacy: PrivacyParams,
+    constants: str,
+    failure: float | None,
+    *released: float,
+    sums: bool = False,
 ) -> LinearModelPlan:
-    """Return the best ordinary method on the loss whose slope is cut."""
+    """Return the best ordinary method on the loss whose slope is cut; `sums`: of those that need sums alone."""
     loss = problem.loss.cut(released[0] + PREDICTIONS * problem.loss.curvature_bound) or problem.loss
-    return plans(replace(problem, loss=loss), privacy, options=Options(constants))[0]
+    return plans(replace(problem, loss=loss), privacy, options=Options(constants, sums=sums))[0]
 
 
 def descent(
