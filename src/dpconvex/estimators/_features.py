@@ -30,6 +30,8 @@ class FeatureMap(ABC):
     """Public map from a user's features to a domain, one record at a time."""
 
     domain: DataDomain
+    cells_of: Schema | None = None
+    """The schema whose features are used as they are, if there is one: they need not be made all at once."""
 
     @property
     def n_columns(self) -> int:
@@ -105,6 +107,10 @@ class FromSchema(FeatureMap):
     @property
     def domain(self) -> DataDomain:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.schema.domain()
+
+    @property
+    def cells_of(self) -> Schema:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.schema
 
     @property
     def n_columns(self) -> int:

@@ -25,6 +25,7 @@ from dpconvex.algorithms.erm.registry import check, expected_of_first, plans
 from dpconvex.algorithms.search.scores import Score
 from dpconvex.algorithms.select import LARGEST, SMALLEST, Options
 from dpconvex.data import Schema
+from dpconvex.data.frames import open_table
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators import _features
 from dpconvex.estimators._features import FeatureMap, feature_map, fitted_columns, learned_matrix
@@ -37,6 +38,9 @@ from dpconvex.problems.data.sources import EncodedRows
 from dpconvex.randomness import BitSource
 
 T = TypeVar("T")
+
+PREDICTED = 2**16
+"""Rows of a table that are encoded at a time for predictions."""
 SAY_WHOSE = "Say whose row it is (groups, --user-column, the schema's user; in plan unit), or leave it at "
 CALLED = {"attack_radius": "adversarial_radius", "attack_norm": "adversarial_norm", "target": "risk"}
 CALLED |= {"test": "user_test", "smoothing": "user_smoothing"}
@@ -345,12 +349,12 @@ class PrivateLinearModel(FittedModel):
             raise InvalidDataError(f"X has {len(encoded)} records and groups has {groups.n_records}: they must agree")
         n, unit = (len(encoded), Unit.RECORD) if groups is None else (groups.n_users, Unit.USER)
         planner = copy(self)
-        planner._sums = isinstance(encoded, EncodedRows)  # plans made in the run included
+        planner._sums = isinstance(encoded, EncodedRows) and not encoded.in_memory  # plans made in the run included
         plan: LinearModelPlan = self._ready or planner._plans(features, n, loss, unit)[0]
         if self._ready is None:  # a search has paid for all its fits
             begin(plan, type(self).__name__, fitted_columns(self), n, source)
         features, domain = self._fitting(features, plan), plan.problem.domain
-        result = plan.run(*expanded(features, encoded, targets), source, groups)
+        result = plan.run(*expanded(features, encoded, targets, plan.only_sums), source, groups)
         weights = self.output_scale * result.point.reshape(loss.n_outputs, domain.dim)
         constant = weights[:, -1] * domain.intercept if domain.intercept else np.zeros(len(weights))
         start = middle + self.output_scale * plan.problem.loss.offset  # what parameters 0 predict
@@ -370,6 +374,10 @@ class PrivateLinearModel(FittedModel):
     def _linear(self, X: Any) -> FloatArray:
         """Return the linear predictions of every record and output, (n, n_outputs)."""
         check_is_fitted(self)
+        frame = open_table(X) if self.schema is not None else ()
+        if len(frame) > PREDICTED:
+            parts = (frame[i : i + PREDICTED].to_native() for i in range(0, len(frame), PREDICTED))
+            return np.concatenate([self._linear(part) for part in parts])
         features, encoded = self._encoded(X, reset=False)
         inside = encoded if self.schema is not None else features.domain.clip(encoded)  # a schema's tables lie inside
         return inside @ self.encoded_coef_.T + self.encoded_intercept_

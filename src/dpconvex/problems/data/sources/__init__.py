@@ -1,10 +1,13 @@
 """Where records come from when they are not a matrix in memory: tables that are read again and again."""
 
 from dpconvex.problems.data.sources.arrow import EncodedTables, open_tables
+from dpconvex.problems.data.sources.cells import LEAST, CellRows
 from dpconvex.problems.data.sources.cluster import EncodedPartitions, open_partitions, open_source, predicted
 from dpconvex.problems.data.sources.rows import EncodedRows, TableSource, mapped, picked, streamed, totals
 
 __all__ = [
+    "LEAST",
+    "CellRows",
     "EncodedPartitions",
     "EncodedRows",
     "EncodedTables",
