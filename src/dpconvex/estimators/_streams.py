@@ -140,10 +140,9 @@ def open_users(schema: Schema, table: TableSource, groups: Any) -> UserGroups | 
 
 def expanded(features: FeatureMap, encoded: Any, targets: Any, only_sums: bool) -> tuple[Any, Any]:
     """Return X and y as the method for these features takes them, from what `encode` gave."""
-    if isinstance(encoded, EncodedRows) and encoded.in_memory:
-        return (encoded, encoded) if only_sums else encoded.matrix()
-    if not isinstance(encoded, EncodedTables | EncodedPartitions):
+    if not isinstance(encoded, EncodedRows):
         return features.expand(encoded), targets
-
+    if not isinstance(encoded, EncodedTables | EncodedPartitions):
+        return (encoded, encoded) if only_sums else encoded.matrix()
     rows = encoded.then(features.expand, features.domain.n_features)
     return rows, rows

@@ -374,8 +374,8 @@ class PrivateLinearModel(FittedModel):
     def _linear(self, X: Any) -> FloatArray:
         """Return the linear predictions of every record and output, (n, n_outputs)."""
         check_is_fitted(self)
-        frame = open_table(X) if self.schema is not None else ()
-        if len(frame) > PREDICTED:
+        frame = open_table(X) if self.schema is not None else None
+        if frame is not None and len(frame) > PREDICTED:
             parts = (frame[i : i + PREDICTED].to_native() for i in range(0, len(frame), PREDICTED))
             return np.concatenate([self._linear(part) for part in parts])
         features, encoded = self._encoded(X, reset=False)

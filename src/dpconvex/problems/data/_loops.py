@@ -123,7 +123,7 @@ def center(values: FloatArray, lower: float, upper: float, out: FloatArray) -> N
 
 @njit(cache=True, nogil=True)
 def inside(rows: FloatArray, limits: FloatArray, simplices: AnyArray) -> bool:
-    """Say whether absolute entries are within limits, and columns ``start, ..., stop - 1`` are vertices of simplices."""
+    """Say whether absolute entries are within limits, and columns [start, stop) vertices of simplices."""
     for i in range(len(rows)):
         row, outside = rows[i], 0
         for j in range(len(row)):
