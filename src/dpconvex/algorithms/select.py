@@ -28,7 +28,7 @@ AIMS = ("empirical", "population")
 SMALLEST, LARGEST = 1e-100, 1e100
 """Sizes of public parameters whose squares and ratios are floats."""
 
-SUMS_REMEDY = "Use a smooth loss with algorithm='objective_perturbation', or read the table into a frame"
+SUMS_REMEDY = "Use another algorithm (docs, Larger than memory), or read the table into a frame"
 
 PlanT = TypeVar("PlanT", bound=Plan)
 

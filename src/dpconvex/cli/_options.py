@@ -39,7 +39,8 @@ Constants = Annotated[
 ]
 QueryConstants = Annotated[str, typer.Option(help="calibrated, or paper: saddle_point.")]
 PrivateTable = Annotated[
-    Path | None, typer.Argument(help="CSV or Parquet file with the private records. Without it: --rows.")
+    Path | None,
+    typer.Argument(help="CSV or Parquet file with the private records; folder, pattern. Without it: --rows."),
 ]
 SchemaFile = Annotated[Path, typer.Option("--schema", help="Schema file (TOML); see `dpconvex schema`.")]
 Target = Annotated[str | None, typer.Option(help="Column to predict. Default: the schema's.")]

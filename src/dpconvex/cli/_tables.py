@@ -17,22 +17,31 @@ ENGINES = ("memory", "local", "dask", "ray")
 _UNITS = {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 
+def engine_for(
+    path: Path, engine: str | None, address: str | None = None, memory: str | None = None, budget: Path | None = None
+) -> str:
+    """Return the engine that is meant: without one, files are read into memory, folders and patterns in portions.
+
+    Refuses options that it does not have, before anything is paid; a `budget` pays for single files alone.
+    """
+    many = path.is_dir() or set("*?[") & set(str(path))
+    chosen = _validate.choice("engine", ("local" if many else "memory") if engine is None else engine, ENGINES)
+    for name, value, where in (("address", address, ("dask", "ray")), ("memory", memory, ("local",))):
+        if value is not None and chosen not in where:
+            raise InvalidParameterError(name, value, f"is for the engine {' or '.join(where)}", f"Leave out --{name}")
+    if budget is not None and chosen != "memory":
+        raise InvalidParameterError("budget", str(budget), "pays for single files", "Use dpconvex.Budget in Python")
+    return chosen
+
+
 @contextmanager
 def opened_table(
     path: Path, schema: Schema, engine: str | None, address: str | None, memory: str | None
 ) -> Iterator[Any]:
-    """Open what `fit` takes: a table in memory, or one that the engine reads again at each pass.
-
-    Without an engine, a file is read into memory, and a folder or pattern portion by portion.
-    """
+    """Open what `fit` takes: a table in memory, or one that the engine reads again at each pass."""
     from dpconvex.data import open_files, read_table
 
-    many = path.is_dir() or set("*?[") & set(str(path))
-    chosen = ("local" if many else "memory") if engine is None else engine
-    _validate.choice("engine", chosen, ENGINES)
-    for name, value, where in (("address", address, ("dask", "ray")), ("memory", memory, ("local",))):
-        if value is not None and chosen not in where:
-            raise InvalidParameterError(name, value, f"is for the engine {' or '.join(where)}", f"Leave out --{name}")
+    chosen = engine_for(path, engine, address, memory)
     if chosen == "memory":
         yield read_table(path, schema)
     elif chosen == "local":

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dpconvex.cli import _options, _output
-from dpconvex.cli._tables import opened_table
+from dpconvex.cli._tables import engine_for, opened_table
 from dpconvex.cli.budget import pay
 from dpconvex.cli.plan import plan_rows, print_plans
 from dpconvex.cli.schema import print_labels
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from dpconvex.cli._metrics import Metrics, RegressionMetrics
     from dpconvex.cli.report import Measured, Origin
     from dpconvex.data import Schema
@@ -57,8 +61,7 @@ def fit(
     promise = promise_of(estimator)  # refuses unusable parameters before anything is read
     with _output.model_folder(out, force=force) as folder:
         held_out = read_test(test, declared)
-        if budget is not None and (table.is_dir() or engine not in (None, "memory")):
-            raise InvalidParameterError("budget", str(budget), "pays for single files", "Use dpconvex.Budget in Python")
+        engine = engine_for(table, engine, address, memory, budget)
         paid = pay(budget, promise, f"fit --model {estimator.kind}", table, declared, seed=seed)
         with opened_table(table, declared, engine, address, memory) as records:
             estimator.fit(records)
@@ -132,17 +135,19 @@ def read_test(path: Path | None, schema: Schema) -> Any:
 @_output.one_line_errors
 def predict(
     model: Annotated[Path, typer.Argument(help="Model folder, or model.skops.")],
-    table: Annotated[Path, typer.Argument(help="CSV or Parquet file; the target column is not needed.")],
+    table: Annotated[
+        Path, typer.Argument(help="CSV or Parquet file, folder or pattern; the target column is not needed.")
+    ],
     proba: Annotated[
         bool, typer.Option("--proba", help="Also write the probability of every class (logistic models).")
     ] = False,
     output: Annotated[Path | None, typer.Option(help="CSV file to write. Default: stdout.")] = None,
+    engine: _options.Engine = None,
+    address: _options.Address = None,
+    memory: _options.Memory = None,
 ) -> None:
     """Write one predicted label or number a row, as CSV."""
-    import pyarrow as pa
-    import pyarrow.csv as pacsv
-
-    from dpconvex.data import read_table, write_atomically
+    from dpconvex.data import write_atomically
     from dpconvex.estimators import PrivateSparseClassifier, ProbabilisticClassifier
     from dpconvex.estimators.persistence import load_model
 
@@ -153,13 +158,47 @@ def predict(
         raise InvalidParameterError(
             "proba", proba, f"needs a model that gives probabilities, and this is {type(estimator).__name__}", ""
         )
-    features = read_table(table, estimator.schema, features_only=True)
-    columns = {"prediction": pa.array(estimator.predict(features))}
-    if isinstance(estimator, ProbabilisticClassifier | PrivateSparseClassifier) and proba:
-        probabilities = estimator.predict_proba(features)
-        columns |= {f"p({label})": pa.array(probabilities[:, k]) for k, label in enumerate(estimator.classes_)}
-    result = pa.table(columns)
-    if output is not None:
-        write_atomically(output, lambda file: pacsv.write_csv(result, file))
-        return
-    sys.stdout.write(_output.csv_bytes(result).decode())
+    features = dataclasses.replace(estimator.schema, target=None, user=None)
+    with opened_table(table, features, engine, address, memory) as rows:
+        parts = predictions(estimator, rows, features.column_names(), proba)
+        if output is not None:
+            write_atomically(output, lambda file: write_csv(parts, file))
+        else:
+            write_csv(parts, sys.stdout.buffer)
+            sys.stdout.buffer.flush()
+
+
+def predictions(estimator: Any, rows: Any, names: Sequence[str], proba: bool) -> Iterator[pa.Table]:
+    """Yield predictions, one table for each portion that is read."""
+    import pyarrow as pa
+
+    from dpconvex.problems.data.sources import open_source
+
+    model = estimator._blind()  # workers may have it
+
+    def predicted(part: Any) -> tuple[Any, Any]:
+        if len(part) == 0:
+            return None, ()
+        columns = {"prediction": pa.array(model.predict(part))}
+        if proba:
+            probabilities = model.predict_proba(part)
+            columns |= {f"p({label})": pa.array(probabilities[:, k]) for k, label in enumerate(model.classes_)}
+        return pa.table(columns), range(len(part))
+
+    source = open_source(rows, names)
+    if source is None:
+        return iter([predicted(rows)[0]])
+    found = source.encoded(predicted, len(names)).run(lambda portion, *_: portion[0])
+    return (part for part in found if part is not None)
+
+
+def write_csv(parts: Iterator[pa.Table | None], file: Any) -> None:
+    """Write tables of the same columns as one."""
+    import pyarrow.csv as pacsv
+
+    first = next(parts)
+    if first is None:
+        raise InvalidDataError("the table holds no records; at least 1 is needed")
+    with pacsv.CSVWriter(file, first.schema) as writer:
+        for part in itertools.chain([first], parts):
+            writer.write_table(part)

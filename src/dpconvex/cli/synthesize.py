@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpconvex.cli import _options, _output
+from dpconvex.cli._tables import engine_for, opened_table
 from dpconvex.cli.budget import pay
 from dpconvex.cli.plan import show_plans
 from dpconvex.errors import InvalidParameterError
@@ -43,6 +44,9 @@ def synthesize(
     rows: _options.Rows = None,
     seed: _options.Seed = None,
     budget: _options.Budget = None,
+    engine: _options.Engine = None,
+    address: _options.Address = None,
+    memory: _options.Memory = None,
     force: _options.ForceOwn = False,
     as_json: _options.Json = False,
 ) -> None:
@@ -51,7 +55,7 @@ def synthesize(
     With --rows instead of a file: show the plans; no data are read.
     """
     from dpconvex.algorithms.base import warn_if_hopeless
-    from dpconvex.data import Schema, read_table, write_atomically
+    from dpconvex.data import Schema, write_atomically
     from dpconvex.estimators.synthetic import PrivateSyntheticData
 
     declared = Schema.from_toml(schema)
@@ -76,9 +80,10 @@ def synthesize(
     if size is not None and size < 1:
         raise InvalidParameterError("size", size, "must be an integer >= 1")
     with _output.model_folder(out, force=force) as folder:
+        engine = engine_for(table, engine, address, memory, budget)
         pay(budget, plans[0].privacy, "synthesize", table, declared, seed=seed)
-        with _output.working("Fitting"):
-            estimator.fit(read_table(table, declared))
+        with _output.working("Fitting"), opened_table(table, declared, engine, address, memory) as records:
+            estimator.fit(records)
         write_atomically(folder / _output.SYNTHETIC, _output.csv_bytes(estimator.sample(size, seed)))
         (folder / _output.CERTIFICATE).write_text(estimator.certificate_.to_json(), encoding="utf-8")
     if as_json:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, Self
 
 import narwhals as nw
 import numpy as np
-from sklearn.base import clone
 
 from dpconvex._types import AnyArray
 from dpconvex.data import Schema
@@ -24,8 +23,6 @@ from dpconvex.problems.data.sources import (
 )
 from dpconvex.problems.data.users import UserGroups
 
-PORTIONS = "cannot be given with data that are read portion by portion"
-
 
 class Streaming(Protocol):
     """What is asked of an estimator."""
@@ -35,6 +32,10 @@ class Streaming(Protocol):
 
     def _feature_map(self, n_features: int | None) -> FeatureMap:
         """Return the public map from a user's features to a domain."""
+        ...
+
+    def _blind(self) -> Self:
+        """Return a copy that may travel to workers: nothing in it draws random bits."""
         ...
 
     def _targets_of(self, X: Any, y: Any) -> AnyArray:
@@ -53,11 +54,17 @@ def open_table(schema: Schema | None, X: Any, **others: Any) -> TableSource | No
     if schema is None:
         remedy = "Describe its columns with a Schema, or read it into a frame"
         raise InvalidDataError(f"X is read portion by portion, which needs a schema. {remedy}")
-    for name, value in others.items():
-        if value is not None:
-            remedy = "Name the column in the schema, or read the table into a frame"
-            raise InvalidParameterError(name, type(value).__name__, PORTIONS, remedy)
+    refuse_with_portions(**others)
     return table
+
+
+def refuse_with_portions(**given: Any) -> None:
+    """Raise `InvalidParameterError` for what cannot be given with data that are read portion by portion."""
+    for name, value in given.items():
+        if value is not None:
+            what = "cannot be given with data that are read portion by portion"
+            remedy = "Name its column in the schema, or read the table into a frame"
+            raise InvalidParameterError(name, type(value).__name__, what, remedy)
 
 
 Opened = tuple[FeatureMap, EncodedRows, EncodedRows, UserGroups | None]
@@ -69,7 +76,7 @@ def open_rows(model: Streaming, X: Any, y: Any, groups: Any) -> Opened | None:
     table = open_table(model.schema, X, y=y)
     if table is None or model.schema is None:
         return open_cells(model, X) if y is None and groups is None else None
-    features, blind = model._feature_map(None), without_source(model)
+    features, blind = model._feature_map(None), model._blind()
 
     def encode(table: Any) -> tuple[AnyArray, AnyArray]:
         return features.encode(table), blind._targets_of(table, None)
@@ -98,11 +105,6 @@ def open_cells(model: Streaming, X: Any) -> Opened | None:
     model.n_features_in_ = len(schema.columns)
     found = CellRows(len(frame), width, read, schema.encode_cells)
     return features, found, found, None
-
-
-def without_source(model: Any) -> Any:
-    """Return an unfitted copy that may travel to workers: nothing in it draws random bits."""
-    return clone(cast(Any, model)).set_params(random_state=None)
 
 
 def open_points(X: Any) -> EncodedRows | None:

@@ -121,6 +121,13 @@ class FittedModel(PrivateEstimator, ABC):
     def _feature_map(self, n_features: int | None) -> FeatureMap:
         """Return the public map from a user's features to a domain."""
 
+    def _blind(self) -> Self:
+        """Return a copy that encodes and predicts, without a source of noise or a ledger: workers may have it."""
+        other = copy(self)
+        for name in ("certificate_", "plan_", "_ready"):
+            vars(other).pop(name, None)
+        return other.set_params(random_state=None)
+
     def _fitted_map(self) -> FeatureMap:  # that coefficients are for
         return self._feature_map(self.n_features_in_)
 

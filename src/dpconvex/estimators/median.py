@@ -10,10 +10,10 @@ from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms import begin
 from dpconvex.algorithms.location.base import LocationPlan
 from dpconvex.algorithms.location.registry import plan_location
-from dpconvex.algorithms.select import CONSTANTS
+from dpconvex.algorithms.select import CONSTANTS, needs_records
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._features import fitted_columns, learned_matrix, user_labels
-from dpconvex.estimators._streams import PORTIONS, open_points
+from dpconvex.estimators._streams import open_points, refuse_with_portions
 from dpconvex.estimators.base import RELEASED, PrivateEstimator, with_shared
 from dpconvex.privacy import PrivacyParams, Unit
 from dpconvex.problems import PointDomain
@@ -161,16 +161,12 @@ class PrivateGeometricMedian(PrivateEstimator):
         points: Any = learned_matrix(self, X, reset=True) if rows is None else rows
         if rows is not None:
             self.n_features_in_ = rows.n_features
-            if groups is not None:
-                remedy = "Make a table with one row a user, or read it into a frame"
-                raise InvalidParameterError("groups", type(groups).__name__, PORTIONS, remedy)
+            refuse_with_portions(groups=groups)
         elif groups is not None:
             points = user_points(points, _user_labels(groups, len(points)), self._domain(points.shape[1]))
         self.plan_ = self.plan(*points.shape, unit="record" if groups is None else "user")
         if rows is not None and not self.plan_.only_sums:
-            what = "needs single records, and X is read portion by portion"
-            remedy = "Use algorithm='geometric_median', or read the table into a frame"
-            raise InvalidParameterError("algorithm", self.algorithm, what, remedy)
+            raise needs_records(self.algorithm)
         begin(self.plan_, type(self).__name__, fitted_columns(self), self.plan_.n, source)
         result = self.plan_.run(points, source)
         self.location_, self.radius_, self.center_ = result.location, result.radius, result.center

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from dpconvex import _validate
-from dpconvex._types import FloatArray
+from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms import begin
 from dpconvex.algorithms.queries.base import QueryReleasePlan, QueryResult, largest_error
 from dpconvex.algorithms.queries.registry import plan_queries
@@ -21,11 +21,24 @@ from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._features import records_only
 from dpconvex.estimators.base import RELEASED, PrivateEstimator, with_shared
 from dpconvex.privacy import PrivacyParams
+from dpconvex.problems.data.sources import open_source
 from dpconvex.problems.queries import Marginals
 from dpconvex.randomness import BitSource, source_from
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+@final
+@dataclass(frozen=True)
+class _Cells:
+    """Encodes portions of a table: features are cells."""
+
+    cells: TableCells
+
+    def __call__(self, table: Any) -> tuple[AnyArray, AnyArray]:
+        found = self.cells.encode(table)
+        return found, found
 
 
 @final
@@ -126,9 +139,12 @@ class PrivateSyntheticData(PrivateEstimator):
         InvalidParameterError
             If a parameter is missing or out of range.
         """
+        return self._plans(n)
+
+    def _plans(self, n: int, sums: bool = False) -> tuple[QueryReleasePlan, ...]:
         queries = Marginals.of_order(self._cells().shape, self.order)
         privacy = PrivacyParams(self.epsilon, self.delta)
-        return plan_queries(queries, n, privacy, self.algorithm, constants=self.constants)
+        return plan_queries(queries, n, privacy, self.algorithm, constants=self.constants, sums=sums)
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Release a histogram whose marginals are near those of a table.
@@ -151,10 +167,11 @@ class PrivateSyntheticData(PrivateEstimator):
         """
         source = source_from(self.random_state)
         cells = self._cells()
-        records = cells.encode(X)
+        table = open_source(X, cells.names)
+        records: Any = cells.encode(X) if table is None else table.encoded(_Cells(cells), 1)
         if len(records) == 0:
             raise InvalidDataError("Found array with 0 sample(s): at least 1 record is needed")
-        self.plan_ = self.plan(len(records))[0]
+        self.plan_ = self._plans(len(records), sums=table is not None)[0]
         begin(self.plan_, type(self).__name__, cells.names, len(records), source)
         result = self.plan_.run(records, source)
         self.cells_, self.queries_ = cells, Marginals.of_order(cells.shape, self.order)

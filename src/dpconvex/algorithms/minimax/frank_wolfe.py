@@ -87,6 +87,7 @@ class FrankWolfePlan(VertexSamplingPlan):
     score_scale: float  #: c
     bound: float  #: on the expected excess
     algorithm = "frank_wolfe"
+    only_sums = True
     error_share = 0.12  # of the error with typical curvature
     constants = "calibrated"
     label = "vertices towards which steps are taken"

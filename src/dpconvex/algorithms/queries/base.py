@@ -24,6 +24,8 @@ from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms import Plan, check_relation
 from dpconvex.errors import InvalidDataError
 from dpconvex.privacy import Assumption, Ledger, PrivacyCertificate, PrivacyParams, Sensitivity
+from dpconvex.problems.data.sources import EncodedRows, totals
+from dpconvex.problems.data.summation import Parts
 from dpconvex.problems.queries import LinearQueries
 from dpconvex.randomness import BitSource
 
@@ -81,23 +83,38 @@ class QueryReleasePlan(Plan):
         """JSON-ready constants of the method."""
 
     @abstractmethod
-    def _run(self, records: AnyArray, source: BitSource, ledger: Ledger) -> tuple[FloatArray, FloatArray]:
+    def _run(self, records: Any, source: BitSource, ledger: Ledger) -> tuple[FloatArray, FloatArray]:
         """Run the paper's listing on cells (n,) inside the domain; return histogram and answers."""
 
     @final
-    def run(self, records: AnyArray, source: BitSource) -> QueryResult:
+    def record_sums(self, records: Any) -> FloatArray:
+        """Return the sums of all queries over the records; those of marginals are whole numbers, and exact."""
+
+        def work(cells: AnyArray, _: AnyArray) -> Parts:
+            return (self.queries.record_sums(self.queries.clip_records(cells)),)
+
+        return totals(records, records, work)[0]
+
+    @final
+    def run(self, records: AnyArray | EncodedRows, source: BitSource) -> QueryResult:
         """Run the planned method on the cell of each record, integers (n,); those outside the domain count as cell 0.
 
-        Raises `InvalidDataError` if length or dtype are not those of the plan (public facts).
+        Plans that need `only_sums` also take rows whose features are cells. Raises `InvalidDataError` if length or
+        dtype are not those of the plan (public facts).
         """
+        if self.only_sums and isinstance(records, EncodedRows) and len(records) == self.n:
+            return self._ran(records, source)
         cells = np.asarray(records)
         if cells.shape != (self.n,) or cells.dtype.kind not in "iu":
             raise InvalidDataError(
                 f"records have shape {cells.shape} and dtype {cells.dtype}: integers of shape ({self.n},) are planned"
             )
+        return self._ran(self.queries.clip_records(cells), source)
+
+    def _ran(self, records: Any, source: BitSource) -> QueryResult:
         ledger = Ledger(self.privacy, self.releases)
         with np.errstate(all="ignore"):  # what floating point meets depends on the data, so it never speaks up
-            histogram, answers = self._run(self.queries.clip_records(cells), source, ledger)
+            histogram, answers = self._run(records, source, ledger)
         return QueryResult(histogram, answers, self.certificate(source), self)
 
 

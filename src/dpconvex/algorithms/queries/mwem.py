@@ -28,7 +28,7 @@ from typing import Any, final
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import FloatArray
 from dpconvex.algorithms import PredictedError, recorded, require_delta
 from dpconvex.algorithms.queries.base import QueryReleasePlan, check, fit_histogram, mean_sensitivity, rounding
 from dpconvex.mechanisms import GaussianMechanism, Planned, VertexSampling
@@ -55,6 +55,7 @@ class MwemPlan(QueryReleasePlan):
     selection_share: float  #: part of it that selections spend
     fit_steps: int  #: of the fit after each round; the last fit has ten times as many
     algorithm = "mwem"
+    only_sums = True
     constants = "calibrated"
     noise_name = "gaussian"
     theorem = "Exponential and Gaussian mechanisms in adaptive zCDP composition (MWEM, Hardt et al. 2012, with replay)."
@@ -113,10 +114,10 @@ class MwemPlan(QueryReleasePlan):
         constants = {"rounds": self.rounds, "selection_share": self.selection_share, "sigma": self.sigma}
         return {**constants, "score_scale": self.scale, "fit_steps": self.fit_steps}
 
-    def _run(self, records: AnyArray, source: BitSource, ledger: Ledger) -> tuple[FloatArray, FloatArray]:
+    def _run(self, records: Any, source: BitSource, ledger: Ledger) -> tuple[FloatArray, FloatArray]:
         queries = self.queries
         session = self.selection.start(SELECTED, source, ledger)
-        truth = queries.record_sums(records) / self.n
+        truth = self.record_sums(records) / self.n
         starts = [part.start for part in queries.blocks]
         histogram = np.full(queries.cells, 1 / queries.cells)
         sums: dict[int, FloatArray] = {}

@@ -23,7 +23,7 @@ from typing import Any, final
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import FloatArray
 from dpconvex.algorithms import PredictedError, recorded, require_delta
 from dpconvex.algorithms.queries.base import QueryReleasePlan, check, fit_histogram, mean_sensitivity
 from dpconvex.mechanisms import GaussianMechanism, Planned
@@ -43,6 +43,7 @@ class QueryNoisePlan(QueryReleasePlan):
     mu: float  #: Gaussian budget
     fit_steps: int  #: of the fit of the histogram
     algorithm = "query_noise"
+    only_sums = True
     constants = "calibrated"
     noise_name = "gaussian"
     theorem = "Gaussian mechanism on the vector of all mean answers."
@@ -70,9 +71,9 @@ class QueryNoisePlan(QueryReleasePlan):
     def describe(self) -> Mapping[str, Any]:
         return {"sigma": self.mechanism.sigma, "fit_steps": self.fit_steps}
 
-    def _run(self, records: AnyArray, source: BitSource, ledger: Ledger) -> tuple[FloatArray, FloatArray]:
+    def _run(self, records: Any, source: BitSource, ledger: Ledger) -> tuple[FloatArray, FloatArray]:
         queries = self.queries
-        truth = queries.record_sums(records) / self.n
+        truth = self.record_sums(records) / self.n
         noisy = self.mechanism.release(truth, LABEL, source, ledger)
         answers = np.clip(noisy, queries.low, queries.high)
         targets = {b: noisy[part] for b, part in enumerate(queries.blocks)}

@@ -31,13 +31,19 @@ def expected_error(plan: QueryReleasePlan) -> float:
 
 
 def plan_queries(
-    queries: LinearQueries, n: int, privacy: PrivacyParams, algorithm: str = "auto", *, constants: str = "calibrated"
+    queries: LinearQueries,
+    n: int,
+    privacy: PrivacyParams,
+    algorithm: str = "auto",
+    *,
+    constants: str = "calibrated",
+    sums: bool = False,
 ) -> tuple[QueryReleasePlan, ...]:
-    """Return all valid plans, the smallest `expected_error` first. Sees no data.
+    """Return all valid plans, or those that need `sums` alone, the smallest `expected_error` first. Sees no data.
 
     The saddle point alone applies to delta 0, and has ``constants="paper"``. `InvalidParameterError` if nothing does.
     """
-    names, options = QUERY_METHODS.names(algorithm), Options(constants)
+    names, options = QUERY_METHODS.names(algorithm), Options(constants, sums=sums)
     found, refusals = QUERY_METHODS.choose(names, options, (queries, n, privacy), _rank, "queries")
     if not found:
         remedy = "Use algorithm='saddle_point'"

@@ -3,7 +3,7 @@
 from dpconvex.problems.data.sources.arrow import EncodedTables, open_tables
 from dpconvex.problems.data.sources.cells import LEAST, CellRows
 from dpconvex.problems.data.sources.cluster import EncodedPartitions, open_partitions, open_source, predicted
-from dpconvex.problems.data.sources.rows import EncodedRows, TableSource, mapped, picked, streamed, totals
+from dpconvex.problems.data.sources.rows import EncodedRows, TableSource, each_row, mapped, picked, streamed, totals
 
 __all__ = [
     "LEAST",
@@ -12,6 +12,7 @@ __all__ = [
     "EncodedRows",
     "EncodedTables",
     "TableSource",
+    "each_row",
     "mapped",
     "open_partitions",
     "open_source",

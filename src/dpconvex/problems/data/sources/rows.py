@@ -67,6 +67,19 @@ class TableSource(ABC):
         """Return the rows of the given numbers (m,), ascending, m >= 1."""
 
 
+def each_row(table: Any, values: Callable[[Any], AnyArray]) -> AnyArray:
+    """Return what `values` says of rows, (m,) of a portion, for all of them, (n,); a frame in memory is one portion."""
+    if not isinstance(table, TableSource):
+        return values(table)
+
+    def encode(part: Any) -> tuple[AnyArray, AnyArray]:
+        found = values(part) if len(part) else np.empty(0)
+        return found, found
+
+    found = list(table.encoded(encode, 1).run(lambda portion, first, _: (first, portion[0])))
+    return np.concatenate([part for _, part in sorted(found, key=lambda each: each[0])])
+
+
 def inside(index: AnyArray, first: int, stop: int) -> AnyArray:
     """Return which of the ascending numbers are in ``[first, stop)``, counted from `first`."""
     start, end = np.searchsorted(index, [first, stop]).tolist()
