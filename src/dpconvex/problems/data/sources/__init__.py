@@ -2,7 +2,13 @@
 
 from dpconvex.problems.data.sources.arrow import EncodedTables, open_tables
 from dpconvex.problems.data.sources.cells import LEAST, CellRows
-from dpconvex.problems.data.sources.cluster import EncodedPartitions, open_partitions, open_source, predicted
+from dpconvex.problems.data.sources.cluster import (
+    EncodedPartitions,
+    Partitions,
+    open_partitions,
+    open_source,
+    predicted,
+)
 from dpconvex.problems.data.sources.rows import EncodedRows, TableSource, each_row, mapped, picked, streamed, totals
 
 __all__ = [
@@ -11,6 +17,7 @@ __all__ = [
     "EncodedPartitions",
     "EncodedRows",
     "EncodedTables",
+    "Partitions",
     "TableSource",
     "each_row",
     "mapped",
