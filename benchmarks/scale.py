@@ -263,7 +263,7 @@ def on_engine(args: argparse.Namespace) -> dict[str, Any]:
     import dask.dataframe
     from distributed import Client, LocalCluster
 
-    local: dict[str, Any] = {"dashboard_address": None, "host": "127.0.0.1", "silence_logs": 50}
+    local: dict[str, Any] = {"dashboard_address": "127.0.0.1:0", "host": "127.0.0.1", "silence_logs": 50}
     with LocalCluster(n_workers=args.workers, threads_per_worker=1, **local) as cluster, Client(cluster) as client:
         frame = dask.dataframe.read_parquet(args.folder)
         model = logistic(frame, args.d)  # workers have loaded what they need

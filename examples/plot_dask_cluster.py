@@ -43,7 +43,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         for k in range(4):
             pq.write_table(whole.slice(k * N // 4, N // 4), Path(folder) / f"{k}.parquet")
-        local = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None, "host": "127.0.0.1"}
+        local = {"n_workers": 2, "threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
         with LocalCluster(**local) as cluster, Client(cluster):
             frame = dask.dataframe.read_parquet(folder)
             model = fitted(frame)

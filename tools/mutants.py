@@ -29,6 +29,7 @@ SOURCE = ROOT / "src"
 HEADER = "| planted mistake | exact losses | counting | tests | verifier | measured |"
 CONTRACT = "tests/contracts/test_mechanisms.py"
 READS = "tests/contracts/test_reads.py"
+SOURCES = "tests/contracts/test_algorithms_on_sources.py"
 LEVEL = "tests/unit/algorithms/erm/heavy_tailed/test_level.py"
 CERTIFICATE = """
 from dpconvex.audit.targets import TARGETS
@@ -750,11 +751,51 @@ MUTANTS = (
     ),
     Mutant(
         "a source of noise travels with tasks",
-        "estimators/_streams.py",
-        "blind.set_params(random_state=None)",
-        "assert blind",
+        "estimators/base.py",
+        "return other.set_params(random_state=None)",
+        "return other",
         "",
-        ("tests/unit/problems/data/test_clusters.py", "-k", "no_source_of_noise"),
+        (f"{SOURCES}::test_tasks_hold_no_source_of_noise_and_no_ledger",),
+    ),
+    Mutant(
+        "after a private level a plan may need single records",
+        "algorithms/erm/heavy_tailed/level.py",
+        "options=Options(constants, sums=sums))[0]",
+        "options=Options(constants))[0]",
+        "",
+        (f"{SOURCES}::test_what_follows_a_private_level_needs_sums_whatever_it_is",),
+    ),
+    Mutant(
+        "a user of several portions is cut in each",
+        "problems/data/users.py",
+        "users, complete = own[firsts], whole.sizes == expected[firsts]",
+        "users, complete = own[firsts], expected[firsts] > 0",
+        "",
+        (SOURCES, "-k", "users and gradient"),
+    ),
+    Mutant(
+        "very unequal weights summed on one grid",
+        "problems/data/summation.py",
+        "return 2.0 ** (1 - _CLASS * k) if k else 1.0",
+        "return 1.0",
+        "",
+        ("tests/unit/problems/data/test_summation.py", "-k", "weights"),
+    ),
+    Mutant(
+        "every task gets what is held of all rows",
+        "problems/data/sources/rows.py",
+        "yield task(portion, first, held(first, stop))",
+        "yield task(portion, first, held(first, self.n))",
+        "",
+        (f"{SOURCES}::test_what_the_driver_holds_goes_to_the_portion_it_is_of",),
+    ),
+    Mutant(
+        "a search is fitted to its held-out rows elsewhere",
+        "problems/data/sources/arrow.py",
+        "return Tables(len(index), self.empty, some)",
+        "return self",
+        "",
+        (SOURCES, "-k", "bits and search and not users"),
     ),
     Mutant(
         "extensions: planes steeper than C are not shrunk",

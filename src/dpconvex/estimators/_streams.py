@@ -11,7 +11,7 @@ from dpconvex._types import AnyArray
 from dpconvex.data import Schema
 from dpconvex.data.frames import distinct_labels, typed
 from dpconvex.errors import InvalidDataError, InvalidParameterError
-from dpconvex.estimators._features import FeatureMap, numeric_matrix, user_labels
+from dpconvex.estimators._features import FeatureMap, numeric_matrix, same_length, user_labels
 from dpconvex.problems.data.sources import (
     LEAST,
     CellRows,
@@ -22,6 +22,7 @@ from dpconvex.problems.data.sources import (
     open_source,
 )
 from dpconvex.problems.data.users import UserGroups
+from dpconvex.randomness import BitSource
 
 
 class Streaming(Protocol):
@@ -148,3 +149,27 @@ def expanded(features: FeatureMap, encoded: Any, targets: Any, only_sums: bool) 
         return (encoded, encoded) if only_sums else encoded.matrix()
     rows = encoded.then(features.expand, features.domain.n_features)
     return rows, rows
+
+
+def count(records: Any) -> int:
+    """Return how many records there are; `InvalidDataError` unless features, targets and groups are as many."""
+    if isinstance(records, EncodedRows):
+        return len(records)
+    X, targets, groups = records
+    same_length(X, targets)
+    same_length(X, groups, "groups")
+    return len(targets)
+
+
+def shuffled(records: Any, source: BitSource) -> Any:
+    """Return records (features, targets, groups) in a random order, copied; rows of a source, which are summed, as are.
+
+    Methods that read every record once need an order that says nothing about the records; a file sorted by its labels
+    would mislead them. The order is a coin of its own, so privacy is not affected.
+    """
+    coins = source.generator()
+    if isinstance(records, EncodedRows):
+        return records
+    order = coins.permutation(len(records[1]))
+    X, targets, groups = records
+    return X[order], targets[order], groups[order]

@@ -26,8 +26,8 @@ from dpconvex.algorithms.erm.heavy_tailed.registry import constraint_ends
 from dpconvex.algorithms.select import SMALLEST
 from dpconvex.data import Schema, write_atomically
 from dpconvex.errors import CertificateError, DpconvexError, InvalidDataError, InvalidParameterError
+from dpconvex.estimators._digest import domain_fields, model_digest
 from dpconvex.estimators._features import FeatureMap
-from dpconvex.estimators.base import domain_fields, model_digest
 from dpconvex.privacy import PrivacyCertificate, PrivacyParams
 from dpconvex.problems import Block, DataDomain
 from dpconvex.sets import ConvexSet

@@ -20,7 +20,7 @@ from dpconvex.algorithms.minimax.registry import plan_sparse
 from dpconvex.data import Schema
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators import _features, _targets
-from dpconvex.estimators._streams import open_rows
+from dpconvex.estimators._streams import count, open_rows, shuffled
 from dpconvex.estimators.base import RELEASED, FittedModel, name_model, with_shared
 from dpconvex.losses import LogisticLoss, SquaredLoss
 from dpconvex.privacy import PrivacyParams
@@ -451,27 +451,3 @@ def weights_of(plan: SaddlePlan, x: FloatArray) -> FloatArray:
     """Return the weights (p,) that a released point of the lifted simplex stands for."""
     problem: Any = plan.problem  # these plans are of `WorstGroupLoss` problems
     return problem.point(x)
-
-
-def count(records: Any) -> int:
-    """Return how many records there are; `InvalidDataError` unless features, targets and groups are as many."""
-    if isinstance(records, EncodedRows):
-        return len(records)
-    X, targets, groups = records
-    _features.same_length(X, targets)
-    _features.same_length(X, groups, "groups")
-    return len(targets)
-
-
-def shuffled(records: Any, source: BitSource) -> Any:
-    """Return records (features, targets, groups) in a random order, copied; rows of a source, which are summed, as are.
-
-    Methods that read every record once need an order that says nothing about the records; a file sorted by its labels
-    would mislead them. The order is a coin of its own, so privacy is not affected.
-    """
-    coins = source.generator()
-    if isinstance(records, EncodedRows):
-        return records
-    order = coins.permutation(len(records[1]))
-    X, targets, groups = records
-    return X[order], targets[order], groups[order]

@@ -16,10 +16,10 @@ from dpconvex.algorithms.minimax.registry import plan_saddle
 from dpconvex.data.frames import open_table, require_columns
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._features import FeatureMap, fitted_columns
-from dpconvex.estimators._streams import open_rows, refuse_with_portions
+from dpconvex.estimators._streams import count, open_rows, refuse_with_portions, shuffled
 from dpconvex.estimators._targets import declared_index
 from dpconvex.estimators.base import RELEASED, name_model, with_shared
-from dpconvex.estimators.sparse import PrivateSparseClassifier, count, shuffled, weights_of
+from dpconvex.estimators.sparse import PrivateSparseClassifier, weights_of
 from dpconvex.privacy import PrivacyParams
 from dpconvex.randomness import source_from
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar, cast, final
 
 import narwhals as nw
@@ -41,11 +42,11 @@ def run(plan: SearchPlan, base: ModelT, data: Part, source: BitSource) -> tuple[
         return 0, cast(ModelT, fit(plan.candidates[0], data, source))
     ledger = Ledger(plan.privacy, plan.releases)
     training, held_out = split(data, plan.n, plan.held_out, source)
-    groups = held_out.groups
+    truth, groups = partial(base._blind()._truth, y=held_out.y), held_out.groups
 
     def scored(k: int) -> tuple[ModelT, float]:
         model = cast(ModelT, fit(plan.candidates[k], training, source))
-        return model, plan.score.mean(model, held_out.X, held_out.y, base, groups)
+        return model, plan.score.mean(model, held_out.X, truth, groups)
 
     if isinstance(plan.selection, BestOfRepeats):
         drawn, noise = source.generator(), plan.noise

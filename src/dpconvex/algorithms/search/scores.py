@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, Self, final
 
@@ -78,17 +79,17 @@ class Score:
         lemma = f"{each} moves the mean of {count:,} losses in [0, {self.bound:g}] by at most bound/n"
         return Sensitivity(value, "absolute", lemma, unit=unit)
 
-    def mean(self, model: Searchable, X: Any, y: Any, base: Searchable, groups: UserGroups | None) -> float:
+    def mean(self, model: Searchable, X: Any, truth: Callable[[Any], FloatArray], groups: UserGroups | None) -> float:
         """Return minus the mean loss of a fitted model, larger is better; every user counts once.
 
-        All candidates are scored on one scale, that of `base`, the model whose parameters are searched. `groups` says
-        whose record it is. The sum over records does not depend on their order.
+        `truth` of a table is `Searchable._truth` of the model whose parameters are searched: all candidates are scored
+        on one scale. `groups` says whose record it is. The sum over records does not depend on their order.
         """
-        blind, scale = model._blind(), base._blind()
+        blind = model._blind()
 
         def losses_of(part: Any) -> FloatArray:
             with np.errstate(all="ignore"):
-                found = blind._losses(self, part, scale._truth(part, y))
+                found = blind._losses(self, part, truth(part))
                 return np.clip(np.nan_to_num(found, nan=self.bound, posinf=self.bound), 0.0, self.bound)
 
         losses = each_row(X, losses_of)

@@ -16,7 +16,7 @@ A user's gradient is computed from its own records alone, down to the last bit: 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 import numpy as np
@@ -234,7 +234,8 @@ def _streamed_sum(
         whole = UserGroups.of(own)
         firsts = whole.starts[:-1] if whole.order is None else whole.order[whole.starts[:-1]]
         users, complete = own[firsts], whole.sizes == expected[firsts]
-        targets = np.concatenate([block.targets_in(None) for block in blocks])
+        targets, begin = np.concatenate([block.targets_in(None) for block in blocks]), blocks[0].rows.start
+        blocks = [replace(b, rows=slice(b.rows.start - begin, b.rows.stop - begin)) for b in blocks]  # from 0 on
         reader = _Reader(loss, Records(domain, len(own), blocks), targets, whole, shares, w, reach)
         found = [reader.sums(reader.users(part)) for part in range(reader.parts)]
         high, low = map(np.concatenate, zip(*found, strict=True))

@@ -52,7 +52,7 @@ def client():
     distributed = pytest.importorskip("distributed")
     pytest.importorskip("dask.dataframe")
     with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0") as cluster,
         distributed.Client(cluster) as connected,
     ):
         yield connected

@@ -192,7 +192,8 @@ def test_refusals_come_from_public_facts(places, tmp_path) -> None:
     refused(Stream(table().slice(0, 0)), "0 sample")
     refused(stream, "needs a schema", schema=None, feature_norm=1.0)
     refused(stream, "single records", InvalidParameterError, PrivateLinearSVC, smoothing=0, delta=0.0)
-    refused(stream, "portion by portion", InvalidParameterError, schema=dataclasses.replace(CLASSES, user="unused"))
+    one_pass = {"schema": dataclasses.replace(CLASSES, user="unused"), "delta": 1e-6, "algorithm": "phased_sgd"}
+    refused(stream, "portion by portion", InvalidParameterError, **one_pass)
     with pytest.raises(InvalidParameterError, match="portion by portion"):
         PrivateLogisticRegression(1.0, schema=CLASSES).fit(stream, y=np.zeros(N))
     for name, place in (("folder", tmp_path / "nothing"), ("other", tmp_path)):
@@ -246,5 +247,7 @@ def test_plans_that_need_single_records_take_no_source(places) -> None:
     plans = {plan.algorithm: plan for plan in model.plan(N)}
     assert isinstance(plans["objective_perturbation"], ObjectivePerturbationPlan)
     assert plans["objective_perturbation"].only_sums
-    users = model.plan(N, unit="user")
-    assert not any(plan.only_sums for plan in users)
+    users = {plan.algorithm: plan for plan in PrivateLogisticRegression(1.0, 1e-6, schema=CLASSES).plan(N, unit="user")}
+    assert users["objective_perturbation"].only_sums
+    assert users["noisy_gradient"].only_sums
+    assert not users["phased_sgd"].only_sums

@@ -41,7 +41,7 @@ class CellRows(EncodedRows):
             cells, targets = read(rows)
             if rows.start == 0:
                 self._cells = [np.empty(n, column.dtype) for column in cells]
-                self._targets = np.empty(n, targets.dtype)
+                self._targets = np.empty((n, *targets.shape[1:]), targets.dtype)
             self._targets[rows] = targets
             for column, values in zip(self._cells, cells, strict=True):
                 column[rows] = values
