@@ -352,7 +352,7 @@ def read(args: argparse.Namespace) -> None:
     import pyarrow.dataset
 
     start = time.perf_counter()
-    for _ in pyarrow.dataset.dataset(args.folder).to_batches(batch_readahead=2, fragment_readahead=1):
+    for _ in pyarrow.dataset.dataset(args.folder).to_batches():
         pass
     print(json.dumps({"seconds": time.perf_counter() - start}))
 

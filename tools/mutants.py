@@ -670,6 +670,22 @@ MUTANTS = (
         ("tests/unit/problems/data/test_sources.py",),
     ),
     Mutant(
+        "a look takes NaN for a member of an interval",
+        "problems/data/_loops.py",
+        "outside += 0 if abs(row[j]) <= limits[j] else 1",
+        "outside += 1 if abs(row[j]) > limits[j] else 0",
+        "",
+        ("tests/unit/problems/data/test_domain.py", "-k", "look"),
+    ),
+    Mutant(
+        "positions of categories in one byte, however many there are",
+        "data/columns.py",
+        "np.min_scalar_type(-1 - len(self.categories))",
+        "np.int8",
+        "",
+        ("tests/unit/data/test_schema_encoding.py", "-k", "every_position"),
+    ),
+    Mutant(
         "a portion counted twice",
         "problems/data/sources/rows.py",
         "found = (parts for parts in self._run(lambda blocks: parts_of(blocks, work)) if parts is not None)",
