@@ -24,6 +24,7 @@ import math
 import time
 import warnings
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +32,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from scipy.stats import spearmanr
 
+import corpus
 from dpconvex import DataDomain, PrivateLinearRegression, PrivateLogisticRegression
 from dpconvex.problems import Records, RegularizedRisk
 from dpconvex.randomness import SeededSource
@@ -57,7 +59,7 @@ def cells(table: Table, rows: int, seeds: int) -> Iterator[dict]:
         kind, design = PrivateLinearRegression, np.column_stack([X, np.ones(len(X))])
         best = float(np.square(design @ np.linalg.lstsq(design, y, rcond=None)[0] - y).mean()) / 2 / width**2
     else:
-        common, kind = {"domain": domain}, PrivateLogisticRegression
+        common, kind = {"domain": domain, "classes": [0, 1]}, PrivateLogisticRegression
         best = optimum(X, y, domain.with_intercept(1.0))
 
     def excess(model) -> float:
@@ -161,7 +163,9 @@ def probabilities(seeds: int) -> None:
         out.add_column(name, justify="left" if name == "table" else "right")
     for name, (X, y, domain, fitted) in tables.items():
         for epsilon in EPSILONS:
-            models = [PrivateLogisticRegression(epsilon, domain=domain, random_state=k) for k in range(seeds)]
+            models = [
+                PrivateLogisticRegression(epsilon, domain=domain, classes=[0, 1], random_state=k) for k in range(seeds)
+            ]
             for model in models:
                 model.fit(X[:fitted], y[:fitted])
             found = []
@@ -184,7 +188,7 @@ def bands(seeds: int) -> None:
         out.add_column(name, justify="left" if name == "method" else "right")
     for algorithm in ("objective_perturbation", "output_perturbation"):
         for epsilon in (0.3, 1.0):
-            base = PrivateLogisticRegression(epsilon, domain=table.schema.domain(), algorithm=algorithm)
+            base = PrivateLogisticRegression(epsilon, domain=table.schema.domain(), classes=[0, 1], algorithm=algorithm)
             plan = base.plan(len(y))[0]
             records = Records.clipped(table.X, plan.problem.domain)
             best = NewtonCholesky().solve(RegularizedRisk(plan.problem.loss, records, y, plan.l2), 1e-6).point
@@ -199,8 +203,10 @@ def bands(seeds: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    every = {**TABLES, **REGRESSION_TABLES}
-    parser.add_argument("--tables", nargs="+", default=list(every), choices=list(every))
+    own = {**TABLES, **REGRESSION_TABLES}
+    every = {**own, **{name: partial(corpus.load, name) for name in corpus.TWO_CLASSES_OR_NUMBERS}}
+    parser.add_argument("--tables", nargs="+", default=list(own), choices=list(every))
+    parser.add_argument("--corpus", choices=("learning", "held_out"), help="all tables of that half instead")
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--rows", type=int, default=20_000, help="records of a table, at most")
     parser.add_argument("--json", type=Path)
@@ -213,7 +219,8 @@ def main() -> None:
     if arguments.bands:
         return bands(arguments.seeds)
     groups = {}
-    for name in arguments.tables:
+    half = {"learning": corpus.LEARNING, "held_out": corpus.HELD_OUT}.get(arguments.corpus)
+    for name in arguments.tables if half is None else filter(every.__contains__, half):
         groups[name] = list(cells(every[name](), arguments.rows, arguments.seeds))
         if arguments.json:
             lines = [line for group in groups.values() for line in group]

@@ -7,7 +7,9 @@ rows, but where samples are drawn by position (``ORDERED``).
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib.util
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -34,6 +36,7 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.problems.data import _threads, records
 from dpconvex.problems.data.sources import EncodedRows, open_source
 from dpconvex.problems.data.sources.arrow import MEMORY
+from dpconvex.problems.data.sources.rows import StreamedRecords
 from dpconvex.randomness import SeededSource
 
 N, USERS = 1500, 90
@@ -262,23 +265,49 @@ def test_what_the_driver_holds_goes_to_the_portion_it_is_of() -> None:
 
 
 def test_tasks_hold_no_source_of_noise_and_no_ledger() -> None:
-    """Whatever may travel to a worker: encodings, tasks and what is held of rows."""
-    from joblib.externals import cloudpickle
-
+    """Whatever may travel to a worker: encodings and tasks, with all that they hold."""
     sent, run = [], EncodedRows.run
 
     def watched(self: Any, task: Any, *held: Any) -> Any:
-        sent.append(cloudpickle.dumps((vars(self).get("encode"), task)))
+        sent.append({type(each).__module__ for each in reachable((vars(self).get("encode"), task))})
         return run(self, task, *held)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(EncodedRows, "run", watched)
-        for name in ("objective", "users, gradient", "mwem", "median"):
+        base = PrivateLogisticRegression(8.0, schema=OWN, random_state=SeededSource(5))
+        PrivateSearchCV(base, {"coefficient_norm": [2.0, 6.0]}, method="composition").fit(Stream(table()))
+        for name in ("users, gradient", "mwem", "median"):
             ALGORITHMS[name](Stream(table()))
-        seeded = PrivateLogisticRegression(8.0, schema=CLASSES, random_state=SeededSource(5))
-        PrivateSearchCV(seeded, {"coefficient_norm": [2.0, 6.0]}).fit(Stream(table()))
     assert len(sent) > 10
-    assert not any(b"dpconvex.randomness" in task or b"privacy.ledger" in task for task in sent)
+    assert any("dpconvex.losses.classification" in modules for modules in sent)  # it sees what tasks hold
+    for modules in sent:
+        assert not any(name.startswith(("dpconvex.randomness", "dpconvex.privacy.ledger")) for name in modules)
+
+
+def reachable(start: Any) -> list[Any]:
+    """Return all objects that would be pickled with one."""
+    found: dict[int, Any] = {}
+    waiting = [start]
+    while waiting:
+        each = waiting.pop()
+        if id(each) in found or isinstance(each, type | types.ModuleType | str | bytes | np.ndarray):
+            continue
+        found[id(each)] = each
+        if isinstance(each, StreamedRecords):
+            waiting.extend(each.__reduce__()[1])
+        elif isinstance(each, types.FunctionType):
+            waiting += [cell.cell_contents for cell in each.__closure__ or ()]
+        elif isinstance(each, types.MethodType):
+            waiting.append(each.__self__)
+        elif isinstance(each, functools.partial):
+            waiting += [each.func, *each.args, *each.keywords.values()]
+        elif isinstance(each, dict):
+            waiting += each.values()
+        elif isinstance(each, list | tuple | set):
+            waiting += each
+        else:
+            waiting += vars(each).values() if hasattr(each, "__dict__") else ()
+    return list(found.values())
 
 
 def leaves(found: Any) -> list[Any]:

@@ -280,11 +280,12 @@ class ConvexPlan(Plan, Generic[P]):
         if (groups is not None) != (self.privacy.unit == Unit.USER):
             raise InvalidDataError(f"groups must be given for unit='user' only, and the plan has {self.privacy.unit!s}")
         if groups is not None:
-            if not len(X) == len(y) == groups.n_records or groups.n_users != n:
+            if not X.shape[0] == len(y) == groups.n_records or groups.n_users != n:
                 raise InvalidDataError(f"X, y and groups must have one length and n={n} users: the noise depends on it")
-        elif len(X) != n or len(y) != n:
+        elif X.shape[0] != n or len(y) != n:
             raise InvalidDataError(
-                f"X has {len(X)} records and y {len(y)}, but the plan is for n={n}: the noise depends on n. Plan again"
+                f"X has {X.shape[0]} records and y {len(y)}, but the plan is for n={n}: the noise depends on n. "
+                "Plan again"
             )
         with np.errstate(all="ignore"):  # what floating point meets depends on the data, so it never speaks up
             return self._run(X, y, groups, source)
@@ -325,9 +326,9 @@ def begin(
 
 
 def require_arrays(X: object, y: object) -> None:
-    """Raise `InvalidDataError` unless both are NumPy arrays: plans read arrays, estimators read anything."""
+    """Raise `InvalidDataError` unless both are NumPy arrays, X at most sparse (CSR); estimators read anything."""
     for name, value in (("X", X), ("y", y)):
-        if not isinstance(value, np.ndarray):
+        if not isinstance(value, np.ndarray) and not (name == "X" and getattr(value, "format", "") == "csr"):
             what = f"{name} is of type {type(value).__name__}; a plan runs on NumPy arrays"
             raise InvalidDataError(f"{what}. Convert it, or use an estimator, which takes data frames")
 

@@ -3,21 +3,12 @@ r"""Lower bounds on epsilon: from the exact privacy losses of sampled runs, and 
 From losses
 -----------
 A pure promise is refuted by one loss. Under (epsilon, delta) the least delta at epsilon is the mean of
-``x = max(0, 1 - e^(epsilon - loss))`` over runs on the first data set. Three ways, the best of which counts:
-
-*Formula.* All releases are Gaussian and their shifts, in standard deviations, are the same in all transcripts:
-``mu^2 = sum of squared shifts`` gives the whole profile.
-
-*Gaussian releases whose shifts depend on earlier releases.* Let S be their sum of squares in a transcript. If
-``S >= s`` always, delta is at least that of ``mu^2 = s``: stop at the release with which S reaches s, blurred so that
-it reaches s and no more, which is post-processing; then the loss is ``N(s/2, s)`` because a sum ``sum m_t z_t`` of
-standard normal z with predictable m and ``sum m_t^2 = s`` is ``N(0, s)``. If ``S >= s`` but for probability b, append a
-release that makes up for it: delta falls by at most b. For s the smallest of n independent values,
-``b <= 1 - error^(1/n)``, but for probability `error`.
-
-*A bet.* If the mean of x is at most delta, then ``prod (1 + l (x_i - delta))`` is at least ``1/error`` with probability
-at most `error` (Markov; Waudby-Smith and Ramdas 2024, "Estimating means of bounded random variables by betting").
-Epsilon and the stake l are chosen on some of the transcripts, and the bet is made on the others.
+``x = max(0, 1 - e^(epsilon - loss))`` over runs on the first data set. Three ways, the best of which counts (docs,
+Audits): the *formula* of Gaussian releases whose shifts are the same in all transcripts; for shifts that depend on
+earlier releases the least sum of squares s, below which a transcript falls with ``b <= 1 - error^(1/n)`` (append a
+release that makes up for it: delta falls by at most b); and a *bet*, ``prod (1 + l (x_i - delta)) >= 1/error`` with
+probability at most `error` (Waudby-Smith and Ramdas 2024, "Estimating means of bounded random variables by betting"),
+of an epsilon and a stake l that other transcripts chose.
 
 From outputs (`prove`)
 ----------------------

@@ -25,9 +25,8 @@ and the losses add up over the steps as above. The auditor runs the listing once
 then, with the same releases, twice on each data set: with the changed user, the last one, drawn never and always. What
 the first run computed must be one of the two, or the pair is refused.
 
-In Poisson samples every record has a coin of its own. Given the others' coins the law is the same, with the rate q,
-whatever the others hold: nothing is refused. To know the others' coins can only reveal more than the claim covers, and
-the claim's proof grants it.
+In Poisson samples the law is the same, with the rate q, given the others' coins, whatever the others hold: nothing is
+refused. To know them can only reveal more than the claim covers, and the claim's proof grants it.
 
 These losses take the rate q from the ledger. Whether units are drawn at that rate is seen in the first runs: in how
 many steps the changed unit took part, compared with q by the bound of Clopper and Pearson (`participation`).

@@ -14,6 +14,7 @@ import typer
 from dpconvex.cli import _options, _output
 from dpconvex.cli._tables import engine_for, opened_table
 from dpconvex.cli.budget import pay
+from dpconvex.cli.evaluate import check_hold_out, hold_out, print_metrics, write_metrics
 from dpconvex.cli.plan import plan_rows, print_plans
 from dpconvex.cli.schema import print_labels
 from dpconvex.errors import InvalidDataError, InvalidParameterError
@@ -39,6 +40,13 @@ def fit(
     out: Annotated[Path, typer.Option(help="Folder for model, certificate and report.")] = Path("model"),
     user_column: _options.UserColumn = None,
     test: _options.Test = None,
+    holdout: Annotated[
+        float | None, typer.Option(help="Share of the records, chosen at random and in secret, to evaluate on.")
+    ] = None,
+    evaluate: Annotated[
+        float | None,
+        typer.Option(help="Epsilon of the private evaluation on the --holdout part: only the larger one is charged."),
+    ] = None,
     seed: _options.Seed = None,
     budget: _options.Budget = None,
     purpose: _options.Purpose = "",
@@ -59,13 +67,18 @@ def fit(
     declared = _options.fit_schema(schema, target, user_column)
     estimator = _options.build(epsilon, options, schema=declared, seed=seed)
     promise = promise_of(estimator)  # refuses unusable parameters before anything is read
+    check_hold_out(holdout, evaluate, table.is_dir() or engine not in (None, "memory"))
+    if evaluate is not None:  # Theorem 5 of the docs, Private evaluation
+        promise = dataclasses.replace(promise, epsilon=max(epsilon, evaluate))
     with _output.model_folder(out, force=force) as folder:
         held_out = read_test(test, declared)
         engine = engine_for(table, engine, address, memory, budget)
         paid = pay(budget, promise, f"fit --model {estimator.kind}", table, declared, seed=seed)
         with opened_table(table, declared, engine, address, memory) as records:
-            estimator.fit(records)
+            found = hold_out(estimator, records, holdout, evaluate)
         metrics = None if held_out is None else measure(estimator, held_out)
+        if found is not None:
+            write_metrics(found, folder, _output.EVALUATED)
         write_outputs(estimator, folder, Origin(table.name, purpose, paid))
     planned = estimator.plan(estimator.plan_.problem.n)
     plans = (estimator.plan_, *planned[1:])  # first what ran
@@ -74,7 +87,7 @@ def fit(
         files = [str(out / name) for name in (_output.MODEL, _output.CERTIFICATE, _output.REPORT)]
         measured = None if metrics is None else {**metrics.to_dict(), "private": False}
         facts = {"plan": plan_rows(plans)[0], "status": estimator.status_, "certificate": certificate}
-        _output.print_json({"files": files, **facts, "test": measured})
+        _output.print_json({"files": files, **facts, "test": measured, "evaluation": found and found.to_dict()})
         return
     print_plans(plans)
     before = planned[0].predicted_error.expected
@@ -87,6 +100,9 @@ def fit(
     _output.print_text()
     _output.print_text(estimator.certificate_.explain())
     _output.print_text()
+    if found is not None:
+        print_metrics(found, "held out")
+        _output.print_text(f"Its certificate and the numbers: {_output.EVALUATED} and {_output.METRICS}.\n")
     if metrics is not None:
         _output.print_text(f"Test file, NOT PRIVATE: {metrics.text()}.")
     if estimator.status_ != "ok":

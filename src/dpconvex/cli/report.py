@@ -137,8 +137,9 @@ def _origin(estimator: PrivateLinearModel, origin: Origin) -> list[tuple[str, st
 
 
 def _bounds(schema: Schema) -> list[tuple[str, str]]:
-    """Return every column of a schema with its public range or categories."""
-    return [(part.name, public_range(part.to_dict())) for part in (*schema.columns, schema.target) if part is not None]
+    """Return every column of a schema with its public range or categories, and who says so where that is stated."""
+    said = [f" (source: {part.source})" * bool(part.source) for part in schema.parts]
+    return [(part.name, public_range(part.to_dict()) + s) for part, s in zip(schema.parts, said, strict=True)]
 
 
 def even_loss(estimator: PrivateLinearModel) -> float | None:

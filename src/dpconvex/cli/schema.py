@@ -1,4 +1,4 @@
-"""``dpconvex schema``: draft a schema file, and show one."""
+"""``dpconvex schema``: draft a schema file, show one, and look at what it makes of a table."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpconvex.cli._output import number, one_line_errors, print_table, print_text
+from dpconvex.cli._output import number, one_line_errors, print_json, print_table, print_text
 
 if TYPE_CHECKING:
     from dpconvex.data import Schema
 
-app = typer.Typer(help="Draft and show schema files: the public facts about a table.", no_args_is_help=True)
+app = typer.Typer(help="Draft, check and show schema files: the public facts about a table.", no_args_is_help=True)
 
 
 @app.command()
@@ -40,6 +40,58 @@ def draft(
     print_text(f"Wrote {output}. Confirm every marked line from public knowledge, then set confirmed = true.")
 
 
+NOT_PRIVATE = "NOT PRIVATE: read off the records, for the eyes of the data's owner only. Do not pass it on."
+
+
+@app.command()
+@one_line_errors
+def check(
+    table: Annotated[Path, typer.Argument(help="CSV or Parquet file with the private records.")],
+    schema: Annotated[Path, typer.Argument(help="Schema file (TOML), confirmed or not.")],
+    output: Annotated[Path | None, typer.Option(help="JSON file to write; never replaced. Default: none.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")] = False,
+) -> None:
+    """Look at what a schema makes of a table. LOCAL AND NOT PRIVATE: spends no budget, and reveals private facts.
+
+    A misspelt label or a wrong unit is found before it costs a budget. Nothing is written unless --output asks for it.
+    """
+    import json
+    from dataclasses import asdict
+
+    from dpconvex.data import Schema, look_at, read_table, write_atomically
+    from dpconvex.errors import InvalidParameterError
+
+    if output is not None and output.exists():
+        raise InvalidParameterError("output", str(output), "exists already", "Choose another name, or remove it")
+    declared = Schema.from_toml(schema)
+    look = look_at(read_table(table, declared), declared)
+    facts = {"private": False, "warning": NOT_PRIVATE, **asdict(look)}
+    if output is not None:
+        write_atomically(output, json.dumps(facts, indent=2) + "\n")
+    if as_json:
+        print_json(facts)
+        return
+    print_text(NOT_PRIVATE)
+    print_text()
+    rows = []
+    for one in look.columns:
+        shares = (f"{share:.2%}" if share else "" for share in (one.missing, one.unlisted, one.clipped))
+        signal = "constant" if one.constant else "" if one.signal is None else f"{one.signal:.3f}"
+        rows.append((one.name, *shares, signal))
+    headers = ("column", "missing", "unlisted", "clipped", "signal")
+    print_table(f"{look.rows:,} rows as {schema} has them", headers, rows, right=(1, 2, 3, 4))
+    print_text()
+    for one in look.columns:
+        for text, value in one.spellings.items():
+            print_text(f"{one.name}: {text!r} is not listed." + (f" Did you mean {value!r}?" if value else ""))
+    if look.users is not None:
+        print_text(
+            f"{look.users:,} users; at most {look.most_rows:,} rows each; {look.users_with_many:,} have over 20."
+        )
+    print_text("Signal: share of the target's variance that a column explains by itself (R^2, in these records).")
+    print_text(NOT_PRIVATE)
+
+
 @app.command()
 @one_line_errors
 def show(schema: Annotated[Path, typer.Argument(help="Schema file (TOML).")]) -> None:
@@ -64,6 +116,10 @@ def show(schema: Annotated[Path, typer.Argument(help="Schema file (TOML).")]) ->
 
 def public_range(fields: dict[str, object]) -> str:
     """Return the public range, or the first of the public categories, of a column's or target's fields."""
+    from dpconvex.data.columns import DATE_PARTS
+
+    if fields.get("date") in DATE_PARTS:
+        return f"{fields['date']} of a date" + (", or other" if fields.get("other") else "")
     listed = fields.get("categories", fields.get("classes"))
     if isinstance(listed, list):
         shown = ", ".join(listed[:4]) + (f", ... ({len(listed)})" if len(listed) > 4 else "")
@@ -73,7 +129,12 @@ def public_range(fields: dict[str, object]) -> str:
     transform = fields.get("transform")
     assert isinstance(lower, float)
     assert isinstance(upper, float)
-    return f"{number(lower, 9)} to {number(upper, 9)}" + (f", {transform}" if transform else "")
+    unit = f" {fields['unit']}" if fields.get("unit") else ""
+    made = (
+        f" of {fields['formula']}" if fields.get("formula") else f" days before {fields.get('at')}" * ("at" in fields)
+    )
+    notes = [str(transform)] * bool(transform) + ["missing: indicator"] * bool(fields.get("indicator"))
+    return f"{number(lower, 9)} to {number(upper, 9)}{unit}{made}" + "".join(f", {note}" for note in notes)
 
 
 def print_labels(schema: Schema) -> None:

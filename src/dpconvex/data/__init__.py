@@ -1,12 +1,13 @@
 """Tables: their public description, reading, writing, and a bundled example."""
 
 from dpconvex._files import write_atomically
-from dpconvex.data.bundled import adult_schema, load_adult, load_cities
-from dpconvex.data.columns import CategoricalColumn, ClassTarget, NumericColumn, NumericTarget
+from dpconvex.data.columns import CategoricalColumn, NumericColumn
 from dpconvex.data.draft import draft_schema
-from dpconvex.data.read import check_table, open_files, read_header, read_table
+from dpconvex.data.look import look_at
+from dpconvex.data.read import adult_schema, check_table, load_adult, load_cities, open_files, read_header, read_table
 from dpconvex.data.schema import Schema
 from dpconvex.data.table_cells import TableCells
+from dpconvex.data.targets import ClassTarget, NumericTarget
 
 __all__ = [
     "CategoricalColumn",
@@ -20,6 +21,7 @@ __all__ = [
     "draft_schema",
     "load_adult",
     "load_cities",
+    "look_at",
     "open_files",
     "read_header",
     "read_table",

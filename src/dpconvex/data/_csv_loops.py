@@ -1,7 +1,8 @@
 """The compiled loops of `csv_file`, cached on disk; imported when needed, for numba loads slowly.
 
 A cell is a pair of places (start, stop) in the text. A quoted cell starts after its quote, and its stop is negative.
-``slots`` (columns of the header,) says where each column's cell is kept; -1: it is not needed.
+``slots`` (columns of the header,) says where each column's cell is kept; -1: it is not needed. ``comma`` is the byte
+that separates cells.
 """
 
 from __future__ import annotations
@@ -10,15 +11,17 @@ from numba import njit
 
 from dpconvex._types import AnyArray
 
-_QUOTE, _COMMA, _LINE, _RETURN = 34, 44, 10, 13
+_QUOTE, _LINE, _RETURN = 34, 10, 13
 
 
 @njit(cache=True)
-def locate(text: AnyArray, place: int, slots: AnyArray, starts: AnyArray, stops: AnyArray) -> tuple[int, int]:
+def locate(
+    text: AnyArray, place: int, slots: AnyArray, starts: AnyArray, stops: AnyArray, comma: int
+) -> tuple[int, int]:
     """Find the cells of the records from `place` on, at most ``len(starts)``; return how many, and where it stopped."""
     count = 0
     while count < len(starts) and place < len(text):
-        place = _record(text, place, slots, starts[count], stops[count])
+        place = _record(text, place, slots, starts[count], stops[count], comma)
         count += 1
     return count, place
 
@@ -46,22 +49,24 @@ def gather(text: AnyArray, starts: AnyArray, stops: AnyArray, ends: AnyArray, ou
 
 
 @njit(cache=True)
-def _record(text: AnyArray, place: int, slots: AnyArray, starts: AnyArray, stops: AnyArray) -> int:
+def _record(text: AnyArray, place: int, slots: AnyArray, starts: AnyArray, stops: AnyArray, comma: int) -> int:
     """Read one record; return where the next begins."""
     end = place
     while end < len(text) and text[end] != _LINE:
         end += 1
     last = _trimmed(text, place, end)
-    if _line(text, place, last, slots, starts, stops):
-        following = _lines(text, place, slots, starts, stops)
+    if _line(text, place, last, slots, starts, stops, comma):
+        following = _lines(text, place, slots, starts, stops, comma)
         if following >= 0:
             return following
-        _line(text, place, last, slots, starts, stops)
+        _line(text, place, last, slots, starts, stops, comma)
     return end + 1
 
 
 @njit(cache=True)
-def _line(text: AnyArray, place: int, last: int, slots: AnyArray, starts: AnyArray, stops: AnyArray) -> bool:
+def _line(
+    text: AnyArray, place: int, last: int, slots: AnyArray, starts: AnyArray, stops: AnyArray, comma: int
+) -> bool:
     """Read a line as a record; return whether a quote at the start of a cell is not closed in it."""
     starts[:], stops[:] = 0, 0
     unclosed, column = False, 0
@@ -73,7 +78,7 @@ def _line(text: AnyArray, place: int, last: int, slots: AnyArray, starts: AnyArr
                 start, sign, after = place + 1, -1, closing + 1
             else:
                 unclosed = True  # and a character like any other
-        place = _until(text, after, last)
+        place = _until(text, after, last, comma)
         if column < len(slots) and slots[column] >= 0:
             starts[slots[column]], stops[slots[column]] = start, sign * place
         column += 1
@@ -83,7 +88,7 @@ def _line(text: AnyArray, place: int, last: int, slots: AnyArray, starts: AnyArr
 
 
 @njit(cache=True)
-def _lines(text: AnyArray, place: int, slots: AnyArray, starts: AnyArray, stops: AnyArray) -> int:
+def _lines(text: AnyArray, place: int, slots: AnyArray, starts: AnyArray, stops: AnyArray, comma: int) -> int:
     """Read a record of several lines; return where the next begins, or -1 where no well-formed one stands here."""
     starts[:], stops[:] = 0, 0
     for column in range(len(slots)):
@@ -96,24 +101,24 @@ def _lines(text: AnyArray, place: int, slots: AnyArray, starts: AnyArray, stops:
             while place < len(text) and text[place] == _RETURN:
                 place += 1
         else:
-            place = _until(text, place, len(text))
-            stop = place if place < len(text) and text[place] == _COMMA else _trimmed(text, start, place)
+            place = _until(text, place, len(text), comma)
+            stop = place if place < len(text) and text[place] == comma else _trimmed(text, start, place)
             for k in range(start, stop):
                 if text[k] == _QUOTE:
                     return -1
         if slot >= 0:
             starts[slot], stops[slot] = start, sign * stop
         ended = place == len(text) or text[place] == _LINE
-        if (not ended and text[place] != _COMMA) or ended != (column == len(slots) - 1):
+        if (not ended and text[place] != comma) or ended != (column == len(slots) - 1):
             return -1
         place += 1
     return min(place, len(text))
 
 
 @njit(cache=True)
-def _until(text: AnyArray, place: int, stop: int) -> int:
+def _until(text: AnyArray, place: int, stop: int, comma: int) -> int:
     """Return the next comma or line end, or `stop`."""
-    while place < stop and text[place] != _COMMA and text[place] != _LINE:
+    while place < stop and text[place] != comma and text[place] != _LINE:
         place += 1
     return place
 

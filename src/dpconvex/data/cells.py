@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
 
@@ -83,12 +83,18 @@ class NumberCells(CellColumn):
         object.__setattr__(self, "edges", ends)
 
     @classmethod
-    def equal(cls, name: str, lower: float, upper: float, count: int, logarithmic: bool = False) -> NumberCells:
-        """Return `count` bins of equal width, or of equal width of ``log(1 + x)``."""
+    def equal(
+        cls,
+        name: str,
+        lower: float,
+        upper: float,
+        count: int,
+        forward: Callable[[float], float] = float,
+        inverse: Callable[[AnyArray], AnyArray] = np.positive,
+    ) -> NumberCells:
+        """Return `count` bins of equal width of an increasing map, whose inverse is `inverse`."""
         _validate.integer(f"bins[{name!r}]", count, at_least=1)
-        if not logarithmic:
-            return cls(name, tuple(float(e) for e in np.linspace(lower, upper, count + 1)))
-        inner = np.expm1(np.linspace(math.log1p(lower), math.log1p(upper), count + 1))[1:-1]
+        inner = inverse(np.linspace(forward(lower), forward(upper), count + 1))[1:-1]
         return cls(name, (lower, *(float(e) for e in inner), upper))
 
     @property
@@ -97,7 +103,7 @@ class NumberCells(CellColumn):
         return (*inner, f"[{self.edges[-2]:g}, {self.edges[-1]:g}]")
 
     def encode(self, series: Series) -> AnyArray:
-        values = numbers(series)
+        values = numbers(series, texts=True)
         middle = (len(self.edges) - 1) // 2
         return np.where(np.isnan(values), middle, np.searchsorted(self.edges[1:-1], values, side="right"))
 

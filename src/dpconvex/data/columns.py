@@ -4,23 +4,34 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from itertools import pairwise
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field, fields
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
 
 import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
+from dpconvex.data import formulas
 from dpconvex.data.cells import CategoryCells, CellColumn, NumberCells
-from dpconvex.data.frames import codes, duplicates, numbers
+from dpconvex.data.frames import (
+    codes,
+    duplicates,
+    number_series,
+    numbers,
+    object_texts,
+    parse_numbers,
+    text_series,
+    with_nan,
+)
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems import Block
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dpconvex.data.frames import Series
+    from dpconvex.data.frames import Frame, Series
 
 BLANKS = " \t\n\v\f\r"
 """What is trimmed off the ends of a cell before it is compared."""
@@ -28,8 +39,11 @@ BLANKS = " \t\n\v\f\r"
 MOST_KNOTS = 64
 """Of a shape."""
 
-OTHER = "(other)"
-"""Name of the level that takes missing and unlisted values."""
+OTHER, MISSING = "(other)", "(missing)"
+"""Names of the level that takes missing and unlisted values, and of the feature that says that a number is missing."""
+
+DATE_PARTS = {"month": 12, "weekday": 7}
+"""Parts of a date that are categories, numbered from 1; weeks begin on Mondays."""
 
 
 def nonempty(name: str, value: Any) -> str:
@@ -66,21 +80,60 @@ def interval(lower: Any, upper: Any) -> tuple[float, float]:
     return low, high
 
 
+@dataclass(frozen=True, kw_only=True)
 class Described(ABC):
-    """One column of a table with its public facts."""
+    """One column of a table with its public facts.
+
+    `missing` lists cells, texts or numbers, that stand for no value; `unit` and `source` (who says so) are for people.
+    """
 
     name: str
+    missing: tuple[str, ...] = ()
+    unit: str = ""
+    source: str = ""
 
     numeric: ClassVar[bool]
     """Whether cells are read as numbers (else as text)."""
+
+    def __post_init__(self) -> None:
+        nonempty("name", self.name)
+        listed: Any = self.missing
+        if isinstance(listed, list | tuple):
+            listed = [str(cell) if type(cell) in (int, float) else cell for cell in listed]
+        object.__setattr__(self, "missing", texts("missing", listed, 0))
+        for key in ("unit", "source"):
+            if not isinstance(getattr(self, key), str):
+                raise InvalidParameterError(key, getattr(self, key), "must be text")
+
+    @property
+    def inputs(self) -> dict[str, bool]:
+        """The columns of the table that it is made of, and whether they are read as numbers."""
+        return {self.name: self.numeric}
+
+    def read(self, frame: Frame) -> Series:
+        """The column of a table, cell by cell as the schema says: what stands for no value is missing."""
+        return self.clean(frame.get_column(self.name))
+
+    def clean(self, series: Series) -> Series:
+        """The same column with missing cells, aliases and dates as the schema says."""
+        if self.numeric and len(self._missing_numbers):
+            return number_series(formulas.without(numbers(series, texts=True), self._missing_numbers))
+        return series
 
     @abstractmethod
     def cells(self, bins: int | Sequence[float]) -> CellColumn:
         """The column with finitely many values: numbers in this many bins or in bins with these edges."""
 
-    @abstractmethod
     def to_dict(self) -> dict[str, Any]:
         """The column's table in a schema file; defaults are left out."""
+        parts = sorted(fields(self), key=lambda part: part.name in ("missing", "unit", "source"))
+        found = {part.name: getattr(self, part.name) for part in parts if getattr(self, part.name) != part.default}
+        return {key: list(v) if isinstance(v, tuple) else v for key, v in found.items() if v not in ((), {})}
+
+    @cached_property
+    def _missing_numbers(self) -> AnyArray:
+        listed = with_nan(parse_numbers(object_texts(np.array(self.missing, dtype=object))))
+        return listed[~np.isnan(listed)]
 
 
 class AbstractColumn(Described):
@@ -96,13 +149,16 @@ class AbstractColumn(Described):
     def feature_names(self) -> tuple[str, ...]:
         """One name per encoded column."""
 
+    def to_dict(self) -> dict[str, Any]:
+        return {key: value for key, value in super().to_dict().items() if key != "name"}
+
     @abstractmethod
-    def read(self, series: Series) -> AnyArray:
-        """The cells in few bytes, (n,): numbers, NaN for none, or positions of categories, -1 for none."""
+    def compact(self, series: Series) -> AnyArray:
+        """What was `read` in few bytes, (n,): numbers, NaN for none, or positions of categories, -1 for none."""
 
     @abstractmethod
     def encode_into(self, cells: AnyArray, out: FloatArray) -> None:
-        """Write what `read` gave, encoded, into `out`, zeros of shape (n, ``block.size``)."""
+        """Write compact cells, encoded, into `out`, zeros of shape (n, ``block.size``)."""
 
 
 @final
@@ -116,47 +172,73 @@ class NumericColumn(AbstractColumn):
     Parameters
     ----------
     name : str
-        The column's name in the table.
+        The column's name in the table; with a `formula` any name.
     lower, upper : float
         Public range in the column's own unit, ``lower < upper``; from documentation or meaning, never from the data.
-    transform : {"none", "log1p"}
-        Public increasing map applied before scaling; ``"log1p"`` suits heavy right tails and needs ``lower > -1``.
-    missing : {"own", "none"}, optional
-        For additive models: whether missing cells have a value of their own. Default: as the estimator says.
-    knots : tuple of float
+    transform : {"none", "log1p", "sqrt", "signed_log"}
+        Public increasing map applied before scaling: ``log(1 + v)`` (``lower > -1``) and the root (``lower >= 0``) suit
+        heavy right tails, ``sign(v) log(1 + |v|)`` heavy tails on both sides.
+    knots : tuple of float, keyword
         For additive models: where the shape may bend, increasing, from `lower` to `upper`. Default: planned.
+    indicator : bool, keyword
+        Whether missing cells have a feature of their own: 1/2 where the value is missing, while the number's own is 0.
+        The two are never nonzero together, so the bound on the record, and with it the noise, stays what it was.
+        In additive models, whether they have a value of their own. Default: as the estimator says, else not.
+    formula : str, keyword
+        The number is computed from other columns of the same record (docs, Schemas, Derived columns).
+    date : {"", "age"}, keyword
+        ``"age"``: cells are dates, and the number is how many days they lie before the date `at`.
+    at, format : str, keyword
+        A public date, as ``"2024-12-31"``; how dates are written as text.
+    missing : tuple of str, keyword
+        Cells that stand for no value, as ``("?", "-999")``; what is no number is missing anyway.
+    unit, source : str, keyword
+        For people: the unit, and who says so.
 
     Raises
     ------
     InvalidParameterError
-        When the range is empty, infinite or outside the transform's domain.
+        When the range is empty, infinite or outside the transform's domain, or a formula or date cannot be read.
 
     Examples
     --------
-    >>> NumericColumn("age", 17, 90).block
-    Block(size=1, norm='linf', bound=0.5, name='age')
+    >>> NumericColumn("bmi", 10, 80, formula="weight / (height / 100) ** 2", indicator=True).feature_names
+    ('bmi', 'bmi=(missing)')
     """
 
     name: str
     lower: float
     upper: float
-    transform: Literal["none", "log1p"] = "none"
-    missing: Literal["own", "none"] | None = None
+    transform: Literal["none", "log1p", "sqrt", "signed_log"] = "none"
+    _: KW_ONLY
     knots: tuple[float, ...] = ()
+    indicator: bool | None = None
+    formula: str = ""
+    date: Literal["", "age"] = ""
+    at: str = ""
+    format: str = formulas.ISO
 
     def __post_init__(self) -> None:
-        nonempty("name", self.name)
+        super().__post_init__()
         low, high = interval(self.lower, self.upper)
         object.__setattr__(self, "lower", low)
         object.__setattr__(self, "upper", high)
-        _validate.choice("transform", self.transform, ("none", "log1p"))
-        if self.transform == "log1p":
-            _validate.real("lower", low, above=-1.0, remedy='Use transform = "none", or shift the column')
-        first, last = self._ends
-        if not first < last:
+        limits = formulas.TRANSFORMS[_validate.choice("transform", self.transform, formulas.TRANSFORMS)][2]
+        _validate.real("lower", low, **limits, remedy='Use transform = "none", or shift the column')
+        if not isinstance(self.indicator, bool | None):
+            raise InvalidParameterError("indicator", self.indicator, "must be true or false")
+        _validate.choice("date", self.date, ("", "age"), 'Months and weekdays are categories: date = "month"')
+        if bool(self.at) != bool(self.date) or (self.date and self.formula):
+            what = "must be a date where there is an age, and nowhere else"
+            raise InvalidParameterError("at", self.at, what, "In a formula, use days(column)")
+        if self.at:
+            formulas.public_date("at", self.at)
+            object.__setattr__(self, "at", str(self.at))  # TOML has dates of its own
+        formulas.date_pattern(self.format)
+        if self.formula != "":
+            formulas.parse(self.formula)
+        if not self._ends[0] < self._ends[1]:
             raise InvalidParameterError("upper", high, "must exceed lower after the transform")
-        if self.missing is not None:
-            _validate.choice("missing", self.missing, ("own", "none"))
         self._check_knots()
 
     def _check_knots(self) -> None:
@@ -165,7 +247,9 @@ class NumericColumn(AbstractColumn):
             found = tuple(_validate.real(f"knots[{k}]", knot) for k, knot in enumerate(found))
             object.__setattr__(self, "knots", found)
             ends = found[:1] + found[-1:] == (self.lower, self.upper) and len(found) <= MOST_KNOTS
-            if not found or (ends and all(a < b for a, b in pairwise(self.positions(found)))):
+            if not found or (
+                ends and list(found) == sorted(set(found)) and len(set(self.positions(found))) == len(found)
+            ):
                 return
         what = f"must be 2 to {MOST_KNOTS} increasing numbers, the first lower and the last upper"
         raise InvalidParameterError("knots", found, what, "No two may be equal after the transform")
@@ -173,20 +257,17 @@ class NumericColumn(AbstractColumn):
     def positions(self, values: Sequence[float]) -> list[float]:
         """Values of the range as places in [0, 1], after the transform."""
         first, last = self._ends
-        scale = math.log1p if self.transform == "log1p" else float
-        return [min(1.0, max(0.0, (scale(value) - first) / (last - first))) for value in values]
+        return [min(1.0, max(0.0, (float(self._maps[0](v)) - first) / (last - first))) for v in values]
 
     def even_knots(self, count: int) -> tuple[float, ...]:
         """The knots, or where none are declared `count` even ones after the transform.
 
-        Of three or more, a logarithmic column from 0 has one more near 0: amounts that are exactly 0 are a kind of
-        their own.
+        A logarithmic column from 0 has one more near 0: amounts that are exactly 0 are a kind of their own.
         """
         if self.knots:
             return self.knots
         first, last = self._ends
-        inner = np.linspace(first, last, count)[1:-1]
-        back = [math.expm1(t) if self.transform == "log1p" else float(t) for t in inner]
+        back = [float(self._maps[1](t)) for t in np.linspace(first, last, count)[1:-1]]
         if self.transform == "log1p" and self.lower == 0 and back:
             back.insert(0, min(2**-4, back[0] / 2))
         found = [self.lower, *back, self.upper]
@@ -196,41 +277,54 @@ class NumericColumn(AbstractColumn):
     numeric: ClassVar[bool] = True
 
     @property
+    def inputs(self) -> dict[str, bool]:
+        return formulas.parse(self.formula).inputs if self.formula else {self.name: not self.date}
+
+    def read(self, frame: Frame) -> Series:
+        if not self.formula:
+            return super().read(frame)
+        return number_series(formulas.parse(self.formula).of(frame, self._missing_numbers, self.format))
+
+    def clean(self, series: Series) -> Series:
+        if not self.date:
+            return super().clean(series)
+        return number_series(formulas.public_date("at", self.at) - formulas.days(series, self.format))
+
+    @property
     def block(self) -> Block:
-        return Block(1, "linf", 0.5, self.name)
+        """One feature of absolute value at most 1/2; with the indicator two, of which one is 0."""
+        return Block(2, "l1", 0.5, self.name) if self.indicator else Block(1, "linf", 0.5, self.name)
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        return (self.name,)
+        return (self.name, f"{self.name}={MISSING}") if self.indicator else (self.name,)
 
-    def read(self, series: Series) -> AnyArray:
-        return numbers(series)
+    def compact(self, series: Series) -> AnyArray:
+        return numbers(series, texts=True)
 
     def encode_into(self, cells: AnyArray, out: FloatArray) -> None:
         from dpconvex.problems.data import _loops
 
-        first, last = self._ends
-        if self.transform == "log1p":
-            cells = np.log1p(np.clip(cells, self.lower, self.upper))
-        _loops.center(cells, first, last, out[:, 0])
+        if self.transform != "none":
+            cells = self._maps[0](np.clip(cells, self.lower, self.upper))
+        if self.indicator:
+            out[:, 1] = np.where(np.isnan(cells), 0.5, 0.0)
+        _loops.center(cells, *self._ends, out[:, 0])
 
     def cells(self, bins: int | Sequence[float]) -> CellColumn:
         """Bins of equal width after the transform, or with the given edges; missing values take the middle bin."""
         if isinstance(bins, int):
-            return NumberCells.equal(self.name, self.lower, self.upper, bins, self.transform == "log1p")
+            return NumberCells.equal(self.name, self.lower, self.upper, bins, *self._maps)
         return NumberCells(self.name, tuple(bins))
 
-    def to_dict(self) -> dict[str, Any]:
-        table: dict[str, Any] = {"lower": self.lower, "upper": self.upper}
-        table |= {"transform": self.transform} if self.transform != "none" else {}
-        table |= {"missing": self.missing} if self.missing is not None else {}
-        return table | ({"knots": list(self.knots)} if self.knots else {})
+    @property
+    def _maps(self) -> tuple[Any, Any]:
+        """The increasing map, and its inverse."""
+        return formulas.TRANSFORMS[self.transform][:2]
 
     @property
     def _ends(self) -> tuple[float, float]:
-        if self.transform == "log1p":
-            return math.log1p(self.lower), math.log1p(self.upper)
-        return self.lower, self.upper
+        return float(self._maps[0](self.lower)), float(self._maps[0](self.upper))
 
 
 @final
@@ -256,11 +350,17 @@ class CategoricalColumn(AbstractColumn):
         Public and distinct, at least one; from documentation or meaning, never from the data.
     other : bool
         Adds a last level for missing and unlisted values.
+    aliases : dict of str to str, keyword
+        Other spellings, each with the category that it means.
+    date : {"", "month", "weekday"}, keyword
+        Cells are dates, written in the `format`, and the categories 1 to 12, or 1 (Monday) to 7.
+    missing, source : keyword
+        As in `NumericColumn`.
 
     Raises
     ------
     InvalidParameterError
-        When a category is no text, is empty or is listed twice.
+        When a category is no text, is empty or is listed twice, or an alias means no category.
 
     Examples
     --------
@@ -269,12 +369,24 @@ class CategoricalColumn(AbstractColumn):
     """
 
     name: str
-    categories: tuple[str, ...]
+    categories: tuple[str, ...] = ()
     other: bool = False
+    _: KW_ONLY
+    aliases: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
+    date: Literal["", "month", "weekday"] = ""
+    format: str = formulas.ISO
 
     def __post_init__(self) -> None:
-        nonempty("name", self.name)
+        super().__post_init__()
+        formulas.date_pattern(self.format)
+        _validate.choice("date", self.date, ("", *DATE_PARTS))
+        if self.date:
+            parts = tuple(str(k + 1) for k in range(DATE_PARTS[self.date]))
+            if self.aliases or self.categories not in ((), parts):
+                raise InvalidParameterError("categories", self.categories, f"are the {self.date}s", "Leave them out")
+            object.__setattr__(self, "categories", parts)
         object.__setattr__(self, "categories", texts("categories", self.categories, 1))
+        object.__setattr__(self, "aliases", checked_aliases(self.aliases, self.categories, self.missing))
         if not isinstance(self.other, bool):
             raise InvalidParameterError("other", self.other, "must be true or false")
         if self.other and OTHER in self.categories:
@@ -301,7 +413,12 @@ class CategoricalColumn(AbstractColumn):
         levels = self.categories[1:] if self.binary else self.categories + (OTHER,) * self.other
         return tuple(f"{self.name}={level}" for level in levels)
 
-    def read(self, series: Series) -> AnyArray:
+    def clean(self, series: Series) -> Series:
+        if not self.date:
+            return renamed(series, self.categories, self.aliases)
+        return number_series(formulas.parts_of_dates(formulas.days(series, self.format), self.date).astype(np.float64))
+
+    def compact(self, series: Series) -> AnyArray:
         positions = codes(series, self.categories)
         if self.other:
             positions[positions < 0] = len(self.categories)
@@ -316,99 +433,26 @@ class CategoricalColumn(AbstractColumn):
         out[cells < 0] = 1 / out.shape[1]
 
     def cells(self, bins: int | Sequence[float]) -> CellColumn:
-        """The categories and, where the schema has it, the level ``(other)``."""
         return CategoryCells(self.name, self.categories, OTHER if self.other else "")
 
     def to_dict(self) -> dict[str, Any]:
-        return {"categories": list(self.categories)} | ({"other": True} if self.other else {})
+        return {k: value for k, value in super().to_dict().items() if k != "categories" or not self.date}
 
 
-class AbstractTarget(Described):
-    """The column to predict, with its public values."""
-
-    rates: tuple[float, ...] | None = None
-    """Public shares of the classes; None where they are not known, and for numbers."""
-
-    @property
-    @abstractmethod
-    def labels(self) -> tuple[str, ...]:
-        """The public classes; empty for a numeric target."""
-
-    @abstractmethod
-    def encode(self, series: Series) -> AnyArray:
-        """The column as an array of shape (n,) inside the public values."""
+def checked_aliases(aliases: Any, listed: tuple[str, ...], missing: tuple[str, ...]) -> dict[str, str]:
+    """Return other spellings of listed values, or raise `InvalidParameterError`."""
+    if not isinstance(aliases, Mapping):
+        raise InvalidParameterError("aliases", aliases, "must say which value a spelling means", '{"femal" = "female"}')
+    texts("aliases", (*aliases, *listed, *missing), 0)
+    for spelling, value in aliases.items():
+        if value not in listed:
+            raise InvalidParameterError(f"aliases[{spelling!r}]", value, "must be a listed value")
+    return dict(aliases)
 
 
-@final
-@dataclass(frozen=True)
-class ClassTarget(AbstractTarget):
-    """A target with a public list of classes, at least two.
-
-    Missing labels and labels not listed count as the first class. Labels match as in `CategoricalColumn`. The `rates`
-    are public shares of the classes, in their order: positive, adding up to 1 but for rounding to percent. They serve
-    accuracy and yardsticks, never privacy.
-    """
-
-    name: str
-    classes: tuple[str, ...]
-    rates: tuple[float, ...] | None = None
-
-    def __post_init__(self) -> None:
-        nonempty("name", self.name)
-        object.__setattr__(self, "classes", texts("classes", self.classes, 2))
-        if self.rates is not None:
-            object.__setattr__(self, "rates", _validate.shares("rates", self.rates, len(self.classes)))
-
-    numeric: ClassVar[bool] = False
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        return self.classes
-
-    def encode(self, series: Series) -> AnyArray:
-        return np.maximum(codes(series, self.classes, closed=True), 0)
-
-    def cells(self, bins: int | Sequence[float]) -> CellColumn:
-        return CategoryCells(self.name, self.classes)
-
-    def to_dict(self) -> dict[str, Any]:
-        table: dict[str, Any] = {"name": self.name, "classes": list(self.classes)}
-        return table if self.rates is None else {**table, "rates": list(self.rates)}
-
-
-@final
-@dataclass(frozen=True)
-class NumericTarget(AbstractTarget):
-    """A numeric target with a public range, in its own unit.
-
-    Values are clipped to [`lower`, `upper`]; missing values count as the mid-range.
-    """
-
-    name: str
-    lower: float
-    upper: float
-
-    def __post_init__(self) -> None:
-        nonempty("name", self.name)
-        low, high = interval(self.lower, self.upper)
-        object.__setattr__(self, "lower", low)
-        object.__setattr__(self, "upper", high)
-
-    numeric: ClassVar[bool] = True
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        return ()
-
-    def encode(self, series: Series) -> AnyArray:
-        values = np.clip(numbers(series), self.lower, self.upper)
-        return np.nan_to_num(values, copy=False, nan=self.lower / 2 + self.upper / 2)
-
-    def cells(self, bins: int | Sequence[float]) -> CellColumn:
-        """Bins of equal width, or with the given edges; missing values take the middle bin."""
-        if isinstance(bins, int):
-            return NumberCells.equal(self.name, self.lower, self.upper, bins)
-        return NumberCells(self.name, tuple(bins))
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"name": self.name, "lower": self.lower, "upper": self.upper}
+def renamed(series: Series, listed: tuple[str, ...], aliases: Mapping[str, str]) -> Series:
+    """The column with every alias written as the value that it means; what fits neither is missing."""
+    if not aliases:
+        return series
+    positions = codes(series, (*listed, *aliases))
+    return text_series((*listed, *aliases.values()), positions)

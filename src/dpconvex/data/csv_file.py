@@ -8,7 +8,10 @@ depend on one cell. Here the lines are the structure:
 - A quote at the start of a cell quotes it up to the next single quote of its line; doubled quotes stand for one, and
   text after the closing quote is taken as it is. Where no quote closes it, it is a character like any other.
 - The one exception are cells with line breaks: lines that together are one well-formed record (quoted cells closed and
-  followed by a comma or a line end, other cells without quotes, as many cells as the header) are that record.
+  followed by a separator or a line end, other cells without quotes, as many cells as the header) are that record.
+
+The separator is the one of comma, semicolon, tab and bar that the header has most of outside of quotes: the header is
+public. Files may be compressed (``.gz``), and ``-`` is the standard input.
 
 *Why others stay as they are.* Let the other records be well-formed, and none of their quoted cells begin with a comma
 or a line break (after quotes). A line with an open quote is read with those below only where the next single quote
@@ -18,9 +21,15 @@ closes that cell. But it opens a cell of another record, so text follows it, and
 from __future__ import annotations
 
 import csv
+import gzip
+import io
+import re
+import sys
+import zlib
 from collections.abc import Iterator
+from functools import lru_cache
 from os import PathLike
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, TextIO, cast
 
 import numpy as np
 
@@ -31,6 +40,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _MARK = b"\xef\xbb\xbf"  # of byte order, before the header
+SEPARATORS = ",;\t|"
+MOST_BYTES = 2**32
+"""Of a compressed file once it is unpacked, and of the standard input."""
+
 _CELLS, _ROWS = 2**16, 64  # located at a time: what a cache holds, but many rows of wide tables
 
 
@@ -45,15 +58,15 @@ def csv_columns(path: str | PathLike[str], header: list[str], names: tuple[str, 
 
     from dpconvex.data._csv_loops import gather, locate
 
-    place = _header(path)[1]
-    text = np.fromfile(path, np.uint8)
+    _, place, comma = _header(path)
+    text = _bytes(path)
     positions = {name: k for k, name in enumerate(names)}
     slots = np.array([positions.get(name, -1) for name in header])
     rows = max(_ROWS, _CELLS // max(1, len(names)))
     chunks: list[list[pa.Array]] = [[pa.array([], pa.large_string())] for _ in names]
     while place < len(text):
         starts, stops = np.empty((2, rows, len(names)), np.int64)
-        count, place = locate(text, place, slots, starts, stops)
+        count, place = locate(text, place, slots, starts, stops, ord(comma))
         starts, stops = starts[:count], stops[:count]
         ends = np.empty((len(names), count + 1), np.int64)
         cells = np.empty(int(np.sum(np.abs(stops) - starts)), np.uint8)
@@ -70,22 +83,61 @@ def _texts(offsets: AnyArray, cells: AnyArray) -> pa.Array:
     return pa.Array.from_buffers(pa.large_string(), len(offsets) - 1, buffers)
 
 
-def _header(path: str | PathLike[str]) -> tuple[list[str], int]:
-    """Return the names of the columns, and the number of bytes until the first record."""
+def separator(path: str | PathLike[str]) -> str:
+    """Return what separates the cells of a CSV file, by its header."""
+    return _header(path)[2]
+
+
+def packed(path: str | PathLike[str]) -> bool:
+    """Return whether a file is compressed, by its name."""
+    return str(path).lower().endswith(".gz")
+
+
+@lru_cache(1)
+def _standard_input(stream: TextIO) -> bytes:
+    return stream.buffer.read(MOST_BYTES)
+
+
+def _open(path: str | PathLike[str]) -> BinaryIO:
+    if str(path) == "-":
+        return io.BytesIO(_standard_input(sys.stdin))
+    return cast(BinaryIO, gzip.open(path)) if packed(path) else open(path, "rb")
+
+
+def _bytes(path: str | PathLike[str]) -> AnyArray:
+    if str(path) != "-" and not packed(path):
+        return np.fromfile(path, np.uint8)
+    try:
+        with _open(path) as file:
+            found = file.read(MOST_BYTES + 1)
+    except (OSError, EOFError, zlib.error):
+        raise InvalidDataError(f"{path}: could not be unpacked. Write the file anew") from None
+    if len(found) > MOST_BYTES:
+        raise InvalidDataError(f"{path}: holds more than {MOST_BYTES / 2**30:g} GiB unpacked. Split the file")
+    return np.frombuffer(found, np.uint8)
+
+
+def _header(path: str | PathLike[str]) -> tuple[list[str], int, str]:
+    """Return the names of the columns, the number of bytes until the first record, and the separator."""
     lengths: list[int] = []
 
     def lines(file: BinaryIO) -> Iterator[str]:
-        for line in file:
+        while line := file.readline():
             mark = b"" if lengths else _MARK
             lengths.append(len(line))
             yield line.removeprefix(mark).decode("utf-8", "replace")
 
+    comma, header = ",", list[str]()
     try:
-        with open(path, "rb") as file:
-            header = next(csv.reader(lines(file)), [])
-    except (OSError, csv.Error):
+        with _open(path) as file:
+            bare = re.sub(r'"[^"]*"', "", next(lines(file), ""))
+            comma = max(SEPARATORS, key=bare.count)  # the first of equals: the comma
+        lengths.clear()
+        with _open(path) as file:
+            header = next(csv.reader(lines(file), delimiter=comma), [])
+    except (OSError, EOFError, zlib.error, csv.Error):
         header = []
     if not header or any("\0" in name for name in header):
         what = "The first line must name the columns, in UTF-8, and lines must end in line feeds"
         raise InvalidDataError(f"{path}: could not be parsed as CSV. {what}")
-    return header, sum(lengths)
+    return header, sum(lengths), comma

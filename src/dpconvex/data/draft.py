@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 import numpy as np
 
-from dpconvex.data.frames import distinct_values, is_float, open_table, require_columns, type_name, with_nan
+from dpconvex.data.formulas import days
+from dpconvex.data.frames import (
+    distinct_values,
+    is_float,
+    object_texts,
+    open_table,
+    parse_numbers,
+    require_columns,
+    text_series,
+    type_name,
+    with_nan,
+)
 from dpconvex.data.schema_toml import format_key, format_value
 from dpconvex.errors import SchemaError
 
@@ -22,6 +34,19 @@ MAX_CATEGORIES = 50
 
 MAX_CODES = 10
 """A column of at most so many distinct whole numbers may hold codes; the draft says so."""
+
+MOSTLY = 0.6
+"""A text column holds numbers, or dates, if at least this share of its distinct texts are."""
+
+DATE_FORMS = ("%Y-%m-%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%Y%m%d")
+"""Formats of dates that drafts know; the first that reads most of a column's texts."""
+
+_LEAST_ROWS = 20  # a shorter table may hold different numbers by chance
+
+_ID_WORDS = ("id", "nr", "no", "num", "number", "key", "uuid", "code", "mrn", "ssn", "patient", "person", "subject",
+             "user", "customer", "case", "visit", "encounter", "record", "row", "index")  # fmt: skip
+_NOTHING = ("?", "-", ".", "na", "n/a", "nan", "null", "missing")  # words for no value
+_PEOPLE = ("patient", "person", "subject", "user", "customer", "client", "member", "mrn", "ssn", "id")
 
 MARK = "  # read from the data: confirm from public knowledge"
 
@@ -75,32 +100,107 @@ def draft_schema(table: IntoDataFrame, target: str | None = None, user: str | No
     require_columns(frame.columns, named, "the table")
     if target is not None and target == user:
         raise SchemaError(f"the table's column {target!r} cannot be both target and user. Name another one")
-    parts = [_HEAD + (_USER if user is None else f"user = {format_value(user)}\n")]
+    parts = [_HEAD + (_user_hint(frame) if user is None else f"user = {format_value(user)}\n")]
     if target is not None:
         parts.append(_target(frame.get_column(target)))
     parts += [_column(frame.get_column(name)) for name in frame.columns if name not in named]
     return "\n".join(parts)
 
 
+def _user_hint(frame: nw.DataFrame[Any]) -> str:
+    """Return a commented line that asks whose row it is; it names a column of ids that repeat, where there is one."""
+    for name in frame.columns:
+        if _words(name) & set(_PEOPLE) and _words(name) & {*_ID_WORDS} and len(frame) >= _LEAST_ROWS:
+            try:
+                distinct = len(distinct_values(frame.get_column(name)))
+            except SchemaError:
+                continue
+            if MAX_CATEGORIES < distinct < len(frame):
+                what = "Its values repeat: if rows with the same value belong to one person, take the # away"
+                return f"# user = {format_value(name)}{MARK}\n# {what}.\n"
+    return _USER
+
+
+def _words(name: Any) -> set[str]:
+    return set(re.findall("[a-z]+", re.sub("([a-z])([A-Z])", r"\1 \2", str(name)).lower()))
+
+
 def _column(series: Series) -> str:
     head = f"[columns.{format_key(str(series.name))}]\n"
     if not isinstance(series.name, str) or not series.name:
         return _left_out(head, "its name is no text. Name it to use it")
+    if isinstance(series.dtype, nw.Date | nw.Datetime):
+        return head + _dates(days(series), "")
     try:
         values = distinct_values(series)
     except SchemaError:
         return _left_out(head, f"type {type_name(series)} is no feature as it is. Derive numbers or categories from it")
     if series.dtype == nw.Boolean:
         return head + _line("categories", ["false", "true"], read=False)
-    if is_float(values):
+    missing: list[str] = []
+    found: list[str] = []
+    if not is_float(values):
+        found, values = distinct(values), None
+        parsed = parse_numbers(object_texts(np.array(found, dtype=object)))
+        for form in DATE_FORMS:
+            if len(found) > 2 and np.mean(~np.isnan(dates := _as_dates(found, form))) >= MOSTLY:
+                return head + _dates(dates, form)
+        if len(found) > 2 and len(parsed) - parsed.null_count >= MOSTLY * len(parsed):
+            missing = [text for text, value in zip(found, parsed, strict=True) if not value.is_valid]
+            values = parsed
+    if values is not None:
         numbers = _finite(values)
+        if _is_id(series, numbers):
+            return _left_out(head, "whole numbers that seem to name rows or people")
+        sentinels = _sentinels(numbers)
+        numbers = numbers[~np.isin(numbers, sentinels)]
+        missing += [format_value(float(number)) for number in sentinels]
         note = f"# Few distinct whole numbers. If they are codes: categories = {format_value(_codes(numbers))}\n"
-        return head + (note + MARK.strip() + "\n") * _may_be_codes(numbers) + _range(numbers)
-    found = _distinct(values)
+        lines = head + (note + MARK.strip() + "\n") * _may_be_codes(numbers) + _range(numbers)
+        return lines + (_line("missing", missing[:MAX_CATEGORIES]) if missing else "")
     if not 0 < len(found) <= MAX_CATEGORIES:
         return _left_out(head, f"{len(found)} distinct texts. If it is a category, list its public values")
+    missing = [text for text in found if text.lower() in _NOTHING]
+    found = [text for text in found if text not in missing] or found
     other = "" if len(found) == 2 else "other = true  # a level for missing and unlisted values\n"
-    return head + _line("categories", found) + other
+    noted = _line("missing", missing) if missing and missing != found else ""
+    return head + _line("categories", found) + other + noted
+
+
+def _as_dates(found: list[str], form: str) -> FloatArray:
+    return days(text_series(found, np.arange(len(found))), form)
+
+
+def _dates(found: FloatArray, form: str) -> str:
+    """Return the lines of a column of dates, days since 1970; as ages, with the other parts as remarks."""
+    known = found[~np.isnan(found)].astype(np.int64)
+    first, last = (int(known.min()), int(known.max())) if len(known) else (0, 0)
+    at = str(np.datetime64(last, "D"))
+    lines = 'date = "age"  # days before `at`. Or date = "month", or "weekday", without `at` and bounds\n'
+    lines += f"format = {format_value(form)}{MARK}\n" if form not in ("", DATE_FORMS[0]) else ""
+    return lines + _line("at", at) + _line("lower", 0) + _line("upper", max(1, last - first))
+
+
+def _is_id(series: Series, numbers: FloatArray) -> bool:
+    """Whether a column of numbers names its rows: all whole and different, and called so or without a gap; or many."""
+    n = len(series)
+    if n < _LEAST_ROWS or not len(numbers) or not np.all(numbers == np.floor(numbers)):
+        return False
+    named = bool(_words(series.name) & set(_ID_WORDS))
+    dense = len(numbers) == n == numbers.max() - numbers.min() + 1
+    return (named and len(numbers) > MAX_CATEGORIES) or (dense and n > MAX_CATEGORIES)
+
+
+def _sentinels(numbers: FloatArray) -> FloatArray:
+    """Return numbers such as -999 or 9999 that lie far from all others: they often stand for no value."""
+    sizes = [10.0**k - 1 for k in range(1, 8)] + [8.0 * (10**k - 1) / 9 for k in range(2, 8)]
+    known = np.isin(np.abs(numbers), sizes) | (numbers == -1)
+    rest = numbers[~known]
+    if len(rest) < 3:
+        return rest[:0]
+    low, high = rest.min(), rest.max()
+    far = (numbers > high + (high - low)) | (numbers < low - (high - low)) | ((numbers < 0) & (low >= 0))
+    return np.unique(numbers[known & far])
 
 
 def _target(series: Series) -> str:
@@ -109,7 +209,7 @@ def _target(series: Series) -> str:
     numeric, boolean = is_float(values), series.dtype == nw.Boolean
     if numeric and not boolean and not _may_be_codes(_finite(values)):
         return head + _range(_finite(values))
-    found = ["false", "true"] if boolean else _codes(_finite(values)) if numeric else _distinct(values)
+    found = ["false", "true"] if boolean else _codes(_finite(values)) if numeric else distinct(values)
     if len(found) < 2:
         return _left_out(head, "fewer than two classes were found. List the public classes")
     note = "# The first class takes missing and unlisted labels; of two classes, the second is the positive one.\n"
@@ -146,7 +246,8 @@ def _codes(numbers: FloatArray) -> list[str]:
     return [format_value(float(number)) for number in np.unique(numbers)]
 
 
-def _distinct(values: Any) -> list[str]:
+def distinct(values: Any) -> list[str]:
+    """Return distinct texts of an arrow array, sorted; empty ones and missing cells left out."""
     import pyarrow as pa
 
     # As bytes first: text that was not checked on reading may be no valid Unicode.

@@ -94,15 +94,21 @@ def _shown(names: Sequence[str]) -> str:
     return ", ".join(words) + (f" and {len(names) - MOST:,} more" if len(names) > MOST else "")
 
 
-def numbers(series: Series) -> FloatArray:
-    """The column as float64, shape (n,); missing values are NaN."""
+def numbers(series: Series, texts: bool = False) -> FloatArray:
+    """The column as float64, shape (n,); missing values are NaN.
+
+    With `texts` a column of text is read too, cell by cell, and what is no number is missing: where one cell makes a
+    column one of text, its type says what that cell holds.
+    """
     values, positions = _levels(series)
+    if not is_float(values) and texts:
+        values = parse_numbers(values)
     if not is_float(values):
         raise SchemaError(
             f"column {series.name!r} has type {type_name(series)}, but the schema declares a number. "
             "Convert the column to a numeric type, or declare categories"
         )
-    return _taken(with_nan(values), positions, np.nan)
+    return taken(with_nan(values), positions, np.nan)
 
 
 def codes(series: Series, categories: Sequence[str], closed: bool = False) -> NDArray[np.int64]:
@@ -123,11 +129,11 @@ def codes(series: Series, categories: Sequence[str], closed: bool = False) -> ND
     listed = pa.array(categories, pa.large_string())
     listed_numbers = with_nan(parse_numbers(listed))
     if is_float(values):
-        return _taken(_nearest_equal(with_nan(values), listed_numbers), positions, -1)
+        return taken(_nearest_equal(with_nan(values), listed_numbers), positions, -1)
     found = np.asarray(compute().index_in(values, value_set=listed).fill_null(-1), dtype=np.int64)
     if not np.isnan(listed_numbers).all():
         found = np.where(found >= 0, found, _nearest_equal(with_nan(parse_numbers(values)), listed_numbers))
-    return _taken(found, positions, -1)
+    return taken(found, positions, -1)
 
 
 def refuse_impossible(series: Series, categories: Sequence[str]) -> None:
@@ -157,6 +163,19 @@ def texts_series(values: AnyArray | Sequence[str]) -> Series:
     return nw.from_native(pa.chunked_array([object_texts(np.asarray(values, dtype=object))]), series_only=True)
 
 
+def number_series(values: FloatArray) -> Series:
+    """Numbers (n,) as a column."""
+    return nw.new_series("", values, backend="pyarrow")
+
+
+def text_series(levels: Sequence[str], positions: AnyArray) -> Series:
+    """The texts at positions (n,) of a list as a column; -1 is missing."""
+    import pyarrow as pa
+
+    found = pa.array(levels, pa.large_string()).take(pa.array(positions, mask=positions < 0))
+    return nw.from_native(pa.chunked_array([found]), series_only=True)
+
+
 def label_codes(series: Series) -> NDArray[np.int64]:
     """Numbers, one for each label that occurs, shape (n,); missing cells and empty texts are -1."""
     return distinct_labels(series)[1]
@@ -182,7 +201,7 @@ def distinct_labels(series: Series) -> tuple[list[Any], NDArray[np.int64]]:
     if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
         missing = missing | np.asarray(pc.equal(pc.binary_length(values), 0).fill_null(True))
     labels = [label for chunk in chunks[:1] for label in chunk.dictionary.to_pylist()]  # all chunks have the same
-    return labels, _taken(np.where(missing, -1, found), positions, -1)
+    return labels, taken(np.where(missing, -1, found), positions, -1)
 
 
 def distinct_values(series: Series) -> Any:
@@ -206,6 +225,21 @@ def _levels(series: Series) -> tuple[Any, AnyArray | None]:
     if kind == "text":
         return compute().ascii_trim_whitespace(values.cast(pa.large_string())), positions
     return values.cast(pa.float64(), safe=False), positions
+
+
+def dates_or_texts(series: Series) -> tuple[Any, AnyArray | None]:
+    """The column as `_levels` has it: trimmed texts, or days since 1970 as integers where its type is one of dates."""
+    import pyarrow as pa
+
+    kind, types = _split(_arrow(series.head(0)))[0].type, pa.types
+    if types.is_date(kind) or types.is_timestamp(kind):
+        values, positions = _split(_arrow(series))
+        values = values.cast(pa.timestamp("s", getattr(kind, "tz", None)), safe=False)
+        return values.cast(pa.date32(), safe=False).cast(pa.int32()), positions
+    values, positions = _levels(series)
+    if is_float(values):  # numbers are no dates
+        values = pa.chunked_array([pa.nulls(len(values), pa.large_string())])
+    return values, positions
 
 
 def kind_of(series: Series) -> Literal["text", "number", "boolean", "nothing"]:
@@ -240,7 +274,7 @@ def _split(values: Any) -> tuple[Any, AnyArray | None]:
     return pa.chunked_array(levels, values.type.value_type), np.concatenate([np.zeros(0, np.int64), *positions])
 
 
-def _taken(found: AnyArray, positions: AnyArray | None, missing: float) -> AnyArray:
+def taken(found: AnyArray, positions: AnyArray | None, missing: float) -> AnyArray:
     """What was found for each level, cell by cell."""
     return found if positions is None else np.append(found, found.dtype.type(missing))[positions]
 

@@ -1,4 +1,7 @@
-"""Tables from CSV and Parquet files. No error quotes or depends on the content of a well-formed file."""
+"""Tables from CSV and Parquet files, and the public data sets that ship with the library.
+
+No error quotes or depends on the content of a well-formed file.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,12 @@ import os
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.resources import as_file, files
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
-from dpconvex.data.csv_file import csv_columns, csv_header
+from dpconvex.data.csv_file import MOST_BYTES, csv_columns, csv_header, separator
 from dpconvex.data.frames import compute, duplicates, parse_numbers, require_columns
 from dpconvex.data.schema import Schema
 from dpconvex.errors import InvalidDataError
@@ -20,22 +24,27 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-
 _CELLS = 2**20  # parsed at a time, at most, where columns are short
+
+_ENDS = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet")
 
 _POSITION = 8  # bytes of the position of a level, or of the end of a text
 
-MOST_BYTES, MOST_RATIO = 2**32, 1000
-"""A Parquet file may declare so many bytes of cells, or so many times its own size; the larger of both."""
+MOST_RATIO = 1000
+"""A Parquet file may declare `MOST_BYTES` of cells, or so many times its own size; the larger of both."""
 
 
 def read_table(path: str | PathLike[str], schema: Schema | None = None, *, features_only: bool = False) -> pa.Table:
-    """Read a ``.csv`` file (comma-separated, UTF-8, with a header) or a ``.parquet`` file.
+    """Read a ``.csv`` file (UTF-8, with a header) or a ``.parquet`` file.
+
+    Cells of a CSV file are separated by what its header has most of: commas, semicolons, tabs or bars. Where that is
+    the semicolon, numbers may have a decimal comma.
 
     Parameters
     ----------
     path : path
-        The file.
+        The file. CSV files may be compressed (``.csv.gz``); ``-`` is CSV from the standard input; a pattern such as
+        ``visits/*.csv`` reads all files that fit it, in the order of their names, one below the other.
     schema : Schema, optional
         Read only the columns that it names. In a CSV file its numeric columns become float64, cells that are no
         number null, and every other column stays text. Without it all columns are read, and a CSV column all of
@@ -56,9 +65,19 @@ def read_table(path: str | PathLike[str], schema: Schema | None = None, *, featu
     SchemaError
         When the header lacks a column that the schema names.
     """
-    reader = _read_parquet if _parquet(path) else _read_csv
+    import pyarrow as pa
+
     names = None if schema is None else schema.column_names(features_only)
-    return reader(path, names, None if schema is None else schema.numeric_names)
+    numeric = None if schema is None else schema.numeric_names
+    tables = []
+    for each in _files(path):
+        reader = _read_parquet if _parquet(each) else _read_csv
+        tables.append(reader(each, names, numeric))
+    try:
+        return tables[0] if len(tables) == 1 else pa.concat_tables(tables, promote_options="default")
+    except pa.ArrowException:
+        what = "the files differ in the types or names of their columns"
+        raise InvalidDataError(f"{path}: {what}. Read them with a schema, or convert them") from None
 
 
 def open_files(path: str | PathLike[str], schema: Schema) -> Any:
@@ -108,6 +127,11 @@ class CsvFiles:
 
 def check_table(path: str | PathLike[str], schema: Schema | None = None) -> None:
     """Raise what reading a file by a schema would raise about its name, place, header and types. Reads no record."""
+    for each in _files(path):
+        _check_file(each, schema)
+
+
+def _check_file(path: str | PathLike[str], schema: Schema | None) -> None:
     _checked_names(path, read_header(path), None if schema is None else schema.column_names())
     if schema is None or not _parquet(path):
         return
@@ -121,14 +145,29 @@ def check_table(path: str | PathLike[str], schema: Schema | None = None) -> None
 
 def read_header(path: str | PathLike[str]) -> list[str]:
     """Return the names of a file's columns. Reads no record, and raises as `read_table` does."""
-    return list(_parquet_schema(path).names) if _parquet(path) else csv_header(path)
+    first = _files(path)[0]
+    return list(_parquet_schema(first).names) if _parquet(first) else csv_header(first)
+
+
+def _files(path: str | PathLike[str]) -> list[Any]:
+    """Return the files that a path means: itself, or what fits a pattern, in the order of their names."""
+    where = os.fspath(path)
+    if not any(sign in where for sign in "*?") or os.path.exists(where):
+        return [path]
+    found = sorted(glob.glob(where))
+    if not found:
+        raise InvalidDataError(f"{where}: no file fits this pattern. Check the path")
+    return found
 
 
 def _parquet(path: str | PathLike[str]) -> bool:
     """Return whether it is a Parquet or a CSV file, by its name; raise unless it can be opened."""
-    kind = Path(path).suffix.lower()
-    if kind not in (".csv", ".parquet"):
-        raise InvalidDataError(f"{path}: the name must end in .csv or .parquet. Convert the file, or rename it")
+    if str(path) == "-":
+        return False
+    kind = next((kind for kind in _ENDS if str(path).lower().endswith(kind)), None)
+    if kind is None:
+        ends = f"{', '.join(_ENDS[:-1])} or {_ENDS[-1]}"
+        raise InvalidDataError(f"{path}: the name must end in {ends}. Convert the file, or rename it")
     try:
         mode = os.stat(path).st_mode  # before opening: a pipe would wait for a writer
         if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
@@ -148,7 +187,8 @@ def _read_csv(path: str | PathLike[str], names: tuple[str, ...] | None, numeric:
     columns: dict[str, Any] = dict(csv_columns(path, header, names))
     if numeric is None:
         columns = {name: _emptied(cells) for name, cells in columns.items()}
-    values = _parsed({name: cells for name, cells in columns.items() if numeric is None or name in numeric})
+    decimal = separator(path) == ";"  # then numbers may have a decimal comma
+    values = _parsed({name: cells for name, cells in columns.items() if numeric is None or name in numeric}, decimal)
     if numeric is None:  # a column of numbers and nothing else holds numbers
         values = {k: v for k, v in values.items() if columns[k].null_count == v.null_count < len(v)}
     return pa.table({name: values.get(name, cells) for name, cells in columns.items()})
@@ -162,7 +202,7 @@ def _emptied(cells: Any) -> Any:
     return pc.if_else(pc.equal(pc.binary_length(cells), 0), pa.scalar(None, cells.type), cells)
 
 
-def _parsed(columns: Mapping[str, Any]) -> dict[str, Any]:
+def _parsed(columns: Mapping[str, Any], decimal: bool = False) -> dict[str, Any]:
     """Return columns as numbers; many short ones at a time, for a call takes long however little there is to do."""
     import pyarrow as pa
 
@@ -171,7 +211,10 @@ def _parsed(columns: Mapping[str, Any]) -> dict[str, Any]:
     count = max(1, _CELLS // max(1, n))
     for group in (names[k : k + count] for k in range(0, len(names), count)):
         chunks = [chunk for name in group for chunk in columns[name].chunks]
-        values = parse_numbers(pa.chunked_array(chunks, pa.large_string())).combine_chunks()
+        cells = pa.chunked_array(chunks, pa.large_string())
+        if decimal:
+            cells = compute().replace_substring_regex(cells, "^([^.,]*),([^.,]*)$", "\\1.\\2")
+        values = parse_numbers(cells).combine_chunks()
         found |= {name: values.slice(k * n, n) for k, name in enumerate(group)}
     return found
 
@@ -258,3 +301,46 @@ def _checked_names(path: str | PathLike[str], header: list[str], names: tuple[st
     if repeated:
         raise InvalidDataError(f"{path} has two columns named {repeated[0]!r}. Rename one")
     return wanted
+
+
+_ADULT = files("dpconvex.data") / "adult"
+_CITIES = files("dpconvex.data") / "cities"
+
+
+def load_adult() -> pa.Table:
+    """Adult census income: 45,222 people, 14 columns and ``income`` (above 50,000 dollars for 24.8 %).
+
+    Returns
+    -------
+    pyarrow.Table
+
+    Notes
+    -----
+    Barry Becker and Ronny Kohavi, UCI Machine Learning Repository, 1996, doi 10.24432/C5XW20, license CC BY 4.0. The
+    changes made are listed in the README beside the file.
+    """
+    with as_file(_ADULT / "adult.parquet") as path:
+        return read_table(path)
+
+
+def adult_schema() -> Schema:
+    """Schema of `load_adult`, from the data set's public documentation: 13 feature columns, 102 encoded features.
+
+    The survey weight ``fnlwgt`` is no feature of a person and is left out.
+    """
+    return Schema.from_toml_text((_ADULT / "adult.toml").read_text(encoding="utf-8"), "adult.toml")
+
+
+def load_cities() -> pa.Table:
+    """The 34,006 cities with 15,000 people or more: ``country`` (ISO code), ``latitude``, ``longitude`` in degrees.
+
+    Returns
+    -------
+    pyarrow.Table
+
+    Notes
+    -----
+    GeoNames, https://www.geonames.org, license CC BY 4.0. The changes made are listed in the README beside the file.
+    """
+    with as_file(_CITIES / "cities.parquet") as path:
+        return read_table(path)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from os import PathLike
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
+from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.data.columns import AbstractColumn, AbstractTarget, nonempty
-from dpconvex.data.frames import duplicates, label_codes, open_table, require_columns
-from dpconvex.data.schema_toml import format_schema, parse_schema, read_schema_text
+from dpconvex.data.columns import AbstractColumn, Described, nonempty
+from dpconvex.data.frames import duplicates, label_codes, numbers, open_table, require_columns
+from dpconvex.data.schema_toml import format_schema, parse_schema, parse_toml, read_schema_text
+from dpconvex.data.targets import AbstractTarget
 from dpconvex.errors import InvalidParameterError, SchemaError
 from dpconvex.problems import DataDomain
 
@@ -45,6 +47,10 @@ class Schema:
         That a person stands by every range and list as public knowledge. Drafts are not confirmed.
     source : str
         Where the public knowledge comes from; free text.
+    weight : str, optional
+        Name of the column of sample weights.
+    weight_cap : float, optional
+        Public bound on them, needed with `weight`: larger weights are clipped to it.
 
     Raises
     ------
@@ -80,6 +86,16 @@ class Schema:
         [columns.colour]
         categories = ["red", "green", "blue"]
         other = true                    # default: false
+        aliases = { rouge = "red" }     # other spellings
+
+        [columns.bmi]
+        formula = "weight / (height / 100) ** 2"
+        lower = 10
+        upper = 80
+        missing = [-999]                # in weight or height
+        indicator = true                # a feature that says that the value is missing
+
+    All keys: docs, Schemas.
 
     Why columns are scaled and centered like this: docs, Objective perturbation, section 4.
 
@@ -98,6 +114,8 @@ class Schema:
     user: str | None = None
     confirmed: bool = True
     source: str = ""
+    weight: str | None = None
+    weight_cap: float | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", tuple(self.columns))
@@ -109,10 +127,26 @@ class Schema:
             raise InvalidParameterError("confirmed", self.confirmed, "must be true or false")
         if not isinstance(self.source, str):
             raise InvalidParameterError("source", self.source, "must be text")
-        for what, names in (("column", self.column_names()), ("feature", self.feature_names)):
+        if (self.weight is None) != (self.weight_cap is None):
+            what = "must be given with weight, and only then"
+            raise InvalidParameterError("weight_cap", self.weight_cap, what, "Give the column and a public bound")
+        if self.weight is not None:
+            nonempty("weight", self.weight)
+            object.__setattr__(self, "weight_cap", _validate.real("weight_cap", self.weight_cap, above=0.0))
+        columns = tuple(part.name for part in self.parts) + self._others
+        for what, names in (("column", columns), ("feature", self.feature_names)):
             repeated = duplicates(names)
             if repeated:
                 raise InvalidParameterError("name", repeated[0], f"is used by more than one {what}", "Rename one")
+        read: dict[str, bool] = {}
+        for part in reversed(self.parts):
+            for name, numeric in part.inputs.items():
+                if name != part.name and name in (*self._others, self.target and self.target.name):
+                    what = "is the target, the user or the weight, so no formula may use it"
+                    raise InvalidParameterError("formula", name, what, "Leave it out of the formula")
+                if read.setdefault(name, numeric) != numeric:
+                    what = "is read as a number by one column, and as text or a date by another"
+                    raise InvalidParameterError("name", name, what, "Make a column of its own of one of them")
 
     @classmethod
     def from_toml(cls, path: str | PathLike[str]) -> Schema:
@@ -122,7 +156,12 @@ class Schema:
     @classmethod
     def from_toml_text(cls, toml: str, where: str = "schema") -> Schema:
         """Read the text of a schema file; `where` names it in errors (`SchemaError`)."""
-        columns, target, rest = parse_schema(toml, where)
+        return cls.from_dict(parse_toml(toml, where), where)
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any], where: str = "schema") -> Schema:
+        """Read what a schema file holds, as a dictionary; `where` names it in errors (`SchemaError`)."""
+        columns, target, rest = parse_schema(content, where)
         try:
             return cls(columns, target, **rest)
         except InvalidParameterError as error:
@@ -130,7 +169,8 @@ class Schema:
 
     def to_toml(self) -> str:
         """The schema as the text of a schema file; `from_toml_text` gives an equal schema back."""
-        return format_schema(self.columns, self.target, self.user, self.confirmed, self.source)
+        rest = {key: getattr(self, key) for key in ("source", "user", "weight", "weight_cap")}
+        return format_schema(self.columns, self.target, self.confirmed, **rest)
 
     def confirm(self) -> Schema:
         """The same schema, confirmed."""
@@ -146,17 +186,30 @@ class Schema:
 
     def column_names(self, features_only: bool = False) -> tuple[str, ...]:
         """Columns of the table that the schema names: the features, and unless `features_only` target and user."""
-        names = tuple(column.name for column in self.columns)
+        names = tuple(dict.fromkeys(name for column in self.columns for name in column.inputs))
         if features_only:
             return names
-        target = () if self.target is None else (self.target.name,)
-        return names + target + (() if self.user is None else (self.user,))
+        return names + tuple(part.name for part in self.parts[len(self.columns) :]) + self._others
+
+    @property
+    def parts(self) -> tuple[Described, ...]:
+        """The columns that are features, and the target where there is one."""
+        return self.columns if self.target is None else (*self.columns, self.target)
+
+    @property
+    def _others(self) -> tuple[str, ...]:
+        return tuple(name for name in (self.user, self.weight) if name is not None)
 
     @property
     def numeric_names(self) -> frozenset[str]:
         """Columns of the table that hold numbers."""
-        target = () if self.target is None else (self.target,)
-        return frozenset(part.name for part in (*self.columns, *target) if part.numeric)
+        found = {name for part in self.parts for name, numeric in part.inputs.items() if numeric}
+        return frozenset(found if self.weight is None else found | {self.weight})
+
+    @property
+    def sources(self) -> dict[str, str]:
+        """Who says so: of each column, the target among them, whose bounds or list have a source of their own."""
+        return {part.name: part.source for part in self.parts if part.source}
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -184,16 +237,16 @@ class Schema:
         whose type (never its content) does not suit the schema raises `SchemaError`; what is no table,
         `InvalidDataError`.
         """
-        return self.encode_cells(self.read(table))
+        return self.encode_cells(self.compact(table))
 
-    def read(self, table: IntoDataFrame) -> tuple[AnyArray, ...]:
+    def compact(self, table: IntoDataFrame) -> tuple[AnyArray, ...]:
         """The cells of every column in few bytes, each (n,), for `encode_cells`; raises as `encode`."""
         frame = open_table(table)
         require_columns(frame.columns, self.column_names(features_only=True), "the table")
-        return tuple(column.read(frame.get_column(column.name)) for column in self.columns)
+        return tuple(column.compact(column.read(frame)) for column in self.columns)
 
     def encode_cells(self, cells: Sequence[AnyArray]) -> FloatArray:
-        """The features of what `read` gave, as `encode` returns them."""
+        """The features of compact cells, as `encode` returns them."""
         ends = np.cumsum([0, *(column.block.size for column in self.columns)]).tolist()
         out = np.zeros((len(cells[0]), ends[-1]))
         step = max(_LEAST_ROWS, _TILE // ends[-1])
@@ -209,6 +262,14 @@ class Schema:
         frame = open_table(table)
         require_columns(frame.columns, (self.user,), "the table")
         return label_codes(frame.get_column(self.user))
+
+    def weights(self, table: IntoDataFrame) -> FloatArray:
+        """The weight column, (n,), NaN where it is missing; `SchemaError` without one."""
+        if self.weight is None:
+            raise SchemaError("the schema names no weight column. Add weight and weight_cap")
+        frame = open_table(table)
+        require_columns(frame.columns, (self.weight,), "the table")
+        return numbers(frame.get_column(self.weight), texts=True)
 
     def encode_target(self, table: IntoDataFrame) -> AnyArray:
         """The target column inside its public values, (n,); raises as `encode`, and where the schema has no target.

@@ -10,15 +10,11 @@ from os import PathLike
 from typing import Any, TypeVar
 
 from dpconvex._files import read_text
-from dpconvex.data.columns import (
-    AbstractColumn,
-    AbstractTarget,
-    CategoricalColumn,
-    ClassTarget,
-    NumericColumn,
-    NumericTarget,
-)
+from dpconvex.data.columns import DATE_PARTS, AbstractColumn, CategoricalColumn, NumericColumn
+from dpconvex.data.targets import AbstractTarget, ClassTarget, NumericTarget
 from dpconvex.errors import InvalidParameterError, SchemaError
+
+_NOTES = ("missing", "unit", "source")
 
 _LINE = 100
 """Lists that need a longer line are written with one item a line."""
@@ -48,19 +44,26 @@ def read_schema_text(path: str | PathLike[str]) -> str:
         raise SchemaError(f"{path}: the schema file must be UTF-8 text. Save it as UTF-8") from None
 
 
-def parse_schema(toml: str, where: str) -> tuple[tuple[AbstractColumn, ...], AbstractTarget | None, dict[str, Any]]:
-    """Columns, target and the remaining fields of a schema file's text, or `SchemaError`."""
+def parse_toml(toml: str, where: str) -> dict[str, Any]:
+    """Content of a schema file's text, or `SchemaError`."""
     if len(toml) > MOST_TEXT:
         raise SchemaError(f"{where}: is longer than {MOST_TEXT:,} characters. Give fewer columns or shorter lists")
     if _parts(toml) > MOST_PARTS:
         raise SchemaError(f"{where}: holds a key of more than {MOST_PARTS} parts. Names with dots need quotes")
     try:
-        content = tomllib.loads(toml)
+        return tomllib.loads(toml)
     except tomllib.TOMLDecodeError as error:
         raise SchemaError(f"{where}: is no valid TOML: {error}") from None
     except (ValueError, RecursionError):  # a number of thousands of digits, lists in lists in lists
         raise SchemaError(f"{where}: holds a number that is too long, or lists too deep in one another") from None
-    _check_keys(where, content, {"confirmed", "columns"}, {"source", "user", "target"})
+
+
+def parse_schema(
+    given: Mapping[str, Any], where: str
+) -> tuple[tuple[AbstractColumn, ...], AbstractTarget | None, dict[str, Any]]:
+    """Columns, target and the remaining fields of a schema file's content, or `SchemaError`."""
+    content = dict(given)
+    _check_keys(where, content, {"confirmed", "columns"}, {"source", "user", "weight", "weight_cap", "target"})
     tables = _table(f"{where}: columns", content.pop("columns"))
     columns = tuple(_column(f"{where}: [columns.{format_key(name)}]", name, tables[name]) for name in tables)
     target = None
@@ -79,19 +82,10 @@ def _parts(toml: str) -> int:
 
 
 def format_schema(
-    columns: Iterable[AbstractColumn],
-    target: AbstractTarget | None,
-    user: str | None,
-    confirmed: bool,
-    source: str,
+    columns: Iterable[AbstractColumn], target: AbstractTarget | None, confirmed: bool, **rest: Any
 ) -> str:
-    """The text of a schema file."""
-    head: dict[str, Any] = {"confirmed": confirmed}
-    if source:
-        head["source"] = source
-    if user is not None:
-        head["user"] = user
-    tables = [_lines(head)]
+    """The text of a schema file; what is empty or None of the `rest` is left out."""
+    tables = [_lines({"confirmed": confirmed} | {key: value for key, value in rest.items() if value})]
     if target is not None:
         tables.append("[target]\n" + _lines(target.to_dict()))
     tables += [f"[columns.{format_key(column.name)}]\n{_lines(column.to_dict())}" for column in columns]
@@ -104,7 +98,7 @@ def format_key(name: str) -> str:
 
 
 def format_value(value: Any) -> str:
-    """A text, number, truth value or list of texts as a TOML value."""
+    """A text, number, truth value, list or table of texts as a TOML value."""
     if isinstance(value, str):
         # JSON escapes the same characters as TOML, but for this one, which TOML wants escaped.
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
@@ -112,6 +106,8 @@ def format_value(value: Any) -> str:
         items = [format_value(item) for item in value]
         line = "[" + ", ".join(items) + "]"
         return line if len(line) <= _LINE else "[\n" + "".join(f"  {item},\n" for item in items) + "]"
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{format_key(key)} = {format_value(item)}" for key, item in value.items()) + " }"
     if isinstance(value, float):
         return str(int(value)) if value.is_integer() and abs(value) < 2**53 else repr(value)
     return json.dumps(value)
@@ -123,10 +119,11 @@ def _lines(table: Mapping[str, Any]) -> str:
 
 def _column(where: str, name: str, content: Any) -> AbstractColumn:
     fields = _table(where, content)
-    if "categories" in fields:
-        _check_keys(where, fields, {"categories"}, {"other"})
+    if "categories" in fields or fields.get("date") in DATE_PARTS:
+        required = set() if "date" in fields else {"categories"}
+        _check_keys(where, fields, required, {"other", "aliases", "date", "format", *_NOTES})
         return _build(where, CategoricalColumn, {"name": name, **fields})
-    optional = {"transform", "missing", "knots"}
+    optional = {"transform", "knots", "indicator", "formula", "date", "at", "format", *_NOTES}
     _check_keys(where, fields, {"lower", "upper"}, optional, "For a column of categories, give categories")
     return _build(where, NumericColumn, {"name": name, **fields})
 
@@ -134,9 +131,10 @@ def _column(where: str, name: str, content: Any) -> AbstractColumn:
 def _target(where: str, content: Any) -> AbstractTarget:
     fields = _table(where, content)
     if "lower" in fields or "upper" in fields:
-        _check_keys(where, fields, {"name", "lower", "upper"}, ())
+        _check_keys(where, fields, {"name", "lower", "upper"}, _NOTES)
         return _build(where, NumericTarget, fields)
-    _check_keys(where, fields, {"name", "classes"}, {"rates"}, "For a numeric target, give lower and upper")
+    remedy = "For a numeric target, give lower and upper"
+    _check_keys(where, fields, {"name", "classes"}, {"rates", "aliases", *_NOTES}, remedy)
     return _build(where, ClassTarget, fields)
 
 

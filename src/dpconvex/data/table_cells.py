@@ -41,6 +41,7 @@ class TableCells:
     """
 
     columns: tuple[CellColumn, ...]
+    described: tuple[Described, ...] = ()  #: what a schema says of them
 
     @classmethod
     def of_schema(cls, schema: Schema, names: Sequence[str] | None = None, bins: Bins = DEFAULT_BINS) -> TableCells:
@@ -61,7 +62,7 @@ class TableCells:
             for name in bins:
                 _validate.choice("bins", name, [name for name in chosen if parts[name].numeric])
         each = {name: bins.get(name, DEFAULT_BINS) if isinstance(bins, Mapping) else bins for name in chosen}
-        domain = cls(tuple(parts[name].cells(each[name]) for name in chosen))
+        domain = cls(tuple(parts[name].cells(each[name]) for name in chosen), tuple(parts[name] for name in chosen))
         if math.prod(domain.shape) > LARGEST:
             widest = sorted(zip(domain.shape, domain.names, strict=True), reverse=True)[:3]
             most = ", ".join(f"{name!r} ({count})" for count, name in widest)
@@ -84,8 +85,13 @@ class TableCells:
     def encode(self, table: IntoDataFrame) -> AnyArray:
         """Return the cell of every row, int64 (n,). No content raises, only missing columns and wrong types do."""
         frame = open_table(table)
-        require_columns(frame.columns, self.names, "the table")
-        positions = [column.encode(frame.get_column(column.name)) for column in self.columns]
+        names = self.names if not self.described else [name for part in self.described for name in part.inputs]
+        require_columns(frame.columns, names, "the table")
+        if self.described:
+            series = [part.read(frame) for part in self.described]
+        else:
+            series = [frame.get_column(name) for name in self.names]
+        positions = [column.encode(cells) for column, cells in zip(self.columns, series, strict=True)]
         return np.ravel_multi_index(positions, self.shape)
 
     def decode(self, cells: AnyArray, rng: np.random.Generator) -> pa.Table:

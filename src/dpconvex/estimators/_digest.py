@@ -1,17 +1,36 @@
-"""What a model is, in one number: a digest of all that its predictions depend on."""
+"""What a fit adds to a certificate: the digest of the model, and the sources of bounds."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from dpconvex.data import Schema
+from dpconvex.privacy import Assumption, PrivacyCertificate
 from dpconvex.problems import DataDomain
 
 _RELEASED = ("encoded_coef_", "encoded_intercept_", "coef_", "intercept_")
 _ENCODING = ("feature_norm", "feature_bound", "fit_intercept")
+
+
+def with_sources(certificate: PrivacyCertificate | None, schema: Schema | None) -> Any:
+    """Return a certificate that says who says so, for every bound and list of a schema that has a source of its own."""
+    if certificate is None or schema is None or not schema.sources:
+        return certificate
+    said = "; ".join(f"{name}: {source}" for name, source in schema.sources.items())
+    declared = Assumption("bounds and lists of columns are public", f"not enforced: declared. {said}")
+    return replace(certificate, assumptions=(*certificate.assumptions, declared))
+
+
+def name_model(model: Any) -> None:
+    """Enter the model's digest into its certificate: the last thing that a `fit` does."""
+    if model.certificate_ is None:  # audits leave certificates out
+        return
+    model.certificate_ = replace(model.certificate_, model=model_digest(model))
 
 
 def model_digest(model: Any) -> str:

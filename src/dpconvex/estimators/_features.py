@@ -7,6 +7,7 @@ import numbers
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
@@ -141,6 +142,21 @@ def require_one(given: Mapping[str, Any], usual: str, remedy: str) -> None:
         raise InvalidParameterError(first, given[first], what, remedy)
 
 
+def read_schema(schema: Any) -> Any:
+    """Return the schema of a file, or of a dictionary as such a file has it; anything else as it is."""
+    if isinstance(schema, str | PathLike):
+        return Schema.from_toml(schema)
+    return Schema.from_dict(schema) if isinstance(schema, Mapping) else schema
+
+
+def checked_schema(schema: Any) -> Schema:
+    """Return a schema, of whatever form, or raise `InvalidParameterError`."""
+    found = read_schema(schema)
+    if not isinstance(found, Schema):
+        raise InvalidParameterError("schema", schema, "must be a dpconvex.Schema", "Use Schema.from_toml(path)")
+    return found
+
+
 def feature_map(
     *, schema: Any, domain: Any, feature_bounds: Any, feature_norm: Any, n_features: int | None
 ) -> FeatureMap:
@@ -149,9 +165,7 @@ def feature_map(
     remedy = "Bounds must be public knowledge: data are clipped into them, and the noise is sized by them. "
     require_one(given, "feature_norm", remedy + "feature_norm=1.0 declares rows of Euclidean length at most 1")
     if schema is not None:
-        if not isinstance(schema, Schema):
-            raise InvalidParameterError("schema", schema, "must be a dpconvex.Schema", "Use Schema.from_toml(path)")
-        return FromSchema(schema)
+        return FromSchema(checked_schema(schema))
     if domain is not None:
         if not isinstance(domain, DataDomain):
             raise InvalidParameterError(
@@ -171,6 +185,11 @@ def feature_map(
 def bounds_of(feature_bounds: Any, n_features: int) -> tuple[FloatArray, FloatArray]:
     """Return public bounds on every column, two arrays (n_features,), or raise `InvalidParameterError`."""
     requirement = "must be (lower, upper): two numbers or two arrays of length n_features, finite, lower < upper"
+    if isinstance(feature_bounds, list) and all(isinstance(p, tuple) and len(p) == 2 for p in feature_bounds):
+        if len(feature_bounds) != n_features or n_features == 2:  # two pairs may be lower and upper bounds
+            what = f"as a list of pairs must hold one (lower, upper) for each of {n_features} columns, more than two"
+            raise InvalidParameterError("feature_bounds", feature_bounds, what, "Give ([lower, ...], [upper, ...])")
+        feature_bounds = tuple(zip(*feature_bounds, strict=True))
     try:
         lower, upper = (np.broadcast_to(np.asarray(b, dtype=np.float64), (n_features,)) for b in feature_bounds)
     except (TypeError, ValueError):

@@ -201,7 +201,7 @@ class ShapeMap(FeatureMap):
         column = self.columns[k]
         if not column.numeric:
             return level_shape(column, k)
-        return numeric_shape(column, k, knots, self.own if column.missing is None else column.missing == "own")
+        return numeric_shape(column, k, knots, self.own if column.indicator is None else column.indicator)
 
     def _coarse(self, k: int) -> ShapeColumn:
         column = self.columns[k]
@@ -227,11 +227,11 @@ class ShapeMap(FeatureMap):
             with np.errstate(all="ignore"):
                 return np.column_stack([_places(c, X[:, k].astype(np.float64)) for k, c in enumerate(self.columns)])
         frame = open_table(X)
-        require_columns(frame.columns, [column.name for column in self.columns], "the table")
+        require_columns(frame.columns, Schema(self.columns).column_names(), "the table")
         out = np.empty((len(frame), len(self.columns)))
         for k, column in enumerate(self.columns):
-            series: Any = frame.get_column(column.name)
-            out[:, k] = _places(column, numbers(series)) if column.numeric else _positions(column, series)
+            series: Any = column.read(frame)
+            out[:, k] = _places(column, numbers(series, True)) if column.numeric else _positions(column, series)
         return out
 
     def expand(self, encoded: FloatArray) -> FloatArray:
@@ -269,9 +269,8 @@ class ShapeMap(FeatureMap):
 
 
 def _places(column: NumericColumn, values: FloatArray) -> FloatArray:
-    values = np.clip(values, column.lower, column.upper)
     first, last = column._ends
-    return ((np.log1p(values) if column.transform == "log1p" else values) - first) / (last - first)
+    return (column._maps[0](np.clip(values, column.lower, column.upper)) - first) / (last - first)
 
 
 def _positions(column: CategoricalColumn, series: Any) -> FloatArray:
@@ -289,7 +288,7 @@ class StraightLines(FeatureMap):
 
     @cached_property
     def domain(self) -> DataDomain:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return Schema(self.shapes.columns).domain()
+        return Schema(tuple(replace(c, indicator=None) if c.numeric else c for c in self.shapes.columns)).domain()
 
     def encode(self, X: Any) -> FloatArray:
         return self.shapes.encode(X)

@@ -31,6 +31,11 @@ class Streaming(Protocol):
     schema: Schema | None
     n_features_in_: int
 
+    @property
+    def _weighs(self) -> bool:
+        """Whether records have weights."""
+        ...
+
     def _feature_map(self, n_features: int | None) -> FeatureMap:
         """Return the public map from a user's features to a domain."""
         ...
@@ -64,7 +69,7 @@ def refuse_with_portions(**given: Any) -> None:
     for name, value in given.items():
         if value is not None:
             what = "cannot be given with data that are read portion by portion"
-            remedy = "Name its column in the schema, or read the table into a frame"
+            remedy = "Name its column in the schema, if it has a place there, or read the table into a frame"
             raise InvalidParameterError(name, type(value).__name__, what, remedy)
 
 
@@ -72,11 +77,12 @@ Opened = tuple[FeatureMap, EncodedRows, EncodedRows, UserGroups | None]
 """Features, encoded rows in the place of X and of y, and whose they are."""
 
 
-def open_rows(model: Streaming, X: Any, y: Any, groups: Any) -> Opened | None:
+def open_rows(model: Streaming, X: Any, y: Any, groups: Any, weights: Any = None) -> Opened | None:
     """Return a table that is encoded portion by portion; None where its whole matrix is to be made."""
-    table = open_table(model.schema, X, y=y)
+    weighed = True if weights is None and model._weighs else weights
+    table = open_table(model.schema, X, y=y, sample_weight=weighed)
     if table is None or model.schema is None:
-        return open_cells(model, X) if y is None and groups is None else None
+        return open_cells(model, X) if y is None and groups is None and weighed is None else None
     features, blind = model._feature_map(None), model._blind()
 
     def encode(table: Any) -> tuple[AnyArray, AnyArray]:
@@ -101,7 +107,7 @@ def open_cells(model: Streaming, X: Any) -> Opened | None:
 
     def read(rows: slice) -> tuple[tuple[AnyArray, ...], AnyArray]:
         part = frame[rows].to_native()
-        return schema.read(part), model._targets_of(part, None).astype(kind)
+        return schema.compact(part), model._targets_of(part, None).astype(kind)
 
     model.n_features_in_ = len(schema.columns)
     found = CellRows(len(frame), width, read, schema.encode_cells)

@@ -28,10 +28,10 @@ from dpconvex._types import FloatArray
 from dpconvex.algorithms import LinearModelPlan
 from dpconvex.algorithms.erm.registry import expected_of_first, plans
 from dpconvex.algorithms.select import Options
-from dpconvex.data import NumericColumn, Schema, write_atomically
+from dpconvex.data import NumericColumn, write_atomically
 from dpconvex.data.columns import MOST_KNOTS
 from dpconvex.errors import InvalidParameterError
-from dpconvex.estimators._features import FeatureMap, bounds_of, require_one
+from dpconvex.estimators._features import FeatureMap, bounds_of, checked_schema, require_one
 from dpconvex.estimators._shapes import ShapeMap, checked_pairs
 from dpconvex.estimators.base import RELEASED, PrivateLinearModel, with_shared
 from dpconvex.estimators.classifiers import LogisticModel
@@ -91,6 +91,11 @@ class AdditiveModel(PrivateLinearModel):
     knots_: tuple[tuple[float, ...], ...] = field(init=False)
     shape_deviation_: FloatArray = field(init=False)
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = False
+        return tags
+
     # The public map.
 
     def _feature_map(self, n_features: int | None) -> ShapeMap:
@@ -99,10 +104,7 @@ class AdditiveModel(PrivateLinearModel):
         _validate.choice("missing", self.missing, ("own", "none"))
         _validate.choice("algorithm", self.algorithm, ("auto", SHAPES), "Linear estimators have the others")
         require_one({"schema": self.schema, "feature_bounds": self.feature_bounds}, "schema", "They must be public")
-        if self.schema is not None and not isinstance(self.schema, Schema):
-            what = "must be a dpconvex.Schema"
-            raise InvalidParameterError("schema", self.schema, what, "Use Schema.from_toml(path)")
-        columns = self._bounded(n_features) if self.schema is None else self.schema.columns
+        columns = self._bounded(n_features) if self.schema is None else checked_schema(self.schema).columns
         pairs = checked_pairs(self.interactions, columns)
         found = ShapeMap(columns, self.schema is not None, self.missing == "own", pairs).at(2)
         self._directions(found)
@@ -264,8 +266,7 @@ class AdditiveModel(PrivateLinearModel):
     def shape_table(self) -> Any:
         """Return the shapes as a table (pyarrow, which narwhals, pandas and polars read).
 
-        Columns: ``column``, ``output``, ``knot`` (of numeric columns, else null), ``level`` (else null), ``value`` and
-        ``deviation``.
+        Columns: ``column``, ``output``, ``knot`` (of numeric columns), ``level`` (of others), ``value``, ``deviation``.
         """
         import pyarrow as pa
 
@@ -315,7 +316,7 @@ def shape_facts(plan: Any) -> list[dict[str, Any]]:
 
 
 def _deviations(plan: Any) -> FloatArray:
-    """Return the planned deviation of the noise in every value, or in every coefficient of straight lines."""
+    """Return the planned deviation of the noise in every value or coefficient."""
     problem, guess = plan.problem, plan.coefficient_deviation
     if problem.shapes is not None:
         return problem.typical.value_deviations(plan.l2, plan.deviations / problem.n, plan.output.deviation)
@@ -323,10 +324,10 @@ def _deviations(plan: Any) -> FloatArray:
 
 
 PARAMETERS = """
-epsilon, delta, records_per_user, random_state : optional
+epsilon, delta, records_per_user, weight_cap, random_state : optional
     As in `PrivateLogisticRegression`.
 schema : Schema, optional
-    Columns, ranges, categories and target of a table. Its numeric columns may say ``missing`` and ``knots`` themselves.
+    Columns, ranges, categories and target of a table. Its numeric columns may say ``indicator`` and ``knots``.
 feature_bounds : (lower, upper), optional
     Public bounds on every column of a numeric matrix. Exactly one of the two must be given.
 ranges : {"declared"}, default="declared"
@@ -376,7 +377,7 @@ class PrivateAdditiveClassifier(AdditiveModel, LogisticModel):
     Parameters
     ----------
     {parameters}
-    classes, slope_cap, probabilities, rates : optional
+    classes, slope_cap, probabilities, rates, class_weight : optional
         As in `PrivateLogisticRegression`.
 
     Attributes

@@ -8,7 +8,7 @@ from contextlib import suppress
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, field, replace
 from inspect import cleandoc
-from typing import Any, ClassVar, Self, TypeVar, cast
+from typing import Any, ClassVar, NoReturn, Self, TypeVar, cast
 
 import numpy as np
 import scipy.sparse
@@ -24,15 +24,17 @@ from dpconvex.algorithms.search.scores import Score
 from dpconvex.algorithms.select import LARGEST, SMALLEST, Options
 from dpconvex.data import Schema
 from dpconvex.data.frames import open_table
-from dpconvex.errors import InvalidDataError, InvalidParameterError
+from dpconvex.errors import InvalidDataError, InvalidParameterError, SchemaError
 from dpconvex.estimators import _features
-from dpconvex.estimators._digest import model_digest
+from dpconvex.estimators._digest import with_sources
 from dpconvex.estimators._features import FeatureMap, feature_map, fitted_columns, learned_matrix
 from dpconvex.estimators._streams import expanded
 from dpconvex.estimators._targets import TargetRange
+from dpconvex.estimators._weights import packed, shares_of_cap, weighted
 from dpconvex.losses import LinearModelLoss
 from dpconvex.privacy import CarriesBudgets, PrivacyCertificate, PrivacyParams, Unit
 from dpconvex.problems import DataDomain, LinearModelProblem, UserGroups
+from dpconvex.problems.data.records import Records
 from dpconvex.problems.data.sources import EncodedRows
 from dpconvex.randomness import BitSource
 
@@ -79,6 +81,12 @@ class PrivateEstimator(CarriesBudgets, BaseEstimator):
     certificate_: PrivacyCertificate
     n_features_in_: int
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "schema":
+            with suppress(SchemaError):  # a schema that cannot be read is refused by plan and fit
+                value = _features.read_schema(value)
+        super().__setattr__(name, value)
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
@@ -106,6 +114,8 @@ class FittedModel(PrivateEstimator, ABC):
     """What `fit` runs if it is planned already: by a search, on copies of its own."""
     _sums: bool = False
     """Whether plans may need sums alone: of copies, for data that are read portion by portion."""
+    _weighs: bool = False
+    """Whether records have weights."""
 
     @abstractmethod
     def predict(self, X: Any) -> AnyArray:
@@ -127,6 +137,12 @@ class FittedModel(PrivateEstimator, ABC):
             vars(other).pop(name, None)
         return other.set_params(random_state=None)
 
+    def _for(self, records: Any) -> Self:
+        """Return a copy whose plans, those made in a run included, need no more than such records give."""
+        planner = copy(self)
+        planner._sums = isinstance(records, EncodedRows) and not records.in_memory
+        return planner
+
     def _fitted_map(self) -> FeatureMap:  # that coefficients are for
         return self._feature_map(self.n_features_in_)
 
@@ -140,9 +156,8 @@ class FittedModel(PrivateEstimator, ABC):
         X = learned_matrix(self, X, reset=reset, sparse=self.__sklearn_tags__().input_tags.sparse)
         features = self._feature_map(X.shape[1])
         if scipy.sparse.issparse(X) and self.feature_bounds is not None:
-            raise InvalidParameterError(
-                "feature_bounds", self.feature_bounds, "cannot be used with a sparse matrix", "Give feature_bound"
-            )
+            what, remedy = "cannot be used with a sparse matrix", "Give feature_norm, or feature_bound"
+            raise InvalidParameterError("feature_bounds", self.feature_bounds, what, remedy)
         return features, features.encode(X)
 
     def _required(self, y: Any) -> Any:
@@ -184,6 +199,7 @@ class PrivateLinearModel(FittedModel):
     user_test: str = "auto"
     user_smoothing: str = "auto"
     records_per_user: int = 1
+    weight_cap: float | None = None
     random_state: int | BitSource | None = None
     plan_: LinearModelPlan = field(init=False)
     _scores: ClassVar[tuple[str, ...]]
@@ -209,7 +225,7 @@ class PrivateLinearModel(FittedModel):
         return self._plans(self._feature_map(n_features), n, loss, self._unit(unit))
 
     @abstractmethod
-    def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, *, groups: Any = None, sample_weight: Any = None) -> Self:
         """Fit with the smallest predicted error at the given budget.
 
         Parameters
@@ -221,7 +237,17 @@ class PrivateLinearModel(FittedModel):
         groups : array of shape (n,), optional
             Whose record it is. Then all records of a user are protected together, and the number of users counts as
             public; how many records each has does not. Default: the schema's user column, if it names one.
+        sample_weight : array of shape (n,), optional
+            How much each record counts, clipped to [0, `weight_cap`]; a missing weight counts as 0. Default: the
+            schema's weight column, if it names one, else 1.
         """
+
+    @property
+    def partial_fit(self) -> NoReturn:
+        """Not offered: every call would be a release of its own."""
+        raise AttributeError(
+            "partial_fit: is not offered: every call would pay and add noise. Collect the records and call fit once"
+        )
 
     @abstractmethod
     def _declared_loss(self) -> LinearModelLoss:
@@ -266,6 +292,27 @@ class PrivateLinearModel(FittedModel):
             groups = self.schema.user_labels(X)
         return None if groups is None else UserGroups.of(_features.user_labels(groups))
 
+    @property
+    def _cap(self) -> float | None:
+        """The public cap on weights; None where records are not weighted."""
+        cap = self.schema.weight_cap if self.weight_cap is None and self.schema is not None else self.weight_cap
+        return None if cap is None else _validate.real("weight_cap", cap, at_least=SMALLEST, at_most=LARGEST)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    @property
+    def _weighs(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self._cap is not None or getattr(self, "class_weight", None) is not None
+
+    def _weighted(self, loss: LinearModelLoss) -> LinearModelLoss:
+        return weighted(loss, self.weight_cap) if self._weighs else loss
+
+    def _weights(self, X: Any, sample_weight: Any) -> FloatArray | None:
+        return shares_of_cap(self.schema, X, sample_weight, self._cap)
+
     def _plans(
         self, features: FeatureMap, n: int, loss: LinearModelLoss, unit: Unit = Unit.RECORD
     ) -> tuple[LinearModelPlan, ...]:
@@ -292,7 +339,7 @@ class PrivateLinearModel(FittedModel):
             _validate.real("coefficient_norm", radius, at_least=SMALLEST, at_most=LARGEST)
             attack: tuple[float, Any] = self.adversarial_radius, self.adversarial_norm  # checked there
             many = None if unit == Unit.RECORD else self.records_per_user
-            problem = LinearModelProblem(loss, domain, n, float(radius), self.tilt, *attack, many)
+            problem = LinearModelProblem(self._weighted(loss), domain, n, float(radius), self.tilt, *attack, many)
             l2 = None if self.l2 is None else _validate.real("l2", self.l2, above=0.0)
             fixed = (self.constants, self.noise, l2, self.risk, self.solver, *own.values(), self._sums)
             return question(features.refined(problem), privacy, Options(*fixed))
@@ -313,6 +360,8 @@ class PrivateLinearModel(FittedModel):
     ) -> tuple[LinearModelPlan, ...]:
         """Return the plans for the loss, or for the surrogate of it whose first plan expects the smallest error."""
         best = self._choices(problem, privacy, options)
+        if self._weighs:
+            return best
         usual = options.target == "empirical" and options.constants == "calibrated" and problem.typical is not None
         if not usual or privacy.unit != Unit.RECORD:
             return best
@@ -348,15 +397,16 @@ class PrivateLinearModel(FittedModel):
         source: BitSource,
         middle: float = 0.0,
         groups: UserGroups | None = None,
+        weights: FloatArray | None = None,
     ) -> None:
         """Plan, run, and store what was released; predictions are ``middle + output_scale * z``."""
         _features.same_length(encoded, targets)
-        if groups is not None and groups.n_records != len(encoded):
-            raise InvalidDataError(f"X has {len(encoded)} records and groups has {groups.n_records}: they must agree")
-        n, unit = (len(encoded), Unit.RECORD) if groups is None else (groups.n_users, Unit.USER)
-        planner = copy(self)
-        planner._sums = isinstance(encoded, EncodedRows) and not encoded.in_memory  # plans made in the run included
-        plan: LinearModelPlan = self._ready or planner._plans(features, n, loss, unit)[0]
+        if groups is not None and groups.n_records != len(targets):
+            raise InvalidDataError(f"X has {len(targets)} records and groups has {groups.n_records}: they must agree")
+        if self._weighs:
+            targets = packed(self._weighted(loss), targets, weights, self._cap)
+        n, unit = (len(targets), Unit.RECORD) if groups is None else (groups.n_users, Unit.USER)
+        plan: LinearModelPlan = self._ready or self._for(encoded)._plans(features, n, loss, unit)[0]
         if self._ready is None:  # a search has paid for all its fits
             begin(plan, type(self).__name__, fitted_columns(self), n, source)
         features, domain = self._fitting(features, plan), plan.problem.domain
@@ -367,7 +417,8 @@ class PrivateLinearModel(FittedModel):
         self.encoded_coef_, self.encoded_intercept_ = weights[:, : domain.n_features], start + constant
         self.coef_, self.intercept_ = features.decode(self.encoded_coef_, self.encoded_intercept_)
         # What ran: a plan may have released constants of its own first.
-        self.certificate_, self.plan_ = result.certificate, cast(LinearModelPlan, result.plan)
+        certificate = with_sources(result.certificate, self.schema)
+        self.certificate_, self.plan_ = certificate, cast(LinearModelPlan, result.plan)
         self.status_ = result.status
         self._learned()
 
@@ -385,6 +436,8 @@ class PrivateLinearModel(FittedModel):
             parts = (frame[i : i + PREDICTED].to_native() for i in range(0, len(frame), PREDICTED))
             return np.concatenate([self._linear(part) for part in parts])
         features, encoded = self._encoded(X, reset=False)
+        if scipy.sparse.issparse(encoded):
+            return Records.clipped(encoded, features.domain).predict(self.encoded_coef_) + self.encoded_intercept_
         inside = encoded if self.schema is not None else features.domain.clip(encoded)  # a schema's tables lie inside
         return inside @ self.encoded_coef_.T + self.encoded_intercept_
 
@@ -417,10 +470,3 @@ def promise_of(model: PrivateLinearModel) -> PrivacyParams:
     """
     loss = model._declared_loss()
     return model._asked(model._check, model._feature_map(None), PROBE, loss, model._unit(None))
-
-
-def name_model(model: Any) -> None:
-    """Enter the model's digest into its certificate: the last thing that a `fit` does."""
-    if model.certificate_ is None:  # audits leave certificates out
-        return
-    model.certificate_ = replace(model.certificate_, model=model_digest(model))

@@ -15,9 +15,9 @@ from dpconvex.algorithms import LinearModelPlan
 from dpconvex.algorithms.search.scores import Score
 from dpconvex.algorithms.select import SMALLEST
 from dpconvex.errors import InvalidParameterError
-from dpconvex.estimators import _targets
-from dpconvex.estimators._streams import open_rows
-from dpconvex.estimators.base import RELEASED, PrivateLinearModel, name_model, with_shared
+from dpconvex.estimators import _streams, _targets, _weights
+from dpconvex.estimators._digest import name_model
+from dpconvex.estimators.base import RELEASED, PrivateLinearModel, with_shared
 from dpconvex.losses import HingeLoss, LinearModelLoss, LogisticLoss, SmoothedHingeLoss, SoftmaxLoss
 from dpconvex.privacy import Assumption
 from dpconvex.problems import DataDomain, LinearModelProblem
@@ -37,6 +37,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
 
     _: KW_ONLY
     classes: Any = None
+    class_weight: Any = None
     classes_: AnyArray = field(init=False)
     _scores: ClassVar[tuple[str, ...]] = ("error_rate",)
     _own_score: ClassVar[str] = "error_rate"
@@ -71,24 +72,22 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         return self._loss(len(given if given is not None else self._schema_classes()) or 2)
 
     @final
-    def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, *, groups: Any = None, sample_weight: Any = None) -> Self:
         source = source_from(self.random_state)
-        opened = open_rows(self, X, y, groups)
+        opened, weights = _streams.open_rows(self, X, y, groups, sample_weight), None
         if opened is None:
             features, encoded = self._encoded(X, reset=True)
             index, classes = self._labels(X, y)
-            targets, whose = _as_numbers(index, classes), self._groups(X, groups)
+            targets, whose, own = _as_numbers(index, classes), self._groups(X, groups), self._weights(X, sample_weight)
+            weights = _weights.times_class(own, index, classes, self.class_weight, self._cap)
         else:
-            assert self.schema is not None  # `_opened`
             features, encoded, targets, whose = opened
-            classes = np.asarray(self.schema.classes)
-        loss = self._loss(max(len(classes), 2))
-        self._learn(features, encoded, targets, loss, source, groups=whose)
+            classes = np.asarray(cast(Any, self.schema).classes)  # `open_rows` needs one
+        self._learn(features, encoded, targets, self._loss(max(len(classes), 2)), source, groups=whose, weights=weights)
         self.classes_ = classes
         if isinstance(self.classes, str):
             read = Assumption("which labels occur is public", "not enforced: read off y, because classes='infer'")
-            assumptions = (*self.certificate_.assumptions, read)
-            self.certificate_ = replace(self.certificate_, assumptions=assumptions)
+            self.certificate_ = replace(self.certificate_, assumptions=(*self.certificate_.assumptions, read))
         name_model(self)
         return self
 
@@ -191,20 +190,19 @@ class LogisticModel(ProbabilisticClassifier):
     def predict_proba(self, X: Any) -> FloatArray:
         from scipy.special import expit, softmax
 
-        logits = self._log_odds(X)
-        if logits.ndim == 2:
-            return softmax(logits, axis=1)
-        columns = [expit(-logits), expit(logits)] if len(self.classes_) == 2 else [np.ones(len(logits))]
-        return np.column_stack(columns)
+        return self._of_odds(X, softmax, expit, np.ones)
 
     def predict_log_proba(self, X: Any) -> FloatArray:
         from scipy.special import log_expit, log_softmax
 
+        return self._of_odds(X, log_softmax, log_expit, np.zeros)
+
+    def _of_odds(self, X: Any, softmax: Any, expit: Any, certain: Any) -> FloatArray:
         logits = self._log_odds(X)
         if logits.ndim == 2:
-            return log_softmax(logits, axis=1)
-        columns = [log_expit(-logits), log_expit(logits)] if len(self.classes_) == 2 else [np.zeros(len(logits))]
-        return np.column_stack(columns)
+            return softmax(logits, axis=1)
+        two = len(self.classes_) == 2
+        return np.column_stack([expit(-logits), expit(logits)] if two else [certain(len(logits))])
 
     def _log_odds(self, X: Any) -> FloatArray:
         """Return the log-odds of the second class, (n,), or the scores of all classes, (n, n_classes)."""
@@ -328,6 +326,11 @@ class PrivateLogisticRegression(LogisticModel):
         ``"accelerated_user"`` only: how means of users are guarded against outlying ones.
     user_smoothing : {"auto", "none", "envelope", "randomised"}, default="auto"
         ``"accelerated_user"`` only: how the kinks of a loss are smoothed.
+    weight_cap : float, optional
+        Public bound on sample weights, needed with them: larger ones are clipped. Default: the schema's. Smooth losses.
+    class_weight : dict or list, optional
+        Public weights of the declared classes, by class or in their order; a record's loss is multiplied by its class's
+        weight divided by the largest. ``"balanced"`` is refused: it would count private labels.
     records_per_user : int, default=1
         For `fit` with ``groups``: how many records a typical user is known or guessed to have, a public number. Methods
         that gain from many records per user plan with it, and one-pass methods draw at most so many of a user. Privacy
@@ -369,8 +372,7 @@ class PrivateLogisticRegression(LogisticModel):
     --------
     >>> import numpy as np
     >>> from dpconvex import PrivateLogisticRegression
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.uniform(-1, 1, size=(5000, 2))
+    >>> X = np.random.default_rng(0).uniform(-1, 1, size=(5000, 2))
     >>> y = np.where(X[:, 0] > 0, "yes", "no")
     >>> model = PrivateLogisticRegression(epsilon=1.0, feature_bounds=(-1, 1), classes=["no", "yes"]).fit(X, y)
     >>> model.score(X, y) > 0.8
@@ -391,15 +393,14 @@ class PrivateLinearSVC(PrivateLinearClassifier):
     The hinge loss with its kink replaced by a parabola, so that objective perturbation applies; the hinge loss itself
     with ``smoothing=0``, by output perturbation alone. For probabilities, use `PrivateLogisticRegression`.
 
-    Guarantee: as `PrivateLogisticRegression`: everything that `fit` learns from data is (epsilon, delta)-differentially
-    private for neighbors that replace one record, pure with ``delta=0``, and nothing else depends on the data.
+    Guarantee: as `PrivateLogisticRegression`, for neighbors that replace one record, pure with ``delta=0``.
 
     Parameters
     ----------
     smoothing : float, default=0.5
         Length of the quadratic piece of the loss, in units of the margin; 0: the hinge loss.
-    classes : array of two labels, "infer" or None, default=None
-        As in `PrivateLogisticRegression`.
+    classes, class_weight, weight_cap : optional
+        As in `PrivateLogisticRegression`; weights need a positive `smoothing`.
     epsilon, delta, feature_norm, feature_bounds, domain, schema, fit_intercept : optional
         As in `PrivateLogisticRegression`. Exactly one of the four descriptions of the features must be given.
     algorithm, constants, noise, l2, coefficient_norm, random_state : optional
@@ -425,8 +426,7 @@ class PrivateLinearSVC(PrivateLinearClassifier):
     --------
     >>> import numpy as np
     >>> from dpconvex import PrivateLinearSVC
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.uniform(-1, 1, size=(5000, 2))
+    >>> X = np.random.default_rng(0).uniform(-1, 1, size=(5000, 2))
     >>> y = (X[:, 0] > 0).astype(int)
     >>> model = PrivateLinearSVC(epsilon=1.0, feature_bounds=(-1, 1), classes=[0, 1]).fit(X, y)
     >>> model.score(X, y) > 0.8

@@ -19,9 +19,10 @@ from dpconvex.algorithms.search.scores import Score
 from dpconvex.algorithms.select import Options
 from dpconvex.data import NumericTarget, Schema
 from dpconvex.errors import InvalidParameterError
+from dpconvex.estimators._digest import name_model
 from dpconvex.estimators._streams import open_rows
 from dpconvex.estimators._targets import LARGEST, TargetRange, declared_range, number_array
-from dpconvex.estimators.base import RELEASED, PrivateLinearModel, name_model, with_shared
+from dpconvex.estimators.base import RELEASED, PrivateLinearModel, with_shared
 from dpconvex.losses import HuberLoss, LinearModelLoss, PinballLoss, PseudoHuberLoss, SmoothedPinballLoss, SquaredLoss
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import DataDomain, LinearModelProblem
@@ -129,19 +130,23 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         return self._loss(self._range().width, self._reach())
 
     @final
-    def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, *, groups: Any = None, sample_weight: Any = None) -> Self:
         source = source_from(self.random_state)
-        bounds, opened = self._range(), open_rows(self, X, y, groups)
+        bounds, opened, weights = self._range(), open_rows(self, X, y, groups, sample_weight), None
         if opened is None:
             features, encoded = self._encoded(X, reset=True)
-            targets, whose = self._targets_of(X, y), self._groups(X, groups)
+            targets, whose, weights = self._targets_of(X, y), self._groups(X, groups), self._weights(X, sample_weight)
         else:
             features, encoded, targets, whose = opened
-        loss = self._loss(bounds.width, self._reach())
-        self._learn(features, encoded, targets, loss, source, bounds.middle, whose)
+        self._learn(features, encoded, targets, self._declared_loss(), source, bounds.middle, whose, weights)
         self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])  # as scikit-learn's regressors
         name_model(self)
         return self
+
+    def _weighted(self, loss: LinearModelLoss) -> LinearModelLoss:
+        if self._weighs and self.heavy_tailed is not None:
+            raise InvalidParameterError("weight_cap", self._cap, "cannot be given with heavy_tailed", "Use one")
+        return super()._weighted(loss)
 
     @final
     def predict(self, X: Any) -> FloatArray:
@@ -411,8 +416,6 @@ class PrivateQuantileRegressor(PrivateLinearRegressor):
     ----------
     {attributes}
 
-    Notes
-    -----
     `score` is R^2, as in scikit-learn; `sklearn.metrics.mean_pinball_loss` measures quantiles.
 
     References

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from copy import copy
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar, Self, final
 
@@ -20,12 +19,12 @@ from dpconvex.algorithms.minimax.registry import plan_sparse
 from dpconvex.data import Schema
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators import _features, _targets
+from dpconvex.estimators._digest import name_model
 from dpconvex.estimators._streams import count, open_rows, shuffled
-from dpconvex.estimators.base import RELEASED, FittedModel, name_model, with_shared
+from dpconvex.estimators.base import RELEASED, FittedModel, with_shared
 from dpconvex.losses import LogisticLoss, SquaredLoss
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import DataDomain, WorstGroupLoss, l1_ball_loss, single_group
-from dpconvex.problems.data.sources import EncodedRows
 from dpconvex.randomness import BitSource, source_from
 
 LOGISTIC_THIRD = 1 / (6 * math.sqrt(3))
@@ -129,13 +128,6 @@ class PrivateSparseModel(FittedModel):
         result = plan.run(shuffled(records, source), source)
         self._store(features, weights_of(plan, result.x), middle)
         self.certificate_ = result.certificate
-
-    @final
-    def _for(self, records: Any) -> Self:
-        """Return a copy whose plans can run on such records."""
-        planner = copy(self)
-        planner._sums = isinstance(records, EncodedRows)
-        return planner
 
     @abstractmethod
     def _targets_of(self, X: Any, y: Any) -> FloatArray:

@@ -15,10 +15,11 @@ from dpconvex.algorithms.minimax.group_proportions import GroupShares, after_pro
 from dpconvex.algorithms.minimax.registry import plan_saddle
 from dpconvex.data.frames import open_table, require_columns
 from dpconvex.errors import InvalidDataError, InvalidParameterError
+from dpconvex.estimators._digest import name_model
 from dpconvex.estimators._features import FeatureMap, fitted_columns
 from dpconvex.estimators._streams import count, open_rows, refuse_with_portions, shuffled
 from dpconvex.estimators._targets import declared_index
-from dpconvex.estimators.base import RELEASED, name_model, with_shared
+from dpconvex.estimators.base import RELEASED, with_shared
 from dpconvex.estimators.sparse import PrivateSparseClassifier, weights_of
 from dpconvex.privacy import PrivacyParams
 from dpconvex.randomness import source_from
@@ -184,7 +185,7 @@ class PrivateWorstGroupClassifier(PrivateSparseClassifier):
                 what = "must list at least two different labels"
                 raise InvalidParameterError("groups", self.groups, what, "List all that may occur, as in groups=[0, 1]")
             return labels
-        labels = () if self.group_column is None or self.schema is None else self._cells().labels
+        labels = () if self.group_column is None or self.schema is None else self._column().cells(1).labels
         if len(labels) < 2:
             raise InvalidParameterError(
                 "groups",
@@ -203,10 +204,10 @@ class PrivateWorstGroupClassifier(PrivateSparseClassifier):
         frame = open_table(X)
         require_columns(frame.columns, (self.group_column,), "the table")
         if self.groups is None:
-            return self._cells().encode(frame.get_column(self.group_column))
+            return self._column().cells(1).encode(self._column().read(frame))
         return declared_index(frame.get_column(self.group_column).to_native(), labels, "groups")
 
-    def _cells(self) -> Any:
+    def _column(self) -> Any:
         columns = {} if self.schema is None else {c.name: c for c in self.schema.columns if not c.numeric}
         _validate.choice("group_column", self.group_column, columns, "Name a column with categories")
-        return columns[str(self.group_column)].cells(1)
+        return columns[str(self.group_column)]

@@ -18,6 +18,7 @@ from dpconvex.losses.regression import (
     SquaredLoss,
 )
 from dpconvex.losses.truncated import TruncatedLosses, truncate
+from dpconvex.losses.weighted import WeightedLoss
 
 LOSSES: tuple[type[LinearModelLoss], ...] = (
     LogisticLoss,
@@ -32,6 +33,7 @@ LOSSES: tuple[type[LinearModelLoss], ...] = (
     SmoothedAbsoluteLoss,
     PinballLoss,
     SmoothedPinballLoss,
+    WeightedLoss,
 )
 """Every loss of the library."""
 
@@ -55,5 +57,6 @@ __all__ = [
     "SoftmaxLoss",
     "SquaredLoss",
     "TruncatedLosses",
+    "WeightedLoss",
     "truncate",
 ]

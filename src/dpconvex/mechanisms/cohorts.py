@@ -11,9 +11,7 @@ Theorem (cohorts)
     With ``Delta = rho max_g n_g kappa_g / n`` and ``delta_t = Phi(-theta/sigma_H)`` one use costs what one
     `RobustMean` does: `GuardedGaussianNoise` with score sensitivity 1, margin theta, sensitivity Delta. (docs,
     User-level privacy, Theorem 3'.) Who sits in which place of which cohort is uniform, so the runs on neighbors can be
-    coupled to differ in one place of one cohort g; bits and means of all others agree. If ``min(H_g, H_g') >= s_g``,
-    the release is post-processing of ``H_g/sigma_H`` and ``n_g m_g/(n sigma)`` with standard noise. Otherwise both are
-    at most s_g, cohort g passes with probability at most delta_t on either side, and where it fails the laws agree.
+    coupled to differ in one place of one cohort; where that cohort fails the laws agree.
 Secrecy
     The partition must be secret and must not follow labels, sizes or the order of points: a replaced user may bear
     another label, which moves all that stand between. It is drawn here, so no caller's order matters.

@@ -7,10 +7,7 @@ Lemma 1
     Replacing one point changes H by at most 1: if ``H = t``, at least t - 1 unchanged points keep ``h >= t - 1``.
 Lemma 2
     If ``min(H, H') >= s0``, the mean moves by at most ``kappa rho``, ``kappa = (2 - max(A + s0 - C, 0)/C) (2 + (C -
-    s0)/(B - A)) / s0``. For at most ``C - s0`` unchanged points have another weight, each by ``1/(B - A)``; points of
-    positive weight, on either side, have at least A unchanged neighbors, so two share one (2 A >= C > C - 1) and are
-    within 2 rho; each is within rho of ``A + s0 - C`` points of weight 1 of the other mean; and the weights' sum is at
-    least s0. (docs, User-level privacy, Lemma 2.)
+    s0)/(B - A)) / s0``. (Proof: docs, User-level privacy, Lemma 2.)
 Theorem
     A pair with ``min(H, H') < s0`` is bad, and then both are at most s0: the noise must exceed ``theta - s0``.
     Everything else is `GuardedGaussianNoise`.
@@ -271,15 +268,12 @@ class OutlierRemoval(OneTest):
         probability ``p_j = clip((h_j - C/2)/(C/6), 0, 1)``, ``h_j = #{k : |x_j - x_k| <= 2 tau}``, independently, and
         release the mean of the kept points with Gaussian noise.
     Good pairs, both scores at least 2C/3
-        Some point has 2C/3 points within tau; these have ``p = 1``, so at least 2C/3 are kept, surely. Kept points
-        have more than C/2 neighbors, of which C/2 are unchanged, so any two, even one on each side, share an unchanged
-        one: distance at most 4 tau. ``p_j`` of an unchanged point moves by at most 6/C, so under the maximal coupling
-        at most ``k = quantile(Bin(C - 1, 6/C), 1 - zeta)`` of them are kept on one side only, except with probability
-        zeta. Hence the means differ by at most ``6 tau (k + 2) / C``.
+        But for probability zeta at most ``k = quantile(Bin(C - 1, 6/C), 1 - zeta)`` unchanged points are kept on one
+        side only, and the means differ by at most ``6 tau (k + 2) / C`` (docs, User-level privacy).
     Bad pairs
         Both scores are below ``2C/3 + 2(C - 1)/C``: the noise must exceed ``2C/15 - 2(C - 1)/C``.
     Odd C
-        The ramp's lower end C/2 leaves only (C-1)/2 unchanged neighbors, and the argument fails: refused.
+        The argument for good pairs fails: refused.
     """
 
     count: int  #: number C of points, even and at least 16

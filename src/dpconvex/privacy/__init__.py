@@ -3,24 +3,20 @@
 from dpconvex.privacy.budget import Budget
 from dpconvex.privacy.certificate import Assumption, NoiseSource, PrivacyCertificate, certify
 from dpconvex.privacy.context import CarriesBudgets, budget_context, charge
-from dpconvex.privacy.events import (
+from dpconvex.privacy.events import Event
+from dpconvex.privacy.events.basic import (
     BoundedLaplaceNoise,
     BoundedRange,
-    Event,
     FailureProbability,
     GaussianNoise,
-    GaussianObjectivePerturbation,
-    GroupPrivacy,
-    GuardedGaussianNoise,
     NormExponentialNoise,
-    PoissonSteps,
     PureMechanism,
-    PureObjectivePerturbation,
-    RepeatedSelection,
-    SampledSteps,
     VertexDraws,
-    WholeRun,
 )
+from dpconvex.privacy.events.objective import GaussianObjectivePerturbation, PureObjectivePerturbation
+from dpconvex.privacy.events.private_selection import GroupPrivacy, RepeatedSelection, WholeRun
+from dpconvex.privacy.events.subsampled import PoissonSteps, SampledSteps
+from dpconvex.privacy.events.test_and_release import GuardedGaussianNoise
 from dpconvex.privacy.ledger import Ledger, Release
 from dpconvex.privacy.params import Neighboring, PrivacyParams, Sensitivity, Unit
 from dpconvex.privacy.verify import Check, Verification, verify

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 import pytest
@@ -56,9 +55,11 @@ def test_scoring_on_training_records_is_refuted(monkeypatch) -> None:
     assert not audited(100).passed
 
 
-def test_candidates_at_the_whole_budget_each_are_refused() -> None:
+def test_candidates_at_the_whole_budget_each_are_refused(monkeypatch) -> None:
     """Whoever forgets that all fits are paid for meets the ledger, before anything is sampled."""
-    search: Any = subject().plan
-    greedy = dataclasses.replace(search, plan=dataclasses.replace(search.plan, candidates=search.plan.whole))
+    run = listing.run
+    monkeypatch.setattr(
+        listing, "run", lambda plan, *rest: run(dataclasses.replace(plan, candidates=plan.whole), *rest)
+    )
     with pytest.raises(BudgetExceededError, match="cost epsilon=2"):
-        greedy.run(np.ones((6, 1)), np.ones(6), SeededSource(0))
+        subject().plan.run(np.ones((6, 1)), np.ones(6), SeededSource(0))

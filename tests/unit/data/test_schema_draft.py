@@ -43,13 +43,14 @@ def test_draft_reads_back_as_an_unconfirmed_schema() -> None:
             NumericColumn("void", 0, 1),
             CategoricalColumn("colour", ("blue", 'gr"een', "red"), other=True),
             CategoricalColumn("flag", ("false", "true")),
+            NumericColumn("day", 0, 1, date="age", at="2000-01-01"),
         ),
         ClassTarget("income", ("high", "low")),
         confirmed=False,
     )
     with pytest.raises(SchemaError, match="confirmed"):
         schema.require_confirmed()
-    assert schema.encode(wide).shape == (len(wide), 4 + 4 + 1)
+    assert schema.encode(wide).shape == (len(wide), 4 + 4 + 2)
 
 
 def test_every_line_read_off_the_data_is_marked() -> None:

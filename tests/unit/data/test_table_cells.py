@@ -94,9 +94,11 @@ def test_a_missing_column_and_a_wrong_type_are_errors() -> None:
     with pytest.raises(SchemaError, match="sex"):
         cells.encode(pa.table({"age": [1.0]}))
     with pytest.raises(SchemaError, match="age"):
-        cells.encode(pa.table({"age": ["a"], "sex": ["F"]}))
+        cells.encode(pa.table({"age": [[1.0]], "sex": ["F"]}))
 
 
 def test_bins_have_equal_width_after_the_transform() -> None:
     np.testing.assert_allclose(np.diff(NumberCells.equal("a", -1, 1, 5).edges), 0.4)
-    np.testing.assert_allclose(np.diff(np.log1p(NumberCells.equal("a", 0, 1e5, 5, True).edges)), np.log1p(1e5) / 5)
+    np.testing.assert_allclose(
+        np.diff(np.log1p(NumberCells.equal("a", 0, 1e5, 5, np.log1p, np.expm1).edges)), np.log1p(1e5) / 5
+    )

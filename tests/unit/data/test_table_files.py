@@ -79,7 +79,7 @@ def test_unusable_files_give_one_message_without_cells(tmp_path: Path) -> None:
     cases = {
         "missing.csv": (None, "cannot be read .No such file"),
         "missing.parquet": (None, "cannot be read .No such file"),
-        "t.xlsx": (b"", "must end in .csv or .parquet"),
+        "t.xlsx": (b"", "must end in .csv, .tsv, .csv.gz, .tsv.gz or .parquet"),
         "empty.csv": (b"", "first line must name the columns"),
         "twice.csv": (b"a,a\n1,2\n", "two columns named 'a'"),
         "noise.parquet": (b"secret", "could not be parsed as Parquet"),

@@ -237,7 +237,12 @@ CHECKED = [
     for r in REGRESSORS
 ]
 CONTENT = "an exception that depends on the content of y would leak it; targets are mapped by a stated rule"
+WEIGHTS = "sample weights have no moments that anybody declared: refused with heavy tails"
 EXEMPT = {
+    **{f"check_sample_weights_{name}": WEIGHTS for name in ("pandas_series", "not_an_array", "list", "shape")},
+    **{f"check_sample_weight_equivalence_on_{kind}_data": WEIGHTS for kind in ("dense", "sparse")},
+    "check_sample_weights_not_overwritten": WEIGHTS,
+    "check_all_zero_sample_weights_error": WEIGHTS,
     "check_supervised_y_no_nan": CONTENT,
     "check_dtype_object": "whether a cell of an object array is a number is data content; object arrays are refused",
 }

@@ -4,9 +4,7 @@ For a convex, L-smooth objective over a convex set, and gradients whose error ha
 
 one stage of N steps with ``Gamma >= 2 L``
     excess at most ``2 Gamma D^2 / (N (N+1)) + (2 N + 1) V^2 / (6 Gamma)``, D the distance of start and minimiser.
-    (Ghadimi and Lan's Theorem 1 has four times the second term, for losses with kinks. Here a step's own terms are
-    ``alpha_t <e_t, x - x_t> - c_t/2 |x_t - x|^2 <= alpha_t^2 |e_t|^2 / (2 c_t)``, ``c_t = gamma_t - L alpha_t^2 >= 2
-    Gamma/(t (t+1))``, which is at most ``t^2/(2 Gamma)`` in units of ``2/(t (t+1))``; their sum is the second term.)
+    (Ghadimi and Lan's Theorem 1 has four times the second term, for losses with kinks: docs, User gradients, Lemma 3.)
 one stage for mu-strongly convex objectives, ``Gamma = L``
     excess at most ``2 L D^2 / (N (N+1)) + 8 V^2 / (mu (N+1))``.
 short stages, then a long one (mu > 0)

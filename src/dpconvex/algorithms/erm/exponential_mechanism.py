@@ -17,14 +17,8 @@ Assumptions
     Records are clipped into the domain; the loss has a bounded slope and bounded targets; computed scores are within
     the rounding slack of exact ones, which the sensitivity includes; the solver is certified.
 Error
-    ``(2/epsilon) (2LR/n) log N + L h sqrt(d)`` for N grid points of spacing h (McKenna and Sheldon 2020 show that
-    permute-and-flip is never worse than the exponential mechanism). The spacing minimizes it.
-    Localized: let ``T = (|z| + r - rho)_+`` and ``g = h sqrt(d)``. The grid has a point at distance ``|u| <= g + T`` of
-    w*, so with ``a = L + l2 M`` (Lipschitz) or 0 and beta (smooth),
-
-        ``E J - J(w*) <= (4/epsilon) (2 L rho/n) log N + min{a E|u| + l2/2 E|u|^2, (beta + l2)/2 E|u|^2}``.
-
-    ``E T`` and ``E T^2`` are closed forms of the Gamma law of ``|z|``. Where `l2` is chosen, ``l2 R^2/2`` comes on top.
+    ``(2/epsilon) (2LR/n) log N + L h sqrt(d)`` for N grid points of spacing h (McKenna and Sheldon 2020); the spacing
+    minimizes it. Localized: the theorem of the docs, Exponential mechanism; where `l2` is chosen, ``l2 R^2/2`` on top.
 Symbols
     c: released by `center`; rho: `radius`; M: `reach_of_minimizers`; r: `solver_radius`.
 Deviations
@@ -130,17 +124,14 @@ class ExponentialMechanismPlan(GridPlan):
 
     noise_name = "permute-and-flip"
     source: ClassVar[str] = "exponential mechanism over a grid"
+    theorem = (  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+        "Exponential mechanism over a public grid (Lowy and Razaviyayn, Algorithm 9 and Proposition G.1), sampled "
+        "exactly by permute-and-flip."
+    )
 
     @property
     def mechanisms(self) -> Mapping[str, Planned]:
         return {LABEL: self.choice}
-
-    @property
-    def theorem(self) -> str:
-        return (
-            "Exponential mechanism over a public grid (Lowy and Razaviyayn, Algorithm 9 and Proposition G.1), sampled "
-            "exactly by permute-and-flip."
-        )
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
@@ -172,6 +163,11 @@ class LocalizedMechanismPlan(GridPlan):
     solver: Solver  #: Fast solver with the guaranteed one that takes over
     noise_name = "localised permute-and-flip"
     source: ClassVar[str] = "localised exponential mechanism over a grid"
+    theorem = (  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+        "Localised exponential mechanism (Lowy and Razaviyayn, Algorithms 10 and 11, Proposition G.2): output "
+        "perturbation releases a centre with epsilon/2, permute-and-flip a grid point of the ball around it with "
+        "epsilon/2; the costs add up."
+    )
 
     @property
     def reach_of_minimizers(self) -> float:
@@ -181,14 +177,6 @@ class LocalizedMechanismPlan(GridPlan):
     @property
     def mechanisms(self) -> Mapping[str, Planned]:
         return {CENTER: self.center, CHOICE: self.choice}
-
-    @property
-    def theorem(self) -> str:
-        return (
-            "Localised exponential mechanism (Lowy and Razaviyayn, Algorithms 10 and 11, Proposition G.2): output "
-            "perturbation releases a centre with epsilon/2, permute-and-flip a grid point of the ball around it with "
-            "epsilon/2; the costs add up."
-        )
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:

@@ -34,6 +34,7 @@ class LocationPlan(Plan):
 
     domain: PointDomain  #: Of the points
     n: int  #: Number of records (users, if one point stands for a user)
+    assumptions = ()  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
 
     @property
     def predicted_error(self) -> PredictedError:
@@ -48,10 +49,6 @@ class LocationPlan(Plan):
         None: not known.
         """
         return None
-
-    @property
-    def assumptions(self) -> tuple[Assumption, ...]:
-        return ()
 
     @final
     @property

@@ -11,7 +11,7 @@ Lemma
     gradient has l2 sensitivity ``2 / n`` at every z, whatever z depends on. T releases of ``mu / sqrt(T)`` each compose
     adaptively to mu; step, projection and the choice of iterates to average are post-processing.
 Rounding
-    A computed gradient differs from the exact one by at most `_unit_vectors.rounding`, on both data sets: a unit vector
+    A computed gradient differs from the exact one by at most `weiszfeld.rounding`, on both data sets: a unit vector
     errs by ``(d + 6) 2^-53``, their exact sum by less (`summation`, S L = 1). The sensitivity includes both. Where
     squared distances underflow the summand is 0: a vector of length at most 1.
 """
@@ -33,7 +33,7 @@ from dpconvex.privacy import Ledger, Release, Sensitivity, Unit
 from dpconvex.problems.data import summation
 from dpconvex.problems.data.sources import totals
 from dpconvex.randomness import BitSource
-from dpconvex.solvers import _unit_vectors as unit_vectors
+from dpconvex.solvers import weiszfeld
 
 LEMMA = "a mean of n vectors of length at most 1 changes by at most 2/n when one is replaced, plus rounding"
 LABEL = "gradient of the mean distance"
@@ -100,13 +100,13 @@ def mean_gradient(points: Points, anchor: FloatArray, offset: FloatArray) -> Flo
 
     Differences are taken from the anchor first, which is exact near it. Sums are exact, so their order does not matter.
     """
-    parts = totals(points, points, lambda X, _: (unit_vectors.direction_parts(X, anchor, offset),))[0]
+    parts = totals(points, points, lambda X, _: (weiszfeld.direction_parts(X, anchor, offset),))[0]
     return summation.vector(parts) / -len(points)
 
 
 def gradient_sensitivity(n: int, dim: int, unit: Unit = Unit.RECORD) -> Sensitivity:
     """Return the sensitivity of `mean_gradient`, rounding included; `unit` is what a record stands for."""
-    value = _rounding.sum_up((_rounding.ratio_up(2.0, n), 2 * unit_vectors.rounding(n, dim)))
+    value = _rounding.sum_up((_rounding.ratio_up(2.0, n), 2 * weiszfeld.rounding(n, dim)))
     return Sensitivity(value, "l2", LEMMA, unit=unit)
 
 

@@ -24,18 +24,15 @@ Lemma 1 (weights)
 Lemma 2 (geometry)
     A record of positive weight has more than ``n/2 + 1`` points within 2 rho: with exact counts because
     ``floor = n/2 + 1``; with groups except with probability delta_2 (Lemma 4). Two such records, even one from each of
-    two neighboring data sets, share two near positions, hence one that was not replaced: they are within 4 rho.
+    two neighboring data sets, are within 4 rho.
 Lemma 3 (mean)
-    Write ``m = sum p_i x_i / Z``. As ``sum p_i' (x_i' - m') = 0``, ``Z (m - m')`` is the sum over ``i != h`` of
-    ``(p_i - p_i') (x_i - m')``, of norm at most ``4 rho S``, plus ``p_h (x_h - m') - p_h' (x_h' - m')``. For
-    ``p_h >= p_h'`` the latter is ``p_h' (x_h - x_h') + (p_h - p_h') (x_h - m')``, of norm at most ``4 rho``; otherwise
-    exchange the roles. So ``||m - m'|| <= 4 rho (S + 1) / max(Z, Z')`` wherever both Z are positive. The released z, a
-    noisy Z less a margin that noise exceeds with probability delta_1, is at most ``max(Z, Z')`` in all other cases; a
-    run goes on only if ``z > S + 1``, so that both means exist, and then noise is scaled to ``4 rho (S + 1) / z``.
+    ``m = sum p_i x_i / Z`` moves by at most ``4 rho (S + 1) / max(Z, Z')`` wherever both Z are positive. The released
+    z, a noisy Z less a margin that noise exceeds with probability delta_1, is at most ``max(Z, Z')`` in all other
+    cases; a run goes on only if ``z > S + 1``, and then noise is scaled to ``4 rho (S + 1) / z``.
 Lemma 4 (groups)
-    A record with at most ``n/2 + 1/2`` near points has ``f - 1`` hypergeometric, and ``P(f > a s) <= exp(-(s-1)
-    KL(a || 1/2) + (1-a) log(a/(1-a)))``. `least_group` makes this at most ``delta_2 / (2 n)``: one union over both data
-    sets. The coins must be fresh: independent of the data and of the radius. Every group must have that size.
+    `least_group` makes it improbable, ``delta_2 / (2 n)`` at most, that a record with few near points has many in its
+    group: one union over both data sets. The coins must be fresh: independent of the data and of the radius. Every
+    group must have that size. Proofs: docs, Geometric median.
 Samples
     With many records, or where a rough center will do, a stage reads a random sample of records, chosen by position
     and coins. For fixed coins a replaced record is in it or not, so all lemmas hold with n the size of the sample. No

@@ -11,12 +11,8 @@ Guarantee
     `noisy_descent` for the gradients; step sizes, factor and the choice of iterates are functions of *released*
     gradients, hence post-processing.
 Why
-    The released radius may be too large by any factor: with a share of outliers beyond the level's, only a radius that
-    reaches them is found. Iterates that jump across the median meet opposite gradients, whose product is about
-    ``-|g|^2``. Iterates that settle have gradients of noise: for a quadratic of curvature h and steps s the product has
-    mean ``-d sigma^2 c / (2 - c)``, c = h s, and deviation ``sqrt(d) sigma^2``. So ``quiet = (d + 4 sqrt(d)) sigma^2``
-    is passed by chance about 3 times in 10^5, and as a rule if ``c > 1``. That is an argument, not a bound; measured in
-    the docs and by ``dpconvex reproduce geometric-median/steps``.
+    The released radius may be too large by any factor; iterates that jump across the median meet opposite gradients,
+    those that settle gradients of noise: ``quiet = (d + 4 sqrt(d)) sigma^2`` tells (docs, Steps that settle).
 Accuracy
     About 2.4 times ``sqrt(d) / (n mu)`` radii from the median (2 is what T averaged gradients can know).
 """

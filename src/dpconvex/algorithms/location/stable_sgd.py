@@ -8,13 +8,9 @@ Guarantee
 Lemma
     Two walks of a phase from the same start over the same visits, in data sets that differ in one record, stay within
     ``2 m eta`` of each other after m visits of that record; so do their averages. (The paper: ``(2m+1) eta``.)
-    Proof. Before the first visit the walks coincide. A visit adds at most ``2 eta``. At any other point x, let
-    ``z - x = a u``, ``z' - x = b v`` with unit u, v. The step leads to ``(a - eta) u`` and ``(b - eta) v``, and
-    ``||a u - b v||^2 - ||(a - eta) u - (b - eta) v||^2 = 2 eta (a + b - eta)(1 - <u, v>)``. If ``a + b >= eta``, the
-    distance does not grow. Otherwise the new one is at most ``|a - eta| + |b - eta| = 2 eta - (a + b) <= 2 eta``. A
-    walk that counts as standing at x and does not move (``a <= c``, c = 1e-145 for squares that underflow) ends at
-    most ``c + |b - eta|`` from the other: at most ``2 eta``, or at most the old distance, when ``eta >= 2 c``.
-    Projection onto a common ball does not increase distances. The bound is attained (tests).
+    Proof: docs, Geometric median, Stage 3. A walk that counts as standing at x and does not move (``a <= c``, c =
+    1e-145 for squares that underflow) ends at most ``2 eta`` from the other, or at most the old distance, when ``eta >= 2 c``.
+    The bound is attained (tests).
     Visits may not depend on the data: they come from coins drawn apart from all noise, and may be published. The ball
     and its center are released values. Any fixed choice of iterates may be averaged, but only one average is released.
 Budget
@@ -43,7 +39,7 @@ from dpconvex.algorithms.location.noisy_descent import into_ball
 from dpconvex.mechanisms import FailureAllowance, GaussianMechanism, Planned
 from dpconvex.privacy import Assumption, Ledger, Release, Sensitivity, Unit
 from dpconvex.randomness import BitSource
-from dpconvex.solvers._unit_vectors import UNIT_ROUNDOFF
+from dpconvex.solvers.weiszfeld import COINCIDENT, UNIT_ROUNDOFF
 
 LEMMA = "average of a contractive walk, in units of its bound 2 m eta (m visits of a record), plus rounding"
 PRINTED_LEMMA = "average of a contractive walk, in units of the printed bound (2 m + 1) eta, plus rounding"
@@ -81,9 +77,9 @@ class Phase:
 
         `visits` are rows of the points, z is the start less the center, and `size` is the unit of lengths.
         """
-        from dpconvex.algorithms.location._walk import walk
+        from dpconvex.solvers._loops import walk
 
-        return walk(points, visits, center, z.copy(), self.step * size, self.ball * size, self.first)
+        return walk(points, visits, center, z.copy(), self.step * size, self.ball * size, self.first, COINCIDENT)
 
 
 @final

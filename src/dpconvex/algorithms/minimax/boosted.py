@@ -14,14 +14,10 @@ Lemma
 Constants
     Paper: I and J rounded up, Algorithm 3 for candidates and the cited one-pass Frank-Wolfe for answers, both with
     their own printed constants. The printed exponent ``n epsilon/(32 B)`` is this c for ``m = n/4`` and ``r = 2 B``.
-Bound (Theorem 3.20, explicit)
-    With probability ``1 - beta`` the gap is at most ``(4/beta)^(1/I) E + (8 I/beta)^(1/J) (E_x + E_y) + 4 h + s``: E,
-    E_x and E_y bound the expected gap of a candidate and excess of an answer (Markov's inequality, for the best of I
-    and of J), ``h = r sqrt(log(8 I (2 J + 1)/beta)/(2 m))`` (Hoeffding, for all means of the fourth part), ``s =
-    log(4 I/beta)/c`` (the selection); each of the four fails with probability ``beta/4`` at most. ``tuning="bound"``
-    has the printed I and J, with which this is nearly as small as with the best ones, and candidates with a proved E.
-    It costs I + 2 I J pieces, so it pays only for very large n. With the printed Algorithm 3 no usable E is known, and
-    the prediction is an order.
+Bound (Theorem 3.20, explicit; docs, Saddle points: the other methods)
+    With probability ``1 - beta`` the gap is at most ``(4/beta)^(1/I) E + (8 I/beta)^(1/J) (E_x + E_y) + 4 h + s``.
+    ``tuning="bound"`` has the printed I and J, with which this is nearly as small as with the best ones, and candidates
+    with a proved E. With the printed Algorithm 3 no usable E is known, and the prediction is an order.
 """
 
 from __future__ import annotations

@@ -25,18 +25,13 @@ Constants, one pass
     ``b = n/log(n)^2`` at a root and ``2^-s b`` at depth s, noise ``2 L0 2^(t/2) log(n/delta)/(b epsilon)`` in phase t
     (2 is the diameter), ``2^(3P/2) = L1 b epsilon/(L0 log(1/delta) log d)``; never less noise than the lemma allows.
 Deviations, one pass
-    Reconstructed: the saddle-point paper only cites the method, and its constants are those that its bound has. The
-    noise of the printed order needs steps of bounded drift (or shuffled records): of clipped gradients alone the leaves
-    would lose up to ``4 2^(t/2) epsilon/log(n/delta)`` each, erratum E10. Where a problem has no drift that clipping
-    enforces, privacy rests on clipping alone, and the excess falls like ``sqrt(log(d)/(n epsilon))`` instead of with
-    the power 2/3. Exponential mechanism for the noisy maximum, of the same scale.
-Bound, full gradients
-    With f L1-smooth in the l1 norm (curvature at most ``4 L1`` on the simplex) and an expected linear error of
-    ``log(d)/c`` a step, ``E excess <= 8 L1/(T + 2) + log(d)/c`` on the data, ``c = (n/spread) sqrt(8 rho/T)``: T
-    balances the two, for the optimal rate ``(log d/(n epsilon))^(2/3)``.
-Bound, one pass
-    ``4 L1 2/(S + 2) + log(d)/c + 4 max deviation of an estimate`` for S leaves in all; the last term by Hoeffding's
-    lemma, ``L sqrt(2 log(2 d) (1/b_0 + sum_s kappa_s^2/b_s))`` in the last phase. For the distribution of the records.
+    Reconstructed: the saddle-point paper only cites the method. The noise of the printed order needs steps of bounded
+    drift, erratum E10: where a problem has no drift that clipping enforces, privacy rests on clipping alone, and the
+    excess falls like ``sqrt(log(d)/(n epsilon))`` (docs, Saddle points: the other methods).
+Bounds
+    Full gradients, with f L1-smooth in the l1 norm: ``E excess <= 8 L1/(T + 2) + log(d)/c`` on the data, ``c =
+    (n/spread) sqrt(8 rho/T)``; T balances the two. One pass, for the distribution of the records:
+    ``4 L1 2/(S + 2) + log(d)/c + 4 L sqrt(2 log(2 d) (1/b_0 + sum_s kappa_s^2/b_s))`` for S leaves (Hoeffding).
 """
 
 from __future__ import annotations
@@ -53,16 +48,7 @@ from numpy.typing import NDArray
 from dpconvex import _rounding, _validate
 from dpconvex._types import FloatArray
 from dpconvex.algorithms import PredictedError, check_relation, recorded, within_floats
-from dpconvex.algorithms.minimax.base import (
-    CLIPPED,
-    PUBLIC_ORDER,
-    SaddleResult,
-    VertexSamplingPlan,
-    batch_sizes,
-    batch_slices,
-    range_budget,
-    require_single,
-)
+from dpconvex.algorithms.minimax import base
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import VertexSampling
 from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT
@@ -80,7 +66,7 @@ CURVATURE_DIVISOR = 8
 
 @final
 @dataclass(frozen=True, eq=False)
-class FrankWolfePlan(VertexSamplingPlan):
+class FrankWolfePlan(base.VertexSamplingPlan):
     """Constants of one run with full gradients."""
 
     steps: int  #: T
@@ -91,7 +77,7 @@ class FrankWolfePlan(VertexSamplingPlan):
     error_share = 0.12  # of the error with typical curvature
     constants = "calibrated"
     label = "vertices towards which steps are taken"
-    assumptions = (CLIPPED,)
+    assumptions = (base.CLIPPED,)
     theorem = (
         "Private Frank-Wolfe (Talwar, Thakurta and Zhang 2015): exponential mechanisms of bounded range, composed."
     )
@@ -118,7 +104,7 @@ class FrankWolfePlan(VertexSamplingPlan):
     def describe(self) -> Mapping[str, Any]:
         return {"steps": self.steps, "score_scale": self.score_scale}
 
-    def _run(self, records: Any, source: BitSource) -> SaddleResult:
+    def _run(self, records: Any, source: BitSource) -> base.SaddleResult:
         session, n, one = self.start(source), self.problem.n, SimplexPoint.uniform(1)
         x = SimplexPoint.uniform(self.problem.dx)
         for t in range(self.steps):
@@ -139,7 +125,7 @@ def rounded_spread(problem: SimplexSaddle) -> float:
 
 
 def _require_smooth(problem: SimplexSaddle) -> None:
-    require_single(problem)
+    base.require_single(problem)
     if not math.isfinite(problem.smoothness):
         raise InvalidParameterError("problem", problem.name, "must be smooth for Frank-Wolfe", "Use mirror descent")
 
@@ -155,7 +141,7 @@ def plan(problem: SimplexSaddle, privacy: PrivacyParams, *, steps: int | None = 
     if steps is not None:
         _validate.integer("steps", steps, at_least=1)
     spread, ell, smoothness = rounded_spread(problem), math.log(problem.dx), problem.smoothness
-    budget = range_budget(privacy)
+    budget = base.range_budget(privacy)
 
     def scale(T: int) -> float:
         each = budget / (T if privacy.pure else math.sqrt(T))
@@ -215,7 +201,7 @@ def _share(step: int) -> float:
 
 @final
 @dataclass(frozen=True, eq=False)
-class VarianceReducedPlan(VertexSamplingPlan):
+class VarianceReducedPlan(base.VertexSamplingPlan):
     """Constants of one run in one pass, ``"calibrated"`` or the ``"paper"``'s."""
 
     constants: str
@@ -226,7 +212,7 @@ class VarianceReducedPlan(VertexSamplingPlan):
     label = "vertices at the leaves"
     error_share = 0.5
     theorem = "Private variance-reduced Frank-Wolfe (Asi, Feldman, Koren and Talwar 2021), reconstructed; zCDP."
-    assumptions = (CLIPPED, PUBLIC_ORDER)
+    assumptions = (base.CLIPPED, base.PUBLIC_ORDER)
 
     @cached_property
     def sampling(self) -> VertexSampling:
@@ -255,12 +241,12 @@ class VarianceReducedPlan(VertexSamplingPlan):
         used = int(self.sizes.sum())
         return {"phases": self.phases, "score_scales": list(self.score_scales), "records_used": used}
 
-    def _run(self, records: Any, source: BitSource) -> SaddleResult:
+    def _run(self, records: Any, source: BitSource) -> base.SaddleResult:
         problem, session, one = self.problem, self.start(source), SimplexPoint.uniform(1)
         x = SimplexPoint.uniform(problem.dx)
         points: list[SimplexPoint] = []  # of the nodes on the way down from the root, by depth
         estimates: list[FloatArray] = []
-        nodes = zip(walk(self.phases), batch_slices(self.sizes), strict=True)
+        nodes = zip(walk(self.phases), base.batch_slices(self.sizes), strict=True)
         for step, ((node, copies), rows) in enumerate(nodes):
             s, b = node.depth, rows.stop - rows.start
             estimate = problem.gradient_sums(records, rows, x, one)[0] / b
@@ -310,11 +296,11 @@ def plan_variance_reduced(
     most = max(1, min(MOST_PHASES, int(math.log2(problem.n + 2)) - 1))
     if phases is not None and phases > most:
         raise InvalidParameterError("phases", phases, f"must be at most {most} for n={problem.n}")
-    budget = range_budget(privacy) / ENLARGEMENT**2 * (1 - 1e-6) / rounded_spread(problem)
+    budget = base.range_budget(privacy) / ENLARGEMENT**2 * (1 - 1e-6) / rounded_spread(problem)
 
     def constants_for(P: int) -> tuple[NDArray[np.int64], tuple[float, ...]]:
         weights = _exposures(problem, P, privacy.pure)
-        sizes = batch_sizes(problem.n, weights)
+        sizes = base.batch_sizes(problem.n, weights)
         return sizes, (budget / float((weights / sizes).max()),) * P
 
     with within_floats(problem.name):

@@ -15,8 +15,7 @@ Lemma
     are post-processing. Draw T would enter ``x^{T+1}`` only, so it is not made.
 Bound
     ``E max_j |q_j(data) - <q_j, x>| <= log(Z)/(tau_x T) + tau_x R^2/8 + log(2m)/(tau_y T) + tau_y R^2/2`` for full
-    batches: the sum of the players' regrets (Hoeffding's lemma; the data themselves are a histogram that answers
-    everything, and draw t is made after x^t). Fresh batches: twice the y-part, and for the population.
+    batches: the sum of the players' regrets. Fresh batches: twice the y-part, and for the population.
 """
 
 from __future__ import annotations

@@ -11,17 +11,9 @@ the negative binomial distribution without its zero, cut off at `most`. Only the
 Then the search has the profile ``E[K] delta_Q(epsilon - (1 + shape) e)``. If Q is epsilon-DP, it is
 ``(2 + shape) epsilon``-DP, also for ``gamma = 0``.
 
-Proof. Let ``f(z) = E[z^K]``, and F_t, for t in [0, 1], the chance that a run scores less than a given score, or the
-same and a coin of bias t falls heads; among runs of equal score the first is taken. An outcome with that score has
-probability ``q h``, q under Q, ``h = integral of f'(F_t) dt``. Write F' for the neighbor's. As chances of one event,
-``1 - F'_t <= exp(e) (1 - F_t) + delta_Q(e)``; so, for ``G = gamma + (1 - gamma)(1 - F)``, ``G' <= gamma +
-exp(e) (1 - gamma)(1 - F) + gamma (exp(e) - 1) = exp(e) G``. Without the cut-off ``f'(F)`` is proportional to
-``G^-(1 + shape)``: its ratio to the neighbor's is at most ``exp((1 + shape) e)``. The cut-off leaves a partial sum S
-of the power series of f'. S grows with z, and S/f' does not (tail over partial sum grows, for every series without
-negative coefficients). So where F is at least F', the ratio of S is at most that of f', and elsewhere at most 1. Hence
-``h <= exp(c) h'``, ``c = (1 + shape) e``, and for any event A, as ``h <= f'(1) = E[K]``, ``P(A) - exp(epsilon) P'(A)
-<= sum over A of h (q - exp(epsilon - c) q')_+ <= E[K] delta_Q(epsilon - c)``. For a pure Q every ratio is bounded, with
-``e = epsilon``, as delta_Q is 0 there: ``q h <= exp(epsilon) q' exp((1 + shape) epsilon) h'``. QED.
+The proof is in the docs (Search, Theorem 1): with scores as quantiles F and F' of the two laws, ``G' <= exp(e) G`` for
+``G = gamma + (1 - gamma)(1 - F)``; without the cut-off the weight of an outcome falls like ``G^-(1 + shape)``, and the
+cut-off changes no ratio for the worse.
 
 The pure part is Papernot and Steinke 2022, "Hyperparameter tuning with Renyi differential privacy", Theorem 7 of its
 appendix, after Liu and Talwar 2019; the profile sharpens Koskela, Redberg and Wang 2024, "Privacy profiles for private

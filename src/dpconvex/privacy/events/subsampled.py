@@ -18,11 +18,7 @@ do gets Gaussian noise. One replaced unit, present in both data sets: given the 
 
 **Lemma.** ``P* = (1-q) N(0, 1) + q N(r, 1)`` and ``Q* = (1-q) N(0, 1) + q N(-r, 1)`` dominate every such pair.
 
-Proof. For ``a >= 1`` and any event S, ``P(S) - a Q(S) = q p - (1-q)(a-1) N(c)(S) - q a N(c+v)(S)``, p the probability
-of S under ``N(c+u)``. By Neyman and Pearson a set of that probability has at least ``F(F^-1(p) - r)`` under ``N(c)``
-and ``F(F^-1(p) - 2r)`` under ``N(c+v)``, F the normal distribution function, as the centres are at most r and 2r away.
-Both are attained by one half-line under P* and Q*. For ``a < 1`` exchange P and Q, and mirror. The other units' coins
-have the same law on both data sets, so the hockey-stick divergence is an average of such pairs. QED. T adaptive steps
+Proof: docs, Noisy gradient descent. The other units' coins have the same law on both data sets. T adaptive steps
 are dominated by the T-fold product (Zhu, Dong and Wang 2022, "Optimal accounting of differential privacy via
 characteristic function", Theorem 10).
 """

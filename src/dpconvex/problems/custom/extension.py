@@ -10,12 +10,9 @@ Lemma
     below ``sum theta_t phi(y_t) >= f_C(w)``, ``phi(y) = f(y) + C |w - y|``, by ``max over y of sum theta_t <g_t - p_t,
     y_t - y>``. Valid for any weights and points: only the bracket depends on how they were found.
 Steps
-    `ellipsoid` is the method of that name on phi, with an accuracy certificate (Nemirovski, Onn and Rothblum 2010): the
-    last ellipsoid, of least half-width rho along v, bounds ``<v, y>`` and ``<-v, y>`` by multiples xi of the cuts, read
-    off backwards, whose regret is at most ``2 rho``; those of the subgradients sum to ``(1 - rho/R)/L`` at least, ``L =
-    A + C``. With ``rho <= R exp(-T / (2 d (d + 1)))`` the bracket is at most ``4 L R exp(-T / (2 d (d +
-    1)))``: `steps_for` is its public count for half of B, for every record; the other half is for what rounds. The
-    averaged subgradient steps of Lemma 8.3 itself would be ``(3 D L / (2 B))^2``, beyond any computer.
+    `ellipsoid` is the method of that name on phi, with an accuracy certificate (Nemirovski, Onn and Rothblum 2010;
+    docs, Heavy tails). `steps_for` is the public count that closes the bracket to half of B for every record; the
+    other half is for what rounds.
 Sensitivity
     ``f_C`` is a function of one record, convex and C-Lipschitz. Which points were visited leaves no trace in it.
 """
@@ -34,8 +31,8 @@ from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import AccuracyError
 from dpconvex.problems.custom.functions import CustomBounds, RecordLoss
 from dpconvex.problems.data.records import Records
-from dpconvex.problems.linear.lipschitz_extension import Extension
-from dpconvex.problems.objective import ROUNDING, UP, Objective
+from dpconvex.problems.linear.lipschitz_extension import Extension, PlanesRisk
+from dpconvex.problems.objective import ROUNDING, UP
 
 Pairs = Callable[[AnyArray, FloatArray], tuple[FloatArray, FloatArray]]
 """From indices of functions (k,) and a point for each (k, dim) to values (k,) and subgradients (k, dim)."""
@@ -151,7 +148,7 @@ class Extender:
 
 @final
 @dataclass(frozen=True, eq=False)
-class ExtendedRisk(Objective):
+class ExtendedRisk(PlanesRisk):
     r"""``J(w) = mean_i [f_i - f_i(0)]_C (w) + l2/2 |w - centre|^2`` over a ball, values off by at most `oracle_error`.
 
     Values of the losses at 0, a public place, are taken off: what rounds is then limited by the declared slope.
@@ -162,7 +159,7 @@ class ExtendedRisk(Objective):
     l2: float
     extender: Extender
     centre: FloatArray  #: in the ball
-    everywhere = False  # pyright: ignore[reportAssignmentType]
+    anchors = 0.0
 
     @cached_property
     def rows(self) -> FloatArray:
@@ -191,12 +188,16 @@ class ExtendedRisk(Objective):
         return CustomBounds(math.inf, self.extender.level)
 
     @property
-    def dim(self) -> int:
-        return self.function.dim
+    def level(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.extender.level
 
     @property
-    def smoothness(self) -> float:
-        return math.inf
+    def _centre(self) -> FloatArray:
+        return self.centre
+
+    @property
+    def dim(self) -> int:
+        return self.function.dim
 
     @property
     def minimiser_norm(self) -> float:
@@ -209,8 +210,8 @@ class ExtendedRisk(Objective):
     def lipschitz_within(self, radius: float) -> float:
         return (self.extender.level + self.l2 * (radius + self.extender.radius)) * UP
 
-    def plane_slope(self, radius: float) -> float:
-        return self.extender.level * UP
+    def extension(self, w: FloatArray) -> Extension:
+        return self.planes(w[None])
 
     def planes(self, points: FloatArray) -> Extension:
         """Return planes of every record at every point (k, dim): k blocks of n rows."""
@@ -221,12 +222,6 @@ class ExtendedRisk(Objective):
             return values - self._at_zero[indices % n], gradients
 
         return self.extender.planes(f, np.repeat(points, n, axis=0))
-
-    def value_and_gradient(self, w: FloatArray) -> tuple[float, FloatArray]:
-        """Return a lower bound of ``J(w)``, below it by at most `value_rounding`, and the slope of its plane."""
-        found = self._last(w)
-        away = w - self.centre
-        return float(found.lower.mean()) + self.l2 / 2 * float(away @ away), found.slopes.mean(0) + self.l2 * away
 
     def upper_values(self, points: FloatArray) -> FloatArray:
         """Return upper bounds of J at points (k, dim) of the ball, above it by at most `oracle_error`."""
@@ -239,20 +234,8 @@ class ExtendedRisk(Objective):
         return self._own_rounding / self.extender.radius
 
     def value_rounding(self, value: float, w: FloatArray) -> float:
-        found = self._last(w)
+        found = self.at(w)
         return float((found.upper - found.lower).mean()) + self._own_rounding
-
-    def _last(self, w: FloatArray) -> Extension:
-        """The planes at the last point asked for: a value and its slack are needed together."""
-        key = w.tobytes()
-        if key not in self._memory:
-            self._memory.clear()
-            self._memory[key] = self.planes(w[None])
-        return self._memory[key]
-
-    @cached_property
-    def _memory(self) -> dict[bytes, Extension]:
-        return {}
 
 
 def own_rounding(extender: Extender, l2: float) -> float:

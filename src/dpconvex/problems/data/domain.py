@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+import scipy.sparse
 from numpy.typing import NDArray
 
 from dpconvex import _validate
@@ -56,7 +57,7 @@ class Block:
     @property
     def categorical(self) -> bool:
         """Whether its columns stand for one value: of a simplex, or at most one of them 1."""
-        return self.norm in ("l1", "simplex")
+        return self.norm == "simplex" or (self.norm == "l1" and self.bound == 1)
 
     @property
     def l1(self) -> float:
@@ -162,7 +163,7 @@ class DataDomain:
         """Largest absolute feature, the constant included."""
         return max(block.linf for block in self.all_blocks)
 
-    def clip(self, X: AnyArray) -> FloatArray:
+    def clip(self, X: Any) -> FloatArray:
         """Return a copy of `X`, row by row moved into the domain.
 
         `X` has shape (n, n_features) and any real or integer dtype; the copy is float64. NaN becomes 0; an infinity
@@ -172,7 +173,7 @@ class DataDomain:
         """
         self.check_columns(X)
         with np.errstate(over="ignore"):  # long doubles beyond float64 become infinities
-            out = np.array(X, dtype=np.float64)
+            out = np.array(X.toarray() if scipy.sparse.issparse(X) else X, dtype=np.float64)
         self.clip_in_place(out)
         return out
 

@@ -14,9 +14,10 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import final
+from typing import Any, final
 
 import numpy as np
+import scipy.sparse
 
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import InvalidDataError
@@ -111,7 +112,7 @@ class RowBlock:
         """Return the records as a new array of shape (m, dim)."""
         m, p = self.features.shape
         out = np.empty((m, p + self.copies + (self.intercept > 0)))
-        out[:, :p] = self.features
+        out[:, :p] = _dense(self.features)
         if self.factor is not None:
             out[:, :p] *= self.factor[:, None]
         if self.extra is not None:
@@ -134,7 +135,7 @@ class RowBlock:
 
     def ready(self) -> RowBlock:
         """Return the same records with features in float64, rows in one piece."""
-        return replace(self, features=np.require(self.features, np.float64, ["C", "A"]))
+        return replace(self, features=np.require(_dense(self.features), np.float64, ["C", "A"]))
 
     def squared_norms(self) -> FloatArray:
         """Return the squared l2 norms of the records, shape (m,), the constant feature included."""
@@ -223,13 +224,15 @@ class Records(RecordSource):
     def clipped(cls, X: AnyArray, domain: DataDomain) -> Records:
         """Clip `X` into `domain`, by the rule of `DataDomain.clip`.
 
-        `X`, of shape (n, n_features), may have any real or integer dtype and memory order. It is not changed, and must
+        `X`, of shape (n, n_features), may have any real or integer dtype and memory order, or be a sparse matrix with
+        rows (CSR), which is never made dense but block by block. It is not changed, and must
         not change afterwards. Wrong shape or dtype, or no rows, raise `InvalidDataError`.
         """
         domain.check_columns(X)
-        if len(X) == 0:
+        n = X.shape[0]
+        if n == 0:
             raise InvalidDataError(f"X has shape {X.shape}; at least one record is needed")
-        return cls(domain, len(X), clipped_blocks(X, domain))
+        return cls(domain, n, clipped_blocks(X, domain))
 
     @property
     def n_blocks(self) -> int:
@@ -368,14 +371,22 @@ def _scaled(z: FloatArray, factor: FloatArray) -> FloatArray:
     return z * (factor if z.ndim == 1 else factor[:, None])
 
 
-def clipped_blocks(X: AnyArray, domain: DataDomain, first: int = 0) -> list[RowBlock]:
+def _dense(features: Any) -> AnyArray:
+    """Return features as an array: those of sparse matrices stay sparse until a block of them is used."""
+    return features.toarray() if scipy.sparse.issparse(features) else features
+
+
+def clipped_blocks(X: Any, domain: DataDomain, first: int = 0) -> list[RowBlock]:
     """Return the rows of X clipped into a domain, as blocks; the first row has the number `first`."""
-    step = _block_rows(domain.n_features)
-    rows = [slice(i, min(i + step, len(X))) for i in range(0, len(X), step)]
+    step, n = _block_rows(domain.n_features), X.shape[0]
+    rows = [slice(i, min(i + step, n)) for i in range(0, n, step)]
     return [replace(_clipped_block(X[r], domain), rows=slice(first + r.start, first + r.stop)) for r in rows]
 
 
-def _clipped_block(part: AnyArray, domain: DataDomain) -> RowBlock:
+def _clipped_block(part: Any, domain: DataDomain) -> RowBlock:
+    if scipy.sparse.issparse(part):  # cells that are not stored are 0, and clipped as such
+        block = _clipped_block(part.toarray(), domain)
+        return replace(block, features=scipy.sparse.csr_array(block.features))
     rows = slice(0, len(part))
     block = domain.blocks[0]
     if len(domain.blocks) == 1 and block.norm in ("l1", "l2") and 1e-100 < block.bound < 1e100:

@@ -12,13 +12,11 @@ piecewise linear losses ``max of u r over u in [lo, hi]`` it is, with ``c = (hi 
 
     ``loss(z + c rho, y) + charge rho``,  ``charge = -2 hi lo / (hi - lo)``.
 
-Both are linear in rho before the loss and do not decrease in it. So put a variable in place of the norm: with cones
-``a |w_g| <= q_g`` (g: all features for p = 2, each feature for p = infinity), ``rho = s/a sum_g q_g`` at the smallest
-q, which is optimal. ``l2/2 |w|^2 = l2/(1 + a^2) / 2 (|w_features|^2 + |q|^2 + b^2)`` there, with
-``b = sqrt(1 + a^2) w_intercept``. What results is an ordinary linear model of records ``(x, c_i s/a, ..., c_i s/a)``
-whose ridge is l2/(1 + a^2), to be minimized over cones: as smooth as the loss, and strongly convex. A ball
-``|w| <= R`` becomes the ball of radius ``sqrt(1 + a^2) R``. The slope ``a^2 = s sqrt(k) / X``, k cones and features of
-l2 norm at most X, makes smoothness over strong convexity least: ``curvature (X + s sqrt k)^2 / l2``.
+Both are linear in rho before the loss and do not decrease in it. So put a variable in place of the norm, over cones
+``a |w_g| <= q_g`` (g: all features for p = 2, each feature for p = infinity). What results is an ordinary linear model
+of records ``(x, c_i s/a, ..., c_i s/a)`` whose ridge is l2/(1 + a^2): as smooth as the loss, and strongly convex. A
+ball ``|w| <= R`` becomes the ball of radius ``sqrt(1 + a^2) R``. The slope ``a^2 = s sqrt(k) / X``, k cones, features
+of l2 norm at most X, makes smoothness over strong convexity least. (Lemma 1 of the docs, Adversarial training.)
 
 Source: Lowy and Razaviyayn, Section 5.2, with the closed form in place of their saddle point (docs, Adversarial
 training).

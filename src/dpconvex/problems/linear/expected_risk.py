@@ -4,20 +4,15 @@ A bound on the error holds for every data set, and is far from what happens on o
 proofs cannot be compared by them. So plans also state an *expected* error: the excess loss of a quadratic model of the
 risk at its minimizer, for a data set that the schema makes one expect.
 
-Model
+Model (docs, Which algorithm, has the reasons)
     Columns are independent but for the blocks; levels of a one-hot block are equally frequent, numeric columns on
-    ``[-s, s]`` have variance ``s^2/9`` and a mean of ``s/3`` or ``-s/3``. Second moments of real data spread over
-    orders of magnitude (rare levels, correlated columns): every direction's moment stands for quantiles of equal
-    weight, evenly spaced in the logarithm over a factor of ``sqrt(e) d``, d the number of columns, mean kept. In a
-    ball, and among all numeric columns, moments fall with a power of their rank instead (`Tuning`). The risk's
-    curvature in a direction is its moment times the mean second derivative of the loss, `typical_curvature`. The
-    minimizer has the comparator norm R, its square shared by blocks as they need it (`squared_reach`) and equally by
-    the directions of a block.
+    ``[-s, s]`` have variance ``s^2/9`` and a mean of ``s/3`` or ``-s/3``. Every direction's moment stands for quantiles
+    of a spectrum (`Tuning`). The risk's curvature in a direction is its moment times `typical_curvature`. The minimizer
+    has the comparator norm R, its square shared by blocks as they need it (`squared_reach`).
 Directions
-    With one-hot blocks the constant and the means of blocks are collinear: of the span of them, only
-    ``mu = (s_j / sqrt(d_j))_j`` has curvature, the means of numeric columns included. So the Hessian is taken to be
-    diagonal in: the directions within each block that sum to 0, the numeric columns, and mu. Where blocks are centered
-    their means are 0, and mu is that of the constant and of the numeric columns.
+    The Hessian is taken to be diagonal in: the directions within each block that sum to 0, the numeric columns, and
+    ``mu = (s_j / sqrt(d_j))_j``, which alone has curvature in the span of the constant and the means of blocks. Where
+    blocks are centered their means are 0, and mu is that of the constant and of the numeric columns.
 """
 
 from __future__ import annotations

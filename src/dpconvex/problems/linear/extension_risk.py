@@ -16,8 +16,8 @@ from dpconvex.problems.data.records import Records
 from dpconvex.problems.linear.lipschitz_extension import (
     Curves,
     Extension,
-    Oracle,
     Pieces,
+    PlanesRisk,
     Profiles,
     bracket_rounding,
     lipschitz_extension,
@@ -75,13 +75,12 @@ class ExtensionBounds:
 
 @final
 @dataclass(frozen=True, eq=False)
-class ExtensionRisk(CenteredRisk):
+class ExtensionRisk(CenteredRisk, PlanesRisk):
     r"""``J(w) = mean_i f_{C,i}(w) + l2/2 |w - centre|^2`` over a compact set, evaluated to a stated accuracy.
 
-    Its computed values are lower bounds less a constant (the lower bounds at the centre, so that large losses do not
-    round), off by at most `oracle_error`, as `value_rounding` says; its gradients are exact slopes of lower planes. So
-    every certificate for objectives holds for it. Defined on the set `domain` only, which holds the constraint and the
-    centre; `level` is the C. Records beyond `cap` count as the zero function.
+    Its computed values are less by the lower bounds at the centre, so that large losses do not round, and off by at
+    most `oracle_error`. So every certificate for objectives holds for it. Defined on the set `domain` only, which holds
+    the constraint and the centre; `level` is the C. Records beyond `cap` count as the zero function.
     """
 
     loss: LinearModelLoss
@@ -93,8 +92,6 @@ class ExtensionRisk(CenteredRisk):
     tolerance: float
     centre: FloatArray | None = None
     cap: RecordCap | None = None  #: None: what the loss and the features' domain admit
-    oracle: Oracle = lipschitz_extension
-    everywhere = False
 
     def __post_init__(self) -> None:
         _validate.real("level", self.level, above=0.0)
@@ -114,44 +111,24 @@ class ExtensionRisk(CenteredRisk):
     def bounds(self) -> ExtensionBounds:
         return ExtensionBounds(self.level)
 
-    @property
-    def smoothness(self) -> float:
-        return math.inf
-
     @cached_property
     def oracle_error(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
         assert self.cap is not None  # set on creation; tells the type checker
         return self.tolerance + extension_rounding(self.loss, self.level, self.l2, self.cap, self.domain, self.dim)
-
-    def value_and_gradient(self, w: FloatArray) -> tuple[float, FloatArray]:
-        """Return a lower bound of ``J(w)`` less a constant, below it by at most `value_rounding`, and its slope."""
-        found = self._extension(w)
-        slope = found.slopes.mean(0) + self.l2 * (w - self._centre)
-        return float((found.lower - self.anchors).mean()) + self._ridge(w), slope
 
     def gradient_rounding(self, w: FloatArray) -> float:
         return ROUNDING * self.lipschitz_within(float(np.linalg.norm(w)))
 
     def value_rounding(self, value: float, w: FloatArray) -> float:
         """Return how far the bounds of the extensions are apart at `w`, and the slack charged for rounding."""
-        found, reach = self._extension(w), self.domain.radius + self._centre_norm
+        found, reach = self.at(w), self.domain.radius + self._centre_norm
         rounding = inner_product_rounding(self.dim) * (self.level + self.l2 * reach) * reach
         return float((found.upper - found.lower).mean()) + rounding
 
     @cached_property
-    def anchors(self) -> FloatArray:
+    def anchors(self) -> FloatArray:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Lower bounds at the centre, (n,): computed values are less by their mean."""
-        return self.oracle(self.pieces, self._centre, self.level, self.domain, self.tolerance).lower
+        return self.extension(self._centre).lower
 
-    @cached_property
-    def _last(self) -> dict[bytes, Extension]:
-        """The extensions at the last points asked for: a value and its slack are needed together."""
-        return {}
-
-    def _extension(self, w: FloatArray) -> Extension:
-        key = w.tobytes()
-        if key not in self._last:
-            if len(self._last) > 2:
-                del self._last[next(iter(self._last))]
-            self._last[key] = self.oracle(self.pieces, w, self.level, self.domain, self.tolerance)
-        return self._last[key]
+    def extension(self, w: FloatArray) -> Extension:
+        return lipschitz_extension(self.pieces, w, self.level, self.domain, self.tolerance)

@@ -11,18 +11,17 @@ subgradient of f plus the normal cone at y, ``|p|`` falls with s, and the s wher
 ``f_C(w) <= min(f(w), f(y) + C |w - y|)`` closes the bracket. The minimum over W depends on the direction of the
 normal, which a difference ``w - s t a - y`` tells badly for small s: `ConvexSet.outward` takes it from the set.
 
-For a maximum of affine functions (Proposition D.6: a cone program's dual) any weights theta of the pieces and any p of
-length at most C give a plane:
-
-    f_C(u) >= <p, u> + <theta, b> + min over y in W of <A^T theta - p, y>    for all u in W.
+For a maximum of affine functions (Proposition D.6: a cone program's dual) planes come from weights theta of the pieces:
+the plane above with their mean slope and offset. A record's loss has two pieces, so theta is one number, the slope t
+that bisection finds; `dpconvex_experiments.reference.max_affine` is for more pieces.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Self, final
 
 import numpy as np
@@ -30,17 +29,13 @@ from numpy.typing import NDArray
 
 from dpconvex import _validate
 from dpconvex._types import FloatArray
-from dpconvex.errors import InvalidDataError
 from dpconvex.losses import LinearModelLoss
 from dpconvex.losses.base import quiet
-from dpconvex.problems.objective import UP, inner_product_rounding
+from dpconvex.problems.objective import UP, Objective, inner_product_rounding
 from dpconvex.sets import ConvexSet
-from dpconvex.sets.simplex import project_onto_simplex
 
 _SLOPE_HALVINGS = 100  # slopes may have to be small beside their range
 _VALUE_ROUNDING = 2.0**-50  # of a computed loss, relative
-_PLANE_ROUNDING = 1e-14  # of a plane with weights, relative
-_ASCENT = 5000  # steps on the weights for one proximal point of a maximum of affine functions
 
 
 class Profiles(ABC):
@@ -161,8 +156,46 @@ class Extension:
         self.upper[rows] = np.minimum(self.upper[rows], new.upper)
 
 
-Oracle = Callable[[Profiles, FloatArray, float, ConvexSet, float], Extension]
-"""From functions, point, level C, set and tolerance to brackets and planes."""
+class PlanesRisk(Objective):
+    """``mean_i f_i(w) + l2/2 |w - centre|^2`` less a constant, f_i Lipschitz extensions over a set, by their planes.
+
+    Computed values are lower bounds, below it by at most `value_rounding`; gradients are exact slopes of lower planes.
+    """
+
+    everywhere = False
+    smoothness = math.inf  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+    level: float  #: C
+    anchors: FloatArray | float  #: the constant: the mean of these, (n,)
+
+    @property
+    @abstractmethod
+    def _centre(self) -> FloatArray:
+        """Of the ridge."""
+
+    @abstractmethod
+    def extension(self, w: FloatArray) -> Extension:
+        """Return values and planes of all f_i at `w`."""
+
+    def at(self, w: FloatArray) -> Extension:
+        """Return the extension at `w`, kept for the last points: a value and its slack are needed together."""
+        key = w.tobytes()
+        if key not in self._last:
+            if len(self._last) > 2:
+                del self._last[next(iter(self._last))]
+            self._last[key] = self.extension(w)
+        return self._last[key]
+
+    @cached_property
+    def _last(self) -> dict[bytes, Extension]:
+        return {}
+
+    def plane_slope(self, radius: float) -> float:
+        return self.level * UP
+
+    def value_and_gradient(self, w: FloatArray) -> tuple[float, FloatArray]:
+        found, away = self.at(w), w - self._centre
+        value = float((found.lower - self.anchors).mean()) + self.l2 / 2 * float(away @ away)
+        return value, found.slopes.mean(0) + self.l2 * away
 
 
 @quiet
@@ -330,121 +363,3 @@ def _lines(some: Profiles, z: FloatArray) -> FloatArray:
 
 def _inner(a: FloatArray, b: FloatArray) -> FloatArray:
     return a @ b if b.ndim == 1 else np.einsum("ij,ij->i", a, b)
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class MaxAffine:
-    """The function ``max over j of <a_j, y> + b_j``: finite slopes a (M, dim) and offsets b (M,)."""
-
-    slopes: FloatArray
-    offsets: FloatArray
-
-    def __post_init__(self) -> None:
-        if self.slopes.ndim != 2 or self.slopes.size == 0 or self.offsets.shape != self.slopes.shape[:1]:
-            shapes = f"slopes {self.slopes.shape} and offsets {self.offsets.shape}"
-            raise InvalidDataError(f"{shapes}: one offset for each row of slopes is needed, at least one")
-
-    def value(self, y: FloatArray) -> float:
-        """Return the function at `y` (dim,)."""
-        return float((self.slopes @ y + self.offsets).max())
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Plane:
-    """A lower plane of an extension at a point w, and an upper bound there: ``lower <= f_C(w) <= upper``.
-
-    ``f_C(u) >= lower + <slope, u - w>`` for all u in the set; the slope (dim,) is at most C long: a B-subgradient with
-    ``B = upper - lower``.
-    """
-
-    lower: float
-    upper: float
-    slope: FloatArray
-
-
-@quiet
-def structured_extension(some: Profiles, w: FloatArray, level: float, domain: ConvexSet, tolerance: float) -> Extension:
-    """As `lipschitz_extension`, of `Pieces`: steep records by weights of their pieces (Proposition D.6), one by one.
-
-    The ascent on the weights has no step count that suffices for every record; what it leaves open, bisection closes.
-    """
-    assert isinstance(some, Pieces)  # the planner refuses other losses; tells the type checker
-    best = lipschitz_extension(some, w, level, domain, 1e300)
-    for i in np.flatnonzero(best.upper - best.lower > tolerance):
-        ends = np.array([some.lower[i], some.upper[i]])
-        plane = max_affine_extension(
-            MaxAffine(ends[:, None] * some.slopes[i], ends * some.offsets[i]), w, level, domain, tolerance
-        )
-        found = Extension(*(np.array([bound]) for bound in (plane.lower, plane.upper, plane.slope)))
-        best.improve(np.array([i]), found)
-    left = np.flatnonzero(best.upper - best.lower > tolerance)
-    if len(left):
-        best.improve(left, lipschitz_extension(some.take(left), w, level, domain, tolerance))
-    return best
-
-
-@quiet
-def max_affine_extension(f: MaxAffine, w: FloatArray, level: float, domain: ConvexSet, tolerance: float) -> Plane:
-    """Return a plane and a bracket of ``f_C(w) = min over y in W of f(y) + C |w - y|``, `w` projected onto W first.
-
-    ``upper - lower`` is at most the tolerance unless rounding or slow convergence of the weights forbid it; the bracket
-    holds in any case (Lowy 2026, Definition D.3, Proposition D.6, Corollary D.7).
-    """
-    _validate.real("level", level, above=0.0)
-    _validate.real("tolerance", tolerance, above=0.0)
-    w, reach = domain.project(w), _validate.real("diameter", domain.diameter, above=0.0, remedy="Give a bounded set")
-    best = Plane(-math.inf, f.value(w), np.zeros_like(w))
-    short, long, weights = 0.0, reach / level, np.full(len(f.offsets), 1 / len(f.offsets))
-    step = long
-    for _ in range(max(1, math.ceil(2 * math.log2(max(2.0, level * reach / tolerance)))) + 1):
-        y, weights = _affine_proximal(f, w, step, domain, weights, tolerance / 8)
-        p = (w - y) / step
-        length = float(np.linalg.norm(p))
-        upper = min(best.upper, f.value(y) + level * float(np.linalg.norm(w - y)))
-        slope = p * min(1.0, level / length * (1 - 1e-15)) if length > 0 else p
-        lower = _plane_value(f, w, weights, slope, domain)
-        best = Plane(lower, upper, slope) if lower > best.lower else Plane(best.lower, upper, best.slope)
-        if best.upper - best.lower <= tolerance:
-            break
-        short, long = (step, long) if length > level else (short, step)
-        step = 0.5 * (short + long)
-    return Plane(min(best.lower, best.upper), best.upper, best.slope)
-
-
-def _plane_value(f: MaxAffine, w: FloatArray, weights: FloatArray, slope: FloatArray, domain: ConvexSet) -> float:
-    """Value at w of the plane of these weights and this slope, rounded down."""
-    tilt = weights @ f.slopes - slope
-    y = domain.linear_minimizer(tilt)
-    size = float(np.linalg.norm(tilt)) * domain.radius + float(np.linalg.norm(slope)) * domain.radius
-    size += float(weights @ (np.linalg.norm(f.slopes, axis=1) * domain.radius + np.abs(f.offsets)))
-    return float(slope @ w) + float(weights @ f.offsets) + float(tilt @ y) - _PLANE_ROUNDING * size
-
-
-def _affine_proximal(
-    f: MaxAffine, w: FloatArray, step: float, domain: ConvexSet, weights: FloatArray, tolerance: float
-) -> tuple[FloatArray, FloatArray]:
-    """Return ``argmin over W of f(y) + |w - y|^2 / (2 step)`` and the weights of its pieces.
-
-    Accelerated projected ascent on the weights: the dual is concave, of curvature ``step |A|^2``; it stops when the
-    pieces in use are the largest ones, up to the tolerance.
-    """
-    rate = 1 / (step * max(float(np.linalg.norm(f.slopes, 2)) ** 2, 1e-300))
-    x, momentum, t, least = weights, weights, 1.0, math.inf
-    best, nearest = weights, w
-    for _ in range(_ASCENT):
-        y = domain.project(w - step * (momentum @ f.slopes))
-        values = f.slopes @ y + f.offsets
-        gap = float(values.max() - momentum @ values)
-        if gap < least:
-            best, nearest, least = momentum, y, gap
-        if gap <= tolerance:
-            break
-        new = project_onto_simplex(momentum + rate * (values - values.mean()), 1.0)
-        if float((momentum - new) @ (new - x)) > 0:  # restart: the momentum points downhill
-            t = 1.0
-        t_new = 0.5 + math.sqrt(0.25 + t * t)
-        momentum = project_onto_simplex(new + (t - 1) / t_new * (new - x), 1.0)
-        x, t = new, t_new
-    return nearest, best

@@ -10,8 +10,8 @@ import pytest
 from dpconvex.errors import AccuracyError
 from dpconvex.problems import DataDomain, LocationLoss, Records, jax_loss
 from dpconvex.problems.custom.extension import ExtendedRisk, Extender
-from dpconvex.problems.linear.lipschitz_extension import MaxAffine, max_affine_extension
 from dpconvex.sets import L2Ball
+from dpconvex_experiments.reference.max_affine import MaxAffine, max_affine_extension
 
 R = 1.0
 

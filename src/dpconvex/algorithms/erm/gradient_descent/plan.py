@@ -11,8 +11,7 @@ Samples (records, rate q < 1)
     In every step each record takes part with probability q, by coins of its own that are drawn afresh and never
     released (`SampledGaussian`). The sum over those that do, divided by the public ``q n``, never by their number,
     moves by at most ``C/(q n)`` in l2 with a record's taking part, and a replaced record changes no other's coin. So T
-    steps cost what `PoissonSteps` says: the T-fold product of ``(1-q) N(0, s^2) + q N(C/(q n), s^2)`` against
-    ``(1-q) N(0, s^2) + q N(-C/(q n), s^2)``.
+    steps cost what `PoissonSteps` says.
 Assumptions
     The number of units is public; C, steps and step size are functions of public numbers. Records are put into batches
     by position, users by a uniform permutation (coins of their own): its law does not change when a user's label does.
@@ -30,13 +29,8 @@ Bound (all others)
     Bounds are on the data for one batch, else on the population.
     Levels C < L: for every data set plus ``2 R (L - C)``.
 Users of smooth losses
-    For users with M records each, alike and with symmetric gradient errors of length ``t = L/sqrt(M)``, clipping scales
-    a gradient g by about ``min(1, C/(|g| + t))`` at most, and ``|g|^2 <= 2 beta`` times the excess e. So with B the
-    bound above, ``e min(1, C / (sqrt(2 beta e) + t)) <= B``, which is solved for e: an estimate, in which a short C
-    cancels, for B is proportional to it. Short levels (``t/6``) are taken, which real users, who are not alike, ask
-    for, and step sizes that let noise cost, ``beta |noise|^2 / (2 d)``, no more than 0.02 of the zero vector's largest
-    loss: where noise is large, the run does not leave the neighbourhood of 0. Where it is small, half as much: what
-    longer ways gain shrinks with the noise.
+    An estimate in which a short level C cancels (docs, Clipped users): short levels (``t/6``, ``t = L/sqrt(M)`` for M
+    records a user) are taken, and step sizes that let noise cost no more than 0.02 of the zero vector's largest loss.
 """
 
 from __future__ import annotations

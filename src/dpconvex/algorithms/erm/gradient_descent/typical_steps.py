@@ -4,11 +4,9 @@ Steps
     ``v <- m v - eta (g(w + m v) + noise)``, ``w <- w + v`` from 0 (Nesterov's momentum, m constant); the mean of the
     last points, or the last one, is released.
 Model of the error
-    On a quadratic risk the result is linear in the minimizer and in the noise. Along a direction of curvature c let
-    ``a_j`` be what an error of 1 in a gradient moves the point j steps later. The point misses a share
-    ``1 + c sum_j a_j`` of the minimizer, and has ``sum_j a_j^2`` times the variance of a gradient's noise; for a mean
-    of points the ``a_j`` are averaged. Both depend on ``x = eta c`` and m only (the noise times eta^2), so they are
-    tabulated. `TypicalData` says which curvatures there are; the sum over them is the expected excess.
+    That of the docs, Noisy gradient descent: along a direction of curvature c an error of 1 in a gradient moves the
+    point j steps later by ``a_j``, which depends on ``x = eta c`` and m only, so sums are tabulated. `TypicalData` says
+    which curvatures there are; the sum over them is the expected excess.
 Model of the cost
     `step_work`: what a step takes, in entries of the data that are read in order.
 Choice

@@ -6,17 +6,10 @@ Lemma (sensitivity)
     ``T_b``, the number of records whose bound A exceeds the public edge ``e_b``, moves by at most 1, so each score
     ``-max(0, T_b - t, t - T_(b+1))`` does. Given the released level C, a sum of ``min(A/C, 1)^2`` moves by at most 1.
 Theorem (docs, "No moment known"), but for the failure probability beta
-    Let ``L = ln(6 B/beta)``, B edges. Some edge has score 0, so the chosen one at least -s, and ``T_b <= t + s``,
-    ``T_(b+1) >= M = t - s``; by Clopper and Pearson's bounds for all edges at once ``P(A > C) <= p``,
-    ``P(A > C/sqrt(2)) >= q`` or ``C = e_B``. V is Bernstein's upper bound on ``(E min(A, C)^2)^(1/2)``. So for *every*
-    k and G with ``E A^k <= G^k``
-
-        C <= max(e_B, sqrt(2) G q^(-1/k)),    E (A - C)_+ <= G p^(1-1/k)    (Markov, Hoelder),
-
-    p and q being about ``d/(n epsilon)``. A localization on *other* records with C in all phases is one for the cut
-    losses, whose slopes have first and second moments of at most V: its bound, at released numbers, plus
-    ``D E (A - C)_+``, once, bounds the excess risk. Cut residuals, on the same records: at most ``t + s`` of them are
-    above C, so by Hölder for the empirical law the bias is at most ``2 P M_k ((t + s)/n)^(1-1/k)`` in expectation.
+    For *every* k and G with ``E A^k <= G^k`` the level is at most ``max(e_B, sqrt(2) G q^(-1/k))`` and what lies beyond
+    it ``E (A - C)_+ <= G p^(1-1/k)``, p and q being about ``d/(n epsilon)``. A localization on *other* records with C
+    in all phases is one for the cut losses: its bound, at released numbers, plus ``D E (A - C)_+``, once, bounds the
+    excess risk. Cut residuals, on the same records: the bias is at most ``2 P M_k ((t + s)/n)^(1-1/k)``.
 Deviations
     Calibrated: ``M = 2 (d + L)/epsilon + L``; constants="paper": that of a proof by Chernoff's bounds,
     ``(d + 8 L)/epsilon + 32 L`` (specification, 8.7). Its V has factors 2 where ours has Bernstein's inequality.

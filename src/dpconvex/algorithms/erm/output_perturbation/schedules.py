@@ -15,13 +15,9 @@ Tilted (Lemma 5.2, with the repaired proof)
 
         ``|w - w'| <= (K / l2) C / (C + n - 1)``.
 
-    Proof. There are subgradients ``g'_i`` of the losses at ``w'`` with ``<sum_i v'_i g'_i + l2 w', u - w'> >= 0`` for
-    all u in W; take the same ``g_i = g'_i`` for i < n, any ``g_n``, and the weights v of the first data set, all at
-    ``w'``. Strong convexity of J over W gives ``l2 |w - w'| <= |sum_i v_i g_i - sum_i v'_i g'_i|``. The weights differ
-    by one term of their normalizing sums, so all ``v_i - v'_i``, i < n, have the same sign and sum to
-    ``v'_n - v_n``. If ``v_n >= v'_n`` the difference is thus ``v_n (g_n - a weighted mean of the others and g'_n)``, of
-    length at most ``K v_n``, else likewise with ``v'_n``; and
-    ``v_n = 1 / sum_j exp(tau (loss_j - loss_n)) <= 1 / (1 + (n - 1) / C)``, likewise ``v'_n``.
+    Proof: docs, Output perturbation, Tilted losses. Over W take the same subgradients ``g_i = g'_i`` at ``w'`` for i < n
+    that optimality allows there, any ``g_n``: the gradients differ by ``v_n (g_n - a weighted mean of the others and
+    g'_n)``, of length at most ``K v_n``, if ``v_n >= v'_n``, else likewise with ``v'_n``.
 Any objective
     If every ``F(., X)`` is L-Lipschitz where the minimizers are, the difference of two of them is 2L-Lipschitz, and
     minimizers are at most ``2 L / l2`` apart: the weight of one record may be 1. With no assumption at all, points of a

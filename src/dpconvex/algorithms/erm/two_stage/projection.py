@@ -12,9 +12,8 @@ Sensitivity
 Assumptions
     Those of the method. That predictions survive a projection is for accuracy: privacy holds for any P.
 Why
-    Pure noise of an l2 sensitivity is as many times longer as there are columns. In m random directions inner products
-    change by about ``1/sqrt(m)`` of the lengths (Johnson and Lindenstrauss 1984), and the best fit loses what
-    `TypicalData.projection_bias` says: little where a few directions hold most of the variance.
+    Pure noise of an l2 sensitivity is as many times longer as there are columns; the best fit in m random directions
+    loses what `TypicalData.projection_bias` says (Johnson and Lindenstrauss 1984).
 Memory
     One copy of the projected records, n rows of m and the other columns.
 
@@ -34,15 +33,8 @@ from typing import Any, ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
+from dpconvex import algorithms
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms import (
-    LinearModelPlan,
-    PredictedError,
-    PrivateResult,
-    check_relation,
-    recorded,
-    require_average,
-)
 from dpconvex.algorithms.erm.two_stage.base import Planner, TwoStagePlan
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import Assumption, PrivacyParams
@@ -64,7 +56,7 @@ class ProjectedPlan(TwoStagePlan):
 
     problem: LinearModelProblem
     privacy: PrivacyParams
-    then: LinearModelPlan
+    then: algorithms.LinearModelPlan
     columns: int
     planner: Planner
     algorithm: ClassVar[str] = "random_projection"
@@ -80,7 +72,7 @@ class ProjectedPlan(TwoStagePlan):
         return np.setdiff1d(np.arange(self.problem.domain.n_features), self.wide)
 
     @property
-    def predicted_error(self) -> PredictedError:
+    def predicted_error(self) -> algorithms.PredictedError:
         """The method's bound, which is for projected records only; expected: with what the projection loses."""
         given, typical = self.then.predicted_error, self.problem.typical
         if given.expected is None or typical is None:
@@ -117,7 +109,7 @@ class ProjectedPlan(TwoStagePlan):
     def at(self, privacy: PrivacyParams) -> ProjectedPlan:
         return plan(self.problem, privacy, self.planner)[0]
 
-    def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> PrivateResult:
+    def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> algorithms.PrivateResult:
         P = projection(len(self.wide), self.columns, source)  # line 1: independent of data and noise
         result = self.then.run(
             *mapped(X, y, partial(self._projected, P=P)), source
@@ -138,9 +130,9 @@ class ProjectedPlan(TwoStagePlan):
         """Return records with projected columns first, each a function of itself alone; chunks of rows at a time."""
         from dpconvex.problems.data import _loops
 
-        out = np.empty((len(X), self.columns + len(self.others)))
+        out = np.empty((X.shape[0], self.columns + len(self.others)))
         step = max(1, CHUNK // max(1, self.problem.domain.n_features))
-        for first in range(0, len(X), step):
+        for first in range(0, X.shape[0], step):
             inside = self.problem.domain.clip(X[first : first + step])
             z = np.empty((len(inside), self.columns))
             _loops.predictions(np.ascontiguousarray(inside[:, self.wide]), np.ascontiguousarray(P), z)
@@ -149,11 +141,11 @@ class ProjectedPlan(TwoStagePlan):
         return out
 
 
-@recorded("random_projection")
+@algorithms.recorded("random_projection")
 def plan(problem: LinearModelProblem, privacy: PrivacyParams, planner: Planner) -> tuple[ProjectedPlan, ...]:
     """Return the plan with the number of columns of the smallest expected error."""
-    check_relation(privacy)
-    require_average(problem)
+    algorithms.check_relation(privacy)
+    algorithms.require_average(problem)
     p = len(problem.domain.columns_in("l2"))
     best: ProjectedPlan | None = None
     for columns in (p >> halvings for halvings in range(1, p.bit_length()) if p >> halvings >= FEWEST):

@@ -11,11 +11,8 @@ drawn alike, the mean loss of a linear model is uniformly close to its expectati
 
 c = 1 for one output, ``sqrt(2 outputs)`` for several. With l2 the square of the noise counts, not the noise.
 
-Several (``localized``; the paper's localization with its constants made explicit): replacing one of N records moves a
-regularized minimizer by ``2L/((lambda + l2) N)``, so minimizers generalize up to ``2L^2/((lambda_i + l2) n_i m)``, and
-the sum telescopes, with ``D_1 = R`` and ``D_i^2 = 2 g_{i-1}/(lambda_{i-1} + l2)``:
-
-    E F(x_l) - F(w) <= sum_i [2L^2/((lambda_i + l2) n_i m) + lambda_i D_i^2/2] + L sqrt(2 g_l/(lambda_l + l2)).
+Several (``localized``; the paper's localization with its constants made explicit): docs, User gradients, after Theorem
+4.
 
 Strongly convex losses (l2 > 0): the same again on a growing block of further users, from a point within ``sqrt(2
 bound/l2)`` of the minimizer (the reduction of Feldman, Koren and Talwar 2020, Section 5.1): each begins nearer.

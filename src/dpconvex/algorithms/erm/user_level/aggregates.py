@@ -10,10 +10,7 @@ All take displacements from a point that is already released, one a part; one us
     No test, no failure; better where the radius is not much smaller than c.
 `Searched` (private radius)
     Above-threshold finds the first radius of a public grid at which the h-index is high, then the weighted mean is
-    released with noise for that radius; if none passes, the plain mean. Proof: call a grid point good for a pair if
-    both h-indices reach s0 there. A bad one passes with probability at most delta_t on either data set (union bound
-    over threshold's and queries' noise). The run that releases nothing at bad ones is a pure epsilon_1 index followed
-    by a Gaussian release of mu (the plain mean is good for every pair), and differs by probability delta_t.
+    released with noise for that radius; if none passes, the plain mean (docs, User-level privacy, Private radius).
 """
 
 from __future__ import annotations

@@ -4,10 +4,8 @@ r"""Private means of user gradients, step after step on the same users: four way
     Every step tests and releases with Gaussian noise: `GuardedGaussianNoise`, composed.
 `ThresholdGuard` (Theorem B-7, the paper's structure)
     AboveThreshold on ``-H_t`` (H the h-index of neighbor counts, of sensitivity 1), pure ``e_1`` for all steps; the
-    means get Gaussian noise. Call a step bad if ``min(H, H') < s0``, so that both are at most s0. A bad step passes
-    only if the threshold's noise and the query's together exceed ``theta - s0``; the union bound over the fresh query
-    noises and the one threshold noise is `FailureAllowance`. On all other transcripts the density is that of
-    AboveThreshold interleaved with Gaussian mechanisms, ``a_t g_t``, and ``a_t <= e^{e_1} a'_t`` is a stopping rule.
+    means get Gaussian noise. A step with ``min(H, H') < s0`` passes only if the threshold's noise and the query's
+    together exceed ``theta - s0``: `FailureAllowance` (docs, User gradients, Theorem 1).
 `SampledGuard` (Balle, Barthe and Gaboardi 2018)
     Every step tests and releases on a fresh secret subset: `SampledSteps`. No AboveThreshold across steps: passing
     would tell about the subset (erratum E6).

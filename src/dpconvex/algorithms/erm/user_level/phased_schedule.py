@@ -1,21 +1,13 @@
 r"""Sizes, step sizes and releases of phased one-pass SGD: those that minimize its bound, and the printed ones.
 
 Bound
-    On the expected excess *population* risk over the ball of radius R, for users with M records each, all drawn
-    independently from one distribution. Phase i: n_i users in C parts, ``T_i = M floor(n_i / C)`` steps of size
-    ``eta_i`` a part. For the mean ``m_i`` of the parts' averages and every fixed y (online to batch, convexity)
-
-        E F(m_i) - F(y) <= E|x_{i-1} - y|^2 / (2 eta_i T_i) + eta_i L^2 / 2.
-
-    With ``y = m_{i-1}`` (first: the minimizer), ``x_{i-1}`` is ``m_{i-1}`` plus noise of deviation ``s_{i-1}``, and
-    projection does not lengthen it: ``E|x_{i-1} - m_{i-1}|^2 <= d s_{i-1}^2``. The sums telescope, and the last noise
-    adds ``L sqrt(d) s_l``, or without a last projection ``curvature/2 d s_l^2``. A test that fails, with probability at
-    most 2 beta a phase, costs at most what predicting with the start may lose, ``2 L R``.
+    Theorem 5 of the docs (User-level privacy), on the expected excess *population* risk over the ball of radius R, for
+    users with M records each, all drawn independently from one distribution: phase i has n_i users in C parts and
+    ``T_i = M floor(n_i / C)`` steps of size ``eta_i`` a part. A test that fails costs at most ``2 L R``.
 Radius
-    Two parts' averages differ by more than ``b(l) eta L sqrt(T)``, ``b(l) = 2 (sqrt(l) + sqrt(l + 1))``, with
-    probability at most ``e^-l``, for convex losses of slope at most L, smooth or not (docs, User-level privacy,
-    Lemma 4). In 200000 measured pairs the ratio stayed below 2.1; `PRACTICAL_SPREAD` is the default, and the bound
-    then presumes that it holds.
+    Lemma 4 of the docs: two parts' averages differ by more than ``b(l) eta L sqrt(T)``, ``b(l) = 2 (sqrt(l) + sqrt(l +
+    1))``, with probability at most ``e^-l``. In 200000 measured pairs the ratio stayed below 2.1; `PRACTICAL_SPREAD` is
+    the default, and the bound then presumes that it holds.
 Printed constants
     With l = floor(log2 n) phases, ``C = 100 log(20 n m e^epsilon / delta) / epsilon``, and for ``i = 1, ..., l``
 

@@ -16,10 +16,11 @@ from dpconvex.losses import AbsoluteLoss, HingeLoss, HuberLoss, LogisticLoss, Pi
 from dpconvex.privacy import PrivacyParams, verify
 from dpconvex.problems import DataDomain, LinearModelProblem, Records
 from dpconvex.problems.linear.extension_risk import ExtensionRisk, RecordCap, extension_rounding, profiles
-from dpconvex.problems.linear.lipschitz_extension import lipschitz_extension, structured_extension
+from dpconvex.problems.linear.lipschitz_extension import Pieces, lipschitz_extension
 from dpconvex.randomness import SeededSource, SystemSource
 from dpconvex.sets import Box, Ellipsoid, L1Ball, L2Ball, Polytope, Section, Simplex
 from dpconvex.solvers import biased_subgradient, ridge_subgradient, ridge_subgradient_steps
+from dpconvex_experiments.reference.max_affine import MaxAffine, max_affine_extension
 
 SQUARE = Polytope([[1, 0], [0, 1], [-1, 0], [0, -1], [1, 1]], [0.5, 1, 1, 0.5, 1])
 SETS = {
@@ -285,12 +286,15 @@ def test_weak_duality_bounds_the_model_on_a_section_without_any_accuracy() -> No
 def test_weights_of_pieces_and_bisection_bracket_the_same_values() -> None:
     X, y = adversaries(AbsoluteLoss(1e3), 10, 4, 1.0)
     some = profiles(AbsoluteLoss(1e3), X, y, 1.0, RecordCap(1e9))
-    one, other = (
-        f(some, np.array([0.3, 0.4]), 1.0, L2Ball(1.0), 1e-6) for f in (lipschitz_extension, structured_extension)
-    )
-    assert np.all(one.lower <= other.upper)
-    assert np.all(other.lower <= one.upper)
-    assert np.max(other.upper - other.lower) <= 2e-6
+    w = np.array([0.3, 0.4])
+    found = lipschitz_extension(some, w, 1.0, L2Ball(1.0), 1e-6)
+    assert isinstance(some, Pieces)
+    for i, ends in enumerate(np.stack([some.lower, some.upper], axis=1)):
+        f = MaxAffine(ends[:, None] * some.slopes[i], ends * some.offsets[i])
+        exact = max_affine_extension(f, w, 1.0, L2Ball(1.0), 1e-6)
+        assert found.lower[i] <= exact.upper
+        assert exact.lower <= found.upper[i]
+        assert found.upper[i] - found.lower[i] <= 2e-6
 
 
 def test_an_extension_beats_no_truncation_on_the_ball_but_bias_is_doubled() -> None:
@@ -302,7 +306,7 @@ def test_an_extension_beats_no_truncation_on_the_ball_but_bias_is_doubled() -> N
         HingeLoss(), Records.clipped(X, DataDomain.l2_ball(2, 10.0)), np.ones(2), 1.0, 1.0, L2Ball(1.0), 1e-9
     )
     w = np.array([-0.3, 0.4])
-    found, plain = risk._extension(w), risk.pieces.values(w)
+    found, plain = risk.extension(w), risk.pieces.values(w)
     assert found.upper[0] == pytest.approx(plain[0], abs=1e-9)
     assert found.upper[1] < plain[1]
     assert math.isfinite(risk.oracle_error)

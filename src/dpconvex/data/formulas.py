@@ -1,0 +1,189 @@
+"""Public maps of cells: increasing transforms, dates as days, and formulas over the columns of one record.
+
+All of it is a function of one record and public text. Formulas are parsed, never executed as Python: names, numbers,
+``+ - * / **`` and the functions of `FUNCTIONS` are all there is. No content raises: what has no value is missing.
+"""
+
+from __future__ import annotations
+
+import ast
+import datetime
+import math
+import operator
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.data.frames import compute, dates_or_texts, numbers, taken
+from dpconvex.errors import InvalidParameterError
+
+if TYPE_CHECKING:
+    from dpconvex.data.frames import Series
+
+
+def _signed_log(x: Any) -> Any:
+    return np.sign(x) * np.log1p(np.abs(x))
+
+
+def _signed_exp(x: Any) -> Any:
+    return np.sign(x) * np.expm1(np.abs(x))
+
+
+TRANSFORMS: dict[str, tuple[Any, Any, dict[str, float]]] = {
+    "none": (np.positive, np.positive, {}),
+    "log1p": (np.log1p, np.expm1, {"above": -1.0}),
+    "sqrt": (np.sqrt, np.square, {"at_least": 0.0}),
+    "signed_log": (_signed_log, _signed_exp, {}),
+}
+"""Increasing maps by name: the map, its inverse, and what its domain asks of lower bounds."""
+
+ISO = "%Y-%m-%d"
+_FIELDS = {"%Y": "(?P<Y>[0-9]{4})", "%m": "(?P<m>[0-9]{1,2})", "%d": "(?P<d>[0-9]{1,2})"}
+
+
+def date_pattern(form: Any) -> str:
+    """Return the regular expression of dates in a format, a time after them allowed; refuse other formats."""
+    parts = re.split("(%.)", form) if isinstance(form, str) else []
+    if sorted(parts[1::2]) != ["%Y", "%d", "%m"] or len(form) > 20:
+        raise InvalidParameterError("format", form, "must hold %Y, %m and %d once each", 'For example "%d.%m.%Y"')
+    return "^" + "".join(_FIELDS.get(part) or re.escape(part) for part in parts) + "(?:[T ].*)?$"
+
+
+def days(series: Series, form: str = ISO) -> FloatArray:
+    """Return dates as days since 1970, (n,), NaN where a cell is no date; texts are read in the format `form`."""
+    import pyarrow as pa
+
+    pc = compute()
+    values, positions = dates_or_texts(series)
+    if not pa.types.is_large_string(values.type):
+        return taken(np.asarray(values.cast(pa.float64()).fill_null(math.nan)), positions, math.nan)
+    found: Any = pc.extract_regex(values, date_pattern(form))
+    parts = [pc.struct_field(found, name).cast(pa.int64()).fill_null(0) for name in "Ymd"]
+    year, month, day = (np.asarray(part, dtype=np.int64) for part in parts)
+    real = (year > 0) & (month >= 1) & (month <= 12) & (day >= 1)
+    months = ((year - 1970) * 12 + month - 1).astype("M8[M]")
+    dates = months.astype("M8[D]") + (day - 1)
+    real &= dates.astype("M8[M]") == months
+    return taken(np.where(real, dates.astype(np.int64), math.nan), positions, math.nan)
+
+
+def public_date(name: str, text: Any) -> int:
+    """Return a date of a schema as days since 1970, or raise `InvalidParameterError`."""
+    try:
+        return (datetime.date.fromisoformat(str(text)) - datetime.date(1970, 1, 1)).days
+    except ValueError:
+        raise InvalidParameterError(name, text, "must be a date", 'Write it as "2024-12-31"') from None
+
+
+def parts_of_dates(found: FloatArray, part: str) -> AnyArray:
+    """Return the month 1 to 12, or the weekday 1 (Monday) to 7, of days since 1970 (n,); 0 where a date is missing."""
+    known = ~np.isnan(found)
+    number = np.where(known, found, 0).astype(np.int64)
+    if part == "weekday":
+        return np.where(known, (number + 3) % 7 + 1, 0)
+    return np.where(known, number.astype("M8[D]").astype("M8[M]").astype(np.int64) % 12 + 1, 0)
+
+
+FUNCTIONS: dict[str, tuple[int, Any]] = {
+    "abs": (1, np.abs),
+    "exp": (1, np.exp),
+    "log": (1, np.log),
+    "log1p": (1, np.log1p),
+    "max": (2, np.maximum),
+    "min": (2, np.minimum),
+    "sqrt": (1, np.sqrt),
+}
+"""What a formula may call, and with how many arguments; besides ``days``, of the name of a column of dates."""
+
+_SIGNS: dict[type, Any] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: np.true_divide,
+    ast.Pow: np.power,
+    ast.USub: operator.neg,
+    ast.UAdd: operator.pos,
+}
+_LONGEST = 500
+
+Value = Callable[[Mapping[str, FloatArray]], Any]
+
+
+@final
+@dataclass(frozen=True)
+class Formula:
+    """A number of each record, as ``weight / (height / 100) ** 2`` or ``days("left") - days("came")``.
+
+    Columns stand for themselves, in quotes where their names are no words.
+    """
+
+    inputs: dict[str, bool]  #: its columns, and whether they are read as numbers, else as dates
+    value: Value
+
+    def of(self, frame: Any, missing: AnyArray, form: str) -> FloatArray:
+        """Return the values (n,) for a frame; cells that equal a number in `missing` (k,) have none."""
+        columns = {
+            name: without(numbers(series, texts=True), missing) if self.inputs[name] else days(series, form)
+            for name, series in ((name, frame.get_column(name)) for name in self.inputs)
+        }
+        with np.errstate(all="ignore"):
+            return np.array(self.value(columns), dtype=np.float64)
+
+
+@cache
+def parse(text: str) -> Formula:
+    """Parse a formula, or raise `InvalidParameterError`; nothing in it is executed."""
+    remedy = f"Use columns, numbers, + - * / **, days(column) and {', '.join(FUNCTIONS)}"
+    found: dict[str, bool] = {}
+    try:
+        if not isinstance(text, str) or len(text) > _LONGEST:
+            raise ValueError
+        value = _built(ast.parse(text.strip(), mode="eval").body, found)
+    except (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError):
+        raise InvalidParameterError("formula", text, "is no formula that can be read", remedy) from None
+    if not found:
+        raise InvalidParameterError("formula", text, "must name a column", remedy)
+    return Formula(found, value)
+
+
+def _built(node: ast.AST, found: dict[str, bool]) -> Value:
+    """Return a formula as a function of its columns, and note them; ValueError at anything that is not listed here."""
+    match node:
+        case ast.BinOp(left, sign, right) if type(sign) in _SIGNS:
+            return _call(_SIGNS[type(sign)], _built(left, found), _built(right, found))
+        case ast.UnaryOp(sign, operand) if type(sign) in _SIGNS:
+            return _call(_SIGNS[type(sign)], _built(operand, found))
+        case ast.Call(ast.Name("days"), [argument], []):
+            return _column(argument, False, found)
+        case ast.Call(ast.Name(name), arguments, []) if name in FUNCTIONS and len(arguments) == FUNCTIONS[name][0]:
+            return _call(FUNCTIONS[name][1], *(_built(each, found) for each in arguments))
+        case ast.Constant(int() | float() as value) if not isinstance(value, bool):
+            constant = np.float64(value)
+            return lambda columns: constant
+        case _:
+            return _column(node, True, found)
+
+
+def _call(function: Any, first: Value, second: Value | None = None) -> Value:
+    """Return a function of values as one of columns; one frame a level, so that no formula is too deep."""
+    if second is None:
+        return lambda columns: function(first(columns))
+    return lambda columns: function(first(columns), second(columns))
+
+
+def _column(node: ast.AST, numeric: bool, found: dict[str, bool]) -> Value:
+    match node:
+        case ast.Name(name) | ast.Constant(str() as name) if name and found.setdefault(name, numeric) == numeric:
+            return lambda columns: columns[name]
+        case _:
+            raise ValueError
+
+
+def without(values: FloatArray, missing: AnyArray) -> FloatArray:
+    """Return numbers (n,) with NaN for those that are listed as missing."""
+    return np.where(np.isin(values, missing), math.nan, values) if len(missing) else values

@@ -1,0 +1,110 @@
+"""What a schema says of the column to predict."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from typing import TYPE_CHECKING, ClassVar, final
+
+import numpy as np
+
+from dpconvex import _validate
+from dpconvex._types import AnyArray
+from dpconvex.data.cells import CategoryCells, CellColumn, NumberCells
+from dpconvex.data.columns import Described, checked_aliases, interval, renamed, texts
+from dpconvex.data.frames import codes, numbers, refuse_impossible
+
+if TYPE_CHECKING:
+    from dpconvex.data.frames import Series
+
+
+class AbstractTarget(Described):
+    """The column to predict, with its public values."""
+
+    rates: tuple[float, ...] | None = None
+    """Public shares of the classes; None where they are not known, and for numbers."""
+
+    @property
+    @abstractmethod
+    def labels(self) -> tuple[str, ...]:
+        """The public classes; empty for a numeric target."""
+
+    @abstractmethod
+    def encode(self, series: Series) -> AnyArray:
+        """The column as an array of shape (n,) inside the public values."""
+
+
+@final
+@dataclass(frozen=True)
+class ClassTarget(AbstractTarget):
+    """A target with a public list of classes, at least two.
+
+    Missing labels and labels not listed count as the first class. Labels match as in `CategoricalColumn`. The `rates`
+    are public shares of the classes, in their order: positive, adding up to 1 but for rounding to percent. They serve
+    accuracy and yardsticks, never privacy.
+    """
+
+    name: str
+    classes: tuple[str, ...]
+    rates: tuple[float, ...] | None = None
+    _: KW_ONLY
+    aliases: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)  #: other spellings of classes
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "classes", texts("classes", self.classes, 2))
+        object.__setattr__(self, "aliases", checked_aliases(self.aliases, self.classes, self.missing))
+        if self.rates is not None:
+            object.__setattr__(self, "rates", _validate.shares("rates", self.rates, len(self.classes)))
+
+    numeric: ClassVar[bool] = False
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return self.classes
+
+    def encode(self, series: Series) -> AnyArray:
+        refuse_impossible(series, (*self.classes, *self.aliases))
+        return np.maximum(codes(self.clean(series), self.classes), 0)
+
+    def clean(self, series: Series) -> Series:
+        return renamed(series, self.classes, self.aliases)
+
+    def cells(self, bins: int | Sequence[float]) -> CellColumn:
+        return CategoryCells(self.name, self.classes)
+
+
+@final
+@dataclass(frozen=True)
+class NumericTarget(AbstractTarget):
+    """A numeric target with a public range, in its own unit.
+
+    Values are clipped to [`lower`, `upper`]; missing values count as the mid-range.
+    """
+
+    name: str
+    lower: float
+    upper: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        low, high = interval(self.lower, self.upper)
+        object.__setattr__(self, "lower", low)
+        object.__setattr__(self, "upper", high)
+
+    numeric: ClassVar[bool] = True
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return ()
+
+    def encode(self, series: Series) -> AnyArray:
+        values = np.clip(numbers(self.clean(series), texts=True), self.lower, self.upper)
+        return np.nan_to_num(values, copy=False, nan=self.lower / 2 + self.upper / 2)
+
+    def cells(self, bins: int | Sequence[float]) -> CellColumn:
+        """Bins of equal width, or with the given edges; missing values take the middle bin."""
+        if isinstance(bins, int):
+            return NumberCells.equal(self.name, self.lower, self.upper, bins)
+        return NumberCells(self.name, tuple(bins))
