@@ -792,8 +792,8 @@ MUTANTS = (
     Mutant(
         "the indicator of a missing number is not counted in the bound",
         "data/columns.py",
-        "out[:, 1] = np.where(np.isnan(values), 0.5, 0.0)",
-        "out[:, 1] = np.where(np.isnan(values), 1.0, 0.0)",
+        "out[:, 1] = np.where(np.isnan(cells), 0.5, 0.0)",
+        "out[:, 1] = np.where(np.isnan(cells), 1.0, 0.0)",
         "",
         ("tests/unit/data/test_formulas.py::test_no_content_raises_and_every_record_is_read_by_itself",),
     ),

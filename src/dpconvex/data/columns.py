@@ -27,6 +27,7 @@ from dpconvex.data.frames import (
 )
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems import Block
+from dpconvex.problems.data.domain import center
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -152,9 +153,9 @@ class AbstractColumn(Described):
     def to_dict(self) -> dict[str, Any]:
         return {key: value for key, value in super().to_dict().items() if key != "name"}
 
-    @abstractmethod
     def compact(self, series: Series) -> AnyArray:
         """What was `read` in few bytes, (n,): numbers, NaN for none, or positions of categories, -1 for none."""
+        return numbers(series, texts=True)
 
     @abstractmethod
     def encode_into(self, cells: AnyArray, out: FloatArray) -> None:
@@ -299,17 +300,12 @@ class NumericColumn(AbstractColumn):
     def feature_names(self) -> tuple[str, ...]:
         return (self.name, f"{self.name}={MISSING}") if self.indicator else (self.name,)
 
-    def compact(self, series: Series) -> AnyArray:
-        return numbers(series, texts=True)
-
     def encode_into(self, cells: AnyArray, out: FloatArray) -> None:
-        from dpconvex.problems.data import _loops
-
         if self.transform != "none":
             cells = self._maps[0](np.clip(cells, self.lower, self.upper))
         if self.indicator:
             out[:, 1] = np.where(np.isnan(cells), 0.5, 0.0)
-        _loops.center(cells, *self._ends, out[:, 0])
+        center(cells, *self._ends, out[:, 0])
 
     def cells(self, bins: int | Sequence[float]) -> CellColumn:
         """Bins of equal width after the transform, or with the given edges; missing values take the middle bin."""

@@ -230,6 +230,13 @@ class DataDomain:
         return tuple(runs)
 
 
+def center(values: FloatArray, lower: float, upper: float, out: FloatArray) -> None:
+    """Write values (n,), clipped into an interval and mapped to [-1/2, 1/2], to `out`; NaN becomes 0."""
+    from dpconvex.problems.data import _loops
+
+    _loops.center(values, lower, upper, out)
+
+
 def _to_simplex(rows: FloatArray) -> None:
     """Make the vectors along the last axis of `rows` (finite floats) points of the simplex, in place.
 
