@@ -31,6 +31,7 @@ from dpconvex import (
     PrivateWorstGroupClassifier,
     budget_context,
 )
+from dpconvex.algorithms.erm.objective_perturbation import ObjectivePerturbationPlan
 from dpconvex.data import CategoricalColumn, ClassTarget, NumericColumn, NumericTarget, Schema
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems.data import _threads, records
@@ -226,16 +227,17 @@ def test_what_needs_single_records_is_refused_before_it_is_paid(name: str) -> No
         assert budget.account().left[0] == 50
 
 
-def test_what_follows_a_private_level_needs_sums_whatever_it_is() -> None:
+def test_what_follows_a_private_level_needs_sums_whatever_it_is(monkeypatch) -> None:
     """The planner after a release knows that records are sums: nothing can fail once the level is paid."""
+    monkeypatch.setattr(ObjectivePerturbationPlan, "only_sums", False)  # which would come first
     regressor = PrivateLinearRegression(2.0, 1e-6, schema=NUMBERS, heavy_tailed=2.0, algorithm="clipped_residuals")
     regressor._sums = True
-    plan: Any = regressor.plan(N)[0]
+    plan: Any = regressor.plan(N + 1)[0]  # no plan is remembered for so many
     for level in plan.scale.edges[::40]:
         assert plan.informed(float(level)).then.only_sums
     centered = PrivateLogisticRegression(8.0, 1e-6, schema=CLASSES, algorithm="recentring")
     centered._sums = True
-    plan = centered.plan(4000)[0]
+    plan = centered.plan(4001)[0]
     for length in plan.lengths[::16]:
         assert plan.informed(np.zeros(1), float(length)).then.only_sums
 

@@ -53,6 +53,11 @@ TIGHT = {
     "vertex_mirror_descent": 0.25,
     "vertex_mirror_descent/pure": 0.5,
     "queries/saddle_point/pure": 0.75,
+    "private_evaluation": 0.99,
+    "private_evaluation/classes": 0.99,
+    "private_evaluation/numbers": 0.99,
+    "private_evaluation/users": 0.99,
+    "private_evaluation/numbers_of_users": 0.99,
 }
 """Share of the claim that the audit must prove: if it falls, either noise or the audit has changed."""
 

@@ -1,4 +1,4 @@
-"""``dpconvex evaluate``: a released model and a private test table in; metrics with intervals and their certificate out."""
+"""``dpconvex evaluate``: a model and a private test table in; metrics with intervals and their certificate out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 
 from dpconvex.cli import _options, _output
 from dpconvex.cli.budget import pay
-from dpconvex.errors import InvalidDataError, InvalidParameterError
+from dpconvex.errors import InvalidDataError
 
 if TYPE_CHECKING:
     from dpconvex.estimators.evaluation import PrivateMetrics
@@ -55,7 +55,7 @@ def evaluate(
     levels = {**levels_of(schema, named), **levels_of(schema, given)}
     known = schema.column_names()
     extra = tuple(CategoricalColumn(name, texts) for name, texts in given.items() if name not in known)
-    read = replace(schema, columns=(*schema.columns, *extra))
+    read = replace(schema, columns=(*schema.columns, *extra), weight=None, weight_cap=None)
     promise = PrivacyParams(epsilon, unit=Unit.RECORD if schema.user is None else Unit.USER)
     with _output.model_folder(out, force=force) as folder:
         paid = pay(budget, promise, "evaluate", table, read, seed=seed)
@@ -88,13 +88,13 @@ def print_metrics(found: PrivateMetrics, where: str) -> None:
     """Print all metrics with their intervals, then those of the groups."""
 
     def row(group: str, name: str, each: Any) -> tuple[str, ...]:
-        if not each.known:
-            return (*((group,) if found.groups else ()), name, "not known", "", "")
         numbers = [f"{value:.4f}" for value in (each.value, each.lower, each.upper)]
-        return (*((group,) if found.groups else ()), name, *numbers)
+        return (*((group,) if found.groups else ()), name, *(numbers if each.known else ("not known", "", "")))
 
     rows = [row("all", name, each) for name, each in found.items()]
-    rows += [row(label, name, each) for label, part in found.groups.items() for name, each in part.items()]
+    for label, part in found.groups.items():
+        known = any(each.known for each in part.values())
+        rows += [row(label, *each) for each in part.items()] if known else [(label, "too few to say", "", "", "")]
     unit, privacy = found.plan_.privacy.unit, found.plan_.privacy
     title = f"Metrics on {found.plan_.n:,} {unit}s ({where}), {_output.budget_words(privacy)}"
     headers = (*(("group",) if found.groups else ()), "metric", "value", "from", "to")
@@ -102,22 +102,3 @@ def print_metrics(found: PrivateMetrics, where: str) -> None:
     _output.print_text("95 % intervals for the population of the test records, the privacy noise included.")
     if found.promise_:
         _output.print_text(f"\n{found.promise_}")
-
-
-def hold_out(estimator: Any, records: Any, share: float | None, epsilon: float | None) -> PrivateMetrics | None:
-    """Fit `estimator` on all records, or on those that are not held out, which are then evaluated on."""
-    from dpconvex.estimators.evaluation import fit_and_evaluate
-
-    if epsilon is None or share is None:
-        estimator.fit(records)
-        return None
-    return fit_and_evaluate(estimator, records, epsilon=epsilon, holdout=share)
-
-
-def check_hold_out(share: float | None, epsilon: float | None, streamed: bool) -> None:
-    """Raise `InvalidParameterError` unless both options of a hold-out are given, or none."""
-    if (share is None) != (epsilon is None):
-        remedy = "Give both, as in --holdout 0.2 --evaluate 1"
-        raise InvalidParameterError("holdout", share, "goes with --evaluate EPSILON", remedy)
-    if share is not None and streamed:
-        raise InvalidParameterError("holdout", share, "needs a table in memory: a single file", "Leave out --engine")

@@ -14,7 +14,7 @@ import typer
 from dpconvex.cli import _options, _output
 from dpconvex.cli._tables import engine_for, opened_table
 from dpconvex.cli.budget import pay
-from dpconvex.cli.evaluate import check_hold_out, hold_out, print_metrics, write_metrics
+from dpconvex.cli.evaluate import print_metrics, write_metrics
 from dpconvex.cli.plan import plan_rows, print_plans
 from dpconvex.cli.schema import print_labels
 from dpconvex.errors import InvalidDataError, InvalidParameterError
@@ -62,20 +62,31 @@ def fit(
     The folder appears whole or not at all. --force replaces an existing model folder.
     """
     from dpconvex.cli.report import Origin
-    from dpconvex.estimators.base import promise_of
+    from dpconvex.estimators._streams import promise_of
+    from dpconvex.estimators.evaluation import fit_and_evaluate
 
     declared = _options.fit_schema(schema, target, user_column)
     estimator = _options.build(epsilon, options, schema=declared, seed=seed)
     promise = promise_of(estimator)  # refuses unusable parameters before anything is read
-    check_hold_out(holdout, evaluate, table.is_dir() or engine not in (None, "memory"))
+    if (holdout is None) != (evaluate is None):
+        remedy = "Give both, as in --holdout 0.2 --evaluate 1"
+        raise InvalidParameterError("holdout", holdout, "goes with --evaluate EPSILON", remedy)
     if evaluate is not None:  # Theorem 5 of the docs, Private evaluation
         promise = dataclasses.replace(promise, epsilon=max(epsilon, evaluate))
     with _output.model_folder(out, force=force) as folder:
         held_out = read_test(test, declared)
         engine = engine_for(table, engine, address, memory, budget)
+        if holdout is not None and engine != "memory":
+            raise InvalidParameterError(
+                "holdout", holdout, "needs a table in memory: a single file", "Leave out --engine"
+            )
         paid = pay(budget, promise, f"fit --model {estimator.kind}", table, declared, seed=seed)
         with opened_table(table, declared, engine, address, memory) as records:
-            found = hold_out(estimator, records, holdout, evaluate)
+            if holdout is None or evaluate is None:
+                found = None
+                estimator.fit(records)
+            else:
+                found = fit_and_evaluate(estimator, records, epsilon=evaluate, holdout=holdout)
         metrics = None if held_out is None else measure(estimator, held_out)
         if found is not None:
             write_metrics(found, folder, _output.EVALUATED)

@@ -26,8 +26,7 @@ from dpconvex.data.frames import (
     with_nan,
 )
 from dpconvex.errors import InvalidParameterError
-from dpconvex.problems import Block
-from dpconvex.problems.data.domain import center
+from dpconvex.problems.data.domain import Block, center
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -301,8 +300,7 @@ class NumericColumn(AbstractColumn):
         return (self.name, f"{self.name}={MISSING}") if self.indicator else (self.name,)
 
     def encode_into(self, cells: AnyArray, out: FloatArray) -> None:
-        if self.transform != "none":
-            cells = self._maps[0](np.clip(cells, self.lower, self.upper))
+        cells = cells if self.transform == "none" else self._maps[0](np.clip(cells, self.lower, self.upper))
         if self.indicator:
             out[:, 1] = np.where(np.isnan(cells), 0.5, 0.0)
         center(cells, *self._ends, out[:, 0])
@@ -416,16 +414,14 @@ class CategoricalColumn(AbstractColumn):
 
     def compact(self, series: Series) -> AnyArray:
         positions = codes(series, self.categories)
-        if self.other:
-            positions[positions < 0] = len(self.categories)
+        positions = np.where(self.other & (positions < 0), len(self.categories), positions)
         return positions.astype(np.min_scalar_type(-1 - len(self.categories)))
 
     def encode_into(self, cells: AnyArray, out: FloatArray) -> None:
         if self.binary:
             out[:, 0] = np.array([-0.5, 0.5, 0.0])[cells]  # position -1, the last: missing or unlisted
             return
-        listed = np.flatnonzero(cells >= 0)
-        out[listed, cells[listed]] = 1.0
+        out[np.flatnonzero(cells >= 0), cells[cells >= 0]] = 1.0
         out[cells < 0] = 1 / out.shape[1]
 
     def cells(self, bins: int | Sequence[float]) -> CellColumn:

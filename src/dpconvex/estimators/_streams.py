@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, Self
+from copy import copy
+from typing import Any, Protocol, Self, TypeVar
 
 import narwhals as nw
 import numpy as np
@@ -12,6 +13,7 @@ from dpconvex.data import Schema
 from dpconvex.data.frames import distinct_labels, typed
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._features import FeatureMap, numeric_matrix, same_length, user_labels
+from dpconvex.privacy import PrivacyParams
 from dpconvex.problems.data.sources import (
     LEAST,
     CellRows,
@@ -23,6 +25,11 @@ from dpconvex.problems.data.sources import (
 )
 from dpconvex.problems.data.users import UserGroups
 from dpconvex.randomness import BitSource
+
+M = TypeVar("M")
+
+PROBE = 1_000_000
+"""Records of the problem by which parameters are checked before anything is read; some methods refuse a few records."""
 
 
 class Streaming(Protocol):
@@ -141,7 +148,8 @@ def open_users(schema: Schema, table: TableSource, groups: Any) -> UserGroups | 
 
     encode(table.empty)
     parts: list[tuple[int, AnyArray]] = []
-    for first, labels, places in table.encoded(encode, 1).run(lambda portion, first, _: (first, *portion)):
+    found: Any = table.encoded(encode, 1).run(lambda portion, first, _: (first, *portion))
+    for first, labels, places in found:
         known = [codes.setdefault(label, len(codes)) for label in labels]  # a dict: 5 and 5.0 are one label
         parts.append((first, np.array([*known, -1])[places]))
     return UserGroups.of(np.concatenate([part for _, part in sorted(parts, key=lambda each: each[0])]))
@@ -179,3 +187,19 @@ def shuffled(records: Any, source: BitSource) -> Any:
     order = coins.permutation(len(records[1]))
     X, targets, groups = records
     return X[order], targets[order], groups[order]
+
+
+def able(model: M, records: Any) -> M:
+    """Return a copy of a model whose plans, those made in a run included, need no more than such records give."""
+    planner: Any = copy(model)
+    planner._sums = isinstance(records, EncodedRows) and not records.in_memory
+    return planner
+
+
+def promise_of(model: Any) -> PrivacyParams:
+    """Return what the fit of a linear model with a schema would promise, or raise what it would refuse anyway.
+
+    It asks for one plan of one algorithm, where `PrivateLinearModel.plan` makes all.
+    """
+    loss = model._declared_loss()
+    return model._asked(model._check, model._feature_map(None), PROBE, loss, model._unit(None))

@@ -23,25 +23,20 @@ from dpconvex.algorithms.erm.registry import check, expected_of_first, plans
 from dpconvex.algorithms.search.scores import Score
 from dpconvex.algorithms.select import LARGEST, SMALLEST, Options
 from dpconvex.data import Schema
-from dpconvex.data.frames import open_table
 from dpconvex.errors import InvalidDataError, InvalidParameterError, SchemaError
 from dpconvex.estimators import _features
 from dpconvex.estimators._digest import with_sources
 from dpconvex.estimators._features import FeatureMap, feature_map, fitted_columns, learned_matrix
-from dpconvex.estimators._streams import expanded
+from dpconvex.estimators._streams import able, expanded
 from dpconvex.estimators._targets import TargetRange
 from dpconvex.estimators._weights import packed, shares_of_cap, weighted
 from dpconvex.losses import LinearModelLoss
 from dpconvex.privacy import CarriesBudgets, PrivacyCertificate, PrivacyParams, Unit
 from dpconvex.problems import DataDomain, LinearModelProblem, UserGroups
 from dpconvex.problems.data.records import Records
-from dpconvex.problems.data.sources import EncodedRows
 from dpconvex.randomness import BitSource
 
 T = TypeVar("T")
-
-PREDICTED = 2**16
-"""Rows of a table that are encoded at a time for predictions."""
 SAY_WHOSE = "Say whose row it is (groups, --user-column, the schema's user; in plan unit), or leave it at "
 CALLED = {"attack_radius": "adversarial_radius", "attack_norm": "adversarial_norm", "target": "risk"}
 CALLED |= {"test": "user_test", "smoothing": "user_smoothing"}
@@ -49,9 +44,6 @@ CALLED |= {"test": "user_test", "smoothing": "user_smoothing"}
 
 LEAST_BIAS = 0.8
 """No plan expects less than this share of the excess that a perfect fit of its loss has in the usual one."""
-
-PROBE = 1_000_000
-"""Records of the problem by which parameters are checked before anything is read; some methods refuse a few records."""
 
 RELEASED = """
 certificate_ : PrivacyCertificate
@@ -136,12 +128,6 @@ class FittedModel(PrivateEstimator, ABC):
         for name in ("certificate_", "plan_", "_ready"):
             vars(other).pop(name, None)
         return other.set_params(random_state=None)
-
-    def _for(self, records: Any) -> Self:
-        """Return a copy whose plans, those made in a run included, need no more than such records give."""
-        planner = copy(self)
-        planner._sums = isinstance(records, EncodedRows) and not records.in_memory
-        return planner
 
     def _fitted_map(self) -> FeatureMap:  # that coefficients are for
         return self._feature_map(self.n_features_in_)
@@ -341,8 +327,8 @@ class PrivateLinearModel(FittedModel):
             many = None if unit == Unit.RECORD else self.records_per_user
             problem = LinearModelProblem(self._weighted(loss), domain, n, float(radius), self.tilt, *attack, many)
             l2 = None if self.l2 is None else _validate.real("l2", self.l2, above=0.0)
-            fixed = (self.constants, self.noise, l2, self.risk, self.solver, *own.values(), self._sums)
-            return question(features.refined(problem), privacy, Options(*fixed))
+            fixed = (self.constants, self.noise, l2, self.risk, self.solver, *own.values())
+            return question(features.refined(problem), privacy, Options(*fixed, sums=self._sums))
         except InvalidParameterError as error:
             name = CALLED.get(error.name, error.name)
             raise InvalidParameterError(name, error.value, error.requirement, error.remedy) from None
@@ -406,7 +392,7 @@ class PrivateLinearModel(FittedModel):
         if self._weighs:
             targets = packed(self._weighted(loss), targets, weights, self._cap)
         n, unit = (len(targets), Unit.RECORD) if groups is None else (groups.n_users, Unit.USER)
-        plan: LinearModelPlan = self._ready or self._for(encoded)._plans(features, n, loss, unit)[0]
+        plan: LinearModelPlan = self._ready or able(self, encoded)._plans(features, n, loss, unit)[0]
         if self._ready is None:  # a search has paid for all its fits
             begin(plan, type(self).__name__, fitted_columns(self), n, source)
         features, domain = self._fitting(features, plan), plan.problem.domain
@@ -431,10 +417,8 @@ class PrivateLinearModel(FittedModel):
     def _linear(self, X: Any) -> FloatArray:
         """Return the linear predictions of every record and output, (n, n_outputs)."""
         check_is_fitted(self)
-        frame = open_table(X) if self.schema is not None else None
-        if frame is not None and len(frame) > PREDICTED:
-            parts = (frame[i : i + PREDICTED].to_native() for i in range(0, len(frame), PREDICTED))
-            return np.concatenate([self._linear(part) for part in parts])
+        if len(pieces := _features.pieces(self.schema, X)) > 1:
+            return np.concatenate([self._linear(piece) for piece in pieces])
         features, encoded = self._encoded(X, reset=False)
         if scipy.sparse.issparse(encoded):
             return Records.clipped(encoded, features.domain).predict(self.encoded_coef_) + self.encoded_intercept_
@@ -461,12 +445,3 @@ class PrivateLinearModel(FittedModel):
         cast(Any, model).fit(X, y, groups=labels)
         del model._ready
         return model.set_params(random_state=None)
-
-
-def promise_of(model: PrivateLinearModel) -> PrivacyParams:
-    """Return what a fit with a schema would promise, or raise what it would refuse whatever the data are.
-
-    It asks for one plan of one algorithm, where `PrivateLinearModel.plan` makes all.
-    """
-    loss = model._declared_loss()
-    return model._asked(model._check, model._feature_map(None), PROBE, loss, model._unit(None))

@@ -5,8 +5,8 @@ Guarantee
     their own rows to the last bit: sums in one fixed order, no matrix products.
 Hold-out
     Theorem 5 of the docs, Private evaluation: units are put in an order that is uniformly random, secret and used once;
-    the first are the test part. A unit is then in one part only, so model and evaluation together cost the larger of the
-    two prices. With coins that are public or depend on records this is false for tables whose order does.
+    the first are the test part. A unit is in one part only, so model and evaluation together cost the larger of the two
+    prices. With coins that are public or depend on records this is false for tables whose order does.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms import begin
 from dpconvex.algorithms.queries import metrics
 from dpconvex.algorithms.queries.evaluation import EvaluationPlan, plan as plan_evaluation
-from dpconvex.algorithms.queries.metrics import Estimate, Found
+from dpconvex.algorithms.queries.metrics import Estimate
 from dpconvex.data.frames import codes, open_table, typed
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators import _targets
@@ -45,9 +45,9 @@ BLOCK = 2**16
 UNLISTED = "(not listed)"
 HELD_OUT = (
     "Model and evaluation were made from disjoint parts of one table, whose places a secret random order decided that "
-    "was used once and is stored nowhere. So releasing both is ({epsilon:g}, {delta:g})-differentially private, the larger "
-    "of the two prices, for neighbors that replace one {unit}: neither certificate alone is the price of both. A further "
-    "evaluation of these records costs its own epsilon in full."
+    "was used once and is stored nowhere. So releasing both is ({epsilon:g}, {delta:g})-differentially private, the "
+    "larger of the two prices, for neighbors that replace one {unit}: neither certificate alone is the price of both. "
+    "A further evaluation of these records costs its own epsilon in full."
 )
 SEEDED = " NOT PRIVATE: with a seed the order is no secret."
 
@@ -57,41 +57,25 @@ SEEDED = " NOT PRIVATE: with a seed the order is no secret."
 class PrivateMetrics(Mapping[str, Estimate]):
     """Metrics by name, each an `Estimate` (value, lower, upper) with a 95 % interval; made by `private_metrics`."""
 
-    found: Found
-    labels: tuple[str, ...]  #: Of the groups
+    whole: Mapping[str, Estimate]
+    groups: Mapping[str, Mapping[str, Estimate]]  #: Of each group, by its label
+    differences: Mapping[str, Mapping[str, Estimate]]  #: Each group's less those of the first
+    #: (bins, 5): mean probability, share that was right, its interval, number of units; bins that are known
+    calibration: FloatArray
+    roc: FloatArray  #: (points, 2): false and true positive rates; empty where they are not known
     certificate_: PrivacyCertificate  #: What the evaluation costs
     plan_: EvaluationPlan  #: Its public constants
     cells_: FloatArray  #: What was released: all else follows from it
     promise_: str = ""  #: What model and evaluation promise together, after a hold-out
 
     def __getitem__(self, name: str) -> Estimate:
-        return self.found.whole[name]
+        return self.whole[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.found.whole)
+        return iter(self.whole)
 
     def __len__(self) -> int:
-        return len(self.found.whole)
-
-    @property
-    def groups(self) -> Mapping[str, Mapping[str, Estimate]]:
-        """The metrics of each group."""
-        return dict(zip(self.labels, self.found.groups, strict=True))
-
-    @property
-    def differences(self) -> Mapping[str, Mapping[str, Estimate]]:
-        """Each group's metrics less those of the first, with intervals of the difference."""
-        return dict(zip(self.labels[1:], self.found.differences[1:], strict=True))
-
-    @property
-    def calibration(self) -> FloatArray:
-        """(bins, 5): mean probability, share that was right, its interval, number of units; bins that are known."""
-        return self.found.calibration
-
-    @property
-    def roc(self) -> FloatArray:
-        """(points, 2): false and true positive rates; empty where they are not known."""
-        return self.found.roc
+        return len(self.whole)
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready fields; what is not known is None."""
@@ -109,12 +93,10 @@ class PrivateMetrics(Mapping[str, Estimate]):
             "promise": self.promise_,
         }
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         lines = [f"{name}: {each}" for name, each in self.items()]
         lines += [f"{name} ({label}): {each}" for label, found in self.groups.items() for name, each in found.items()]
         return "\n".join(lines)
-
-    __repr__ = __str__
 
 
 def private_metrics(
@@ -159,11 +141,6 @@ def private_metrics(
         A mapping from names such as ``"accuracy"``, ``"auc"``, ``"log_loss"``, ``"brier"`` (or ``"r2"``, ``"rmse"``,
         ``"mae"``) to `Estimate`.
 
-    Raises
-    ------
-    InvalidParameterError, InvalidDataError
-        From public facts only: shapes, types and parameters.
-
     Examples
     --------
     >>> import numpy as np
@@ -187,14 +164,14 @@ def _evaluate(
         what = "must be a fitted model of this library"
         raise InvalidParameterError("model", type(model).__name__, what, "Evaluate another model on public records")
     check_is_fitted(model, "encoded_coef_")
-    names, group = _groups(model, X, by)
+    fitted: Any = model
+    names, group = _groups(fitted, X, by)
     scores, classes = _scores(model, X), _classes(model)
     truth = _truth(model, X, y)
-    if len(truth) != len(scores) or (group is not None and len(group) != len(scores)):
-        raise InvalidDataError(f"X has {len(scores)} records and y {len(truth)}: they must agree")
     users = _users(model, X, labels)
-    if users is not None and users.n_records != len(scores):
-        raise InvalidDataError(f"X has {len(scores)} records and groups has {users.n_records}: they must agree")
+    sizes = (len(scores), len(truth), len(scores) if users is None else users.n_records)
+    if len(set(sizes)) > 1:
+        raise InvalidDataError(f"X, y and groups have {sizes} records: they must agree")
     n = len(scores) if users is None else users.n_users
     privacy = PrivacyParams(epsilon, unit=Unit.RECORD if users is None else Unit.USER)
     plan = plan_evaluation(n, privacy, classes=classes, groups=max(len(names), 1))
@@ -202,10 +179,11 @@ def _evaluate(
         begin(plan, "evaluation", int(model.n_features_in_), n, source)
     within = np.zeros(len(scores), dtype=np.int64) if group is None else group
     if classes == 0:
-        target = model._range()
-        parts = [(values - target.lower) / target.width for values in (_predicted(model, scores), truth)]
-        error = np.abs(np.clip(parts[0], 0, 1) - np.clip(parts[1], 0, 1))
-        values = np.column_stack([error**2, error, parts[1], np.clip(parts[1], 0, 1) ** 2])
+        target: Any = fitted._range()
+        parts = [(values - target.lower) / target.width for values in (scores[:, 0], truth)]
+        predicted, right = np.clip(parts, 0, 1)  # as `predict` clips
+        error = np.abs(predicted - right)
+        values = np.column_stack([error**2, error, right, right**2])
         result = plan.run(within[:, None], values, users, source)
         found = metrics.of_numbers(result, target.lower, target.upper)
     elif classes == 2:
@@ -224,7 +202,9 @@ def _evaluate(
         result = plan.run(np.column_stack([confusion, table]), None, users, source)
         found = metrics.of_classes(result)
     certificate = replace(result.certificate, model=model_digest(model))
-    return PrivateMetrics(found, names, certificate, plan, result.cells)
+    each, less = (dict(zip(names, part, strict=False)) for part in (found.groups, found.differences))
+    less = {name: less[name] for name in names[1:]}
+    return PrivateMetrics(found.whole, each, less, found.calibration, found.roc, certificate, plan, result.cells)
 
 
 def fit_and_evaluate(
@@ -257,25 +237,29 @@ def fit_and_evaluate(
     Returns
     -------
     PrivateMetrics
-        Its ``promise_`` says what both cost together.
+        Its ``promise_`` says what both cost.
     """
     _validate.real("holdout", holdout, above=0.0, below=1.0)
     if not isinstance(model, PrivateLinearModel):
         raise InvalidParameterError("model", type(model).__name__, "must be a linear or additive model of this library")
+    if isinstance(getattr(model, "classes", None), str):
+        what = "reads the labels off the records, and each part may hold others"
+        raise InvalidParameterError("classes", model.classes, what, "List the classes")  # pyright: ignore
     source = source_from(model.random_state)
-    users, count = _users(model, X, groups), _length(X)
-    units = count if users is None else users.n_users
+    users = _users(model, X, groups)
+    rows = len(X) if isinstance(X, list) else X.shape[0]
+    units = rows if users is None else users.n_users
     held = round(holdout * units)
     if not 0 < held < units:
         what = f"leaves {held} of {units} units to evaluate on: both parts need at least one"
         raise InvalidParameterError("holdout", holdout, what, "Use another share, or more records")
     unit = Unit.RECORD if users is None else Unit.USER
-    columns = None if model.schema is not None else int(np.shape(X)[1])
+    columns: Any = None if model.schema is not None else len(X[0]) if isinstance(X, list) else X.shape[1]
     plan = model.plan(units - held, columns, unit=str(unit))[0]
     evaluation = PrivacyParams(epsilon, unit=unit)
     promise = PrivacyParams(max(plan.privacy.epsilon, epsilon), plan.privacy.delta, unit=unit)
     plan_evaluation(held, evaluation)  # refuses what cannot be run
-    charge(promise, "fit and evaluation", columns or len(model.schema.columns), units, private=source.private)  # pyright: ignore[reportOptionalMemberAccess]
+    charge(promise, "fit and evaluation", columns or -1, units, private=source.private)
     # Theorem 5: a uniform order of the units, from the operating system, used once; only its ends matter
     order = source.generator().permutation(units)
     place = np.empty(units, dtype=np.int64)
@@ -305,11 +289,6 @@ def _rows(values: Any, index: AnyArray) -> Any:
     return values[index] if scipy.sparse.issparse(values) else np.asarray(values)[index]
 
 
-def _length(X: Any) -> int:
-    found: Any = nw.from_native(typed(X), eager_only=True, pass_through=True)
-    return len(found) if isinstance(found, nw.DataFrame) else int(np.shape(X)[0])
-
-
 def _users(model: Any, X: Any, labels: Any) -> UserGroups | None:
     if labels is None and model.schema is not None and model.schema.user is not None:
         labels = model.schema.user_labels(X)
@@ -326,7 +305,7 @@ def _scores(model: Any, X: Any) -> FloatArray:
     """Return the linear predictions (n, outputs), each a function of its row alone, to the last bit."""
     from dpconvex.problems.data import _loops
 
-    features, encoded = model._encoded(X, reset=False)
+    _features, encoded = model._encoded(X, reset=False)
     expanded, weights = model._fitted_map(), np.ascontiguousarray(model.encoded_coef_)
     out = np.empty((encoded.shape[0], len(weights)))
     for first in range(0, len(out), BLOCK):
@@ -335,11 +314,6 @@ def _scores(model: Any, X: Any) -> FloatArray:
         inside = np.require(expanded.domain.clip(rows), np.float64, ["C"])
         _loops.predictions(inside, weights, out[first : first + BLOCK])
     return out + model.encoded_intercept_
-
-
-def _predicted(model: Any, scores: FloatArray) -> FloatArray:
-    target = model._range()
-    return np.clip(scores[:, 0], target.lower, target.upper)
 
 
 def _truth(model: Any, X: Any, y: Any) -> AnyArray:
@@ -376,8 +350,7 @@ def _groups(model: Any, X: Any, by: Any) -> tuple[tuple[str, ...], AnyArray | No
         return (), None
     columns = levels_of(model.schema, by)
     if not isinstance(nw.from_native(typed(X), eager_only=True, pass_through=True), nw.DataFrame):
-        what = "names columns, and X is no data frame"
-        raise InvalidParameterError("by", by, what, "Give X as a data frame that has the column")
+        raise InvalidParameterError("by", by, "names columns, and X is no data frame", "Give X as a data frame")
     frame = open_table(X)
     names, position, unlisted = ("",), np.zeros(len(frame), dtype=np.int64), np.zeros(len(frame), dtype=np.bool_)
     for column, levels in columns.items():
@@ -385,7 +358,9 @@ def _groups(model: Any, X: Any, by: Any) -> tuple[tuple[str, ...], AnyArray | No
         found = codes(frame.get_column(column), levels)
         unlisted |= found < 0
         position = position * len(levels) + np.maximum(found, 0)
-        names = tuple(f"{name}, {column}={level}" if name else f"{column}={level}" for name in names for level in levels)
+        names = tuple(
+            f"{name}, {column}={level}" if name else f"{column}={level}" for name in names for level in levels
+        )
     return (*names, UNLISTED), np.where(unlisted, len(names), position)
 
 

@@ -155,7 +155,7 @@ class PrivateSearchCV(CarriesBudgets, MetaEstimatorMixin, BaseEstimator):
         if base.schema is None:  # public form only, before anything is split
             matrix = learned_matrix(clone(base), X, reset=True)
             X = matrix if isinstance(X, list | tuple) else X  # a table keeps its names
-        users = base._groups(X, groups) if table is None else open_users(base.schema, table, groups)
+        users = base._groups(X, groups) if table is None else open_users(cast(Any, base.schema), table, groups)
         count = _shape(X)[0] if table is None else len(table)
         _same_length(count, y, None if users is None else users.n_records)
         unit, n = (Unit.RECORD, count) if users is None else (Unit.USER, users.n_users)

@@ -20,7 +20,7 @@ from dpconvex.data import Schema
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators import _features, _targets
 from dpconvex.estimators._digest import name_model
-from dpconvex.estimators._streams import count, open_rows, shuffled
+from dpconvex.estimators._streams import able, count, open_rows, shuffled
 from dpconvex.estimators.base import RELEASED, FittedModel, with_shared
 from dpconvex.losses import LogisticLoss, SquaredLoss
 from dpconvex.privacy import PrivacyParams
@@ -122,7 +122,7 @@ class PrivateSparseModel(FittedModel):
     def _learn(self, features: _features.FeatureMap, records: Any, source: BitSource, middle: float = 0.0) -> None:
         """Plan, run on records in a random order, and store what was released."""
         n = count(records)
-        plan: Any = self._for(records).plan(n, features.domain.n_features)[0]
+        plan: Any = able(self, records).plan(n, features.domain.n_features)[0]
         self.plan_ = plan
         begin(plan, type(self).__name__, _features.fitted_columns(self), n, source)
         result = plan.run(shuffled(records, source), source)

@@ -17,7 +17,7 @@ from dpconvex.data.frames import open_table, require_columns
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._digest import name_model
 from dpconvex.estimators._features import FeatureMap, fitted_columns
-from dpconvex.estimators._streams import count, open_rows, refuse_with_portions, shuffled
+from dpconvex.estimators._streams import able, count, open_rows, refuse_with_portions, shuffled
 from dpconvex.estimators._targets import declared_index
 from dpconvex.estimators.base import RELEASED, with_shared
 from dpconvex.estimators.sparse import PrivateSparseClassifier, weights_of
@@ -137,14 +137,14 @@ class PrivateWorstGroupClassifier(PrivateSparseClassifier):
         else:
             refuse_with_portions(groups=groups)
             features, records, classes = *opened[:2], self._schema_classes()
-        n, able, privacy = count(records), self._for(records), self._privacy()
+        n, planner, privacy = count(records), able(self, records), self._privacy()
         shares = self._public_shares(len(labels))
-        planned = able.plan(n, features.domain.n_features)[0]  # from public facts, also of the shares
+        planned = planner.plan(n, features.domain.n_features)[0]  # from public facts, also of the shares
         begin(planned, type(self).__name__, fitted_columns(self), n, source, privacy)
         if shares is None:
             chosen = self._shares_plan(n, len(labels))
             shares, privacy = chosen.run(records if opened else records[2], source), chosen.rest
-        self.plan_ = planned if chosen is None else able._plans(features, n, shares, privacy)[0]
+        self.plan_ = planned if chosen is None else planner._plans(features, n, shares, privacy)[0]
         result = self.plan_.run(shuffled(records, source), source)
         self._store(features, weights_of(self.plan_, result.x))
         self.certificate_ = result.certificate

@@ -38,7 +38,7 @@ class OriginDescentPlan(OneStagePlan):
     gradients: NoisyGradients
     step: float  #: step size
     algorithm: ClassVar[str] = "origin_descent"
-    only_sums = True
+    only_sums: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleMethodOverride]
     theorem = "Noisy gradient descent (Bassily, Smith and Thakurta 2014), full gradients"
 
     @property

@@ -39,12 +39,10 @@ from dpconvex.randomness import BitSource
 
 ONE = 2**32
 """The weight of a unit, in integers: what a user's records share."""
-LARGEST = 2**31 - 1
-"""Units at most, so that sums stay below 2^63."""
+LARGEST = 2**31 - 1  # units at most: sums stay below 2^63
 RANGE = 4.0
 """Thresholds are equal steps of the log-odds between minus and plus this."""
-NUMBERS = 4
-"""Means of a regression: squared residual, absolute residual, target, squared target."""
+NUMBERS = 4  # of a regression: squared residual, absolute residual, target, squared target
 
 
 @final
@@ -65,11 +63,11 @@ class EvaluationPlan(Plan):
     privacy: PrivacyParams
     groups: int = 1
     algorithm: ClassVar[str] = "private_evaluation"
-    constants: ClassVar[str] = "calibrated"
-    theorem: ClassVar[str] = (
-        "One table of sums over test records with noise of its sensitivity; all metrics and intervals are functions of it."
+    constants: ClassVar[str] = "calibrated"  # pyright: ignore[reportIncompatibleVariableOverride]
+    theorem: ClassVar[str] = (  # pyright: ignore[reportIncompatibleMethodOverride]
+        "Sums over test records with noise of their sensitivity; all metrics and intervals are functions of them."
     )
-    assumptions: ClassVar[tuple[Assumption, ...]] = (
+    assumptions: ClassVar[tuple[Assumption, ...]] = (  # pyright: ignore[reportIncompatibleMethodOverride]
         Assumption(
             "the model was fixed before: released privately, or made without these test records",
             "declared; a private model fitted on the same records adds its own price, one fitted on them without "
@@ -134,9 +132,10 @@ class EvaluationPlan(Plan):
         if users is not None and users.n_records != len(where):
             raise InvalidDataError(f"groups has {users.n_records} records, and the test data {len(where)}")
         ledger = Ledger(self.privacy, self.releases)
-        weights = np.full(len(where), ONE) if users is None else users.spread(ONE // users.sizes)
+        shares = np.full(len(where), float(ONE)) if users is None else users.spread(ONE // users.sizes.astype(float))
+        weights = shares.astype(np.int64)
         with np.errstate(all="ignore"):
-            sums = self._sums(np.asarray(where), values, weights) / ONE
+            sums = self._sums(np.asarray(where).astype(np.int64), values, weights) / ONE
             noisy = self.mechanism.release(sums, self.label, source, ledger)
         return EvaluationResult(noisy, self.certificate(source), self)
 
@@ -155,7 +154,7 @@ class CountsPlan(EvaluationPlan):
     """
 
     classes: int = 2
-    noise_name: ClassVar[str] = "laplace"
+    noise_name: ClassVar[str] = "laplace"  # pyright: ignore[reportIncompatibleVariableOverride]
     label: ClassVar[str] = "scores of test records on public thresholds, by label"
 
     @property
@@ -174,7 +173,7 @@ class CountsPlan(EvaluationPlan):
         return self.shapes_of(self.bins)
 
     @cached_property
-    def mechanism(self) -> LaplaceMechanism:
+    def mechanism(self) -> LaplaceMechanism:  # pyright: ignore[reportIncompatibleMethodOverride]
         # Lemma 1: one cell of each table loses a unit and another gains one
         lemma = "a replaced unit moves one unit of count between two cells of each table (docs, Private evaluation)"
         value = self._widened(2.0 * len(self.shapes))
@@ -200,9 +199,9 @@ class CountsPlan(EvaluationPlan):
 @final
 @dataclass(frozen=True)
 class NumbersPlan(EvaluationPlan):
-    """Sums of four numbers in [0, 1], by group; with more than one group, whose sizes are private, counts before them."""
+    """Sums of four numbers in [0, 1], by group; counts before them where the groups are private."""
 
-    noise_name: ClassVar[str] = "grouped"
+    noise_name: ClassVar[str] = "grouped"  # pyright: ignore[reportIncompatibleVariableOverride]
     label: ClassVar[str] = "sums of residuals and targets of test records"
 
     @property
@@ -210,12 +209,12 @@ class NumbersPlan(EvaluationPlan):
         return ((self.groups, NUMBERS + (self.groups > 1)),)
 
     @cached_property
-    def mechanism(self) -> NormNoiseMechanism:
+    def mechanism(self) -> NormNoiseMechanism:  # pyright: ignore[reportIncompatibleMethodOverride]
         groups, width = self.shapes[0]
         ones = np.ones(groups * width)
         norm = GroupedNorm(ones.astype(np.int64), ones, np.repeat(np.arange(groups), width), np.ones(groups))
         # Lemma 2: the maximum over the numbers of a group, summed over the two groups that a unit leaves and enters
-        lemma = "a replaced unit moves four numbers in [0, 1] by at most 1 in each of its groups (docs, Private evaluation)"
+        lemma = "a replaced unit moves four numbers in [0, 1] by at most 1 a group (docs, Private evaluation)"
         value = self._widened(1.0 if groups == 1 else 2.0)
         return NormNoiseMechanism(
             norm, Sensitivity(value, norm.name, lemma, unit=self.privacy.unit), self.privacy.epsilon
@@ -242,15 +241,9 @@ class NumbersPlan(EvaluationPlan):
 
 @recorded("private_evaluation")
 def plan(n: int, privacy: PrivacyParams, *, classes: int = 2, groups: int = 1) -> EvaluationPlan:
-    """Return the plan for `n` test units in so many groups; `classes` is 0 for numbers.
-
-    Raises
-    ------
-    InvalidParameterError
-        If a number is out of range, or the promise is for neighbors that add a record.
-    """
+    """Return the plan for `n` test units in so many groups; `classes` is 0 for numbers."""
     check_relation(privacy, users=True)
-    for name, value, least, most in (("n", n, 1, LARGEST), ("groups", groups, 1, 1000), ("classes", classes, 0, 1000)):
+    for name, value, least, most in (("n", n, 1, LARGEST), ("groups", groups, 1, 500), ("classes", classes, 0, 100)):
         _validate.real(name, _validate.integer(name, value, at_least=least), at_most=most)
     if classes:
         return CountsPlan(n, privacy, groups, max(classes, 2))

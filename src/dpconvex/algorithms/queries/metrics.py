@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 
@@ -27,6 +27,7 @@ SURE = 4.0
 NORMAL = 1.959963984540054
 
 Metrics = dict[str, FloatArray]
+Estimates = Mapping[str, "Estimate"]
 Table = Callable[[FloatArray], Metrics]
 
 
@@ -48,18 +49,18 @@ class Estimate:
         return f"{self.value:.4g} [{self.lower:.4g}, {self.upper:.4g}]" if self.known else "not known"
 
 
-@final
-@dataclass(frozen=True)
-class Found:
-    """All estimates from one release."""
+class Found(NamedTuple):
+    """All estimates from one release; groups, the last unlisted labels', and differences are empty for one group."""
 
-    whole: Mapping[str, Estimate]
-    groups: tuple[Mapping[str, Estimate], ...]  #: One each, the last for labels that are not listed; empty without groups
-    #: Each group's metrics less those of the first group, with intervals of the difference
-    differences: tuple[Mapping[str, Estimate], ...]
-    #: (bins, 5): mean prediction of a bin, share of positives, its interval, records; bins that are known
-    calibration: FloatArray
-    roc: FloatArray  #: (points, 2): false and true positive rates, ascending
+    whole: Estimates
+    groups: tuple[Estimates, ...]
+    differences: tuple[Estimates, ...]  #: From the first group
+    calibration: FloatArray  #: As `PrivateMetrics` has it
+    roc: FloatArray
+
+
+NOTHING = np.empty((0, 5)), np.empty((0, 2))
+"""Calibration and curve where there are none."""
 
 
 def centers(bins: int) -> FloatArray:
@@ -86,23 +87,13 @@ def of_scores(result: EvaluationResult, link: Callable[[FloatArray], FloatArray]
 
     count = SURE * math.sqrt(bins * variance)
     found = _each_group(tables, draws, of, lambda T, pooled: _too_few(T, count * math.sqrt(pooled)), groups, count)
-    whole, simulated = tables.sum(0), draws.sum(1)
-    rates = whole.sum(1)
-    order = np.flatnonzero(rates > SURE * plan.mechanism.scale * math.sqrt(groups))
-    calibration, roc = np.empty((0, 5)), np.empty((0, 2))
-    if link is not None and len(order):
-        from sklearn.isotonic import isotonic_regression
-
-        share = np.clip(whole[:, 1] / np.where(rates > 0, rates, 1), 0, 1)[order]
-        fitted = isotonic_regression(share, sample_weight=rates[order], y_min=0, y_max=1)
-        spread = _spread(simulated[:, order, 1] / np.maximum(simulated[:, order].sum(2), 1))
-        middle = 1 / (1 + np.exp(-link(centers(bins))[order]))
-        ends = (np.clip(fitted - spread, 0, 1), np.clip(fitted + spread, 0, 1))
-        calibration = np.column_stack([middle, fitted, *ends, rates[order]])
+    whole, roc = tables.sum(0), np.empty((0, 2))
+    least, middles = SURE * math.sqrt(groups) * plan.mechanism.scale, None if link is None else link(centers(bins))
+    calibration = _calibration(whole, draws.sum(1), least, middles)
     if found.whole["auc"].known:
         tail = np.maximum.accumulate(np.clip(np.cumsum(whole[::-1], axis=0) / whole.sum(0), 0, 1), axis=0)
         roc = np.vstack([[0.0, 0.0], tail[:-1], [1.0, 1.0]])
-    return Found(found.whole, found.groups, found.differences, calibration, roc)
+    return found._replace(calibration=calibration, roc=roc)
 
 
 def _score_metrics(T: FloatArray, link: Callable[[FloatArray], FloatArray] | None, covariance: float) -> Metrics:
@@ -142,14 +133,15 @@ def _score_metrics(T: FloatArray, link: Callable[[FloatArray], FloatArray] | Non
     return found
 
 
-RANGES = {name: (0.0, 1.0) for name in ("accuracy", "auc", "rate", "recall", "specificity", "precision", "brier")}
+SHARES = ("accuracy", "auc", "rate", "recall", "specificity", "precision", "brier")
+RANGES: dict[str, tuple[float, float]] = {name: (0.0, 1.0) for name in SHARES}  # noqa: C420
 RANGES |= {"log_loss": (0.0, math.inf), "r2": (-math.inf, 1.0), "rmse": (0.0, math.inf), "mae": (0.0, math.inf)}
 BY_CLASS = {"auc": 2, "recall": 1, "specificity": 0, "precision": 1}
 """Metrics that need a count of positives (1), of negatives (0), or of both (2)."""
 
 
 def _too_few(T: FloatArray, least: float) -> frozenset[str]:
-    """Return the metrics that say nothing in a table (bins, 2): those that divide by a count that noise may be all of."""
+    """Return the metrics that say nothing in a table (bins, 2): they divide by a count that may be noise alone."""
     counts = T.sum(0)
     poor = {2: bool((counts < least).any()), 1: bool(counts[1] < least), 0: bool(counts[0] < least)}
     return frozenset(name for name, needs in BY_CLASS.items() if poor[needs])
@@ -179,14 +171,23 @@ def of_classes(result: EvaluationResult) -> Found:
 
     found = _each_group(tables, draws, lambda pooled: table, unknown, groups, least * math.sqrt(classes))
     top, simulated = (values.sum(-3) for values in _tables(result, bins, slice(cells, None)))
-    size = top.sum(1)
-    order = np.flatnonzero(size > SURE * math.sqrt(4 * groups) * scale)
-    share = np.clip(top[order, 1] / size[order], 0, 1)
-    spread = _spread(simulated[:, order, 1] / np.maximum(simulated[:, order].sum(2), 1))
-    middle = 1 / (1 + np.exp(-centers(bins[1])[order]))
+    calibration = _calibration(top, simulated, SURE * math.sqrt(groups) * scale, centers(bins[1]))
+    return found._replace(calibration=calibration)
+
+
+def _calibration(table: FloatArray, draws: FloatArray, least: float, middles: FloatArray | None) -> FloatArray:
+    """Return `Found.calibration` from a table (bins, 2) and its draws, for bins of more than `least` units."""
+    size = table.sum(1)
+    order = np.flatnonzero(size > least)
+    if middles is None or not len(order):
+        return np.empty((0, 5))
+    from sklearn.isotonic import isotonic_regression
+
+    share = np.clip(table[order, 1] / size[order], 0, 1)
+    share = isotonic_regression(share, sample_weight=size[order], y_min=0, y_max=1)
+    spread = _spread(draws[:, order, 1] / np.maximum(draws[:, order].sum(2), 1))
     ends = (np.clip(share - spread, 0, 1), np.clip(share + spread, 0, 1))
-    calibration = np.column_stack([middle, share, *ends, size[order]])
-    return Found(found.whole, found.groups, found.differences, calibration, np.empty((0, 2)))
+    return np.column_stack([1 / (1 + np.exp(-middles[order])), share, *ends, size[order]])
 
 
 def of_numbers(result: EvaluationResult, lower: float, upper: float) -> Found:
@@ -219,8 +220,8 @@ def of_numbers(result: EvaluationResult, lower: float, upper: float) -> Found:
         return S
 
     everything = _estimates(table, total(sums.sum(0)), total(draws.sum(1)), flat)
-    each, differences = _by_group(table, sums, draws, lambda S: flat, lambda S: bool(S[0] < 2 * SURE * deviation))
-    return Found(everything, each, differences, np.empty((0, 5)), np.empty((0, 2)))
+    parts = _by_group(table, sums, draws, lambda S: flat, lambda S: bool(S[0] < 2 * SURE * deviation))
+    return Found(everything, *parts, *NOTHING)
 
 
 def _tables(
@@ -251,8 +252,8 @@ def _each_group(
     """Return the estimates of all groups together and of each; groups smaller than `least` root 2 are not known."""
     whole = _estimates(of(groups), tables.sum(0), draws.sum(1), unknown(tables.sum(0), groups))
     small = math.sqrt(2) * least
-    each, differences = _by_group(of(1), tables, draws, lambda T: unknown(T, 1), lambda T: bool(T.sum() < small))
-    return Found(whole, each, differences, np.empty((0, 5)), np.empty((0, 2)))
+    parts = _by_group(of(1), tables, draws, lambda T: unknown(T, 1), lambda T: bool(T.sum() < small))
+    return Found(whole, *parts, *NOTHING)
 
 
 def _by_group(
@@ -261,23 +262,19 @@ def _by_group(
     draws: FloatArray,
     unknown: Callable[[FloatArray], frozenset[str]],
     small: Callable[[FloatArray], bool],
-) -> tuple[tuple[Mapping[str, Estimate], ...], tuple[Mapping[str, Estimate], ...]]:
+) -> tuple[tuple[Estimates, ...], tuple[Estimates, ...]]:
     if len(tables) == 1:
         return (), ()
     found = [(table(T), table(draws[:, g]), set(table(T)) if small(T) else unknown(T)) for g, T in enumerate(tables)]
-    first = found[0]
-    differences = tuple(
-        {
-            name: _estimate(name, values[name] - first[0][name], drawn[name] - first[1][name], poor | first[2], True)
-            for name in values
-        }
-        for values, drawn, poor in found
-    )
-    each = tuple({name: _estimate(name, values[name], drawn[name], poor) for name in values} for values, drawn, poor in found)
-    return each, differences
+    first, each, differences = found[0], list[Estimates](), list[Estimates]()
+    for values, drawn, poor in found:
+        less = {name: (values[name] - first[0][name], drawn[name] - first[1][name]) for name in values}
+        each.append({name: _estimate(name, values[name], drawn[name], poor) for name in values})
+        differences.append({name: _estimate(name, *parts, poor | first[2], True) for name, parts in less.items()})
+    return tuple(each), tuple(differences)
 
 
-def _estimates(table: Table, value: FloatArray, draws: FloatArray, poor: frozenset[str]) -> Mapping[str, Estimate]:
+def _estimates(table: Table, value: FloatArray, draws: FloatArray, poor: frozenset[str]) -> Estimates:
     values, drawn = table(value), table(draws)
     return {name: _estimate(name, values[name], drawn[name], poor) for name in values}
 

@@ -23,7 +23,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 
@@ -55,7 +55,7 @@ class MwemPlan(QueryReleasePlan):
     selection_share: float  #: part of it that selections spend
     fit_steps: int  #: of the fit after each round; the last fit has ten times as many
     algorithm = "mwem"
-    only_sums = True
+    only_sums: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleMethodOverride]
     constants = "calibrated"
     noise_name = "gaussian"
     theorem = "Exponential and Gaussian mechanisms in adaptive zCDP composition (MWEM, Hardt et al. 2012, with replay)."

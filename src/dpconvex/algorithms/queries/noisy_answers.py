@@ -18,7 +18,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 
@@ -43,7 +43,7 @@ class QueryNoisePlan(QueryReleasePlan):
     mu: float  #: Gaussian budget
     fit_steps: int  #: of the fit of the histogram
     algorithm = "query_noise"
-    only_sums = True
+    only_sums: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleMethodOverride]
     constants = "calibrated"
     noise_name = "gaussian"
     theorem = "Gaussian mechanism on the vector of all mean answers."

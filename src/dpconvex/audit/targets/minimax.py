@@ -1,4 +1,4 @@
-"""What is audited of saddle points, games, l1 geometry, answered queries and synthetic data."""
+"""What is audited of saddle points, games, l1 geometry, answered queries, synthetic data, private evaluation."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from dpconvex.algorithms.minimax import anytime, bias_reduced, frank_wolfe
 from dpconvex.algorithms.minimax.base import SaddlePlan
 from dpconvex.algorithms.minimax.gaussian import plan_mirror_descent
 from dpconvex.algorithms.minimax.registry import SADDLE_METHODS, SPARSE_METHODS
+from dpconvex.algorithms.queries.evaluation import plan as plan_evaluation
 from dpconvex.algorithms.queries.registry import QUERY_METHODS
 from dpconvex.algorithms.select import Options
 from dpconvex.audit.neighbors import FAR, Pair, array_pairs
 from dpconvex.audit.target import Builder, Subject, smallest, targets
 from dpconvex.privacy import PrivacyParams, Unit
-from dpconvex.problems import MatrixGame, PolytopeSaddle, QuadraticGame, SimplexPoint
+from dpconvex.problems import MatrixGame, PolytopeSaddle, QuadraticGame, SimplexPoint, UserGroups
 from dpconvex.problems.minimax.base import SaddleSection
 from dpconvex.problems.queries import DenseQueries
 
@@ -172,6 +173,26 @@ def _queries(name: str) -> Builder:
     return build
 
 
+def _evaluation(classes: int, groups: int, users: bool) -> Builder:
+    """A unit that leaves one end of every table for the other, or one group for another."""
+
+    def build(privacy: PrivacyParams, bound: float) -> Subject:
+        n = 3
+        plan = plan_evaluation(n, privacy, classes=classes, groups=groups)
+        owners = [np.array([0, 1, 2]), np.array([0, 1, 2, 2, 2])] if users else [np.arange(3)] * 2
+
+        def data(unit: np.ndarray, end: int) -> tuple[object, ...]:
+            mine = np.where(unit == 2, end, 0)
+            where = np.column_stack([mine * 10**6] * len(plan.shapes))
+            values = None if classes else np.column_stack([mine.astype(np.float64)] * 4)
+            return where, values, UserGroups.of(unit) if users else None
+
+        pairs = {"one end, the other": Pair(data(owners[0], 0), data(owners[1], 1))}
+        return Subject(plan, pairs, lambda result: result.cells)
+
+    return build
+
+
 _BOTH = set(SADDLE_METHODS) & set(SPARSE_METHODS)
 
 TARGETS = targets(
@@ -184,5 +205,15 @@ TARGETS = targets(
         "frank_wolfe/pure": ("pure", _sparse("frank_wolfe")),
         **{f"queries/{name}": ("approximate", _queries(name)) for name in QUERY_METHODS},
         "queries/saddle_point/pure": ("pure", _queries("saddle_point")),
+        "private_evaluation": ("pure", _evaluation(2, 1, False)),
+        "private_evaluation/classes": ("pure", _evaluation(3, 1, False)),
+        "private_evaluation/groups": ("pure", _evaluation(2, 3, False)),
+        "private_evaluation/numbers": ("pure", _evaluation(0, 1, False)),
+    },
+) + targets(
+    Unit.USER,
+    {
+        "private_evaluation/users": ("pure", _evaluation(2, 1, True)),
+        "private_evaluation/numbers_of_users": ("pure", _evaluation(0, 3, True)),
     },
 )

@@ -72,12 +72,12 @@ def _unscaled(problem, records, targets, lengths, clip, w):
     return _clipped(problem, records, targets, lambda block: np.sqrt(block.squared_norms()), clip, w)
 
 
-_clipped = gradients.clipped_records
+_clipped = gradients.clipped_sum
 
 
 @pytest.mark.parametrize("mutant", [_unclipped, _unscaled])
 def test_the_attack_finds_forgotten_clipping_and_forgotten_scales(mutant, monkeypatch) -> None:
-    monkeypatch.setattr(gradients, "clipped_records", mutant)
+    monkeypatch.setattr(gradients, "clipped_sum", mutant)
     wide = replace(DOMAIN, blocks=(Block(400, "l1", 1.0), *DOMAIN.blocks[1:]))
     assert largest_move(gradient_descent.plan(problem(LogisticLoss(), domain=wide), PROMISE, steps=8)) > 1.2
 

@@ -78,11 +78,11 @@ def _unclipped(problem, records, targets, lengths, clip, w):
     return _clipped(problem, records, targets, lengths, 1e9, w)
 
 
-_clipped = gradients.clipped_parts
+_clipped = gradients.clipped_sum
 
 
 def test_the_attack_finds_forgotten_clipping(monkeypatch) -> None:
-    monkeypatch.setattr(gradients, "clipped_parts", _unclipped)
+    monkeypatch.setattr(gradients, "clipped_sum", _unclipped)
     assert largest_moves(gradient_descent.plan(problem(LogisticLoss()), PROMISE, steps=8, rate=0.3, clip=0.1))[0] > 2
 
 

@@ -18,7 +18,7 @@ from dpconvex import PrivateHuberRegressor, PrivateLinearRegression, PrivateLine
 from dpconvex.algorithms.erm.objective_perturbation import ObjectivePerturbationPlan
 from dpconvex.data import CategoricalColumn, ClassTarget, NumericColumn, NumericTarget, Schema, open_files
 from dpconvex.errors import InvalidDataError, InvalidParameterError
-from dpconvex.estimators import _streams, base
+from dpconvex.estimators import _features, _streams
 from dpconvex.problems.data import _threads
 from dpconvex.problems.data.sources import EncodedTables, cells, open_tables
 from dpconvex.problems.data.sources.arrow import MEMORY
@@ -148,7 +148,7 @@ def test_cells_in_memory_give_the_same_model(kind, sums, monkeypatch) -> None:
     np.testing.assert_array_equal(found.coef_, expected.coef_)
     assert found.certificate_ == expected.certificate_
     assert [column.dtype for column in made[0]._cells] == [np.float64, np.float64, np.int8, np.int8]
-    monkeypatch.setattr(base, "PREDICTED", 700)
+    monkeypatch.setattr(_features, "PREDICTED", 700)
     np.testing.assert_array_equal(found.predict(frame), expected.predict(frame))
 
 

@@ -79,8 +79,9 @@ def sampled_gradient(clipping: Clipping, rate: float, X: AnyArray, y: AnyArray) 
     def gradient(w: FloatArray, sample: Sample) -> FloatArray:
         if len(sample) == 0:
             return np.zeros_like(w)
-        total = clipped_parts(problem, records.chosen(sample, targets), None, clipping.lengths, clipping.level, w)
-        return summation.vector(total).ravel() / (rate * problem.n) / clipping.scales
+        drawn = records.chosen(sample, targets)
+        total = clipped_sum(problem, drawn, None, clipping.lengths, clipping.level, w)
+        return total / (rate * problem.n) / clipping.scales
 
     return gradient
 
@@ -90,8 +91,9 @@ def _of_records(clipping: Clipping, X: AnyArray, y: AnyArray) -> Gradient:
     if not clipping.cuts:
         return _gradient(problem.objective(X, y, 0.0))
     records, targets = problem.clipped(X, y)
-    of_mean = partial(clipped_records, problem, records, targets, records.each(clipping.lengths), clipping.level)
-    return of_mean if clipping.deviations is None else lambda w: of_mean(w) / clipping.scales
+    total = partial(clipped_sum, problem, records, targets, records.each(clipping.lengths), clipping.level)
+    scales = 1.0 if clipping.deviations is None else clipping.scales
+    return lambda w: total(w) / records.n / scales
 
 
 def _of_users(clipping: Clipping, X: AnyArray, y: AnyArray, groups: UserGroups) -> Gradient:
@@ -107,7 +109,7 @@ def _gradient(objective: Objective) -> Gradient:
     return lambda w: objective.gradient(w)
 
 
-def clipped_records(
+def clipped_sum(
     problem: LinearModelProblem,
     records: RecordSource,
     targets: AnyArray | None,
@@ -115,23 +117,10 @@ def clipped_records(
     clip: float,
     w: FloatArray,
 ) -> FloatArray:
-    """Return the mean over records of their gradients, each scaled down to length `clip`, shape (dim,).
+    """Return the sum over records of their gradients, each scaled down to length `clip`, shape (dim,).
 
     `targets` (n,) are in the loss's declared range; `lengths` are in the norm in which gradients are measured.
     """
-    parts = clipped_parts(problem, records, targets, lengths, clip, w)
-    return summation.vector(parts).ravel() / records.n
-
-
-def clipped_parts(
-    problem: LinearModelProblem,
-    records: RecordSource,
-    targets: AnyArray | None,
-    lengths: Callable[[RowBlock], FloatArray],
-    clip: float,
-    w: FloatArray,
-) -> AnyArray:
-    """Return the parts of the sum of which `clipped_records` is the mean."""
     outputs, domain = problem.loss.n_outputs, problem.domain
     W = w if outputs == 1 else w.reshape(outputs, records.dim)
     # Where gradients are divided by something, lengths are not those of the features.
@@ -143,4 +132,4 @@ def clipped_parts(
         factor = clip / np.maximum(size, clip)
         return (block.adjoint(slopes * (factor if slopes.ndim == 1 else factor[:, None]), largest),)
 
-    return records.total(work)[0]
+    return summation.vector(records.total(work)[0]).ravel()

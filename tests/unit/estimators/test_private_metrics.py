@@ -1,0 +1,285 @@
+"""`private_metrics` and `fit_and_evaluate`: what they read, what they refuse, what they charge."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import scipy.sparse
+
+from dpconvex import (
+    CategoricalColumn,
+    NumericColumn,
+    PrivateAdditiveClassifier,
+    PrivateLasso,
+    PrivateLinearRegression,
+    PrivateLinearSVC,
+    PrivateLogisticRegression,
+    PrivateSparseLogisticRegression,
+    Schema,
+    budget_context,
+    fit_and_evaluate,
+    private_metrics,
+    verify,
+)
+from dpconvex.data import ClassTarget
+from dpconvex.errors import AccuracyError, BudgetExceededError, InvalidDataError, InvalidParameterError
+from dpconvex.estimators import evaluation
+from dpconvex.privacy.context import forget_counts
+from dpconvex.randomness import SystemSource
+
+N = 3000
+SCHEMA = Schema(
+    (NumericColumn("age", 0, 100), CategoricalColumn("town", ("a", "b", "c"))), ClassTarget("ill", ("no", "yes"))
+)
+
+
+@pytest.fixture(autouse=True)
+def _anew():
+    forget_counts()
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (N, 3))
+    return X, rng.random(N) < 1 / (1 + np.exp(-4 * X[:, 0]))
+
+
+@pytest.fixture(scope="module")
+def model(data):
+    return PrivateLogisticRegression(epsilon=5.0, feature_bounds=(-1, 1), random_state=0).fit(*data)
+
+
+def table(n, seed=0):
+    rng = np.random.default_rng(seed)
+    age, town = rng.uniform(0, 100, n), rng.choice(["a", "b", "c"], n)
+    return pa.table({"age": age, "town": town, "ill": np.where(rng.random(n) < age / 100, "yes", "no")})
+
+
+def test_metrics_of_all_kinds_of_models_are_near_the_measured_ones(data) -> None:
+    X, y = data
+    options = {"epsilon": 5.0, "random_state": 0}
+    for kind in (PrivateLinearSVC, PrivateAdditiveClassifier, PrivateSparseLogisticRegression):
+        sparse = kind is PrivateSparseLogisticRegression
+        given = (
+            {"feature_bound": 1.0, "delta": 1e-6, "classes": [False, True]} if sparse else {"feature_bounds": (-1, 1)}
+        )
+        fitted = kind(**options, **given).fit(X, y)
+        forget_counts()
+        found = private_metrics(fitted, X, y, epsilon=50.0, random_state=1)
+        assert found["accuracy"].value == pytest.approx(fitted.score(X, y), abs=2e-3)
+        assert ("log_loss" in found) == (kind is not PrivateLinearSVC)
+    ragged = scipy.sparse.csr_array(X)
+    assert private_metrics(fitted, ragged, y, epsilon=50.0, random_state=1)["accuracy"] == found["accuracy"]
+    line = PrivateLinearRegression(target_bounds=(-4, 4), feature_bounds=(-1, 1), **options).fit(X, 3 * X[:, 0])
+    forget_counts()
+    assert private_metrics(line, X, 3 * X[:, 0], epsilon=50.0)["r2"].value == pytest.approx(
+        line.score(X, 3 * X[:, 0]), abs=0.02
+    )
+    lasso = PrivateLasso(1.0, 1e-6, feature_bound=1.0, target_bounds=(-4, 4), random_state=0).fit(X, 3 * X[:, 0])
+    forget_counts()
+    assert private_metrics(lasso, X, 3 * X[:, 0], epsilon=50.0)["mae"].known
+
+
+def test_scores_are_functions_of_their_rows_to_the_last_bit(model, data) -> None:
+    X = np.random.default_rng(1).uniform(-1, 1, (997, 3))
+    whole = evaluation._scores(model, X)
+    for part in (slice(0, 1), slice(3, 10), slice(500, 997), slice(1, 996)):
+        assert np.array_equal(evaluation._scores(model, X[part]), whole[part])
+    wide = PrivateLogisticRegression(epsilon=5.0, feature_bounds=(-1, 1), random_state=0)
+    X = np.random.default_rng(1).uniform(-1, 1, (64, 67))
+    wide.fit(X, X[:, 0] > 0)
+    whole = evaluation._scores(wide, X)
+    assert all(np.array_equal(evaluation._scores(wide, X[i : i + 1]), whole[i : i + 1]) for i in range(64))
+
+
+def test_thresholds_go_back_through_the_link(data) -> None:
+    for cap in (1.0, 0.9, 0.5, 0.3):
+        capped = PrivateLogisticRegression(epsilon=5.0, feature_bounds=(-1, 1), slope_cap=cap, random_state=0).fit(
+            *data
+        )
+        cuts, link = evaluation._cuts(capped, 12)
+        middle = evaluation.metrics.thresholds(12)
+        if cap >= 0.5:
+            capped_odds = capped._log_odds.__func__
+            assert capped_odds is not None
+            from dpconvex.losses import LogisticLoss
+
+            assert LogisticLoss(cap).log_odds(cuts) == pytest.approx(middle, abs=1e-9)
+            assert np.array_equal(link(middle), middle)
+        assert (np.diff(cuts) > 0).all()
+        assert cuts[5] == 0
+        forget_counts()
+        found = private_metrics(capped, *data, epsilon=50.0)
+        assert found["accuracy"].value == pytest.approx(capped.score(*data), abs=2e-3)
+
+
+def test_groups_come_from_public_levels_and_unlisted_labels_have_a_cell() -> None:
+    fitted = PrivateLogisticRegression(epsilon=3.0, schema=SCHEMA, random_state=0).fit(table(4000))
+    test = table(4000, 1)
+    found = private_metrics(fitted, test, epsilon=3.0, by="town")
+    assert tuple(found.groups) == ("town=a", "town=b", "town=c", "(not listed)")
+    assert found.groups["town=a"]["accuracy"].known
+    assert not found.groups["(not listed)"]["accuracy"].known
+    assert set(found.differences) == {"town=b", "town=c", "(not listed)"}
+    assert abs(found.differences["town=b"]["accuracy"].value) < 0.1
+    two = private_metrics(fitted, test, epsilon=3.0, by={"town": ("a", "b")}).groups
+    assert two["(not listed)"]["accuracy"].known
+    assert len(two) == 3
+    with pytest.raises(InvalidParameterError, match="by='age'"):
+        private_metrics(fitted, test, epsilon=1.0, by="age")
+    with pytest.raises(InvalidParameterError, match="no data frame"):
+        private_metrics(
+            PrivateLogisticRegression(feature_bounds=(-1, 1)).fit(np.zeros((50, 2)), np.zeros(50, bool)),
+            np.zeros((60, 2)),
+            np.zeros(60, bool),
+            epsilon=1.0,
+            by={"town": ("a",)},
+        )
+    hostile = test.set_column(1, "town", pa.array(["?", None] * 2000)).set_column(2, "ill", pa.array(["?"] * 4000))
+    assert private_metrics(fitted, hostile, epsilon=3.0, by="town")["rate"].value < 0.05
+
+
+def test_the_certificate_names_model_and_unit_and_verifies(model, data) -> None:
+    found = private_metrics(model, *data, epsilon=0.5, groups=np.arange(N) // 3)
+    assert found.certificate_.target.unit == "user"
+    assert found.certificate_.public["n"] == N // 3
+    assert found.certificate_.model == model.certificate_.model
+    assert verify(found.certificate_).passed
+    assert set(found.to_dict()) >= {"metrics", "groups", "cells"}
+    assert "auc" in str(found)
+
+
+def test_what_is_refused_is_public(model, data) -> None:
+    X, y = data
+    for wrong in ({"epsilon": 0.0}, {"epsilon": 1.0, "random_state": "x"}):
+        with pytest.raises(InvalidParameterError):
+            private_metrics(model, X, y, **wrong)
+    with pytest.raises(InvalidParameterError, match="fitted model of this library"):
+        private_metrics(object(), X, y, epsilon=1.0)
+    with pytest.raises(InvalidDataError, match="must agree"):
+        private_metrics(model, X, y[:-1], epsilon=1.0)
+    with pytest.raises(InvalidDataError, match="must agree"):
+        private_metrics(model, X, y, epsilon=1.0, groups=np.zeros(3))
+
+
+def test_evaluations_are_paid_from_open_budgets(model, data) -> None:
+    with budget_context(epsilon=1.0) as budget:
+        private_metrics(model, *data, epsilon=0.6)
+        assert float(budget.account().left[0]) == pytest.approx(0.4)
+        with pytest.raises(BudgetExceededError):
+            private_metrics(model, *data, epsilon=0.6)
+
+
+def test_a_hold_out_charges_the_larger_price_once(data) -> None:
+    for fit, test in ((1.0, 0.5), (0.5, 1.25)):
+        with budget_context(epsilon=1.25) as budget:
+            estimator = PrivateLogisticRegression(epsilon=fit, feature_bounds=(-1, 1))
+            found = fit_and_evaluate(estimator, *data, epsilon=test)
+            assert float(budget.account().left[0]) == 1.25 - max(fit, test)
+        assert estimator.plan_.problem.n == 2400
+        assert found.plan_.n == 600
+        assert f"({max(fit, test):g}, 0)" in found.promise_
+        assert "NOT PRIVATE" not in found.promise_
+    seeded = fit_and_evaluate(PrivateLogisticRegression(feature_bounds=(-1, 1), random_state=0), *data, epsilon=0.1)
+    assert "NOT PRIVATE" in seeded.promise_
+
+
+def test_the_held_out_units_are_random_and_stored_nowhere(monkeypatch) -> None:
+    """Whatever the order of the table: both parts hold all kinds of records, and users stay in one piece."""
+    X = np.linspace(-1, 1, 1000)[:, None]
+    seen = []
+    fit = PrivateLogisticRegression._learn
+
+    def watched(self, features, encoded, *others, groups=None, **more):
+        seen.append((np.array(encoded)[:, 0], groups))
+        return fit(self, features, encoded, *others, groups=groups, **more)
+
+    monkeypatch.setattr(PrivateLogisticRegression, "_learn", watched)
+    estimators = [PrivateLogisticRegression(feature_bounds=(-1, 1)) for _ in range(2)]
+    for estimator in estimators:
+        forget_counts()
+        fit_and_evaluate(estimator, X, X[:, 0] > 0, epsilon=1.0)
+    first, second = (values for values, _ in seen)
+    assert len(first) == len(np.unique(first)) == 800
+    assert set(first) != set(second)
+    assert abs(np.mean(first)) < 0.06
+    assert not np.array_equal(first, np.sort(first))
+    forget_counts()
+    fit_and_evaluate(
+        PrivateLogisticRegression(feature_bounds=(-1, 1)), X, X[:, 0] > 0, epsilon=1.0, groups=np.arange(1000) // 4
+    )
+    values, groups = seen[-1]
+    assert groups.n_users == 200
+    assert set(np.bincount(np.rint((values + 0.5) * 999).astype(int) // 4)) <= {0, 4}
+    assert not [name for name in vars(estimators[0]) if "order" in name or "held" in name]
+    assert SystemSource.private
+
+
+def test_hold_outs_that_break_the_promise_are_refused(data) -> None:
+    X, y = data
+    for wrong, message in (
+        ({"holdout": 1.0}, "holdout"),
+        ({"holdout": 1e-5}, "leaves 0"),
+        ({"holdout": 0.0}, "holdout"),
+    ):
+        with pytest.raises(InvalidParameterError, match=message):
+            fit_and_evaluate(PrivateLogisticRegression(feature_bounds=(-1, 1)), X, y, epsilon=1.0, **wrong)
+    with pytest.raises(InvalidParameterError, match="List the classes"):
+        fit_and_evaluate(PrivateLogisticRegression(feature_bounds=(-1, 1), classes="infer"), X, y, epsilon=1.0)
+    with pytest.raises(InvalidParameterError, match="linear or additive"):
+        fit_and_evaluate(PrivateLasso(), X, y, epsilon=1.0)  # type: ignore[arg-type]
+
+
+@pytest.mark.filterwarnings("ignore::dpconvex.errors.RepeatedFitWarning")
+@pytest.mark.filterwarnings("ignore::dpconvex.errors.HopelessPlanWarning")
+def test_no_content_raises_or_warns_or_changes_what_is_stated(model, case) -> None:
+    rng = np.random.default_rng(0)
+    wild = np.array([np.nan, np.inf, -np.inf, 1e308, -1e-320, 0.0])
+    line = PrivateLinearRegression(target_bounds=(-4, 4), feature_bounds=(-1, 1), random_state=0)
+    line.fit(rng.uniform(-1, 1, (500, 3)), rng.uniform(-4, 4, 500))
+    found = []
+    for content in range(4):
+        with case(content):
+            X = rng.choice(wild, (500, 3))
+            y = np.full(500, content % 2 == 0)
+            each = private_metrics(model, X, y, epsilon=0.5, groups=rng.choice(500, 500, replace=False))
+            numbers = private_metrics(line, X, rng.choice(wild, 500), epsilon=0.5)
+            found.append((set(each), each.certificate_.to_dict()["releases"], set(numbers), numbers.plan_))
+    assert all(each == found[0] for each in found)
+    labels = pa.table({"age": [None, 5.0, np.nan], "town": [None, "?", "a"], "ill": ["maybe", None, "no"]})
+    fitted = PrivateLogisticRegression(epsilon=3.0, schema=SCHEMA, random_state=0).fit(table(100))
+    assert set(private_metrics(fitted, labels, epsilon=0.5, by="town").groups) >= {"(not listed)"}
+
+
+def test_a_fit_that_fails_is_paid_and_nothing_is_evaluated(data, monkeypatch) -> None:
+    """The charge stays: what stopped it may depend on the records."""
+
+    def fails(*arguments, **options):
+        raise AccuracyError("no accuracy")
+
+    monkeypatch.setattr(PrivateLogisticRegression, "_learn", fails)
+    monkeypatch.setattr(evaluation, "_evaluate", lambda *arguments, **options: pytest.fail("it is evaluated"))
+    with budget_context(epsilon=1.0) as budget:
+        estimator = PrivateLogisticRegression(feature_bounds=(-1, 1))
+        with pytest.raises(AccuracyError):
+            fit_and_evaluate(estimator, *data, epsilon=0.5)
+        assert float(budget.account().left[0]) == 0
+    assert estimator._ready is None
+
+
+def test_weights_of_the_fit_are_capped_in_a_hold_out_too() -> None:
+    """The plan that is made first is of weighted records; the evaluation counts every record once."""
+    weighted = Schema(SCHEMA.columns, SCHEMA.target, weight="w", weight_cap=2.0)
+    rows = table(3000).append_column("w", pa.array(np.full(3000, 1e9)))
+    estimator = PrivateLogisticRegression(epsilon=3.0, schema=weighted)
+    found = fit_and_evaluate(estimator, rows, epsilon=3.0)
+    alone = PrivateLogisticRegression(epsilon=3.0, schema=weighted).plan(2400)[0]
+    assert estimator.plan_.problem.loss == alone.problem.loss
+    assert estimator.plan_.releases == alone.releases
+    assert verify(estimator.certificate_).passed
+    assert found["accuracy"].known
+    fair = PrivateLogisticRegression(epsilon=3.0, schema=SCHEMA, class_weight=[1.0, 5.0])
+    fit_and_evaluate(fair, table(3000), epsilon=3.0)
+    assert fair.plan_.problem.loss == estimator.plan_.problem.loss
