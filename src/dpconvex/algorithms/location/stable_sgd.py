@@ -9,13 +9,8 @@ Lemma
     Two walks of a phase from the same start over the same visits, in data sets that differ in one record, stay within
     ``2 m eta`` of each other after m visits of that record; so do their averages. (The paper: ``(2m+1) eta``.)
     Proof: docs, Geometric median, Stage 3. A walk that counts as standing at x and does not move (``a <= c``, c =
-<<<<<<< HEAD
-    1e-145 for squares that underflow) ends at most ``2 eta`` from the other, or at most the old distance, when
-    ``eta >= 2 c``. The bound is attained (tests).
-=======
     1e-145 for squares that underflow) ends at most ``2 eta`` from the other, or at most the old distance, when ``eta >=
     2 c``. The bound is attained (tests).
->>>>>>> slim
     Visits may not depend on the data: they come from coins drawn apart from all noise, and may be published. The ball
     and its center are released values. Any fixed choice of iterates may be averaged, but only one average is released.
 Budget

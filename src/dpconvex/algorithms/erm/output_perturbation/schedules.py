@@ -15,13 +15,8 @@ Tilted (Lemma 5.2, with the repaired proof)
 
         ``|w - w'| <= (K / l2) C / (C + n - 1)``.
 
-<<<<<<< HEAD
-    Proof: docs, Output perturbation, Tilted losses. Over W take the same subgradients ``g_i = g'_i`` at ``w'`` for
-    i < n that optimality allows there, any ``g_n``: the gradients differ by ``v_n (g_n - a weighted mean of the others and
-=======
     Proof: docs, Output perturbation, Tilted losses. Over W take the subgradients ``g_i = g'_i`` at ``w'`` for i < n
     that optimality allows there, any ``g_n``: the gradients differ by ``v_n (g_n - a weighted mean of the others and
->>>>>>> slim
     g'_n)``, of length at most ``K v_n``, if ``v_n >= v'_n``, else likewise with ``v'_n``.
 Any objective
     If every ``F(., X)`` is L-Lipschitz where the minimizers are, the difference of two of them is 2L-Lipschitz, and
