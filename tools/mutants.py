@@ -744,6 +744,22 @@ MUTANTS = (
         ("tests/unit/problems/data/test_sources.py",),
     ),
     Mutant(
+        "a look takes NaN for a member of an interval",
+        "problems/data/_loops.py",
+        "outside += 0 if abs(row[j]) <= limits[j] else 1",
+        "outside += 1 if abs(row[j]) > limits[j] else 0",
+        "",
+        ("tests/unit/problems/data/test_domain.py", "-k", "look"),
+    ),
+    Mutant(
+        "positions of categories in one byte, however many there are",
+        "data/columns.py",
+        "np.min_scalar_type(-1 - len(self.categories))",
+        "np.int8",
+        "",
+        ("tests/unit/data/test_schema_encoding.py", "-k", "every_position"),
+    ),
+    Mutant(
         "a portion counted twice",
         "problems/data/sources/rows.py",
         "found = (parts for parts in self._run(lambda blocks: parts_of(blocks, work)) if parts is not None)",
@@ -874,8 +890,8 @@ MUTANTS = (
     Mutant(
         "the indicator of a missing number is not counted in the bound",
         "data/columns.py",
-        "out[:, 1] = np.where(np.isnan(values), 0.5, 0.0)",
-        "out[:, 1] = np.where(np.isnan(values), 1.0, 0.0)",
+        "out[:, 1] = np.where(np.isnan(cells), 0.5, 0.0)",
+        "out[:, 1] = np.where(np.isnan(cells), 1.0, 0.0)",
         "",
         ("tests/unit/data/test_formulas.py::test_no_content_raises_and_every_record_is_read_by_itself",),
     ),

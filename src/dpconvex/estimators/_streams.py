@@ -10,11 +10,19 @@ import numpy as np
 
 from dpconvex._types import AnyArray
 from dpconvex.data import Schema
-from dpconvex.data.frames import distinct_labels
+from dpconvex.data.frames import distinct_labels, typed
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._features import FeatureMap, numeric_matrix, same_length, user_labels
 from dpconvex.privacy import PrivacyParams
-from dpconvex.problems.data.sources import EncodedPartitions, EncodedRows, EncodedTables, TableSource, open_source
+from dpconvex.problems.data.sources import (
+    LEAST,
+    CellRows,
+    EncodedPartitions,
+    EncodedRows,
+    EncodedTables,
+    TableSource,
+    open_source,
+)
 from dpconvex.problems.data.users import UserGroups
 from dpconvex.randomness import BitSource
 
@@ -77,11 +85,11 @@ Opened = tuple[FeatureMap, EncodedRows, EncodedRows, UserGroups | None]
 
 
 def open_rows(model: Streaming, X: Any, y: Any, groups: Any, weights: Any = None) -> Opened | None:
-    """Return a table that is larger than memory, to be encoded as it is read; None where X is in memory."""
+    """Return a table that is encoded portion by portion; None where its whole matrix is to be made."""
     weighed = True if weights is None and model._weighs else weights
     table = open_table(model.schema, X, y=y, sample_weight=weighed)
     if table is None or model.schema is None:
-        return None
+        return open_cells(model, X) if y is None and groups is None and weighed is None else None
     features, blind = model._feature_map(None), model._blind()
 
     def encode(table: Any) -> tuple[AnyArray, AnyArray]:
@@ -91,6 +99,26 @@ def open_rows(model: Streaming, X: Any, y: Any, groups: Any, weights: Any = None
     model.n_features_in_ = len(model.schema.columns)
     rows = table.encoded(encode, features.domain.n_features)
     return features, rows, rows, open_users(model.schema, table, groups)
+
+
+def open_cells(model: Streaming, X: Any) -> Opened | None:
+    """Return a frame in memory as cells of few bytes, where its matrix would be large (public facts); else None."""
+    features, frame = model._feature_map(None) if model.schema else None, nw.from_native(typed(X), pass_through=True)
+    schema = features.cells_of if features else None
+    if features is None or schema is None or not isinstance(frame, nw.DataFrame) or schema.user or not schema.target:
+        return None
+    width = features.domain.n_features
+    if 8 * len(frame) * width < max(LEAST, 32 * len(frame) * len(schema.columns)):  # cells take 1, 2 or 8 bytes
+        return None
+    kind = np.min_scalar_type(-len(schema.target.labels)) if schema.target.labels else np.dtype(np.float64)
+
+    def read(rows: slice) -> tuple[tuple[AnyArray, ...], AnyArray]:
+        part = frame[rows].to_native()
+        return schema.compact(part), model._targets_of(part, None).astype(kind)
+
+    model.n_features_in_ = len(schema.columns)
+    found = CellRows(len(frame), width, read, schema.encode_cells)
+    return features, found, found, None
 
 
 def open_points(X: Any) -> EncodedRows | None:
@@ -127,11 +155,12 @@ def open_users(schema: Schema, table: TableSource, groups: Any) -> UserGroups | 
     return UserGroups.of(np.concatenate([part for _, part in sorted(parts, key=lambda each: each[0])]))
 
 
-def expanded(features: FeatureMap, encoded: Any, targets: Any) -> tuple[Any, Any]:
+def expanded(features: FeatureMap, encoded: Any, targets: Any, only_sums: bool) -> tuple[Any, Any]:
     """Return X and y as the method for these features takes them, from what `encode` gave."""
-    if not isinstance(encoded, EncodedTables | EncodedPartitions):
+    if not isinstance(encoded, EncodedRows):
         return features.expand(encoded), targets
-
+    if not isinstance(encoded, EncodedTables | EncodedPartitions):
+        return (encoded, encoded) if only_sums else encoded.matrix()
     rows = encoded.then(features.expand, features.domain.n_features)
     return rows, rows
 
@@ -163,7 +192,7 @@ def shuffled(records: Any, source: BitSource) -> Any:
 def able(model: M, records: Any) -> M:
     """Return a copy of a model whose plans, those made in a run included, need no more than such records give."""
     planner: Any = copy(model)
-    planner._sums = isinstance(records, EncodedRows)
+    planner._sums = isinstance(records, EncodedRows) and not records.in_memory
     return planner
 
 

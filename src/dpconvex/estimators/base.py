@@ -401,7 +401,7 @@ class PrivateLinearModel(FittedModel, Exported):
         if self._ready is None:  # a search has paid for all its fits
             begin(plan, type(self).__name__, fitted_columns(self), n, source)
         features, domain = self._fitting(features, plan), plan.problem.domain
-        result = plan.run(*expanded(features, encoded, targets), source, groups)
+        result = plan.run(*expanded(features, encoded, targets, plan.only_sums), source, groups)
         weights = self.output_scale * result.point.reshape(loss.n_outputs, domain.dim)
         constant = weights[:, -1] * domain.intercept if domain.intercept else np.zeros(len(weights))
         start = middle + self.output_scale * plan.problem.loss.offset  # what parameters 0 predict
@@ -422,6 +422,8 @@ class PrivateLinearModel(FittedModel, Exported):
     def _linear(self, X: Any) -> FloatArray:
         """Return the linear predictions of every record and output, (n, n_outputs)."""
         check_is_fitted(self)
+        if len(pieces := _features.pieces(self.schema, X)) > 1:
+            return np.concatenate([self._linear(piece) for piece in pieces])
         features, encoded = self._encoded(X, reset=False)
         if scipy.sparse.issparse(encoded):
             return Records.clipped(encoded, features.domain).predict(self.encoded_coef_) + self.encoded_intercept_

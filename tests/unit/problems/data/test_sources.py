@@ -12,13 +12,15 @@ import pyarrow.csv
 import pyarrow.dataset
 import pyarrow.parquet
 import pytest
+from sklearn.base import clone
 
 from dpconvex import PrivateHuberRegressor, PrivateLinearRegression, PrivateLinearSVC, PrivateLogisticRegression
 from dpconvex.algorithms.erm.objective_perturbation import ObjectivePerturbationPlan
 from dpconvex.data import CategoricalColumn, ClassTarget, NumericColumn, NumericTarget, Schema, open_files
 from dpconvex.errors import InvalidDataError, InvalidParameterError
+from dpconvex.estimators import _features, _streams
 from dpconvex.problems.data import _threads
-from dpconvex.problems.data.sources import EncodedTables, open_tables
+from dpconvex.problems.data.sources import EncodedTables, cells, open_tables
 from dpconvex.problems.data.sources.arrow import MEMORY
 
 N = 4000
@@ -123,6 +125,31 @@ def test_every_source_gives_the_same_model(name, places, monkeypatch, full) -> N
             np.testing.assert_array_equal(found.coef_, expected.coef_)
             assert found.certificate_ == expected.certificate_  # the digest of the model in it
             assert found.n_features_in_ == expected.n_features_in_
+
+
+TOWNS = tuple(f"{a}{b}" for a in "ABCDEF" for b in "abcdef")
+WIDE = Schema((*COLUMNS[:2], CategoricalColumn("town", TOWNS), CategoricalColumn("sex", ("f", "m"))), CLASSES.target)
+
+
+@pytest.mark.parametrize(("kind", "sums"), [("arrow", True), ("pandas", False)])
+def test_cells_in_memory_give_the_same_model(kind, sums, monkeypatch) -> None:
+    """Positions of categories in one byte each, in the place of a matrix of zeros and ones."""
+    whole = table().append_column("sex", [np.where(np.arange(N) % 3, "f", "m")])
+    frame = whole if kind == "arrow" else whole.to_pandas()
+    model = PrivateLogisticRegression(1.0, schema=WIDE, random_state=5, algorithm="objective_perturbation")
+    expected = clone(model).fit(frame)
+    made = []
+    monkeypatch.setattr(ObjectivePerturbationPlan, "only_sums", sums)  # what needs single records gets the matrix
+    monkeypatch.setattr(cells, "_STEP", 300)
+    monkeypatch.setattr(cells, "_PORTION", 2**14)
+    monkeypatch.setattr(_streams, "LEAST", 0)
+    monkeypatch.setattr(_streams, "CellRows", lambda *args: made.append(cells.CellRows(*args)) or made[-1])
+    found = clone(model).fit(frame)
+    np.testing.assert_array_equal(found.coef_, expected.coef_)
+    assert found.certificate_ == expected.certificate_
+    assert [column.dtype for column in made[0]._cells] == [np.float64, np.float64, np.int8, np.int8]
+    monkeypatch.setattr(_features, "PREDICTED", 700)
+    np.testing.assert_array_equal(found.predict(frame), expected.predict(frame))
 
 
 def test_lazy_frames_and_data_sets(places) -> None:

@@ -145,11 +145,12 @@ def opened(path: str, engine: str, address: str | None, columns: Sequence[str]) 
     """
     try:
         if engine == "dask":
-            from dask import dataframe  # pyright: ignore
+            from dask import config, dataframe  # pyright: ignore
             from distributed import Client, LocalCluster  # pyright: ignore
 
             with ExitStack() as stack:
-                local = {"dashboard_address": None, "host": "127.0.0.1"}
+                stack.enter_context(config.set({"distributed.scheduler.http.routes": []}))  # they show call stacks
+                local = {"dashboard_address": "127.0.0.1:0", "host": "127.0.0.1"}
                 cluster = stack.enter_context(LocalCluster(**local)) if address is None else address  # pyright: ignore
                 stack.enter_context(Client(cluster))
                 yield dataframe.read_parquet(path, columns=list(columns))

@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any, TypeVar, final
+from typing import Any, ClassVar, TypeVar, final
 
 import numpy as np
 
@@ -103,6 +103,7 @@ class EncodedRows(ABC):
 
     n: int
     n_features: int
+    in_memory: ClassVar[bool] = False  #: any plan may run: on `matrix`, where it needs more than sums
 
     def __len__(self) -> int:
         return self.n
@@ -115,6 +116,10 @@ class EncodedRows(ABC):
     @abstractmethod
     def portions(self) -> Iterator[Portion]:
         """Yield all rows, from the first again at each call."""
+
+    def matrix(self) -> Portion:
+        """Return features and targets of rows that are `in_memory`."""
+        raise NotImplementedError
 
     def run(self, task: Callable[[Portion, int, Any], T], held: Held = nothing) -> Iterator[T]:
         """Yield what `task` returns for each portion, once, in any order.
