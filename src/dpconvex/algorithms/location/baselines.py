@@ -28,7 +28,7 @@ import numpy as np
 from dpconvex import _rounding
 from dpconvex._types import FloatArray
 from dpconvex.algorithms import PredictedError, recorded
-from dpconvex.algorithms.location.base import LocationResult, OneStagePlan, check
+from dpconvex.algorithms.location.base import LocationResult, OneStagePlan, Points, check
 from dpconvex.algorithms.location.noisy_descent import NoisyGradients
 from dpconvex.mechanisms import GaussianMechanism, MedianMechanism, Planned
 from dpconvex.mechanisms.selection import RANK
@@ -36,6 +36,8 @@ from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity
 from dpconvex.privacy.events.basic import covered_range
 from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems import PointDomain
+from dpconvex.problems.data import summation
+from dpconvex.problems.data.sources import totals
 from dpconvex.randomness import BitSource
 
 MEAN, COORDINATE = "mean", "median of a coordinate"
@@ -50,6 +52,7 @@ class ClippedMeanPlan(OneStagePlan):
 
     mechanism: GaussianMechanism
     algorithm: ClassVar[str] = "clipped_mean"
+    only_sums: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleMethodOverride]
     theorem = "Gaussian mechanism on the mean of clipped points, exact profile (Balle and Wang 2018)"
 
     @property
@@ -64,9 +67,18 @@ class ClippedMeanPlan(OneStagePlan):
     def describe(self) -> Mapping[str, Any]:
         return {"sigma": self.mechanism.sigma}
 
-    def _run(self, points: FloatArray, source: BitSource, ledger: Ledger) -> LocationResult:
-        location = self.mechanism.release(points.mean(axis=0), MEAN, source, ledger)
+    def _run(self, points: Points, source: BitSource, ledger: Ledger) -> LocationResult:
+        size = self.domain.radius_bound * (1 + 1e-9)
+        parts = totals(points, points, lambda X, _: (_sums(X, size),))[0]
+        location = self.mechanism.release(summation.vector(parts) / self.n, MEAN, source, ledger)
         return LocationResult(location, self.certificate(source), self)
+
+
+def _sums(X: FloatArray, size: float) -> FloatArray:
+    """Return the parts (3, dim) of the sum of some points (`summation`)."""
+    panels = (X[i : i + summation.MOST_ROWS] for i in range(0, len(X), summation.MOST_ROWS))
+    found = [summation.vector_parts(rows, np.ones(len(rows)), size) for rows in panels]
+    return np.sum([np.zeros((3, X.shape[1])), *found], axis=0)
 
 
 @recorded("clipped_mean")
@@ -126,6 +138,7 @@ class OriginDescentPlan(OneStagePlan):
     gradients: NoisyGradients
     step: float  #: step size
     algorithm: ClassVar[str] = "origin_descent"
+    only_sums: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleMethodOverride]
     theorem = "Noisy gradient descent (Bassily, Smith and Thakurta 2014), full gradients"
 
     @property
@@ -144,7 +157,7 @@ class OriginDescentPlan(OneStagePlan):
     def exact_bits(self, source: BitSource) -> bool:
         return self.gradients.mechanism.exact_bits(source)
 
-    def _run(self, points: FloatArray, source: BitSource, ledger: Ledger) -> LocationResult:
+    def _run(self, points: Points, source: BitSource, ledger: Ledger) -> LocationResult:
         origin, ball = np.zeros(self.domain.dim), self.domain.radius_bound
         location = self.gradients.descend(points, origin, ball, self.step, source, ledger)
         return LocationResult(location, self.certificate(source), self)
