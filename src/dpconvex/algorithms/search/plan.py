@@ -16,7 +16,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar, final
 
 from dpconvex import _rounding
@@ -314,39 +314,27 @@ def assembled(
 
 def _composed(make: Maker, base: SearchPlan) -> Iterator[SearchPlan | None]:
     """All candidates at equal shares, pure or Gaussian."""
-    privacy, count, n = base.privacy, len(base.whole), base.n - base.held_out
-
-    def plan(each: PrivacyParams, kind: str) -> SearchPlan | None:
-        return _payable(assembled(privacy, base.n, base.held_out, base.score, base.whole, make(each, n, kind)))
-
+    privacy, count = base.privacy, len(base.whole)
     each = dataclasses.replace(privacy, epsilon=_rounding.ratio_down(privacy.epsilon, count), delta=0.0)
-    yield _attempt(lambda: plan(each, PURE))
+    yield _attempt(lambda: _payable(make, base, each, PURE))
     if privacy.delta:
         mu = largest_mu(privacy.epsilon, privacy.delta) / math.sqrt(count)
-        yield _shrunk(privacy, mu, privacy.delta / count, lambda each, _: plan(each, GAUSSIAN))
+        yield _shrunk(privacy, mu, privacy.delta / count, lambda each, _: _payable(make, base, each, GAUSSIAN))
 
 
 def _repeated(make: Maker, base: SearchPlan) -> Iterator[SearchPlan | None]:
     """Random repeats, for every law of their number, pure or Gaussian."""
-    privacy, n = base.privacy, base.n - base.held_out
-    most = RUNS_A_CANDIDATE * len(base.whole)
-
-    def plan(each: PrivacyParams, repeats: Repeats, kind: str) -> SearchPlan | None:
-        candidates = make(each, n, kind)
-        return _payable(assembled(privacy, base.n, base.held_out, base.score, base.whole, candidates, repeats))
+    privacy, most = base.privacy, RUNS_A_CANDIDATE * len(base.whole)
 
     def pure(shape: float, gamma: float) -> SearchPlan | None:
         epsilon = _rounding.difference_down(privacy.epsilon, float(LAW_SLACK))
         each = dataclasses.replace(privacy, epsilon=_rounding.ratio_down(epsilon, 2 + shape), delta=0.0)
-        return plan(each, Repeats(shape, gamma, epsilon=each.epsilon), PURE)
+        return _payable(make, base, each, PURE, Repeats(shape, gamma, epsilon=each.epsilon))
 
     def gaussian(shape: float, gamma: float) -> SearchPlan | None:
         mu, delta = _largest_run(privacy, shape, gamma, most)
-
-        def at(each: PrivacyParams, mu: float) -> SearchPlan | None:
-            return plan(each, Repeats(shape, gamma, mu=mu), GAUSSIAN)
-
-        return _shrunk(privacy, mu, delta, at)
+        repeats = partial(Repeats, shape, gamma)
+        return _shrunk(privacy, mu, delta, lambda each, mu: _payable(make, base, each, GAUSSIAN, repeats(mu=mu)))
 
     yield from [_attempt(lambda law=law: pure(*law)) for law in LAWS]
     if privacy.delta:
@@ -379,7 +367,12 @@ def _shrunk(
     return None
 
 
-def _payable(plan: SearchPlan) -> SearchPlan | None:
+def _payable(
+    make: Maker, base: SearchPlan, each: PrivacyParams, kind: str, repeats: Repeats | None = None
+) -> SearchPlan | None:
+    """Return the plan of candidates with that budget, or None where the promise does not cover it."""
+    candidates = make(each, base.n - base.held_out, kind)
+    plan = assembled(base.privacy, base.n, base.held_out, base.score, base.whole, candidates, repeats)
     return plan if fits(plan.releases, plan.privacy) else None
 
 
