@@ -214,8 +214,8 @@ def _tables(
     result: EvaluationResult, shape: tuple[int, ...], part: slice = slice(None)
 ) -> tuple[FloatArray, FloatArray]:
     """Return a table whose cells add up to n, and draws of it (draws, ...): multinomial, with fresh noise."""
-    plan, generator = result.plan, np.random.default_rng(SEED)
-    cells = result.cells[part]
+    plan: Any = result.plan
+    generator, cells = np.random.default_rng(SEED), result.cells[part]
 
     def centered(values: FloatArray) -> FloatArray:  # the number of units is public
         return values + (plan.n - values.sum(-1, keepdims=True)) / len(cells)
@@ -245,8 +245,9 @@ def _found(
     whole = tables.sum(0)
     everything = _estimates(table(whole, groups), table(draws.sum(1), groups), unknown(whole, groups), RANGES)
     differences = []
-    for *parts, poor in found:
-        less = [{name: part[name] - base[name] for name in part} for part, base in zip(parts, found[0], strict=False)]
+    for values, drawn, poor in found:
+        pairs = zip((values, drawn), found[0], strict=False)
+        less = [{name: part[name] - base[name] for name in part} for part, base in pairs]
         differences.append(_estimates(less[0], less[1], poor | found[0][2], {}))
     each = tuple(_estimates(*parts, RANGES) for parts in found)
     return Found(everything, each, tuple(differences), np.empty((0, 5)), np.empty((0, 2)))
