@@ -1,17 +1,8 @@
 r"""Steps with constant momentum, and the constants that do best on typical data. Pure arithmetic on public facts.
 
-Steps
-    ``v <- m v - eta (g(w + m v) + noise)``, ``w <- w + v`` from 0 (Nesterov's momentum, m constant); the mean of the
-    last points, or the last one, is released.
-Model of the error
-    That of the docs, Noisy gradient descent: along a direction of curvature c an error of 1 in a gradient moves the
-    point j steps later by ``a_j``, which depends on ``x = eta c`` and m only, so sums are tabulated. `TypicalData` says
-    which curvatures there are; the sum over them is the expected excess.
-Model of the cost
-    `step_work`: what a step takes, in entries of the data that are read in order.
-Choice
-    Number of steps, eta, m, last point or mean, and the clipping level, by the least expected excess. A short level
-    takes proportionally less noise and costs some excess. Fewer passes where they gain little.
+From 0, ``v <- m v - eta (g(w + m v) + noise)``, ``w <- w + v`` (Nesterov's momentum, m constant); the mean of the last
+points, or the last one, is released. Along a direction of curvature c an error of 1 in a gradient moves the point j
+steps later by ``a_j``, which depends on ``x = eta c`` and m only, so sums are tabulated (docs, Noisy gradient descent).
 """
 
 from __future__ import annotations

@@ -4,33 +4,18 @@ Guarantee
     Epsilon-DP (norm-exponential ``b``) or (epsilon, delta)-DP (Gaussian ``b``) for neighbors that replace one record;
     epsilon-DP also for neighbors that replace one user.
 Lemma
-    Theorems 1 to 4 and formulas (1.1) to (5.2) of the docs, "Objective perturbation", which prove them (background
-    Chaudhuri, Monteleoni and Sarwate 2011, Awan and Slavkovic 2020, Redberg, Koskela and Wang
-    2023). Gradients of two records differ by at most ``2 A X_K`` in the noise's norm; the determinant of the change of
-    variables costs ``r log(1 + t tau / r)``, or nothing for losses whose curvature vanishes as the slope saturates; for
-    the logistic loss with slopes capped at A, which leave curvature ``A (1 - A)``, it costs what (1.4) and (3.4) say.
-    The solver's point is within ``gamma / l2`` of the exact minimiser for every data set and every ``b``; output noise
-    of sensitivity ``2 gamma / l2`` hides which.
+    Theorems 1 to 4 and formulas (1.1) to (5.2) of the docs, "Objective perturbation", which prove them. Gradients of
+    two records differ by at most ``2 A X_K`` in the noise's norm; the determinant of the change of variables costs
+    ``r log(1 + t tau / r)``, ``tau = X_2^2 / (n l2)``, nothing for losses whose curvature vanishes as the slope
+    saturates, and for the logistic loss what (1.4) and (3.4) say. The solver's point is within ``gamma / l2`` of the
+    exact minimiser for every data set and every ``b``; output noise of sensitivity ``2 gamma / l2`` hides which.
 Users
-    n counts users and a user's loss is a weighted sum (`problems.data.users`). Its gradient is within ``A X_K`` and the
-    trace of its Hessian within that of one record, but its rank is not 1: the determinant then costs
-    ``dim log(1 + t tau / dim)``, is free under the same condition as for records, and (1.4) holds with
-    ``dim log(1 + tau a (1 - a) / dim)`` in it (docs, Users, which proves all three).
-    The union over vertices of Theorem 4 needs records, so there is no Gaussian ``b`` for users.
+    A user's gradient is within ``A X_K`` and the trace of its Hessian within that of one record, but its rank is not 1:
+    ``dim`` takes the place of r (docs, Users). The union over vertices of Theorem 4 needs records, so there is no
+    Gaussian ``b`` for users.
 Assumptions
     Records are clipped into the domain; the intercept is a constant feature inside the bounds and is regularized;
     `l2`, the norm, `gamma` and the comparator norm come from public facts.
-
-====== =========================== ==================================================
-Letter Name here                   Meaning
-====== =========================== ==================================================
-b      ``noise.draw``              random linear term, enters as ``<b, w>/n``
-lambda ``l2``                      regularization
-gamma  ``gradient_tolerance``      certified gradient norm
-r      ``solver_radius``           ``gamma / lambda``
-tau    ``problem.tau(l2)``         ``X_2^2 / (n lambda)``
-K      ``noise.norm``              norm of the noise density
-====== =========================== ==================================================
 """
 
 from __future__ import annotations

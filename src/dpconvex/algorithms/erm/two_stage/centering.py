@@ -14,11 +14,6 @@ Sensitivity
     Of each release its own, above and in the method's plan.
 Assumptions
     Those of the method. That the columns are concentrated is for accuracy: privacy holds whatever they are.
-Why
-    Around their center records are often 3 to 6 times shorter, and noise is in proportion to the longest. Only the
-    intercept changes: ``w0 + <w, x - c> = (w0 - <w, c>) + <w, x>``.
-Memory
-    Two copies of the features.
 """
 
 from __future__ import annotations

@@ -2,22 +2,15 @@ r"""Sizes, step sizes and releases of phased one-pass SGD: those that minimize i
 
 Bound
     Theorem 5 of the docs (User-level privacy), on the expected excess *population* risk over the ball of radius R, for
-    users with M records each, all drawn independently from one distribution: phase i has n_i users in C parts and
-    ``T_i = M floor(n_i / C)`` steps of size ``eta_i`` a part. A test that fails costs at most ``2 L R``.
+    users with M records each, all drawn independently from one distribution. A test that fails costs at most ``2 L R``.
 Radius
-    Lemma 4 of the docs: two parts' averages differ by more than ``b(l) eta L sqrt(T)``, ``b(l) = 2 (sqrt(l) + sqrt(l +
-    1))``, with probability at most ``e^-l``. In 200000 measured pairs the ratio stayed below 2.1; `PRACTICAL_SPREAD` is
-    the default, and the bound then presumes that it holds.
+    Lemma 4 of the docs: two parts' averages differ by more than ``b(l) eta L sqrt(T)`` with probability at most
+    ``e^-l``. In 200000 measured pairs the ratio stayed below 2.1; `PRACTICAL_SPREAD` is the default, and the bound then
+    presumes that it holds.
 Printed constants
-    With l = floor(log2 n) phases, ``C = 100 log(20 n m e^epsilon / delta) / epsilon``, and for ``i = 1, ..., l``
-
-        n_i = (1 - 2^-q) n 2^(-iq),  eta_i = eta 2^(-pi),  N_i = n_i / C,  T_i = N_i m,
-        tau_i = 1000 eta_i L sqrt(T_i) log(ndm),  sigma_i = 100 tau_i log^2(n/delta) / (epsilon C),
-
-    ``eta = D / (L sqrt(d m n epsilon))``, ``p = J + 3/2`` with ``m <= n^J``, D the diameter. To be run: C is raised to
-    ``150 log(20 e^epsilon / delta) / epsilon`` (erratum E2) and to an even integer (the proof needs it, see
-    `mechanisms.OutlierRemoval`), the other sizes are rounded down (E19). ``N_l >= 1`` is not implied by the theorem's
-    condition (E1): checked here, it takes more than 100000 users.
+    Those of `printed`. To be run: C is raised to ``150 log(20 e^epsilon / delta) / epsilon`` (erratum E2) and to an
+    even integer (the proof needs it, see `mechanisms.OutlierRemoval`), the other sizes are rounded down (E19).
+    ``N_l >= 1`` is not implied by the theorem's condition (E1): checked here, it takes more than 100000 users.
 """
 
 from __future__ import annotations
