@@ -100,10 +100,9 @@ class GridPlan(LinearModelPlan):
 
     @property
     def coefficient_deviation(self) -> FloatArray:
-        """Spread (dim,) of ``exp(-epsilon J / (2 sensitivity))`` at half the loss's largest curvature.
+        """Spread (dim,) of ``exp(-epsilon J / (2 sensitivity))`` at half the largest curvature, within the ball.
 
-        Approximate, and never beyond the ball. Curvatures above ``L / R`` cannot last over the problem's radius, so
-        kinks count as that much.
+        Curvatures above ``L / R`` cannot last over the problem's radius, so kinks count as that much.
         """
         problem = self.problem
         curvature = min(problem.smoothness, problem.lipschitz / problem.radius) / 2 + self.l2
@@ -218,10 +217,7 @@ def relative_risk(
     origin: FloatArray | None = None,
     weights: FloatArray | None = None,
 ) -> FloatArray:
-    """Return ``F(w) - F(origin)`` for every row w of `points`, shape (N,); the origin is 0 unless given.
-
-    Records count as `weights` say (n,), or ``1/n`` each.
-    """
+    """Return ``F(w) - F(origin)`` for every row w of `points`, (N,); default: origin 0, weights ``1/n``."""
     total = np.zeros(len(points))
     start_from = np.zeros_like(points[:1]) if origin is None else origin[None]
     for block in records.blocks():
@@ -303,10 +299,9 @@ def plan_localized(
 
 
 def _applies(problem: LinearModelProblem, privacy: PrivacyParams) -> bool:
-    """Return whether the mechanism's lemma and its arithmetic hold for a problem.
+    """Return whether the lemma and its arithmetic hold: one prediction, bounded slope and targets.
 
-    The loss needs one prediction, a bounded slope and bounded targets: a target of 1e20 would absorb every other
-    record's loss in floating point, which moves scores by far more than the sensitivity.
+    A target of 1e20 would absorb every other record's loss in floating point, and move scores by far more.
     """
     check_average(problem, privacy)
     bounded = math.isfinite(problem.lipschitz) and math.isfinite(problem.loss.value_at_zero)

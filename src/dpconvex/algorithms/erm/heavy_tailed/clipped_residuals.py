@@ -115,10 +115,7 @@ def plan(
 
 
 def slope_moments(problem: LinearModelProblem, moments: Moments) -> Moments:
-    """Return moments of slopes from those of gradients: no record is shorter than the constant feature.
-
-    Without such a feature slopes of short records are unknown, which raises `InvalidParameterError`.
-    """
+    """Return moments of slopes from those of gradients; raise without a constant feature, the shortest record."""
     check_moments(moments)
     unit = problem.domain.intercept
     if unit == 0:

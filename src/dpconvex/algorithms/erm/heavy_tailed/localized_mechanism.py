@@ -101,10 +101,7 @@ class LocalizedMechanismPlan(LocalizationPlan[P]):
         return {**super().describe(), "nets": nets}
 
     def net(self, t: int, center: FloatArray) -> FloatArray:
-        """Return the net of phase t around a center of the ball, shape (N, dim): a grid, projected to the ball.
-
-        The projection brings no point farther from the center, nor from any point of the ball.
-        """
+        """Return the net of phase t around a center, (N, dim): a grid, projected to the ball, which moves none away."""
         stage = self.phases[t].stages[0]
         points = center + ball_grid(self.problem.dim, stage.side, stage.confine)
         lengths = np.linalg.norm(points, axis=1, keepdims=True)

@@ -91,21 +91,14 @@ class Phase:
 @final
 @dataclass(frozen=True)
 class Schedule:
-    """All phases, and what they prove.
-
-    The bound is on the expected excess population risk; with repetitions, on the risk itself but for the failure
-    probability.
-    """
+    """All phases, and the bound on the population risk: in expectation, or with repetitions but for the failure."""
 
     phases: tuple[Phase, ...]
     bound: float
     price: float = 1.0  #: of repetitions: the bound over that in expectation, without them; printed: 1
 
     def check(self, n: int) -> None:
-        """Raise `InvalidParameterError` unless no two phases share one of the `n` records and none lacks any.
-
-        Parallel composition and the ``m`` of the sensitivity rest on it.
-        """
+        """Raise `InvalidParameterError` unless phases read disjoint records of the `n`; privacy rests on it."""
         for a, b in itertools.combinations(self.phases, 2):
             if (a.first - b.first) % math.gcd(a.step, b.step) == 0:
                 raise InvalidParameterError("phases", (a, b), "must read disjoint records: other remainders")
@@ -183,9 +176,8 @@ def calibrated(
 ) -> Schedule:
     """Return the default schedule of the specification's section 4.3, each release at `epsilon`.
 
-    `scaling` has the constants of a phase of so many records; default: one output perturbation.
-
-    `failure` in (0, 1/2): a bound that fails with this probability at most, through repetitions; None: in expectation.
+    `scaling` has a phase's constants (default: one output perturbation). `failure` in (0, 1/2): a bound that fails with
+    this probability at most, through repetitions; None: in expectation.
     """
     n, moments = setting.problem.n, setting.moments
     scaling = scaling or _OneRelease.of

@@ -183,10 +183,8 @@ class ObjectivePerturbationPlan(LinearModelPlan):
     def coefficient_deviation(self) -> FloatArray:
         """Guess the noise of ``b`` through a curvature that public facts suggest. Only for pictures.
 
-        The exact law of the release depends on the data. Guess: columns independent, numeric ones uniform, levels of a
-        one-hot block equally frequent, half the loss's largest curvature. Rarer levels have more noise than it says.
-        Means of blocks that are not centered and the constant are collinear but for the regulariser, so their small
-        system is solved exactly; the rest of each block is diagonal.
+        Columns count as independent, numeric ones as uniform, levels as equally frequent; half the largest curvature.
+        Means of blocks and the constant are collinear but for the ridge: their small system is solved exactly.
         """
         factor = self.problem.factor
         assert factor is not None  # the planner sees to it
@@ -263,11 +261,10 @@ def output_part(problem: LinearModelProblem, l2: float, energy: float) -> float:
 
 
 def gradient_tolerance(problem: LinearModelProblem, l2: float, energy: float, output_energy: float) -> float:
-    """Return the gradient norm to certify: formula (2.3), or the smallest that rounding allows where that is larger.
+    """Return the gradient norm to certify: formula (2.3), or the smallest that rounding allows if larger.
 
-    (2.3) makes the output noise's effect on the gradient a tenth of that of ``b``. The smallest certifiable norm holds
-    for every data set and every ``b`` of at most `LONGEST` root mean squares, so that no data set is refused. `energy`
-    is ``E||b||_2^2``, `output_energy` that of the output noise per unit of squared solver radius.
+    So every data set and every ``b`` of at most `LONGEST` root mean squares is served. `energy` is ``E||b||_2^2``,
+    `output_energy` that of the output noise per unit of squared solver radius.
     """
     root = math.sqrt(energy)
     wanted = 0.1 * l2 * root / (problem.n * (problem.smoothness + l2) * math.sqrt(output_energy))  # (2.3)

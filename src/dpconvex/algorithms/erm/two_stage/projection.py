@@ -168,9 +168,6 @@ def projected(problem: LinearModelProblem, columns: int) -> LinearModelProblem:
 
 
 def projection(columns: int, kept: int, source: BitSource) -> FloatArray:
-    """Return the projection onto a uniformly random subspace, (kept, columns), times ``sqrt(columns / kept)``.
-
-    So the mean squared length of a projected vector is its own. Rows are orthogonal.
-    """
+    """Return the projection onto a uniformly random subspace, (kept, columns), scaled to keep mean squares."""
     normal = source.generator().standard_normal((columns, kept))
     return np.linalg.qr(normal)[0].T * np.sqrt(columns / kept)

@@ -145,10 +145,7 @@ def require_steps(bound: float) -> None:
 
 
 def population(facts: Facts, localized: bool | None) -> Schedule:
-    """Plan for the population: one phase, or several on disjoint users, with l2 in restarts.
-
-    None: the lesser bound; for one output that is one phase, whose generalization costs less than the first of several.
-    """
+    """Plan for the population: one phase, or several on disjoint users, with l2 in restarts; None: the lesser bound."""
     found = [] if localized else [uniform(facts)]
     if localized or (localized is None and facts.outputs > 1):
         found += [_restarted(facts, count) for count in (RESTARTS if facts.l2 else (1,))]

@@ -70,10 +70,7 @@ class Aggregate(ABC):
 @final
 @dataclass(frozen=True)
 class Guarded(Aggregate):
-    """Test whether most displacements are within `radius` of one another, then release their weighted mean.
-
-    Longer displacements than `clip` are shortened.
-    """
+    """Release the weighted mean of displacements cut to `clip`, if most are within `radius` of one another."""
 
     mean: GuardedMean
     radius: float

@@ -237,10 +237,7 @@ def sampled(
     clip: float,
     outliers: float,
 ) -> Guard:
-    """Plan `SampledGuard`: the dearest step that fits, found by bisection on its own epsilon.
-
-    Half of delta, as amplified, pays for tests that pass wrongly.
-    """
+    """Plan `SampledGuard`, the dearest step that fits; half of delta pays for tests that pass wrongly."""
     if privacy.delta < 1e-11:
         raise InvalidParameterError(
             "delta", privacy.delta, "must be at least 1e-11 for sampled steps", "Use all users in every step"

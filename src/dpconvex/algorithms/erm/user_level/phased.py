@@ -149,10 +149,8 @@ def _names(phase: int) -> tuple[str, str]:
 class Pooled:
     """One pass of projected SGD, in the l2 ball of `radius`, over the pooled records of each of several parts.
 
-    A part's result is a function of the records of its own users, of a public start and of coins of its own: one user
-    moves one result. Of a user with more than `cap` records a random `cap` are taken, so a part of N users takes at
-    most ``N cap`` steps, a public number; a user with k records counts like ``min(k, cap)``, as in
-    `problems.data.users`.
+    A part's result is a function of its own users' records, a public start and coins of its own: one user moves one
+    result. Of a user at most `cap` random records are taken, so a part of N users takes at most ``N cap`` steps.
     """
 
     loss: LinearModelLoss

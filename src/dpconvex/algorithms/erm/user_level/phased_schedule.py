@@ -57,10 +57,7 @@ class Phase:
 
 @dataclass(frozen=True)
 class Schedule:
-    """All phases, a bound on the expected excess population risk, and what it rests on.
-
-    Releases are projected onto the ball, the last one where `projected` says so.
-    """
+    """All phases, a bound on the expected excess population risk, its source, whether the last is projected."""
 
     phases: tuple[Phase, ...]
     bound: float
@@ -122,10 +119,7 @@ def phase_sizes(n: int, phases: int) -> tuple[int, ...]:
 
 
 def calibrated(facts: Facts, groups: int | None = None, phases: int | None = None) -> Schedule:
-    """Return the schedule of least bound, among those with the given number of groups (C) and of phases.
-
-    Raises `InvalidParameterError` if there are fewer users than groups, or too few for the promise.
-    """
+    """Return the schedule of least bound for these numbers of groups (C) and phases; raise for too few users."""
     kinds = ("auto", "plain") if facts.kind == "auto" else (facts.kind,)  # a test also costs what its failure loses
     found = [_best_shape(replace(facts, kind=kind), groups, phases) for kind in kinds]
     _, shape, step, kind = min(found, key=lambda choice: choice[0])
@@ -280,10 +274,7 @@ def printed(
     q: float | None = None,
     groups: float | None = None,
 ) -> Printed:
-    """Return the printed constants, or those with another number of groups C.
-
-    By default ``q = 1 / log n``, which nearly maximizes the last phase.
-    """
+    """Return the printed constants, or with another C; ``q = 1 / log n`` nearly maximizes the last phase."""
     q = 1 / math.log(n) if q is None else q
     C = 100 * math.log(20 * n * m * math.exp(epsilon) / delta) / epsilon if groups is None else groups
     p, eta = math.log(m) / math.log(n) + 1.5, diameter / (lipschitz * math.sqrt(dim * m * n * epsilon))
@@ -300,11 +291,7 @@ def printed(
 
 
 def paper(facts: Facts) -> Schedule:
-    """Return the printed algorithm as it can be run.
-
-    Raises `InvalidParameterError` if a group of the last phase would have no user, or the exact cost of the printed
-    noise exceeds the promise.
-    """
+    """Return the printed algorithm as it can be run; raise for an empty group and for a cost above the promise."""
     privacy, n, m, d = facts.privacy, facts.n, facts.records, facts.dim
     epsilon, delta = privacy.epsilon, privacy.delta
     if epsilon > 10:
