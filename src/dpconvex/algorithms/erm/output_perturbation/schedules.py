@@ -9,15 +9,9 @@ Average (Proposition 2.2, data-dependent part only)
     ``K / (l2 n)``, K the largest distance of two records' gradients at the same parameters (`Problem.contrast`): 2L in
     general, and with ``L = A X_2`` also for losses under attack (docs, Adversarial training).
 Tilted (Lemma 5.2, with the repaired proof)
-    Let W be a closed convex set that holds the minimizers ``w, w'`` of ``J = F_tau + l2/2 |.|^2`` on two data sets that
-    differ in record n, either because the minimization is over W or because W is a ball that holds every minimizer.
-    With ``C = exp(tau D)``, D the largest difference of two records' losses at the same point of W,
-
-        ``|w - w'| <= (K / l2) C / (C + n - 1)``.
-
-    Proof: docs, Output perturbation, Tilted losses. Over W take the subgradients ``g_i = g'_i`` at ``w'`` for i < n
-    that optimality allows there, any ``g_n``: the gradients differ by ``v_n (g_n - a weighted mean of the others and
-    g'_n)``, of length at most ``K v_n``, if ``v_n >= v'_n``, else likewise with ``v'_n``.
+    ``(K / l2) C / (C + n - 1)``, ``C = exp(tau D)``, D the largest difference of two records' losses at the same point
+    of a closed convex W that holds the minimizers: the minimization is over W, or W is a ball that holds every
+    minimizer (proof: docs, Output perturbation, Tilted losses; over W with the subgradients that optimality allows).
 Any objective
     If every ``F(., X)`` is L-Lipschitz where the minimizers are, the difference of two of them is 2L-Lipschitz, and
     minimizers are at most ``2 L / l2`` apart: the weight of one record may be 1. With no assumption at all, points of a

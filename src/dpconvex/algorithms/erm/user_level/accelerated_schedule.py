@@ -170,18 +170,13 @@ def _restarted(facts: Facts, restarts: int) -> tuple[float, list[Draft]]:
     """Return phases on so many blocks of users, each from within what the one before leaves."""
     drafts: list[Draft] = []
     radius, first, bound = facts.radius, 0, math.inf
-    for block in _growing(facts.n, restarts):
+    sizes = [facts.n * 2**k // (2**restarts - 1) for k in range(restarts - 1)]  # they double; the last has the rest
+    for block in (*sizes, facts.n - sum(sizes)):
         bound, part = _localized(facts, first, block, radius)
         drafts += part
         first += block
         radius = min(radius, math.sqrt(2 * bound / facts.l2)) if facts.l2 else radius
     return bound, drafts
-
-
-def _growing(n: int, blocks: int) -> list[int]:
-    """Return block sizes that double; the last block takes the rest."""
-    sizes = [n * 2**k // (2**blocks - 1) for k in range(blocks - 1)]
-    return [*sizes, n - sum(sizes)]
 
 
 def halves(first: int, n: int, phases: int) -> list[tuple[int, int]]:

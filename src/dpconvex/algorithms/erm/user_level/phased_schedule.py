@@ -134,7 +134,9 @@ def _best_shape(facts: Facts, groups: int | None, phases: int | None) -> tuple[f
     best, chosen, step = math.inf, None, 0.0
     counts = range(1, MOST_PHASES + 1) if phases is None else [phases]
     for sizes in (phase_sizes(facts.n, count) for count in counts):
-        for C in _part_counts(facts, sizes[-1]) if groups is None else [groups]:
+        most = max(sizes[-1], 1)
+        grid = {round(2 ** (k / 2)) for k in range(2 * int(math.log2(most)) + 1)} | {sizes[-1]}  # of ratio sqrt(2)
+        for C in sorted(grid & set(range(1, min(sizes[-1], 20_000) + 1))) if groups is None else [groups]:
             if min(sizes) < C:
                 continue
             for decay in STEP_DECAYS if len(sizes) > 1 else STEP_DECAYS[:1]:
@@ -145,12 +147,6 @@ def _best_shape(facts: Facts, groups: int | None, phases: int | None) -> tuple[f
                 if bounds[at] < best:
                     best, chosen, step = float(bounds[at]), shape, float(etas[at])
     return best, chosen, step, facts.kind
-
-
-def _part_counts(facts: Facts, most: int) -> list[int]:
-    """Return the candidates for C: a grid of ratio ``sqrt(2)``."""
-    grid = {round(2 ** (k / 2)) for k in range(2 * int(math.log2(max(most, 1))) + 1)} | {most}
-    return sorted(grid & set(range(1, min(most, 20_000) + 1)))
 
 
 def _steps(facts: Facts, shape: _Shape) -> list[int]:
