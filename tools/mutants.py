@@ -31,6 +31,7 @@ CONTRACT = "tests/contracts/test_mechanisms.py"
 READS = "tests/contracts/test_reads.py"
 SOURCES = "tests/contracts/test_algorithms_on_sources.py"
 LEVEL = "tests/unit/algorithms/erm/heavy_tailed/test_level.py"
+SCORES = "tests/unit/algorithms/erm/heavy_tailed/test_gradient_score.py"
 CERTIFICATE = """
 from dpconvex.audit.targets import TARGETS
 from dpconvex.randomness import SystemSource
@@ -54,6 +55,7 @@ class Mutant:
 
 OUTPUT = "algorithms/erm/output_perturbation"
 BOOSTING, SYNTHETIC = "algorithms/minimax/boosted.py", "algorithms/queries/synthetic.py"
+TABLES, NOISY = "algorithms/queries/noisy_tables.py", "tests/unit/algorithms/queries/test_noisy_tables.py"
 BOOSTED = "tests/unit/algorithms/minimax/test_boosted.py"
 AGGREGATES, GATHER = "algorithms/erm/user_level/aggregates.py", "algorithms/erm/user_level/gradients.py"
 GRADIENTS = "algorithms/erm/gradient_descent/gradients.py"
@@ -382,6 +384,78 @@ MUTANTS = (
         (f"{ROBUST}::test_the_mean_at_a_searched_radius_moves_no_further_than_its_noise_hides",),
     ),
     Mutant(
+        "noisy tables: sensitivity for records that are added, not replaced (Laplace)",
+        TABLES,
+        'Sensitivity(2.0, "l1", LEMMA)',
+        'Sensitivity(1.0, "l1", LEMMA)',
+        "queries/noisy_tables/pure",
+        (f"{NOISY}::test_the_charged_cost_is_what_the_worst_neighbors_cost_and_no_more",),
+    ),
+    Mutant(
+        "noisy tables: sensitivity for records that are added, not replaced (Gaussian)",
+        TABLES,
+        "_rounding.widen_up(math.sqrt(2.0))",
+        "1.0",
+        "queries/noisy_tables",
+        (f"{NOISY}::test_the_charged_cost_is_what_the_worst_neighbors_cost_and_no_more",),
+    ),
+    Mutant(
+        "noisy tables: a scale class is charged once",
+        TABLES,
+        "replace(each, times=times[each.label])",
+        "replace(each, times=min(1, times[each.label]))",
+        "",
+        (f"{NOISY}::test_every_table_is_in_the_ledger_and_scales_are_few",),
+    ),
+    Mutant(
+        "noisy tables: the columns' tables are not charged",
+        TABLES,
+        "{1: SHARE, 2: 1 - SHARE}",
+        "{1: SHARE, 2: 1.0}",
+        "",
+        (f"{NOISY}::test_every_table_is_in_the_ledger_and_scales_are_few",),
+    ),
+    Mutant(
+        "noisy tables: intervals without the tail on the other side",
+        "algorithms/queries/released_tables.py",
+        "ndtri(tail / 2)",
+        "ndtri(tail)",
+        "",
+        (f"{NOISY}::test_intervals_hold_as_often_as_they_say",),
+    ),
+    Mutant(
+        "noisy tables: noisy shares are cut off at 0 before the interval",
+        "algorithms/queries/released_tables.py",
+        "found, noise = self.estimate(axes)",
+        "found, noise = self.estimate(axes); found = np.maximum(found, 0) / np.maximum(found, 0).sum()",
+        "",
+        (f"{NOISY}::test_intervals_hold_as_often_as_they_say",),
+    ),
+    Mutant(
+        "latent classes: a left-out cell is seen in the transposed place",
+        "algorithms/queries/latent_classes.py",
+        "np.where(self.scored, fold + fold.T, -1)",
+        "np.where(self.scored, generator.integers(0, count, fold.shape), -1)",
+        "",
+        (f"{NOISY}::test_a_cell_that_is_left_out_is_so_in_both_places_and_an_impossible_one_never",),
+    ),
+    Mutant(
+        "latent classes: impossible pairs are scored",
+        "algorithms/queries/latent_classes.py",
+        "ZERO_WEIGHT, False",
+        "ZERO_WEIGHT, True",
+        "",
+        (f"{NOISY}::test_a_cell_that_is_left_out_is_so_in_both_places_and_an_impossible_one_never",),
+    ),
+    Mutant(
+        "noise on all answers: the sensitivity of one block in l1",
+        "algorithms/queries/base.py",
+        "blocks**power",
+        "blocks**0.0",
+        "",
+        ("tests/unit/algorithms/queries/test_query_methods.py::test_noise_on_all_answers_covers_the_worst_neighbors",),
+    ),
+    Mutant(
         "synthetic data: one draw too few in the squares",
         SYNTHETIC,
         "k = max(1, steps - 2)\n    return k * (k + 1) * (2 * k + 1) / 6",
@@ -695,7 +769,7 @@ MUTANTS = (
     ),
     Mutant(
         "settling descent: steps are halved by what was not released",
-        "algorithms/location/settling_descent.py",
+        "algorithms/location/noisy_descent.py",
         "if before @ gradient < -self.quiet:",
         "if before @ (points[0] - z) < -self.quiet:",
         "",
@@ -703,7 +777,7 @@ MUTANTS = (
     ),
     Mutant(
         "clipped mean: a record is taken to move it by R / n",
-        "algorithms/location/clipped_mean.py",
+        "algorithms/location/baselines.py",
         "_rounding.ratio_up(2 * R, n)",
         "_rounding.ratio_up(R, n)",
         "clipped_mean",
@@ -711,7 +785,7 @@ MUTANTS = (
     ),
     Mutant(
         "coordinate median: every coordinate spends the whole budget",
-        "algorithms/location/coordinate_median.py",
+        "algorithms/location/baselines.py",
         "* (1 - 1e-12) / math.sqrt(d)",
         "* (1 - 1e-12)",
         "coordinate_median",
@@ -758,12 +832,36 @@ MUTANTS = (
         (f"{LEVEL}::test_neighbours_move_scores_and_sums_by_at_most_one",),
     ),
     Mutant(
+        "gradient scores: noise for half of what a record moves",
+        "algorithms/erm/heavy_tailed/gradient_score.py",
+        "moved = (2 * phase.truncation.level / phase.m",
+        "moved = (phase.truncation.level / phase.m",
+        "gradient_score",
+        (f"{SCORES}::test_no_neighbor_moves_a_score_beyond_the_sensitivity",),
+    ),
+    Mutant(
+        "gradient scores: all parts of a phase take the first one's noise",
+        "algorithms/erm/heavy_tailed/gradient_score.py",
+        "release(scores, entry.label, *to, entry.block)",
+        "release(scores, entry.label, to[0].__class__(7), to[1], entry.block)",
+        "",
+        (f"{READS}::test_noise_is_drawn_anew_for_every_release[split]",),
+    ),
+    Mutant(
         "heavy tails: level and sum of squares at all of epsilon each",
         "algorithms/erm/heavy_tailed/level.py",
         "return LaplaceMechanism.calibrate(SUM, _rounding.product_down(0.5, self.epsilon), 1)",
         "return LaplaceMechanism.calibrate(SUM, self.epsilon, 1)",
         "",
         (f"{LEVEL}::test_the_cost",),
+    ),
+    Mutant(
+        "a missing number counts as the lower bound where models leave",
+        "estimators/export.py",
+        "rest = values[:, -1] if own else values.mean(1)",
+        "rest = values[:, -1] if own else values[:, 0]",
+        "",
+        ("tests/unit/estimators/test_export.py", "-k", "scikit_learn_alone"),
     ),
     Mutant(
         "weights are not capped (targets of weighted losses)",

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Generic, TypeVar, final
 
 import numpy as np
 
+from dpconvex._html import panel
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import Recipe, stored_recipe
@@ -110,6 +111,17 @@ class Plan(Releasing, ABC):
     privacy: PrivacyParams
     recipe: Recipe | None = None
     """How it was planned; set by the planner (`recipes.recorded`)."""
+
+    def _repr_html_(self) -> str:
+        error, privacy = self.predicted_error, self.privacy
+        expected = error.bound if error.expected is None else error.expected
+        rows = {
+            "promise": f"epsilon {privacy.epsilon:g}, delta {privacy.delta:g}, per {privacy.unit}",
+            "noise": self.noise_name,
+            "excess loss": f"expected {expected:.3g}, at most {error.bound:.3g}",
+            "predicting a constant loses": f"{error.trivial:.3g}",
+        }
+        return panel(f"Plan: {self.algorithm}, {self.constants} constants", rows, expected / max(error.trivial, 1e-300))
 
     @property
     @abstractmethod
@@ -395,8 +407,7 @@ def check_average(problem: LinearModelProblem, privacy: PrivacyParams) -> None:
 def require(solved: SolverResult, radius: float) -> FloatArray:
     """Return the solver's point if its certificate reaches `radius`; otherwise release nothing.
 
-    The planned pair of solvers reaches every radius in exact arithmetic, for every data set; a refusal can come only
-    from rounding at scales that plans avoid. It would be a data-dependent event outside the guarantee.
+    The planned solvers reach it in exact arithmetic for every data set; only rounding at scales plans avoid can refuse.
     """
     if solved.accuracy.kind != "distance" or not solved.accuracy.bound <= radius:
         raise AccuracyError("the solver could not certify the planned accuracy; nothing was released")

@@ -159,6 +159,10 @@ def read_test(path: Path | None, schema: Schema) -> Any:
     return held_out
 
 
+ROWS = 100_000
+"""Predicted at a time: what is encoded of a table then takes little memory."""
+
+
 @_output.one_line_errors
 def predict(
     model: Annotated[Path, typer.Argument(help="Model folder, or model.skops.")],
@@ -169,6 +173,7 @@ def predict(
         bool, typer.Option("--proba", help="Also write the probability of every class (logistic models).")
     ] = False,
     output: Annotated[Path | None, typer.Option(help="CSV file to write. Default: stdout.")] = None,
+    keep: Annotated[str | None, typer.Option("--id", help="Column to keep before the predictions.")] = None,
     engine: _options.Engine = None,
     address: _options.Address = None,
     memory: _options.Memory = None,
@@ -185,9 +190,10 @@ def predict(
         raise InvalidParameterError(
             "proba", proba, f"needs a model that gives probabilities, and this is {type(estimator).__name__}", ""
         )
-    features = dataclasses.replace(estimator.schema, target=None, user=None)
+    own = keep if keep is None or keep not in estimator.schema.column_names(features_only=True) else None
+    features = dataclasses.replace(estimator.schema, target=None, user=own, weight=None, weight_cap=None)
     with opened_table(table, features, engine, address, memory) as rows:
-        parts = predictions(estimator, rows, features.column_names(), proba)
+        parts = predictions(estimator, rows, features.column_names(), proba, keep)
         if output is not None:
             write_atomically(output, lambda file: write_csv(parts, file))
         else:
@@ -195,8 +201,10 @@ def predict(
             sys.stdout.buffer.flush()
 
 
-def predictions(estimator: Any, rows: Any, names: Sequence[str], proba: bool) -> Iterator[pa.Table]:
-    """Yield predictions, one table for each portion that is read."""
+def predictions(
+    estimator: Any, rows: Any, names: Sequence[str], proba: bool, keep: str | None = None
+) -> Iterator[pa.Table]:
+    """Yield predictions, one table for each portion that is read, with a column of the rows before them."""
     import pyarrow as pa
 
     from dpconvex.problems.data.sources import open_source
@@ -206,7 +214,8 @@ def predictions(estimator: Any, rows: Any, names: Sequence[str], proba: bool) ->
     def predicted(part: Any) -> tuple[Any, Any]:
         if len(part) == 0:
             return None, ()
-        columns = {"prediction": pa.array(model.predict(part))}
+        columns = {} if keep is None else {keep: part[keep]}
+        columns |= {"prediction": pa.array(model.predict(part))}
         if proba:
             probabilities = model.predict_proba(part)
             columns |= {f"p({label})": pa.array(probabilities[:, k]) for k, label in enumerate(model.classes_)}
@@ -214,7 +223,7 @@ def predictions(estimator: Any, rows: Any, names: Sequence[str], proba: bool) ->
 
     source = open_source(rows, names)
     if source is None:
-        return iter([predicted(rows)[0]])
+        return (predicted(rows.slice(k, ROWS))[0] for k in range(0, max(1, len(rows)), ROWS))
     found = source.encoded(predicted, len(names)).run(lambda portion, *_: portion[0])
     return (part for part in found if part is not None)
 

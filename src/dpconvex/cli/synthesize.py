@@ -30,9 +30,12 @@ def synthesize(
     order: Annotated[
         int, typer.Option(help="Columns of the marginal tables to match; all, where there are fewer.")
     ] = 2,
-    bins: Annotated[int, typer.Option(help="Bins of every numeric column, of equal width.")] = 8,
+    bins: Annotated[int, typer.Option(help="Bins of every numeric column, of equal width.")] = 16,
     edges: Annotated[
         list[str] | None, typer.Option(help="Public bins of one column, as in age=17,25,40,65,90; repeat it.")
+    ] = None,
+    impossible: Annotated[
+        list[str] | None, typer.Option(help="No record has both: sex=Male,relationship=Wife.")
     ] = None,
     delta: _options.SmallDelta = 1e-6,
     algorithm: _options.Listed = "auto",
@@ -40,7 +43,7 @@ def synthesize(
     size: Annotated[
         int | None, typer.Option(help="Number of synthetic records. Default: that of the private ones.")
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder for synthetic.csv and certificate.json.")] = Path("synthetic"),
+    out: Annotated[Path, typer.Option(help="Folder for table, certificate and report.")] = Path("synthetic"),
     rows: _options.Rows = None,
     seed: _options.Seed = None,
     budget: _options.Budget = None,
@@ -69,6 +72,7 @@ def synthesize(
         order=order,
         algorithm=algorithm,
         constants=constants,
+        impossible=[_pair(text) for text in impossible or ()],
         random_state=seed,
     )
     rows = _options.planned_rows(table, rows)
@@ -86,15 +90,33 @@ def synthesize(
             estimator.fit(records)
         write_atomically(folder / _output.SYNTHETIC, _output.csv_bytes(estimator.sample(size, seed)))
         (folder / _output.CERTIFICATE).write_text(estimator.certificate_.to_json(), encoding="utf-8")
+        _write_report(estimator, folder / _output.REPORT)
     if as_json:
-        files = [str(out / name) for name in (_output.SYNTHETIC, _output.CERTIFICATE)]
+        files = [str(out / name) for name in (_output.SYNTHETIC, _output.CERTIFICATE, _output.REPORT)]
         certificate = estimator.certificate_.to_dict()
         _output.print_json({"files": files, "plan": facts(estimator.plan_), "certificate": certificate})
         return
     _show(estimator.plan(estimator.plan_.n), False)
     _output.print_text()
     _output.print_text(estimator.certificate_.explain())
-    _output.print_text(f"\nWrote {_output.SYNTHETIC} and {_output.CERTIFICATE} to {out}")
+    _output.print_text(f"\nWrote {_output.SYNTHETIC}, {_output.CERTIFICATE} and {_output.REPORT} to {out}")
+
+
+def _pair(text: str) -> dict[str, str]:
+    """Return the two values of ``column=label,column=label``."""
+    pair = {part.partition("=")[0]: part.partition("=")[2] for part in text.split(",")}
+    if len(pair) != 2:
+        raise InvalidParameterError("impossible", text, "must be two columns' values, as in sex=Male,relationship=Wife")
+    return pair
+
+
+def _write_report(estimator: Any, path: Path) -> None:
+    """Write the page on what was released: noisy tables, intervals and the model, never the data."""
+    measured = [each for each in estimator.cells_.columns if estimator.tables_ and len(each.labels) > 1]
+    columns = [(each.name, each.labels, estimator.marginal(each.name, interval=0.95)) for each in measured]
+    report = sorted(estimator.fit_report_, key=lambda row: -row["misfit"])
+    facts = {"plan": estimator.plan_, "certificate": estimator.certificate_, "number": _output.number}
+    _output.write_page(path, "synthetic.html.j2", columns=columns, report=report, **facts)
 
 
 def read_bins(schema: Any, columns: Sequence[str] | None, count: int, edges: Sequence[str]) -> Any:

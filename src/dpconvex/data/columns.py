@@ -183,7 +183,7 @@ class NumericColumn(AbstractColumn):
     indicator : bool, keyword
         Whether missing cells have a feature of their own: 1/2 where the value is missing, while the number's own is 0.
         The two are never nonzero together, so the bound on the record, and with it the noise, stays what it was.
-        In additive models, whether they have a value of their own. Default: as the estimator says, else not.
+        In additive models and synthetic data: a value of their own. Default: as the estimator says, else not.
     formula : str, keyword
         The number is computed from other columns of the same record (docs, Schemas, Derived columns).
     date : {"", "age"}, keyword
@@ -306,10 +306,10 @@ class NumericColumn(AbstractColumn):
         center(cells, *self._ends, out[:, 0])
 
     def cells(self, bins: int | Sequence[float]) -> CellColumn:
-        """Bins of equal width after the transform, or with the given edges; missing values take the middle bin."""
+        """Bins of equal width after the transform or with edges; missing in the middle, or by `indicator` apart."""
         if isinstance(bins, int):
-            return NumberCells.equal(self.name, self.lower, self.upper, bins, *self._maps)
-        return NumberCells(self.name, tuple(bins))
+            return NumberCells.equal(self.name, self.lower, self.upper, bins, *self._maps, bool(self.indicator))
+        return NumberCells(self.name, tuple(bins), bool(self.indicator))
 
     @property
     def _maps(self) -> tuple[Any, Any]:

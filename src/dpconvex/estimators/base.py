@@ -30,6 +30,7 @@ from dpconvex.estimators._features import FeatureMap, feature_map, fitted_column
 from dpconvex.estimators._streams import able, expanded
 from dpconvex.estimators._targets import TargetRange
 from dpconvex.estimators._weights import packed, shares_of_cap, weighted
+from dpconvex.estimators.export import Exported
 from dpconvex.losses import LinearModelLoss
 from dpconvex.privacy import CarriesBudgets, PrivacyCertificate, PrivacyParams, Unit
 from dpconvex.problems import DataDomain, LinearModelProblem, UserGroups
@@ -78,6 +79,10 @@ class PrivateEstimator(CarriesBudgets, BaseEstimator):
             with suppress(SchemaError):  # a schema that cannot be read is refused by plan and fit
                 value = _features.read_schema(value)
         super().__setattr__(name, value)
+
+    def _repr_html_(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
+        found = vars(self).get("certificate_")
+        return super()._repr_html_() + ("" if found is None else found._repr_html_())
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -157,7 +162,7 @@ class FittedModel(PrivateEstimator, ABC):
 
 
 @dataclass(eq=False, repr=False)
-class PrivateLinearModel(FittedModel):
+class PrivateLinearModel(FittedModel, Exported):
     """A linear model fitted under differential privacy.
 
     Parameters are documented with the final classes. Constructors only store; everything is checked by `plan` and

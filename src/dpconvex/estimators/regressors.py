@@ -78,7 +78,7 @@ heavy_tailed : "auto", float or (float, float), optional
     predictions and sets the unit; targets are *not* clipped into it, only to a million times its width. `algorithm`
     is ``"auto"``, ``"clipped_residuals"`` (ordinary methods; no noise depends on the largest target),
     ``"heavy_tailed"`` (localized output perturbation, pure; none depends on the largest record),
-    ``"clipped_gradient"`` or, for two parameters, ``"localized_exponential_mechanism"``;
+    ``"clipped_gradient"`` or, for two parameters, ``"localized_exponential_mechanism"`` or ``"gradient_score"``;
     `l2`, `noise`, tilts and adversaries do not apply. Docs: "Heavy tails in practice".
 failure : float, optional
     In (0, 1/2), with `heavy_tailed`: the bound on the risk is to hold but for this probability, by repetitions on parts

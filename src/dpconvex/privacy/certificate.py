@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dpconvex._files import MOST_BYTES, read_text, write_atomically
+from dpconvex._html import panel
 from dpconvex.errors import CertificateError, DpconvexError, InvalidParameterError
 from dpconvex.privacy import ledger as _ledger
 from dpconvex.privacy.ledger import Release
@@ -179,6 +180,16 @@ class PrivacyCertificate:
         except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError, DpconvexError) as error:
             what = f"{type(error).__name__}: {str(error)[:MOST_WORDS]}"
             raise CertificateError(f"malformed certificate: {what}") from None
+
+    def _repr_html_(self) -> str:
+        target = self.target
+        rows = {
+            "promise": f"epsilon {target.epsilon:g}, delta {target.delta:g}, per {target.unit}",
+            "spent": f"epsilon {self.spent_epsilon:.6g}, delta {self.spent_delta:.3g}",
+            "method": f"{self.algorithm}, {self.constants} constants",
+            "private": "yes" if self.private else "NO: the noise was seeded",
+        }
+        return panel("Privacy certificate", rows, self.spent_epsilon / target.epsilon, self.explain())
 
     def explain(self) -> str:
         """Say in plain words what was promised, at what cost, and why it holds."""

@@ -30,7 +30,15 @@ import numpy as np
 from dpconvex import _rounding, _validate
 from dpconvex._types import FloatArray
 from dpconvex.algorithms import PredictedError, recorded, require_delta
-from dpconvex.algorithms.queries.base import QueryReleasePlan, check, fit_histogram, mean_sensitivity, rounding
+from dpconvex.algorithms.queries.base import (
+    Answered,
+    QueryReleasePlan,
+    check,
+    fit_histogram,
+    mean_sensitivity,
+    planned_steps,
+    rounding,
+)
 from dpconvex.mechanisms import GaussianMechanism, Planned, VertexSampling
 from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT
 from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity
@@ -53,7 +61,7 @@ class MwemPlan(QueryReleasePlan):
     rounds: int  #: T
     rho: float  #: zCDP budget of everything
     selection_share: float  #: part of it that selections spend
-    fit_steps: int  #: of the fit after each round; the last fit has ten times as many
+    fit_steps: int  #: of the fit after each round but the last, whose steps follow from sigma
     algorithm = "mwem"
     only_sums: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleMethodOverride]
     constants = "calibrated"
@@ -114,7 +122,7 @@ class MwemPlan(QueryReleasePlan):
         constants = {"rounds": self.rounds, "selection_share": self.selection_share, "sigma": self.sigma}
         return {**constants, "score_scale": self.scale, "fit_steps": self.fit_steps}
 
-    def _run(self, records: Any, source: BitSource, ledger: Ledger) -> tuple[FloatArray, FloatArray]:
+    def _run(self, records: Any, source: BitSource, ledger: Ledger) -> Answered:
         queries = self.queries
         session = self.selection.start(SELECTED, source, ledger)
         truth = self.record_sums(records) / self.n
@@ -133,9 +141,9 @@ class MwemPlan(QueryReleasePlan):
             times[block] = times.get(block, 0) + 1
             # 3. Fit the histogram to all measurements so far.
             targets = {b: sums[b] / times[b] for b in sums}
-            steps = self.fit_steps * (10 if t == self.rounds else 1)
+            steps = self.fit_steps if t < self.rounds else planned_steps(queries, self.sigma, self.rounds)
             histogram = fit_histogram(queries, targets, times, histogram, steps)
-        return histogram, queries.answers(histogram)
+        return self.answered(histogram)
 
 
 def typical_error(plan: MwemPlan) -> float:

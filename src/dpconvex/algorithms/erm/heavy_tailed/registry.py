@@ -31,6 +31,7 @@ from dpconvex.algorithms.erm.heavy_tailed import (
     clipped_gradient,
     clipped_residuals,
     custom,
+    gradient_score,
     level,
     localized_mechanism,
 )
@@ -139,9 +140,13 @@ HEAVY_METHODS: Mapping[str, HeavyMethod] = {
     "heavy_tailed": HeavyMethod(heavy_tailed.plan, level.localized, apart=True, repeats=True, shaped=True),
     "clipped_residuals": HeavyMethod(clipped_residuals.plan, level.ordinary, slopes=True, chooses=True),
     "clipped_gradient": HeavyMethod(clipped_gradient.plan, level.descent, printed=False),
-    "localized_exponential_mechanism": HeavyMethod(
-        localized_mechanism.plan, level.near_net, printed=False, apart=True, repeats=True
-    ),
+    **{
+        name: HeavyMethod(module.plan, partial(level.near_net, module.planned), printed=False, apart=True, repeats=True)
+        for name, module in (
+            ("localized_exponential_mechanism", localized_mechanism),
+            ("gradient_score", gradient_score),
+        )
+    },
 }
 """By the name used in estimators and on the command line; ``"auto"`` is one of the first two, by `chosen`."""
 NAMED.update({f"heavy-tailed method {name}": method for name, method in HEAVY_METHODS.items()})
@@ -202,8 +207,7 @@ class LeveledPlan(TwoStagePlan):
     def error(self, released: tuple[float, ...], moments: Moments) -> float:
         """Return the theorem's bound, for a released scale, under any law with these moments of what is cut.
 
-        The run uses neither the moments nor their order. Before it, for what the scale releases at most under such a
-        law: ``error(scale.worst(moments), moments)``. In expectation, or but for the failure probability.
+        Before a run, for what it releases at most under such a law: ``error(scale.worst(moments), moments)``.
         """
         share = 1 if self.shape is None or self.shape.surrogate == "truncated" else 2  # a slope less its extension's
         bias = share * min(moments.bound * self.scale.tail[1] ** (1 - 1 / moments.k), moments.g1)
