@@ -59,7 +59,6 @@ class Found(NamedTuple):
     roc: FloatArray
 
 
-
 def centers(bins: int) -> FloatArray:
     """Return the middles of the bins, in log-odds."""
     return RANGE * (2 * np.arange(bins) + 1 - bins) / bins
