@@ -37,7 +37,7 @@ def independent_noise(queries: Marginals, truth: np.ndarray, n: int, epsilon: fl
 
 def product_of_marginals(cells: TableCells, records: np.ndarray) -> np.ndarray:
     weights = np.ones(1)
-    for axis, column in enumerate(np.unravel_index(records, cells.shape)):
+    for axis, column in enumerate(records.T):
         weights = np.multiply.outer(weights, np.bincount(column, minlength=cells.shape[axis]) / len(records))
     return weights.ravel()
 

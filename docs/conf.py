@@ -45,15 +45,17 @@ myst_heading_anchors = 3
 html_theme = "pydata_sphinx_theme"
 html_static_path = ["_static"]
 html_title = "dpconvex"
+mathjax_path = "mathjax/tex-svg.js"  # MathJax 3.2.2 (Apache 2.0), bundled: formulas are drawn without a network
 html_theme_options = {
     "show_toc_level": 2,
+    "header_links_before_dropdown": 7,
     "navigation_with_keys": False,
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],
     "footer_end": [],
     "logo": {"text": "dpconvex"},
 }
-html_sidebars = {"index": [], "installation": [], "quickstart": [], "errata": [], "changelog": []}
+html_sidebars = {"index": [], "changelog": []}
 
 numpydoc_show_class_members = False
 autodoc_typehints = "none"  # the docstrings give types, shapes, ranges and units

@@ -329,9 +329,10 @@ def _sparse_plans(name: str, privacy: Any) -> Iterator[Any]:
 
 def _query_plans(name: str, privacy: Any) -> Iterator[Any]:
     from dpconvex.algorithms.queries.registry import plan_queries
-    from dpconvex.problems.queries import DenseQueries
+    from dpconvex.problems.queries import DenseQueries, Marginals
 
-    yield from _found(plan_queries, DenseQueries(np.eye(20)), N, privacy, name)
+    for queries in (DenseQueries(np.eye(20)), Marginals.of_order((4, 3, 2), 2)):
+        yield from _found(plan_queries, queries, N, privacy, name)
 
 
 def _problems(loss: Any, privacy: Any) -> Iterator[Any]:

@@ -78,6 +78,6 @@ print(np.round(next(shape.values for shape in rising.shapes_ if shape.name == "e
 print(f"log-loss: {log_loss(rising):.4f}")
 
 # %%
-# The model as plain tables, which 20 lines of any language score; and as a query, `dpconvex shapes model --sql people`.
+# The model as plain tables, which 20 lines of any language score; and as a query, `dpconvex export model --format sql`.
 
 print(model.to_json()[:200])

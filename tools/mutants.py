@@ -29,7 +29,9 @@ SOURCE = ROOT / "src"
 HEADER = "| planted mistake | exact losses | counting | tests | verifier | measured |"
 CONTRACT = "tests/contracts/test_mechanisms.py"
 READS = "tests/contracts/test_reads.py"
+SOURCES = "tests/contracts/test_algorithms_on_sources.py"
 LEVEL = "tests/unit/algorithms/erm/heavy_tailed/test_level.py"
+SCORES = "tests/unit/algorithms/erm/heavy_tailed/test_gradient_score.py"
 CERTIFICATE = """
 from dpconvex.audit.targets import TARGETS
 from dpconvex.randomness import SystemSource
@@ -53,6 +55,7 @@ class Mutant:
 
 OUTPUT = "algorithms/erm/output_perturbation"
 BOOSTING, SYNTHETIC = "algorithms/minimax/boosted.py", "algorithms/queries/synthetic.py"
+TABLES, NOISY = "algorithms/queries/noisy_tables.py", "tests/unit/algorithms/queries/test_noisy_tables.py"
 BOOSTED = "tests/unit/algorithms/minimax/test_boosted.py"
 AGGREGATES, GATHER = "algorithms/erm/user_level/aggregates.py", "algorithms/erm/user_level/gradients.py"
 GRADIENTS = "algorithms/erm/gradient_descent/gradients.py"
@@ -381,6 +384,78 @@ MUTANTS = (
         (f"{ROBUST}::test_the_mean_at_a_searched_radius_moves_no_further_than_its_noise_hides",),
     ),
     Mutant(
+        "noisy tables: sensitivity for records that are added, not replaced (Laplace)",
+        TABLES,
+        'Sensitivity(2.0, "l1", LEMMA)',
+        'Sensitivity(1.0, "l1", LEMMA)',
+        "queries/noisy_tables/pure",
+        (f"{NOISY}::test_the_charged_cost_is_what_the_worst_neighbors_cost_and_no_more",),
+    ),
+    Mutant(
+        "noisy tables: sensitivity for records that are added, not replaced (Gaussian)",
+        TABLES,
+        "_rounding.widen_up(math.sqrt(2.0))",
+        "1.0",
+        "queries/noisy_tables",
+        (f"{NOISY}::test_the_charged_cost_is_what_the_worst_neighbors_cost_and_no_more",),
+    ),
+    Mutant(
+        "noisy tables: a scale class is charged once",
+        TABLES,
+        "replace(each, times=times[each.label])",
+        "replace(each, times=min(1, times[each.label]))",
+        "",
+        (f"{NOISY}::test_every_table_is_in_the_ledger_and_scales_are_few",),
+    ),
+    Mutant(
+        "noisy tables: the columns' tables are not charged",
+        TABLES,
+        "{1: SHARE, 2: 1 - SHARE}",
+        "{1: SHARE, 2: 1.0}",
+        "",
+        (f"{NOISY}::test_every_table_is_in_the_ledger_and_scales_are_few",),
+    ),
+    Mutant(
+        "noisy tables: intervals without the tail on the other side",
+        "algorithms/queries/released_tables.py",
+        "ndtri(tail / 2)",
+        "ndtri(tail)",
+        "",
+        (f"{NOISY}::test_intervals_hold_as_often_as_they_say",),
+    ),
+    Mutant(
+        "noisy tables: noisy shares are cut off at 0 before the interval",
+        "algorithms/queries/released_tables.py",
+        "found, noise = self.estimate(axes)",
+        "found, noise = self.estimate(axes); found = np.maximum(found, 0) / np.maximum(found, 0).sum()",
+        "",
+        (f"{NOISY}::test_intervals_hold_as_often_as_they_say",),
+    ),
+    Mutant(
+        "latent classes: a left-out cell is seen in the transposed place",
+        "algorithms/queries/latent_classes.py",
+        "np.where(self.scored, fold + fold.T, -1)",
+        "np.where(self.scored, generator.integers(0, count, fold.shape), -1)",
+        "",
+        (f"{NOISY}::test_a_cell_that_is_left_out_is_so_in_both_places_and_an_impossible_one_never",),
+    ),
+    Mutant(
+        "latent classes: impossible pairs are scored",
+        "algorithms/queries/latent_classes.py",
+        "ZERO_WEIGHT, False",
+        "ZERO_WEIGHT, True",
+        "",
+        (f"{NOISY}::test_a_cell_that_is_left_out_is_so_in_both_places_and_an_impossible_one_never",),
+    ),
+    Mutant(
+        "noise on all answers: the sensitivity of one block in l1",
+        "algorithms/queries/base.py",
+        "blocks**power",
+        "blocks**0.0",
+        "",
+        ("tests/unit/algorithms/queries/test_query_methods.py::test_noise_on_all_answers_covers_the_worst_neighbors",),
+    ),
+    Mutant(
         "synthetic data: one draw too few in the squares",
         SYNTHETIC,
         "k = max(1, steps - 2)\n    return k * (k + 1) * (2 * k + 1) / 6",
@@ -669,6 +744,22 @@ MUTANTS = (
         ("tests/unit/problems/data/test_sources.py",),
     ),
     Mutant(
+        "a look takes NaN for a member of an interval",
+        "problems/data/_loops.py",
+        "outside += 0 if abs(row[j]) <= limits[j] else 1",
+        "outside += 1 if abs(row[j]) > limits[j] else 0",
+        "",
+        ("tests/unit/problems/data/test_domain.py", "-k", "look"),
+    ),
+    Mutant(
+        "positions of categories in one byte, however many there are",
+        "data/columns.py",
+        "np.min_scalar_type(-1 - len(self.categories))",
+        "np.int8",
+        "",
+        ("tests/unit/data/test_schema_encoding.py", "-k", "every_position"),
+    ),
+    Mutant(
         "a portion counted twice",
         "problems/data/sources/rows.py",
         "found = (parts for parts in self._run(lambda blocks: parts_of(blocks, work)) if parts is not None)",
@@ -741,12 +832,36 @@ MUTANTS = (
         (f"{LEVEL}::test_neighbours_move_scores_and_sums_by_at_most_one",),
     ),
     Mutant(
+        "gradient scores: noise for half of what a record moves",
+        "algorithms/erm/heavy_tailed/gradient_score.py",
+        "moved = (2 * phase.truncation.level / phase.m",
+        "moved = (phase.truncation.level / phase.m",
+        "gradient_score",
+        (f"{SCORES}::test_no_neighbor_moves_a_score_beyond_the_sensitivity",),
+    ),
+    Mutant(
+        "gradient scores: all parts of a phase take the first one's noise",
+        "algorithms/erm/heavy_tailed/gradient_score.py",
+        "release(scores, entry.label, *to, entry.block)",
+        "release(scores, entry.label, to[0].__class__(7), to[1], entry.block)",
+        "",
+        (f"{READS}::test_noise_is_drawn_anew_for_every_release[split]",),
+    ),
+    Mutant(
         "heavy tails: level and sum of squares at all of epsilon each",
         "algorithms/erm/heavy_tailed/level.py",
         "return LaplaceMechanism.calibrate(SUM, _rounding.product_down(0.5, self.epsilon), 1)",
         "return LaplaceMechanism.calibrate(SUM, self.epsilon, 1)",
         "",
         (f"{LEVEL}::test_the_cost",),
+    ),
+    Mutant(
+        "a missing number counts as the lower bound where models leave",
+        "estimators/export.py",
+        "rest = values[:, -1] if own else values.mean(1)",
+        "rest = values[:, -1] if own else values[:, 0]",
+        "",
+        ("tests/unit/estimators/test_export.py", "-k", "scikit_learn_alone"),
     ),
     Mutant(
         "weights are not capped (targets of weighted losses)",
@@ -775,18 +890,58 @@ MUTANTS = (
     Mutant(
         "the indicator of a missing number is not counted in the bound",
         "data/columns.py",
-        "out[:, 1] = np.where(np.isnan(values), 0.5, 0.0)",
-        "out[:, 1] = np.where(np.isnan(values), 1.0, 0.0)",
+        "out[:, 1] = np.where(np.isnan(cells), 0.5, 0.0)",
+        "out[:, 1] = np.where(np.isnan(cells), 1.0, 0.0)",
         "",
         ("tests/unit/data/test_formulas.py::test_no_content_raises_and_every_record_is_read_by_itself",),
     ),
     Mutant(
         "a source of noise travels with tasks",
-        "estimators/_streams.py",
-        "blind.set_params(random_state=None)",
-        "assert blind",
+        "estimators/base.py",
+        "return other.set_params(random_state=None)",
+        "return other",
         "",
-        ("tests/unit/problems/data/test_clusters.py", "-k", "no_source_of_noise"),
+        (f"{SOURCES}::test_tasks_hold_no_source_of_noise_and_no_ledger",),
+    ),
+    Mutant(
+        "after a private level a plan may need single records",
+        "algorithms/erm/heavy_tailed/level.py",
+        "options=Options(constants, sums=sums))[0]",
+        "options=Options(constants))[0]",
+        "",
+        (f"{SOURCES}::test_what_follows_a_private_level_needs_sums_whatever_it_is",),
+    ),
+    Mutant(
+        "a user of several portions is cut in each",
+        "problems/data/users.py",
+        "users, complete = own[firsts], whole.sizes == expected[firsts]",
+        "users, complete = own[firsts], expected[firsts] > 0",
+        "",
+        (SOURCES, "-k", "users and gradient"),
+    ),
+    Mutant(
+        "very unequal weights summed on one grid",
+        "problems/data/summation.py",
+        "return 2.0 ** (1 - _CLASS * k) if k else 1.0",
+        "return 1.0",
+        "",
+        ("tests/unit/problems/data/test_summation.py", "-k", "weights"),
+    ),
+    Mutant(
+        "every task gets what is held of all rows",
+        "problems/data/sources/rows.py",
+        "yield task(portion, first, held(first, stop))",
+        "yield task(portion, first, held(first, self.n))",
+        "",
+        (f"{SOURCES}::test_what_the_driver_holds_goes_to_the_portion_it_is_of",),
+    ),
+    Mutant(
+        "a search is fitted to its held-out rows elsewhere",
+        "problems/data/sources/arrow.py",
+        "return Tables(len(index), self.empty, some)",
+        "return self",
+        "",
+        (SOURCES, "-k", "bits and search and not users"),
     ),
     Mutant(
         "extensions: planes steeper than C are not shrunk",

@@ -38,7 +38,6 @@ from dpconvex import (
 )
 from dpconvex.algorithms import recipes
 from dpconvex.algorithms.erm import gradient_descent
-from dpconvex.algorithms.erm.heavy_tailed import Moments
 from dpconvex.algorithms.erm.heavy_tailed.registry import HEAVY_METHODS, heavy_plans
 from dpconvex.algorithms.erm.registry import ERM_METHODS, Methods, plans
 from dpconvex.algorithms.erm.two_stage import centering
@@ -81,7 +80,6 @@ from dpconvex.problems.queries import DenseQueries, Marginals
 from dpconvex.randomness import SystemSource
 from dpconvex.verification import planned_again
 from dpconvex_experiments.reference import group_privacy
-from dpconvex_experiments.reference.gradient_score import plan_gradient_score
 
 PURE, MIXED = PrivacyParams(1.0), PrivacyParams(1.0, 1e-6)
 FOR_USERS = PrivacyParams(1.0, 1e-6, unit="user")  # pyright: ignore[reportArgumentType]
@@ -121,12 +119,12 @@ def found_centre() -> Any:
 
 
 OWN = LocationLoss(DataDomain.l2_ball(2, 1.0))
-NET = "localized_exponential_mechanism"
-"""The method that is for two parameters at most."""
+NETS = "localized_exponential_mechanism", "gradient_score"
+"""The methods that are for two parameters at most."""
 
 
 def found_level(name: str) -> Any:
-    steep = linear(SquaredLoss(1e3), domain=DataDomain.box(1 if name == NET else 2, 0.5).with_intercept(0.5))
+    steep = linear(SquaredLoss(1e3), domain=DataDomain.box(1 if name in NETS else 2, 0.5).with_intercept(0.5))
     plan: Any = heavy_plans(steep, MIXED, 2.0, None, name)[0]
     return plan.resumed(*(float(plan.scale.edges[20]), 0.5 * float(plan.scale.edges[20]))[: len(plan.scale.releases)])
 
@@ -162,7 +160,9 @@ PLANS: dict[str, Callable[[], Any]] = {
     "output tilted": lambda: plans(linear(tilt=2.0), PURE, "output_perturbation")[0],
     "output attacked": lambda: plans(linear(attack_radius=0.1), MIXED, "output_perturbation")[0],
     "heavy custom": lambda: plan_minimize(OWN, 400, epsilon=1.0, radius=1.0, heavy_tailed=(2, 0.3)),
-    "heavy custom net": lambda: plan_minimize(OWN, 400, epsilon=1.0, radius=1.0, heavy_tailed=(2, 0.3), algorithm=NET),
+    "heavy custom net": lambda: plan_minimize(
+        OWN, 400, epsilon=1.0, radius=1.0, heavy_tailed=(2, 0.3), algorithm=NETS[0]
+    ),
     "output custom": lambda: plan_minimize(LocationLoss(DataDomain.l2_ball(2, 1.0)), 400, epsilon=1.0, radius=1.0),
     "exponential": lambda: plans(linear(domain=DataDomain.box(1, 1.0)), PURE, "exponential_mechanism")[-1],
     "exponential grid": lambda: plans(linear(domain=DataDomain.box(1, 1.0)), PURE, "exponential_mechanism")[0],
@@ -176,7 +176,7 @@ PLANS: dict[str, Callable[[], Any]] = {
     "accelerated": lambda: plans(linear(n=3_000, users=True), FOR_USERS, "accelerated_user")[0],
     "group privacy": grouped,
     **{
-        f"heavy {name}": lambda name=name: heavy_plans(huber(2 if name == NET else 3), PURE, 2.0, 6.5, name)[0]
+        f"heavy {name}": lambda name=name: heavy_plans(huber(2 if name in NETS else 3), PURE, 2.0, 6.5, name)[0]
         for name in HEAVY_METHODS
     },
     "heavy tuned": lambda: heavy_plans(huber(), MIXED, 2.0, None, "clipped_gradient")[0],
@@ -203,7 +203,7 @@ PLANS: dict[str, Callable[[], Any]] = {
         MaxRisk(LocationLoss(DataDomain.l2_ball(2, 1.0))), 400, epsilon=1.0, delta=1e-6, radius=1.0
     ),
     "output saddle": lambda: plan_minimize(ShiftedMeanLoss.examples()[0], 400, epsilon=1.0, radius=1.0),
-    "gradient score": lambda: plan_gradient_score(huber(2), PURE, Moments(2.0, 6.5)),
+    "gradient score": lambda: heavy_plans(huber(2), PURE, 2.0, 6.5, "gradient_score")[0],
     "heavy repeated": lambda: heavy_plans(huber(), PURE, 2.0, 6.5, failure=0.1)[0],
     "heavy level repeated": lambda: heavy_plans(huber(), PURE, 2.0, None, "heavy_tailed")[0],
     "recentring after": found_centre,
@@ -645,7 +645,7 @@ FITTED: dict[str, Any] = {
     "quantile": PrivateQuantileRegressor(**NUMBER),
     **{
         f"moments, {name}": PrivateHuberRegressor(
-            **NUMBER, algorithm=name, heavy_tailed=2.0, width=1.0, fit_intercept=name != NET
+            **NUMBER, algorithm=name, heavy_tailed=2.0, width=1.0, fit_intercept=name not in NETS
         )
         for name in HEAVY_METHODS
     },

@@ -23,7 +23,7 @@ import pytest
 
 from dpconvex.algorithms.erm import gradient_descent, heavy_tailed, user_level
 from dpconvex.algorithms.erm.gradient_descent.gradients import sampled_gradient
-from dpconvex.algorithms.erm.heavy_tailed import Moments, localized_mechanism
+from dpconvex.algorithms.erm.heavy_tailed import Moments, gradient_score, localized_mechanism
 from dpconvex.algorithms.location.base import WarmStart
 from dpconvex.algorithms.location.stable_sgd import plan_stable_sgd
 from dpconvex.algorithms.queries import synthetic
@@ -208,6 +208,10 @@ SPLIT: dict[str, Any] = {
     ),
     "localized_exponential_mechanism, repetitions": lambda: Subject(
         _keen(localized_mechanism.plan(_linear(LogisticLoss(), 600), RECORDS, Moments(2.0, 1.0), failure=0.2)),
+        _coin_pairs(600),
+    ),
+    "gradient_score, repetitions": lambda: Subject(
+        _keen(gradient_score.plan(_linear(LogisticLoss(), 600), RECORDS, Moments(2.0, 1.0), failure=0.2)),
         _coin_pairs(600),
     ),
     "noisy_gradient, batches": lambda: _subject(

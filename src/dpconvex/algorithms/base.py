@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Generic, TypeVar, final
 
 import numpy as np
 
+from dpconvex._html import panel
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import Recipe, stored_recipe
@@ -111,6 +112,17 @@ class Plan(Releasing, ABC):
     recipe: Recipe | None = None
     """How it was planned; set by the planner (`recipes.recorded`)."""
 
+    def _repr_html_(self) -> str:
+        error, privacy = self.predicted_error, self.privacy
+        expected = error.bound if error.expected is None else error.expected
+        rows = {
+            "promise": f"epsilon {privacy.epsilon:g}, delta {privacy.delta:g}, per {privacy.unit}",
+            "noise": self.noise_name,
+            "excess loss": f"expected {expected:.3g}, at most {error.bound:.3g}",
+            "predicting a constant loses": f"{error.trivial:.3g}",
+        }
+        return panel(f"Plan: {self.algorithm}, {self.constants} constants", rows, expected / max(error.trivial, 1e-300))
+
     @property
     @abstractmethod
     def predicted_error(self) -> PredictedError:
@@ -152,6 +164,11 @@ class Plan(Releasing, ABC):
 
         Only the promise covers all that a run may do, so a certificate states the promise itself as spent.
         """
+        return False
+
+    @property
+    def only_sums(self) -> bool:
+        """Whether a run needs sums over the records alone, or few of them by position: it can read any source."""
         return False
 
     @property
@@ -234,11 +251,6 @@ class ConvexPlan(Plan, Generic[P]):
     @property
     def exact_deviation(self) -> bool:
         """Whether `coefficient_deviation` is that of the noise itself, and no guess."""
-        return False
-
-    @property
-    def only_sums(self) -> bool:
-        """Whether a run needs nothing of the records but sums, so that it can read them from any source."""
         return False
 
     def noise_reach(self) -> FloatArray | None:

@@ -28,6 +28,8 @@ AIMS = ("empirical", "population")
 SMALLEST, LARGEST = 1e-100, 1e100
 """Sizes of public parameters whose squares and ratios are floats."""
 
+SUMS_REMEDY = "Use another algorithm (docs, Larger than memory), or read the table into a frame"
+
 PlanT = TypeVar("PlanT", bound=Plan)
 
 
@@ -43,6 +45,7 @@ class Options:
     solver: str = "auto"  #: A name of `dpconvex.solvers.NAMED_SOLVERS`, checked by the planner
     test: str = "auto"  #: How means of users are guarded, checked by the planner
     smoothing: str = "auto"  #: Of kinks, in methods for users, checked by the planner
+    sums: bool = False  #: Whether only plans count that need sums alone (`Plan.only_sums`), also those made in a run
 
     def __post_init__(self) -> None:
         _validate.choice("constants", self.constants, CONSTANTS)
@@ -54,6 +57,12 @@ class Options:
     def fixed(self) -> dict[str, Any]:
         """Return what differs from the defaults, by name."""
         return {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
+
+
+def needs_records(name: str) -> InvalidParameterError:
+    """Return the refusal of a method that reads single records, where they are read portion by portion."""
+    what = "needs single records, and X is read portion by portion"
+    return InvalidParameterError("algorithm", name, what, SUMS_REMEDY)
 
 
 @final
@@ -84,7 +93,7 @@ class Method:
         if options.target not in self.aims:
             remedy = "Use algorithm='output_perturbation'"
             raise InvalidParameterError("target", options.target, "must be 'empirical' for this algorithm", remedy)
-        known = {"target", "noise", *self.takes}
+        known = {"target", "noise", "sums", *self.takes}
         return set(options.fixed()) <= known and (self.noises is None or options.noise in self.noises)
 
     def plans(self, options: Options, *facts: Any) -> tuple[Any, ...]:
@@ -139,7 +148,11 @@ class Registry(Mapping[str, Method]):
             try:
                 with within_floats(where):  # public constants that are no floats show up here
                     if self[name].offers(options):
-                        found += [(rank(self[name], plan), plan) for plan in self[name].plans(options, *facts)]
+                        made = self[name].plans(options, *facts)
+                        able = [plan for plan in made if plan.only_sums or not options.sums]
+                        found += [(rank(self[name], plan), plan) for plan in able]
+                        if made and not able:
+                            refusals[name] = needs_records(name)
             except InvalidParameterError as error:
                 refusals[name] = error
         return tuple(plan for _, plan in sorted(found, key=lambda each: each[0])), refusals

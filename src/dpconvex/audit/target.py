@@ -89,7 +89,8 @@ def _(result: SaddleResult) -> FloatArray:
 
 @released.register
 def _(result: QueryResult) -> FloatArray:
-    return np.concatenate([result.histogram, result.answers])
+    noisy = [] if result.tables is None else [table.ravel() for table in result.tables.noisy]
+    return np.concatenate([result.histogram, result.answers, *noisy])
 
 
 @final

@@ -39,7 +39,8 @@ Constants = Annotated[
 ]
 QueryConstants = Annotated[str, typer.Option(help="calibrated, or paper: saddle_point.")]
 PrivateTable = Annotated[
-    Path | None, typer.Argument(help="CSV or Parquet file with the private records. Without it: --rows.")
+    Path | None,
+    typer.Argument(help="CSV or Parquet file with the private records; folder, pattern. Without it: --rows."),
 ]
 SchemaFile = Annotated[Path, typer.Option("--schema", help="Schema file (TOML); see `dpconvex schema`.")]
 Target = Annotated[str | None, typer.Option(help="Column to predict. Default: the schema's.")]
@@ -113,7 +114,8 @@ MODEL: dict[str, tuple[Any, Any]] = {
         "auto, objective_perturbation, output_perturbation, exponential_mechanism, noisy_gradient, recentring "
         "(numeric columns), random_projection (plan --features) or sufficient_statistics (linear); for users also "
         "phased_sgd or accelerated_user; with --heavy-tailed auto, "
-        "clipped_residuals, heavy_tailed, clipped_gradient or localized_exponential_mechanism (two parameters).",
+        "clipped_residuals, heavy_tailed, clipped_gradient or, for two parameters, "
+        "localized_exponential_mechanism or gradient_score.",
     ),
     "constants": _option(
         str,

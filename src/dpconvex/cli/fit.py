@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpconvex import _validate
 from dpconvex.cli import _options, _output
+from dpconvex.cli._tables import engine_for, opened_table
 from dpconvex.cli.budget import pay
 from dpconvex.cli.evaluate import print_metrics, write_metrics
 from dpconvex.cli.plan import plan_rows, print_plans
@@ -20,6 +20,8 @@ from dpconvex.cli.schema import print_labels
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from dpconvex.cli._metrics import Metrics, RegressionMetrics
     from dpconvex.cli.report import Measured, Origin
     from dpconvex.data import Schema
@@ -60,7 +62,7 @@ def fit(
     The folder appears whole or not at all. --force replaces an existing model folder.
     """
     from dpconvex.cli.report import Origin
-    from dpconvex.estimators.base import promise_of
+    from dpconvex.estimators._streams import promise_of
     from dpconvex.estimators.evaluation import fit_and_evaluate
 
     declared = _options.fit_schema(schema, target, user_column)
@@ -73,13 +75,11 @@ def fit(
         promise = dataclasses.replace(promise, epsilon=max(epsilon, evaluate))
     with _output.model_folder(out, force=force) as folder:
         held_out = read_test(test, declared)
-        streamed = table.is_dir() or engine not in (None, "memory")
-        if holdout is not None and streamed:
+        engine = engine_for(table, engine, address, memory, budget)
+        if holdout is not None and engine != "memory":
             raise InvalidParameterError(
                 "holdout", holdout, "needs a table in memory: a single file", "Leave out --engine"
             )
-        if budget is not None and streamed:
-            raise InvalidParameterError("budget", str(budget), "pays for single files", "Use dpconvex.Budget in Python")
         paid = pay(budget, promise, f"fit --model {estimator.kind}", table, declared, seed=seed)
         with opened_table(table, declared, engine, address, memory) as records:
             if holdout is None or evaluate is None:
@@ -159,20 +159,27 @@ def read_test(path: Path | None, schema: Schema) -> Any:
     return held_out
 
 
+ROWS = 100_000
+"""Predicted at a time: what is encoded of a table then takes little memory."""
+
+
 @_output.one_line_errors
 def predict(
     model: Annotated[Path, typer.Argument(help="Model folder, or model.skops.")],
-    table: Annotated[Path, typer.Argument(help="CSV or Parquet file; the target column is not needed.")],
+    table: Annotated[
+        Path, typer.Argument(help="CSV or Parquet file, folder or pattern; the target column is not needed.")
+    ],
     proba: Annotated[
         bool, typer.Option("--proba", help="Also write the probability of every class (logistic models).")
     ] = False,
     output: Annotated[Path | None, typer.Option(help="CSV file to write. Default: stdout.")] = None,
+    keep: Annotated[str | None, typer.Option("--id", help="Column to keep before the predictions.")] = None,
+    engine: _options.Engine = None,
+    address: _options.Address = None,
+    memory: _options.Memory = None,
 ) -> None:
     """Write one predicted label or number a row, as CSV."""
-    import pyarrow as pa
-    import pyarrow.csv as pacsv
-
-    from dpconvex.data import read_table, write_atomically
+    from dpconvex.data import write_atomically
     from dpconvex.estimators import PrivateSparseClassifier, ProbabilisticClassifier
     from dpconvex.estimators.persistence import load_model
 
@@ -183,59 +190,51 @@ def predict(
         raise InvalidParameterError(
             "proba", proba, f"needs a model that gives probabilities, and this is {type(estimator).__name__}", ""
         )
-    features = read_table(table, estimator.schema, features_only=True)
-    columns = {"prediction": pa.array(estimator.predict(features))}
-    if isinstance(estimator, ProbabilisticClassifier | PrivateSparseClassifier) and proba:
-        probabilities = estimator.predict_proba(features)
-        columns |= {f"p({label})": pa.array(probabilities[:, k]) for k, label in enumerate(estimator.classes_)}
-    result = pa.table(columns)
-    if output is not None:
-        write_atomically(output, lambda file: pacsv.write_csv(result, file))
-        return
-    sys.stdout.write(_output.csv_bytes(result).decode())
+    own = keep if keep is None or keep not in estimator.schema.column_names(features_only=True) else None
+    features = dataclasses.replace(estimator.schema, target=None, user=own, weight=None, weight_cap=None)
+    with opened_table(table, features, engine, address, memory) as rows:
+        parts = predictions(estimator, rows, features.column_names(), proba, keep)
+        if output is not None:
+            write_atomically(output, lambda file: write_csv(parts, file))
+        else:
+            write_csv(parts, sys.stdout.buffer)
+            sys.stdout.buffer.flush()
 
 
-ENGINES = ("memory", "local", "dask", "ray")
-_UNITS = {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+def predictions(
+    estimator: Any, rows: Any, names: Sequence[str], proba: bool, keep: str | None = None
+) -> Iterator[pa.Table]:
+    """Yield predictions, one table for each portion that is read, with a column of the rows before them."""
+    import pyarrow as pa
+
+    from dpconvex.problems.data.sources import open_source
+
+    model = estimator._blind()  # workers may have it
+
+    def predicted(part: Any) -> tuple[Any, Any]:
+        if len(part) == 0:
+            return None, ()
+        columns = {} if keep is None else {keep: part[keep]}
+        columns |= {"prediction": pa.array(model.predict(part))}
+        if proba:
+            probabilities = model.predict_proba(part)
+            columns |= {f"p({label})": pa.array(probabilities[:, k]) for k, label in enumerate(model.classes_)}
+        return pa.table(columns), range(len(part))
+
+    source = open_source(rows, names)
+    if source is None:
+        return (predicted(rows.slice(k, ROWS))[0] for k in range(0, max(1, len(rows)), ROWS))
+    found = source.encoded(predicted, len(names)).run(lambda portion, *_: portion[0])
+    return (part for part in found if part is not None)
 
 
-@contextmanager
-def opened_table(
-    path: Path, schema: Schema, engine: str | None, address: str | None, memory: str | None
-) -> Iterator[Any]:
-    """Open what `fit` takes: a table in memory, or one that the engine reads again at each pass.
+def write_csv(parts: Iterator[pa.Table | None], file: Any) -> None:
+    """Write tables of the same columns as one."""
+    import pyarrow.csv as pacsv
 
-    Without an engine, a file is read into memory, and a folder or pattern portion by portion.
-    """
-    from dpconvex.data import open_files, read_table
-
-    many = path.is_dir() or set("*?[") & set(str(path))
-    chosen = ("local" if many else "memory") if engine is None else engine
-    _validate.choice("engine", chosen, ENGINES)
-    for name, value, where in (("address", address, ("dask", "ray")), ("memory", memory, ("local",))):
-        if value is not None and chosen not in where:
-            raise InvalidParameterError(name, value, f"is for the engine {' or '.join(where)}", f"Leave out --{name}")
-    if chosen == "memory":
-        yield read_table(path, schema)
-    elif chosen == "local":
-        from dpconvex.problems.data.sources.arrow import MEMORY
-
-        token = MEMORY.set(MEMORY.get() if memory is None else read_bytes(memory))
-        try:
-            yield open_files(path, schema)
-        finally:
-            MEMORY.reset(token)
-    else:
-        from dpconvex.problems.data.sources.cluster import opened
-
-        with opened(str(path), chosen, address, schema.column_names()) as table:
-            yield table
-
-
-def read_bytes(text: str) -> int:
-    """Return a number of bytes from a text such as 512MiB."""
-    number = text.rstrip("KMGiB")
-    unit = text[len(number) :]
-    if not number.strip().isdecimal() or unit not in _UNITS or int(number) * _UNITS[unit] < 2**20:
-        raise InvalidParameterError("memory", text, "must be at least 1MiB, as in 512MiB or 2GiB")
-    return int(number) * _UNITS[unit]
+    first = next(parts)
+    if first is None:
+        raise InvalidDataError("the table holds no records; at least 1 is needed")
+    with pacsv.CSVWriter(file, first.schema) as writer:
+        for part in itertools.chain([first], parts):
+            writer.write_table(part)

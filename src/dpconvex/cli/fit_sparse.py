@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpconvex.cli import _options, _output
+from dpconvex.cli._tables import engine_for, opened_table
 from dpconvex.cli.budget import pay
 from dpconvex.cli.fit import read_test
 from dpconvex.cli.plan import note
@@ -42,6 +43,9 @@ def fit_sparse(
     test: _options.Test = None,
     seed: _options.Seed = None,
     budget: _options.Budget = None,
+    engine: _options.Engine = None,
+    address: _options.Address = None,
+    memory: _options.Memory = None,
     force: _options.Force = False,
     as_json: _options.Json = False,
 ) -> None:
@@ -50,7 +54,7 @@ def fit_sparse(
     The schema's target decides which. `dpconvex predict` applies the model. With --rows: show plans; no data are read.
     """
     from dpconvex.algorithms.base import warn_if_hopeless
-    from dpconvex.data import Schema, read_table
+    from dpconvex.data import Schema
     from dpconvex.estimators.persistence import save_model
     from dpconvex.privacy import PrivacyParams
 
@@ -67,9 +71,10 @@ def fit_sparse(
         return
     with _output.model_folder(out, force=force) as folder:
         held_out = read_test(test, declared)
+        engine = engine_for(table, engine, address, memory, budget)
         pay(budget, promise, "fit-sparse", table, declared, seed=seed)
-        with _output.working("Fitting"):
-            estimator.fit(read_table(table, declared))
+        with _output.working("Fitting"), opened_table(table, declared, engine, address, memory) as records:
+            estimator.fit(records)
         metrics = None if held_out is None else _measure(estimator, declared, held_out)
         save_model(estimator, folder / _output.MODEL)
         (folder / _output.CERTIFICATE).write_text(estimator.certificate_.to_json(), encoding="utf-8")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from dpconvex.cli import (
     audit,
@@ -24,11 +25,36 @@ from dpconvex.cli import (
     verify,
 )
 
+
+class _Root(TyperGroup):
+    """Commands of one vocabulary: a flag shows no type, and files and folders to write are --out and --output alike."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        _spell(self)
+
+    def get_params(self, ctx: Any) -> Any:
+        found = super().get_params(ctx)
+        for param in found:  # the options of completion came after all others
+            param.metavar = "" if getattr(param, "is_flag", False) else param.metavar
+        return found
+
+
+def _spell(command: Any) -> None:
+    for param in (*command.params, command.get_help_option(command.context_class(command))):
+        if getattr(param, "is_flag", False):
+            param.metavar = ""
+        if param.opts in (["--out"], ["--output"]):
+            param.opts = ["--out", "--output"]
+    for each in getattr(command, "commands", {}).values():
+        _spell(each)
+
+
 app = typer.Typer(
     name="dpconvex",
+    cls=_Root,
     help="Differentially private convex models, with certificates that anybody can verify.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 
@@ -57,6 +83,7 @@ app.command("search")(search.search)
 app.command("predict")(fit.predict)
 app.command("evaluate")(evaluate.evaluate)
 app.command("shapes")(shapes.shapes)
+app.command("export")(shapes.export)
 app.command("median")(median.median)
 app.command("game")(game.game)
 app.command("synthesize")(synthesize.synthesize)

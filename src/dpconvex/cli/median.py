@@ -10,6 +10,7 @@ import typer
 
 from dpconvex import _validate
 from dpconvex.cli import _options, _output
+from dpconvex.cli._tables import engine_for, opened_table
 from dpconvex.cli.budget import pay
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 
@@ -39,7 +40,8 @@ def median(
         float, typer.Option(help="PUBLIC radius of a ball around the origin that holds the points; may be crude.")
     ],
     points: Annotated[
-        Path | None, typer.Argument(help="CSV or Parquet file, one point a row. Without it: --rows and --features.")
+        Path | None,
+        typer.Argument(help="CSV or Parquet file, folder or pattern, one point a row. Without: --rows and --features."),
     ] = None,
     delta: Annotated[float, typer.Option(help="Positive, far below 1 divided by the number of records.")] = 1e-6,
     min_radius: Annotated[
@@ -68,6 +70,9 @@ def median(
     features: Annotated[int | None, typer.Option(help="Number of coordinates, with --rows.")] = None,
     seed: _options.Seed = None,
     budget: _options.Budget = None,
+    engine: _options.Engine = None,
+    address: _options.Address = None,
+    memory: _options.Memory = None,
     force: _options.ForceOwn = False,
     as_json: _options.Json = False,
 ) -> None:
@@ -75,8 +80,8 @@ def median(
 
     With --rows and --features instead of a file: show the plan; no data are read.
     """
-    from dpconvex.data import read_table
     from dpconvex.estimators.median import PrivateGeometricMedian
+    from dpconvex.problems.data.sources import open_source
 
     estimator = PrivateGeometricMedian(
         epsilon,
@@ -97,12 +102,17 @@ def median(
         raise InvalidParameterError(name, value, "is for a plan without data", "Leave it out, or the file of points")
     promise = estimator.plan(10_000, 2, unit).privacy  # refuses unusable parameters before anything is read
     with _output.model_folder(out, force=force) as folder:
+        engine = engine_for(points, engine, address, memory, budget)
+        if user_column is not None and engine != "memory":
+            remedy = "Make a table with one row a user, or read a single file into memory"
+            raise InvalidParameterError("user_column", user_column, "is for tables in memory", remedy)
         names = coordinates(points, column, user_column)
         declared = _declared(names, user_column)
         pay(budget, promise, "median", points, declared, seed=seed)
-        table = read_table(points, declared)
-        groups = None if user_column is None else table.column(user_column)
-        estimator.fit(table.select(names), groups=groups)
+        with opened_table(points, declared, engine, address, memory) as table:
+            source = open_source(table, names)
+            groups = None if user_column is None else table.column(user_column)
+            estimator.fit(table.select(names) if source is None else source, groups=groups)
         result = released(estimator, names)
         (folder / _output.MEDIAN).write_text(json.dumps(result, indent=2, allow_nan=False) + "\n", encoding="utf-8")
         (folder / _output.CERTIFICATE).write_text(estimator.certificate_.to_json(), encoding="utf-8")
@@ -143,6 +153,8 @@ def coordinates(path: Path, columns: list[str] | None, user: str | None) -> list
     """Return the names of the coordinates' columns. Reads no record."""
     from dpconvex.data import read_header
 
+    if not columns and engine_for(path, None) != "memory":
+        raise InvalidParameterError("column", None, "must be given for folders and patterns", "Name each coordinate")
     names = columns if columns else [name for name in read_header(path) if name != user]
     if not names:
         raise InvalidDataError(f"{path}: no column holds coordinates. Name them with --column")

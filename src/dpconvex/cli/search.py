@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpconvex.cli import _options, _output
+from dpconvex.cli._tables import engine_for, opened_table
 from dpconvex.cli.budget import pay
 from dpconvex.cli.fit import measure, read_test, write_outputs
 from dpconvex.cli.schema import print_labels
@@ -55,6 +56,9 @@ def search(
     test: _options.Test = None,
     seed: _options.Seed = None,
     budget: _options.Budget = None,
+    engine: _options.Engine = None,
+    address: _options.Address = None,
+    memory: _options.Memory = None,
     purpose: _options.Purpose = "",
     force: _options.Force = False,
     as_json: _options.Json = False,
@@ -65,7 +69,6 @@ def search(
     """
     from dpconvex.algorithms.base import warn_if_hopeless
     from dpconvex.cli.report import Origin
-    from dpconvex.data import read_table
 
     declared = _options.fit_schema(schema, target, user_column)
     found = build(model, declared, epsilon, delta, over, seed)
@@ -78,9 +81,10 @@ def search(
     with _output.model_folder(out, force=force) as folder:
         held_out = read_test(test, declared)
         kind = found.estimator.kind
+        engine = engine_for(table, engine, address, memory, budget)
         paid = pay(budget, plans[0].privacy, f"search --model {kind}", table, declared, seed=seed)
-        with _output.working("Searching"):
-            found.fit(read_table(table, declared))
+        with _output.working("Searching"), opened_table(table, declared, engine, address, memory) as records:
+            found.fit(records)
         metrics = None if held_out is None else measure(found.best_estimator_, held_out)
         write_outputs(found.best_estimator_, folder, Origin(table.name, purpose, paid))
     if as_json:

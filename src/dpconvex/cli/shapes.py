@@ -1,4 +1,4 @@
-"""The shapes of additive models: ``dpconvex shapes`` (a table, CSV, JSON or SQL), what plans say, and the picture."""
+"""Models in other forms (``dpconvex export``), and the shapes of additive ones: tables, what plans say, the picture."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dpconvex.cli._output import MODEL, csv_bytes, number, one_line_errors, print_table, print_text
+from dpconvex.cli._output import METRICS, MODEL, csv_bytes, number, one_line_errors, print_table, print_text
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 
 
@@ -17,10 +17,6 @@ from dpconvex.errors import InvalidDataError, InvalidParameterError
 def shapes(
     model: Annotated[Path, typer.Argument(help="Model folder, or model.skops.")],
     csv: Annotated[bool, typer.Option("--csv", help="Write the table as CSV.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Write the whole model as plain JSON tables.")] = False,
-    sql: Annotated[
-        str | None, typer.Option(help="Write a query that scores the rows of the table of this name.")
-    ] = None,
 ) -> None:
     """Print what each column adds to the score of a fitted additive model. It is released, so this costs no privacy."""
     from dpconvex.estimators import AdditiveModel
@@ -29,12 +25,8 @@ def shapes(
     fitted = load_model(model / MODEL if model.is_dir() else model)
     if not isinstance(fitted, AdditiveModel):
         raise InvalidDataError(f"{model}: holds a {type(fitted).__name__}. Shapes are of --model additive")
-    if csv + as_json + (sql is not None) > 1:
-        what = "only one of --csv, --json and --sql may be given"
-        raise InvalidParameterError("csv", csv, what, "Leave the others out")
-    if csv or as_json or sql is not None:
-        text = csv_bytes(fitted.shape_table()).decode() if csv else fitted.to_json() + "\n"
-        sys.stdout.write(text if sql is None else query(fitted.to_dict(), sql))
+    if csv:
+        sys.stdout.write(csv_bytes(fitted.shape_table()).decode())
         return
     rows = [
         (
@@ -47,6 +39,52 @@ def shapes(
     ]
     print_table("Shapes", ("column", "at", "value", "deviation"), rows, right=(2, 3))
     print_text(f"deviation: planned, of the noise alone. Values add up to {fitted.effect}, with the intercept.")
+
+
+FORMATS = ("card", "json", "onnx", "sklearn", "sql")
+
+
+@one_line_errors
+def export(
+    model: Annotated[Path, typer.Argument(help="Model folder, or model.skops.")],
+    form: Annotated[str, typer.Option("--format", help=f"One of {', '.join(FORMATS)}.")] = "json",
+    output: Annotated[Path | None, typer.Option(help="File to write. Default: stdout.")] = None,
+    table: Annotated[str, typer.Option(help="Table that the SQL query scores.")] = "records",
+) -> None:
+    """Write a fitted linear or additive model in another tool's form. It is released, so this costs no privacy.
+
+    json: plain tables, documented; sklearn: a scikit-learn pipeline (skops file); onnx; sql: a query that scores a
+    table; card: a model card in Markdown.
+    """
+    import json
+
+    from dpconvex import _validate
+    from dpconvex.data import write_atomically
+    from dpconvex.estimators.base import PrivateLinearModel
+    from dpconvex.estimators.export import to_card, to_onnx
+    from dpconvex.estimators.persistence import load_model
+
+    _validate.choice("format", form, FORMATS)
+    fitted = load_model(model / MODEL if model.is_dir() else model)
+    if not isinstance(fitted, PrivateLinearModel):
+        raise InvalidDataError(f"{model}: holds a {type(fitted).__name__}. Linear and additive models are exported")
+    if form in ("onnx", "sklearn") and output is None:
+        raise InvalidParameterError("output", None, f"must name a file for the format {form}", "Give --output FILE")
+    if form == "sklearn":
+        import skops.io
+
+        found: str | bytes = skops.io.dumps(fitted.to_sklearn())
+    elif form == "onnx":
+        found = to_onnx(fitted).SerializeToString()
+    elif form == "card":
+        measured = (model if model.is_dir() else model.parent) / METRICS
+        found = to_card(fitted, json.loads(measured.read_text()) if measured.exists() else None)
+    else:
+        found = fitted.to_sql(table) if form == "sql" else fitted.to_json() + "\n"
+    if output is None:
+        sys.stdout.write(str(found))
+    else:
+        write_atomically(output, found)
 
 
 def print_planned(facts: list[dict[str, Any]]) -> None:
@@ -66,44 +104,6 @@ def print_planned(facts: list[dict[str, Any]]) -> None:
         "vertices: knots or levels. degrees of freedom: what ridge and noise leave of them. deviation: expected noise "
         "of a value. Sampling and shrinkage are not in it."
     )
-
-
-def query(model: dict[str, Any], table: str) -> str:
-    """Return a query that gives each row of a table its score, one column an output, in the SQL of most databases."""
-    scores = []
-    for output, intercept in enumerate(model["intercept"]):
-        terms = [_mixture(shape, [*map(repr, shape["values"][output])]) for shape in model["shapes"]]
-        scores.append("  " + "\n  + ".join([repr(intercept), *terms]) + f" AS score_{output}")
-    return "SELECT *,\n" + ",\n".join(scores) + f"\nFROM {_quoted(table)};\n"
-
-
-def _quoted(name: str, mark: str = '"') -> str:
-    return mark + name.replace(mark, 2 * mark) + mark
-
-
-def _mixture(rule: dict[str, Any], values: list[str]) -> str:
-    """Return the mean of these texts by the weights of a row's vertices."""
-    if rule["kind"] == "pair":
-        first = rule["first"]
-        count = len(first["levels"]) + first["other"] if "levels" in first else len(first["knots"]) + first["missing"]
-        width = len(values) // count
-        parts = [values[start : start + width] for start in range(0, len(values), width)]
-        return _mixture(first, [_mixture(rule["second"], part) for part in parts])
-    cell, even = _quoted(rule["column"]), f"({' + '.join(values)}) / {len(values)}.0"
-    if "levels" in rule:
-        cases = [f"WHEN {_quoted(a, chr(39))} THEN {v}" for a, v in zip(rule["levels"], values, strict=False)]
-        return f"CASE CAST({cell} AS VARCHAR) {' '.join(cases)} ELSE {values[-1] if rule['other'] else even} END"
-    low, high, knots = rule["lower"], rule["upper"], rule["knots"]
-    place = f"CASE WHEN {cell} < {low!r} THEN {low!r} WHEN {cell} > {high!r} THEN {high!r} ELSE {cell} END"
-    if rule["transform"] == "log1p":
-        place, low, high = f"LN(1 + {place})", math.log1p(low), math.log1p(high)
-    place = f"(({place} - {low!r}) / {high - low!r})"
-    cases = [
-        f"WHEN {place} <= {right!r} THEN ({a}) + (({b}) - ({a})) * ({place} - {left!r}) / {right - left!r}"
-        for left, right, a, b in zip(knots, knots[1:], values, values[1:], strict=False)
-    ]
-    empty = values[-1] if rule["missing"] else even
-    return f"CASE WHEN {cell} IS NULL THEN {empty} {' '.join(cases)} ELSE {values[len(knots) - 1]} END"
 
 
 def shapes_figure(estimator: Any, style: Any, colors: tuple[str, str, str, str]) -> Any:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpconvex.cli import _options, _output
+from dpconvex.cli._tables import engine_for, opened_table
 from dpconvex.cli.budget import pay
 from dpconvex.cli.plan import show_plans
 from dpconvex.errors import InvalidParameterError
@@ -29,9 +30,12 @@ def synthesize(
     order: Annotated[
         int, typer.Option(help="Columns of the marginal tables to match; all, where there are fewer.")
     ] = 2,
-    bins: Annotated[int, typer.Option(help="Bins of every numeric column, of equal width.")] = 8,
+    bins: Annotated[int, typer.Option(help="Bins of every numeric column, of equal width.")] = 16,
     edges: Annotated[
         list[str] | None, typer.Option(help="Public bins of one column, as in age=17,25,40,65,90; repeat it.")
+    ] = None,
+    impossible: Annotated[
+        list[str] | None, typer.Option(help="No record has both: sex=Male,relationship=Wife.")
     ] = None,
     delta: _options.SmallDelta = 1e-6,
     algorithm: _options.Listed = "auto",
@@ -39,10 +43,13 @@ def synthesize(
     size: Annotated[
         int | None, typer.Option(help="Number of synthetic records. Default: that of the private ones.")
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder for synthetic.csv and certificate.json.")] = Path("synthetic"),
+    out: Annotated[Path, typer.Option(help="Folder for table, certificate and report.")] = Path("synthetic"),
     rows: _options.Rows = None,
     seed: _options.Seed = None,
     budget: _options.Budget = None,
+    engine: _options.Engine = None,
+    address: _options.Address = None,
+    memory: _options.Memory = None,
     force: _options.ForceOwn = False,
     as_json: _options.Json = False,
 ) -> None:
@@ -51,7 +58,7 @@ def synthesize(
     With --rows instead of a file: show the plans; no data are read.
     """
     from dpconvex.algorithms.base import warn_if_hopeless
-    from dpconvex.data import Schema, read_table, write_atomically
+    from dpconvex.data import Schema, write_atomically
     from dpconvex.estimators.synthetic import PrivateSyntheticData
 
     declared = Schema.from_toml(schema)
@@ -65,6 +72,7 @@ def synthesize(
         order=order,
         algorithm=algorithm,
         constants=constants,
+        impossible=[_pair(text) for text in impossible or ()],
         random_state=seed,
     )
     rows = _options.planned_rows(table, rows)
@@ -76,20 +84,39 @@ def synthesize(
     if size is not None and size < 1:
         raise InvalidParameterError("size", size, "must be an integer >= 1")
     with _output.model_folder(out, force=force) as folder:
+        engine = engine_for(table, engine, address, memory, budget)
         pay(budget, plans[0].privacy, "synthesize", table, declared, seed=seed)
-        with _output.working("Fitting"):
-            estimator.fit(read_table(table, declared))
+        with _output.working("Fitting"), opened_table(table, declared, engine, address, memory) as records:
+            estimator.fit(records)
         write_atomically(folder / _output.SYNTHETIC, _output.csv_bytes(estimator.sample(size, seed)))
         (folder / _output.CERTIFICATE).write_text(estimator.certificate_.to_json(), encoding="utf-8")
+        _write_report(estimator, folder / _output.REPORT)
     if as_json:
-        files = [str(out / name) for name in (_output.SYNTHETIC, _output.CERTIFICATE)]
+        files = [str(out / name) for name in (_output.SYNTHETIC, _output.CERTIFICATE, _output.REPORT)]
         certificate = estimator.certificate_.to_dict()
         _output.print_json({"files": files, "plan": facts(estimator.plan_), "certificate": certificate})
         return
     _show(estimator.plan(estimator.plan_.n), False)
     _output.print_text()
     _output.print_text(estimator.certificate_.explain())
-    _output.print_text(f"\nWrote {_output.SYNTHETIC} and {_output.CERTIFICATE} to {out}")
+    _output.print_text(f"\nWrote {_output.SYNTHETIC}, {_output.CERTIFICATE} and {_output.REPORT} to {out}")
+
+
+def _pair(text: str) -> dict[str, str]:
+    """Return the two values of ``column=label,column=label``."""
+    pair = {part.partition("=")[0]: part.partition("=")[2] for part in text.split(",")}
+    if len(pair) != 2:
+        raise InvalidParameterError("impossible", text, "must be two columns' values, as in sex=Male,relationship=Wife")
+    return pair
+
+
+def _write_report(estimator: Any, path: Path) -> None:
+    """Write the page on what was released: noisy tables, intervals and the model, never the data."""
+    measured = [each for each in estimator.cells_.columns if estimator.tables_ and len(each.labels) > 1]
+    columns = [(each.name, each.labels, estimator.marginal(each.name, interval=0.95)) for each in measured]
+    report = sorted(estimator.fit_report_, key=lambda row: -row["misfit"])
+    facts = {"plan": estimator.plan_, "certificate": estimator.certificate_, "number": _output.number}
+    _output.write_page(path, "synthetic.html.j2", columns=columns, report=report, **facts)
 
 
 def read_bins(schema: Any, columns: Sequence[str] | None, count: int, edges: Sequence[str]) -> Any:

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from dpconvex.data.frames import Series
 
 
+MISSING = "(missing)"
+"""Label of missing numbers, where they are a value of their own."""
+
+
 class CellColumn(ABC):
     """One column of a table with finitely many public values, called `labels`, in order."""
 
@@ -66,13 +70,15 @@ class CategoryCells(CellColumn):
 @final
 @dataclass(frozen=True)
 class NumberCells(CellColumn):
-    """A numeric column in bins ``[e_0, e_1), [e_1, e_2) .. [e_k-1, e_k]``; missing values take the middle bin.
+    """A numeric column in bins ``[e_0, e_1), [e_1, e_2) .. [e_k-1, e_k]``.
 
-    The edges are public, strictly increasing, at least two. Values outside count as the nearest bin.
+    The edges are public, strictly increasing, at least two. Values outside count as the nearest bin, missing ones as
+    the middle one, or as a value of their own, the last.
     """
 
     name: str
     edges: tuple[float, ...]
+    missing: bool = False  #: whether missing values are a value of their own
 
     def __post_init__(self) -> None:
         ends = tuple(_validate.real(f"bins[{self.name!r}]", edge) for edge in self.edges)
@@ -91,25 +97,30 @@ class NumberCells(CellColumn):
         count: int,
         forward: Callable[[float], float] = float,
         inverse: Callable[[AnyArray], AnyArray] = np.positive,
+        missing: bool = False,
     ) -> NumberCells:
         """Return `count` bins of equal width of an increasing map, whose inverse is `inverse`."""
         _validate.integer(f"bins[{name!r}]", count, at_least=1)
         inner = inverse(np.linspace(forward(lower), forward(upper), count + 1))[1:-1]
-        return cls(name, (lower, *(float(e) for e in inner), upper))
+        return cls(name, (lower, *(float(e) for e in inner), upper), missing)
 
     @property
     def labels(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
         inner = [f"[{a:g}, {b:g})" for a, b in zip(self.edges[:-2], self.edges[1:-1], strict=True)]
-        return (*inner, f"[{self.edges[-2]:g}, {self.edges[-1]:g}]")
+        return (*inner, f"[{self.edges[-2]:g}, {self.edges[-1]:g}]", *(MISSING,) * self.missing)
 
     def encode(self, series: Series) -> AnyArray:
         values = numbers(series, texts=True)
-        middle = (len(self.edges) - 1) // 2
-        return np.where(np.isnan(values), middle, np.searchsorted(self.edges[1:-1], values, side="right"))
+        bins = len(self.edges) - 1
+        return np.where(
+            np.isnan(values),
+            bins if self.missing else bins // 2,
+            np.searchsorted(self.edges[1:-1], values, side="right"),
+        )
 
     def decode(self, positions: AnyArray, rng: np.random.Generator) -> pa.Array:
         import pyarrow as pa
 
-        edges = np.asarray(self.edges)
+        edges = np.append(self.edges, self.edges[-1])
         low, high = edges[positions], edges[positions + 1]
-        return pa.array(low + rng.random(len(positions)) * (high - low))
+        return pa.array(low + rng.random(len(positions)) * (high - low), mask=positions >= len(self.edges) - 1)

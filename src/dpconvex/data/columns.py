@@ -26,7 +26,7 @@ from dpconvex.data.frames import (
     with_nan,
 )
 from dpconvex.errors import InvalidParameterError
-from dpconvex.problems import Block
+from dpconvex.problems.data.domain import Block, center
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -152,9 +152,13 @@ class AbstractColumn(Described):
     def to_dict(self) -> dict[str, Any]:
         return {key: value for key, value in super().to_dict().items() if key != "name"}
 
+    def compact(self, series: Series) -> AnyArray:
+        """What was `read` in few bytes, (n,): numbers, NaN for none, or positions of categories, -1 for none."""
+        return numbers(series, texts=True)
+
     @abstractmethod
-    def encode_into(self, series: Series, out: FloatArray) -> None:
-        """Write the encoded column into `out`, zeros of shape (n, ``block.size``)."""
+    def encode_into(self, cells: AnyArray, out: FloatArray) -> None:
+        """Write compact cells, encoded, into `out`, zeros of shape (n, ``block.size``)."""
 
 
 @final
@@ -179,7 +183,7 @@ class NumericColumn(AbstractColumn):
     indicator : bool, keyword
         Whether missing cells have a feature of their own: 1/2 where the value is missing, while the number's own is 0.
         The two are never nonzero together, so the bound on the record, and with it the noise, stays what it was.
-        In additive models, whether they have a value of their own. Default: as the estimator says, else not.
+        In additive models and synthetic data: a value of their own. Default: as the estimator says, else not.
     formula : str, keyword
         The number is computed from other columns of the same record (docs, Schemas, Derived columns).
     date : {"", "age"}, keyword
@@ -295,22 +299,17 @@ class NumericColumn(AbstractColumn):
     def feature_names(self) -> tuple[str, ...]:
         return (self.name, f"{self.name}={MISSING}") if self.indicator else (self.name,)
 
-    def encode_into(self, series: Series, out: FloatArray) -> None:
-        values = self._maps[0](np.clip(numbers(series, texts=True), self.lower, self.upper))
-        first, last = self._ends
-        values -= first / 2 + last / 2
-        values /= last - first
-        np.clip(values, -0.5, 0.5, out=values)  # rounding above must not leave the bound
+    def encode_into(self, cells: AnyArray, out: FloatArray) -> None:
+        cells = cells if self.transform == "none" else self._maps[0](np.clip(cells, self.lower, self.upper))
         if self.indicator:
-            out[:, 1] = np.where(np.isnan(values), 0.5, 0.0)
-        np.nan_to_num(values, copy=False, nan=0.0)
-        out[:, 0] = values
+            out[:, 1] = np.where(np.isnan(cells), 0.5, 0.0)
+        center(cells, *self._ends, out[:, 0])
 
     def cells(self, bins: int | Sequence[float]) -> CellColumn:
-        """Bins of equal width after the transform, or with the given edges; missing values take the middle bin."""
+        """Bins of equal width after the transform or with edges; missing in the middle, or by `indicator` apart."""
         if isinstance(bins, int):
-            return NumberCells.equal(self.name, self.lower, self.upper, bins, *self._maps)
-        return NumberCells(self.name, tuple(bins))
+            return NumberCells.equal(self.name, self.lower, self.upper, bins, *self._maps, bool(self.indicator))
+        return NumberCells(self.name, tuple(bins), bool(self.indicator))
 
     @property
     def _maps(self) -> tuple[Any, Any]:
@@ -413,16 +412,17 @@ class CategoricalColumn(AbstractColumn):
             return renamed(series, self.categories, self.aliases)
         return number_series(formulas.parts_of_dates(formulas.days(series, self.format), self.date).astype(np.float64))
 
-    def encode_into(self, series: Series, out: FloatArray) -> None:
+    def compact(self, series: Series) -> AnyArray:
         positions = codes(series, self.categories)
+        positions = np.where(self.other & (positions < 0), len(self.categories), positions)
+        return positions.astype(np.min_scalar_type(-1 - len(self.categories)))
+
+    def encode_into(self, cells: AnyArray, out: FloatArray) -> None:
         if self.binary:
-            out[:, 0] = np.array([-0.5, 0.5, 0.0])[positions]  # position -1, the last: missing or unlisted
+            out[:, 0] = np.array([-0.5, 0.5, 0.0])[cells]  # position -1, the last: missing or unlisted
             return
-        if self.other:
-            positions[positions < 0] = len(self.categories)
-        listed = np.flatnonzero(positions >= 0)
-        out[listed, positions[listed]] = 1.0
-        out[positions < 0] = 1 / out.shape[1]
+        out[np.flatnonzero(cells >= 0), cells[cells >= 0]] = 1.0
+        out[cells < 0] = 1 / out.shape[1]
 
     def cells(self, bins: int | Sequence[float]) -> CellColumn:
         return CategoryCells(self.name, self.categories, OTHER if self.other else "")

@@ -177,7 +177,12 @@ def text_series(levels: Sequence[str], positions: AnyArray) -> Series:
 
 
 def label_codes(series: Series) -> NDArray[np.int64]:
-    """Numbers, one for each label that occurs, shape (n,); missing cells and empty texts are -1.
+    """Numbers, one for each label that occurs, shape (n,); missing cells and empty texts are -1."""
+    return distinct_labels(series)[1]
+
+
+def distinct_labels(series: Series) -> tuple[list[Any], NDArray[np.int64]]:
+    """The labels that occur, as Python has them, and the position of each cell's, (n,); -1: missing or empty.
 
     No label is turned into a number or a text of fixed width: a missing cell, or a long one, would then change how the
     labels of others are read.
@@ -195,7 +200,8 @@ def label_codes(series: Series) -> NDArray[np.int64]:
     missing = np.asarray(pc.is_null(values, nan_is_null=True))
     if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
         missing = missing | np.asarray(pc.equal(pc.binary_length(values), 0).fill_null(True))
-    return taken(np.where(missing, -1, found), positions, -1)
+    labels = [label for chunk in chunks[:1] for label in chunk.dictionary.to_pylist()]  # all chunks have the same
+    return labels, taken(np.where(missing, -1, found), positions, -1)
 
 
 def distinct_values(series: Series) -> Any:

@@ -98,7 +98,7 @@ def _look(frame: Frame, part: Described, wanted: FloatArray | None) -> ColumnLoo
     constant, signal = False, None
     if isinstance(part, AbstractColumn):
         encoded = np.zeros((n, part.block.size))
-        part.encode_into(series, encoded)
+        part.encode_into(part.compact(series), encoded)
         constant = bool(np.all(encoded == encoded[:1]))
         signal = None if wanted is None else _explained(encoded, wanted)
     return ColumnLook(part.name, empty, other, cut, constant, signal, spellings)

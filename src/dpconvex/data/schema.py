@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from os import PathLike
 from typing import TYPE_CHECKING, Any, final
 
@@ -20,6 +21,9 @@ from dpconvex.problems import DataDomain
 
 if TYPE_CHECKING:
     from narwhals.typing import IntoDataFrame
+
+_TILE, _LEAST_ROWS = 2**17, 256
+"""Floats that are encoded at a time, column by column, and stay in the cache meanwhile; rows of wide tables."""
 
 
 @final
@@ -233,14 +237,22 @@ class Schema:
         whose type (never its content) does not suit the schema raises `SchemaError`; what is no table,
         `InvalidDataError`.
         """
+        return self.encode_cells(self.compact(table))
+
+    def compact(self, table: IntoDataFrame) -> tuple[AnyArray, ...]:
+        """The cells of every column in few bytes, each (n,), for `encode_cells`; raises as `encode`."""
         frame = open_table(table)
         require_columns(frame.columns, self.column_names(features_only=True), "the table")
-        blocks = [column.block.size for column in self.columns]
-        out = np.zeros((len(frame), sum(blocks)))
-        stop = 0
-        for column, size in zip(self.columns, blocks, strict=True):
-            start, stop = stop, stop + size
-            column.encode_into(column.read(frame), out[:, start:stop])
+        return tuple(column.compact(column.read(frame)) for column in self.columns)
+
+    def encode_cells(self, cells: Sequence[AnyArray]) -> FloatArray:
+        """The features of compact cells, as `encode` returns them."""
+        ends = np.cumsum([0, *(column.block.size for column in self.columns)]).tolist()
+        out = np.zeros((len(cells[0]), ends[-1]))
+        step = max(_LEAST_ROWS, _TILE // ends[-1])
+        for rows in (slice(first, first + step) for first in range(0, len(out), step)):
+            for column, values, (start, stop) in zip(self.columns, cells, pairwise(ends), strict=True):
+                column.encode_into(values[rows], out[rows, start:stop])
         return out
 
     def user_labels(self, table: IntoDataFrame) -> AnyArray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
@@ -16,7 +15,6 @@ from dpconvex.data.columns import Described
 from dpconvex.data.frames import open_table, require_columns
 from dpconvex.data.schema import Schema
 from dpconvex.errors import InvalidParameterError
-from dpconvex.problems.queries import LARGEST
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,13 +23,13 @@ if TYPE_CHECKING:
 Bins = int | Mapping[str, int | Sequence[float]]
 """Number of bins of every numeric column, or for columns by name (the others: `DEFAULT_BINS`) a number or the edges."""
 
-DEFAULT_BINS = 8
+DEFAULT_BINS = 16
 
 
 @final
 @dataclass(frozen=True)
 class TableCells:
-    """A finite public domain for the rows of a table. A row's cell is the row-major number of its values.
+    """A finite public domain for the rows of a table: the values of every column.
 
     >>> from dpconvex.data import NumericColumn, CategoricalColumn, Schema
     >>> schema = Schema((NumericColumn("age", 0, 100), CategoricalColumn("sex", ("Female", "Male"))))
@@ -48,7 +46,7 @@ class TableCells:
         """Return the domain of the columns `names` of a schema; by default all features, then the target.
 
         Bins of numeric columns are of equal width (of the logarithm, where the schema has one). Unknown columns,
-        malformed bins and more than 2^27 cells are refused.
+        malformed bins are refused.
         """
         parts: dict[str, Described] = {column.name: column for column in schema.columns}
         if schema.target is not None:
@@ -62,15 +60,7 @@ class TableCells:
             for name in bins:
                 _validate.choice("bins", name, [name for name in chosen if parts[name].numeric])
         each = {name: bins.get(name, DEFAULT_BINS) if isinstance(bins, Mapping) else bins for name in chosen}
-        domain = cls(tuple(parts[name].cells(each[name]) for name in chosen), tuple(parts[name] for name in chosen))
-        if math.prod(domain.shape) > LARGEST:
-            widest = sorted(zip(domain.shape, domain.names, strict=True), reverse=True)[:3]
-            most = ", ".join(f"{name!r} ({count})" for count, name in widest)
-            what = f"must have at most {LARGEST} combinations of values together"
-            raise InvalidParameterError(
-                "columns", chosen, what, f"Use fewer columns, or fewer bins; most values have {most}"
-            )
-        return domain
+        return cls(tuple(parts[name].cells(each[name]) for name in chosen), tuple(parts[name] for name in chosen))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -83,7 +73,10 @@ class TableCells:
         return tuple(len(column.labels) for column in self.columns)
 
     def encode(self, table: IntoDataFrame) -> AnyArray:
-        """Return the cell of every row, int64 (n,). No content raises, only missing columns and wrong types do."""
+        """Return each row's position in every column's values, int64 (n, columns).
+
+        No content raises, only missing columns and wrong types do.
+        """
         frame = open_table(table)
         names = self.names if not self.described else [name for part in self.described for name in part.inputs]
         require_columns(frame.columns, names, "the table")
@@ -91,13 +84,19 @@ class TableCells:
             series = [part.read(frame) for part in self.described]
         else:
             series = [frame.get_column(name) for name in self.names]
-        positions = [column.encode(cells) for column, cells in zip(self.columns, series, strict=True)]
-        return np.ravel_multi_index(positions, self.shape)
+        found = [column.encode(cells) for column, cells in zip(self.columns, series, strict=True)]
+        return np.stack(found, axis=1).astype(np.int64)
 
-    def decode(self, cells: AnyArray, rng: np.random.Generator) -> pa.Table:
-        """Return one row for each cell (n,); numbers are drawn uniformly inside their bins."""
+    def decode(self, codes: AnyArray, rng: np.random.Generator) -> pa.Table:
+        """Return a row for each row of positions (n, columns); numbers are drawn uniformly inside their bins."""
         import pyarrow as pa
 
-        positions = np.unravel_index(cells, self.shape)
-        pairs = zip(self.columns, positions, strict=True)
+        pairs = zip(self.columns, codes.T, strict=True)
         return pa.table({column.name: column.decode(place, rng) for column, place in pairs})
+
+    def position(self, name: str, label: str) -> tuple[int, int]:
+        """Return the number of a column and that of one of its labels."""
+        _validate.choice("column", name, self.names)
+        labels = self.columns[self.names.index(name)].labels
+        _validate.choice(f"label of {name!r}", label, labels)
+        return self.names.index(name), labels.index(label)

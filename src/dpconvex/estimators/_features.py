@@ -26,11 +26,16 @@ from dpconvex.problems.minimax.base import clamped
 if TYPE_CHECKING:
     from dpconvex.data.frames import Frame, Series
 
+PREDICTED = 2**16
+"""Rows of a table that are encoded at a time for predictions."""
+
 
 class FeatureMap(ABC):
     """Public map from a user's features to a domain, one record at a time."""
 
     domain: DataDomain
+    cells_of: Schema | None = None
+    """The schema whose features are used as they are, if there is one: they need not be made all at once."""
 
     @property
     def n_columns(self) -> int:
@@ -108,6 +113,10 @@ class FromSchema(FeatureMap):
         return self.schema.domain()
 
     @property
+    def cells_of(self) -> Schema:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.schema
+
+    @property
     def n_columns(self) -> int:
         return len(self.schema.columns)
 
@@ -116,6 +125,14 @@ class FromSchema(FeatureMap):
 
     def decode(self, coef: FloatArray, intercept: FloatArray) -> tuple[FloatArray, FloatArray]:
         return coef, intercept
+
+
+def pieces(schema: Schema | None, X: Any) -> list[Any]:
+    """Return a table that a schema encodes in pieces of `PREDICTED` rows; arrays, and short ones, as they are."""
+    frame = None if schema is None else open_table(X)
+    if frame is None or len(frame) <= PREDICTED:
+        return [X]
+    return [frame[i : i + PREDICTED].to_native() for i in range(0, len(frame), PREDICTED)]
 
 
 def records_only(schema: Any) -> None:

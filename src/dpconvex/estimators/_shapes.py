@@ -114,8 +114,15 @@ def numeric_shape(column: NumericColumn, at: int, knots: tuple[float, ...], own:
         )
 
     rule = {"lower": column.lower, "upper": column.upper, "transform": column.transform, "knots": places.tolist()}
-    rule = {"kind": "numeric", "column": column.name, **rule, "missing": own}
+    rule = {"kind": "numeric", "column": column.name, **rule, "missing": own, **_extras(column)}
     return ShapeColumn(column.name, "numeric", (*knots, *((OWN,) if own else ())), write, prior, rule)
+
+
+def _extras(column: AbstractColumn) -> dict[str, Any]:
+    """Return how cells are read, where a column says so: spellings, dates, formula, and what stands for no value."""
+    given = column.to_dict()
+    found = {key: given[key] for key in ("aliases", "formula", "date", "at", "format") if key in given}
+    return found | ({"absent": given["missing"]} if "missing" in given else {})
 
 
 def level_shape(column: CategoricalColumn, at: int) -> ShapeColumn:
@@ -132,6 +139,7 @@ def level_shape(column: CategoricalColumn, at: int) -> ShapeColumn:
         return Prior(None, np.eye(size) / size, np.eye(size) * (1.0 if size == 2 else GUESS.level))
 
     rule = {"kind": "categories", "column": column.name, "levels": list(column.categories), "other": column.other}
+    rule |= _extras(column)
     return ShapeColumn(column.name, "categories", vertices, write, prior, rule)
 
 

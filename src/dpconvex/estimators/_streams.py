@@ -1,18 +1,35 @@
-"""Fits of tables that are read portion by portion: what may be given, and which plans can."""
+"""Fits of tables that are read portion by portion: what may be given, and what it becomes."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol, cast
+from copy import copy
+from typing import Any, Protocol, Self, TypeVar
 
+import narwhals as nw
 import numpy as np
-from sklearn.base import clone
 
 from dpconvex._types import AnyArray
-from dpconvex.algorithms import LinearModelPlan
 from dpconvex.data import Schema
+from dpconvex.data.frames import distinct_labels, typed
 from dpconvex.errors import InvalidDataError, InvalidParameterError
-from dpconvex.estimators._features import FeatureMap
-from dpconvex.problems.data.sources import EncodedPartitions, EncodedRows, EncodedTables, open_partitions, open_tables
+from dpconvex.estimators._features import FeatureMap, numeric_matrix, same_length, user_labels
+from dpconvex.privacy import PrivacyParams
+from dpconvex.problems.data.sources import (
+    LEAST,
+    CellRows,
+    EncodedPartitions,
+    EncodedRows,
+    EncodedTables,
+    TableSource,
+    open_source,
+)
+from dpconvex.problems.data.users import UserGroups
+from dpconvex.randomness import BitSource
+
+M = TypeVar("M")
+
+PROBE = 1_000_000
+"""Records of the problem by which parameters are checked before anything is read; some methods refuse a few records."""
 
 
 class Streaming(Protocol):
@@ -30,64 +47,159 @@ class Streaming(Protocol):
         """Return the public map from a user's features to a domain."""
         ...
 
+    def _blind(self) -> Self:
+        """Return a copy that may travel to workers: nothing in it draws random bits."""
+        ...
+
     def _targets_of(self, X: Any, y: Any) -> AnyArray:
-        """Return targets as a plan takes them, (n,)."""
+        """Return targets as a plan takes them, (n,) or (n, k)."""
         ...
 
 
-def open_rows(model: Streaming, X: Any, y: Any, groups: Any, weights: Any) -> EncodedRows | None:
-    """Return a table that is larger than memory, to be encoded as it is read; None where X is in memory.
+def open_table(schema: Schema | None, X: Any, **others: Any) -> TableSource | None:
+    """Return a table that is read portion by portion, its columns those of a schema; None for what is in memory.
 
-    The arguments are those of `fit`. Refusals come from public facts, before a row is read.
+    No `others` may be given with such a table. Refusals come from public facts, before a row is read.
     """
-    schema = model.schema
-    if isinstance(X, np.ndarray):
-        return None
-    columns = schema.column_names() if schema else ()
-    parts = open_partitions(X, columns)
-    tables = open_tables(X, columns) if parts is None else None
-    if parts is None and tables is None:
+    table = open_source(X, schema.column_names() if schema else ())
+    if table is None:
         return None
     if schema is None:
         remedy = "Describe its columns with a Schema, or read it into a frame"
         raise InvalidDataError(f"X is read portion by portion, which needs a schema. {remedy}")
-    weighed = True if weights is None and model._weighs else weights
-    for name, value in (("y", y), ("groups", groups), ("user", schema.user), ("sample_weight", weighed)):
+    refuse_with_portions(**others)
+    return table
+
+
+def refuse_with_portions(**given: Any) -> None:
+    """Raise `InvalidParameterError` for what cannot be given with data that are read portion by portion."""
+    for name, value in given.items():
         if value is not None:
             what = "cannot be given with data that are read portion by portion"
-            remedy = "Take the target from the schema; for users or weights, read the table into a frame"
+            remedy = "Name its column in the schema, if it has a place there, or read the table into a frame"
             raise InvalidParameterError(name, type(value).__name__, what, remedy)
-    blind: Any = clone(cast(Any, model))  # it travels to workers
-    blind.set_params(random_state=None)
 
-    features = model._feature_map(None)
+
+Opened = tuple[FeatureMap, EncodedRows, EncodedRows, UserGroups | None]
+"""Features, encoded rows in the place of X and of y, and whose they are."""
+
+
+def open_rows(model: Streaming, X: Any, y: Any, groups: Any, weights: Any = None) -> Opened | None:
+    """Return a table that is encoded portion by portion; None where its whole matrix is to be made."""
+    weighed = True if weights is None and model._weighs else weights
+    table = open_table(model.schema, X, y=y, sample_weight=weighed)
+    if table is None or model.schema is None:
+        return open_cells(model, X) if y is None and groups is None and weighed is None else None
+    features, blind = model._feature_map(None), model._blind()
 
     def encode(table: Any) -> tuple[AnyArray, AnyArray]:
         return features.encode(table), blind._targets_of(table, None)
 
+    encode(table.empty)
+    model.n_features_in_ = len(model.schema.columns)
+    rows = table.encoded(encode, features.domain.n_features)
+    return features, rows, rows, open_users(model.schema, table, groups)
+
+
+def open_cells(model: Streaming, X: Any) -> Opened | None:
+    """Return a frame in memory as cells of few bytes, where its matrix would be large (public facts); else None."""
+    features, frame = model._feature_map(None) if model.schema else None, nw.from_native(typed(X), pass_through=True)
+    schema = features.cells_of if features else None
+    if features is None or schema is None or not isinstance(frame, nw.DataFrame) or schema.user or not schema.target:
+        return None
     width = features.domain.n_features
-    encode(parts.empty if parts is not None else tables.empty if tables is not None else None)
+    if 8 * len(frame) * width < max(LEAST, 32 * len(frame) * len(schema.columns)):  # cells take 1, 2 or 8 bytes
+        return None
+    kind = np.min_scalar_type(-len(schema.target.labels)) if schema.target.labels else np.dtype(np.float64)
+
+    def read(rows: slice) -> tuple[tuple[AnyArray, ...], AnyArray]:
+        part = frame[rows].to_native()
+        return schema.compact(part), model._targets_of(part, None).astype(kind)
+
     model.n_features_in_ = len(schema.columns)
-    if parts is not None:
-        return EncodedPartitions(parts, encode, width)
-    assert tables is not None
-    return EncodedTables(tables, encode, width)
+    found = CellRows(len(frame), width, read, schema.encode_cells)
+    return features, found, found, None
 
 
-def expanded(features: FeatureMap, encoded: Any, targets: Any) -> tuple[Any, Any]:
+def open_points(X: Any) -> EncodedRows | None:
+    """Return the numeric columns of a table that is read portion by portion; None where X is in memory."""
+    table = open_source(X, None)
+    if table is None:
+        return None
+
+    def encode(table: Any) -> tuple[AnyArray, AnyArray]:
+        cells = numeric_matrix(table) if len(table) else np.empty(table.shape)
+        return cells, np.empty(len(table))
+
+    return table.encoded(encode, table.shape[1])
+
+
+def open_users(schema: Schema, table: TableSource, groups: Any) -> UserGroups | None:
+    """Return whose rows those of a table are, from labels (n,) or the schema's user column; None for records.
+
+    A pass reads the labels. The driver keeps one number a row, and sends to each portion those of its own rows.
+    """
+    if groups is not None or schema.user is None:
+        return None if groups is None else UserGroups.of(user_labels(groups))
+    name, codes = schema.user, dict[Any, int]()
+
+    def encode(table: Any) -> Any:
+        return distinct_labels(nw.from_native(table, eager_only=True).get_column(name))
+
+    encode(table.empty)
+    parts: list[tuple[int, AnyArray]] = []
+    found: Any = table.encoded(encode, 1).run(lambda portion, first, _: (first, *portion))
+    for first, labels, places in found:
+        known = [codes.setdefault(label, len(codes)) for label in labels]  # a dict: 5 and 5.0 are one label
+        parts.append((first, np.array([*known, -1])[places]))
+    return UserGroups.of(np.concatenate([part for _, part in sorted(parts, key=lambda each: each[0])]))
+
+
+def expanded(features: FeatureMap, encoded: Any, targets: Any, only_sums: bool) -> tuple[Any, Any]:
     """Return X and y as the method for these features takes them, from what `encode` gave."""
-    if not isinstance(encoded, EncodedTables | EncodedPartitions):
+    if not isinstance(encoded, EncodedRows):
         return features.expand(encoded), targets
-
+    if not isinstance(encoded, EncodedTables | EncodedPartitions):
+        return (encoded, encoded) if only_sums else encoded.matrix()
     rows = encoded.then(features.expand, features.domain.n_features)
     return rows, rows
 
 
-def first_able(plans: tuple[LinearModelPlan, ...], encoded: object) -> LinearModelPlan:
-    """Return the first plan that can read such data."""
-    found = [plan for plan in plans if plan.only_sums or not isinstance(encoded, EncodedRows)]
-    if found:
-        return found[0]
-    what = "needs single records, and X is read portion by portion"
-    remedy = "Use a smooth loss with algorithm='objective_perturbation', or read the table into a frame"
-    raise InvalidParameterError("algorithm", plans[0].algorithm, what, remedy)
+def count(records: Any) -> int:
+    """Return how many records there are; `InvalidDataError` unless features, targets and groups are as many."""
+    if isinstance(records, EncodedRows):
+        return len(records)
+    X, targets, groups = records
+    same_length(X, targets)
+    same_length(X, groups, "groups")
+    return len(targets)
+
+
+def shuffled(records: Any, source: BitSource) -> Any:
+    """Return records (features, targets, groups) in a random order, copied; rows of a source, which are summed, as are.
+
+    Methods that read every record once need an order that says nothing about the records; a file sorted by its labels
+    would mislead them. The order is a coin of its own, so privacy is not affected.
+    """
+    coins = source.generator()
+    if isinstance(records, EncodedRows):
+        return records
+    order = coins.permutation(len(records[1]))
+    X, targets, groups = records
+    return X[order], targets[order], groups[order]
+
+
+def able(model: M, records: Any) -> M:
+    """Return a copy of a model whose plans, those made in a run included, need no more than such records give."""
+    planner: Any = copy(model)
+    planner._sums = isinstance(records, EncodedRows) and not records.in_memory
+    return planner
+
+
+def promise_of(model: Any) -> PrivacyParams:
+    """Return what the fit of a linear model with a schema would promise, or raise what it would refuse anyway.
+
+    It asks for one plan of one algorithm, where `PrivateLinearModel.plan` makes all.
+    """
+    loss = model._declared_loss()
+    return model._asked(model._check, model._feature_map(None), PROBE, loss, model._unit(None))

@@ -13,11 +13,9 @@ Assumptions
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, field, replace
-from pathlib import Path
 from typing import Any, ClassVar, cast, final
 
 import numpy as np
@@ -28,7 +26,7 @@ from dpconvex._types import FloatArray
 from dpconvex.algorithms import LinearModelPlan
 from dpconvex.algorithms.erm.registry import expected_of_first, plans
 from dpconvex.algorithms.select import Options
-from dpconvex.data import NumericColumn, write_atomically
+from dpconvex.data import NumericColumn
 from dpconvex.data.columns import MOST_KNOTS
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators._features import FeatureMap, bounds_of, checked_schema, require_one
@@ -161,7 +159,7 @@ class AdditiveModel(PrivateLinearModel):
         found = [super(AdditiveModel, quick)._plans(each, n, loss, unit) for each in self._maps(shapes)]
         best = min(found, key=expected_of_first)
         if quick.noise != self.noise:
-            best = plans(best[0].problem, best[0].privacy, SHAPES, Options(noise=self.noise))
+            best = plans(best[0].problem, best[0].privacy, SHAPES, Options(noise=self.noise, sums=self._sums))
         if self.algorithm != "auto" or self.knots != "auto" or shapes.pairs:
             return best
         straight = super()._plans(shapes.straight, n, loss, unit)
@@ -282,24 +280,11 @@ class AdditiveModel(PrivateLinearModel):
             [pa.array(*each) for each in zip(zip(*rows, strict=True), types.values(), strict=True)], [*types]
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain tables of the whole model, from which a few lines of any language score a record."""
-        return {
-            "intercept": np.atleast_1d(self.encoded_intercept_).tolist(),
-            "classes": None if "classes_" not in vars(self) else np.asarray(vars(self)["classes_"]).tolist(),
-            "slope_cap": vars(self).get("slope_cap_"),
-            "shapes": [
-                {"name": block.name, "values": self.encoded_coef_[:, where].tolist(), **block.rule}
-                for block, where in self._fitted_map().slices
-            ],
-        }
-
-    def to_json(self, path: str | Path | None = None) -> str:
-        """Return the model as JSON, and write it to `path` if one is given. How to score it: docs, Additive models."""
-        text = json.dumps(self.to_dict(), indent=1, default=str)
-        if path is not None:
-            write_atomically(path, text.encode())
-        return text
+    def _terms(self) -> list[dict[str, Any]]:
+        return [
+            {"name": block.name, "values": self.encoded_coef_[:, where].tolist(), **block.rule}
+            for block, where in self._fitted_map().slices
+        ]
 
 
 def shape_facts(plan: Any) -> list[dict[str, Any]]:

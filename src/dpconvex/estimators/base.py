@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
+from copy import copy
 from dataclasses import KW_ONLY, dataclass, field, replace
 from inspect import cleandoc
 from typing import Any, ClassVar, NoReturn, Self, TypeVar, cast
@@ -26,9 +27,10 @@ from dpconvex.errors import InvalidDataError, InvalidParameterError, SchemaError
 from dpconvex.estimators import _features
 from dpconvex.estimators._digest import with_sources
 from dpconvex.estimators._features import FeatureMap, feature_map, fitted_columns, learned_matrix
-from dpconvex.estimators._streams import expanded, first_able
+from dpconvex.estimators._streams import able, expanded
 from dpconvex.estimators._targets import TargetRange
 from dpconvex.estimators._weights import packed, shares_of_cap, weighted
+from dpconvex.estimators.export import Exported
 from dpconvex.losses import LinearModelLoss
 from dpconvex.privacy import CarriesBudgets, PrivacyCertificate, PrivacyParams, Unit
 from dpconvex.problems import DataDomain, LinearModelProblem, UserGroups
@@ -43,9 +45,6 @@ CALLED |= {"test": "user_test", "smoothing": "user_smoothing"}
 
 LEAST_BIAS = 0.8
 """No plan expects less than this share of the excess that a perfect fit of its loss has in the usual one."""
-
-PROBE = 1_000_000
-"""Records of the problem by which parameters are checked before anything is read; some methods refuse a few records."""
 
 RELEASED = """
 certificate_ : PrivacyCertificate
@@ -81,6 +80,10 @@ class PrivateEstimator(CarriesBudgets, BaseEstimator):
                 value = _features.read_schema(value)
         super().__setattr__(name, value)
 
+    def _repr_html_(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
+        found = vars(self).get("certificate_")
+        return super()._repr_html_() + ("" if found is None else found._repr_html_())
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
@@ -106,6 +109,10 @@ class FittedModel(PrivateEstimator, ABC):
     feature_bounds: Any
     _ready: Any = None
     """What `fit` runs if it is planned already: by a search, on copies of its own."""
+    _sums: bool = False
+    """Whether plans may need sums alone: of copies, for data that are read portion by portion."""
+    _weighs: bool = False
+    """Whether records have weights."""
 
     @abstractmethod
     def predict(self, X: Any) -> AnyArray:
@@ -119,6 +126,13 @@ class FittedModel(PrivateEstimator, ABC):
     @abstractmethod
     def _feature_map(self, n_features: int | None) -> FeatureMap:
         """Return the public map from a user's features to a domain."""
+
+    def _blind(self) -> Self:
+        """Return a copy that encodes and predicts, without a source of noise or a ledger: workers may have it."""
+        other = copy(self)
+        for name in ("certificate_", "plan_", "_ready"):
+            vars(other).pop(name, None)
+        return other.set_params(random_state=None)
 
     def _fitted_map(self) -> FeatureMap:  # that coefficients are for
         return self._feature_map(self.n_features_in_)
@@ -148,7 +162,7 @@ class FittedModel(PrivateEstimator, ABC):
 
 
 @dataclass(eq=False, repr=False)
-class PrivateLinearModel(FittedModel):
+class PrivateLinearModel(FittedModel, Exported):
     """A linear model fitted under differential privacy.
 
     Parameters are documented with the final classes. Constructors only store; everything is checked by `plan` and
@@ -281,7 +295,7 @@ class PrivateLinearModel(FittedModel):
         return tags
 
     @property
-    def _weighs(self) -> bool:
+    def _weighs(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self._cap is not None or getattr(self, "class_weight", None) is not None
 
     def _weighted(self, loss: LinearModelLoss) -> LinearModelLoss:
@@ -319,7 +333,7 @@ class PrivateLinearModel(FittedModel):
             problem = LinearModelProblem(self._weighted(loss), domain, n, float(radius), self.tilt, *attack, many)
             l2 = None if self.l2 is None else _validate.real("l2", self.l2, above=0.0)
             fixed = (self.constants, self.noise, l2, self.risk, self.solver, *own.values())
-            return question(features.refined(problem), privacy, Options(*fixed))
+            return question(features.refined(problem), privacy, Options(*fixed, sums=self._sums))
         except InvalidParameterError as error:
             name = CALLED.get(error.name, error.name)
             raise InvalidParameterError(name, error.value, error.requirement, error.remedy) from None
@@ -383,11 +397,11 @@ class PrivateLinearModel(FittedModel):
         if self._weighs:
             targets = packed(self._weighted(loss), targets, weights, self._cap)
         n, unit = (len(targets), Unit.RECORD) if groups is None else (groups.n_users, Unit.USER)
-        plan: LinearModelPlan = self._ready or first_able(self._plans(features, n, loss, unit), encoded)
+        plan: LinearModelPlan = self._ready or able(self, encoded)._plans(features, n, loss, unit)[0]
         if self._ready is None:  # a search has paid for all its fits
             begin(plan, type(self).__name__, fitted_columns(self), n, source)
         features, domain = self._fitting(features, plan), plan.problem.domain
-        result = plan.run(*expanded(features, encoded, targets), source, groups)
+        result = plan.run(*expanded(features, encoded, targets, plan.only_sums), source, groups)
         weights = self.output_scale * result.point.reshape(loss.n_outputs, domain.dim)
         constant = weights[:, -1] * domain.intercept if domain.intercept else np.zeros(len(weights))
         start = middle + self.output_scale * plan.problem.loss.offset  # what parameters 0 predict
@@ -408,6 +422,8 @@ class PrivateLinearModel(FittedModel):
     def _linear(self, X: Any) -> FloatArray:
         """Return the linear predictions of every record and output, (n, n_outputs)."""
         check_is_fitted(self)
+        if len(pieces := _features.pieces(self.schema, X)) > 1:
+            return np.concatenate([self._linear(piece) for piece in pieces])
         features, encoded = self._encoded(X, reset=False)
         if scipy.sparse.issparse(encoded):
             return Records.clipped(encoded, features.domain).predict(self.encoded_coef_) + self.encoded_intercept_
@@ -434,12 +450,3 @@ class PrivateLinearModel(FittedModel):
         cast(Any, model).fit(X, y, groups=labels)
         del model._ready
         return model.set_params(random_state=None)
-
-
-def promise_of(model: PrivateLinearModel) -> PrivacyParams:
-    """Return what a fit with a schema would promise, or raise what it would refuse whatever the data are.
-
-    It asks for one plan of one algorithm, where `PrivateLinearModel.plan` makes all.
-    """
-    loss = model._declared_loss()
-    return model._asked(model._check, model._feature_map(None), PROBE, loss, model._unit(None))

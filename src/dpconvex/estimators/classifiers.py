@@ -81,7 +81,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
             targets, whose, own = _as_numbers(index, classes), self._groups(X, groups), self._weights(X, sample_weight)
             weights = _weights.times_class(own, index, classes, self.class_weight, self._cap)
         else:
-            features, encoded, targets, whose = self._feature_map(None), opened, opened, None
+            features, encoded, targets, whose = opened
             classes = np.asarray(cast(Any, self.schema).classes)  # `open_rows` needs one
         self._learn(features, encoded, targets, self._loss(max(len(classes), 2)), source, groups=whose, weights=weights)
         self.classes_ = classes

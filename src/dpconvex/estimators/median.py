@@ -10,9 +10,10 @@ from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms import begin
 from dpconvex.algorithms.location.base import LocationPlan
 from dpconvex.algorithms.location.registry import plan_location
-from dpconvex.algorithms.select import CONSTANTS
+from dpconvex.algorithms.select import CONSTANTS, needs_records
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._features import fitted_columns, learned_matrix, user_labels
+from dpconvex.estimators._streams import open_points, refuse_with_portions
 from dpconvex.estimators.base import RELEASED, PrivateEstimator, with_shared
 from dpconvex.privacy import PrivacyParams, Unit
 from dpconvex.problems import PointDomain
@@ -140,7 +141,8 @@ class PrivateGeometricMedian(PrivateEstimator):
         ----------
         X : array of shape (n, n_features) or data frame
             One point a row, numbers only. NaN counts as 0 and an infinity as the largest number; then points outside
-            the ball are scaled onto it. No row is refused or left out.
+            the ball are scaled onto it. No row is refused or left out. Or a table that is read portion by portion
+            ("Larger than memory" in the docs), of which all columns count.
         y : None
             Ignored; there for scikit-learn's pipelines.
         groups : array of shape (n,), optional
@@ -155,10 +157,16 @@ class PrivateGeometricMedian(PrivateEstimator):
             If a parameter is missing or out of range.
         """
         source = source_from(self.random_state)
-        points: Any = learned_matrix(self, X, reset=True)
-        if groups is not None:
+        rows = open_points(X)
+        points: Any = learned_matrix(self, X, reset=True) if rows is None else rows
+        if rows is not None:
+            self.n_features_in_ = rows.n_features
+            refuse_with_portions(groups=groups)
+        elif groups is not None:
             points = user_points(points, _user_labels(groups, len(points)), self._domain(points.shape[1]))
         self.plan_ = self.plan(*points.shape, unit="record" if groups is None else "user")
+        if rows is not None and not self.plan_.only_sums:
+            raise needs_records(self.algorithm)
         begin(self.plan_, type(self).__name__, fitted_columns(self), self.plan_.n, source)
         result = self.plan_.run(points, source)
         self.location_, self.radius_, self.center_ = result.location, result.radius, result.center

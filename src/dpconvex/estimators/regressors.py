@@ -78,7 +78,7 @@ heavy_tailed : "auto", float or (float, float), optional
     predictions and sets the unit; targets are *not* clipped into it, only to a million times its width. `algorithm`
     is ``"auto"``, ``"clipped_residuals"`` (ordinary methods; no noise depends on the largest target),
     ``"heavy_tailed"`` (localized output perturbation, pure; none depends on the largest record),
-    ``"clipped_gradient"`` or, for two parameters, ``"localized_exponential_mechanism"``;
+    ``"clipped_gradient"`` or, for two parameters, ``"localized_exponential_mechanism"`` or ``"gradient_score"``;
     `l2`, `noise`, tilts and adversaries do not apply. Docs: "Heavy tails in practice".
 failure : float, optional
     In (0, 1/2), with `heavy_tailed`: the bound on the risk is to hold but for this probability, by repetitions on parts
@@ -137,7 +137,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
             features, encoded = self._encoded(X, reset=True)
             targets, whose, weights = self._targets_of(X, y), self._groups(X, groups), self._weights(X, sample_weight)
         else:
-            features, encoded, targets, whose = self._feature_map(None), opened, opened, None
+            features, encoded, targets, whose = opened
         self._learn(features, encoded, targets, self._declared_loss(), source, bounds.middle, whose, weights)
         self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])  # as scikit-learn's regressors
         name_model(self)

@@ -25,6 +25,7 @@ from dpconvex.data.frames import typed
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._digest import name_model
 from dpconvex.estimators._features import fitted_columns, learned_matrix
+from dpconvex.estimators._streams import open_table, open_users
 from dpconvex.estimators.base import PrivateLinearModel
 from dpconvex.privacy import CarriesBudgets, PrivacyCertificate, PrivacyParams, Unit
 from dpconvex.randomness import source_from
@@ -149,17 +150,19 @@ class PrivateSearchCV(CarriesBudgets, MetaEstimatorMixin, BaseEstimator):
         """
         base = self._base()
         source = source_from(base.random_state)
-        X, y = typed(X), typed(y)
+        table = open_table(base.schema, X, y=y)
+        X, y = typed(X) if table is None else table, typed(y)
         if base.schema is None:  # public form only, before anything is split
             matrix = learned_matrix(clone(base), X, reset=True)
             X = matrix if isinstance(X, list | tuple) else X  # a table keeps its names
-        users = base._groups(X, groups)
-        count = _shape(X)[0]
+        users = base._groups(X, groups) if table is None else open_users(cast(Any, base.schema), table, groups)
+        count = _shape(X)[0] if table is None else len(table)
         _same_length(count, y, None if users is None else users.n_records)
         unit, n = (Unit.RECORD, count) if users is None else (Unit.USER, users.n_users)
         if n < 2:
             raise InvalidDataError(f"Found array with {n} sample(s) ({unit}s): a search needs a minimum of 2")
-        plan = self._plans(n, None if base.schema is not None else _shape(X)[1], unit)[0]
+        n_features = None if base.schema is not None else _shape(X)[1]
+        plan = self._plans(n, n_features, unit, sums=table is not None)[0]
         columns = _shape(X)[1] if base.schema is None else fitted_columns(base)
         begin(plan, type(self).__name__, columns, n, source)
         labels = None if users is None else users.spread(np.arange(n, dtype=np.float64))
@@ -234,7 +237,7 @@ class PrivateSearchCV(CarriesBudgets, MetaEstimatorMixin, BaseEstimator):
             raise InvalidParameterError("param_grid", self.param_grid, "must hold at least one setting")
         return settings
 
-    def _plans(self, n: int, n_features: int | None, unit: Unit) -> tuple[SearchPlan, ...]:
+    def _plans(self, n: int, n_features: int | None, unit: Unit, sums: bool = False) -> tuple[SearchPlan, ...]:
         base, settings = self.estimator, self._settings()
         score = score_for(base, self.scoring, self.score_bound)
         share = _validate.real("holdout", self.holdout, above=0.0, below=1.0)
@@ -245,7 +248,7 @@ class PrivateSearchCV(CarriesBudgets, MetaEstimatorMixin, BaseEstimator):
 
         def make(privacy: PrivacyParams, count: int, noise: str) -> tuple[Candidate, ...]:
             zipped = zip(settings, pins, strict=True)
-            return tuple(_candidate(base, each, privacy, count, n_features, pin, noise) for each, pin in zipped)
+            return tuple(_candidate(base, each, privacy, count, n_features, pin, noise, sums) for each, pin in zipped)
 
         return plan_search(make, PrivacyParams(base.epsilon, base.delta, unit=unit), n, held_out, score, self.method)
 
@@ -258,6 +261,7 @@ def _candidate(
     n_features: int | None,
     pins: dict[str, dict[str, Any]],
     noise: str,
+    sums: bool,
 ) -> Candidate:
     """Return one setting at a budget, with the algorithm and noise that are best of their kind at the whole budget.
 
@@ -267,6 +271,7 @@ def _candidate(
         raise InvalidParameterError("noise", noise, "is had by no plan of this candidate")
     budget = {"epsilon": privacy.epsilon, "delta": privacy.delta, "random_state": None}
     model = cast(PrivateLinearModel, clone(base)).set_params(**{**settings, **budget})
+    model._sums = sums  # plans made in the runs included
     unit = str(privacy.unit)
     try:
         plans = model.set_params(**pins.get(noise, {})).plan(n, n_features, unit=unit)

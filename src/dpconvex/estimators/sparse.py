@@ -20,6 +20,7 @@ from dpconvex.data import Schema
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators import _features, _targets
 from dpconvex.estimators._digest import name_model
+from dpconvex.estimators._streams import able, count, open_rows, shuffled
 from dpconvex.estimators.base import RELEASED, FittedModel, with_shared
 from dpconvex.losses import LogisticLoss, SquaredLoss
 from dpconvex.privacy import PrivacyParams
@@ -118,17 +119,19 @@ class PrivateSparseModel(FittedModel):
         return _validate.real("radius", self.radius, above=0.0, remedy="It is the largest l1 norm of the coefficients")
 
     @final
-    def _learn(
-        self, features: _features.FeatureMap, X: Any, targets: AnyArray, source: BitSource, middle: float = 0.0
-    ) -> None:
+    def _learn(self, features: _features.FeatureMap, records: Any, source: BitSource, middle: float = 0.0) -> None:
         """Plan, run on records in a random order, and store what was released."""
-        _features.same_length(X, targets)
-        plan: Any = self.plan(len(targets), features.domain.n_features)[0]
+        n = count(records)
+        plan: Any = able(self, records).plan(n, features.domain.n_features)[0]
         self.plan_ = plan
-        begin(plan, type(self).__name__, _features.fitted_columns(self), len(targets), source)
-        result = plan.run(shuffled(single_group(X, targets), source), source)
+        begin(plan, type(self).__name__, _features.fitted_columns(self), n, source)
+        result = plan.run(shuffled(records, source), source)
         self._store(features, weights_of(plan, result.x), middle)
         self.certificate_ = result.certificate
+
+    @abstractmethod
+    def _targets_of(self, X: Any, y: Any) -> FloatArray:
+        """Return targets and groups of records as plans take them, (n, 2)."""
 
     @final
     def _store(self, features: _features.FeatureMap, weights: FloatArray, middle: float = 0.0) -> Self:
@@ -241,12 +244,16 @@ class PrivateLasso(RegressorMixin, PrivateSparseModel):
             intercept=self.fit_intercept,
             third_derivative=0.0,
         )
-        return plan_sparse(problem, self._privacy(), self.algorithm, constants=self.constants)
+        return plan_sparse(problem, self._privacy(), self.algorithm, constants=self.constants, sums=self._sums)
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        source, bounds = source_from(self.random_state), self._range()
-        features, encoded = self._encoded(X, reset=True)
-        self._learn(features, encoded, bounds.scale(self._numbers(X, y)), source, bounds.middle)
+        source, bounds, opened = source_from(self.random_state), self._range(), open_rows(self, X, y, None)
+        if opened is None:
+            features, encoded = self._encoded(X, reset=True)
+            records = single_group(encoded, bounds.scale(self._numbers(X, y)))
+        else:
+            features, records = opened[:2]
+        self._learn(features, records, source, bounds.middle)
         self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])  # as scikit-learn's regressors
         name_model(self)
         return self
@@ -262,6 +269,10 @@ class PrivateLasso(RegressorMixin, PrivateSparseModel):
 
     def _range(self) -> _targets.TargetRange:
         return _targets.declared_range(self.target_bounds, self.schema)
+
+    def _targets_of(self, X: Any, y: Any) -> FloatArray:
+        scaled = self._range().scale(self._numbers(X, y))
+        return np.column_stack([scaled, np.zeros(len(scaled))])
 
     def _numbers(self, X: Any, y: Any) -> AnyArray:
         if y is None and self.schema is not None and self.schema.target is not None and self.schema.target.numeric:
@@ -331,11 +342,20 @@ class PrivateSparseClassifier(ClassifierMixin, PrivateSparseModel):
         )
 
     @final
+    def _schema_classes(self) -> AnyArray:
+        assert self.schema is not None  # of tables that are read portion by portion
+        return np.asarray(self.schema.classes)
+
+    @final
     def _signs(self, X: Any, y: Any) -> tuple[FloatArray, AnyArray]:
         """Return targets -1 and 1, (n,), and the two classes."""
         index, classes = self._labels(X, y)
         _targets.require_two("classes", classes.tolist(), len(classes))
         return 2.0 * index - 1.0, classes
+
+    def _targets_of(self, X: Any, y: Any) -> FloatArray:
+        signs = self._signs(X, y)[0]
+        return np.column_stack([signs, np.zeros(len(signs))])
 
     def _labels(self, X: Any, y: Any) -> tuple[AnyArray, AnyArray]:
         target = None if self.schema is None else self.schema.target
@@ -403,13 +423,17 @@ class PrivateSparseLogisticRegression(PrivateSparseClassifier):
 
     def plan(self, n: int, n_features: int | None = None) -> tuple[SaddlePlan, ...]:
         problem = self._problem(self._feature_map(n_features), n)
-        return plan_sparse(problem, self._privacy(), self.algorithm, constants=self.constants)
+        return plan_sparse(problem, self._privacy(), self.algorithm, constants=self.constants, sums=self._sums)
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        source = source_from(self.random_state)
-        features, encoded = self._encoded(X, reset=True)
-        targets, classes = self._signs(X, y)
-        self._learn(features, encoded, targets, source)
+        source, opened = source_from(self.random_state), open_rows(self, X, y, None)
+        if opened is None:
+            features, encoded = self._encoded(X, reset=True)
+            targets, classes = self._signs(X, y)
+            records = single_group(encoded, targets)
+        else:
+            features, records, classes = *opened[:2], self._schema_classes()
+        self._learn(features, records, source)
         self.classes_ = classes
         name_model(self)
         return self
@@ -419,14 +443,3 @@ def weights_of(plan: SaddlePlan, x: FloatArray) -> FloatArray:
     """Return the weights (p,) that a released point of the lifted simplex stands for."""
     problem: Any = plan.problem  # these plans are of `WorstGroupLoss` problems
     return problem.point(x)
-
-
-def shuffled(records: tuple[Any, AnyArray, AnyArray], source: BitSource) -> tuple[Any, AnyArray, AnyArray]:
-    """Return records (features, targets, groups) in a random order, copied.
-
-    Methods that read every record once need an order that says nothing about the records; a file sorted by its labels
-    would mislead them. The order is a coin of its own, so privacy is not affected.
-    """
-    order = source.generator().permutation(len(records[1]))
-    X, targets, groups = records
-    return X[order], targets[order], groups[order]

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, field
-from typing import TYPE_CHECKING, Any, Self, final
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Self, final, overload
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from dpconvex import _validate
-from dpconvex._types import FloatArray
+from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms import begin
-from dpconvex.algorithms.queries.base import QueryReleasePlan, QueryResult, largest_error
+from dpconvex.algorithms.queries.base import QueryReleasePlan
+from dpconvex.algorithms.queries.models import ReleasedModel
 from dpconvex.algorithms.queries.registry import plan_queries
+from dpconvex.algorithms.queries.released_tables import Marginal, ReleasedTables
 from dpconvex.data import Schema
 from dpconvex.data.frames import open_table
 from dpconvex.data.table_cells import DEFAULT_BINS, Bins, TableCells
@@ -21,6 +23,7 @@ from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._features import records_only
 from dpconvex.estimators.base import RELEASED, PrivateEstimator, with_shared
 from dpconvex.privacy import PrivacyParams
+from dpconvex.problems.data.sources import open_source
 from dpconvex.problems.queries import Marginals
 from dpconvex.randomness import BitSource, source_from
 
@@ -29,14 +32,27 @@ if TYPE_CHECKING:
 
 
 @final
+@dataclass(frozen=True)
+class _Cells:
+    """Encodes portions of a table: features are values."""
+
+    cells: TableCells
+
+    def __call__(self, table: Any) -> tuple[AnyArray, AnyArray]:
+        found = self.cells.encode(table)
+        return found, found[:, 0]
+
+
+@final
 @with_shared(released=RELEASED)
 @dataclass(eq=False, repr=False)
 class PrivateSyntheticData(PrivateEstimator):
     """Synthetic records under differential privacy, whose marginal tables are near those of the data.
 
-    The table's columns become finitely many values (categories as they are, numbers in public bins). Released is a
-    histogram over their combinations, chosen so that *every* cell of *every* marginal table of `order` columns has a
-    small error, however many there are. Records are drawn from it, as many as wanted, at no further cost.
+    The table's columns become finitely many values (categories as they are, numbers in public bins). Released are
+    noisy tables of all columns and of all pairs of columns, of up to 100 columns; a distribution over all columns is
+    fitted to them, and records are drawn from it, as many as wanted, at no further cost. Other methods and tables of
+    more columns keep one histogram over all combinations of values, of which there may be 2^27 at most.
 
     Guarantee: everything that `fit` learns from data is (epsilon, delta)-differentially private for neighbors that
     replace one record, with a public number of records; nothing else depends on the data.
@@ -46,21 +62,25 @@ class PrivateSyntheticData(PrivateEstimator):
     epsilon : float, default=1.0
         Privacy budget, positive.
     delta : float, default=1e-6
-        In (0, 1/2), far below 1/n.
+        0, or in (0, 1/2) and far below 1/n.
     schema : Schema
         Public description of the table.
     columns : sequence of str, optional
-        Columns to use, of the schema's features and target. Default: all. Their values may have 2^27 combinations at
-        most; up to a million are quick.
-    bins : int, or mapping from column names to int or edges, default=8
+        Columns to use, of the schema's features and target. Default: all.
+    bins : int, or mapping from column names to int or edges, default=16
         Public bins of numeric columns: their number, of equal width, or their edges.
     order : int, default=2
         Number of columns of the marginal tables to answer; with fewer columns than that, one table of all of them.
         More order, more tables, larger errors.
     algorithm : str, default="auto"
-        ``"auto"`` takes what is predicted to have the smallest error, from public facts.
+        ``"auto"`` takes noisy tables for orders 1 and 2, else what is predicted to have the smallest error. From public
+        facts. Where noise on all pairs of columns would hide them, only pairs with the schema's target are measured,
+        and below that columns alone.
     constants : {"calibrated", "paper"}
         Tight constants, or the paper's (repaired) ones.
+    impossible : sequence of mappings, optional
+        Pairs of values that no record has together, as ``{"sex": "Male", "relationship": "Wife"}``: public knowledge.
+        They are counted as they are, and never drawn. For noisy tables.
     random_state : None, int or BitSource
         None, the default, draws noise from the operating system. A seed is for tests: the result is *not private*.
 
@@ -70,21 +90,26 @@ class PrivateSyntheticData(PrivateEstimator):
         The public domain: names, values and number of values of every column.
     queries_ : Marginals
         The marginal tables.
+    model_ : ReleasedModel
+        The released distribution.
+    tables_ : ReleasedTables or None
+        The noisy tables themselves, where noisy tables were released: unbiased, of any sign, and inconsistent.
     histogram_ : array of shape ``cells_.shape``
-        Released shares of all combinations; they sum to 1.
+        Released shares of all combinations; they sum to 1. There is none of more than 2^27.
     answers_ : array of shape (n_queries,)
         Released answers to the marginals.
     {released}
 
     Notes
     -----
-    What the marginals do not determine is made as spread out as they allow: correlations of more than `order` columns
-    are lost. A test of a hypothesis on synthetic records does not know about the noise.
+    Only tables of `order` columns are measured; relations of more columns are the model's guess. A test of a hypothesis
+    on synthetic records does not know about the noise.
 
     References
     ----------
     Gonzalez, Guzman and Paquette, "Mirror Descent Algorithms with Nearly Dimension-Independent Rates for
-    Differentially-Private Stochastic Saddle-Point Problems", Theorem 1.1; Hardt, Ligett and McSherry (2012).
+    Differentially-Private Stochastic Saddle-Point Problems", Theorem 1.1; Hardt, Ligett and McSherry (2012). Latent
+    classes: Goodman (1974).
 
     Examples
     --------
@@ -111,10 +136,12 @@ class PrivateSyntheticData(PrivateEstimator):
     order: int = 2
     algorithm: str = "auto"
     constants: str = "calibrated"
+    impossible: Sequence[Mapping[str, str]] | None = None
     random_state: int | BitSource | None = None
     cells_: TableCells = field(init=False)
     queries_: Marginals = field(init=False)
-    histogram_: FloatArray = field(init=False)
+    model_: ReleasedModel = field(init=False)
+    tables_: ReleasedTables | None = field(init=False)
     answers_: FloatArray = field(init=False)
     plan_: QueryReleasePlan = field(init=False)
 
@@ -126,19 +153,21 @@ class PrivateSyntheticData(PrivateEstimator):
         InvalidParameterError
             If a parameter is missing or out of range.
         """
-        queries = Marginals.of_order(self._cells().shape, self.order)
+        return self._plans(n)
+
+    def _plans(self, n: int, sums: bool = False) -> tuple[QueryReleasePlan, ...]:
         privacy = PrivacyParams(self.epsilon, self.delta)
-        return plan_queries(queries, n, privacy, self.algorithm, constants=self.constants)
+        return plan_queries(self._queries(), n, privacy, self.algorithm, constants=self.constants, sums=sums)
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Release a histogram whose marginals are near those of a table.
+        """Release a distribution whose marginals are near those of a table.
 
         Parameters
         ----------
         X : data frame
             A pandas, polars or pyarrow table with the schema's columns, one record a row. No row is refused or left
-            out: missing numbers count as the middle bin, missing and unlisted labels as the level ``(other)``, or
-            else as the first category.
+            out: missing numbers count as the middle bin, or as a value of their own (an `indicator` in the
+            schema), missing and unlisted labels as the level ``(other)``, or else as the first category.
         y : None
             Ignored.
 
@@ -151,19 +180,23 @@ class PrivateSyntheticData(PrivateEstimator):
         """
         source = source_from(self.random_state)
         cells = self._cells()
-        records = cells.encode(X)
+        table = open_source(X, cells.names)
+        records: Any = cells.encode(X) if table is None else table.encoded(_Cells(cells), len(cells.columns))
         if len(records) == 0:
             raise InvalidDataError("Found array with 0 sample(s): at least 1 record is needed")
-        self.plan_ = self.plan(len(records))[0]
+        self.plan_ = self._plans(len(records), sums=table is not None)[0]
         begin(self.plan_, type(self).__name__, cells.names, len(records), source)
         result = self.plan_.run(records, source)
-        self.cells_, self.queries_ = cells, Marginals.of_order(cells.shape, self.order)
-        self.histogram_, self.answers_ = result.histogram.reshape(cells.shape), result.answers
+        self.cells_, self.queries_ = cells, self._queries()
+        self.model_, self.tables_, self.answers_ = result.model, result.tables, result.answers
         self.certificate_, self.n_features_in_ = result.certificate, len(cells.columns)
         return self
 
     def sample(self, size: int | None = None, random_state: int | None = None) -> pa.Table:
-        """Draw synthetic records from the released histogram; costs no privacy.
+        """Draw synthetic records from the released distribution; costs no privacy.
+
+        Counts are rounded together (`ReleasedModel.sample`), not drawn one by one: the records' tables are as near the
+        model's as their number allows.
 
         Parameters
         ----------
@@ -179,16 +212,39 @@ class PrivateSyntheticData(PrivateEstimator):
         """
         check_is_fitted(self)
         rng = np.random.default_rng(random_state)
-        result = QueryResult(self.histogram_.ravel(), self.answers_, self.certificate_, self.plan_)
-        return self.cells_.decode(result.sample(self.plan_.n if size is None else size, rng), rng)
+        return self.cells_.decode(self.model_.sample(self.plan_.n if size is None else size, rng), rng)
 
-    def marginal(self, *columns: str) -> FloatArray:
+    @property
+    def histogram_(self) -> FloatArray:
+        """Released shares of all combinations, where there are at most 2^27."""
+        return self.model_.marginal(range(len(self.cells_.shape)))
+
+    @overload
+    def marginal(self, *columns: str) -> FloatArray: ...
+    @overload
+    def marginal(self, *columns: str, interval: float, together: bool = False) -> Marginal: ...
+    def marginal(self, *columns: str, interval: float | None = None, together: bool = False) -> FloatArray | Marginal:
         """Return the released shares of all combinations of values of `columns`, one axis a column, in that order.
+
+        Parameters
+        ----------
+        *columns : str
+            Names of columns; their combinations may be 2^27 at most.
+        interval : float, optional
+            Level of intervals for the *data's* shares, as 0.95: they come from the noisy table alone and hold whatever
+            the model does. One or two columns whose table was measured (`tables_`).
+        together : bool
+            Whether all intervals of the table hold at once with that probability, or each by itself.
+
+        Returns
+        -------
+        array, or with `interval` a Marginal
+            Shares; with an interval also ``low``, ``high``, and whether the model ``fits`` into them.
 
         Raises
         ------
         InvalidParameterError
-            If a column is unknown or named twice.
+            If a column is unknown or named twice, or there is no interval.
         """
         check_is_fitted(self)
         names = self.cells_.names
@@ -197,11 +253,22 @@ class PrivateSyntheticData(PrivateEstimator):
         if len(set(columns)) < len(columns):
             raise InvalidParameterError("columns", columns, "must name no column twice")
         axes = [names.index(name) for name in columns]
-        table = self.histogram_.sum(axis=tuple(set(range(len(names))) - set(axes)))
-        return table.transpose([sorted(axes).index(axis) for axis in axes])
+        shares = self.model_.marginal(axes)
+        if interval is None:
+            return shares
+        if self.tables_ is None:
+            remedy = "Use algorithm='noisy_tables'"
+            raise InvalidParameterError("interval", interval, "is for measured tables, which are none here", remedy)
+        return self.tables_.interval(tuple(axes), shares, interval, together)
+
+    @property
+    def fit_report_(self) -> list[dict[str, Any]]:
+        """How well the model fits each measured table, from released numbers: misfit 1 is as far as noise explains."""
+        check_is_fitted(self, "model_")
+        return [] if self.tables_ is None else self.tables_.report(self.cells_.names, self.model_.marginal)
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Return minus the largest error of the histogram's marginals on a table. *Not private* on the data of `fit`.
+        """Return minus the largest error of the model's marginals on a table. *Not private* on the data of `fit`.
 
         Parameters
         ----------
@@ -211,7 +278,21 @@ class PrivateSyntheticData(PrivateEstimator):
             Ignored.
         """
         check_is_fitted(self)
-        return -largest_error(self.queries_, self.cells_.encode(open_table(X)), self.histogram_.ravel())
+        records = self.cells_.encode(open_table(X))
+        truth = self.queries_.record_sums(records) / len(records)
+        shares = [self.model_.marginal(subset).ravel() for subset in self.queries_.subsets]
+        return -float(np.abs(truth - np.concatenate(shares)).max())
+
+    def _queries(self) -> Marginals:
+        """Return the tables to answer, with what else is public about them."""
+        cells = self._cells()
+        pairs = [tuple(cells.position(*each) for each in pair.items()) for pair in self.impossible or ()]
+        if any(len(pair) != 2 for pair in pairs):
+            raise InvalidParameterError("impossible", self.impossible, "must be pairs of two columns' values")
+        target = self.schema.target.name if self.schema is not None and self.schema.target is not None else None
+        center = cells.names.index(target) if target in cells.names else None
+        queries = Marginals.of_order(cells.shape, self.order)
+        return replace(queries, center=center, impossible=tuple(pairs))
 
     def _cells(self) -> TableCells:
         if not isinstance(self.schema, Schema):

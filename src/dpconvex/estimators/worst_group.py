@@ -16,10 +16,11 @@ from dpconvex.algorithms.minimax.registry import plan_saddle
 from dpconvex.data.frames import open_table, require_columns
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._digest import name_model
-from dpconvex.estimators._features import FeatureMap, fitted_columns, same_length
+from dpconvex.estimators._features import FeatureMap, fitted_columns
+from dpconvex.estimators._streams import able, count, open_rows, refuse_with_portions, shuffled
 from dpconvex.estimators._targets import declared_index
 from dpconvex.estimators.base import RELEASED, with_shared
-from dpconvex.estimators.sparse import PrivateSparseClassifier, shuffled, weights_of
+from dpconvex.estimators.sparse import PrivateSparseClassifier, weights_of
 from dpconvex.privacy import PrivacyParams
 from dpconvex.randomness import source_from
 
@@ -128,20 +129,23 @@ class PrivateWorstGroupClassifier(PrivateSparseClassifier):
         """
         source = source_from(self.random_state)
         labels, chosen = self._group_labels(), None
-        features, encoded = self._encoded(X, reset=True)
-        targets, classes = self._signs(X, y)
-        index = self._group_index(X, groups, labels)
-        same_length(encoded, targets)
-        same_length(encoded, index, "groups")
+        opened = open_rows(self, X, y, None)
+        if opened is None:
+            features, encoded = self._encoded(X, reset=True)
+            targets, classes = self._signs(X, y)
+            records: Any = encoded, targets, self._group_index(X, groups, labels)
+        else:
+            refuse_with_portions(groups=groups)
+            features, records, classes = *opened[:2], self._schema_classes()
+        n, planner, privacy = count(records), able(self, records), self._privacy()
         shares = self._public_shares(len(labels))
-        privacy = self._privacy()
-        planned = self.plan(len(targets), features.domain.n_features)[0]  # from public facts, also of the shares
-        begin(planned, type(self).__name__, fitted_columns(self), len(targets), source, privacy)
+        planned = planner.plan(n, features.domain.n_features)[0]  # from public facts, also of the shares
+        begin(planned, type(self).__name__, fitted_columns(self), n, source, privacy)
         if shares is None:
-            chosen = self._shares_plan(len(targets), len(labels))
-            shares, privacy = chosen.run(index, source), chosen.rest
-        self.plan_ = planned if chosen is None else self._plans(features, len(targets), shares, privacy)[0]
-        result = self.plan_.run(shuffled((encoded, targets, index), source), source)
+            chosen = self._shares_plan(n, len(labels))
+            shares, privacy = chosen.run(records if opened else records[2], source), chosen.rest
+        self.plan_ = planned if chosen is None else planner._plans(features, n, shares, privacy)[0]
+        result = self.plan_.run(shuffled(records, source), source)
         self._store(features, weights_of(self.plan_, result.x))
         self.certificate_ = result.certificate
         if chosen is not None:
@@ -155,7 +159,7 @@ class PrivateWorstGroupClassifier(PrivateSparseClassifier):
         self, features: FeatureMap, n: int, shares: FloatArray, privacy: PrivacyParams
     ) -> tuple[SaddlePlan, ...]:
         problem = self._problem(features, n, tuple(float(1 / share) for share in shares))
-        return plan_saddle(problem, privacy, self.algorithm, constants=self.constants)
+        return plan_saddle(problem, privacy, self.algorithm, constants=self.constants, sums=self._sums)
 
     def _shares_plan(self, n: int, n_groups: int) -> GroupShares:
         return GroupShares(n, n_groups, self._privacy(), self.smallest_share)
@@ -170,6 +174,9 @@ class PrivateWorstGroupClassifier(PrivateSparseClassifier):
             what = f"must be {n_groups} numbers in (0, 1], one a group"
             raise InvalidParameterError("group_shares", self.group_shares, what)
         return raised(shares, smallest)
+
+    def _targets_of(self, X: Any, y: Any) -> FloatArray:
+        return np.column_stack([self._signs(X, y)[0], self._group_index(X, None, self._group_labels())])
 
     def _group_labels(self) -> AnyArray:
         if self.groups is not None:

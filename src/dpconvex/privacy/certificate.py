@@ -22,7 +22,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from dpconvex._files import MOST_BYTES, read_text, write_atomically
+from dpconvex._files import MOST_BYTES, once_each, read_text, write_atomically
+from dpconvex._html import panel
 from dpconvex.errors import CertificateError, DpconvexError, InvalidParameterError
 from dpconvex.privacy import ledger as _ledger
 from dpconvex.privacy.ledger import Release
@@ -180,6 +181,16 @@ class PrivacyCertificate:
             what = f"{type(error).__name__}: {str(error)[:MOST_WORDS]}"
             raise CertificateError(f"malformed certificate: {what}") from None
 
+    def _repr_html_(self) -> str:
+        target = self.target
+        rows = {
+            "promise": f"epsilon {target.epsilon:g}, delta {target.delta:g}, per {target.unit}",
+            "spent": f"epsilon {self.spent_epsilon:.6g}, delta {self.spent_delta:.3g}",
+            "method": f"{self.algorithm}, {self.constants} constants",
+            "private": "yes" if self.private else "NO: the noise was seeded",
+        }
+        return panel("Privacy certificate", rows, self.spent_epsilon / target.epsilon, self.explain())
+
     def explain(self) -> str:
         """Say in plain words what was promised, at what cost, and why it holds."""
         target = self.target
@@ -272,7 +283,7 @@ def parse(text: str) -> dict[str, Any]:
     if len(text) > MOST_BYTES:
         raise CertificateError(f"not a certificate: more than {MOST_BYTES >> 20} MiB of text")
     try:
-        fields = json.loads(text, object_pairs_hook=_once_each, parse_constant=_refuse_constant)
+        fields = json.loads(text, object_pairs_hook=once_each, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise CertificateError(f"not a certificate: invalid JSON ({error})") from None
     if not isinstance(fields, dict):
@@ -294,14 +305,6 @@ def _size(fields: Any) -> float:
         count += len(inner)
         level += [(each, depth + 1) for each in inner if isinstance(each, dict | list)]
     return count
-
-
-def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Refuse a name that occurs twice: readers differ in which value they take."""
-    fields = dict(pairs)
-    if len(fields) < len(pairs):
-        raise ValueError("a name occurs twice in one object")
-    return fields
 
 
 def _refuse_constant(name: str) -> Any:
@@ -339,9 +342,11 @@ def new_key(path: Path) -> Path:
 def sign(certificate: Path, key: Path) -> Path:
     """Write the signature of a certificate's file beside it, replacing an old one; return its path."""
     ed25519, coding = _ed25519()
+    from cryptography.exceptions import UnsupportedAlgorithm
+
     try:
         private: Any = coding.load_pem_private_key(_text("key", key).encode(), password=None)
-    except (ValueError, TypeError, _unsupported()):
+    except (ValueError, TypeError, UnsupportedAlgorithm):
         private = None
     if not isinstance(private, ed25519.Ed25519PrivateKey):
         what = "must be an Ed25519 private key in PEM form, without a password"
@@ -355,11 +360,11 @@ def sign(certificate: Path, key: Path) -> Path:
 def signature_fault(certificate: Path, public_key: Path) -> str | None:
     """Return what is wrong with the signature beside a certificate's file; None if it is made with that key."""
     ed25519, coding = _ed25519()
-    from cryptography.exceptions import InvalidSignature
+    from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 
     try:
         public: Any = coding.load_pem_public_key(_text("public_key", public_key).encode())
-    except (ValueError, TypeError, _unsupported()):
+    except (ValueError, TypeError, UnsupportedAlgorithm):
         public = None
     if not isinstance(public, ed25519.Ed25519PublicKey):
         what = "must be an Ed25519 public key in PEM form"
@@ -383,12 +388,6 @@ def _ed25519() -> tuple[Any, Any]:
     except ImportError:
         raise DpconvexError(MISSING) from None
     return ed25519, serialization
-
-
-def _unsupported() -> type[Exception]:
-    from cryptography.exceptions import UnsupportedAlgorithm
-
-    return UnsupportedAlgorithm
 
 
 def _text(name: str, path: Path) -> str:

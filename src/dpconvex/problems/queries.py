@@ -21,12 +21,19 @@ from dpconvex import _rounding, _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 
-LARGEST = 2**27  # of a domain's number of cells: a histogram of 1 GiB
+Zero = tuple[tuple[int, int], tuple[int, int]]
+"""Two (column, value) that no record has together; a public statement about the world, in order of the columns."""
+
+LARGEST = 2**27  # of the cells of a histogram: 1 GiB
 
 
 class LinearQueries(ABC):
     """A family of linear queries ``q_1 .. q_m`` on the cells ``0 .. cells - 1``."""
 
+    shape: tuple[int, ...]  #: number of values of each column; one column of cells, where there are no others
+    subsets: tuple[tuple[int, ...], ...] = ()  #: columns of each block that is a marginal table
+    center: int | None = None  #: the column whose relations count most, where there is one
+    impossible: tuple[Zero, ...] = ()  #: what records that are drawn must not have
     cells: int  #: size of the domain
     count: int  #: number m of queries, negations not counted: an algorithm that needs them adds them
     #: low, high: public range of every query's values, ``low < high``. Sensitivities are computed from it.
@@ -35,6 +42,7 @@ class LinearQueries(ABC):
     #: A partition of the queries into those that are measured together: the cells of one marginal table.
     blocks: tuple[slice, ...]
     block_l2: float  #: largest l2 distance between two records' values of the queries of one block
+    block_l1: float  #: the same in l1
     block_square: float  #: largest sum of the squared values of one block's queries on one cell
 
     @abstractmethod
@@ -70,15 +78,30 @@ class LinearQueries(ABC):
 
     @final
     def clip_records(self, records: AnyArray) -> AnyArray:
-        """Return cells as int64, (n,); what is no cell counts as cell 0, so no record is dropped.
+        """Return cells as int64, (n,), of cells (n,) or of the values of all columns (n, columns).
 
-        Raises `InvalidDataError` unless `records` is a one-dimensional array of integers (public facts).
+        What is no cell counts as cell 0, what is no value as value 0, so no record is dropped. `InvalidDataError`
+        unless `records` are integers of such a shape (public facts).
         """
-        if records.ndim != 1 or records.dtype.kind not in "iu":
-            raise InvalidDataError(
-                f"records have shape {records.shape} and dtype {records.dtype}: one integer cell a record is needed"
-            )
+        if records.ndim == 2:
+            return np.asarray(np.ravel_multi_index(tuple(self.codes(records).T), self.shape))
+        self._check_records(records)
         return np.where((records >= 0) & (records < self.cells), records, 0).astype(np.int64)
+
+    @final
+    def codes(self, records: AnyArray) -> AnyArray:
+        """Return the value of every column of each record, int64 (n, columns); as `clip_records` otherwise."""
+        if records.ndim != 2:
+            return np.stack(np.unravel_index(self.clip_records(records), self.shape), axis=1)
+        self._check_records(records)
+        return np.where((records >= 0) & (records < np.array(self.shape)), records, 0).astype(np.int64)
+
+    def _check_records(self, records: AnyArray) -> None:
+        if records.shape[1:] not in ((), (len(self.shape),)) or records.dtype.kind not in "iu":
+            raise InvalidDataError(
+                f"records have shape {records.shape} and dtype {records.dtype}: one integer cell a record is needed, "
+                f"or integers of shape (records, {len(self.shape)})"
+            )
 
 
 @final
@@ -106,6 +129,10 @@ class DenseQueries(LinearQueries):
         return self.matrix.shape[1]
 
     @property
+    def shape(self) -> tuple[int, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return (self.cells,)
+
+    @property
     def count(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.matrix.shape[0]
 
@@ -116,6 +143,10 @@ class DenseQueries(LinearQueries):
     @property
     def block_l2(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
         return _rounding.widen_up(self.high - self.low)
+
+    @property
+    def block_l1(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.block_l2  # of one query
 
     @property
     def block_square(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -165,25 +196,30 @@ class Marginals(LinearQueries):
     array([0.16666667, 0.16666667, 0.16666667, 0.16666667, 0.16666667, 0.16666667])
     """
 
-    shape: tuple[int, ...]  #: number of categories of each column; at least one column, and at most 2^27 cells together
+    shape: tuple[int, ...]  #: number of categories of each column; at least one column
     subsets: tuple[tuple[int, ...], ...]  #: columns of each marginal table, distinct and increasing
     low: float = 0.0
     high: float = 1.0
     #: Root of 2: a record is in one cell of a table, and its replacement perhaps in another.
     block_l2 = _rounding.widen_up(math.sqrt(2.0))
     block_square = 1.0  #: a cell is in one cell of a table
+    center: int | None = None
+    impossible: tuple[Zero, ...] = ()
+    block_l1 = 2.0
 
     def __post_init__(self) -> None:
         for size in self.shape:
             _validate.integer("shape", size, at_least=1)
-        if not self.shape or math.prod(self.shape) > LARGEST:
-            remedy = "Leave columns out, or use fewer bins"
-            raise InvalidParameterError("shape", self.shape, f"must have 1 to {LARGEST} cells", remedy)
+        if not self.shape:
+            raise InvalidParameterError("shape", self.shape, "must have at least one column")
         columns = set(range(len(self.shape)))
         if not self.subsets or any(not s or list(s) != sorted(set(s) & columns) for s in self.subsets):
             raise InvalidParameterError("subsets", self.subsets, "must list distinct columns, in increasing order")
         if (self.low, self.high) != (0.0, 1.0):
             raise InvalidParameterError("low, high", (self.low, self.high), "must be 0 and 1: queries are shares")
+        if self.center is not None and self.center not in columns:
+            raise InvalidParameterError("center", self.center, "must be the number of a column")
+        object.__setattr__(self, "impossible", _zeros(self.shape, self.impossible))
 
     @classmethod
     def of_order(cls, shape: tuple[int, ...], order: int) -> Marginals:
@@ -240,7 +276,7 @@ class Marginals(LinearQueries):
 
     def record_sums(self, records: AnyArray) -> FloatArray:
         """Count the records in every cell of every table."""
-        categories = np.unravel_index(records, self.shape)
+        categories = self.codes(records).T
         sums = np.empty(self.count)
         for block, subset in zip(self.blocks, self.subsets, strict=True):
             places = np.ravel_multi_index([categories[a] for a in subset], [self.shape[a] for a in subset])
@@ -264,10 +300,30 @@ class Marginals(LinearQueries):
         return subset, tuple(int(c) for c in categories)
 
     def describe(self) -> Mapping[str, Any]:
-        return {
+        stated = {} if self.center is None else {"center": self.center}
+        stated |= {"impossible": [list(map(list, pair)) for pair in self.impossible]} if self.impossible else {}
+        return stated | {
             "queries": self.count,
             "cells": self.cells,
             "shape": list(self.shape),
             "tables": [list(subset) for subset in self.subsets],
             "range": [self.low, self.high],
         }
+
+
+def _zeros(shape: tuple[int, ...], impossible: tuple[Any, ...]) -> tuple[Zero, ...]:
+    """Return checked pairs of (column, value), in order; no value may lose all its partners in a column."""
+    found: dict[Zero, None] = {}
+    lost: dict[tuple[int, int, int], set[int]] = {}
+    for k, pair in enumerate(impossible):
+        (i, a), (j, b) = sorted((int(column), int(value)) for column, value in pair)
+        if not (0 <= i < j < len(shape) and 0 <= a < shape[i] and 0 <= b < shape[j]):
+            raise InvalidParameterError(f"impossible[{k}]", pair, "must be values of two different columns")
+        found[(i, a), (j, b)] = None
+        lost.setdefault((i, a, j), set()).add(b)
+        lost.setdefault((j, b, i), set()).add(a)
+    for (column, value, other), values in lost.items():
+        if len(values) >= shape[other]:
+            what = f"leaves value {value} of column {column} no value of column {other}"
+            raise InvalidParameterError("impossible", len(found), what, "Leave that value out of the schema")
+    return tuple(found)

@@ -89,6 +89,21 @@ def difference(x: float, anchor: float, offset: float) -> float:
     return (x - anchor) - offset
 
 
+@njit(cache=True, nogil=True)
+def unit_vectors(
+    X: FloatArray, anchor: FloatArray, offset: FloatArray, coincident_square: float, out: FloatArray
+) -> None:
+    """Write the unit vector towards each row to `out`, 0 for points that coincide: each a function of its row alone."""
+    for i in range(len(X)):
+        square = 0.0
+        for j in range(len(anchor)):
+            out[i, j] = difference(X[i, j], anchor[j], offset[j])
+            square += out[i, j] * out[i, j]
+        scale = 0.0 if square < coincident_square else 1.0 / np.sqrt(square)
+        for j in range(len(anchor)):
+            out[i, j] *= scale
+
+
 @_reordered
 def sums(
     X: FloatArray, anchor: FloatArray, offset: FloatArray, portion: int, coincident_square: float, direction: FloatArray

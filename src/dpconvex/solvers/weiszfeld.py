@@ -22,6 +22,7 @@ import numpy as np
 from dpconvex import _validate
 from dpconvex._types import FloatArray, Status
 from dpconvex.errors import InvalidDataError
+from dpconvex.problems.data import summation
 
 _SAMPLE = 2**15  # rows whose coordinate-wise median is the start
 _MAX_STEPS = 1000
@@ -212,6 +213,18 @@ def unit_vector_sums(X: FloatArray, anchor: FloatArray, offset: FloatArray) -> U
     direction = np.zeros(X.shape[1])
     distance, weight, coincident, nearest, square = _loops.sums(X, anchor, offset, PORTION, COINCIDENT, direction)
     return UnitVectorSums(direction, distance, weight, coincident, nearest, float(np.sqrt(square)))
+
+
+def direction_parts(X: FloatArray, anchor: FloatArray, offset: FloatArray) -> FloatArray:
+    """Return the parts (3, d) of `UnitVectorSums.direction` (`summation`), which add up exactly; X as above."""
+    from dpconvex.solvers import _loops
+
+    most, out = summation.MOST_ROWS, np.zeros((3, X.shape[1]))
+    for rows in (X[i : i + most] for i in range(0, len(X), most)):
+        units = np.empty_like(rows)
+        _loops.unit_vectors(rows, anchor, offset, COINCIDENT, units)
+        out += summation.vector_parts(units, np.ones(len(rows)), 1.0 + 1e-9)
+    return out
 
 
 def distances(X: FloatArray, anchor: FloatArray, offset: FloatArray) -> FloatArray:

@@ -348,3 +348,18 @@ def test_columns_are_found_by_name_and_the_table_is_left_alone() -> None:
     X = Schema((NumericColumn("a", 0, 2), NumericColumn("b", 2, 4))).encode(frame)
     assert X.tolist() == [[-0.5, 0.0]]
     pd.testing.assert_frame_equal(frame, before)
+
+
+@pytest.mark.parametrize("levels", [2, 3, 127, 128, 300])
+@pytest.mark.parametrize("other", [False, True])
+def test_cells_hold_every_position(levels: int, other: bool) -> None:
+    column = CategoricalColumn("c", tuple(f"v{k}" for k in range(levels)), other)
+    schema = Schema((column,))
+    table = pa.table({"c": [*column.categories, None]})
+    encoded, width = schema.encode(table), levels + other
+    if width == 2:
+        np.testing.assert_array_equal(encoded[:, 0], [-0.5, 0.5, 0.0])
+        return
+    missing = np.eye(width)[-1] if other else np.full(width, 1 / width)
+    np.testing.assert_array_equal(encoded, np.vstack([np.eye(width)[:levels], missing]))
+    assert schema.compact(table)[0].itemsize == (1 if levels < 128 else 2)

@@ -383,13 +383,14 @@ def test_command_line(tmp_path: Any, monkeypatch: Any) -> None:
     table = runner.invoke(app, ["shapes", "model", "--csv"])
     assert table.output.startswith('"column","output"')
     model: Any = load_model("model/model.skops")
-    assert json.loads(runner.invoke(app, ["shapes", "model", "--json"]).output) == json.loads(model.to_json())
+    assert json.loads(runner.invoke(app, ["export", "model"]).output) == json.loads(model.to_json())
     held_out = frame_of(100, 1)
     held_out.loc[3, "age"], held_out.loc[5, "flag"], held_out.loc[6, "gain"] = np.nan, "perhaps", np.nan
     held_out.loc[7, "age"] = 1e9
     with sqlite3.connect(":memory:") as base:
         held_out.to_sql("people", base, index=False)
-        found = pd.read_sql(runner.invoke(app, ["shapes", "model", "--sql", "people"]).output, base)
+        words = ["export", "model", "--format", "sql", "--table", "people"]
+        found = pd.read_sql(runner.invoke(app, words).output, base)
     np.testing.assert_allclose(found.score_0, model.decision_function(held_out), atol=1e-9)
     refused = runner.invoke(app, ["plan", "--rows", "9", *common, "--l2", "0.1"])
     assert refused.exit_code != 0

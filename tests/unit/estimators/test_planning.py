@@ -20,7 +20,8 @@ from dpconvex import (
 from dpconvex.algorithms.erm.registry import plans
 from dpconvex.data import ClassTarget, NumericTarget
 from dpconvex.errors import InvalidParameterError
-from dpconvex.estimators.base import LEAST_BIAS, PROBE, promise_of
+from dpconvex.estimators._streams import PROBE, promise_of
+from dpconvex.estimators.base import LEAST_BIAS
 from dpconvex.estimators.classifiers import CAPS
 from dpconvex.privacy import Unit
 from dpconvex.privacy.profiles import limited

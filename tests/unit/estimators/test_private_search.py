@@ -220,6 +220,10 @@ def test_candidates_do_not_share_noise() -> None:
     assert np.abs(found[0] - found[1]).min() > 1e-6
 
 
+def same(truth):
+    return lambda part: truth
+
+
 SCORED = [
     (logistic(), "error_rate"),
     (logistic(), "log_loss"),
@@ -238,12 +242,12 @@ def test_one_record_moves_a_score_by_no_more_than_claimed(model, name) -> None:
     held, targets = X[:50].copy(), model._truth(X[:50], y[:50])
     claimed = score.sensitivity(50, Unit.RECORD).value
     rng, moved = np.random.default_rng(1), []
-    reference = score.mean(fitted, held, targets, None)
+    reference = score.mean(fitted, held, same(targets), None)
     for _ in range(200):
         other, changed = held.copy(), targets.copy()
         other[7] = rng.choice([-1.0, 1.0, np.nan, np.inf, -1e300], size=3)
         changed[7] = rng.choice([0.0, 1.0]) if model.kind == "logistic" else rng.choice([-0.5, 0.5])
-        moved.append(abs(score.mean(fitted, other, changed, None) - reference))
+        moved.append(abs(score.mean(fitted, other, same(changed), None) - reference))
     assert max(moved) <= claimed
     if name in ("error_rate", "log_loss"):
         assert max(moved) >= 0.6 * claimed
@@ -254,16 +258,16 @@ def test_one_user_moves_a_score_by_no_more_than_claimed() -> None:
     score = score_for(logistic(), "error_rate", None)
     right = fitted.predict(X[:60]).astype(float)
     labels = np.repeat(np.arange(20), 3)
-    reference = score.mean(fitted, X[:60], right, UserGroups.of(labels))
+    reference = score.mean(fitted, X[:60], same(right), UserGroups.of(labels))
     assert reference == 0.0
     # User 0 gets 30 records instead of 3, all of them wrong.
     more, wrong = np.concatenate([X[:30], X[3:60]]), np.concatenate([1 - right[:30], right[3:]])
     whose = np.concatenate([np.zeros(30, dtype=int), labels[3:]])
-    moved = abs(score.mean(fitted, more, wrong, UserGroups.of(whose)))
+    moved = abs(score.mean(fitted, more, same(wrong), UserGroups.of(whose)))
     assert 0.999 / 20 <= moved <= score.sensitivity(20, Unit.USER).value
     # Users in any order.
     shuffled = RNG.permutation(len(more))
-    again = score.mean(fitted, more[shuffled], wrong[shuffled], UserGroups.of(whose[shuffled]))
+    again = score.mean(fitted, more[shuffled], same(wrong[shuffled]), UserGroups.of(whose[shuffled]))
     assert again == pytest.approx(-moved)
 
 
@@ -272,12 +276,12 @@ def test_scores_are_means_of_clipped_losses() -> None:
     score = score_for(logistic(), "log_loss", 0.5)
     right = fitted.predict_log_proba(X)[np.arange(3000), Y]
     expected = np.minimum(-right, 0.5).mean()
-    assert score.mean(fitted, X, logistic()._truth(X, Y), None) == pytest.approx(-expected)
+    assert score.mean(fitted, X, same(logistic()._truth(X, Y)), None) == pytest.approx(-expected)
     quantile = PrivateQuantileRegressor(feature_bounds=BOUNDS, target_bounds=(0, 20), quantile=0.9, random_state=0)
     away = NUMBERS - quantile.fit(X, NUMBERS).predict(X)
     pinball = np.maximum(0.9 * away, -0.1 * away).mean() / 20
     found = score_for(quantile, "auto", None)
-    assert found.mean(quantile, X, quantile._truth(X, NUMBERS), None) == pytest.approx(-pinball)
+    assert found.mean(quantile, X, same(quantile._truth(X, NUMBERS)), None) == pytest.approx(-pinball)
 
 
 def test_all_candidates_are_scored_on_the_scale_of_the_estimator() -> None:

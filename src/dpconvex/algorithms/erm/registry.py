@@ -61,18 +61,24 @@ def _exponential(
     return localized if l2 else (*exponential_mechanism.plan(problem, privacy), *localized)
 
 
-def _centering(problem: LinearModelProblem, privacy: PrivacyParams, noise: str = "auto") -> tuple[LinearModelPlan, ...]:
-    if problem.grouped:
-        return ()
-    return centering.plan(problem, privacy, Methods(Options(noise=noise), CENTERED))
-
-
-def _projection(
-    problem: LinearModelProblem, privacy: PrivacyParams, noise: str = "grouped", l2: float | None = None
+def _centering(
+    problem: LinearModelProblem, privacy: PrivacyParams, noise: str = "auto", sums: bool = False
 ) -> tuple[LinearModelPlan, ...]:
     if problem.grouped:
         return ()
-    return projection.plan(problem, privacy, Methods(Options(noise=noise, l2=l2), PROJECTED))
+    return centering.plan(problem, privacy, Methods(Options(noise=noise, sums=sums), CENTERED))
+
+
+def _projection(
+    problem: LinearModelProblem,
+    privacy: PrivacyParams,
+    noise: str = "grouped",
+    l2: float | None = None,
+    sums: bool = False,
+) -> tuple[LinearModelPlan, ...]:
+    if problem.grouped:
+        return ()
+    return projection.plan(problem, privacy, Methods(Options(noise=noise, l2=l2, sums=sums), PROJECTED))
 
 
 ERM_METHODS = Registry(
@@ -88,8 +94,8 @@ ERM_METHODS = Registry(
     # tenth of the others' excess loss for 537 viewers and 3,230 planes.
     Method("noisy_gradient", _gradient, ("l2", "noise"), GAUSSIAN, harmless=True),
     Method("sufficient_statistics", _statistics, ("l2", "constants"), GAUSSIAN),
-    Method("random_projection", _projection, ("l2", "noise"), noises=None),
-    Method("recentring", _centering, ("noise",), noises=None),
+    Method("random_projection", _projection, ("l2", "noise", "sums"), noises=None),
+    Method("recentring", _centering, ("noise", "sums"), noises=None),
 )
 """Every method by the name used in estimators and on the command line."""
 

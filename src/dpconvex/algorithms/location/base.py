@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Any, ClassVar, NamedTuple, final
 
 import numpy as np
@@ -18,7 +19,11 @@ from dpconvex.errors import InvalidDataError
 from dpconvex.privacy import Assumption, Ledger, PrivacyCertificate, PrivacyParams
 from dpconvex.problems import PointDomain
 from dpconvex.problems.data.points import clip_points
+from dpconvex.problems.data.sources import mapped, picked
 from dpconvex.randomness import BitSource
+
+Points = Any
+"""Points (n, dim): an array, or `EncodedRows`, of which samples are read by position and sums are taken."""
 
 SHORTENED = 0.125
 """Share of their length to which steps are cut where the status says that the radius is too large."""
@@ -55,20 +60,34 @@ class LocationPlan(Plan):
         """JSON-ready constants beyond sizes and domain."""
 
     @abstractmethod
-    def _run(self, points: FloatArray, source: BitSource, ledger: Ledger) -> LocationResult:
-        """Run the paper's listing on sanitized points of shape (n, dim)."""
+    def _run(self, points: Points, source: BitSource, ledger: Ledger) -> LocationResult:
+        """Run the paper's listing on sanitized points of shape (n, dim); on arrays, unless it needs `only_sums`."""
 
     @final
-    def run(self, X: AnyArray, source: BitSource) -> LocationResult:
+    def run(self, X: Points, source: BitSource) -> LocationResult:
         """Run the planned method on exactly the planned number of points (n, dim), sanitized here (`clip_points`).
 
-        `InvalidDataError` if shape or dtype are not those of the plan (public facts).
+        `InvalidDataError` if shape or dtype are not those of the plan (public facts). Plans that need `only_sums` also
+        take `EncodedRows`.
         """
         if len(X) != self.n:
             what = f"X has {len(X)} records, but the plan is for n={self.n}: the noise depends on n. Plan again"
             raise InvalidDataError(what)
         with np.errstate(all="ignore"):  # what floating point meets depends on the data, so it never speaks up
-            return self._run(clip_points(X, self.domain), source, Ledger(self.privacy, self.releases))
+            inside = partial(_sanitized, self.domain)
+            points = mapped(X, X, inside)[0] if self.only_sums else inside(X)
+            return self._run(points, source, Ledger(self.privacy, self.releases))
+
+
+def _sanitized(domain: PointDomain, X: AnyArray) -> FloatArray:
+    """Return points as `clip_points` does; none of an empty portion."""
+    return clip_points(X, domain) if len(X) else np.empty((0, domain.dim))
+
+
+def sample_of(points: Points, count: int, coins: np.random.Generator) -> FloatArray:
+    """Return so many of the points, by their position and by coins, in memory; all without coins where they are all."""
+    n = len(points)
+    return picked(points, np.sort(coins.permutation(n)[:count]) if count < n else np.arange(n))
 
 
 class MedianStatus(StrEnum):
@@ -121,6 +140,8 @@ def check(n: int, privacy: PrivacyParams, *, pure: bool = False) -> None:
 class Stage(Releasing, ABC):
     """Public constants of one stage of a plan."""
 
+    only_sums: bool = False  #: Whether it needs sums over the points alone, or few of them by position
+
     @abstractmethod
     def describe(self) -> Mapping[str, Any]:
         """JSON-ready constants."""
@@ -138,7 +159,7 @@ class RadiusFinder(Stage):
     """The stage that finds the effective radius."""
 
     @abstractmethod
-    def find(self, points: FloatArray, source: BitSource, ledger: Ledger) -> FoundRadius:
+    def find(self, points: Points, source: BitSource, ledger: Ledger) -> FoundRadius:
         """Release the effective radius of sanitized points (n, d)."""
 
 
@@ -156,7 +177,7 @@ class CenterFinder(Stage):
     """The stage that finds a center."""
 
     @abstractmethod
-    def find(self, points: FloatArray, radius: float, source: BitSource, ledger: Ledger) -> WarmStart | None:
+    def find(self, points: Points, radius: float, source: BitSource, ledger: Ledger) -> WarmStart | None:
         """Release a center of sanitized points (n, d) for a released radius, or None if the test failed."""
 
 
@@ -183,7 +204,7 @@ class Booster(Stage):
         """Rough deviation of a coordinate of the result, in units of the effective radius (public facts only)."""
 
     @abstractmethod
-    def refine(self, points: FloatArray, start: WarmStart, source: BitSource, ledger: Ledger) -> Refined:
+    def refine(self, points: Points, start: WarmStart, source: BitSource, ledger: Ledger) -> Refined:
         """Return a released point (d,) near the geometric median of sanitized, C-contiguous points (n, d).
 
         Every ``source.generator()`` is a stream of its own.

@@ -16,13 +16,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
+import numpy as np
+
 from dpconvex import _rounding
 from dpconvex._types import FloatArray
 from dpconvex.algorithms import PredictedError, recorded
-from dpconvex.algorithms.location.base import LocationResult, OneStagePlan, check
+from dpconvex.algorithms.location.base import LocationResult, OneStagePlan, Points, check
 from dpconvex.mechanisms import GaussianMechanism, Planned
 from dpconvex.privacy import Ledger, PrivacyParams, Sensitivity
 from dpconvex.problems import PointDomain
+from dpconvex.problems.data import summation
+from dpconvex.problems.data.sources import totals
 from dpconvex.randomness import BitSource
 
 MEAN = "mean"
@@ -36,6 +40,7 @@ class ClippedMeanPlan(OneStagePlan):
 
     mechanism: GaussianMechanism
     algorithm: ClassVar[str] = "clipped_mean"
+    only_sums: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleMethodOverride]
     theorem = "Gaussian mechanism on the mean of clipped points, exact profile (Balle and Wang 2018)"
 
     @property
@@ -50,9 +55,18 @@ class ClippedMeanPlan(OneStagePlan):
     def describe(self) -> Mapping[str, Any]:
         return {"sigma": self.mechanism.sigma}
 
-    def _run(self, points: FloatArray, source: BitSource, ledger: Ledger) -> LocationResult:
-        location = self.mechanism.release(points.mean(axis=0), MEAN, source, ledger)
+    def _run(self, points: Points, source: BitSource, ledger: Ledger) -> LocationResult:
+        size = self.domain.radius_bound * (1 + 1e-9)
+        parts = totals(points, points, lambda X, _: (_sums(X, size),))[0]
+        location = self.mechanism.release(summation.vector(parts) / self.n, MEAN, source, ledger)
         return LocationResult(location, self.certificate(source), self)
+
+
+def _sums(X: FloatArray, size: float) -> FloatArray:
+    """Return the parts (3, dim) of the sum of some points (`summation`)."""
+    panels = (X[i : i + summation.MOST_ROWS] for i in range(0, len(X), summation.MOST_ROWS))
+    found = [summation.vector_parts(rows, np.ones(len(rows)), size) for rows in panels]
+    return np.sum([np.zeros((3, X.shape[1])), *found], axis=0)
 
 
 @recorded("clipped_mean")

@@ -19,9 +19,8 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
-from dpconvex._types import FloatArray
 from dpconvex.algorithms import PredictedError, recorded
-from dpconvex.algorithms.location.base import LocationResult, OneStagePlan, check
+from dpconvex.algorithms.location.base import LocationResult, OneStagePlan, Points, check
 from dpconvex.algorithms.location.noisy_descent import NoisyGradients
 from dpconvex.privacy import Ledger, PrivacyParams, Release
 from dpconvex.privacy.profiles import largest_mu
@@ -39,6 +38,7 @@ class OriginDescentPlan(OneStagePlan):
     gradients: NoisyGradients
     step: float  #: step size
     algorithm: ClassVar[str] = "origin_descent"
+    only_sums: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleMethodOverride]
     theorem = "Noisy gradient descent (Bassily, Smith and Thakurta 2014), full gradients"
 
     @property
@@ -57,7 +57,7 @@ class OriginDescentPlan(OneStagePlan):
     def exact_bits(self, source: BitSource) -> bool:
         return self.gradients.mechanism.exact_bits(source)
 
-    def _run(self, points: FloatArray, source: BitSource, ledger: Ledger) -> LocationResult:
+    def _run(self, points: Points, source: BitSource, ledger: Ledger) -> LocationResult:
         origin, ball = np.zeros(self.domain.dim), self.domain.radius_bound
         location = self.gradients.descend(points, origin, ball, self.step, source, ledger)
         return LocationResult(location, self.certificate(source), self)

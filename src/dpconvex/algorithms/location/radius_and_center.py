@@ -48,13 +48,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 
 from dpconvex import _rounding, _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.location.base import CenterFinder, FoundRadius, RadiusFinder, WarmStart
+from dpconvex.algorithms.location.base import CenterFinder, FoundRadius, Points, RadiusFinder, WarmStart, sample_of
 from dpconvex.mechanisms import AboveThreshold, FailureAllowance, GaussianMechanism, Planned
 from dpconvex.mechanisms.gaussian import INFLATION
 from dpconvex.privacy import Ledger, Sensitivity, Unit
@@ -96,6 +96,7 @@ class GroupedRadius(RadiusFinder):
     mechanism: AboveThreshold  #: of sensitivity 2; its threshold is a share of the number of records
     group_size: int  #: least size of a group; the number of records for exact scores
     sample: int  #: records that are read, chosen by position and coins
+    only_sums: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleVariableOverride]
 
     @property
     def mechanisms(self) -> Mapping[str, Planned]:
@@ -110,12 +111,11 @@ class GroupedRadius(RadiusFinder):
             "radius_queries": len(self.domain.grid) - 1,
         }
 
-    def find(self, points: FloatArray, source: BitSource, ledger: Ledger) -> FoundRadius:
+    def find(self, points: Points, source: BitSource, ledger: Ledger) -> FoundRadius:
         """Release the first radius at which the noisy score reaches the noisy threshold."""
         grid = self.domain.grid
         coins = source.generator()
-        if self.sample < len(points):
-            points = points[np.sort(coins.permutation(len(points))[: self.sample])]
+        points = sample_of(points, self.sample, coins)
         scores = covered_shares(points, Groups.random(self.sample, self.group_size, coins), grid)
         session = self.mechanism.start(RADIUS, source, ledger)
         for radius, score in zip(grid[:-1].tolist(), scores[:-1].tolist(), strict=True):
@@ -170,6 +170,7 @@ class GroupedCenter(CenterFinder):
     coarse: GaussianMechanism | None  #: of the mean in coarse units, where the range of the domain asks for it
     margin: float  #: probability delta_1
     misled: float  #: probability delta_2, 0 for exact counts
+    only_sums: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleVariableOverride]
 
     @property
     def allowance(self) -> FailureAllowance:
@@ -194,11 +195,10 @@ class GroupedCenter(CenterFinder):
             "centre_least_weight": LEVEL * self.n,
         }
 
-    def find(self, points: FloatArray, radius: float, source: BitSource, ledger: Ledger) -> WarmStart | None:
+    def find(self, points: Points, radius: float, source: BitSource, ledger: Ledger) -> WarmStart | None:
         """Test whether there is a crowd; if so release its mean."""
         coins = source.generator()
-        if self.n < len(points):
-            points = points[np.sort(coins.permutation(len(points))[: self.n])]
+        points = sample_of(points, self.n, coins)
         groups = Groups.random(self.n, self.group_size, coins)
         weights = self.ramp.weights(near_counts(points, groups, 2 * radius), groups.sizes)
         self.allowance.charge(FAILURE, ledger)

@@ -27,8 +27,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import FloatArray
-from dpconvex.algorithms.location.base import Booster, Refined, WarmStart
+from dpconvex.algorithms.location.base import Booster, Points, Refined, WarmStart
 from dpconvex.algorithms.location.noisy_descent import LABEL, GradientStage, NoisyGradients, into_ball
 from dpconvex.privacy import Ledger, Unit
 from dpconvex.randomness import BitSource
@@ -62,7 +61,7 @@ class SettlingDescent(GradientStage, Booster):
     def describe(self) -> Mapping[str, Any]:
         return {"boost": self.name, "steps": self.gradients.times, "step_in_radii": self.step}
 
-    def refine(self, points: FloatArray, start: WarmStart, source: BitSource, ledger: Ledger) -> Refined:
+    def refine(self, points: Points, start: WarmStart, source: BitSource, ledger: Ledger) -> Refined:
         T, last = self.gradients.times, self.step * start.radius
         approach = math.ceil(APPROACH * T)
         fall = np.geomspace(max(last, REACH * start.ball / T), last, approach, endpoint=False)

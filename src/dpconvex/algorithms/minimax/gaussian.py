@@ -80,6 +80,10 @@ class GaussianDescentPlan(SaddlePlan):
         return "gaussian_mirror_descent" if self.geometry == "entropic" else "sgda"
 
     @property
+    def only_sums(self) -> bool:
+        return not self.one_pass
+
+    @property
     def batch(self) -> int:
         """Records of one step."""
         return self.problem.n // self.iterations if self.one_pass else self.problem.n

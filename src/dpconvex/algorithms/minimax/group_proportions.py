@@ -23,6 +23,8 @@ from dpconvex.algorithms.minimax.base import SaddlePlan
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import LaplaceMechanism
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release, Sensitivity
+from dpconvex.problems.data.sources import EncodedRows, totals
+from dpconvex.problems.data.summation import Parts
 from dpconvex.randomness import BitSource
 
 BUDGET_SHARE = 0.05
@@ -65,9 +67,16 @@ class GroupShares:
         left = _rounding.difference_down(self.privacy.epsilon, BUDGET_SHARE * self.privacy.epsilon)
         return PrivacyParams(left, self.privacy.delta)
 
-    def run(self, groups: AnyArray, source: BitSource) -> FloatArray:
-        """Return released proportions (n_groups,), each at least `smallest`, of group numbers (n,) in the range."""
-        counts = np.bincount(groups, minlength=self.n_groups).astype(np.float64)
+    def run(self, groups: AnyArray | EncodedRows, source: BitSource) -> FloatArray:
+        """Return released proportions (n_groups,), each at least `smallest`, of group numbers (n,) in the range.
+
+        They are an array, or the last targets of `EncodedRows`.
+        """
+
+        def work(_: AnyArray, y: AnyArray) -> Parts:
+            return (np.bincount(y.reshape(len(y), -1)[:, -1].astype(np.intp), minlength=self.n_groups),)
+
+        counts = totals(groups, groups, work)[0].astype(np.float64)
         noisy = self.mechanism.release(counts, LABEL, source, Ledger(self.privacy, (self.planned,)))
         return raised(noisy / self.n, self.smallest)
 

@@ -45,31 +45,42 @@ SPARSE_METHODS = Registry(
 
 
 def plan_saddle(
-    problem: SimplexSaddle, privacy: PrivacyParams, algorithm: str = "auto", *, constants: str = "calibrated"
+    problem: SimplexSaddle,
+    privacy: PrivacyParams,
+    algorithm: str = "auto",
+    *,
+    constants: str = "calibrated",
+    sums: bool = False,
 ) -> tuple[SaddlePlan, ...]:
     """Return all valid plans, the smallest `SaddlePlan.expectation` first. Sees no data.
 
-    The problem has ``dy > 1``. With delta 0 the methods with Gaussian noise do not apply, and ``constants="paper"``
-    leaves the saddle-point paper's own. `InvalidParameterError` if nothing applies.
+    With `sums`, those alone that need sums over all records. The problem has ``dy > 1``. With delta 0 the methods with
+    Gaussian noise do not apply, and ``constants="paper"`` leaves the saddle-point paper's own. `InvalidParameterError`
+    if nothing applies.
     """
-    return _chosen(SADDLE_METHODS, problem, privacy, algorithm, constants)
+    return _chosen(SADDLE_METHODS, problem, privacy, algorithm, Options(constants, sums=sums))
 
 
 def plan_sparse(
-    problem: SimplexSaddle, privacy: PrivacyParams, algorithm: str = "auto", *, constants: str = "calibrated"
+    problem: SimplexSaddle,
+    privacy: PrivacyParams,
+    algorithm: str = "auto",
+    *,
+    constants: str = "calibrated",
+    sums: bool = False,
 ) -> tuple[SaddlePlan, ...]:
     """Return all valid plans, the smallest expected excess loss first: as `plan_saddle`, for ``dy = 1``."""
-    return _chosen(SPARSE_METHODS, problem, privacy, algorithm, constants)
+    return _chosen(SPARSE_METHODS, problem, privacy, algorithm, Options(constants, sums=sums))
 
 
 def _chosen(
-    methods: Registry, problem: SimplexSaddle, privacy: PrivacyParams, algorithm: str, constants: str
+    methods: Registry, problem: SimplexSaddle, privacy: PrivacyParams, algorithm: str, options: Options
 ) -> tuple[SaddlePlan, ...]:
-    names, options = methods.names(algorithm), Options(constants)
+    names = methods.names(algorithm)
     found, refusals = methods.choose(names, options, (problem, privacy), _rank, problem.name)
     if not found:
         remedy = "Use algorithm='vertex_mirror_descent'"
-        other = InvalidParameterError("constants", constants, "must be 'calibrated' for this algorithm", remedy)
+        other = InvalidParameterError("constants", options.constants, "must be 'calibrated' for this algorithm", remedy)
         raise next(iter(refusals.values()), other)
     return found
 

@@ -22,15 +22,25 @@ import numpy as np
 from dpconvex import _rounding, _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms import Plan, check_relation
-from dpconvex.errors import InvalidDataError
+from dpconvex.algorithms.queries.models import Histogram, ReleasedModel
+from dpconvex.algorithms.queries.released_tables import ReleasedTables
+from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.privacy import Assumption, Ledger, PrivacyCertificate, PrivacyParams, Sensitivity
-from dpconvex.problems.queries import LinearQueries
+from dpconvex.problems.data.sources import EncodedRows, totals
+from dpconvex.problems.data.summation import Parts
+from dpconvex.problems.queries import LARGEST, LinearQueries
 from dpconvex.randomness import BitSource
 
+Answered = tuple[ReleasedModel, FloatArray, ReleasedTables | None]
+"""What a listing returns: the model, answers, and released tables where there are any."""
+
 LEMMA = (
-    "replacing one of n records moves the mean answers of a block of queries by at most block_l2/n in l2, "
-    "of several blocks by the root of their number times that; plus the rounding of the means"
+    "replacing one of n records moves the mean answers of a block of queries by at most block_l2/n in l2 (block_l1/n "
+    "in l1), of several blocks by the root of their number (their number) times that; plus the rounding of the means"
 )
+
+
+LEAST_STEPS, MOST_STEPS, MOST_WORK = 50, 20_000, 1e9  # of a fit; cells times steps, seconds on one core
 
 
 @final
@@ -38,18 +48,17 @@ LEMMA = (
 class QueryResult:
     """What a run hands out."""
 
-    histogram: FloatArray  #: (cells,): non-negative weights that sum to 1
-    #: Shape (count,). Answers to the planned queries; those of the histogram unless the method says otherwise.
+    model: ReleasedModel  #: shares of all combinations of values, and records
+    #: Shape (count,). Answers to the planned queries; those of the model unless the method says otherwise.
     answers: FloatArray
+    tables: ReleasedTables | None  #: the noisy tables themselves, where the method measured tables
     certificate: PrivacyCertificate  #: what the release costs
     plan: QueryReleasePlan  #: the public constants
 
-    def sample(self, size: int, generator: np.random.Generator) -> AnyArray:
-        """Return `size` independent records drawn from the histogram, int64 cells of shape (size,); post-processing.
-
-        The largest error grows by at most ``(high - low) sqrt(log(2 count) / (2 size))`` in expectation.
-        """
-        return generator.choice(len(self.histogram), size=_validate.integer("size", size, at_least=1), p=self.histogram)
+    @property
+    def histogram(self) -> FloatArray:
+        """Weights of all combinations of values, (cells,), of sum 1; at most 2^27."""
+        return self.model.marginal(range(len(self.model.shape))).ravel()
 
 
 @dataclass(frozen=True)
@@ -60,6 +69,7 @@ class QueryReleasePlan(Plan):
     n: int
     privacy: PrivacyParams
     theorem: ClassVar[str]  # pyright: ignore[reportIncompatibleMethodOverride]
+    preferred: ClassVar[bool] = False  #: for what it answers: `auto` takes it where it applies
     assumptions: ClassVar[tuple[Assumption, ...]] = (  # pyright: ignore[reportIncompatibleMethodOverride]
         Assumption("a query's values lie in its public range", "the queries are public and fixed"),
     )
@@ -81,24 +91,50 @@ class QueryReleasePlan(Plan):
         """JSON-ready constants of the method."""
 
     @abstractmethod
-    def _run(self, records: AnyArray, source: BitSource, ledger: Ledger) -> tuple[FloatArray, FloatArray]:
-        """Run the paper's listing on cells (n,) inside the domain; return histogram and answers."""
+    def _run(self, records: Any, source: BitSource, ledger: Ledger) -> Answered:
+        """Run the paper's listing on cells (n,) inside the domain; return model, answers and released tables."""
+
+    def clip_records(self, records: AnyArray) -> AnyArray:
+        """Return what `_run` reads of the records: their cells."""
+        return self.queries.clip_records(records)
 
     @final
-    def run(self, records: AnyArray, source: BitSource) -> QueryResult:
-        """Run the planned method on the cell of each record, integers (n,); those outside the domain count as cell 0.
+    def answered(self, histogram: FloatArray, answers: FloatArray | None = None) -> Answered:
+        """Return what `_run` returns, of a histogram; the answers are its own unless given."""
+        model = Histogram(self.queries.shape, histogram)
+        return model, self.queries.answers(histogram) if answers is None else answers, None
 
-        Raises `InvalidDataError` if length or dtype are not those of the plan (public facts).
+    @final
+    def record_sums(self, records: Any) -> FloatArray:
+        """Return the sums of all queries over the records; those of marginals are whole numbers, and exact."""
+
+        def work(cells: AnyArray, _: AnyArray) -> Parts:
+            return (self.queries.record_sums(self.queries.clip_records(cells)),)
+
+        return totals(records, records, work)[0]
+
+    @final
+    def run(self, records: AnyArray | EncodedRows, source: BitSource) -> QueryResult:
+        """Run the planned method on the cell of each record, integers (n,), or on its values, integers (n, columns).
+
+        What lies outside the domain counts as cell or value 0. Plans that need `only_sums` also take rows whose
+        features are values. Raises `InvalidDataError` if length or dtype are not those of the plan (public facts).
         """
+        if self.only_sums and isinstance(records, EncodedRows) and len(records) == self.n:
+            return self._ran(records, source)
         cells = np.asarray(records)
-        if cells.shape != (self.n,) or cells.dtype.kind not in "iu":
+        if cells.shape not in ((self.n,), (self.n, len(self.queries.shape))) or cells.dtype.kind not in "iu":
             raise InvalidDataError(
-                f"records have shape {cells.shape} and dtype {cells.dtype}: integers of shape ({self.n},) are planned"
+                f"records have shape {cells.shape} and dtype {cells.dtype}: integers of shape ({self.n},) are planned, "
+                f"or ({self.n}, {len(self.queries.shape)})"
             )
+        return self._ran(self.clip_records(cells), source)
+
+    def _ran(self, records: Any, source: BitSource) -> QueryResult:
         ledger = Ledger(self.privacy, self.releases)
         with np.errstate(all="ignore"):  # what floating point meets depends on the data, so it never speaks up
-            histogram, answers = self._run(self.queries.clip_records(cells), source, ledger)
-        return QueryResult(histogram, answers, self.certificate(source), self)
+            model, answers, tables = self._run(records, source, ledger)
+        return QueryResult(model, answers, tables, self.certificate(source), self)
 
 
 def check(queries: LinearQueries, n: int, privacy: PrivacyParams) -> None:
@@ -106,20 +142,51 @@ def check(queries: LinearQueries, n: int, privacy: PrivacyParams) -> None:
     check_relation(privacy)
     _validate.records("n", n)
     _validate.integer("queries.count", queries.count, at_least=1)
+    if queries.impossible:
+        remedy = "Use algorithm='noisy_tables', or leave it out"
+        raise InvalidParameterError("impossible", len(queries.impossible), "is not used by this algorithm", remedy)
+    if queries.cells > LARGEST:
+        widest = sorted(queries.shape, reverse=True)[:3]
+        what = f"must have at most {LARGEST} combinations of values for this algorithm, and most values are {widest}"
+        remedy = "Use algorithm='noisy_tables' with order 1 or 2, fewer columns or fewer bins"
+        raise InvalidParameterError("queries.cells", queries.cells, what, remedy)
 
 
-def mean_sensitivity(queries: LinearQueries, n: int, blocks: int, count: int) -> Sensitivity:
-    """How far, in l2, one replaced record of n moves the mean answers of `blocks` blocks with `count` queries in all.
+def mean_sensitivity(queries: LinearQueries, n: int, blocks: int, count: int, norm: str = "l2") -> Sensitivity:
+    """How far one replaced record of n moves the mean answers of `blocks` blocks with `count` queries in all.
 
     Rounding of the computed means is included.
     """
-    exact = _rounding.product_up(queries.block_l2 / n, math.sqrt(blocks), 1 + 1e-12)
-    return Sensitivity(_rounding.sum_up((exact, 2 * rounding(queries) * math.sqrt(count))), "l2", LEMMA)
+    one, power = (queries.block_l2, 0.5) if norm == "l2" else (queries.block_l1, 1.0)
+    exact = _rounding.product_up(one / n, blocks**power, 1 + 1e-12)
+    return Sensitivity(_rounding.sum_up((exact, 2 * rounding(queries) * count**power * (1 + 1e-12))), norm, LEMMA)
 
 
 def rounding(queries: LinearQueries) -> float:
     """Bound on the error of one computed mean answer: one rounding for each cell, in units of the largest value."""
     return (queries.cells + 4) * 2.0**-53 * max(abs(queries.low), abs(queries.high)) * (1 + 1e-12)
+
+
+def planned_steps(queries: LinearQueries, sigma: float, tables: int) -> int:
+    """Return the steps of `fit_histogram` after which its own error is below that of the noise, a public number.
+
+    After k steps the objective is within ``4 L log Z / k^2`` of its least value, ``L = blocks block_l2^2 / 4``. What
+    noise of deviation `sigma` leaves of it after the fit is ``count e^2 / 2``, with e of `noise_left`.
+    """
+    smooth = 8 * tables * queries.block_l2**2 / 4 * math.log(queries.cells + 1)
+    wanted = math.sqrt(smooth / queries.count) / max(noise_left(queries, sigma), 1e-9)
+    return max(LEAST_STEPS, min(math.ceil(wanted), MOST_STEPS, int(MOST_WORK / queries.cells)))
+
+
+def noise_left(queries: LinearQueries, sigma: float) -> float:
+    """Return a bound on the root mean square error of fitted answers, sigma that of the noise in them.
+
+    The fit is at most as far from the noisy answers as the data are, so its squared errors sum to at most twice
+    ``max_z <noise, q(z)>``, in expectation at most ``sigma sqrt(2 block_square blocks log Z)`` (Nikolov, Talwar and
+    Zhang 2013). In experiments the *largest* error was at most that.
+    """
+    width = queries.block_l2 / math.sqrt(2) * math.sqrt(2 * len(queries.blocks) * math.log(queries.cells + 1))
+    return math.sqrt(2 * sigma * width / queries.count)
 
 
 def largest_error(queries: LinearQueries, records: AnyArray, histogram: FloatArray) -> float:
@@ -129,7 +196,7 @@ def largest_error(queries: LinearQueries, records: AnyArray, histogram: FloatArr
 
 
 def fit_histogram(
-    queries: LinearQueries, targets: Mapping[int, FloatArray], times: Mapping[int, int], start: FloatArray, steps: int
+    queries: LinearQueries, targets: Mapping[int, FloatArray], times: Mapping[int, float], start: FloatArray, steps: int
 ) -> FloatArray:
     r"""Return weights over the cells whose answers are near `targets`: least squares over the simplex.
 

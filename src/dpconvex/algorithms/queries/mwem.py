@@ -23,14 +23,22 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import FloatArray
 from dpconvex.algorithms import PredictedError, recorded, require_delta
-from dpconvex.algorithms.queries.base import QueryReleasePlan, check, fit_histogram, mean_sensitivity, rounding
+from dpconvex.algorithms.queries.base import (
+    Answered,
+    QueryReleasePlan,
+    check,
+    fit_histogram,
+    mean_sensitivity,
+    planned_steps,
+    rounding,
+)
 from dpconvex.mechanisms import GaussianMechanism, Planned, VertexSampling
 from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT
 from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity
@@ -53,8 +61,9 @@ class MwemPlan(QueryReleasePlan):
     rounds: int  #: T
     rho: float  #: zCDP budget of everything
     selection_share: float  #: part of it that selections spend
-    fit_steps: int  #: of the fit after each round; the last fit has ten times as many
+    fit_steps: int  #: of the fit after each round but the last, whose steps follow from sigma
     algorithm = "mwem"
+    only_sums: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleMethodOverride]
     constants = "calibrated"
     noise_name = "gaussian"
     theorem = "Exponential and Gaussian mechanisms in adaptive zCDP composition (MWEM, Hardt et al. 2012, with replay)."
@@ -113,10 +122,10 @@ class MwemPlan(QueryReleasePlan):
         constants = {"rounds": self.rounds, "selection_share": self.selection_share, "sigma": self.sigma}
         return {**constants, "score_scale": self.scale, "fit_steps": self.fit_steps}
 
-    def _run(self, records: AnyArray, source: BitSource, ledger: Ledger) -> tuple[FloatArray, FloatArray]:
+    def _run(self, records: Any, source: BitSource, ledger: Ledger) -> Answered:
         queries = self.queries
         session = self.selection.start(SELECTED, source, ledger)
-        truth = queries.record_sums(records) / self.n
+        truth = self.record_sums(records) / self.n
         starts = [part.start for part in queries.blocks]
         histogram = np.full(queries.cells, 1 / queries.cells)
         sums: dict[int, FloatArray] = {}
@@ -132,9 +141,9 @@ class MwemPlan(QueryReleasePlan):
             times[block] = times.get(block, 0) + 1
             # 3. Fit the histogram to all measurements so far.
             targets = {b: sums[b] / times[b] for b in sums}
-            steps = self.fit_steps * (10 if t == self.rounds else 1)
+            steps = self.fit_steps if t < self.rounds else planned_steps(queries, self.sigma, self.rounds)
             histogram = fit_histogram(queries, targets, times, histogram, steps)
-        return histogram, queries.answers(histogram)
+        return self.answered(histogram)
 
 
 def typical_error(plan: MwemPlan) -> float:

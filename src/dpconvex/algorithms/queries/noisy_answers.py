@@ -1,14 +1,17 @@
-r"""Independent Gaussian noise on all answers: what everybody tries first, and the best for few queries.
+r"""Independent noise on all answers: what everybody tries first, and the best for few queries.
 
 Guarantee
-    (epsilon, delta) for neighbors that replace one record; one Gaussian release, priced by its exact profile.
+    Pure epsilon by Laplace noise, or (epsilon, delta) by Gaussian noise, for neighbors that replace one record; one
+    release, priced exactly.
 Lemma
-    Replacing one of n records moves the mean answers of one block of queries by at most ``block_l2 / n`` in l2, and
-    those of all blocks by at most ``block_l2 sqrt(blocks) / n``. Rounding of the computed means is added.
+    Replacing one of n records moves the mean answers of one block of queries by at most ``block_l2 / n`` in l2 and
+    ``block_l1 / n`` in l1, those of all blocks by at most ``block_l2 sqrt(blocks) / n`` and ``block_l1 blocks / n``.
+    Rounding of the computed means is added: times ``sqrt(count)`` in l2, times count in l1.
 Assumptions
     The queries and their range are public. Fitting a histogram to the released answers is post-processing.
 Bound
-    ``sigma sqrt(2 log(2 count))`` on the expected largest error of the *released answers* about the data. The
+    ``sigma sqrt(2 log(2 count))``, for Laplace noise ``b log(2 count)``, on the expected largest error of the *released
+    answers* about the data. The
     histogram's answers are usually better where queries overlap; no bound on their largest error is claimed.
 """
 
@@ -18,15 +21,22 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms import PredictedError, recorded, require_delta
-from dpconvex.algorithms.queries.base import QueryReleasePlan, check, fit_histogram, mean_sensitivity
-from dpconvex.mechanisms import GaussianMechanism, Planned
+from dpconvex.algorithms import PredictedError, recorded
+from dpconvex.algorithms.queries.base import (
+    Answered,
+    QueryReleasePlan,
+    check,
+    fit_histogram,
+    mean_sensitivity,
+    noise_left,
+    planned_steps,
+)
+from dpconvex.mechanisms import GaussianMechanism, LaplaceMechanism, Planned
 from dpconvex.privacy import Ledger, PrivacyParams
 from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems.queries import LinearQueries
@@ -40,18 +50,37 @@ LABEL = "answers to all queries"
 class QueryNoisePlan(QueryReleasePlan):
     """Constants of one noisy release of all answers."""
 
-    mu: float  #: Gaussian budget
+    mu: float  #: Gaussian budget; 0: Laplace noise
     fit_steps: int  #: of the fit of the histogram
     algorithm = "query_noise"
+    only_sums: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleMethodOverride]
     constants = "calibrated"
-    noise_name = "gaussian"
-    theorem = "Gaussian mechanism on the vector of all mean answers."
+    theorem = "Gaussian or Laplace mechanism on the vector of all mean answers."
+
+    @property
+    def noise_name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return "gaussian" if self.mu else "laplace"
 
     @cached_property
-    def mechanism(self) -> GaussianMechanism:
-        queries = self.queries
-        sensitivity = mean_sensitivity(queries, self.n, len(queries.blocks), queries.count)
-        return GaussianMechanism.of_mu(sensitivity, self.mu, queries.count)
+    def _noise(self) -> tuple[LaplaceMechanism | GaussianMechanism, float, float]:
+        """The mechanism, the deviation of its noise, and what the largest of all answers' noise is expected to be."""
+        queries, blocks = self.queries, len(self.queries.blocks)
+        sensitivity = mean_sensitivity(queries, self.n, blocks, queries.count, "l2" if self.mu else "l1")
+        if self.mu:
+            gaussian = GaussianMechanism.of_mu(sensitivity, self.mu, queries.count)
+            return gaussian, gaussian.sigma, gaussian.sigma * math.sqrt(2 * math.log(2 * queries.count))
+        laplace = LaplaceMechanism.calibrate(sensitivity, self.privacy.epsilon, queries.count)
+        return laplace, math.sqrt(2) * laplace.scale, laplace.scale * math.log(2 * queries.count)
+
+    @property
+    def mechanism(self) -> LaplaceMechanism | GaussianMechanism:
+        """What releases the answers."""
+        return self._noise[0]
+
+    @property
+    def sigma(self) -> float:
+        """Standard deviation of the noise of an answer."""
+        return self._noise[1]
 
     @property
     def mechanisms(self) -> Mapping[str, Planned]:
@@ -59,45 +88,34 @@ class QueryNoisePlan(QueryReleasePlan):
 
     @property
     def predicted_error(self) -> PredictedError:
-        bound = self.mechanism.sigma * math.sqrt(2 * math.log(2 * self.queries.count))
-        return PredictedError(bound, self.queries.high - self.queries.low, "largest of normal variables")
+        return PredictedError(self._noise[2], self.queries.high - self.queries.low, "largest of the noise variables")
 
     @property
     def expectation(self) -> float:
         """What is left after the fit, which removes most of the noise."""
-        return expected_error(self.queries, self.n, self.privacy)
+        return min(noise_left(self.queries, self.sigma), self.predicted_error.bound)
 
     def describe(self) -> Mapping[str, Any]:
-        return {"sigma": self.mechanism.sigma, "fit_steps": self.fit_steps}
+        return {"sigma": self.sigma, "fit_steps": self.fit_steps}
 
-    def _run(self, records: AnyArray, source: BitSource, ledger: Ledger) -> tuple[FloatArray, FloatArray]:
+    def _run(self, records: Any, source: BitSource, ledger: Ledger) -> Answered:
         queries = self.queries
-        truth = queries.record_sums(records) / self.n
+        truth = self.record_sums(records) / self.n
         noisy = self.mechanism.release(truth, LABEL, source, ledger)
         answers = np.clip(noisy, queries.low, queries.high)
         targets = {b: noisy[part] for b, part in enumerate(queries.blocks)}
         uniform = np.full(queries.cells, 1 / queries.cells)
-        return fit_histogram(queries, targets, dict.fromkeys(targets, 1), uniform, self.fit_steps), answers
+        times = dict.fromkeys(targets, 1)
+        return self.answered(fit_histogram(queries, targets, times, uniform, self.fit_steps), answers)
 
 
 @recorded("query_noise")
-def plan(queries: LinearQueries, n: int, privacy: PrivacyParams, *, fit_steps: int = 200) -> QueryNoisePlan:
-    """Plan the noisy answers; each of the `fit_steps` of a histogram to them reads the domain twice."""
-    check(queries, n, privacy)
-    _validate.integer("fit_steps", fit_steps, at_least=1)
-    require_delta(privacy)
-    mu = largest_mu(privacy.epsilon, privacy.delta) * (1 - 1e-9)  # accountants round up
-    return QueryNoisePlan(queries, n, privacy, mu, fit_steps)
+def plan(queries: LinearQueries, n: int, privacy: PrivacyParams, *, fit_steps: int | None = None) -> QueryNoisePlan:
+    """Plan the noisy answers.
 
-
-def expected_error(queries: LinearQueries, n: int, privacy: PrivacyParams) -> float:
-    """Return the size of a fitted histogram's errors, from public facts.
-
-    The fit is at most as far from the noisy answers as the data are, so its squared errors sum to at most twice
-    ``max_z <noise, q(z)>``, in expectation at most ``sigma sqrt(2 block_square blocks log Z)`` (Nikolov, Talwar and
-    Zhang 2013): a bound on the *root mean square* error. In experiments the largest was at most that.
+    Each of the `fit_steps` of a histogram to them reads the domain twice; default: as many as the noise deserves.
     """
-    sigma = plan(queries, n, privacy).mechanism.sigma
-    blocks = len(queries.blocks)
-    width = queries.block_l2 / math.sqrt(2) * math.sqrt(2 * blocks * math.log(queries.cells + 1))
-    return min(math.sqrt(2 * sigma * width / queries.count), sigma * math.sqrt(2 * math.log(2 * queries.count)))
+    check(queries, n, privacy)
+    mu = largest_mu(privacy.epsilon, privacy.delta) * (1 - 1e-9) if privacy.delta else 0.0  # accountants round up
+    steps = planned_steps(queries, QueryNoisePlan(queries, n, privacy, mu, 1).sigma, len(queries.blocks))
+    return QueryNoisePlan(queries, n, privacy, mu, _validate.integer("fit_steps", fit_steps or steps, at_least=1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from dpconvex.algorithms.queries import mwem, noisy_answers, synthetic
+from dpconvex.algorithms.queries import mwem, noisy_answers, noisy_tables, synthetic
 from dpconvex.algorithms.queries.base import QueryReleasePlan
 from dpconvex.algorithms.select import Method, Options, Registry
 from dpconvex.errors import InvalidParameterError
@@ -13,6 +13,7 @@ from dpconvex.problems.queries import LinearQueries
 
 QUERY_METHODS = Registry(
     "queries",
+    Method("noisy_tables", noisy_tables.plan),
     Method("query_noise", noisy_answers.plan),
     Method("mwem", mwem.plan),
     Method("saddle_point", synthetic.plan, ("constants",)),
@@ -20,24 +21,21 @@ QUERY_METHODS = Registry(
 """``planner(queries, n, privacy, **options) -> QueryReleasePlan``."""
 
 
-def expected_error(plan: QueryReleasePlan) -> float:
-    """Return the largest error of a histogram that is typical, by which `plan_queries` orders methods.
-
-    Bounds compare badly: the saddle point's is 3 to 5 times what it loses, MWEM has none, and that of noisy answers
-    ignores the fit, which removes most of the noise. Each is replaced by what fits measurements on simulated tables and
-    random queries within a factor of 2 (docs, Synthetic data). Public facts only.
-    """
-    return min(plan.predicted_error.trivial, plan.expectation)
-
-
 def plan_queries(
-    queries: LinearQueries, n: int, privacy: PrivacyParams, algorithm: str = "auto", *, constants: str = "calibrated"
+    queries: LinearQueries,
+    n: int,
+    privacy: PrivacyParams,
+    algorithm: str = "auto",
+    *,
+    constants: str = "calibrated",
+    sums: bool = False,
 ) -> tuple[QueryReleasePlan, ...]:
-    """Return all valid plans, the smallest `expected_error` first. Sees no data.
+    """Return all valid plans, or those that need `sums` alone, the smallest expectation first. Sees no data.
 
-    The saddle point alone applies to delta 0, and has ``constants="paper"``. `InvalidParameterError` if nothing does.
+    Noisy tables come first where they apply: marginals of one and two columns. ``constants="paper"`` has the saddle
+    point alone. `InvalidParameterError` if nothing applies.
     """
-    names, options = QUERY_METHODS.names(algorithm), Options(constants)
+    names, options = QUERY_METHODS.names(algorithm), Options(constants, sums=sums)
     found, refusals = QUERY_METHODS.choose(names, options, (queries, n, privacy), _rank, "queries")
     if not found:
         remedy = "Use algorithm='saddle_point'"
@@ -46,6 +44,9 @@ def plan_queries(
     return found
 
 
-def _rank(method: Method, plan: QueryReleasePlan) -> tuple[bool, float]:
-    error, _ = expected_error(plan), plan.releases  # public constants that are no floats show up here
-    return not math.isfinite(error), error
+def _rank(method: Method, plan: QueryReleasePlan) -> tuple[bool, bool, float]:
+    # Bounds compare badly: the saddle point's is 3 to 5 times what it loses, MWEM has none, that of noisy answers
+    # ignores the fit. Expectations fit measurements within a factor of 2 (docs, Synthetic data).
+    error = min(plan.predicted_error.trivial, plan.expectation)
+    _ = plan.releases  # public constants that are no floats show up here
+    return not math.isfinite(error), not plan.preferred, error

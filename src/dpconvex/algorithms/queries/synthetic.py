@@ -29,9 +29,8 @@ from typing import Any, final
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms import PredictedError, recorded, require_delta
-from dpconvex.algorithms.queries.base import QueryReleasePlan, check, rounding
+from dpconvex.algorithms.queries.base import Answered, QueryReleasePlan, check, rounding
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import Planned, VertexSampling
 from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT
@@ -68,6 +67,10 @@ class SyntheticPlan(QueryReleasePlan):
     )
 
     @property
+    def only_sums(self) -> bool:
+        return self.mode == "full"
+
+    @property
     def batch(self) -> int:
         """Records that enter one step."""
         return self.n if self.mode == "full" else self.n // max(1, self.steps - 2)
@@ -101,11 +104,11 @@ class SyntheticPlan(QueryReleasePlan):
     def describe(self) -> Mapping[str, Any]:
         return {"mode": self.mode, "steps": self.steps, "batch": self.batch, "tau_x": self.tau_x, "tau_y": self.tau_y}
 
-    def _run(self, records: AnyArray, source: BitSource, ledger: Ledger) -> tuple[FloatArray, FloatArray]:
+    def _run(self, records: Any, source: BitSource, ledger: Ledger) -> Answered:
         queries, n, B, session = self.queries, self.n, self.batch, self.sampling.start(LABEL, source, ledger)
         if self.mode == "fresh":  # batches need an order that says nothing about the records
             records = source.generator().permutation(records)
-        data = queries.record_sums(records) / n if self.mode == "full" else np.zeros(0)
+        data = self.record_sums(records) / n if self.mode == "full" else np.zeros(0)
         log_x, total = np.zeros(queries.cells), np.zeros(queries.cells)  # x^1 uniform
         answered = np.zeros(queries.count)  # sum of <q_j, x^k>, public
         score = np.zeros(queries.count)  # of +q_j; -q_j has its negative; y^1 uniform
@@ -129,7 +132,7 @@ class SyntheticPlan(QueryReleasePlan):
                 means = queries.record_sums(records[(t - 1) * B : t * B]) / B
                 score += self.sampling.on_grid(self.tau_y * (means - queries.answers(x)))
         histogram = total / self.steps
-        return histogram, queries.answers(histogram)
+        return self.answered(histogram)
 
 
 def _unit_range(queries: LinearQueries, batch: int) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar, cast, final
 
 import narwhals as nw
@@ -14,6 +15,7 @@ from dpconvex.algorithms.search.scores import Searchable, fit_label
 from dpconvex.mechanisms import BestOfRepeats, ReportNoisyMax
 from dpconvex.privacy import Ledger
 from dpconvex.problems import UserGroups
+from dpconvex.problems.data.sources import TableSource
 from dpconvex.randomness import BitSource
 
 ModelT = TypeVar("ModelT", bound=Searchable)
@@ -40,11 +42,11 @@ def run(plan: SearchPlan, base: ModelT, data: Part, source: BitSource) -> tuple[
         return 0, cast(ModelT, fit(plan.candidates[0], data, source))
     ledger = Ledger(plan.privacy, plan.releases)
     training, held_out = split(data, plan.n, plan.held_out, source)
-    targets, groups = base._truth(held_out.X, held_out.y), held_out.groups
+    truth, groups = partial(base._blind()._truth, y=held_out.y), held_out.groups
 
     def scored(k: int) -> tuple[ModelT, float]:
         model = cast(ModelT, fit(plan.candidates[k], training, source))
-        return model, plan.score.mean(model, held_out.X, targets, groups)
+        return model, plan.score.mean(model, held_out.X, truth, groups)
 
     if isinstance(plan.selection, BestOfRepeats):
         drawn, noise = source.generator(), plan.noise
@@ -87,7 +89,9 @@ def _rows(data: Part, rows: AnyArray) -> Part:
 
 
 def _taken(values: Any, rows: AnyArray) -> Any:
-    """Return some rows of a table, column, array or list, of the same kind."""
+    """Return some rows of a table, column, array or list, of the same kind; tables elsewhere stay there."""
+    if isinstance(values, TableSource):
+        return values.taken(rows)
     found: Any = nw.from_native(values, eager_only=True, allow_series=True, pass_through=True)
     if isinstance(found, nw.DataFrame | nw.Series):
         return found[rows.tolist()].to_native()

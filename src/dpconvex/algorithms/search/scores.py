@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, Self, final
 
@@ -13,6 +14,8 @@ from dpconvex.algorithms import LinearModelPlan, stored
 from dpconvex.mechanisms import GaussianMechanism, LaplaceMechanism
 from dpconvex.privacy import Sensitivity, Unit
 from dpconvex.problems import UserGroups
+from dpconvex.problems.data.sources import each_row
+from dpconvex.problems.data.summation import exact_sum
 from dpconvex.randomness import BitSource
 
 BOUNDS = {"error_rate": 1.0, "log_loss": 2.0, "squared_error": 1.0, "absolute_error": 1.0, "pinball": 1.0}
@@ -46,6 +49,10 @@ class Searchable(Protocol):
         """Return what the fitted model loses on every record, (n,)."""
         ...
 
+    def _blind(self) -> Self:
+        """Return a copy that encodes and predicts, without a source of noise: workers may have it."""
+        ...
+
     def _fitted_as(self, plan: LinearModelPlan, X: Any, y: Any, labels: AnyArray | None, source: BitSource) -> Self:
         """Return a copy that is fitted as planned; `labels` say whose record it is."""
         ...
@@ -72,17 +79,22 @@ class Score:
         lemma = f"{each} moves the mean of {count:,} losses in [0, {self.bound:g}] by at most bound/n"
         return Sensitivity(value, "absolute", lemma, unit=unit)
 
-    def mean(self, model: Searchable, X: Any, truth: FloatArray, groups: UserGroups | None) -> float:
+    def mean(self, model: Searchable, X: Any, truth: Callable[[Any], FloatArray], groups: UserGroups | None) -> float:
         """Return minus the mean loss of a fitted model, larger is better; every user counts once.
 
-        `truth` (n,) is `Searchable._truth` of the model whose parameters are searched: all candidates are scored on one
-        scale. `groups` says whose record it is.
+        `truth` of a table is `Searchable._truth` of the model whose parameters are searched: all candidates are scored
+        on one scale. `groups` says whose record it is. The sum over records does not depend on their order.
         """
-        with np.errstate(all="ignore"):
-            losses = np.nan_to_num(model._losses(self, X, truth), nan=self.bound, posinf=self.bound)
-        losses = np.clip(losses, 0.0, self.bound)
+        blind = model._blind()
+
+        def losses_of(part: Any) -> FloatArray:
+            with np.errstate(all="ignore"):
+                found = blind._losses(self, part, truth(part))
+                return np.clip(np.nan_to_num(found, nan=self.bound, posinf=self.bound), 0.0, self.bound)
+
+        losses = each_row(X, losses_of)
         if groups is None:
-            return -float(losses.mean())
+            return -exact_sum(losses) / len(losses)
         grouped = losses if groups.order is None else losses[groups.order]
         return -float((np.add.reduceat(grouped, groups.starts[:-1]) / groups.sizes).mean())
 

@@ -299,6 +299,7 @@ TARGETS = (
             "heavy_tailed/tuned": ("pure", _selected("heavy_tailed", False)),
             "heavy_tailed/custom": ("pure", _custom),
             "localized_exponential_mechanism": ("pure", _selected("localized_exponential_mechanism", True)),
+            "gradient_score": ("pure", _selected("gradient_score", True)),
             "clipped_residuals": ("pure", _selected("clipped_residuals", True)),
             "heavy_tailed/scale": ("pure", _level),
             "clipped_gradient": ("approximate", _clipped),

@@ -12,15 +12,17 @@ from dpconvex.algorithms.minimax import anytime, bias_reduced, frank_wolfe
 from dpconvex.algorithms.minimax.base import SaddlePlan
 from dpconvex.algorithms.minimax.gaussian import plan_mirror_descent
 from dpconvex.algorithms.minimax.registry import SADDLE_METHODS, SPARSE_METHODS
+from dpconvex.algorithms.queries import noisy_tables
 from dpconvex.algorithms.queries.evaluation import plan as plan_evaluation
 from dpconvex.algorithms.queries.registry import QUERY_METHODS
 from dpconvex.algorithms.select import Options
 from dpconvex.audit.neighbors import FAR, Pair, array_pairs
-from dpconvex.audit.target import Subject, builder, smallest, targets
-from dpconvex.privacy import PrivacyParams, Unit
+from dpconvex.audit.target import Subject, Use, builder, smallest, targets
+from dpconvex.privacy import Ledger, PrivacyParams, Unit
 from dpconvex.problems import MatrixGame, PolytopeSaddle, QuadraticGame, SimplexPoint, UserGroups
 from dpconvex.problems.minimax.base import SaddleSection
-from dpconvex.problems.queries import DenseQueries
+from dpconvex.problems.queries import DenseQueries, Marginals
+from dpconvex.randomness import BitSource
 
 _KEYS = (71.3, 88.1, 57.9, 63.7)
 _SEED = 0
@@ -156,6 +158,24 @@ def _queries(privacy: PrivacyParams, bound: float, name: str) -> Subject:
     return smallest(planned)
 
 
+def _tables(privacy: PrivacyParams, bound: float) -> Subject:
+    """All tables of three columns; neighbors that differ in every column. What follows the release is public."""
+    queries = Marginals.of_order((2, 3, 2), 2)
+    plan = noisy_tables.plan(queries, 8, privacy, relations="all")
+
+    def run(codes: AnyArray, source: BitSource) -> AnyArray:
+        released = plan.release(queries.codes(codes), source, Ledger(privacy, plan.releases))
+        return np.concatenate([noisy.ravel() for noisy in released.noisy])
+
+    found = {}
+    for what, rest in (("alike", np.zeros((8, 3), int)), ("mixed", np.arange(24).reshape(8, 3) % 2)):
+        for how, other in (("differs everywhere", [1, 2, 1]), ("differs in one column", [0, 1, 0])):
+            first, second = rest.copy(), rest.copy()
+            first[0], second[0] = 0, other
+            found[f"others {what}, {how}"] = (first, second)
+    return Subject(Use(privacy, plan.algorithm, plan.releases, run), array_pairs(found))
+
+
 @builder
 def _evaluation(privacy: PrivacyParams, bound: float, classes: int, groups: int, users: bool) -> Subject:
     """A unit that leaves one end of every table for the other, or one group for another."""
@@ -183,7 +203,10 @@ TARGETS = targets(
         "variance_reduced_frank_wolfe/smooth": ("approximate", _smooth),
         "vertex_mirror_descent/pure": ("pure", _game("vertex_mirror_descent")),
         "frank_wolfe/pure": ("pure", _sparse("frank_wolfe")),
-        **{f"queries/{name}": ("approximate", _queries(name)) for name in QUERY_METHODS},
+        **{f"queries/{name}": ("approximate", _queries(name)) for name in QUERY_METHODS if name != "noisy_tables"},
+        "queries/noisy_tables": ("approximate", _tables),
+        "queries/noisy_tables/pure": ("pure", _tables),
+        "queries/query_noise/pure": ("pure", _queries("query_noise")),
         "queries/saddle_point/pure": ("pure", _queries("saddle_point")),
         "private_evaluation": ("pure", _evaluation(2, 1, False)),
         "private_evaluation/classes": ("pure", _evaluation(3, 1, False)),

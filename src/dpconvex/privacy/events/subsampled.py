@@ -119,8 +119,8 @@ class PoissonSteps(Event):
     @cached_property
     def _work(self) -> float:
         """Computing that the composition takes; counted when it is first asked for."""
-        grid = _Grid.of(self.rate, self.step.mu, self.steps)
-        work = 0.1 * self.steps * 2 * grid.largest / grid.width
+        largest, width = _poisson_grid(self.rate, self.step.mu, self.steps)
+        work = 0.1 * self.steps * 2 * largest / width
         charge(work)
         return work
 
@@ -133,7 +133,7 @@ class PoissonSteps(Event):
 
         one = privacy_loss_distribution.from_gaussian_mechanism(
             1 / self.step.mu * (1 - 1e-15),
-            value_discretization_interval=_Grid.of(self.rate, self.step.mu, self.steps).width,
+            value_discretization_interval=_poisson_grid(self.rate, self.step.mu, self.steps)[1],
             sampling_prob=self.rate,
             neighboring_relation=NeighboringRelation.REPLACE_ONE,
         )
@@ -188,26 +188,17 @@ ALL_POINTS = 2**20
 """Of the grid, for the losses of all steps together: a certificate's numbers must not make its check take minutes."""
 
 
-@dataclass(frozen=True)
-class _Grid:
-    """Largest loss of a step that does not count as infinite, and the step of the grid of losses."""
-
-    largest: float
-    width: float
-
-    @classmethod
-    def of(cls, rate: float, r: float, steps: int) -> _Grid:
-        """Ten points in a deviation of one step's loss, unless all steps together would need too many."""
-        loss = min(r * (r + 9.5), 50.0)  # of a step whose unit surely takes part
-        largest = math.log1p(rate * math.expm1(loss)) - math.log(1 - rate + rate * math.exp(-loss))
-        fine = min(1e-3, rate * math.sqrt(math.sinh(min(r * r, 20.0))) / 10)
-        return cls(largest, max(fine, steps * largest / ALL_POINTS))
+def _poisson_grid(rate: float, r: float, steps: int) -> tuple[float, float]:
+    """As `_step_grid`: ten points in a deviation of one step's loss, unless all steps together would need too many."""
+    loss = min(r * (r + 9.5), 50.0)  # of a step whose unit surely takes part
+    largest = math.log1p(rate * math.expm1(loss)) - math.log(1 - rate + rate * math.exp(-loss))
+    fine = min(1e-3, rate * math.sqrt(math.sinh(min(r * r, 20.0))) / 10)
+    return largest, max(fine, steps * largest / ALL_POINTS)
 
 
 @lru_cache(maxsize=64)
 def _poisson(rate: float, r: float, steps: int):
-    grid = _Grid.of(rate, r, steps)
-    return _self_composed(lambda e: poisson_profile(e, rate, r), grid.largest, grid.width, steps)
+    return _self_composed(lambda e: poisson_profile(e, rate, r), *_poisson_grid(rate, r, steps), steps)
 
 
 def poisson_profile(epsilon: np.ndarray, rate: float, r: float) -> np.ndarray:

@@ -123,6 +123,37 @@ def lengths(rows: FloatArray, absolute: bool, out: FloatArray) -> None:
 
 
 @njit(cache=True, nogil=True)
+def center(values: FloatArray, lower: float, upper: float, out: FloatArray) -> None:
+    """Clip values into an interval and map it to [-1/2, 1/2]; NaN becomes 0."""
+    middle, width = lower / 2 + upper / 2, upper - lower
+    for i in range(len(values)):
+        x = values[i]
+        x = lower if x < lower else x
+        x = ((upper if x > upper else x) - middle) / width
+        x = -0.5 if x < -0.5 else x  # rounding above must not leave the bound
+        x = 0.5 if x > 0.5 else x
+        out[i] = 0.0 if x != x else x
+
+
+@njit(cache=True, nogil=True)
+def inside(rows: FloatArray, limits: FloatArray, simplices: AnyArray) -> bool:
+    """Say whether absolute entries are within limits, and columns [start, stop) vertices of simplices."""
+    for i in range(len(rows)):
+        row, outside = rows[i], 0
+        for j in range(len(row)):
+            outside += 0 if abs(row[j]) <= limits[j] else 1
+        for start, stop in simplices:
+            ones, others = 0, 0
+            for j in range(start, stop):
+                ones += row[j] == 1.0
+                others += (row[j] != 0.0) & (row[j] != 1.0)
+            outside += others + abs(ones - 1)
+        if outside:
+            return False
+    return True
+
+
+@njit(cache=True, nogil=True)
 def gather(X: FloatArray, members: AnyArray, out: FloatArray) -> None:
     """Copy some rows of X into the columns of `out`."""
     for a in range(len(members)):

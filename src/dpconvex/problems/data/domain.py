@@ -201,6 +201,22 @@ class DataDomain:
         if X.dtype.kind not in "fiub":
             raise InvalidDataError(f"X has dtype {X.dtype}; a real numeric dtype is needed. Encode text with a Schema")
 
+    def holds(self, X: FloatArray) -> bool:
+        """Say whether rows are seen to be in the domain at one look: only intervals, and vertices of simplices, are."""
+        from dpconvex.problems.data import _loops
+
+        return self._looks is not None and bool(_loops.inside(X, *self._looks))
+
+    @cached_property
+    def _looks(self) -> tuple[FloatArray, AnyArray] | None:
+        """Limits of all columns, and the ends of simplices; None where there are other blocks."""
+        if not {block.norm for block in self.blocks if block.size > 1} <= {"linf", "simplex"}:
+            return None
+        ends = np.cumsum([0, *(block.size for block in self.blocks)])
+        wide = [block.norm == "simplex" and block.size > 1 for block in self.blocks]
+        limits = np.repeat([block.bound for block in self.blocks], np.diff(ends))
+        return limits, np.stack([ends[:-1][wide], ends[1:][wide]], axis=1)
+
     @cached_property
     def _runs(self) -> tuple[tuple[BlockNorm, float, int, int], ...]:
         """Equal adjacent blocks merged: (norm, bound, block size, number of blocks)."""
@@ -212,6 +228,13 @@ class DataDomain:
                 count += runs.pop()[3]
             runs.append((block.norm, block.bound, size, count))
         return tuple(runs)
+
+
+def center(values: FloatArray, lower: float, upper: float, out: FloatArray) -> None:
+    """Write values (n,), clipped into an interval and mapped to [-1/2, 1/2], to `out`; NaN becomes 0."""
+    from dpconvex.problems.data import _loops
+
+    _loops.center(values, lower, upper, out)
 
 
 def _to_simplex(rows: FloatArray) -> None:

@@ -42,6 +42,7 @@ class RowBlock:
     extra: FloatArray | None = None  #: (m,), a further feature between the others and the intercept
     copies: int = 0  #: columns that hold it
     targets: AnyArray | None = None  #: (m,), inside the loss's targets, where they come with the records
+    weights: AnyArray | None = None  #: (m,), where they come with the records
 
     @property
     def dim(self) -> int:
@@ -66,6 +67,13 @@ class RowBlock:
         if self.intercept:
             z += self.intercept * W[..., -1]
         return z
+
+    def weighted_adjoint(self, g: FloatArray, weights: FloatArray, largest: float, size: float) -> FloatArray:
+        """Return the parts of ``(weights g)^T X`` (`summation.by_weight`); `size` bounds every ``|weight g x|``."""
+        g = weights.reshape(-1, *[1] * (g.ndim - 1)) * g
+        return summation.by_weight(
+            weights, largest, size, lambda rows, size: self.part(rows).ready().adjoint(g[rows], size)
+        )
 
     def adjoint(self, g: FloatArray, size: float) -> FloatArray:
         """Return the parts of ``g^T X`` (`summation`): (3, dim) for `g` of shape (m,), (3, k, dim) for (m, k).
@@ -119,6 +127,12 @@ class RowBlock:
         assert targets is not None  # they are here or there
         return targets[self.rows]
 
+    def weights_in(self, weights: AnyArray | None) -> FloatArray:
+        """Return the block's own weights, (m,), or its part of those of all records (n,); 1 without any."""
+        if self.weights is not None:
+            return self.weights
+        return np.ones(len(self.features)) if weights is None else weights[self.rows]
+
     def ready(self) -> RowBlock:
         """Return the same records with features in float64, rows in one piece."""
         return replace(self, features=np.require(_dense(self.features), np.float64, ["C", "A"]))
@@ -131,9 +145,13 @@ class RowBlock:
 
     def part(self, index: slice | AnyArray) -> RowBlock:
         """Return some of the records (`rows` stays as it is)."""
-        columns = (self.factor, self.extra, self.targets)
-        factor, extra, targets = (None if column is None else column[index] for column in columns)
-        return replace(self, features=self.features[index], factor=factor, extra=extra, targets=targets)
+        columns = {name: getattr(self, name) for name in ("factor", "extra", "targets", "weights")}
+        parts = {name: None if column is None else column[index] for name, column in columns.items()}
+        return replace(self, features=self.features[index], **parts)
+
+
+Subset = tuple["Records", AnyArray, FloatArray]
+"""Some records in memory, their targets, and their weights."""
 
 
 class RecordSource(ABC):
@@ -157,8 +175,8 @@ class RecordSource(ABC):
         """Return the sum of `work`, arrays that add up exactly, over the row blocks."""
 
     @abstractmethod
-    def subset(self, stride: int, targets: AnyArray | None = None) -> tuple[Records, AnyArray, AnyArray | None]:
-        """Return about every `stride`-th record in memory, their targets, and their numbers where they have any.
+    def subset(self, stride: int, targets: AnyArray | None = None, weights: AnyArray | None = None) -> Subset:
+        """Return about every `stride`-th record in memory, with target and weight (1 without any).
 
         Which ones is decided by what a record holds, its target included (`RowBlock.picked`).
         """
@@ -166,6 +184,10 @@ class RecordSource(ABC):
     @abstractmethod
     def chosen(self, index: AnyArray, targets: AnyArray | None) -> RecordSource:
         """Return the records of the given numbers (m,), ascending, m >= 1; targets (n,) come with them from then on."""
+
+    @abstractmethod
+    def weighted(self, weights: FloatArray) -> RecordSource:
+        """Return the same records, with weights (n,) that come with them from then on."""
 
     @abstractmethod
     def lifted(
@@ -228,6 +250,9 @@ class Records(RecordSource):
         extra, copies = column(targets), domain.n_features - self.domain.n_features
         blocks = [replace(b, extra=extra[b.rows], copies=copies, intercept=domain.intercept) for b in self._blocks]
         return Records(domain, self.n, blocks)
+
+    def weighted(self, weights: FloatArray) -> Records:
+        return Records(self.domain, self.n, [replace(b, weights=weights[b.rows]) for b in self._blocks])
 
     def each(self, values: Callable[[RowBlock], FloatArray]) -> Callable[[RowBlock], FloatArray]:
         found = np.concatenate([values(block) for block in self.blocks()])
@@ -314,10 +339,11 @@ class Records(RecordSource):
             first = last
         return out
 
-    def subset(self, stride: int, targets: AnyArray | None = None) -> tuple[Records, AnyArray, AnyArray]:
+    def subset(self, stride: int, targets: AnyArray | None = None, weights: AnyArray | None = None) -> Subset:
         found = [block.rows.start + block.picked(stride, targets) for block in self.blocks()]
         index = np.concatenate(found)
-        return self.of_rows(self.domain, self.take(index)), index if targets is None else targets[index], index
+        counted = np.ones(len(index)) if weights is None else weights[index]
+        return self.of_rows(self.domain, self.take(index)), index if targets is None else targets[index], counted
 
     @classmethod
     def of_rows(cls, domain: DataDomain, dense: FloatArray) -> Records:
@@ -377,5 +403,7 @@ def _clipped_block(part: Any, domain: DataDomain) -> RowBlock:
         limit = shortened_length(block.bound, block.size)
         factor = limit / np.where(too_long, lengths, limit) if too_long.any() else None
         return RowBlock(rows, part, factor, domain.intercept)
+    if part.dtype == np.float64 and domain.holds(part):
+        return RowBlock(rows, part, None, domain.intercept)
     clipped = domain.clip(part)
     return RowBlock(rows, part if np.array_equal(part, clipped) else clipped, None, domain.intercept)

@@ -15,7 +15,8 @@ A user's gradient is computed from its own records alone, down to the last bit: 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 import numpy as np
@@ -26,7 +27,8 @@ from dpconvex.errors import InvalidDataError
 from dpconvex.losses import LinearModelLoss
 from dpconvex.problems.data import _threads, summation
 from dpconvex.problems.data.domain import shorten
-from dpconvex.problems.data.records import Records
+from dpconvex.problems.data.records import Records, RecordSource, RowBlock
+from dpconvex.problems.data.sources.rows import StreamedRecords
 from dpconvex.problems.data.summation import Parts
 
 Positions = NDArray[np.intp]
@@ -164,8 +166,8 @@ def user_gradients(
 
 def clipped_mean(
     loss: LinearModelLoss,
-    records: Records,
-    targets: FloatArray,
+    records: RecordSource,
+    targets: AnyArray | None,
     groups: UserGroups,
     weights: FloatArray | None,
     w: FloatArray,
@@ -178,26 +180,78 @@ def clipped_mean(
     the computed sum rounds by less than `objective.ROUNDING` times `clip` on either data set (`summation`, worst case).
 
     An infinite `clip` shortens nothing. With a `center`, a released or public vector, the differences from it are
-    shortened, and their mean is returned.
+    shortened, and their mean is returned. Without targets, which then come with the records, weights are given.
     """
-    reader = _Reader(loss, records, targets, groups, weights, w)
+    largest = 1.0 if weights is None else float(weights.max())
+    reach = _reach(loss, records, w) * largest
+    size = min(clip, reach) + (0.0 if center is None or clip < np.inf else float(np.abs(center).max()))
 
-    size = min(clip, reader.size) + (0.0 if center is None or clip < np.inf else float(np.abs(center).max()))
-
-    def work(part: int) -> Parts:
-        G = reader.gradients(reader.users(part))
+    def shortened(G: FloatArray) -> AnyArray:
         if center is not None:
             G -= center
         if clip < np.inf:
             np.nan_to_num(G, copy=False, nan=0.0)
             shorten(G, "l2", clip)
-        most = summation.MOST_ROWS
-        parts = [
-            summation.vector_parts(G[i : i + most], np.ones(len(G[i : i + most])), size) for i in range(0, len(G), most)
-        ]
-        return (np.sum(parts, axis=0),)
+        most, ones = summation.MOST_ROWS, np.ones(len(G))
+        panels = [slice(i, i + most) for i in range(0, len(G), most)]
+        zero = np.zeros((3, G.shape[1]))
+        return np.sum([zero, *(summation.vector_parts(G[rows], ones[rows], size) for rows in panels)], axis=0)
 
-    return summation.vector(_threads.total(reader.parts, work)[0]) / groups.n_users
+    if targets is None:
+        assert isinstance(records, StreamedRecords)
+        assert weights is not None
+        parts = _streamed_sum(loss, records, groups, weights, w, reach, shortened)
+    else:
+        assert isinstance(records, Records)
+        reader = _Reader(loss, records, targets, groups, weights, w)
+        work = lambda part: (shortened(reader.gradients(reader.users(part))),)  # noqa: E731
+        parts = _threads.total(reader.parts, work)[0]
+    return summation.vector(parts) / groups.n_users
+
+
+def _streamed_sum(
+    loss: LinearModelLoss,
+    records: StreamedRecords,
+    groups: UserGroups,
+    weights: FloatArray,
+    w: FloatArray,
+    reach: float,
+    shortened: Callable[[FloatArray], AnyArray],
+) -> AnyArray:
+    """Return the parts of the sum of users' `shortened` gradients.
+
+    Users whose records are all in one portion are finished there. Parts of other users' gradients come to the driver,
+    which adds them up exactly: where rows are sorted by user, those are two users a portion.
+    """
+    codes, sizes = groups.spread(np.arange(groups.n_users, dtype=np.float64)).astype(np.int64), groups.sizes
+    domain = records.domain
+
+    def work(blocks: list[RowBlock], held: tuple[Positions, Positions, FloatArray]) -> tuple[Any, ...]:
+        own, expected, shares = held
+        if len(own) == 0:
+            none = np.empty((0, len(w)))
+            return shortened(none), own, none, none
+        whole = UserGroups.of(own)
+        firsts = whole.starts[:-1] if whole.order is None else whole.order[whole.starts[:-1]]
+        users, complete = own[firsts], whole.sizes == expected[firsts]
+        targets, begin = np.concatenate([block.targets_in(None) for block in blocks]), blocks[0].rows.start
+        blocks = [replace(b, rows=slice(b.rows.start - begin, b.rows.stop - begin)) for b in blocks]  # from 0 on
+        reader = _Reader(loss, Records(domain, len(own), blocks), targets, whole, shares, w, reach)
+        found = [reader.sums(reader.users(part)) for part in range(reader.parts)]
+        high, low = map(np.concatenate, zip(*found, strict=True))
+        return shortened((high + low)[complete]), users[~complete], high[~complete], low[~complete]
+
+    passed = list(records.each_portion(work, lambda i, j: (codes[i:j], sizes[codes[i:j]], weights[i:j])))
+    scattered, place = np.unique(np.concatenate([users for _, users, _, _ in passed]), return_inverse=True)
+    rests = np.zeros((2, len(scattered), len(w)))
+    for k in (0, 1):
+        np.add.at(rests[k], place, np.concatenate([found[2 + k] for found in passed]))
+    return np.sum([found[0] for found in passed], axis=0) + shortened(rests[0] + rests[1])
+
+
+def _reach(loss: LinearModelLoss, records: RecordSource, w: FloatArray) -> float:
+    """Return the largest product of a slope and a feature at parameters w."""
+    return loss.slope_within(records.domain.l2 * float(np.linalg.norm(w))) * records.domain.linf
 
 
 class _Reader:
@@ -211,6 +265,7 @@ class _Reader:
         groups: UserGroups,
         weights: FloatArray | None,
         w: FloatArray,
+        reach: float | None = None,
     ) -> None:
         n = groups.n_records
         sizes = (records.n, len(targets), n if weights is None else len(weights))
@@ -219,9 +274,8 @@ class _Reader:
         self._loss, self._records, self._targets, self._groups = loss, records, targets, groups
         self._weights, self._W = weights, np.ascontiguousarray(w.reshape(loss.n_outputs, records.dim))
         self._portion = max(1, _PORTION // records.dim, 0 if groups.order is None else n // _SHARE)
-        norm = float(np.linalg.norm(w))
-        largest = 1.0 if weights is None else float(weights.max())
-        self.size = loss.slope_within(records.domain.l2 * norm) * records.domain.linf * largest
+        largest = 1.0 if weights is None else float(weights.max(initial=0.0))
+        self.size = _reach(loss, records, w) * largest if reach is None else reach  # of all records' products
         cuts = np.searchsorted(groups.starts, np.arange(self._portion, n, self._portion))
         self._bounds = np.unique(np.concatenate([[0], cuts, [groups.n_users]]))
         self.parts = len(self._bounds) - 1
@@ -230,6 +284,14 @@ class _Reader:
         return slice(int(self._bounds[part]), int(self._bounds[part + 1]))
 
     def gradients(self, users: slice) -> FloatArray:
+        high, low = self.sums(users)
+        if self._weights is not None:
+            return high + low
+        starts = self._groups.starts[users.start : users.stop + 1]
+        return (high + low) / np.diff(starts)[:, None]
+
+    def sums(self, users: slice) -> tuple[FloatArray, FloatArray]:
+        """Return the two parts of the sums of users' gradients."""
         from dpconvex.problems.data import _loops
 
         starts = self._groups.starts[users.start : users.stop + 1]
@@ -245,8 +307,7 @@ class _Reader:
             if self._weights is not None:
                 slopes = slopes * self._weights[index][:, None]
             _loops.add_by_user(rows, slopes, starts, first, steps, high, low)
-        out = (high + low).reshape(len(high), -1)
-        return out if self._weights is not None else out / np.diff(starts)[:, None]
+        return high.reshape(len(high), -1), low.reshape(len(low), -1)
 
     def _read(self, place: slice) -> tuple[FloatArray, slice | AnyArray]:
         order = self._groups.order

@@ -152,9 +152,9 @@ class LinearModelObjective(Objective):
             z, dz, y = block.predict(W), block.predict(V), block.targets_in(self.targets)
             parts = [slice(i, i + _HESSIANS) for i in range(0, len(z), _HESSIANS)]
             turned = [_apply(self._curvature(z[part], y[part]), dz[part]) for part in parts]
-            return (block.adjoint(weights.times(block, z, y, np.concatenate(turned)), size),)
+            return (weights.adjoint(block, z, y, np.concatenate(turned), size),)
 
-        total_product = summation.vector(self.records.total(work)[0]).ravel() / weights.total
+        total_product = weights.vector(self.records.total(work)[0]).ravel() / weights.total
         product = self._pull_back(total_product) + self.l2 * v
         if self.tilt:
             slope = self._slope(w, weights)
@@ -203,9 +203,9 @@ class LinearModelObjective(Objective):
 
         def work(block: RowBlock) -> Parts:
             z, y = block.predict(W), block.targets_in(self.targets)
-            return (block.adjoint(weights.times(block, z, y, self.loss.derivative(z, y)), size),)
+            return (weights.adjoint(block, z, y, self.loss.derivative(z, y), size),)
 
-        return self._pull_back(summation.vector(self.records.total(work)[0]).ravel() / weights.total)
+        return self._pull_back(weights.vector(self.records.total(work)[0]).ravel() / weights.total)
 
     def _size(self, w: FloatArray, largest: float) -> float:
         """Largest product of a record's weight, slope and feature at `w`."""
@@ -258,6 +258,16 @@ class Weights:
         """Return `values` (m, ...) of a block's records, each times the record's weight."""
         return values if self.of is None else self.of(block, z, y).reshape(-1, *[1] * (values.ndim - 1)) * values
 
+    def adjoint(self, block: RowBlock, z: FloatArray, y: AnyArray, values: FloatArray, size: float) -> FloatArray:
+        """Return the parts of the weighted sum of records times `values` (m, ...); `size` bounds weighted products."""
+        if self.of is None:
+            return block.adjoint(values, size)
+        return block.weighted_adjoint(values, self.of(block, z, y), self.largest, size)
+
+    def vector(self, parts: AnyArray) -> FloatArray:
+        """Return the sum of which `adjoint`, added up, are the parts."""
+        return summation.vector(parts) if self.of is None else summation.weighted_vector(parts)
+
 
 def _apply(weights: FloatArray, dz: FloatArray) -> FloatArray:
     return weights * dz if dz.ndim == 1 else np.einsum("nab,nb->na", weights, dz)
@@ -290,6 +300,7 @@ class RegularizedRisk(LinearModelObjective):
 
     #: (n,): at least 0, of sum at most 1; None: ``1/n`` each. So every bound of an average of losses holds.
     weights: FloatArray | None = None
+    heaviest: float | None = None  #: the largest weight, where weights come with the records
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -298,7 +309,7 @@ class RegularizedRisk(LinearModelObjective):
 
     @property
     def weighted(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.weights is not None
+        return self.weights is not None or self.heaviest is not None
 
     def value(self, w: FloatArray) -> float:
         W, weights = self._matrix(w), self._weights(w)
@@ -315,24 +326,25 @@ class RegularizedRisk(LinearModelObjective):
 
         def work(block: RowBlock) -> Parts:
             z, y = block.predict(W), block.targets_in(self.targets)
-            both = (self.loss.derivative(z, y), self.loss.value(z, y))
-            slopes, losses = (weights.times(block, z, y, values) for values in both)
-            return block.adjoint(slopes, size), summation.number_parts(losses)
+            both = self.loss.derivative(z, y), self.loss.value(z, y)
+            slopes, losses = both[0], weights.times(block, z, y, both[1])
+            return weights.adjoint(block, z, y, slopes, size), summation.number_parts(losses)
 
         slope, losses = self.records.total(work)
         value = self._value(summation.number(losses) / weights.total, w)
-        return value, self._gradient(self._pull_back(summation.vector(slope).ravel() / weights.total), w)
+        return value, self._gradient(self._pull_back(weights.vector(slope).ravel() / weights.total), w)
 
     def subset(self, stride: int) -> RegularizedRisk:
-        records, targets, index = self.records.subset(stride, self.targets)
-        weights = None if self.weights is None else self.weights[index] * stride
-        return replace(self, records=records, targets=targets, weights=weights)
+        records, targets, counted = self.records.subset(stride, self.targets, self.weights)
+        weights = counted * stride if self.weighted else None
+        return replace(self, records=records, targets=targets, weights=weights, heaviest=None)
 
     def _weights(self, w: FloatArray) -> Weights:
         weights = self.weights
-        if weights is None:
+        if not self.weighted:
             return Weights(None, 1.0, float(self.records.n))
-        return Weights(lambda block, z, y: weights[block.rows], float(weights.max()), 1.0)
+        largest = self.heaviest if weights is None else float(weights.max())
+        return Weights(lambda block, z, y: block.weights_in(weights), largest or 0.0, 1.0)
 
 
 NO_TILT = "The losses would not stay convex below 0, and 0 is the average"

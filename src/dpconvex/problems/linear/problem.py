@@ -143,7 +143,11 @@ class LinearModelProblem(Problem):
         """
         if self.tilt:
             return TiltedRisk(self.loss, records, targets, l2, linear, tilt=self.tilt)
-        return RegularizedRisk(self.loss, records, targets, l2, linear, self.weights(groups), factor=self.factor)
+        weights, heaviest = self.weights(groups), None
+        if weights is not None and targets is None:  # both come with the records
+            records, weights, heaviest = records.weighted(weights), None, float(weights.max())
+        given = (self.loss, records, targets, l2, linear, weights, heaviest)
+        return RegularizedRisk(*given, factor=self.factor)
 
     def weights(self, groups: UserGroups | None) -> FloatArray | None:
         """Return the records' weights (n_records,), a user's of sum at most ``1/n``; None for ``1/n`` each."""
@@ -157,7 +161,7 @@ class LinearModelProblem(Problem):
 
     @property
     def only_sums(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return not self.grouped
+        return True
 
     @cached_property
     def attack(self) -> Attack | None:

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import InvalidDataError, InvalidParameterError
+from dpconvex.problems.data.sources.rows import EncodedRows
 
 Pair = tuple[FloatArray, FloatArray]  # of x and of y
 
@@ -135,7 +136,7 @@ class SimplexSaddle(ABC):
 
     @abstractmethod
     def _gradients(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> Pair:
-        """Sum the clipped gradients of some records; rows are few enough to hold them densely."""
+        """Sum the clipped gradients of some records, or return parts of them; rows are few enough to be held dense."""
 
     @abstractmethod
     def _values(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> FloatArray:
@@ -144,6 +145,10 @@ class SimplexSaddle(ABC):
     def record_size(self, records: Any) -> int:
         """Floats that one record takes while it is worked on."""
         return self.dx + self.dy
+
+    def count(self, records: Any) -> int:
+        """Number of the records, fewer in a portion; by default all."""
+        return self.n
 
     def describe(self) -> Mapping[str, Any]:
         """JSON-ready facts."""
@@ -180,10 +185,25 @@ class SimplexSaddle(ABC):
         `rows` is of stride 1; `x` and `y` are *released* or public points, never the private state of an algorithm.
         """
         with np.errstate(all="ignore"):
-            return _added_pairwise(
-                (np.zeros(self.dx), np.zeros(self.dy)),
-                (self._gradients(records, part, x, y) for part in self._parts(records, rows)),
-            )
+            if isinstance(records, EncodedRows):  # for plans that need sums over all records alone
+                assert rows == slice(0, self.n)
+                found = records.run(lambda portion, *_: self._sums(self.of_portion(*portion), rows, x, y))
+                sums = _added_pairwise(each for each in found if each is not None)
+            else:
+                sums = self._sums(records, rows, x, y)
+            return (np.zeros(self.dx), np.zeros(self.dy)) if sums is None else self._finished(sums)
+
+    def _sums(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> Pair | None:
+        """Return what `_gradients` says of all `rows` that there are; None of none."""
+        return _added_pairwise(self._gradients(records, part, x, y) for part in self._parts(records, rows))
+
+    def of_portion(self, X: AnyArray, y: AnyArray) -> Any:
+        """Return records of this problem's form from a portion of `EncodedRows`."""
+        raise NotImplementedError(f"{self.name}: records are not read portion by portion")
+
+    def _finished(self, sums: Pair) -> Pair:
+        """Return the gradients of which `_gradients`, added up, are the parts; by default they are themselves."""
+        return sums
 
     @final
     def value_sum(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> float:
@@ -196,22 +216,23 @@ class SimplexSaddle(ABC):
             )
 
     def _parts(self, records: Any, rows: slice) -> list[slice]:
-        start, stop, _ = rows.indices(self.n)
+        start, stop, _ = rows.indices(self.count(records))
         step = min(_MOST_ROWS, max(1, _CHUNK // self.record_size(records)))
         return [slice(i, min(i + step, stop)) for i in range(start, stop, step)]
 
 
-def _added_pairwise(zero: Pair, terms: Iterable[Pair]) -> Pair:
-    """Add as a balanced tree would, so that m terms meet about log2(m) roundings; holds that many of them."""
+def _added_pairwise(terms: Iterable[Pair]) -> Pair | None:
+    """Add as a balanced tree would, so that m terms meet about log2(m) roundings; holds that many. None of none."""
     waiting: list[Pair] = []
     for count, term in enumerate(terms, start=1):
         waiting.append(term)
         for _ in range((count & -count).bit_length() - 1):  # as many pairs are complete as count has final zeros
             last = waiting.pop()
             waiting[-1] = (waiting[-1][0] + last[0], waiting[-1][1] + last[1])
-    for term in reversed(waiting):
-        zero = (zero[0] + term[0], zero[1] + term[1])
-    return zero
+    while len(waiting) > 1:
+        last = waiting.pop()
+        waiting[-1] = (waiting[-1][0] + last[0], waiting[-1][1] + last[1])
+    return waiting[0] if waiting else None
 
 
 @final
@@ -302,7 +323,7 @@ class SaddleSection(SimplexSaddle):
         return (shifted, self.fixed, x) if self.player == "y" else (shifted, x, self.fixed)
 
     def _gradients(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> Pair:
-        gx, gy = self.whole._gradients(records, *self._there(rows, x, y))
+        gx, gy = self.whole._finished(self.whole._gradients(records, *self._there(rows, x, y)))
         if self.player == "both":
             return gx, gy
         return (-gy if self.player == "y" else gx), np.zeros(1)
@@ -315,7 +336,7 @@ class SaddleSection(SimplexSaddle):
 def clamped(values: AnyArray, bound: float) -> FloatArray:
     """Return a float64 copy with NaN replaced by 0 and every entry clipped to ``[-bound, bound]``."""
     with np.errstate(all="ignore"):  # long doubles beyond float64 become infinities
-        out = np.array(values, dtype=np.float64)
+        out = np.array(values, dtype=np.float64, order="C")
     np.nan_to_num(out, copy=False, nan=0.0)
     return np.clip(out, -bound, bound, out=out)
 

@@ -21,6 +21,8 @@ from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import LinearModelLoss
+from dpconvex.problems.data import summation
+from dpconvex.problems.data.sources.rows import EncodedRows
 from dpconvex.problems.minimax import base
 
 
@@ -161,7 +163,18 @@ class WorstGroupLoss(base.SimplexSaddle):
             "intercept": self.intercept,
         }
 
+    def count(self, records: Any) -> int:
+        return len(records[1])
+
+    def of_portion(self, X: AnyArray, y: AnyArray) -> tuple[AnyArray, AnyArray, AnyArray]:
+        """Return records; the columns of `y` are targets and groups."""
+        return X, y[:, 0], y[:, 1]
+
     def check(self, records: Any) -> None:
+        if isinstance(records, EncodedRows):
+            if records.shape != (self.n, self.n_features):
+                raise InvalidDataError(f"X has shape {records.shape}; {(self.n, self.n_features)} is needed")
+            return
         if not isinstance(records, tuple) or len(records) != 3:
             raise InvalidDataError("records must be a tuple (X, targets, groups)")
         X, targets, groups = records
@@ -183,7 +196,14 @@ class WorstGroupLoss(base.SimplexSaddle):
 
     def _predictions(self, X: Any, x: base.SimplexPoint) -> FloatArray:
         w = self.point(x.dense())
-        return X @ w[: self.n_features] + (self.feature_bound * w[-1] if self.intercept else 0.0)
+        constant = self.feature_bound * w[-1] if self.intercept else 0.0
+        if issparse(X):
+            return X @ w[: self.n_features] + constant
+        from dpconvex.problems.data import _loops
+
+        z = np.empty((len(X), 1))
+        _loops.predictions(X, w[None, : self.n_features], z)
+        return z[:, 0] + constant
 
     def _targets(self, records: Any, rows: slice) -> tuple[FloatArray, Any, FloatArray]:
         groups = np.nan_to_num(np.asarray(records[2][rows], dtype=np.float64), nan=0.0, posinf=0.0, neginf=0.0)
@@ -199,16 +219,30 @@ class WorstGroupLoss(base.SimplexSaddle):
         z = self._predictions(X, x)
         slopes = np.clip(np.nan_to_num(self.loss.derivative(z, targets)), -self.slope, self.slope)
         slopes *= factors * y.dense()[g]
-        half = self.radius * np.asarray(X.T @ slopes)
+        size = self.slope * self._largest * self.feature_bound
+        gx = _column_parts(X, slopes, size)
         if self.intercept:
-            half = np.append(half, self.radius * self.feature_bound * slopes.sum())
-        gy = base.sums_by(g, factors * self._losses(z, targets), self.dy)
-        return np.concatenate([half, -half]), gy
+            constant = np.full((len(slopes), 1), self.feature_bound)
+            gx = np.concatenate([gx, summation.vector_parts(constant, slopes, size)], axis=1)
+        losses = factors * self._losses(z, targets)
+        return gx, summation.vector_parts(np.eye(self.dy)[g], losses, self.loss_bound * self._largest)
+
+    def _finished(self, sums: base.Pair) -> base.Pair:
+        half = self.radius * summation.vector(sums[0])
+        return np.concatenate([half, -half]), summation.vector(sums[1])
 
     def _values(self, records: Any, rows: slice, x: base.SimplexPoint, y: base.SimplexPoint) -> FloatArray:
         z = self._predictions(self._features(records, rows), x)
         targets, g, factors = self._targets(records, rows)
         return y.dense()[g] * factors * self._losses(z, targets)
+
+
+def _column_parts(X: Any, slopes: FloatArray, size: float) -> FloatArray:
+    """Return the parts (3, n_features) of ``X^T slopes`` (`summation`), exact; of a sparse matrix one rounded sum."""
+    if issparse(X):
+        whole = np.asarray(X.T @ slopes)
+        return np.stack([whole, np.zeros_like(whole), np.zeros_like(whole)])
+    return summation.vector_parts(X, slopes, size)
 
 
 def l1_ball_loss(

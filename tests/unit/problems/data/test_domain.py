@@ -56,6 +56,29 @@ def test_rows_are_clipped_one_at_a_time(domain, X):
     np.testing.assert_array_equal(domain.clip(X), alone)
 
 
+whole = hnp.arrays(
+    np.float64, st.tuples(st.integers(1, 5), st.just(4)), elements=st.sampled_from([0.0, 1.0, 0.5, np.nan])
+)
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+@given(X=matrices | whole)
+def test_what_a_look_holds_is_left_alone(domain, X):
+    for rows in (X, domain.clip(X)):
+        if domain.holds(rows):
+            np.testing.assert_array_equal(domain.clip(rows), rows)
+
+
+def test_a_look_knows_intervals_and_vertices():
+    domain = DataDomain((Block(2, "linf", 0.5), Block(1, "l1", 1.0), Block(3, "simplex", 1.0)))
+    member = np.array([[-0.5, 0.5, 1.0, 0.0, 1.0, 0.0]])
+    assert domain.holds(member)
+    for column, value in ((0, -0.6), (1, np.nan), (2, 1.1), (3, 1.0), (4, 0.0), (4, np.nan), (5, -0.0), (5, 0.5)):
+        wrong = np.repeat(member, 3, axis=0)
+        wrong[1, column] = value
+        assert domain.holds(wrong) == (column == 5 and value == 0.0)
+
+
 @pytest.mark.parametrize("norm", ["l1", "l2", "simplex"])
 @given(seed=st.integers(0, 2**32 - 1), size=st.integers(2, 60), bound=st.sampled_from([0.1, 1.0, 3.0]))
 def test_no_record_changes_the_bits_of_another(norm, seed, size, bound):

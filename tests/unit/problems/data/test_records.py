@@ -85,7 +85,7 @@ def test_records_act_as_the_clipped_matrix(kind, domain):
         close(records.squared_norms(), np.square(oracle).sum(1), scale**2)
     for rows in (slice(None), slice(1, len(X), 7), slice(len(X) - 1, None), slice(3, 3)):
         close(records.rows(rows), oracle[rows], scale)
-    part, _, index = records.subset(5)
+    part, index, _ = records.subset(5)
     close(part.predict(w), oracle[index] @ w, scale)
     assert part.n == len(index)
     assert records.n == len(X)

@@ -12,13 +12,15 @@ import pyarrow.csv
 import pyarrow.dataset
 import pyarrow.parquet
 import pytest
+from sklearn.base import clone
 
 from dpconvex import PrivateHuberRegressor, PrivateLinearRegression, PrivateLinearSVC, PrivateLogisticRegression
 from dpconvex.algorithms.erm.objective_perturbation import ObjectivePerturbationPlan
 from dpconvex.data import CategoricalColumn, ClassTarget, NumericColumn, NumericTarget, Schema, open_files
 from dpconvex.errors import InvalidDataError, InvalidParameterError
+from dpconvex.estimators import _features, _streams
 from dpconvex.problems.data import _threads
-from dpconvex.problems.data.sources import EncodedTables, open_tables
+from dpconvex.problems.data.sources import EncodedTables, cells, open_tables
 from dpconvex.problems.data.sources.arrow import MEMORY
 
 N = 4000
@@ -125,6 +127,31 @@ def test_every_source_gives_the_same_model(name, places, monkeypatch, full) -> N
             assert found.n_features_in_ == expected.n_features_in_
 
 
+TOWNS = tuple(f"{a}{b}" for a in "ABCDEF" for b in "abcdef")
+WIDE = Schema((*COLUMNS[:2], CategoricalColumn("town", TOWNS), CategoricalColumn("sex", ("f", "m"))), CLASSES.target)
+
+
+@pytest.mark.parametrize(("kind", "sums"), [("arrow", True), ("pandas", False)])
+def test_cells_in_memory_give_the_same_model(kind, sums, monkeypatch) -> None:
+    """Positions of categories in one byte each, in the place of a matrix of zeros and ones."""
+    whole = table().append_column("sex", [np.where(np.arange(N) % 3, "f", "m")])
+    frame = whole if kind == "arrow" else whole.to_pandas()
+    model = PrivateLogisticRegression(1.0, schema=WIDE, random_state=5, algorithm="objective_perturbation")
+    expected = clone(model).fit(frame)
+    made = []
+    monkeypatch.setattr(ObjectivePerturbationPlan, "only_sums", sums)  # what needs single records gets the matrix
+    monkeypatch.setattr(cells, "_STEP", 300)
+    monkeypatch.setattr(cells, "_PORTION", 2**14)
+    monkeypatch.setattr(_streams, "LEAST", 0)
+    monkeypatch.setattr(_streams, "CellRows", lambda *args: made.append(cells.CellRows(*args)) or made[-1])
+    found = clone(model).fit(frame)
+    np.testing.assert_array_equal(found.coef_, expected.coef_)
+    assert found.certificate_ == expected.certificate_
+    assert [column.dtype for column in made[0]._cells] == [np.float64, np.float64, np.int8, np.int8]
+    monkeypatch.setattr(_features, "PREDICTED", 700)
+    np.testing.assert_array_equal(found.predict(frame), expected.predict(frame))
+
+
 def test_lazy_frames_and_data_sets(places) -> None:
     expected = fitted("logistic", table())
     for place in ("arrow data set", "pattern", "lazy frame"):
@@ -165,7 +192,8 @@ def test_refusals_come_from_public_facts(places, tmp_path) -> None:
     refused(Stream(table().slice(0, 0)), "0 sample")
     refused(stream, "needs a schema", schema=None, feature_norm=1.0)
     refused(stream, "single records", InvalidParameterError, PrivateLinearSVC, smoothing=0, delta=0.0)
-    refused(stream, "portion by portion", InvalidParameterError, schema=dataclasses.replace(CLASSES, user="unused"))
+    one_pass = {"schema": dataclasses.replace(CLASSES, user="unused"), "delta": 1e-6, "algorithm": "phased_sgd"}
+    refused(stream, "portion by portion", InvalidParameterError, **one_pass)
     with pytest.raises(InvalidParameterError, match="portion by portion"):
         PrivateLogisticRegression(1.0, schema=CLASSES).fit(stream, y=np.zeros(N))
     for name, place in (("folder", tmp_path / "nothing"), ("other", tmp_path)):
@@ -219,5 +247,7 @@ def test_plans_that_need_single_records_take_no_source(places) -> None:
     plans = {plan.algorithm: plan for plan in model.plan(N)}
     assert isinstance(plans["objective_perturbation"], ObjectivePerturbationPlan)
     assert plans["objective_perturbation"].only_sums
-    users = model.plan(N, unit="user")
-    assert not any(plan.only_sums for plan in users)
+    users = {plan.algorithm: plan for plan in PrivateLogisticRegression(1.0, 1e-6, schema=CLASSES).plan(N, unit="user")}
+    assert users["objective_perturbation"].only_sums
+    assert users["noisy_gradient"].only_sums
+    assert not users["phased_sgd"].only_sums

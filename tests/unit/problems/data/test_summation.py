@@ -152,3 +152,31 @@ def test_users_gradients_do_not_mind_the_order(monkeypatch):
         records = Records.clipped(X[rows], domain)
         means.append(clipped_mean(LogisticLoss(), records, y[rows], groups, None, np.ones(P), 0.1))
     np.testing.assert_array_equal(*means)
+
+
+def test_very_unequal_weights_err_by_a_share_of_their_sum() -> None:
+    """200,000 records of a weight 2^-30 of the largest: on one grid they would err by 1e-13 of it together."""
+    n, light = 200_000, 2.0**-30
+    weights, rows = np.full(n, light), np.full((n, 1), 1 / 3)
+    weights[0] = 1.0
+    parts, blocks = np.zeros((8, 3, 1)), [slice(i, i + 2**14) for i in range(0, n, 2**14)]
+    for part in blocks:
+        of = lambda some, size, X=rows[part], v=weights[part]: summation.vector_parts(X[some], v[some], size)  # noqa: E731
+        parts += summation.by_weight(weights[part], 1.0, 1 / 3, of)
+    exact = Fraction(1 / 3) + (n - 1) * Fraction(light / 3)
+    assert abs(Fraction(float(summation.weighted_vector(parts)[0])) - exact) <= Fraction(2) ** -52
+
+
+def test_classes_of_weights_bound_what_they_hold() -> None:
+    weights = np.concatenate([2.0 ** -np.arange(0.0, 80.0, 0.25), [0.0, 1.0]])
+    seen: list[tuple[float, float, float]] = []
+
+    def of(rows: object, size: float) -> np.ndarray:
+        inside = weights[rows]  # type: ignore[index]
+        seen.append((size, inside.max(), inside[inside > 0].min()))
+        return np.zeros((3, 1))
+
+    summation.by_weight(weights, 1.0, 1.0, of)
+    assert len(seen) == 8
+    assert all(largest <= size for size, largest, _ in seen)
+    assert all(size <= 16 * least for size, _, least in sorted(seen)[1:])  # all classes but the last

@@ -137,7 +137,7 @@ def test_lifted_records_agree_with_dense_ones_and_copy_nothing(norm, domain) -> 
     np.testing.assert_allclose(records.gram(np.abs(g)), full.T @ (np.abs(g)[:, None] * full), atol=1e-5)
     np.testing.assert_allclose(records.squared_norms(), (full**2).sum(1), rtol=1e-13)
     np.testing.assert_allclose(records.rows(slice(7, 40, 3)), full[7:40:3], rtol=1e-15)
-    part, _, index = records.subset(4)
+    part, index, _ = records.subset(4)
     np.testing.assert_allclose(part.predict(w), full[index] @ w, rtol=1e-13, atol=1e-13)
     assert all(np.shares_memory(block.features, X) for block in records.blocks())
 

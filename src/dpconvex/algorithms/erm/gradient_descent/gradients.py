@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import final
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.mechanisms.gaussian import Sample
-from dpconvex.problems import LinearModelProblem, Objective, Records, RegularizedRisk, UserGroups
+from dpconvex.problems import LinearModelProblem, Objective, UserGroups
 from dpconvex.problems.data import summation
 from dpconvex.problems.data.records import RecordSource, RowBlock
 from dpconvex.problems.data.summation import Parts
@@ -98,10 +98,10 @@ def _of_records(clipping: Clipping, X: AnyArray, y: AnyArray) -> Gradient:
 
 def _of_users(clipping: Clipping, X: AnyArray, y: AnyArray, groups: UserGroups) -> Gradient:
     problem, weights = clipping.problem, record_weights(groups)
-    records, targets = Records.clipped(X, problem.domain), problem.loss.clip_targets(y)
     if not clipping.cuts:
-        mean = np.nextafter(weights / groups.n_users, 0.0)
-        return _gradient(RegularizedRisk(problem.loss, records, targets, 0.0, weights=mean))
+        own = replace(problem, n=groups.n_users)  # those of a batch are fewer
+        return _gradient(own.on(*own.clipped(X, y), 0.0, groups))
+    records, targets = problem.clipped(X, y)
     return lambda w: clipped_mean(problem.loss, records, targets, groups, weights, w, clipping.level)
 
 

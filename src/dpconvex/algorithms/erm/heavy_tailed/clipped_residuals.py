@@ -48,6 +48,7 @@ class ClippedResidualsPlan(TwoStagePlan):
     privacy: PrivacyParams
     moments: Moments
     then: LinearModelPlan
+    sums: bool = False
     algorithm: ClassVar[str] = "clipped_residuals"
 
     @property
@@ -91,7 +92,7 @@ class ClippedResidualsPlan(TwoStagePlan):
         }
 
     def at(self, privacy: PrivacyParams) -> ClippedResidualsPlan:
-        return plan(self.problem, privacy, self.moments, constants=self.constants)
+        return plan(self.problem, privacy, self.moments, constants=self.constants, sums=self.sums)
 
     def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> PrivateResult:
         result = self.then.run(X, y, source)
@@ -100,9 +101,14 @@ class ClippedResidualsPlan(TwoStagePlan):
 
 @recorded("clipped_residuals")
 def plan(
-    problem: LinearModelProblem, privacy: PrivacyParams, moments: Moments, *, constants: str = "calibrated"
+    problem: LinearModelProblem,
+    privacy: PrivacyParams,
+    moments: Moments,
+    *,
+    constants: str = "calibrated",
+    sums: bool = False,
 ) -> ClippedResidualsPlan:
-    """Return the plan: of all ordinary methods the one with the smallest bound.
+    """Return the plan: of all ordinary methods, or of those that need sums alone, the one with the smallest bound.
 
     Noise is in proportion to the domain's longest record. The loss has one prediction and is smooth or piecewise
     linear; moments are those of its slopes at the prediction 0, and not used where slopes are bounded.
@@ -116,8 +122,8 @@ def plan(
         raise extreme(problem.name, moments)
     loss = problem.loss.cut(beyond + PREDICTIONS * problem.loss.curvature_bound)
     cut = problem if loss is None else replace(problem, loss=loss)
-    found = plans(cut, privacy, options=Options(constants))
-    return ClippedResidualsPlan(problem, privacy, moments, found[0])
+    found = plans(cut, privacy, options=Options(constants, sums=sums))
+    return ClippedResidualsPlan(problem, privacy, moments, found[0], sums)
 
 
 def slope_moments(problem: LinearModelProblem, moments: Moments) -> Moments:

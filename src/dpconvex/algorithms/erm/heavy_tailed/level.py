@@ -18,7 +18,7 @@ Deviations
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, final
@@ -29,7 +29,7 @@ from scipy.stats import beta
 from dpconvex import _rounding
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms import LinearModelPlan
-from dpconvex.algorithms.erm.heavy_tailed import clipped_gradient, localized_mechanism
+from dpconvex.algorithms.erm.heavy_tailed import clipped_gradient
 from dpconvex.algorithms.erm.heavy_tailed.clipped_residuals import PREDICTIONS
 from dpconvex.algorithms.erm.heavy_tailed.localization import planned
 from dpconvex.algorithms.erm.heavy_tailed.moments import BINS, Moments, bin_edges, record_bounds
@@ -201,19 +201,29 @@ def localized(
 
 
 def near_net(
-    problem: LinearModelProblem, privacy: PrivacyParams, constants: str, failure: float | None, *released: float
+    planner: Callable[..., LinearModelPlan],
+    problem: LinearModelProblem,
+    privacy: PrivacyParams,
+    constants: str,
+    failure: float | None,
+    *released: float,
 ) -> LinearModelPlan:
-    """Return the localized exponential mechanism with a released level in all phases."""
+    """Return a localization whose phases choose from nets, with a released level in all of them."""
     level, second = released
-    return localized_mechanism.planned(problem, privacy, Moments(2.0, second), SURROGATES["truncated"], failure, level)
+    return planner(problem, privacy, Moments(2.0, second), SURROGATES["truncated"], failure, level)
 
 
 def ordinary(
-    problem: LinearModelProblem, privacy: PrivacyParams, constants: str, failure: float | None, *released: float
+    problem: LinearModelProblem,
+    privacy: PrivacyParams,
+    constants: str,
+    failure: float | None,
+    *released: float,
+    sums: bool = False,
 ) -> LinearModelPlan:
-    """Return the best ordinary method on the loss whose slope is cut."""
+    """Return the best ordinary method on the loss whose slope is cut; `sums`: of those that need sums alone."""
     loss = problem.loss.cut(released[0] + PREDICTIONS * problem.loss.curvature_bound) or problem.loss
-    return plans(replace(problem, loss=loss), privacy, options=Options(constants))[0]
+    return plans(replace(problem, loss=loss), privacy, options=Options(constants, sums=sums))[0]
 
 
 def descent(

@@ -27,7 +27,7 @@ Deviations
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, final
@@ -42,7 +42,7 @@ from dpconvex.algorithms.erm.exponential_mechanism import RADII, ball_grid, over
 from dpconvex.algorithms.erm.heavy_tailed.custom import CustomExtension, check_custom
 from dpconvex.algorithms.erm.heavy_tailed.localization import LocalizationPlan, To, floats
 from dpconvex.algorithms.erm.heavy_tailed.moments import Moments, check_heavy
-from dpconvex.algorithms.erm.heavy_tailed.schedule import TUNING, Phase, Setting, Stage, calibrated, sensitivity
+from dpconvex.algorithms.erm.heavy_tailed.schedule import TUNING, Phase, Scaled, Setting, Stage, calibrated, sensitivity
 from dpconvex.algorithms.erm.heavy_tailed.surrogates import SURROGATES, Data, Surrogate
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import Planned, ReportNoisyMax
@@ -55,11 +55,27 @@ MAX_DIM = 2
 LEMMA = "up to a constant, values in a ball of radius r move by 2 C r / m, their errors by B (Lowy 2026, Algorithm 7)"
 
 
+@dataclass(frozen=True)
+class NetPlan(LocalizationPlan[P]):
+    """Constants of one run whose phases choose from nets."""
+
+    compares_values: ClassVar[bool] = False  #: of the objective, for the choice
+
+    def net(self, t: int, center: FloatArray) -> FloatArray:
+        """Return the net of phase t around a center of the ball, shape (N, dim): a grid, projected to the ball.
+
+        The projection brings no point farther from the center, nor from any point of the ball.
+        """
+        stage = self.phases[t].stages[0]
+        return self.domain.project_rows(center + ball_grid(self.problem.dim, stage.side, stage.confine))
+
+
 @final
 @dataclass(frozen=True)
-class LocalizedMechanismPlan(LocalizationPlan[P]):
+class LocalizedMechanismPlan(NetPlan[P]):
     """Constants of one run: each phase releases a center, then a point of the net around it."""
 
+    compares_values: ClassVar[bool] = True
     noise_name: str = "localized permute-and-flip"
     algorithm: ClassVar[str] = "localized_exponential_mechanism"
     theorem = (  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
@@ -106,16 +122,6 @@ class LocalizedMechanismPlan(LocalizationPlan[P]):
             for phase, error in zip(self.phases, self.errors, strict=True)
         ]
         return {**super().describe(), "nets": nets}
-
-    def net(self, t: int, center: FloatArray) -> FloatArray:
-        """Return the net of phase t around a center of the ball, shape (N, dim): a grid, projected to the ball.
-
-        The projection brings no point farther from the center, nor from any point of the ball.
-        """
-        stage = self.phases[t].stages[0]
-        points = center + ball_grid(self.problem.dim, stage.side, stage.confine)
-        lengths = np.linalg.norm(points, axis=1, keepdims=True)
-        return points * np.minimum(1.0, self.problem.radius / np.maximum(lengths, 1e-300))
 
     def scores(self, t: int, risk: Objective, net: FloatArray, center: FloatArray) -> FloatArray:
         """Return minus the computed values on the net (Algorithm 6), less a multiple of the grid of scores."""
@@ -187,28 +193,30 @@ def best_net(setting: Setting, C: float, m: int, tau: float, error: float) -> _N
 
 
 def planned(
-    problem: P,
+    problem: Any,
     privacy: PrivacyParams,
     moments: Moments,
     method: Surrogate,
     failure: float | None,
     level: float | None = None,
-) -> LocalizedMechanismPlan[P]:
-    """Return the plan for a surrogate that fits the problem; other parameters as in `localization.planned`."""
+    *,
+    kind: Any = LocalizedMechanismPlan,
+    scaling: Callable[[Setting, int], Scaled] = NetRelease.of,
+) -> Any:
+    """Return the plan, of this kind, for a surrogate that fits the problem; other parameters as in `localization`."""
     if failure is not None:
         _validate.real("failure", failure, above=0.0, below=0.5)
     if problem.dim > MAX_DIM:
         what = f"must be at most {MAX_DIM}, a constant included: larger nets are unaffordable, pure samplers unknown"
         raise InvalidParameterError("dim", problem.dim, what, "Use algorithm='heavy_tailed'")
-    if math.isinf(problem.value_at_zero):
+    if kind.compares_values and math.isinf(problem.value_at_zero):
         what = "must have bounded targets for this algorithm, or values round without a bound"
         raise InvalidParameterError("loss", problem.name, what, "Give it a target_bound")
     with floats(problem, moments if level is None else None):
         setting = Setting.of(problem, privacy.epsilon, moments, method, None, level)
-        found = LocalizedMechanismPlan(
-            problem, privacy, moments, calibrated(setting, failure, NetRelease.of), failure, method=method
-        )
-        _ = [mechanism.event for stages in found.noises for mechanism in stages], found.choices
+        schedule = calibrated(setting, failure, scaling)
+        found = kind(problem, privacy, moments, schedule, failure, method=method)
+        _ = [release.event for release in found.releases]
         return found
 
 

@@ -31,6 +31,7 @@ from dpconvex.algorithms.erm.heavy_tailed import (
     clipped_gradient,
     clipped_residuals,
     custom,
+    gradient_score,
     level,
     localized_mechanism,
 )
@@ -39,7 +40,7 @@ from dpconvex.algorithms.erm.heavy_tailed.localization import check_constraint
 from dpconvex.algorithms.erm.heavy_tailed.moments import check_heavy
 from dpconvex.algorithms.erm.two_stage.base import TwoStagePlan
 from dpconvex.algorithms.recipes import NAMED, stored
-from dpconvex.algorithms.select import LARGEST, SMALLEST, Options
+from dpconvex.algorithms.select import LARGEST, SMALLEST, Options, needs_records
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release
 from dpconvex.problems import CustomProblem, LinearModelProblem, UserGroups
@@ -106,6 +107,7 @@ class HeavyMethod:
     apart: bool = False  #: Whether its level is found on records of its own, which the theorem for new records needs
     repeats: bool = False  #: Whether its bound can be had but for a small failure probability
     shaped: bool = False  #: Whether it takes a `Shape`
+    chooses: bool = False  #: Whether it is planned from `sums` too
 
     def __call__(
         self, problem: P, privacy: PrivacyParams, moments: Moments, constants: str, **more: Any
@@ -136,11 +138,15 @@ class HeavyMethod:
 
 HEAVY_METHODS: Mapping[str, HeavyMethod] = {
     "heavy_tailed": HeavyMethod(heavy_tailed.plan, level.localized, apart=True, repeats=True, shaped=True),
-    "clipped_residuals": HeavyMethod(clipped_residuals.plan, level.ordinary, slopes=True),
+    "clipped_residuals": HeavyMethod(clipped_residuals.plan, level.ordinary, slopes=True, chooses=True),
     "clipped_gradient": HeavyMethod(clipped_gradient.plan, level.descent, printed=False),
-    "localized_exponential_mechanism": HeavyMethod(
-        localized_mechanism.plan, level.near_net, printed=False, apart=True, repeats=True
-    ),
+    **{
+        name: HeavyMethod(module.plan, partial(level.near_net, module.planned), printed=False, apart=True, repeats=True)
+        for name, module in (
+            ("localized_exponential_mechanism", localized_mechanism),
+            ("gradient_score", gradient_score),
+        )
+    },
 }
 """By the name used in estimators and on the command line; ``"auto"`` is one of the first two, by `chosen`."""
 NAMED.update({f"heavy-tailed method {name}": method for name, method in HEAVY_METHODS.items()})
@@ -174,6 +180,7 @@ class LeveledPlan(TwoStagePlan):
     method: HeavyMethod  #: Plans `then`
     failure: float | None = None  #: Probability with which the bound may fail; None: it holds in expectation
     shape: Shape | None = None  #: Of `then`
+    sums: bool = False  #: Whether `then` is to need sums alone
     released: tuple[float, ...] = ()  #: In a result: level and, of gradients, second moment
     adaptive: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleMethodOverride]
 
@@ -275,11 +282,12 @@ class LeveledPlan(TwoStagePlan):
     def _then(self, released: tuple[float, ...]) -> algorithms.LinearModelPlan:
         half = None if self.failure is None else self.failure / 2
         rest = replace(self.problem, n=self.then.problem.n)
-        return _after(self.method, rest, self.then.privacy, self.constants, half, self.shape)(*released)
+        return _after(self.method, rest, self.then.privacy, self.constants, half, self.shape, self.sums)(*released)
 
     def at(self, privacy: PrivacyParams) -> LeveledPlan:
         """Return the plan of another promise for the same level."""
-        found = leveled(self.problem, privacy, self.method, self.constants, self.failure, self.shape)
+        facts = self.problem, privacy, self.method, self.constants, self.failure, self.shape
+        found = leveled(*facts, sums=self.sums)
         return found.informed(*self.released) if self.released else found
 
     def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> algorithms.PrivateResult:
@@ -293,10 +301,11 @@ class LeveledPlan(TwoStagePlan):
 
 
 def _after(method: HeavyMethod, *given: Any) -> Callable[..., algorithms.LinearModelPlan]:
-    """Return the planner of what follows the scale; `given` ends with a shape or None."""
+    """Return the planner of what follows the scale; `given` ends with a shape or None, and with `sums`."""
     assert method.leveled is not None  # of linear models; tells the type checker
-    more = {} if given[-1] is None else vars(given[-1])
-    return partial(method.leveled, *given[:-1], **more)
+    *facts, shape, sums = given
+    more = {} if shape is None else vars(shape)
+    return partial(method.leveled, *facts, **more, **({"sums": True} if sums and method.chooses else {}))
 
 
 @algorithms.recorded("leveled")
@@ -309,6 +318,7 @@ def leveled(
     shape: Shape | None = None,
     *,
     proved: bool = False,
+    sums: bool = False,
 ) -> LeveledPlan:
     """Return the plan of a run that first finds a level itself; the promise is for both.
 
@@ -329,10 +339,10 @@ def leveled(
             "n", problem.n, f"must be at least {least} to find a level without a moment", remedy
         )
     others = replace(problem, n=problem.n - n if method.apart else n)
-    then = _after(method, others, rest, constants, None if failure is None else failure / 2, shape)
+    then = _after(method, others, rest, constants, None if failure is None else failure / 2, shape, sums)
     least, largest = scale.ends
     then(*least)  # refuse here, from public facts, what would be refused later
-    return LeveledPlan(problem, privacy, scale, then(*largest), method, failure, shape)
+    return LeveledPlan(problem, privacy, scale, then(*largest), method, failure, shape, sums)
 
 
 def heavy_plans(
@@ -358,6 +368,8 @@ def heavy_plans(
     if algorithm == "auto":
         plain = failure is None and shape is None
         algorithm = chosen(problem, privacy, options.constants) if plain else "heavy_tailed"
+        if plain and options.sums and problem.loss.cut(SMALLEST) is not None:
+            algorithm = "clipped_residuals"  # localization reads parts by position
     method, more = HEAVY_METHODS[algorithm], {}
     if shape is not None:
         more = vars(shape)
@@ -377,8 +389,14 @@ def heavy_plans(
         moments = method.settled(problem, k or 2.0) if given is None else method.adapted(problem, given)
         if moments is None:
             proved = k is None or failure is not None
-            return (leveled(problem, privacy, method, options.constants, failure, shape, proved=proved),)
-        return (method(problem, privacy, moments, options.constants, **more),)
+            facts = problem, privacy, method, options.constants, failure, shape
+            found = leveled(*facts, proved=proved, sums=options.sums)
+        else:
+            restricted = {"sums": True} if options.sums and method.chooses else {}
+            found = method(problem, privacy, moments, options.constants, **more, **restricted)
+    if options.sums and not found.only_sums:
+        raise needs_records(algorithm)
+    return (found,)
 
 
 CUSTOM_METHODS: Mapping[str, HeavyMethod] = {

@@ -99,7 +99,7 @@ class AdasspPlan(LinearModelPlan):
 
     @property
     def only_sums(self) -> bool:
-        return not self.problem.grouped
+        return self.problem.only_sums
 
     def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> PrivateResult:
         """Algorithm 2."""

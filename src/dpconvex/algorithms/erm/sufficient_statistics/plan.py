@@ -241,7 +241,7 @@ class SufficientStatisticsPlan(LinearModelPlan):
 
     @property
     def only_sums(self) -> bool:
-        return not self.problem.grouped
+        return self.problem.only_sums
 
     def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> PrivateResult:
         """Fit noisy moments, then take noisy gradient steps with residuals cut at a level that is found privately."""

@@ -33,8 +33,7 @@ class Statistics:
 
     problem: LinearModelProblem
     records: RecordSource
-    targets: FloatArray | None  #: None where they come with the records
-    weights: FloatArray | None  #: None: ``1/n`` each
+    targets: FloatArray | None  #: None where they come with the records, as weights always do
     units: FloatArray  #: (dim,): features are divided by these, parameters multiplied
 
     @classmethod
@@ -42,7 +41,8 @@ class Statistics:
         cls, problem: LinearModelProblem, X: AnyArray, y: AnyArray, groups: UserGroups | None, units: FloatArray
     ) -> Statistics:
         """Clip records and targets, and weigh them."""
-        return cls(problem, *problem.clipped(X, y), problem.weights(groups), units)
+        (records, targets), weights = problem.clipped(X, y), problem.weights(groups)
+        return cls(problem, records if weights is None else records.weighted(weights), targets, units)
 
     def moments(self) -> FloatArray:
         """Return the mean of ``x x^T``, shape (dim, dim)."""
@@ -55,8 +55,8 @@ class Statistics:
         """Return the mean of ``x y``, shape (dim,)."""
         assert isinstance(self.problem.loss, SquaredLoss)  # plans check
         size = self.problem.loss.target_bound * self.records.domain.linf / self.problem.n
-        found = self.records.total(lambda b: (b.adjoint(self._weights(b) * b.targets_in(self.targets), size),))[0]
-        return summation.vector(found) / self.units
+        found = self.records.total(lambda b: (self._adjoint(b, b.targets_in(self.targets), size),))[0]
+        return summation.weighted_vector(found) / self.units
 
     def joint_moments(self, unit: float) -> FloatArray:
         """Return the mean of ``z z^T`` for ``z = (x, y / unit)``, shape (dim + 1, dim + 1)."""
@@ -73,9 +73,9 @@ class Statistics:
 
         def work(block: RowBlock) -> Parts:
             cut = np.nan_to_num(np.clip(self._residuals(block, w) / clip, -1.0, 1.0))  # overflow stays in its record
-            return (block.adjoint(self._weights(block) * cut, size),)
+            return (self._adjoint(block, cut, size),)
 
-        return summation.vector(self.records.total(work)[0]) / self.units
+        return summation.weighted_vector(self.records.total(work)[0]) / self.units
 
     def residual_shares(self, w: FloatArray, thresholds: FloatArray) -> FloatArray:
         """Return the share of records by the size of their residual, shape (len(thresholds) + 1,).
@@ -88,17 +88,21 @@ class Statistics:
 
         def work(block: RowBlock) -> Parts:
             found = np.searchsorted(thresholds, np.abs(self._residuals(block, w)), side="right")
-            indicators = np.eye(bins)[found]
-            return (summation.vector_parts(indicators, self._weights(block), size),)
+            indicators, weights = np.eye(bins)[found], self._weights(block)
+            of = lambda rows, size: summation.vector_parts(indicators[rows], weights[rows], size)  # noqa: E731
+            return (summation.by_weight(weights, size, size, of),)
 
-        return summation.vector(self.records.total(work)[0])
+        return summation.weighted_vector(self.records.total(work)[0])
+
+    def _adjoint(self, block: RowBlock, values: FloatArray, size: float) -> AnyArray:
+        return block.weighted_adjoint(values, self._weights(block), 1 / self.problem.n, size)
 
     def _residuals(self, block: RowBlock, w: FloatArray) -> FloatArray:
         return -self.problem.loss.derivative(block.predict(w / self.units), block.targets_in(self.targets))
 
     def _weights(self, block: RowBlock) -> FloatArray:
-        if self.weights is not None:
-            return self.weights[block.rows]
+        if block.weights is not None:
+            return block.weights
         return np.full(len(block.features), _rounding.ratio_down(1.0, self.problem.n))
 
 

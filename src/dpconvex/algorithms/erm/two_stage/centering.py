@@ -40,7 +40,7 @@ from dpconvex.geometry import GroupedNorm
 from dpconvex.mechanisms import NormNoiseMechanism, Planned, ReportNoisyMax
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Sensitivity
 from dpconvex.problems import Block, DataDomain, LinearModelProblem, UserGroups
-from dpconvex.problems.data.sources import EncodedRows, mapped, totals
+from dpconvex.problems.data.sources import mapped, totals
 from dpconvex.problems.linear.expected_risk import ORDINARY, reach_share, squared_reach
 from dpconvex.randomness import BitSource
 
@@ -181,15 +181,14 @@ class CenteredPlan(TwoStagePlan):
     def at(self, privacy: PrivacyParams) -> algorithms.LinearModelPlan:
         return plan(self.problem, privacy, self.planner)[0]
 
-    def informed(self, center: FloatArray, length: float, *, sums: bool = False) -> CenteredPlan:
+    def informed(self, center: FloatArray, length: float) -> CenteredPlan:
         """Return the plan for a released center, shape (p,), and length, with the same budgets.
 
         Where the length is not clearly shorter than what the ranges allow, the columns stay as they are.
         """
         moved = length <= TUNING.worth * float(np.linalg.norm(self.half_widths))
         problem = centered(self.problem, length) if moved else self.problem
-        plans = self.planner(problem, self.then.privacy)
-        then = next((plan for plan in plans if plan.only_sums), plans[0]) if sums else plans[0]
+        then = self.planner(problem, self.then.privacy)[0]
         return algorithms.continued(self, then=then, center=tuple(center.tolist()), length=length, moved=moved)
 
     def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> algorithms.PrivateResult:
@@ -201,7 +200,7 @@ class CenteredPlan(TwoStagePlan):
         within = totals(X, y, lambda X, y: (self._within(moved(X)),))[0].astype(np.float64)
         scores = -np.abs(within - TUNING.rank * self.problem.n)
         length = float(self.lengths[self.second.release(scores, LENGTH, source, ledger)])  # line 3: the length
-        plan = self.informed(center, length, sums=isinstance(X, EncodedRows))
+        plan = self.informed(center, length)
         change = moved if plan.moved else self.problem.domain.clip
         result = plan.then.run(*mapped(X, y, change), source)  # line 4: the method, which clips again
         return plan.restored(result, plan._moved_back(result.point, center), source)

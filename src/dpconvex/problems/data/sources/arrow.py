@@ -12,7 +12,7 @@ import narwhals as nw
 
 from dpconvex._types import AnyArray
 from dpconvex.errors import InvalidDataError
-from dpconvex.problems.data.sources.rows import EncodedRows, Portion, expanding
+from dpconvex.problems.data.sources.rows import EncodedRows, Portion, TableSource, expanding, inside
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,12 +32,26 @@ class ArrowStream(Protocol):
 
 @final
 @dataclass(frozen=True, eq=False)
-class Tables:
+class Tables(TableSource):
     """A table that is read batch by batch, again and again."""
 
     n: int  #: rows, public
     empty: pa.Table  #: the chosen columns without rows
     read: Callable[[int], Iterator[pa.RecordBatch]]  #: yields batches of about so many rows
+
+    def encoded(self, encode: Callable[[Any], tuple[Any, Any]], n_features: int) -> EncodedTables:
+        return EncodedTables(self, encode, n_features)
+
+    def taken(self, index: AnyArray) -> Tables:
+        import pyarrow as pa
+
+        def some(rows: int) -> Iterator[pa.RecordBatch]:
+            first = 0
+            for batch in self.read(rows):
+                yield batch.take(pa.array(inside(index, first, first + batch.num_rows)))
+                first += batch.num_rows
+
+        return Tables(len(index), self.empty, some)
 
     def portions(self, rows: int) -> Iterator[pa.Table]:
         """Yield all rows, at most about twice so many at a time."""
@@ -67,8 +81,8 @@ def quiet_reading() -> Iterator[None]:
         raise InvalidDataError(f"{what}. Check that its files are whole, and can be read again") from None
 
 
-def open_tables(table: object, columns: Sequence[str]) -> Tables | None:
-    """Return some columns of a table that is no frame in memory; None where it is one, or no table at all.
+def open_tables(table: object, columns: Sequence[str] | None) -> Tables | None:
+    """Return columns (None: all) of a table that is no frame in memory; None where it is one, or no table at all.
 
     That is a ``pyarrow.dataset.Dataset`` (folders, partitions, object stores), a ``polars.LazyFrame``, a DuckDB
     relation, or any object with ``__arrow_c_stream__`` that can be read again. `InvalidDataError` for a missing column,
@@ -89,7 +103,17 @@ def open_tables(table: object, columns: Sequence[str]) -> Tables | None:
     if text:
         what = "X is a data set of text files: Arrow guesses types from cells, and one malformed line makes it fail"
         raise InvalidDataError(f"{what}. Open it with dpconvex.data.open_files")
-    chosen = list(columns)
+    with quiet_reading():
+        head = X.head(0).collect().to_arrow() if lazy else X if isinstance(X, dataset.Dataset) else None
+        header = pa.RecordBatchReader.from_stream(X).schema if head is None else head.schema
+        chosen = list(header.names if columns is None else columns)
+        for name in chosen:
+            if name not in header.names:
+                raise InvalidDataError(f"X lacks the column {name!r}, which the schema names. Check the header")
+        counted = dataset.Dataset.count_rows if isinstance(X, dataset.Dataset) else _count
+        n = counted(X) if not lazy else int(nw.from_native(X).select(nw.len()).collect().item())
+    if n < 1:
+        raise InvalidDataError("Found array with 0 sample(s): at least 1 record is needed")
 
     def read(rows: int) -> Iterator[pa.RecordBatch]:
         if lazy:
@@ -101,16 +125,6 @@ def open_tables(table: object, columns: Sequence[str]) -> Tables | None:
         else:
             yield from (batch.select(chosen) for batch in pa.RecordBatchReader.from_stream(X))
 
-    with quiet_reading():
-        head = X.head(0).collect().to_arrow() if lazy else X if isinstance(X, dataset.Dataset) else None
-        header = pa.RecordBatchReader.from_stream(X).schema if head is None else head.schema
-        for name in chosen:
-            if name not in header.names:
-                raise InvalidDataError(f"X lacks the column {name!r}, which the schema names. Check the header")
-        counted = dataset.Dataset.count_rows if isinstance(X, dataset.Dataset) else _count
-        n = counted(X) if not lazy else int(nw.from_native(X).select(nw.len()).collect().item())
-    if n < 1:
-        raise InvalidDataError("Found array with 0 sample(s): at least 1 record is needed")
     return Tables(n, header.empty_table().select(chosen), read)
 
 

@@ -9,17 +9,20 @@ repeated releases nothing twice.
 from __future__ import annotations
 
 import sys
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import cached_property
+from itertools import pairwise
 from typing import Any, TypeVar, final
 
+import narwhals as nw
 import numpy as np
 
 from dpconvex._types import AnyArray
 from dpconvex.errors import InvalidDataError
-from dpconvex.problems.data.sources.arrow import quiet_reading
-from dpconvex.problems.data.sources.rows import EncodedRows, Portion, expanding
+from dpconvex.problems.data.sources.arrow import open_tables, quiet_reading
+from dpconvex.problems.data.sources.rows import EncodedRows, Held, Portion, TableSource, expanding, inside, nothing
 
 T = TypeVar("T")
 Encode = Callable[[Any], Portion]
@@ -28,19 +31,53 @@ RETRIES = 3
 """How often a task is sent anew."""
 
 
-class Partitions(ABC):
+class Partitions(TableSource):
     """The partitions of a table of which some columns are read, wherever they are."""
 
     engine: str
 
+    @cached_property
+    def sizes(self) -> list[int]:
+        """How many rows each has, public."""
+        return self.run(len)
+
     @property
-    @abstractmethod
-    def empty(self) -> Any:
-        """The columns without rows."""
+    def n(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return sum(self.sizes)
+
+    def encoded(self, encode: Encode, n_features: int) -> EncodedPartitions:
+        return EncodedPartitions(self, encode, n_features)
+
+    def taken(self, index: AnyArray) -> Partitions:
+        return TakenPartitions(self, index)
 
     @abstractmethod
     def run(self, function: Callable[..., T], arguments: Sequence[Any] | None = None) -> list[T]:
         """Return `function` of each partition, and of its argument if there are any, in their order."""
+
+
+@final
+class TakenPartitions(Partitions):
+    """Some rows of each partition; with each task go the numbers of those of its own."""
+
+    def __init__(self, whole: Partitions, index: AnyArray) -> None:
+        self.engine, self.empty, self._whole = whole.engine, whole.empty, whole
+        ends = np.cumsum([0, *whole.sizes]).tolist()
+        self._rows = [inside(index, first, stop) for first, stop in pairwise(ends)]
+
+    @cached_property
+    def sizes(self) -> list[int]:
+        return list(map(len, self._rows))
+
+    def run(self, function: Callable[..., T], arguments: Sequence[Any] | None = None) -> list[T]:
+        given = [()] * len(self._rows) if arguments is None else [(argument,) for argument in arguments]
+
+        def of(part: Any, both: tuple[AnyArray, tuple[Any, ...]]) -> T:
+            rows, more = both
+            found: Any = nw.from_native(part, eager_only=True)
+            return function(found[rows.tolist()].to_native(), *more)
+
+        return self._whole.run(of, list(zip(self._rows, given, strict=True)))
 
 
 @final
@@ -49,13 +86,9 @@ class DaskPartitions(Partitions):
 
     engine = "dask"
 
-    def __init__(self, frame: Any, columns: Sequence[str]) -> None:
-        _require(columns, list(frame.columns))
-        self._frame = frame[list(columns)]
-
-    @property
-    def empty(self) -> Any:
-        return self._frame._meta
+    def __init__(self, frame: Any, columns: Sequence[str] | None) -> None:
+        self._frame = frame[_chosen(columns, list(frame.columns))]
+        self.empty = self._frame._meta
 
     def run(self, function: Callable[..., T], arguments: Sequence[Any] | None = None) -> list[T]:
         import dask  # pyright: ignore
@@ -73,18 +106,13 @@ class RayPartitions(Partitions):
 
     engine = "ray"
 
-    def __init__(self, data: Any, columns: Sequence[str]) -> None:
+    def __init__(self, data: Any, columns: Sequence[str] | None) -> None:
         import ray  # pyright: ignore
 
         with quiet_reading():
-            schema = data.schema()
-            _require(columns, list(schema.names))
-            self._blocks = data.select_columns(list(columns)).to_arrow_refs()
-        self._empty = ray.get(_remote(lambda block: block.slice(0, 0)).remote(self._blocks[0]))
-
-    @property
-    def empty(self) -> Any:
-        return self._empty
+            chosen = _chosen(columns, list(data.schema().names))
+            self._blocks = data.select_columns(chosen).to_arrow_refs()
+        self.empty = ray.get(_remote(lambda block: block.slice(0, 0)).remote(self._blocks[0]))
 
     def run(self, function: Callable[..., T], arguments: Sequence[Any] | None = None) -> list[T]:
         import ray  # pyright: ignore
@@ -101,10 +129,11 @@ def _remote(function: Callable[..., Any]) -> Any:
     return ray.remote(max_retries=RETRIES)(lambda *given: function(*given))  # builtins too
 
 
-def _require(columns: Sequence[str], found: Sequence[str]) -> None:
-    for name in columns:
+def _chosen(columns: Sequence[str] | None, found: Sequence[str]) -> list[str]:
+    for name in columns or ():
         if name not in found:
             raise InvalidDataError(f"X lacks the column {name!r}, which the schema names. Check the header")
+    return list(found if columns is None else columns)
 
 
 @contextmanager
@@ -116,11 +145,12 @@ def opened(path: str, engine: str, address: str | None, columns: Sequence[str]) 
     """
     try:
         if engine == "dask":
-            from dask import dataframe  # pyright: ignore
+            from dask import config, dataframe  # pyright: ignore
             from distributed import Client, LocalCluster  # pyright: ignore
 
             with ExitStack() as stack:
-                local = {"dashboard_address": None, "host": "127.0.0.1"}
+                stack.enter_context(config.set({"distributed.scheduler.http.routes": []}))  # they show call stacks
+                local = {"dashboard_address": "127.0.0.1:0", "host": "127.0.0.1"}
                 cluster = stack.enter_context(LocalCluster(**local)) if address is None else address  # pyright: ignore
                 stack.enter_context(Client(cluster))
                 yield dataframe.read_parquet(path, columns=list(columns))
@@ -145,12 +175,26 @@ def is_dask(table: object) -> bool:
     return dask is not None and isinstance(table, dask.DataFrame)
 
 
-def open_partitions(table: object, columns: Sequence[str]) -> Partitions | None:
-    """Return a table that a cluster holds; None for any other. `InvalidDataError` for a missing column."""
+def open_partitions(table: object, columns: Sequence[str] | None) -> Partitions | None:
+    """Return columns (None: all) of a table that a cluster holds; None for any other.
+
+    `InvalidDataError` for a missing column.
+    """
     if is_dask(table):
         return DaskPartitions(table, columns)
     ray = sys.modules.get("ray.data")
     return RayPartitions(table, columns) if ray is not None and isinstance(table, ray.Dataset) else None
+
+
+def open_source(table: object, columns: Sequence[str] | None) -> TableSource | None:
+    """Return columns (None: all) of a table that is read portion by portion; None for tables in memory and arrays.
+
+    What is open already stays as it is. `InvalidDataError` for what cannot be read (public facts).
+    """
+    if isinstance(table, TableSource | np.ndarray):
+        return table if isinstance(table, TableSource) else None
+    found = open_partitions(table, columns)
+    return open_tables(table, columns) if found is None else found
 
 
 def predicted(predict: Callable[[Any], Any], table: object) -> Any:
@@ -179,33 +223,30 @@ class EncodedPartitions(EncodedRows):
     """Partitions of a cluster's table, each encoded where it is."""
 
     def __init__(self, partitions: Partitions, encode: Encode, n_features: int) -> None:
-        self._partitions, self._encode, self.n_features = partitions, encode, n_features
-        self._sizes = partitions.run(len)  # public
-        self._first = np.cumsum([0, *self._sizes]).tolist()
-        self.n = self._first[-1]
+        self._partitions, self._encode, self.n_features, self.n = partitions, encode, n_features, partitions.n
+        if self.n < 1:
+            raise InvalidDataError("Found array with 0 sample(s): at least 1 record is needed")
 
     def then(self, expand: Callable[[AnyArray], AnyArray], n_features: int) -> EncodedPartitions:
         """Return the same rows with their features expanded."""
         return EncodedPartitions(self._partitions, expanding(self._encode, expand), n_features)
-        if self.n < 1:
-            raise InvalidDataError("Found array with 0 sample(s): at least 1 record is needed")
 
     def portions(self) -> Iterator[Portion]:
         raise NotImplementedError  # rows stay where they are: `run`
 
-    def run(self, task: Callable[[Portion, int], T]) -> Iterator[T]:
-        encode, features = self._encode, self.n_features
+    def run(self, task: Callable[[Portion, int, Any], T], held: Held = nothing) -> Iterator[T]:
+        encode = self._encode
 
-        def whole(part: Any, place: tuple[int, int]) -> tuple[int, T | None]:
-            first, size = place
+        def whole(part: Any, place: tuple[int, int, Any]) -> tuple[int, T | None]:
+            first, size, given = place
             if len(part) != size:
                 return len(part), None
             with np.errstate(all="ignore"):  # what floats meet depends on the data
-                portion = encode(part) if size else (np.empty((0, features)), np.empty(0))
-                return size, task(portion, first)
+                return size, task(encode(part), first, given)
 
-        places = list(zip(self._first[:-1], self._sizes, strict=True))
-        for (size, found), (_, expected) in zip(self._partitions.run(whole, places), places, strict=True):
+        ends = np.cumsum([0, *self._partitions.sizes]).tolist()
+        places = [(first, stop - first, held(first, stop)) for first, stop in pairwise(ends)]
+        for (size, found), (_, expected, _) in zip(self._partitions.run(whole, places), places, strict=True):
             if size != expected:
                 what = f"X had {self.n} rows when it was opened and others when it was read"
                 raise InvalidDataError(f"{what}. Keep its files as they are during a fit")

@@ -7,6 +7,9 @@ order and any portions, and encodes each row by itself. Nothing of the size of t
 A pass is a *task* for each portion (`EncodedRows.run`): clip, `work`, return the parts. An engine overrides `run` alone
 and sends tasks to where portions are. A task may run twice if a worker is lost, for the parts of a portion are counted
 once. Tasks draw no random bits: noise is drawn once, by the plan, where `run` is called.
+
+What the driver knows of single rows by their numbers (who is in a secret sample, whose row it is, what it weighs) stays
+with it as a vector; with each task goes what belongs to the rows of its portion (`Held`), and nothing else.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any, TypeVar, final
+from typing import Any, ClassVar, TypeVar, final
 
 import numpy as np
 
@@ -25,13 +28,62 @@ from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import InvalidDataError
 from dpconvex.problems.data import _threads
 from dpconvex.problems.data.domain import DataDomain
-from dpconvex.problems.data.records import Records, RecordSource, RowBlock, clipped_blocks
+from dpconvex.problems.data.records import Records, RecordSource, RowBlock, Subset, clipped_blocks
 from dpconvex.problems.data.summation import Parts
 
 Portion = tuple[FloatArray, FloatArray]
 """Encoded features (m, n_features), and targets (m,) as a plan takes them."""
 
+Held = Callable[[int, int], Any]
+"""What goes along with rows ``first, ..., stop - 1``: called by the driver, with numbers that are public."""
+
 T = TypeVar("T")
+
+
+def nothing(first: int, stop: int) -> None:
+    """Send nothing along."""
+
+
+class TableSource(ABC):
+    """A table with a known number of rows that is read again and again, wherever it is."""
+
+    n: int
+    empty: Any  #: its columns without rows
+
+    def __len__(self) -> int:
+        return self.n
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.n, self.empty.shape[1]
+
+    @abstractmethod
+    def encoded(self, encode: Callable[[Any], tuple[Any, Any]], n_features: int) -> EncodedRows:
+        """Return the rows, each encoded by itself, where they are."""
+
+    @abstractmethod
+    def taken(self, index: AnyArray) -> TableSource:
+        """Return the rows of the given numbers (m,), ascending, m >= 1."""
+
+
+def each_row(table: Any, values: Callable[[Any], AnyArray]) -> AnyArray:
+    """Return what `values` says of rows, (m,) of a portion, for all of them, (n,); a frame in memory is one portion."""
+    if not isinstance(table, TableSource):
+        return values(table)
+
+    def encode(part: Any) -> tuple[AnyArray, AnyArray]:
+        found = values(part) if len(part) else np.empty(0)
+        return found, found
+
+    found = list(table.encoded(encode, 1).run(lambda portion, first, _: (first, portion[0])))
+    return np.concatenate([part for _, part in sorted(found, key=lambda each: each[0])])
+
+
+def inside(index: AnyArray, first: int, stop: int) -> AnyArray:
+    """Return which of the ascending numbers are in ``[first, stop)``, counted from `first`."""
+    start, end = np.searchsorted(index, [first, stop]).tolist()
+    return index[start:end] - first
 
 
 def expanding(
@@ -51,6 +103,7 @@ class EncodedRows(ABC):
 
     n: int
     n_features: int
+    in_memory: ClassVar[bool] = False  #: any plan may run: on `matrix`, where it needs more than sums
 
     def __len__(self) -> int:
         return self.n
@@ -64,13 +117,21 @@ class EncodedRows(ABC):
     def portions(self) -> Iterator[Portion]:
         """Yield all rows, from the first again at each call."""
 
-    def run(self, task: Callable[[Portion, int], T]) -> Iterator[T]:
-        """Yield what `task` returns for each portion and the number of its first row, once, in any order."""
+    def matrix(self) -> Portion:
+        """Return features and targets of rows that are `in_memory`."""
+        raise NotImplementedError
+
+    def run(self, task: Callable[[Portion, int, Any], T], held: Held = nothing) -> Iterator[T]:
+        """Yield what `task` returns for each portion, once, in any order.
+
+        It is also given the number of the portion's first row, and what is `held` of its rows.
+        """
         first = 0
         with closing(self.ahead()) as portions:
             for portion in portions:
-                yield task(portion, first)
-                first += len(portion[1])
+                stop = first + len(portion[1])
+                yield task(portion, first, held(first, stop))
+                first = stop
 
     @final
     def mapped(self, change: Callable[[FloatArray], FloatArray]) -> EncodedRows:
@@ -108,9 +169,9 @@ class MappedRows(EncodedRows):
     def portions(self) -> Iterator[Portion]:
         return ((self._change(X), y) for X, y in self._rows.portions())
 
-    def run(self, task: Callable[[Portion, int], T]) -> Iterator[T]:
+    def run(self, task: Callable[[Portion, int, Any], T], held: Held = nothing) -> Iterator[T]:
         change = self._change  # not the rows: tasks travel
-        return self._rows.run(lambda portion, first: task((change(portion[0]), portion[1]), first))
+        return self._rows.run(lambda portion, *more: task((change(portion[0]), portion[1]), *more), held)
 
 
 def mapped(
@@ -126,8 +187,22 @@ def mapped(
 def totals(X: AnyArray | EncodedRows, y: AnyArray | EncodedRows, work: Callable[[Any, Any], Parts]) -> Parts:
     """Return the sum of `work` of features and targets over portions; arrays are one."""
     if isinstance(X, EncodedRows):
-        return reduce(_threads.add, X.run(lambda portion, first: work(*portion)))
+        return reduce(_threads.add, X.run(lambda portion, *_: work(*portion)))
     return work(X, y)
+
+
+def picked(X: AnyArray | EncodedRows, index: AnyArray) -> FloatArray:
+    """Return the features of the rows of the given numbers (m,), ascending, in memory."""
+    if not isinstance(X, EncodedRows):
+        return X if len(index) == len(X) else X[index]
+    found = list(
+        X.run(lambda portion, first, rows: (first, portion[0][rows]), lambda first, stop: inside(index, first, stop))
+    )
+    return np.concatenate([rows for _, rows in sorted(found, key=lambda each: each[0])])
+
+
+Change = Callable[[RowBlock, Any, slice], "RowBlock | None"]
+"""Makes a block, with what is held of its portion and its rows there, another one; None: no record is left."""
 
 
 @final
@@ -137,17 +212,17 @@ class Clipping:
 
     domain: DataDomain
     targets: Callable[[AnyArray], FloatArray]
-    changes: tuple[Callable[[RowBlock], RowBlock | None], ...] = ()  #: None: no record is left
+    changes: tuple[Change, ...] = ()
 
-    def __call__(self, portion: Portion, first: int) -> list[RowBlock]:
-        """Return the records of a portion; the first one has the number `first`."""
+    def __call__(self, portion: Portion, first: int, held: tuple[Any, ...]) -> list[RowBlock]:
+        """Return the records of a portion; the first one has the number `first`, `held` is for the changes."""
         X, y = portion
         targets, found = self.targets(y), []
         for clipped in clipped_blocks(X, self.domain, first):
-            rows = clipped.rows
-            block: RowBlock | None = replace(clipped, targets=targets[rows.start - first : rows.stop - first])
-            for change in self.changes:
-                block = None if block is None else change(block)
+            rows = slice(clipped.rows.start - first, clipped.rows.stop - first)
+            block: RowBlock | None = replace(clipped, targets=targets[rows])
+            for change, given in zip(self.changes, held, strict=True):
+                block = None if block is None else change(block, given, rows)
             found += [] if block is None else [block]
         return found
 
@@ -156,57 +231,73 @@ class Clipping:
 class StreamedRecords(RecordSource):
     """Rows clipped into a domain, and their targets into those of a loss, at each pass."""
 
-    def __init__(self, rows: EncodedRows | None, domain: DataDomain, clipping: Clipping, n: int | None = None) -> None:
-        self.domain, self._rows, self._clipping = domain, rows, clipping
-        self.n = rows.n if rows is not None and n is None else n or 0
+    def __init__(
+        self, rows: EncodedRows | None, domain: DataDomain, clipping: Clipping, n: int, held: tuple[Held, ...] = ()
+    ) -> None:
+        self.domain, self._rows, self._clipping, self.n, self._held = domain, rows, clipping, n, held
 
     def __reduce__(self) -> Any:
-        """Leave the rows here: a task has its portion, and needs no more than facts of the records."""
+        """Leave the rows, and what is held of them, here: a task has its portion, and needs no more than facts."""
         return StreamedRecords, (None, self.domain, self._clipping, self.n)
 
     def total(self, work: Callable[[RowBlock], Parts]) -> Parts:
         found = (parts for parts in self._run(lambda blocks: parts_of(blocks, work)) if parts is not None)
         return reduce(_threads.add, found)
 
-    def subset(self, stride: int, targets: AnyArray | None = None) -> tuple[Records, AnyArray, None]:
-        def some(blocks: list[RowBlock]) -> list[tuple[FloatArray, AnyArray]]:
-            picked = (block.part(block.picked(stride)) for block in blocks)
-            return [(part.dense(), part.targets_in(None)) for part in picked]
+    def subset(self, stride: int, targets: AnyArray | None = None, weights: AnyArray | None = None) -> Subset:
+        def some(blocks: list[RowBlock]) -> list[tuple[FloatArray, AnyArray, AnyArray]]:
+            parts = (block.part(block.picked(stride)) for block in blocks)
+            return [(part.dense(), part.targets_in(None), part.weights_in(None)) for part in parts]
 
-        found = [(np.empty((0, self.dim)), np.empty(0)), *(pair for pairs in self._run(some) for pair in pairs)]
-        chosen, labels = zip(*found, strict=True)
-        return Records.of_rows(self.domain, np.concatenate(chosen)), np.concatenate(labels), None
+        none = (np.empty((0, self.dim)), np.empty(0), np.empty(0))
+        chosen, labels, counted = zip(none, *(each for found in self._run(some) for each in found), strict=True)
+        records = Records.of_rows(self.domain, np.concatenate(chosen))
+        return records, np.concatenate(labels), np.concatenate(counted)
 
     def chosen(self, index: AnyArray, targets: AnyArray | None) -> StreamedRecords:
-        def change(block: RowBlock) -> RowBlock | None:
-            start, stop = np.searchsorted(index, [block.rows.start, block.rows.stop]).tolist()
-            return block.part(index[start:stop] - block.rows.start) if stop > start else None
+        def change(block: RowBlock, numbers: AnyArray, rows: slice) -> RowBlock | None:
+            here = inside(numbers, rows.start, rows.stop)
+            return block.part(here) if len(here) else None
 
-        return self._changed(change, self.domain, len(index))
+        return self._changed(change, self.domain, len(index), lambda first, stop: inside(index, first, stop))
+
+    def weighted(self, weights: FloatArray) -> StreamedRecords:
+        def change(block: RowBlock, weights: FloatArray, rows: slice) -> RowBlock:
+            return replace(block, weights=weights[rows])
+
+        return self._changed(change, self.domain, self.n, lambda first, stop: weights[first:stop])
 
     def lifted(
         self, column: Callable[[FloatArray], FloatArray], targets: AnyArray | None, domain: DataDomain
     ) -> StreamedRecords:
         copies, intercept = domain.n_features - self.domain.n_features, domain.intercept
 
-        def change(block: RowBlock) -> RowBlock:
+        def change(block: RowBlock, none: None, rows: slice) -> RowBlock:
             return replace(block, extra=column(block.targets_in(None)), copies=copies, intercept=intercept)
 
         return self._changed(change, domain, self.n)
 
-    def _changed(self, change: Callable[[RowBlock], RowBlock | None], domain: DataDomain, n: int) -> StreamedRecords:
-        clipping = replace(self._clipping, changes=(*self._clipping.changes, change))
-        return StreamedRecords(self._rows, domain, clipping, n)
+    def each_portion(self, work: Callable[[list[RowBlock], Any], T], held: Held) -> Iterator[T]:
+        """Yield what `work` makes of the blocks of each portion, and of what is `held` of its rows."""
+        return self._run(work, held)
 
-    def _run(self, work: Callable[[list[RowBlock]], T]) -> Iterator[T]:
+    def _changed(self, change: Change, domain: DataDomain, n: int, held: Held = nothing) -> StreamedRecords:
+        clipping = replace(self._clipping, changes=(*self._clipping.changes, change))
+        return StreamedRecords(self._rows, domain, clipping, n, (*self._held, held))
+
+    def _run(self, work: Callable[..., T], *own: Held) -> Iterator[T]:
         assert self._rows is not None  # where tasks are sent from
-        clipping = self._clipping
-        return self._rows.run(lambda portion, first: work(clipping(portion, first)))
+        clipping, count = self._clipping, len(self._held)
+        all_held = (*self._held, *own)
+        return self._rows.run(
+            lambda portion, first, held: work(clipping(portion, first, held[:count]), *held[count:]),
+            lambda first, stop: tuple(each(first, stop) for each in all_held),
+        )
 
 
 def streamed(rows: EncodedRows, domain: DataDomain, targets: Callable[[AnyArray], FloatArray]) -> StreamedRecords:
     """Return rows as records of a domain, with targets that a loss clips."""
-    return StreamedRecords(rows, domain, Clipping(domain, targets))
+    return StreamedRecords(rows, domain, Clipping(domain, targets), rows.n)
 
 
 def parts_of(blocks: list[RowBlock], work: Callable[[RowBlock], Parts]) -> Parts | None:

@@ -318,3 +318,18 @@ def test_far_kinks_move_to_the_border_and_change_values_by_a_constant(loss) -> N
     some, (u, v) = profiles(loss, X, y, 1.0, RecordCap(1e9)), (np.array([0.2, 0.0]), np.array([-0.9, 0.3]))
     assert some.values(u) - some.values(v) == pytest.approx(loss.value(X @ u, y) - loss.value(X @ v, y), abs=1e-12)
     assert np.abs(some.offsets).max() <= 1.0
+
+
+@pytest.mark.parametrize("dim", [1, 10, 100])
+def test_cutting_planes_never_stall_without_a_certificate(dim) -> None:
+    """They stall at a gap of ``2 (2 B + 1e-14 size)``; with ``B = alpha/16`` that is below alpha where rounding is."""
+    for scale in (1e-20, 1e-3, 1.0, 1e3, 1e20):
+        for epsilon in (1e-3, 1.0, 1e3):
+            domain = DataDomain.l2_ball(dim, 1e3 * scale)
+            problem = LinearModelProblem(HuberLoss(1.0, 1e3), domain, 1000, 1 / scale)
+            planned = plan(problem, PrivacyParams(epsilon), Moments(2.0, scale), surrogate="extension")
+            for phase in planned.phases:
+                C, l2, R = phase.truncation.level, phase.l2, problem.radius
+                alpha = l2 / 2 * phase.stages[0].radius ** 2
+                size = (C + 4 * l2 * R) * R
+                assert 2e-14 * size < 0.75 * alpha

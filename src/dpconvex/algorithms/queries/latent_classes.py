@@ -1,0 +1,255 @@
+r"""Latent classes (Goodman 1974; Dunson and Xing 2009): a mixture of products, fitted to released tables.
+
+    q(x) = sum_k w_k prod_i P_ki(x_i)
+
+One matrix product, ``P' diag(w) P``, gives every table of two columns, so all of them agree with one distribution.
+
+Guarantee
+    Post-processing: `fit` is handed `ReleasedTables` and public constants, and imports nothing that could hold records.
+Listing
+    Weighted least squares by Adam, from the product of the one-way tables with random logits (a public seed). Every
+    fold of the cells is left out once; each fit keeps the model that predicts its left-out noisy cells best, and the
+    product itself is one candidate; the fits are averaged. With little noise, a public rule, left-out cells cost more
+    than they tell: the best numbers of steps are found with a tenth left out, then all cells are fitted with them.
+Mistake
+    Cells that the user declared impossible are fitted, with a large weight, and belong to no fold: else their weight,
+    and no noise, would say when to stop.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.algorithms.queries.models import ReleasedModel, systematic
+from dpconvex.algorithms.queries.released_tables import ReleasedTables
+from dpconvex.errors import InvalidParameterError
+from dpconvex.problems.queries import Zero
+
+RATE = 0.1
+CHECK, PATIENCE, GAIN = 20, 10, 1e-5
+"""Steps between two looks at the left-out cells; looks without a relative gain after which a fit ends."""
+REDRAWS = 100
+ZERO_WEIGHT = 100.0
+SEED = 0
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class LatentClasses(ReleasedModel):
+    """A mixture of products of distributions over columns."""
+
+    shape: tuple[int, ...]
+    weights: FloatArray  #: (classes,): not negative, of sum 1
+    levels: tuple[FloatArray, ...]  #: for each column (classes, values): distributions
+    impossible: tuple[Zero, ...] = ()  #: what sampled records and tables never have
+
+    def _marginal(self, axes: tuple[int, ...]) -> FloatArray:
+        first, second = self._products(axes[::2]), self._products(axes[1::2])
+        table = first.T @ (self.weights[:, None] * second)
+        order = (*axes[::2], *axes[1::2])
+        table = table.reshape([self.shape[axis] for axis in order]).transpose([order.index(axis) for axis in axes])
+        for (i, a), (j, b) in self.impossible:
+            if i in axes and j in axes:
+                place: list[int | slice] = [slice(None)] * len(axes)
+                place[axes.index(i)], place[axes.index(j)] = a, b
+                table[tuple(place)] = 0.0
+        return table / table.sum()
+
+    def _products(self, axes: tuple[int, ...]) -> FloatArray:
+        """For each class, the shares of all combinations of values of some columns: (classes, cells)."""
+        found = np.ones((len(self.weights), 1))
+        for axis in axes:
+            found = (found[:, :, None] * self.levels[axis][:, None, :]).reshape(len(found), -1)
+        return found
+
+    def _sample(self, size: int, generator: np.random.Generator) -> AnyArray:
+        found = self._rounded(size, generator)
+        bad = self._violates(found)
+        for _ in range(REDRAWS if bad.any() else 0):
+            found[bad] = self._rounded(int(bad.sum()), generator)
+            bad = self._violates(found)
+            if not bad.any():
+                return found
+        if bad.all():
+            raise InvalidParameterError(
+                "impossible", len(self.impossible), "leaves no record that the model would draw", "Declare fewer pairs"
+            )
+        found[bad] = found[~bad][generator.integers(0, int((~bad).sum()), int(bad.sum()))]
+        return found
+
+    def _violates(self, records: AnyArray) -> AnyArray:
+        bad = np.zeros(len(records), dtype=bool)
+        for (i, a), (j, b) in self.impossible:
+            bad |= (records[:, i] == a) & (records[:, j] == b)
+        return bad
+
+    def _rounded(self, size: int, generator: np.random.Generator) -> AnyArray:
+        """Round the classes' sizes, then in each class the counts of each column's values; mix columns in classes."""
+        classes = systematic(self.weights, size, generator)
+        counts = np.bincount(classes, minlength=len(self.weights))
+        rank = np.arange(size) - (np.cumsum(counts) - counts)[classes]
+        found = np.empty((size, len(self.shape)), dtype=np.int64)
+        for column, shares in enumerate(self.levels):
+            start = generator.random(len(counts))
+            points = classes + np.minimum((rank + start[classes]) / counts[classes], 1 - 1e-9)
+            ends = np.arange(len(counts))[:, None] + np.cumsum(shares, axis=1)
+            ends[:, -1] = np.arange(len(counts)) + 1.0
+            values = np.searchsorted(ends.ravel(), points, side="right") - classes * shares.shape[1]
+            found[:, column] = np.clip(values, 0, shares.shape[1] - 1)[np.lexsort((generator.random(size), classes))]
+        return found
+
+
+@final
+@dataclass(frozen=True)
+class FitPlan:
+    """Public constants of a fit."""
+
+    classes: int  #: K, of one fit
+    folds: int  #: E, fits that are averaged
+    most: int  #: steps of one fit
+    refit: bool  #: whether left-out cells only say how many steps to take: for little noise
+    falling: bool  #: whether the rate falls at the end: for very little
+
+
+Floats = NDArray[np.floating[Any]]
+"""Single precision under way, double at the end."""
+
+
+class _State(NamedTuple):
+    """A model under way: logits and what they stand for."""
+
+    values: Floats  #: P, (classes, all values)
+    weights: Floats  #: w, (classes,)
+
+
+@final
+class _Target:
+    """What is fitted: noisy shares of all pairs in one symmetric matrix, with weights, and the one-way tables."""
+
+    def __init__(self, tables: ReleasedTables, impossible: tuple[Zero, ...]) -> None:
+        self.shape = tables.shape
+        starts = np.cumsum([0, *tables.shape])
+        self.starts, size = starts, int(starts[-1])
+        self.of = np.repeat(np.arange(len(tables.shape)), tables.shape)
+        self.shares, self.inverse = np.zeros((size, size), np.float32), np.zeros((size, size), np.float32)
+        self.one, self.one_weight = np.zeros(size, np.float32), np.zeros(size, np.float32)
+        start = np.ones(size)
+        for table, subset in enumerate(tables.subsets):
+            parts = [slice(starts[axis], starts[axis + 1]) for axis in subset]
+            weight = (min(tables.deviations) / tables.deviations[table]) ** 2
+            if len(subset) == 1:
+                self.one[parts[0]], self.one_weight[parts[0]] = tables.noisy[table], weight
+                start[parts[0]] = projected(tables.noisy[table])
+            else:
+                i, j = parts
+                self.shares[i, j], self.shares[j, i] = tables.noisy[table], tables.noisy[table].T
+                self.inverse[i, j] = self.inverse[j, i] = weight
+        self.start, self.scored = start, self.inverse > 0
+        for (i, a), (j, b) in impossible:
+            for place in ((starts[i] + a, starts[j] + b), (starts[j] + b, starts[i] + a)):
+                self.shares[place], self.inverse[place], self.scored[place] = 0.0, ZERO_WEIGHT, False
+
+    def folds(self, count: int, generator: np.random.Generator) -> AnyArray:
+        """Put every cell of a pair into one of `count` folds, in both places alike; -1: never left out."""
+        fold = np.triu(generator.integers(0, count, self.shares.shape), 1)
+        return np.where(self.scored, fold + fold.T, -1)
+
+    def block_sums(self, values: Floats) -> Floats:
+        """Sum over the values of each column, put back beside each value: (classes, all values)."""
+        return np.add.reduceat(values, self.starts[:-1], axis=1)[:, self.of]
+
+
+def fit(tables: ReleasedTables, plan: FitPlan, impossible: tuple[Zero, ...] = ()) -> LatentClasses:
+    """Return latent classes whose tables are near the released ones; post-processing."""
+    with np.errstate(all="ignore"):
+        target, generator = _Target(tables, impossible), np.random.default_rng(SEED)
+        if not target.inverse.any():
+            product = np.split(target.start[None, :], target.starts[1:-1], axis=1)
+            return LatentClasses(target.shape, np.ones(1), tuple(product))
+        found = list(_fits(target, plan, generator))
+        weights = np.concatenate([state.weights.astype(np.float64) for state in found])
+        values = np.concatenate([state.values.astype(np.float64) for state in found])
+        parts = [part / part.sum(axis=1, keepdims=True) for part in np.split(values, target.starts[1:-1], axis=1)]
+        return LatentClasses(target.shape, weights / weights.sum(), tuple(parts), impossible)
+
+
+def _fits(target: _Target, plan: FitPlan, generator: np.random.Generator) -> list[_State]:
+    if not plan.refit:
+        fold = target.folds(plan.folds, generator)
+        return [_descend(target, plan, generator, fold == e, plan.most)[0] for e in range(plan.folds)]
+    fold = target.folds(10, generator)
+    steps = sum(_descend(target, plan, generator, fold == e, plan.most)[1] for e in range(2)) // 2
+    return [_descend(target, plan, generator, None, steps)[0] for _ in range(plan.folds)]
+
+
+def _descend(
+    target: _Target, plan: FitPlan, generator: np.random.Generator, left_out: AnyArray | None, most: int
+) -> tuple[_State, int]:
+    """Return the state that predicts the left-out cells best, and its step; without any, the last of `most`."""
+    product = np.log(target.start + 1e-4).astype(np.float32)
+    logits = product + 0.3 * generator.standard_normal((plan.classes, len(product))).astype(np.float32)
+    raw = [logits, np.zeros(plan.classes, np.float32)]
+    moments = [[np.zeros_like(part) for part in raw] for _ in range(2)]
+    weight = target.inverse if left_out is None else np.where(left_out, np.float32(0), target.inverse)
+    held = None if left_out is None else np.flatnonzero(np.triu(left_out))
+    even = np.exp(product)[None, :] / target.block_sums(np.exp(product)[None, :])
+    best, kept = np.inf, (_State(even.astype(np.float32), np.ones(1, np.float32)), 0)
+    if held is not None:
+        best = _score(target, kept[0], held)
+    since, state, rates = 0, _state(target, raw), [RATE] * most
+    if held is None and plan.falling:
+        rates += [0.3 * RATE] * (most // 4) + [0.1 * RATE] * (most // 4)
+    for step, rate in enumerate(rates, start=1):
+        slopes = _slopes(target, state, weight)
+        for part, slope, first, second in zip(raw, slopes, *moments, strict=True):
+            first += np.float32(0.1) * (slope - first)
+            second += np.float32(0.01) * (slope * slope - second)
+            unbiased = np.sqrt(second / (1 - 0.99**step)) + 1e-12
+            part -= np.float32(rate / (1 - 0.9**step)) * first / unbiased
+        state = _state(target, raw)
+        if held is not None and step % CHECK == 0:
+            score = _score(target, state, held)
+            since = 0 if score < best * (1 - GAIN) else since + 1
+            if score < best:
+                best, kept = score, (state, step)
+            if since >= PATIENCE:
+                break
+    return kept if held is not None or not most else (state, most)
+
+
+def _state(target: _Target, raw: list[Floats]) -> _State:
+    """Softmax of the logits, column by column, and of the classes."""
+    values = np.exp(raw[0] - np.maximum.reduceat(raw[0], target.starts[:-1], axis=1)[:, target.of])
+    weights = np.exp(raw[1] - raw[1].max())
+    return _State(values / target.block_sums(values), weights / weights.sum())
+
+
+def _slopes(target: _Target, state: _State, weight: Floats) -> tuple[Floats, Floats]:
+    """Gradient of ``1/4 sum W (M - Y)^2 + 1/2 sum w (m - y)^2`` in the logits of values and of classes."""
+    P, w = state
+    pairs = P @ (weight * (P.T @ (w[:, None] * P) - target.shares))
+    one = target.one_weight * (w @ P - target.one)
+    inner = (pairs + one) * P
+    of_values = w[:, None] * (inner - P * target.block_sums(inner))
+    of_classes = 0.5 * (pairs * P).sum(axis=1) + P @ one
+    return of_values, w * (of_classes - w @ of_classes)
+
+
+def _score(target: _Target, state: _State, held: AnyArray) -> float:
+    """Weighted squared error on left-out cells: an unbiased estimate of the error, and a constant."""
+    tables = state.values.T @ (state.weights[:, None] * state.values)
+    gap = tables.ravel()[held] - target.shares.ravel()[held]
+    return float(np.dot(target.inverse.ravel()[held] * gap, gap))
+
+
+def projected(shares: FloatArray) -> FloatArray:
+    """Return the nearest distribution to shares (k,) of any sign."""
+    ordered = np.sort(shares)[::-1]
+    excess = (np.cumsum(ordered) - 1) / np.arange(1, len(shares) + 1)
+    threshold = excess[np.flatnonzero(ordered > excess)[-1]] if np.isfinite(excess).all() else 0.0
+    return np.maximum(shares - threshold, 0.0)

@@ -1,0 +1,260 @@
+r"""Every table of one and two columns with exact noise, and one model of all of them: the default for marginals.
+
+Listing
+    Count the tables; add discrete Laplace noise (delta = 0) or discrete Gaussian noise to every cell, the scale of each
+    table fixed from public facts; fit latent classes (`latent_classes`), or a histogram where it is small and the noise
+    too. Counting is the only step that reads records; nothing is chosen after them.
+Guarantee
+    Pure epsilon, or (epsilon, delta), for neighbors that replace one record.
+Lemma
+    A replaced record moves one unit between two cells of each table, of all tables at once if it differs everywhere: 2
+    in l1, root of 2 in l2. So Laplace scales ``b_A`` cost ``sum 2/b_A``, and deviations ``sigma_A`` one Gaussian of
+    ``mu^2 = sum 2/sigma_A^2``; both are attained. Mechanisms add the rounding to their grids.
+Allocation
+    A share h of the budget (of mu^2) for the one-way tables; inside both kinds in proportion to the cube root of the
+    cells, rounded to powers of ``2^(1/4)`` so that few scales, hence few entries of the ledger, exist. A sum of
+    ``c_A`` cells' noise is least for ``c^(1/2)`` (Laplace) and ``c^(2/3)`` (Gaussian); the fit makes up for most of it.
+Which tables
+    All pairs, while their noise is below what they tell; then the pairs with one column, the `center`; then no pair:
+    the columns' own tables alone, with the whole budget, so that noise never makes the result worse than independent
+    columns. Chosen from the mean total variation R of the raw noise, a public number (`MOST_RAW`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, final
+
+import numpy as np
+
+from dpconvex import _rounding, _validate
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.algorithms import PredictedError, check_relation, recorded
+from dpconvex.algorithms.queries.base import Answered, QueryReleasePlan, fit_histogram, noise_left, planned_steps
+from dpconvex.algorithms.queries.latent_classes import FitPlan, fit
+from dpconvex.algorithms.queries.models import Histogram
+from dpconvex.algorithms.queries.released_tables import ReleasedTables
+from dpconvex.errors import InvalidParameterError
+from dpconvex.mechanisms import GaussianMechanism, LaplaceMechanism, Mechanism, Planned
+from dpconvex.mechanisms.gaussian import INFLATION
+from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity
+from dpconvex.privacy.profiles import largest_mu
+from dpconvex.problems.data.sources import totals
+from dpconvex.problems.data.summation import Parts
+from dpconvex.problems.queries import LinearQueries, Marginals
+from dpconvex.randomness import BitSource
+
+LEMMA = "replacing a record moves one unit between two cells of the table: 2 in l1, the root of 2 in l2"
+SHARE = 0.1  # h, of the budget for the one-way tables (benchmarks/whole_tables.py)
+MOST_RAW = {"all": 0.75, "center": 0.06}  # R up to which pairs are measured (benchmarks/whole_tables.py)
+INDEPENDENT = 0.1  # Mean total variation of independent columns on benchmark tables: 0.08 to 0.22
+REFIT, FALLING = 0.15, 0.01  # R below which the fit uses all cells, and lets its rate fall
+SMALL_CELLS, SMALL_RAW = 2**20, 0.02  # up to which one weight a combination is fitted instead of classes
+MOST = {"columns": 100, "values of all columns": 4_000, "cells of all tables": 5_000_000}
+CLASSES, FOLDS, MOST_STEPS = 200, 5, 3000
+RELATIONS = ("auto", "all", "center", "none")
+
+Tables = tuple[tuple[int, ...], ...]
+
+
+@final
+@dataclass(frozen=True)
+class NoisyTablesPlan(QueryReleasePlan):
+    """Constants of one release."""
+
+    subsets: Tables  #: columns of the measured tables: each of one column, then pairs
+    relations: str  #: which pairs: "all", "center" or "none"
+    law: str  #: of the noise: "laplace" or "gaussian"
+    mu: float  #: Gaussian budget; 0 for Laplace noise
+    algorithm = "noisy_tables"
+    only_sums: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleMethodOverride]
+    constants = "calibrated"
+    preferred = True
+    theorem = "Independent noise on every table of counts: the sum of their costs, attained (Lemma)."
+
+    @property
+    def noise_name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.law
+
+    @cached_property
+    def noises(self) -> tuple[tuple[str, Mechanism[FloatArray], float], ...]:
+        """For each table: label in the ledger, shared by tables of one scale; noise; its deviation in a share."""
+        sizes, found = [math.prod(self.queries.shape[axis] for axis in subset) for subset in self.subsets], []
+        keys = [(len(subset), round(4 / 3 * math.log2(size))) for subset, size in zip(self.subsets, sizes, strict=True)]
+        totals = {order: math.fsum(2 ** (k / 4) for o, k in keys if o == order) for order, _ in keys}
+        orders = {1: SHARE, 2: 1 - SHARE} if 2 in totals else {1: 1.0}
+        for (order, key), size in zip(keys, sizes, strict=True):
+            part = orders[order] * 2 ** (key / 4) / totals[order] * (1 - 1e-12)
+            found.append((f"{order}-way tables, scale class {key}", *self._mechanism(part, size)))
+        return tuple(found)
+
+    def _mechanism(self, part: float, size: int) -> tuple[Mechanism[FloatArray], float]:
+        # Both enlarge the sensitivity for their grids, so no scale is computed from the budget by hand.
+        if self.law == "laplace":
+            laplace = LaplaceMechanism.calibrate(Sensitivity(2.0, "l1", LEMMA), self.privacy.epsilon * part, size)
+            return laplace, math.sqrt(2) * laplace.scale / self.n
+        sensitivity = Sensitivity(_rounding.widen_up(math.sqrt(2.0)), "l2", LEMMA)
+        gaussian = GaussianMechanism.of_mu(sensitivity, self.mu * math.sqrt(part) * (1 - 1e-12), size)
+        return gaussian, gaussian.sigma * INFLATION / self.n
+
+    @property
+    def mechanisms(self) -> Mapping[str, Planned]:
+        return {label: mechanism for label, mechanism, _ in self.noises}
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        times = Counter(label for label, _, _ in self.noises)
+        return tuple(replace(each, times=times[each.label]) for each in super().releases)
+
+    @cached_property
+    def raw(self) -> float:
+        """R: the mean total variation that noise alone adds to the measured pairs; to columns, if there are none."""
+        shape, order = self.queries.shape, max(map(len, self.subsets))
+        ratio = math.sqrt(0.5 if self.law == "laplace" else 2 / math.pi) / 2
+        rows = [(s, each[2]) for s, each in zip(self.subsets, self.noises, strict=True) if len(s) == order]
+        return ratio * math.fsum(math.prod(shape[axis] for axis in s) * noise for s, noise in rows) / len(rows)
+
+    @property
+    def expected_variation(self) -> float:
+        """The mean total variation of two-way tables to expect: the order of magnitude on benchmark tables, a guess."""
+        if len(self.queries.shape) > 1 and self.relations != "all":
+            return INDEPENDENT + self.raw if self.relations == "none" else 0.6 * INDEPENDENT + self.raw / 2
+        return 0.09 * self.raw**0.6 if self.raw > 0.01 else self.raw
+
+    @property
+    def _asked(self) -> tuple[float, bool]:
+        """Deviation of the noise of the tables that are asked for, and whether all of these are measured."""
+        asked = set(self.queries.subsets) & set(self.subsets) or set(self.subsets)
+        noise = max(each[2] for s, each in zip(self.subsets, self.noises, strict=True) if s in asked)
+        return noise, set(self.queries.subsets) <= set(self.subsets)
+
+    @property
+    def predicted_error(self) -> PredictedError:
+        """The largest noise of a cell: of the noisy tables, where all that are asked for are measured."""
+        (noise, measured), count = self._asked, 2 * self.queries.count
+        tail = math.log(count) / math.sqrt(2) if self.law == "laplace" else math.sqrt(2 * math.log(count))
+        bound = noise * tail + (0 if measured else INDEPENDENT)
+        return PredictedError(bound, 1.0, "largest of the noise variables, before the fit", proved=measured)
+
+    @property
+    def expectation(self) -> float:
+        """As for noise on all answers: the fit removes most. What is not measured is off by a typical amount."""
+        noise, measured = self._asked
+        error = min(noise_left(self.queries, noise), self.predicted_error.bound)
+        return error if measured else max(error, INDEPENDENT)
+
+    @cached_property
+    def fitting(self) -> FitPlan:
+        """Constants of the latent classes, from the number of cells and R."""
+        cells = sum(math.prod(self.queries.shape[axis] for axis in subset) for subset in self.subsets)
+        low = self.relations != "none" and self.raw <= REFIT
+        return FitPlan(min(CLASSES, cells), FOLDS, MOST_STEPS, low, low and self.raw < FALLING)
+
+    @cached_property
+    def steps(self) -> int:
+        """Steps of a histogram's fit, 0: latent classes. It has relations of three columns better, where it can be."""
+        if self.queries.cells > SMALL_CELLS or self.raw > SMALL_RAW or self.queries.impossible:
+            return 0
+        return planned_steps(Marginals(self.queries.shape, self.subsets), self._asked[0], len(self.subsets))
+
+    def describe(self) -> Mapping[str, Any]:
+        listed: dict[str, list[list[int]]] = {}
+        for subset, (label, _, _) in zip(self.subsets, self.noises, strict=True):
+            listed.setdefault(label, []).append(list(subset))
+        found = {"law": self.law, "relations": self.relations, "share_of_columns": SHARE, "measured": listed}
+        found |= {"impossible": [list(map(list, pair)) for pair in self.queries.impossible]}
+        found |= {"raw_total_variation": self.raw, "expected_total_variation": self.expected_variation}
+        return found | ({"histogram_steps": self.steps} if self.steps else {"latent_classes": vars(self.fitting)})
+
+    def clip_records(self, records: AnyArray) -> AnyArray:
+        return self.queries.codes(records)
+
+    def _run(self, records: Any, source: BitSource, ledger: Ledger) -> Answered:
+        return self.fitted(self.release(records, source, ledger))
+
+    def release(self, codes: Any, source: BitSource, ledger: Ledger) -> ReleasedTables:
+        """Count every table of records (n, columns), and return the counts with noise, as shares."""
+        noisy, shape = [], self.queries.shape
+        sides = [[shape[axis] for axis in subset] for subset in self.subsets]
+
+        def work(codes: AnyArray, _: AnyArray) -> Parts:
+            clipped = self.clip_records(codes)
+            pairs = zip(self.subsets, sides, strict=True)
+            cells = [(np.ravel_multi_index([clipped[:, axis] for axis in s], size), size) for s, size in pairs]
+            return tuple(np.bincount(each, minlength=math.prod(size)) for each, size in cells)
+
+        counted = totals(codes, codes, work)
+        for size, (label, mechanism, _), counts in zip(sides, self.noises, counted, strict=True):
+            noisy.append(mechanism.release(counts, label, source, ledger).reshape(size) / self.n)
+        deviations = tuple(deviation for _, _, deviation in self.noises)
+        return ReleasedTables(shape, self.subsets, tuple(noisy), deviations, self.law)
+
+    def fitted(self, tables: ReleasedTables) -> Answered:
+        """Return model and answers, functions of released numbers and public facts alone."""
+        if self.steps:
+            queries = Marginals(self.queries.shape, self.subsets)
+            targets = {table: noisy.ravel() for table, noisy in enumerate(tables.noisy)}
+            times = {table: (min(tables.deviations) / noise) ** 2 for table, noise in enumerate(tables.deviations)}
+            uniform = np.full(queries.cells, 1 / queries.cells)
+            model = Histogram(queries.shape, fit_histogram(queries, targets, times, uniform, self.steps))
+        else:
+            model = fit(tables, self.fitting, self.queries.impossible)
+        answers = [model.marginal(subset).ravel() for subset in self.queries.subsets]
+        return model, np.concatenate(answers), tables
+
+
+@recorded("noisy_tables")
+def plan(
+    queries: LinearQueries,
+    n: int,
+    privacy: PrivacyParams,
+    *,
+    relations: str = "auto",
+) -> NoisyTablesPlan:
+    """Plan noise on the tables of columns and of pairs of columns.
+
+    `relations` says which pairs: ``"all"`` that the queries list, those with the column ``queries.center``, or
+    ``"none"``; ``"auto"`` goes from the first to the last until the noise is small enough.
+    """
+    check_relation(privacy)
+    _validate.records("n", n)
+    _check_queries(queries)
+    _validate.choice("relations", relations, RELATIONS)
+    if relations == "center" and queries.center is None:
+        raise InvalidParameterError("center", None, "must be a column for relations='center'", "Name one")
+    mu = largest_mu(privacy.epsilon, privacy.delta) * (1 - 1e-9) if privacy.delta else 0.0
+    found: list[NoisyTablesPlan] = []
+    for kind in RELATIONS[1:] if relations == "auto" else (relations,):
+        if kind != "center" or queries.center is not None:
+            subsets = _measured(queries, kind)
+            laws = (("laplace", 0.0), *((("gaussian", mu),) if mu else ()))
+            plans = [NoisyTablesPlan(queries, n, privacy, subsets, kind, law, m) for law, m in laws]
+            found.append(min(plans, key=lambda each: each.raw))
+            if found[-1].raw <= MOST_RAW.get(kind, math.inf):
+                break
+    return found[-1]
+
+
+def _measured(queries: LinearQueries, kind: str) -> Tables:
+    """Return the tables of all columns with two values or more, and those pairs of them that a kind measures."""
+    columns = [axis for axis, size in enumerate(queries.shape) if size > 1]
+    pairs = [pair for pair in queries.subsets if len(pair) == 2 and set(pair) <= set(columns) and kind != "none"]
+    return (*((axis,) for axis in columns), *(pair for pair in pairs if kind == "all" or queries.center in pair))
+
+
+def _check_queries(queries: LinearQueries) -> None:
+    shape = queries.shape
+    if not queries.subsets or max(map(len, queries.subsets)) > 2:
+        what = "must be marginal tables of one or two columns for this algorithm"
+        raise InvalidParameterError("queries", queries.count, what, "Use order=2, or algorithm='query_noise'")
+    if max(shape) < 2:
+        raise InvalidParameterError("queries.shape", shape, "must have a column with two values or more", "")
+    widest = ", ".join(f"{axis} ({shape[axis]})" for axis in sorted(range(len(shape)), key=lambda i: -shape[i])[:3])
+    for name, size in zip(MOST, (len(shape), sum(shape), queries.count), strict=True):
+        if size > MOST[name]:
+            remedy = f"Use fewer columns or bins; most values have columns {widest}"
+            raise InvalidParameterError(name, size, f"must be at most {MOST[name]}", remedy)

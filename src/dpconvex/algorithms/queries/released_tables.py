@@ -1,0 +1,109 @@
+r"""Noisy tables of one and two columns as they were released, and intervals for the data's own shares.
+
+Guarantee
+    Functions of released numbers and public facts only: no record reaches this module.
+Intervals
+    The noise of a cell has a known law, so ``Y +- t/n`` holds the data's share with the stated probability, whatever
+    was fitted: ``t = sigma z`` for Gaussian noise, ``t = b log(c/alpha)`` for Laplace noise (c cells together; on the
+    grid of the mechanism the tail is below ``exp(-t/b)`` once t is a step longer).
+Known total (Gaussian)
+    The cells of a table add up to n, so the mean residual is pure noise; without it the variance is
+    ``(1 - 1/cells) sigma^2``. A one-way table is pooled with the row sums of the pairs that hold its column, weights
+    inverse to the variances. Neither is used for Laplace noise, whose sums are no Laplace variables.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from scipy.special import ndtri
+
+from dpconvex import _validate
+from dpconvex._types import FloatArray
+from dpconvex.errors import InvalidParameterError
+
+GRID = 1 + 2.0**-18  # a step of the mechanism's grid is below 2^-20 of the scale
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Marginal:
+    """A table of shares with an interval for each of them.
+
+    Parameters
+    ----------
+    shares : array, one axis a column
+        Shares of the fitted model; they agree with every other table and with sampled records.
+    low, high : arrays of the same shape
+        Intervals for the shares of the *data*, from the noisy table alone, so they hold whatever the model does.
+    level : float
+        Probability with which each interval holds its share; with ``together`` all of them at once.
+    """
+
+    shares: FloatArray
+    low: FloatArray
+    high: FloatArray
+    level: float
+
+    @property
+    def fits(self) -> bool:
+        """Whether the model lies inside all intervals."""
+        return bool(((self.low <= self.shares) & (self.shares <= self.high)).all())
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ReleasedTables:
+    """Noisy shares of the tables that a plan lists, in its order; fresh arrays, no view of anything private."""
+
+    shape: tuple[int, ...]  #: number of values of each column
+    subsets: tuple[tuple[int, ...], ...]  #: the columns of each table, one or two
+    noisy: tuple[FloatArray, ...]  #: shares, one axis a column; of any sign
+    deviations: tuple[float, ...]  #: standard deviation of the noise of a share, for each table
+    law: str  #: "laplace" or "gaussian"
+
+    def estimate(self, axes: tuple[int, ...]) -> tuple[FloatArray, float]:
+        """Return the best unbiased shares of a measured table, in the order of `axes`, and its noise's deviation."""
+        key = tuple(sorted(axes))
+        if key not in self.subsets:
+            what = "must be one or two columns whose table was measured, for an interval"
+            raise InvalidParameterError("columns", axes, what, "Leave interval out: the model has every table")
+        table = self.subsets.index(key)
+        shares, noise = self.noisy[table], self.deviations[table]
+        if self.law == "gaussian":
+            total, weights = shares / noise**2, noise**-2
+            for subset, pair, deviation in zip(self.subsets, self.noisy, self.deviations, strict=True):
+                if len(subset) == 2 and len(key) == 1 and key[0] in subset:
+                    other = subset.index(key[0]) ^ 1
+                    weight = deviation**-2 / pair.shape[other]
+                    total, weights = total + weight * pair.sum(axis=other), weights + weight
+            shares = total / weights
+            shares = shares - (shares.sum() - 1) / shares.size
+            noise = math.sqrt((1 - 1 / shares.size) / weights)
+        return (shares if tuple(axes) == key else shares.T), noise
+
+    def interval(self, axes: tuple[int, ...], shares: FloatArray, level: float, together: bool) -> Marginal:
+        """Return the model's `shares` of a measured table with intervals for the data's."""
+        _validate.real("interval", level, above=0.0, below=1.0)
+        found, noise = self.estimate(axes)
+        tail = (1 - level) / (found.size if together else 1)
+        reach = noise * (-float(ndtri(tail / 2)) if self.law == "gaussian" else GRID * -math.log(tail) / math.sqrt(2))
+        return Marginal(shares, np.clip(found - reach, 0, 1), np.clip(found + reach, 0, 1), level)
+
+    def report(self, names: Sequence[str], model: Callable[[tuple[int, ...]], FloatArray]) -> list[dict[str, Any]]:
+        """Return for each table its columns, the deviation of its noise, and how many such the model is away from it.
+
+        The misfit is a root mean square: about 1 where noise explains it. ``fits``: inside all intervals of level 0.95.
+        """
+        rows: list[dict[str, Any]] = []
+        for subset, noisy, deviation in zip(self.subsets, self.noisy, self.deviations, strict=True):
+            shares = model(subset)
+            misfit = float(np.sqrt(np.mean((shares - noisy) ** 2))) / deviation
+            fits = self.interval(subset, shares, 0.95, True).fits
+            columns = [names[axis] for axis in subset]
+            rows.append({"columns": columns, "deviation": deviation, "misfit": misfit, "fits": fits})
+        return rows

@@ -1,0 +1,315 @@
+"""Models that leave: fitted linear and additive models as plain tables (JSON), scikit-learn, ONNX, SQL, a model card.
+
+A model of declared columns is a sum of one broken line a number and one value a level; of linear models the line
+has two knots. Everything is a function of what was released and of public facts, so writing it costs no privacy.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import abstractmethod
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from dpconvex._files import write_atomically
+from dpconvex._types import FloatArray
+from dpconvex.data.columns import NumericColumn
+from dpconvex.data.formulas import TRANSFORMS
+from dpconvex.errors import InvalidParameterError
+from dpconvex.estimators._features import FeatureMap, FromSchema, Scaled
+from dpconvex.estimators._shapes import level_shape, numeric_shape
+
+if TYPE_CHECKING:
+    from sklearn.pipeline import Pipeline
+
+VERSION = 1
+"""Of the format of `Exported.to_json`."""
+
+TRANSFORMERS = {"log1p": np.log1p, "sqrt": np.sqrt}
+"""What scikit-learn, ONNX and SQL have a function for; besides ``"none"``."""
+
+
+class Exported:
+    """A fitted model that can be written in the forms of other tools."""
+
+    @abstractmethod
+    def _fitted_map(self) -> FeatureMap: ...
+
+    def _terms(self) -> list[dict[str, Any]]:
+        """Return the rule of each column, with the values of each output at its vertices; they add up to the score."""
+        coef, columns = vars(self)["encoded_coef_"], _columns(self._fitted_map(), self)
+        found, start = list[dict[str, Any]](), 0
+        for k, column in enumerate(columns):
+            part = coef[:, start : start + column.block.size]
+            start += column.block.size
+            if column.numeric:  # encoded as -1/2 to 1/2, and 0 where it is missing
+                shape = numeric_shape(column, k, (column.lower, column.upper), bool(column.indicator))
+                part = np.hstack([-part[:, :1] / 2, part[:, :1] / 2, part[:, 1:] / 2])
+            else:
+                shape = level_shape(column, k)
+                part = np.hstack([-part / 2, part / 2]) if column.binary else part
+            found.append({"name": column.name, "values": part.tolist(), **shape.rule})
+        return found
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain tables of the whole model, from which a few lines of any language score a record."""
+        check_is_fitted(self)
+        model: Any = self
+        bounds = None if "classes_" in vars(self) else model._range()
+        return {
+            "format": "dpconvex-model",
+            "version": VERSION,
+            "estimator": type(self).__name__,
+            "intercept": np.atleast_1d(model.encoded_intercept_).tolist(),
+            "classes": None if bounds else np.asarray(model.classes_).tolist(),
+            "bounds": [bounds.lower, bounds.upper] if bounds else None,
+            "slope_cap": vars(self).get("slope_cap_"),
+            "probabilities": vars(self).get("probabilities"),
+            "model": None if model.certificate_ is None else model.certificate_.model,
+            "shapes": self._terms(),
+        }
+
+    def to_json(self, path: str | Path | None = None) -> str:
+        """Return the model as JSON, and write it to `path` if one is given. The format: docs, Models that leave."""
+        text = json.dumps(self.to_dict(), indent=1, default=str)
+        if path is not None:
+            write_atomically(path, text.encode())
+        return text
+
+    def to_sklearn(self) -> Pipeline:
+        """Return a fitted pipeline of scikit-learn alone that predicts the same, encoding included.
+
+        It takes clean columns by name: numbers, NaN where one is missing, texts as the schema or its aliases spell
+        them, and columns with a formula or date derived already, under their own names. Probabilities need slopes that
+        are not capped, or ``probabilities="sigmoid"``; without, the last step has none.
+        """
+        return _pipeline(self)
+
+    def to_sql(self, table: str) -> str:
+        """Return a query that scores each row of a table, one column an output, in the SQL of most databases."""
+        model, scores = self.to_dict(), []
+        for output, intercept in enumerate(model["intercept"]):
+            terms = [_mixture(shape, [*map(repr, shape["values"][output])]) for shape in model["shapes"]]
+            scores.append("  " + "\n  + ".join([repr(intercept), *terms]) + f" AS score_{output}")
+        return "SELECT *,\n" + ",\n".join(scores) + f"\nFROM {_quoted(table)};\n"
+
+
+def _columns(features: FeatureMap, model: Any) -> tuple[Any, ...]:
+    """Return the columns of a linear model, or refuse one that clips whole rows."""
+    if isinstance(features, FromSchema):
+        return features.schema.columns
+    if not isinstance(features, Scaled):
+        what, remedy = "has rows clipped as a whole, for which no other tool has a step", "Fit with feature_bounds"
+        raise InvalidParameterError("feature_norm", model.feature_norm, what, remedy)
+    names = [str(name) for name in vars(model).get("feature_names_in_", range(len(features.lower)))]
+    return tuple(map(NumericColumn, names, features.lower.tolist(), features.upper.tolist()))
+
+
+def _function(rule: dict[str, Any]) -> Any:
+    """Return the function of a rule's transform, None for none, or refuse it."""
+    if rule["transform"] not in (*TRANSFORMERS, "none"):
+        what, remedy = "has no counterpart in scikit-learn, ONNX and SQL", "Take --format json"
+        raise InvalidParameterError("transform", rule["transform"], what, remedy)
+    return TRANSFORMERS.get(rule["transform"])
+
+
+def ends(rule: dict[str, Any]) -> tuple[float, float]:
+    """Return the bounds of a number after its transform."""
+    forward = TRANSFORMS[rule["transform"]][0]
+    return float(forward(rule["lower"])), float(forward(rule["upper"]))
+
+
+def jumps(rule: dict[str, Any]) -> tuple[FloatArray, FloatArray]:
+    """Return what a missing or unlisted cell adds to each output, and how much more each vertex does, (outputs, m)."""
+    values = np.array(rule["values"])
+    own = rule.get("missing", rule.get("other"))
+    rest = values[:, -1] if own else values.mean(1)
+    values = values[:, : values.shape[1] - 1] if own else values
+    if "levels" in rule:  # other spellings count as what they mean
+        values = values[:, [*range(values.shape[1]), *map(rule["levels"].index, rule.get("aliases", {}).values())]]
+    return rest, values - rest[:, None]
+
+
+def _pipeline(model: Any) -> Any:
+    """Return the pipeline: fitted on public numbers, its coefficients then replaced by those that were released."""
+    try:
+        import pandas as pd
+    except ImportError:
+        raise InvalidParameterError("format", "sklearn", "needs the package pandas", "pip install pandas") from None
+    from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
+    from sklearn.impute import SimpleImputer
+    from sklearn.linear_model import LinearRegression, LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, OneHotEncoder, SplineTransformer
+    from sklearn.svm import LinearSVC
+
+    facts = model.to_dict()
+    steps, cells, coefs, shift = [], {}, [], np.array(facts["intercept"])
+    for rule in facts["shapes"]:
+        if rule["kind"] == "pair":
+            raise InvalidParameterError("interactions", rule["name"], "have no step in scikit-learn", "Leave them out")
+        rest, more = jumps(rule)
+        shift = shift + rest
+        if "levels" in rule:
+            listed = [*rule["levels"], *rule.get("aliases", {})]
+            levels: Any = [np.array(listed, object)]
+            step = OneHotEncoder(categories=levels, handle_unknown="ignore", sparse_output=False)
+            cells[rule["column"]] = [listed[0]] * 2
+        else:
+            function, span = _function(rule), (rule["lower"], rule["upper"])
+            scalers = [MinMaxScaler(clip=True)]
+            if function is not None:  # clipped first: what lies outside may have no logarithm
+                scalers = [MinMaxScaler(span, clip=True), FunctionTransformer(function), *scalers]
+            # Places of [0, 1], and -1 for a missing number: its hat is a vertex like any other.
+            knots: Any = np.array([-1.0, *rule["knots"]])[:, None]
+            hats = SplineTransformer(degree=1, knots=knots, extrapolation="constant")
+            step = make_pipeline(*scalers, SimpleImputer(strategy="constant", fill_value=-1.0), hats)
+            more = np.hstack([np.zeros((len(more), 1)), more])
+            cells[rule["column"]] = list(span)
+        steps.append((rule["name"], step, [rule["column"]]))
+        coefs.append(more)
+    table, coef = pd.DataFrame(cells), np.hstack(coefs)
+    if model.schema is None and "feature_names_in_" not in vars(model):
+        table, steps = table.to_numpy(), [(name, step, [k]) for k, (name, step, _) in enumerate(steps)]
+    columns = ColumnTransformer(steps)
+    if facts["classes"] is None:
+        clip = FunctionTransformer(inverse_func=partial(np.clip, a_min=facts["bounds"][0], a_max=facts["bounds"][1]))
+        last = TransformedTargetRegressor(LinearRegression(), transformer=clip.set_params(check_inverse=False))
+        pipeline = make_pipeline(columns, last).fit(table, facts["bounds"])
+        last.regressor_.coef_, last.regressor_.intercept_ = coef[:1], shift[:1]  # pyright: ignore
+        return pipeline
+    count, same = len(model.classes_), facts["probabilities"] == "sigmoid" or facts["slope_cap"] == 1
+    last = LogisticRegression() if count > 2 or same else LinearSVC()
+    labels = np.arange(max(2, count))
+    pipeline = make_pipeline(columns, last)
+    repeated = np.resize([0, 1], len(labels))
+    pipeline.fit(table[repeated] if isinstance(table, np.ndarray) else table.iloc[repeated], labels)
+    last.coef_, last.intercept_, last.classes_ = coef, shift, model.classes_
+    return pipeline
+
+
+def _quoted(name: str, mark: str = '"') -> str:
+    return mark + name.replace(mark, 2 * mark) + mark
+
+
+def _mixture(rule: dict[str, Any], values: list[str]) -> str:
+    """Return the mean of these texts by the weights of a row's vertices."""
+    if rule["kind"] == "pair":
+        first = rule["first"]
+        count = len(first["levels"]) + first["other"] if "levels" in first else len(first["knots"]) + first["missing"]
+        width = len(values) // count
+        parts = [values[start : start + width] for start in range(0, len(values), width)]
+        return _mixture(first, [_mixture(rule["second"], part) for part in parts])
+    cell, even = _quoted(rule["column"]), f"({' + '.join(values)}) / {len(values)}.0"
+    if "levels" in rule:
+        spelt = [*zip(rule["levels"], values, strict=False)]
+        spelt += [(alias, dict(spelt)[level]) for alias, level in rule.get("aliases", {}).items()]
+        cases = [f"WHEN {_quoted(text, chr(39))} THEN {value}" for text, value in spelt]
+        return f"CASE CAST({cell} AS VARCHAR) {' '.join(cases)} ELSE {values[-1] if rule['other'] else even} END"
+    low, high, knots = rule["lower"], rule["upper"], rule["knots"]
+    place = f"CASE WHEN {cell} < {low!r} THEN {low!r} WHEN {cell} > {high!r} THEN {high!r} ELSE {cell} END"
+    if (function := _function(rule)) is not None:
+        place = f"SQRT({place})" if function is np.sqrt else f"LN(1 + {place})"
+        low, high = ends(rule)
+    place = f"(({place} - {low!r}) / {high - low!r})"
+    cases = [
+        f"WHEN {place} <= {right!r} THEN ({a}) + (({b}) - ({a})) * ({place} - {left!r}) / {right - left!r}"
+        for left, right, a, b in zip(knots, knots[1:], values, values[1:], strict=False)
+    ]
+    empty = values[-1] if rule["missing"] else even
+    return f"CASE WHEN {cell} IS NULL THEN {empty} {' '.join(cases)} ELSE {values[len(knots) - 1]} END"
+
+
+def to_onnx(model: Any) -> Any:
+    """Return the model as ONNX in double precision: one input (n, 1) a column, outputs ``score`` and ``prediction``."""
+    try:
+        from onnx import TensorProto, checker, helper, numpy_helper  # pyright: ignore[reportMissingImports]
+    except ImportError:
+        raise InvalidParameterError("format", "onnx", "needs the package onnx", "pip install dpconvex[onnx]") from None
+
+    facts, nodes, constants, inputs = model.to_dict(), list[Any](), list[Any](), list[Any]()
+
+    def const(value: Any) -> str:
+        constants.append(numpy_helper.from_array(np.asarray(value), f"c{len(constants)}"))
+        return constants[-1].name
+
+    def op(kind: str, *names: str, **how: Any) -> str:
+        nodes.append(helper.make_node(kind, names, [f"v{len(nodes)}"], **how))
+        return nodes[-1].output[0]
+
+    score = const(np.array(facts["intercept"])[None])
+    for rule in facts["shapes"]:
+        if rule["kind"] == "pair":
+            raise InvalidParameterError("interactions", rule["name"], "have no counterpart in ONNX", "Leave them out")
+        rest, more = jumps(rule)
+        text = "levels" in rule
+        kind = TensorProto.STRING if text else TensorProto.DOUBLE
+        inputs.append(helper.make_tensor_value_info(rule["column"], kind, ["n", 1]))
+        if text:
+            listed = [*rule["levels"], *rule.get("aliases", {})]
+            how = {"keys_strings": listed, "values_int64s": [*range(len(listed))], "default_int64": len(listed)}
+            place = op("Squeeze", op("LabelEncoder", rule["column"], domain="ai.onnx.ml", **how), const([1]))
+            term = op("Gather", const(np.vstack([more.T, np.zeros(len(rest))])), place)
+        else:
+            function, (first, last) = _function(rule), ends(rule)
+            x = op("Clip", rule["column"], const(float(rule["lower"])), const(float(rule["upper"])))
+            if function is not None:
+                x = op("Sqrt", x) if function is np.sqrt else op("Log", op("Add", x, const(1.0)))
+            u = op("Div", op("Sub", x, const(first)), const(last - first))
+            u = op("Where", op("IsNaN", rule["column"]), const(-1.0), u)
+            knots = np.array([-1.0, *rule["knots"]])
+            ramps = op("Div", op("Sub", u, const(knots[None, :-1])), const(np.diff(knots)[None]))
+            rises = np.diff(more, axis=1, prepend=0.0).T
+            term = op("MatMul", op("Clip", ramps, const(0.0), const(1.0)), const(rises))
+        score = op("Add", score, op("Add", term, const(rest[None])))
+    if facts["classes"] is None:
+        found, kind = op("Clip", score, *map(const, facts["bounds"])), TensorProto.DOUBLE
+    else:  # positions among the classes
+        two = len(facts["intercept"]) == 1
+        found = op("Cast", op("Greater", score, const(0.0)), to=TensorProto.INT64) if two else op(
+            "ArgMax", score, axis=1)  # fmt: skip
+        kind = TensorProto.INT64
+    nodes += [helper.make_node("Identity", [a], [b]) for a, b in ((score, "score"), (found, "prediction"))]
+    outputs = [
+        helper.make_tensor_value_info("score", TensorProto.DOUBLE, ["n", len(facts["intercept"])]),
+        helper.make_tensor_value_info("prediction", kind, ["n", 1]),
+    ]
+    graph = helper.make_graph(nodes, "dpconvex", inputs, outputs, constants)
+    versions = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 2)]
+    made = helper.make_model(graph, opset_imports=versions, ir_version=9, producer_name="dpconvex")
+    helper.set_model_props(made, {key: json.dumps(facts[key]) for key in ("format", "version", "classes", "model")})
+    checker.check_model(made)
+    return made
+
+
+def to_card(model: Any, metrics: dict[str, Any] | None = None) -> str:
+    """Return a model card in Markdown: promise, data, metrics and limits, from released numbers and public facts."""
+    certificate, task = model.certificate_, "classification" if "classes_" in vars(model) else "regression"
+    lines = ["---", "library_name: dpconvex", f"tags: [tabular-{task}, differential-privacy]", "---", ""]
+    lines += [f"# {type(model).__name__}", "", "## Promise", "", "```text", certificate.explain(), "```", ""]
+    lines += [f"Model `{certificate.model}`. Check it: `dpconvex verify certificate.json`.", "", "## Data", ""]
+    lines += [f"- {key}: {value}" for key, value in certificate.public.items() if isinstance(value, str | int | float)]
+    if model.schema is not None:
+        lines += ["", "| column | public range or list | who says so |", "|---|---|---|"]
+        for part in model.schema.parts:
+            given = part.to_dict()
+            listed = given.get("categories", given.get("classes", ()))
+            text = ", ".join(listed[:8]) or " to ".join(f"{given[k]:g}" for k in ("lower", "upper") if k in given)
+            row = f"| {part.name} | {text} | {part.source or model.schema.source} |"
+            lines.append(" ".join(row.split()))
+    none = "None were released. `dpconvex evaluate` measures them privately, with intervals."
+    lines += ["", "## Metrics", ""]
+    lines += [none] if metrics is None else ["```json", json.dumps(metrics, indent=1, default=str), "```"]
+    limits = "The promise rests on what is listed above. Noise moves every coefficient, most where the data say little."
+    lines += [
+        "",
+        "## Limits",
+        "",
+        limits,
+        "The model knows the people of its table alone, and repeats what was unfair there.",
+    ]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,59 @@
+"""Rows of a table in memory, in few bytes: numbers, and positions of categories instead of a matrix of zeros and ones.
+
+Features are made of them portion by portion, at each pass. Any plan may run: those that need more than sums get the
+matrix (`matrix`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import final
+
+import numpy as np
+
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.problems.data.sources.rows import EncodedRows, Portion
+
+LEAST = 2**26
+"""Bytes of the smallest matrix that is not made."""
+
+_STEP, _PORTION, _LEAST_ROWS = 2**15, 2**20, 256
+"""Rows that are read at a time; floats of a portion, and its rows where they are wide."""
+
+Cells = Sequence[AnyArray]
+
+
+@final
+class CellRows(EncodedRows):
+    """Rows in memory; `read` gives the cells of the columns, each (m,), and the targets of a slice of them."""
+
+    in_memory = True
+
+    def __init__(
+        self,
+        n: int,
+        n_features: int,
+        read: Callable[[slice], tuple[Cells, AnyArray]],
+        encode: Callable[[Cells], FloatArray],
+    ) -> None:
+        self.n, self.n_features, self._encode = n, n_features, encode
+        for rows in _slices(n, _STEP):
+            cells, targets = read(rows)
+            if rows.start == 0:
+                self._cells = [np.empty(n, column.dtype) for column in cells]
+                self._targets = np.empty((n, *targets.shape[1:]), targets.dtype)
+            self._targets[rows] = targets
+            for column, values in zip(self._cells, cells, strict=True):
+                column[rows] = values
+
+    def portions(self) -> Iterator[Portion]:
+        for rows in _slices(self.n, max(_LEAST_ROWS, _PORTION // self.n_features)):
+            yield self._encode([column[rows] for column in self._cells]), self._targets[rows].astype(np.float64)
+
+    def matrix(self) -> Portion:
+        """Return features and targets of all rows."""
+        return self._encode(self._cells), self._targets.astype(np.float64)
+
+
+def _slices(n: int, step: int) -> Iterator[slice]:
+    return (slice(first, min(first + step, n)) for first in range(0, n, step))

@@ -1,0 +1,190 @@
+"""Models that leave predict what they predicted here."""
+
+from __future__ import annotations
+
+import json
+import math
+import sqlite3
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dpconvex import (
+    CategoricalColumn,
+    NumericColumn,
+    PrivateAdditiveClassifier,
+    PrivateAdditiveRegressor,
+    PrivateHuberRegressor,
+    PrivateLinearRegression,
+    PrivateLinearSVC,
+    PrivateLogisticRegression,
+    Schema,
+)
+from dpconvex.data import ClassTarget, NumericTarget
+from dpconvex.errors import InvalidParameterError
+from dpconvex.estimators.export import to_card, to_onnx
+
+COLUMNS = (
+    NumericColumn("age", 0, 100, source="Form 3"),
+    NumericColumn("gain", 0, 1000, "log1p", indicator=True),
+    NumericColumn("dose", 0, 9, "sqrt"),
+    CategoricalColumn("colour", ("red", "green", "blue"), other=True, aliases={"rouge": "red"}),
+    CategoricalColumn("flag", ("no", "yes")),
+    CategoricalColumn("site", ("a", "b", "c")),
+)
+GRADES = ("low", "middle", "high")
+
+
+def frame_of(n: int, seed: int = 0) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    table = pd.DataFrame(
+        {"age": rng.uniform(-20, 120, n), "gain": rng.exponential(500, n), "dose": rng.uniform(0, 9, n)}
+    )
+    table["colour"] = rng.choice(["red", "rouge", "blue", "pink"], n)
+    table["flag"], table["site"] = rng.choice(["no", "yes", "?"], n), rng.choice(["a", "b", "c", "d"], n)
+    table["good"] = np.where(table["age"] + rng.normal(0, 30, n) > 50, "yes", "no")
+    table["grade"], table["cost"] = rng.choice(GRADES, n), table["age"] / 10 + rng.normal(size=n)
+    for k, name in enumerate(("age", "gain", "dose")):
+        table.loc[k::7, name] = np.nan
+    return table
+
+
+HELD_OUT = frame_of(200, 1)
+TARGETS = {
+    "good": ClassTarget("good", ("no", "yes")),
+    "grade": ClassTarget("grade", GRADES),
+    "cost": NumericTarget("cost", 0, 8),
+}
+MODELS: list[tuple[Any, str]] = [
+    (PrivateLogisticRegression(3.0, slope_cap=1.0, random_state=0), "good"),
+    (PrivateLogisticRegression(3.0, slope_cap=0.7, random_state=0), "good"),
+    (PrivateLogisticRegression(3.0, random_state=0), "grade"),
+    (PrivateLinearSVC(3.0, random_state=0), "good"),
+    (PrivateLinearRegression(3.0, random_state=0), "cost"),
+    (PrivateHuberRegressor(3.0, random_state=0), "cost"),
+    (PrivateAdditiveClassifier(3.0, knots=5, random_state=0), "good"),
+    (PrivateAdditiveRegressor(3.0, knots=4, random_state=0), "cost"),
+]
+
+
+@pytest.fixture(scope="module", params=range(len(MODELS)), ids=lambda k: f"{type(MODELS[k][0]).__name__}-{k}")
+def fitted(request: Any) -> Any:
+    model, target = MODELS[request.param]
+    return model.set_params(schema=Schema(COLUMNS, TARGETS[target])).fit(frame_of(2000))
+
+
+def scores(model: Any, table: Any) -> np.ndarray:
+    found = model.decision_function(table) if "classes_" in vars(model) else model._linear(table)[:, 0]
+    return found.reshape(len(table), -1)
+
+
+def test_scikit_learn_alone_predicts_the_same(fitted: Any) -> None:
+    pipeline = fitted.to_sklearn()
+    assert all(type(step).__module__.startswith("sklearn.") for _, step in pipeline.steps)
+    if "classes_" not in vars(fitted):
+        np.testing.assert_allclose(pipeline.predict(HELD_OUT), fitted.predict(HELD_OUT), rtol=0, atol=1e-12)
+        return
+    np.testing.assert_array_equal(pipeline.predict(HELD_OUT), fitted.predict(HELD_OUT))
+    found = pipeline.decision_function(HELD_OUT).reshape(len(HELD_OUT), -1)
+    np.testing.assert_allclose(found, scores(fitted, HELD_OUT), rtol=0, atol=1e-12)
+    if vars(fitted).get("slope_cap_") == 1:
+        np.testing.assert_allclose(pipeline.predict_proba(HELD_OUT), fitted.predict_proba(HELD_OUT), rtol=0, atol=1e-12)
+    else:
+        assert not hasattr(pipeline, "predict_proba")
+
+
+def score(model: dict[str, Any], record: dict[str, Any]) -> list[float]:
+    """What the docs say: a model as JSON scores a record in a few lines."""
+    found = list(model["intercept"])
+    for rule in model["shapes"]:
+        cell, values = record[rule["column"]], rule["values"]
+        for k, v in enumerate(values):
+            if rule["kind"] == "categories":
+                level = rule.get("aliases", {}).get(cell, cell)
+                rest = v[-1] if rule["other"] else sum(v) / len(v)
+                found[k] += v[rule["levels"].index(level)] if level in rule["levels"] else rest
+            elif math.isnan(cell):
+                found[k] += v[-1] if rule["missing"] else sum(v) / len(v)
+            else:
+                scale = {"none": float, "log1p": math.log1p, "sqrt": math.sqrt}[rule["transform"]]
+                low, high = scale(rule["lower"]), scale(rule["upper"])
+                u = (scale(min(max(cell, rule["lower"]), rule["upper"])) - low) / (high - low)
+                found[k] += float(np.interp(u, rule["knots"], v[: len(rule["knots"])]))
+    return found
+
+
+def test_json_is_read_without_the_library(fitted: Any, tmp_path: Any) -> None:
+    plain = json.loads(fitted.to_json(tmp_path / "model.json"))
+    assert json.loads((tmp_path / "model.json").read_text()) == plain
+    assert (plain["format"], plain["version"], plain["model"]) == ("dpconvex-model", 1, fitted.certificate_.model)
+    found = [score(plain, record) for record in HELD_OUT.to_dict("records")]
+    np.testing.assert_allclose(found, scores(fitted, HELD_OUT), rtol=0, atol=1e-12)
+
+
+def test_a_data_base_scores_the_same(fitted: Any) -> None:
+    with sqlite3.connect(":memory:") as base:
+        base.create_function("LN", 1, lambda x: None if x is None else math.log(x))
+        base.create_function("SQRT", 1, lambda x: None if x is None else math.sqrt(x))
+        HELD_OUT.to_sql("people", base, index=False)
+        found = pd.read_sql(fitted.to_sql("people"), base)
+    columns = [name for name in found if name.startswith("score_")]
+    np.testing.assert_allclose(found[columns], scores(fitted, HELD_OUT), rtol=0, atol=1e-10)
+
+
+def test_onnx_scores_the_same(fitted: Any) -> None:
+    pytest.importorskip("onnx")
+    runtime = pytest.importorskip("onnxruntime")
+    session = runtime.InferenceSession(to_onnx(fitted).SerializeToString())
+    inputs = {c.name: HELD_OUT[[c.name]].to_numpy() for c in COLUMNS}
+    found, labels = session.run(
+        None, {name: cells if cells.dtype == float else cells.astype(object) for name, cells in inputs.items()}
+    )
+    np.testing.assert_allclose(found, scores(fitted, HELD_OUT), rtol=0, atol=1e-12)
+    if "classes_" in vars(fitted):
+        np.testing.assert_array_equal(np.array(fitted.classes_)[labels[:, 0]], fitted.predict(HELD_OUT))
+    else:
+        np.testing.assert_allclose(labels[:, 0], fitted.predict(HELD_OUT), rtol=0, atol=1e-12)
+
+
+def test_a_card_says_promise_data_metrics_and_limits(fitted: Any) -> None:
+    text = to_card(fitted)
+    for words in (
+        "# Private",
+        "epsilon = 3",
+        "## Data",
+        "| age | 0 to 100 | Form 3 |",
+        "evaluate",
+        "## Limits",
+        "sha256:",
+    ):
+        assert words in text
+
+
+def test_matrices_and_refusals() -> None:
+    X = np.random.default_rng(0).uniform(-2, 2, (500, 3))
+    model = PrivateLinearRegression(3.0, feature_bounds=(-1, 1), target_bounds=(-1, 1), random_state=0).fit(X, X[:, 0])
+    np.testing.assert_allclose(model.to_sklearn().predict(X), model.predict(X), rtol=0, atol=1e-12)
+    ball = PrivateLogisticRegression(1.0, feature_norm=1.0, classes=[0, 1], random_state=0).fit(X, X[:, 0] > 0)
+    with pytest.raises(InvalidParameterError, match="feature_bounds"):
+        ball.to_sklearn()
+    schema = Schema((NumericColumn("age", -1, 1, "signed_log"),), TARGETS["good"])
+    signed = PrivateLogisticRegression(1.0, schema=schema, random_state=0).fit(frame_of(100))
+    with pytest.raises(InvalidParameterError, match="signed_log"):
+        signed.to_sklearn()
+    pair = PrivateAdditiveClassifier(1.0, schema=Schema(COLUMNS, TARGETS["good"]), interactions=[("age", "flag")])
+    with pytest.raises(InvalidParameterError, match="interactions"):
+        pair.set_params(random_state=0).fit(frame_of(300)).to_sklearn()
+
+
+def test_notebooks_show_promise_and_cost() -> None:
+    X = np.random.default_rng(0).uniform(-1, 1, (300, 2))
+    model = PrivateLinearRegression(3.0, feature_bounds=(-1, 1), target_bounds=(-1, 1), random_state=0)
+    assert "Privacy certificate" not in model._repr_html_()
+    model.fit(X, X[:, 0])
+    for each in (model, model.certificate_, model.plan_):
+        text = each._repr_html_()
+        assert "epsilon 3, delta 0, per record" in text
+        assert "<svg" in text
+    assert "NO: the noise was seeded" in model._repr_html_()
