@@ -324,10 +324,7 @@ def signature_path(certificate: Path) -> Path:
 
 
 def new_key(path: Path) -> Path:
-    """Write a new private key, which its owner alone may read, and beside ``key.pem`` its public half, ``key.pub.pem``.
-
-    Return the path of the latter.
-    """
+    """Write a new private key, for its owner alone, and its public half; return the path of that, ``key.pub.pem``."""
     ed25519, coding = _ed25519()
     key, public = ed25519.Ed25519PrivateKey.generate(), path.with_name(path.stem + ".pub.pem")
     for each in (path, public):

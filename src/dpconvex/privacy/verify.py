@@ -277,10 +277,7 @@ def _leverage_checks(read: PrivacyCertificate) -> list[Check]:
 
 
 def plan_checks(read: PrivacyCertificate, again: Callable[[PrivacyCertificate], PrivacyCertificate]) -> list[Check]:
-    """Compare everything but the inputs of the planner with the certificate of the plan, made again from them.
-
-    `again` returns that certificate, and may raise anything.
-    """
+    """Compare all but the planner's inputs with the certificate of the plan made `again`, which may raise anything."""
     here, made = current_versions(), read.versions.get("dpconvex")
     # Whoever forges a certificate may also forge its version, so another version is a reason and no excuse.
     same, differs = made == here["dpconvex"], f". Made by dpconvex {made}, whose plans may differ"

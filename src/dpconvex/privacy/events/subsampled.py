@@ -37,11 +37,7 @@ from dpconvex.privacy.profiles import charge, largest_mu
 
 
 def fft_slack(steps: int) -> float:
-    """What is charged to delta: convolutions by FFT are not rounded upwards.
-
-    The transform errs by some 1e-16, its power by `steps` times as much. Measured against extended precision: up to
-    1e-13 for 2048 steps, 1.7e-11 for a million.
-    """
+    """What is charged to delta for FFTs, not rounded upwards: they err by 1e-13 (2048 steps), 1.7e-11 (a million)."""
     return max(1e-13, 2e-16 * steps)
 
 
@@ -142,11 +138,7 @@ class PoissonSteps(Event):
 
 @lru_cache(maxsize=4096)  # certificates ask for the same values again
 def poisson_delta(epsilon: float, rate: float, contribution: float, steps: int) -> float:
-    """Return the profile of `PoissonSteps`, rounded up.
-
-    The contribution is the length that one unit adds to a sum, in standard deviations of the noise. The sampler's coins
-    are made of floats: `RATE_SLACK` covers that.
-    """
+    """Return the profile of `PoissonSteps`, rounded up; the contribution of a unit is in standard deviations."""
     if not contribution <= 1.25 * MOST_CONTRIBUTION:
         return 1.0
     value = float(_poisson(min(1.0, rate * RATE_SLACK), contribution, steps).get_delta_for_epsilon(epsilon))
@@ -178,7 +170,7 @@ def largest_contribution(rate: float, steps: int, epsilon: float, delta: float) 
     return low
 
 
-RATE_SLACK = 1 + 1e-9
+RATE_SLACK = 1 + 1e-9  # the sampler's coins are made of floats
 LEAST_DELTA = 1e-11
 CLOSE = 1e-4
 MOST_CONTRIBUTION = 4.0
