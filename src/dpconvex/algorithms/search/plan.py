@@ -1,17 +1,13 @@
 r"""Plans of a search: which budget every candidate gets, how one is chosen, what it costs. Sees no data.
 
 Records (or users) are split by public coins into a training and a held-out part. Candidates are fitted on the first and
-scored on the second, so that a record is in one of them only, and costs are those of the dearer part, not their sum.
+scored on the second, so that a record is in one of them only: costs are those of the dearer part, not their sum.
 
 ``composition``
-    Every candidate is fitted once; all fits together spend the promise on the training part. Permute-and-flip over the
-    held-out losses spends it on the held-out part. The chosen fit is released.
+    All fits together spend the promise on the training part, permute-and-flip over the held-out losses on the other.
 ``repeats``
     A secret random number of runs, each a candidate drawn uniformly, its fit, and its held-out loss with noise. Only
-    the best run is released: `privacy.events.private_selection`. A fit may spend far more than its share of
-    a composition, but candidates are missed by chance.
-
-`SearchPlan.price`, `cost` and `stake` compare both, from public facts, with fits to all records and the whole budget.
+    the best run is released: `privacy.events.private_selection`.
 """
 
 from __future__ import annotations
