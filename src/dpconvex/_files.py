@@ -11,11 +11,23 @@ import secrets
 import stat
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from dpconvex.errors import InvalidParameterError
 
 MOST_BYTES = 2**24  # of a text file
+
+
+class TwiceError(ValueError):
+    """A name occurs twice in one object of JSON."""
+
+
+def once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of JSON; refuse a name that occurs twice, for readers differ in which value they take."""
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        raise TwiceError("a name occurs twice in one object")
+    return fields
 
 
 def read_text(path: str | os.PathLike[str]) -> str:

@@ -92,10 +92,7 @@ def audit(
 
 @contextmanager
 def priced_once() -> Iterator[None]:
-    """Price equal ledgers once, and leave certificates out: thousands of runs of one plan cost the same.
-
-    The ledger still refuses what a plan does not list, and a plan that costs too much.
-    """
+    """Price equal ledgers once, and leave certificates out; the ledger still refuses what a plan does not list."""
     with (
         mock.patch.object(ledger, "fits", functools.lru_cache(maxsize=64)(_fits)),
         mock.patch.object(Plan, "certificate", return_value=None),
@@ -178,10 +175,7 @@ def audit_grid(
     epsilons: Iterable[float] = EPSILONS,
     bounds: Iterable[float] = BOUNDS,
 ) -> list[Cell]:
-    """Audit every target at every epsilon and bound; cells that the file holds are not repeated.
-
-    The file is written anew after every cell, and refused if it holds results of other settings.
-    """
+    """Audit every target at every epsilon and bound; what the file holds, of the same settings, is not repeated."""
     found = _resumed(file, settings)
     scales = [(epsilon, bound) for epsilon in epsilons for bound in bounds]
     wanted = {(target.name, *scale): target for target in targets for scale in scales}
@@ -240,10 +234,7 @@ def _text(settings: Settings, cells: Iterable[Cell]) -> str:
 
 
 def summary(cells: Iterable[Cell]) -> list[tuple[str, dict[float, float], int, float]]:
-    """Return for every target: its name, the largest proved epsilon at each claimed one, counted runs, seconds.
-
-    Runs and seconds are added up over the cells of a target; epsilons without a plan are left out.
-    """
+    """Return each target's name, largest proved epsilon by claimed one with a plan, and sums of runs and seconds."""
     lines: dict[str, tuple[dict[float, float], int, float]] = {}
     for cell in cells:
         best, runs, seconds = lines.get(cell.target, ({}, 0, 0.0))

@@ -71,10 +71,7 @@ class Losses:
 
 
 def epsilon_of_losses(found: Losses, delta: float, error: float) -> float:
-    """Return the lower bound on epsilon at `delta` that losses prove; exact for ``delta = 0`` and for fixed shifts.
-
-    It may be wrong with probability `error`.
-    """
+    """Return the epsilon that losses prove but for probability `error`; exact without delta or with fixed shifts."""
     if delta == 0:
         return float(np.abs(found.losses).max())  # a pure promise bounds the ratio from both sides
     if found.mu is not None:

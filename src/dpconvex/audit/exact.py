@@ -156,10 +156,7 @@ def _both(pair: Pair) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
 
 
 def minimizer_epsilon(plan: ObjectivePerturbationPlan, first: tuple[Any, ...], second: tuple[Any, ...]) -> float:
-    """Return the epsilon, at the plan's delta, that the exact minimizer of a one-parameter plan needs.
-
-    Data sets are ``(X, y)`` or, for users, ``(X, y, groups)``.
-    """
+    """Return the epsilon, at the plan's delta, that the exact minimizer of a one-parameter plan needs."""
     noise = plan.noise
     if isinstance(noise, NormObjectiveNoise):
         points = _points(plan, 0.0)

@@ -146,10 +146,7 @@ def _selected(scores: FloatArray, scale: float, picks: NDArray[np.int64]) -> Flo
 
 
 def halting_law(mechanism: mechanisms.AboveThreshold, queries: FloatArray, outcome: int) -> float:
-    """Return the log-probability that the first "above" is query `outcome`; `len(queries)`: that there is none.
-
-    By quadrature over the noise of the threshold.
-    """
+    """Return the log-probability that the first "above" is query `outcome`, `len(queries)` for none; by quadrature."""
     grid = np.linspace(-45, 45, 9001)
     threshold = mechanism.threshold + mechanism.threshold_scale * grid
     gaps = (threshold[None, :] - queries[: outcome + 1, None]) / mechanism.query_scale

@@ -79,10 +79,9 @@ def untracked(items: Iterable[T], text: str, /) -> Iterable[T]:
 
 @final
 class Pace:
-    """The time of one audit: how many runs it makes, fewer where they would take too long.
+    """How many runs an audit makes in so many seconds of the processor (None: no limit).
 
-    Numbers of runs are fixed before the runs start, from the time that earlier ones took: a bound that stopped when
-    time was up would not hold. `seconds` are of the processor, aim for the whole audit; None: no limit.
+    Fixed before the runs start, from earlier ones' times: a bound that stopped when time was up would not hold.
     """
 
     def __init__(self, seconds: float | None) -> None:

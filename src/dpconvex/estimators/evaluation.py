@@ -27,6 +27,7 @@ from dpconvex.algorithms import begin
 from dpconvex.algorithms.queries import metrics
 from dpconvex.algorithms.queries.evaluation import EvaluationPlan, plan as plan_evaluation
 from dpconvex.algorithms.queries.metrics import Estimate
+from dpconvex.algorithms.search.run import taken
 from dpconvex.data.frames import codes, open_table, typed
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators import _targets
@@ -272,21 +273,17 @@ def fit_and_evaluate(
         labels = (of_record[parts[0]], of_record[parts[1]])
     model._ready = plan  # the charge is paid
     try:
-        model.fit(_rows(X, parts[0]), None if y is None else _rows(y, parts[0]), groups=labels[0])
+        model.fit(_rows(X, parts[0]), _rows(y, parts[0]), groups=labels[0])
     finally:
         del model._ready
-    tested = _rows(X, parts[1]), None if y is None else _rows(y, parts[1])
-    found = _evaluate(model, *tested, epsilon, by, labels[1], source, paid=True)
+    found = _evaluate(model, _rows(X, parts[1]), _rows(y, parts[1]), epsilon, by, labels[1], source, paid=True)
     text = HELD_OUT.format(epsilon=promise.epsilon, delta=promise.delta, unit=unit)
     return replace(found, promise_=text + ("" if source.private else SEEDED))
 
 
 def _rows(values: Any, index: AnyArray) -> Any:
-    """Return some rows of a table, an array, a sparse matrix or a list, in that order."""
-    found: Any = nw.from_native(typed(values), eager_only=True, allow_series=True, pass_through=True)
-    if isinstance(found, nw.DataFrame | nw.Series):
-        return nw.to_native(found[index.tolist()])
-    return values[index] if scipy.sparse.issparse(values) else np.asarray(values)[index]
+    """Return some rows of a table, an array, a sparse matrix or a list, in that order; nothing of None."""
+    return values[index] if scipy.sparse.issparse(values) else taken(typed(values), index)
 
 
 def _users(model: Any, X: Any, labels: Any) -> UserGroups | None:

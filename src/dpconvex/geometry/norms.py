@@ -342,10 +342,7 @@ def _starts(sizes: NDArray[Any]) -> grouping.IntArray:
 
 
 def _balanced_signs(uniforms: list[Any]) -> list[Any]:
-    """Signs of d coordinates, one of them 0, ``d // 2`` of them 1 and the others -1, every assignment equally likely.
-
-    Drawn without replacement: coordinate after coordinate, with chances in proportion to what is left of each.
-    """
+    """Signs of d coordinates, 0 for one, 1 for ``d // 2``, -1 for the others, all equally likely: drawn one by one."""
     d = len(uniforms)
     positive: Any = d // 2
     zero: Any = 1

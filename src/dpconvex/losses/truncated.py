@@ -45,10 +45,7 @@ class TruncatedLosses(ABC):
 @final
 @dataclass(frozen=True, eq=False)
 class TruncatedSmoothLosses(TruncatedLosses):
-    """A smooth loss on an interval of predictions, and its tangents beyond; arrays of shape (n,).
-
-    ``|phi'| <= level`` on ``[lower, upper]``, up to rounding.
-    """
+    """A smooth loss where ``|phi'| <= level``, between `lower` and `upper`, tangents beyond; arrays of shape (n,)."""
 
     loss: SmoothLoss
     targets: FloatArray

@@ -26,7 +26,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Self, final
 
-from dpconvex._files import MOST_BYTES
+from dpconvex._files import MOST_BYTES, TwiceError, once_each
 from dpconvex.errors import BudgetExceededError, BudgetFileError, DpconvexError, InvalidParameterError
 from dpconvex.privacy.params import Neighboring, PrivacyParams, Unit
 
@@ -295,24 +295,13 @@ def _fields(line: str) -> dict[str, Any] | None:
     """Return what a line says, empty where it says two things; None if it is no JSON object."""
     try:
         fields = json.loads(
-            line, parse_float=Decimal, parse_int=Decimal, parse_constant=Decimal, object_pairs_hook=_once_each
+            line, parse_float=Decimal, parse_int=Decimal, parse_constant=Decimal, object_pairs_hook=once_each
         )
-    except _TwiceError:
+    except TwiceError:
         return {}
     except (ValueError, ArithmeticError, RecursionError):
         return None
     return fields if isinstance(fields, dict) else None
-
-
-class _TwiceError(Exception):
-    """A name occurs twice in one object."""
-
-
-def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    fields = dict(pairs)
-    if len(fields) < len(pairs):
-        raise _TwiceError
-    return fields
 
 
 def _entry(line: str) -> Spent:

@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from dpconvex._files import MOST_BYTES, read_text, write_atomically
+from dpconvex._files import MOST_BYTES, once_each, read_text, write_atomically
 from dpconvex._html import panel
 from dpconvex.errors import CertificateError, DpconvexError, InvalidParameterError
 from dpconvex.privacy import ledger as _ledger
@@ -283,7 +283,7 @@ def parse(text: str) -> dict[str, Any]:
     if len(text) > MOST_BYTES:
         raise CertificateError(f"not a certificate: more than {MOST_BYTES >> 20} MiB of text")
     try:
-        fields = json.loads(text, object_pairs_hook=_once_each, parse_constant=_refuse_constant)
+        fields = json.loads(text, object_pairs_hook=once_each, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise CertificateError(f"not a certificate: invalid JSON ({error})") from None
     if not isinstance(fields, dict):
@@ -307,14 +307,6 @@ def _size(fields: Any) -> float:
     return count
 
 
-def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Refuse a name that occurs twice: readers differ in which value they take."""
-    fields = dict(pairs)
-    if len(fields) < len(pairs):
-        raise ValueError("a name occurs twice in one object")
-    return fields
-
-
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is no number of JSON")
 
@@ -332,10 +324,7 @@ def signature_path(certificate: Path) -> Path:
 
 
 def new_key(path: Path) -> Path:
-    """Write a new private key, which its owner alone may read, and beside ``key.pem`` its public half, ``key.pub.pem``.
-
-    Return the path of the latter.
-    """
+    """Write a new private key, for its owner alone, and its public half; return the path of that, ``key.pub.pem``."""
     ed25519, coding = _ed25519()
     key, public = ed25519.Ed25519PrivateKey.generate(), path.with_name(path.stem + ".pub.pem")
     for each in (path, public):
@@ -350,9 +339,11 @@ def new_key(path: Path) -> Path:
 def sign(certificate: Path, key: Path) -> Path:
     """Write the signature of a certificate's file beside it, replacing an old one; return its path."""
     ed25519, coding = _ed25519()
+    from cryptography.exceptions import UnsupportedAlgorithm
+
     try:
         private: Any = coding.load_pem_private_key(_text("key", key).encode(), password=None)
-    except (ValueError, TypeError, _unsupported()):
+    except (ValueError, TypeError, UnsupportedAlgorithm):
         private = None
     if not isinstance(private, ed25519.Ed25519PrivateKey):
         what = "must be an Ed25519 private key in PEM form, without a password"
@@ -366,11 +357,11 @@ def sign(certificate: Path, key: Path) -> Path:
 def signature_fault(certificate: Path, public_key: Path) -> str | None:
     """Return what is wrong with the signature beside a certificate's file; None if it is made with that key."""
     ed25519, coding = _ed25519()
-    from cryptography.exceptions import InvalidSignature
+    from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 
     try:
         public: Any = coding.load_pem_public_key(_text("public_key", public_key).encode())
-    except (ValueError, TypeError, _unsupported()):
+    except (ValueError, TypeError, UnsupportedAlgorithm):
         public = None
     if not isinstance(public, ed25519.Ed25519PublicKey):
         what = "must be an Ed25519 public key in PEM form"
@@ -394,12 +385,6 @@ def _ed25519() -> tuple[Any, Any]:
     except ImportError:
         raise DpconvexError(MISSING) from None
     return ed25519, serialization
-
-
-def _unsupported() -> type[Exception]:
-    from cryptography.exceptions import UnsupportedAlgorithm
-
-    return UnsupportedAlgorithm
 
 
 def _text(name: str, path: Path) -> str:

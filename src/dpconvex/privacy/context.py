@@ -154,10 +154,7 @@ class CarriesBudgets:
 
 
 def _arrived(process: int, files: tuple[str, ...], make: Any, arguments: tuple[Any, ...]) -> Any:
-    """Take over the budgets, or that there are none, that an estimator brings from the process that made this one.
-
-    From no other: a model in a file, or back from a worker, may name budgets that have ended.
-    """
+    """Take over the open budgets, or none, of an estimator from the parent process; others' may have ended."""
     if process == os.getppid():
         _sent[:] = [budget for budget in (Budget(Path(file)) for file in files) if budget not in _open]
     return make(*arguments)

@@ -38,10 +38,7 @@ _WORK: ContextVar[Work | None] = ContextVar("work", default=None)
 
 @contextmanager
 def limited(work: float) -> Iterator[Work]:
-    """Let prices inside the block take so much computing together: the numbers may come from anybody's file.
-
-    Counted are evaluations of profiles and points of grids, so that it is the same on every machine.
-    """
+    """Let prices inside the block take so much computing together, counted alike on every machine."""
     own = Work(work)
     token = _WORK.set(own)
     try:

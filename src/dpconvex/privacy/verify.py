@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -191,17 +191,11 @@ class Pricing:
     """Costs of lists of events, each computed once."""
 
     def __init__(self) -> None:
-        self._known: dict[Any, float] = {}
+        self._once = cache(accounting.spent_epsilon)
 
     def epsilon(self, releases: tuple[Release, ...], delta: float) -> float:
         """Epsilon of all releases together at `delta`, as `ledger.total_epsilon`."""
         return max(self._once(tuple(events), delta) for events in _ledger.charged(releases))
-
-    def _once(self, events: tuple[accounting.Counted, ...], delta: float) -> float:
-        key = (events, delta)
-        if key not in self._known:
-            self._known[key] = accounting.spent_epsilon(events, delta)
-        return self._known[key]
 
 
 def recompute(read: PrivacyCertificate, pricing: Pricing) -> tuple[float, float]:
@@ -283,10 +277,7 @@ def _leverage_checks(read: PrivacyCertificate) -> list[Check]:
 
 
 def plan_checks(read: PrivacyCertificate, again: Callable[[PrivacyCertificate], PrivacyCertificate]) -> list[Check]:
-    """Compare everything but the inputs of the planner with the certificate of the plan, made again from them.
-
-    `again` returns that certificate, and may raise anything.
-    """
+    """Compare all but the planner's inputs with the certificate of the plan made `again`, which may raise anything."""
     here, made = current_versions(), read.versions.get("dpconvex")
     # Whoever forges a certificate may also forge its version, so another version is a reason and no excuse.
     same, differs = made == here["dpconvex"], f". Made by dpconvex {made}, whose plans may differ"

@@ -30,10 +30,7 @@ _WORD = 32  # bytes of a further look
 
 
 def draw(weights: FloatArray, count: int, generator: np.random.Generator) -> NDArray[np.int64]:
-    """Return independent indices, shape (count,), each with probability proportional to its weight.
-
-    Weights, shape (d,), are positive and finite, and so is their sum. About ``d^2 2^-50`` of the draws are refined.
-    """
+    """Return independent indices (count,), of probabilities proportional to positive, finite weights (d,)."""
     ends = np.cumsum(weights)
     total = ends[-1]
     prefixes = generator.integers(0, 2**_BITS, size=count)
@@ -65,10 +62,7 @@ def _refined(weights: FloatArray, prefixes: NDArray[np.int64], generator: np.ran
 
 
 def draw_point(ends: FloatArray, rate: float, step: float, source: BitSource) -> float:
-    """Return a point of density proportional to ``exp(-rate |k - n/2|)`` on interval k, rounded once to a grid.
-
-    Interval k = 0 .. n lies between ``ends[k]`` and ``ends[k + 1]``; ends, shape (n + 2,), ascend.
-    """
+    """Return a point of density ``exp(-rate |k - n/2|)`` between ``ends[k]`` and the next, rounded once to a grid."""
     k = draw_interval(ends, rate, source.generator())
     between = _Between(float(ends[k]), float(ends[k + 1]))
     return float(real.add_noise(np.zeros(1), between, 1.0, step, source)[0])

@@ -17,20 +17,30 @@ from dpconvex.sets.base import ConvexSet, check_dim, quiet
 from dpconvex.sets.box import project_onto_simplex
 
 
-@final
 @dataclass(frozen=True)
-class L2Ball(ConvexSet):
-    """All vectors of l2 norm at most `radius`."""
+class _Ball(ConvexSet):
+    """A ball around 0 whose radius is the largest l2 norm of a member."""
 
     radius: float  #: positive
     dim: int | None = None  #: length of the vectors; any length if None
     diameter: float = field(init=False, repr=False, compare=False)
-    normal_rounding = 1.0
 
     def __post_init__(self) -> None:
         _validate.real("radius", self.radius, above=0.0)
         check_dim(self.dim)
         self._set(diameter=_rounding.widen_up(2.0 * self.radius))
+
+    @classmethod
+    def examples(cls) -> tuple[Self, ...]:
+        return (cls(2.0, dim=3), cls(0.5), cls(1e-3, dim=1))
+
+
+@final
+@dataclass(frozen=True)
+class L2Ball(_Ball):
+    """All vectors of l2 norm at most `radius`."""
+
+    normal_rounding = 1.0
 
     @quiet
     def contains(self, w: FloatArray, tolerance: float = 1e-9) -> bool:
@@ -55,10 +65,6 @@ class L2Ball(ConvexSet):
         g = self._finite("g", g)
         return self._scaled_to_radius(-g) if np.any(g) else g
 
-    @classmethod
-    def examples(cls) -> tuple[Self, ...]:
-        return (cls(2.0, dim=3), cls(0.5), cls(1e-3, dim=1))
-
     def _scaled_to_radius(self, w: FloatArray) -> FloatArray:
         unit = w / np.abs(w).max()
         return unit * (self.radius / np.sqrt(np.square(unit).sum()))
@@ -80,17 +86,8 @@ def _along(normals: FloatArray, away: FloatArray) -> FloatArray:
 
 @final
 @dataclass(frozen=True)
-class L1Ball(ConvexSet):
-    """All vectors whose absolute values sum to at most `radius`."""
-
-    radius: float  #: positive; it is the largest l1 norm and the largest l2 norm of a member
-    dim: int | None = None  #: length of the vectors; any length if None
-    diameter: float = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        _validate.real("radius", self.radius, above=0.0)
-        check_dim(self.dim)
-        self._set(diameter=_rounding.widen_up(2.0 * self.radius))
+class L1Ball(_Ball):
+    """All vectors whose absolute values sum to at most `radius`, which is the largest l1 and l2 norm of a member."""
 
     @quiet
     def contains(self, w: FloatArray, tolerance: float = 1e-9) -> bool:
@@ -110,10 +107,6 @@ class L1Ball(ConvexSet):
         best = np.argmax(np.abs(g))
         out[best] = -np.copysign(self.radius, g[best])
         return out
-
-    @classmethod
-    def examples(cls) -> tuple[Self, ...]:
-        return (cls(2.0, dim=3), cls(0.5), cls(1e-3, dim=1))
 
 
 @final

@@ -91,10 +91,7 @@ def needs_slope_curve(loss: losses.LinearModelLoss) -> str | None:
 
 
 def draws(records: Records, count: int, order: np.random.Generator) -> Iterator[tuple[AnyArray, FloatArray]]:
-    """Yield `count` records drawn uniformly with replacement: their numbers (m,) and a dense copy (m, dim).
-
-    Portions of 8 MB or n/16 records: nothing of the size of the data is copied, and few passes over it are made.
-    """
+    """Yield `count` records, uniform with replacement, in portions of 8 MB or n/16: numbers (m,), copies (m, dim)."""
     most = max(1, _SAMPLE // records.dim, records.n // 16)
     for first in range(0, count, most):
         index = order.integers(records.n, size=min(most, count - first))

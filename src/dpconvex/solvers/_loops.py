@@ -85,7 +85,7 @@ def ascend(
 
 @njit(cache=True)
 def difference(x: float, anchor: float, offset: float) -> float:
-    """Return ``x - (anchor + offset)``, near to the last place when anchor is near x."""
+    """Return ``x - (anchor + offset)``, near to the last place: compiled without the license to reorder."""
     return (x - anchor) - offset
 
 
@@ -108,11 +108,7 @@ def unit_vectors(
 def sums(
     X: FloatArray, anchor: FloatArray, offset: FloatArray, portion: int, coincident_square: float, direction: FloatArray
 ) -> tuple[float, float, int, int, float]:
-    """Add the unit vectors to `direction`; return the other sums of `UnitVectorSums`, the nearest squared.
-
-    Sums within a row may be reordered (so that they vectorize); differences may not, hence `difference` is compiled
-    without that license.
-    """
+    """Add the unit vectors to `direction`; return the other sums of `UnitVectorSums`, the nearest squared."""
     n, d = X.shape
     row, part = np.empty(d), np.empty(d)
     distance, weight, coincident, nearest, least = 0.0, 0.0, 0, -1, np.inf
@@ -197,10 +193,7 @@ def walk(
 
 @_reordered
 def neighbors(X: FloatArray, squares: FloatArray, counts: AnyArray) -> None:
-    """Count, for every point, the others by the first grid radius (its square, ascending) that reaches them.
-
-    `counts` (T + 1, n) begins with zeros; pairs beyond the last radius go to the last row.
-    """
+    """Count for every point the others by the first squared radius that reaches them, (T + 1, n): the last for none."""
     n, d = X.shape
     for i in range(n):
         for k in range(i):
@@ -314,10 +307,7 @@ def one_pass(
     moved: FloatArray,
     total: FloatArray,
 ) -> None:
-    """Take one projected step a row; ``moved`` is the iterate minus ``start``, ``total`` the sum of these before steps.
-
-    Iterates are kept as displacements, so that small steps from a distant start are not lost in rounding.
-    """
+    """Take one projected step a row; ``moved`` is the iterate less ``start``, ``total`` their sum before the steps."""
     d = len(start)
     for i in range(len(rows)):
         prediction = 0.0

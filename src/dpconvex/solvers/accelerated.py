@@ -80,10 +80,7 @@ class AcceleratedGradient(Solver):
 
 
 def _begin(objective: Objective, constraint: ConvexSet, start: FloatArray | None) -> tuple[FloatArray, float, int]:
-    """Return the better of `start` and 0, a bound on its gap, and the gradient calls.
-
-    The bound at 0 is never above what holds for every data set, so a bad start cannot cost steps.
-    """
+    """Return the better of `start` and 0, a bound on its gap, no larger than what always holds, and gradient calls."""
     zero = constraint.project(np.zeros(objective.dim))
     gap = certificates.constrained_gap(objective, constraint, zero, objective.gradient(zero)).bound
     if not zero.any():

@@ -16,6 +16,7 @@ from dpconvex.problems.objective import Bounds
 from dpconvex.sets import ConvexSet
 from dpconvex.solvers import _certificates as certificates, _components as components
 from dpconvex.solvers.base import Accuracy, Solver, SolverResult, Start, needs_whole_space
+from dpconvex.solvers.subgradient import Subgradient
 
 _STAGE = 4096  # least component steps of a stage: certificates must not cost more than steps
 
@@ -52,14 +53,7 @@ class StochasticSubgradient(Solver):
             return "needs a smooth or piecewise linear loss of a linear model"
         return components.needs_slope_curve(loss) or needs_whole_space(constraint)
 
-    @staticmethod
-    def steps_for(lipschitz: float, strong_convexity: float, radius: float) -> int:
-        """Return how many component steps bring their mean within `radius`: a forecast, not a guarantee.
-
-        L is that of the whole objective on the ball, ridge and linear term included. The expected gap is at most
-        ``2 L^2 / (mu (T + 1))``; ``mu/2 radius^2`` is wanted.
-        """
-        return max(1, math.ceil(4 * (lipschitz / (strong_convexity * radius)) ** 2 * (1 + 1e-12)) - 1)
+    steps_for = staticmethod(Subgradient.steps_for)  #: of component steps, in expectation: a forecast, no guarantee
 
     def _solve(self, objective: Objective, radius: float, constraint: ConvexSet, start: Start) -> SolverResult:
         assert isinstance(objective, LinearModelObjective)  # `refusal`; tells the type checker

@@ -245,7 +245,7 @@ def _found(
     everything = _estimates(table(whole, groups), table(draws.sum(1), groups), unknown(whole, groups), RANGES)
     differences = []
     for values, drawn, poor in found:
-        pairs = zip((values, drawn), found[0], strict=False)
+        pairs = zip((values, drawn), found[0][:2], strict=True)
         less = [{name: part[name] - base[name] for name in part} for part, base in pairs]
         differences.append(_estimates(less[0], less[1], poor | found[0][2], {}))
     each = tuple(_estimates(*parts, RANGES) for parts in found)

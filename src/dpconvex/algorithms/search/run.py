@@ -85,10 +85,10 @@ def split(data: Part, n: int, held_out: int, source: BitSource) -> tuple[Part, P
 
 
 def _rows(data: Part, rows: AnyArray) -> Part:
-    return Part(_taken(data.X, rows), _taken(data.y, rows), None if data.labels is None else data.labels[rows])
+    return Part(taken(data.X, rows), taken(data.y, rows), None if data.labels is None else data.labels[rows])
 
 
-def _taken(values: Any, rows: AnyArray) -> Any:
+def taken(values: Any, rows: AnyArray) -> Any:
     """Return some rows of a table, column, array or list, of the same kind; tables elsewhere stay there."""
     if isinstance(values, TableSource):
         return values.taken(rows)

@@ -82,10 +82,7 @@ def _output(
 @final
 @dataclass(frozen=True)
 class WorstSolver(Solver):
-    """A solver that is as wrong as its certificate allows, so that audits see whether the noise covers the solver.
-
-    It solves nearly exactly, then steps away from zero by what is left of the radius.
-    """
+    """As wrong as its certificate allows: solves nearly exactly, then steps away from 0 by the rest of the radius."""
 
     inner: Solver
 

@@ -35,10 +35,7 @@ _ANY_STEP = 1e9
 @final
 @dataclass(frozen=True)
 class _SignTable:
-    """Gradients of two coordinates of magnitude `bound`, whose signs a hash of record and query point fixes.
-
-    Not the gradient of anything: privacy may rest on neither convexity nor smoothness.
-    """
+    """Gradients of signs that a hash fixes, of no function: privacy may rest on neither convexity nor smoothness."""
 
     bound: float
 

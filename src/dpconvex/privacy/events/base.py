@@ -70,8 +70,11 @@ class Event(ABC):
 
     @property
     def claimed_sensitivity(self) -> float | None:
-        """The sensitivity that the event's numbers presume, to be compared with the release's; None if it has none."""
-        return None
+        """The sensitivity that the event's numbers presume, to be compared with the release's; None if it has none.
+
+        Here a field of the name `sensitivity`.
+        """
+        return getattr(self, "sensitivity", None)
 
     @property
     def searched_epsilon(self) -> float | None:

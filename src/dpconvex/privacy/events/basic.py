@@ -96,10 +96,6 @@ class NormExponentialNoise(PureEvent):
     def pure_epsilon(self) -> Fraction:
         return Fraction(self.sensitivity) / Fraction(self.scale)  # triangle inequality
 
-    @property
-    def claimed_sensitivity(self) -> float:
-        return self.sensitivity
-
 
 @dataclass(frozen=True)
 class GaussianNoise(Event):
@@ -117,10 +113,6 @@ class GaussianNoise(Event):
     def __post_init__(self) -> None:
         _validate.real("sensitivity", self.sensitivity, above=0.0)
         _validate.real("sigma", self.sigma, above=0.0)
-
-    @property
-    def claimed_sensitivity(self) -> float:
-        return self.sensitivity
 
     @property
     def mu(self) -> float:
@@ -186,10 +178,6 @@ class BoundedLaplaceNoise(Event):
         tail = self.bound / self.scale
         strip = math.exp(float(ratio) - tail) * -math.expm1(-float(ratio)) / (-2 * math.expm1(-tail))
         return Parts(ratio, 0.0, min(1.0, strip * (1 + 1e-5)))
-
-    @property
-    def claimed_sensitivity(self) -> float:
-        return self.sensitivity
 
     def delta(self, epsilon: float) -> float:
         parts = self.parts

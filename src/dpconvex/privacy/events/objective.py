@@ -66,10 +66,6 @@ class PureObjectivePerturbation(PureEvent):
         return Fraction(self.sensitivity) / Fraction(self.scale)
 
     @property
-    def claimed_sensitivity(self) -> float:
-        return self.sensitivity
-
-    @property
     def pure_epsilon(self) -> Fraction:
         """Total pure epsilon of the exact minimizer, by the stated rule, rounded up."""
         noise = self.noise_epsilon

@@ -37,11 +37,7 @@ from dpconvex.privacy.profiles import charge, largest_mu
 
 
 def fft_slack(steps: int) -> float:
-    """What is charged to delta: convolutions by FFT are not rounded upwards.
-
-    The transform errs by some 1e-16, its power by `steps` times as much. Measured against extended precision: up to
-    1e-13 for 2048 steps, 1.7e-11 for a million.
-    """
+    """What is charged to delta for FFTs, not rounded upwards: they err by 1e-13 (2048 steps), 1.7e-11 (a million)."""
     return max(1e-13, 2e-16 * steps)
 
 
@@ -119,8 +115,8 @@ class PoissonSteps(Event):
     @cached_property
     def _work(self) -> float:
         """Computing that the composition takes; counted when it is first asked for."""
-        grid = _Grid.of(self.rate, self.step.mu, self.steps)
-        work = 0.1 * self.steps * 2 * grid.largest / grid.width
+        largest, width = _poisson_grid(self.rate, self.step.mu, self.steps)
+        work = 0.1 * self.steps * 2 * largest / width
         charge(work)
         return work
 
@@ -133,7 +129,7 @@ class PoissonSteps(Event):
 
         one = privacy_loss_distribution.from_gaussian_mechanism(
             1 / self.step.mu * (1 - 1e-15),
-            value_discretization_interval=_Grid.of(self.rate, self.step.mu, self.steps).width,
+            value_discretization_interval=_poisson_grid(self.rate, self.step.mu, self.steps)[1],
             sampling_prob=self.rate,
             neighboring_relation=NeighboringRelation.REPLACE_ONE,
         )
@@ -142,11 +138,7 @@ class PoissonSteps(Event):
 
 @lru_cache(maxsize=4096)  # certificates ask for the same values again
 def poisson_delta(epsilon: float, rate: float, contribution: float, steps: int) -> float:
-    """Return the profile of `PoissonSteps`, rounded up.
-
-    The contribution is the length that one unit adds to a sum, in standard deviations of the noise. The sampler's coins
-    are made of floats: `RATE_SLACK` covers that.
-    """
+    """Return the profile of `PoissonSteps`, rounded up; the contribution of a unit is in standard deviations."""
     if not contribution <= 1.25 * MOST_CONTRIBUTION:
         return 1.0
     value = float(_poisson(min(1.0, rate * RATE_SLACK), contribution, steps).get_delta_for_epsilon(epsilon))
@@ -178,7 +170,7 @@ def largest_contribution(rate: float, steps: int, epsilon: float, delta: float) 
     return low
 
 
-RATE_SLACK = 1 + 1e-9
+RATE_SLACK = 1 + 1e-9  # the sampler's coins are made of floats
 LEAST_DELTA = 1e-11
 CLOSE = 1e-4
 MOST_CONTRIBUTION = 4.0
@@ -188,26 +180,17 @@ ALL_POINTS = 2**20
 """Of the grid, for the losses of all steps together: a certificate's numbers must not make its check take minutes."""
 
 
-@dataclass(frozen=True)
-class _Grid:
-    """Largest loss of a step that does not count as infinite, and the step of the grid of losses."""
-
-    largest: float
-    width: float
-
-    @classmethod
-    def of(cls, rate: float, r: float, steps: int) -> _Grid:
-        """Ten points in a deviation of one step's loss, unless all steps together would need too many."""
-        loss = min(r * (r + 9.5), 50.0)  # of a step whose unit surely takes part
-        largest = math.log1p(rate * math.expm1(loss)) - math.log(1 - rate + rate * math.exp(-loss))
-        fine = min(1e-3, rate * math.sqrt(math.sinh(min(r * r, 20.0))) / 10)
-        return cls(largest, max(fine, steps * largest / ALL_POINTS))
+def _poisson_grid(rate: float, r: float, steps: int) -> tuple[float, float]:
+    """As `_step_grid`: ten points in a deviation of one step's loss, unless all steps together would need too many."""
+    loss = min(r * (r + 9.5), 50.0)  # of a step whose unit surely takes part
+    largest = math.log1p(rate * math.expm1(loss)) - math.log(1 - rate + rate * math.exp(-loss))
+    fine = min(1e-3, rate * math.sqrt(math.sinh(min(r * r, 20.0))) / 10)
+    return largest, max(fine, steps * largest / ALL_POINTS)
 
 
 @lru_cache(maxsize=64)
 def _poisson(rate: float, r: float, steps: int):
-    grid = _Grid.of(rate, r, steps)
-    return _self_composed(lambda e: poisson_profile(e, rate, r), grid.largest, grid.width, steps)
+    return _self_composed(lambda e: poisson_profile(e, rate, r), *_poisson_grid(rate, r, steps), steps)
 
 
 def poisson_profile(epsilon: np.ndarray, rate: float, r: float) -> np.ndarray:

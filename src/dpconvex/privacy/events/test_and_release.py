@@ -48,10 +48,6 @@ class GuardedGaussianNoise(Event):
         _validate.real("coupling", self.coupling, at_least=0.0, below=1.0)
 
     @property
-    def claimed_sensitivity(self) -> float:
-        return self.sensitivity
-
-    @property
     def mu(self) -> float:
         """Sensitivity over standard deviation of all Gaussian noise together, rounded up."""
         value = _rounding.ratio_up(self.sensitivity, self.sigma)
