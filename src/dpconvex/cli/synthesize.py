@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpconvex.cli import _options, _output
-from dpconvex.cli._tables import engine_for, opened_table
 from dpconvex.cli.budget import pay
+from dpconvex.cli.fit import engine_for, opened_table
 from dpconvex.cli.plan import show_plans
 from dpconvex.errors import InvalidParameterError
 
