@@ -2,7 +2,7 @@
 
 from dpconvex.problems.data.sources.arrow import open_tables
 from dpconvex.problems.data.sources.cells import LEAST, CellRows
-from dpconvex.problems.data.sources.cluster import open_source, predicted
+from dpconvex.problems.data.sources.cluster import Partitions, open_source, predicted
 from dpconvex.problems.data.sources.rows import (
     EncodedRows,
     EncodedTables,
@@ -19,6 +19,7 @@ __all__ = [
     "CellRows",
     "EncodedRows",
     "EncodedTables",
+    "Partitions",
     "TableSource",
     "each_row",
     "mapped",

@@ -50,7 +50,7 @@ class Partitions(TableSource):
 
     @abstractmethod
     def run(self, function: Callable[..., T], *arguments: Sequence[Any]) -> list[T]:
-        """Return `function` of each partition and its arguments, in their order."""
+        """Return `function` of each partition, and of its argument if there are any (one sequence), in their order."""
 
     def sent(self, encode: Encode, task: Callable[[Portion, int, Any], T], held: Held) -> Iterator[T]:
         def whole(part: Any, place: tuple[int, int, Any]) -> tuple[int, T | None]:
@@ -83,11 +83,12 @@ class TakenPartitions(Partitions):
         return list(map(len, self._rows))
 
     def run(self, function: Callable[..., T], *arguments: Sequence[Any]) -> list[T]:
-        def of(part: Any, rows: AnyArray, *more: Any) -> T:
+        def of(part: Any, given: tuple[AnyArray, *tuple[Any, ...]]) -> T:
+            rows, *more = given
             found: Any = nw.from_native(part, eager_only=True)
             return function(found[rows.tolist()].to_native(), *more)
 
-        return self._whole.run(of, self._rows, *arguments)
+        return self._whole.run(of, list(zip(self._rows, *arguments, strict=True)))
 
 
 @final
