@@ -938,7 +938,7 @@ MUTANTS = (
     Mutant(
         "a search is fitted to its held-out rows elsewhere",
         "problems/data/sources/arrow.py",
-        "return Tables(len(index), self.empty, some)",
+        "return replace(self, n=len(index), read=some)",
         "return self",
         "",
         (SOURCES, "-k", "bits and search and not users"),

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpconvex.cli import _options, _output
-from dpconvex.cli._tables import engine_for, opened_table
 from dpconvex.cli.budget import pay
-from dpconvex.cli.fit import read_test
-from dpconvex.cli.plan import note
+from dpconvex.cli.fit import engine_for, opened_table, read_test
+from dpconvex.cli.plan import plan_facts, show_plans
 from dpconvex.cli.schema import print_labels
 from dpconvex.errors import InvalidParameterError
 
@@ -120,40 +119,19 @@ def _measure(estimator: Any, schema: Schema, held_out: Any) -> Metrics | Regress
 def facts(plan: Plan) -> dict[str, Any]:
     """Return JSON-ready facts of a plan."""
     error = plan.predicted_error
-    return {
-        "algorithm": plan.algorithm,
-        "constants": plan.constants,
-        "excess_loss_bound": error.bound,
-        "bound_is_proved": error.proved,
-        "trivial_loss": error.trivial,
-        "vacuous": error.vacuous,
-        "source": error.source,
-        "yardstick": plan.yardstick,
-        "hopeless": plan.hopeless,
-        "public": dict(plan.public),
-    }
+    own = {"excess_loss_bound": error.bound, "trivial_loss": error.trivial, "vacuous": error.vacuous}
+    return plan_facts(plan, **own, yardstick=plan.yardstick)
 
 
 def _show(plans: Sequence[Plan], promise: PrivacyParams, as_json: bool) -> None:
     public = plans[0].public
-    if as_json:
-        rows = [{"chosen": k == 0, **facts(plan)} for k, plan in enumerate(plans)]
-        _output.print_json({"rows": public["n"], "epsilon": promise.epsilon, "delta": promise.delta, "plans": rows})
-        return
-    errors = [plan.predicted_error for plan in plans]
-    cells = [
-        ("" if k else "*", plan.algorithm, _output.number(error.bound), note(plan))
-        for k, (plan, error) in enumerate(zip(plans, errors, strict=True))
-    ]
-    _output.print_table(
+    show_plans(
         f"Plans for {public['n']:,} records, {public['dx'] // 2:,} coefficients, {_output.budget_words(promise)}",
-        ("", "algorithm", "bound", "note"),
-        cells,
-        right=(2,),
-        marked=0,
-    )
-    _output.print_text(
+        plans,
         "* chosen. bound: on the loss above that of the best coefficients of this l1 norm, proved but where the note "
-        "says estimate; vacuous if it "
-        f"is not below that of coefficients 0, at most {_output.number(errors[0].trivial)}."
+        "says estimate; vacuous if it is not below that of coefficients 0, at most "
+        f"{_output.number(plans[0].predicted_error.trivial)}.",
+        public["n"],
+        facts if as_json else None,
+        promise,
     )

@@ -12,7 +12,7 @@ import typer
 from dpconvex import _validate
 from dpconvex.cli import _options, _output
 from dpconvex.cli.budget import pay
-from dpconvex.cli.plan import show_plans
+from dpconvex.cli.plan import plan_facts, show_plans
 from dpconvex.errors import InvalidParameterError
 
 if TYPE_CHECKING:
@@ -130,17 +130,7 @@ def declared_columns(path: Path, form: str, shape: tuple[int, int]) -> Schema:
 def facts(plan: SaddlePlan) -> dict[str, Any]:
     """Return JSON-ready facts of a plan."""
     error = plan.predicted_error
-    return {
-        "algorithm": plan.algorithm,
-        "constants": plan.constants,
-        "expected_gap": plan.expectation,
-        "gap_bound": error.bound,
-        "bound_is_proved": error.proved,
-        "trivial_gap": error.trivial,
-        "source": error.source,
-        "hopeless": plan.hopeless,
-        "public": dict(plan.public),
-    }
+    return plan_facts(plan, expected_gap=plan.expectation, gap_bound=error.bound, trivial_gap=error.trivial)
 
 
 def _show(plans: Sequence[SaddlePlan], as_json: bool) -> None:

@@ -10,8 +10,8 @@ import typer
 
 from dpconvex import _validate
 from dpconvex.cli import _options, _output
-from dpconvex.cli._tables import engine_for, opened_table
 from dpconvex.cli.budget import pay
+from dpconvex.cli.fit import engine_for, opened_table
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 
 if TYPE_CHECKING:

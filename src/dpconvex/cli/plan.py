@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dpconvex.algorithms import LinearModelPlan, Plan
     from dpconvex.algorithms.erm.heavy_tailed.registry import LeveledPlan
     from dpconvex.estimators import PrivateLinearModel
+    from dpconvex.privacy import PrivacyParams
 
 
 @_options.describes_model
@@ -274,23 +275,39 @@ def note(plan: Plan) -> str:
     return ", ".join(["estimate"] * (not error.proved) + promises)
 
 
+def plan_facts(plan: Plan, **own: Any) -> dict[str, Any]:
+    """Return JSON-ready facts that plans of all kinds have, after those of one kind."""
+    error = plan.predicted_error
+    shared = {"bound_is_proved": error.proved, "source": error.source, "hopeless": plan.hopeless}
+    return {"algorithm": plan.algorithm, "constants": plan.constants, **own, **shared, "public": dict(plan.public)}
+
+
 def show_plans(
     title: str,
     plans: Sequence[Plan],
     meaning: str,
     rows: int,
     facts: Callable[[Any], dict[str, Any]] | None,
+    promise: PrivacyParams | None = None,
 ) -> None:
-    """Print plans of one algorithm a line, the chosen one first and marked; with `facts` of a plan, as JSON instead."""
+    """Print plans of one algorithm a line, the chosen one first and marked; with `facts` of a plan, as JSON instead.
+
+    Without a `promise` that of the plans is stated.
+    """
     if facts is not None:
-        privacy, listed = plans[0].privacy, [{"chosen": k == 0, **facts(plan)} for k, plan in enumerate(plans)]
+        privacy, listed = (
+            promise or plans[0].privacy,
+            [{"chosen": k == 0, **facts(plan)} for k, plan in enumerate(plans)],
+        )
         print_json({"rows": rows, "epsilon": privacy.epsilon, "delta": privacy.delta, "plans": listed})
         return
+    guessed = any(plan.expectation is not None for plan in plans)
     cells = [
-        ("" if k else "*", p.algorithm, number(p.expectation), number(p.predicted_error.bound), note(p))
+        ("" if k else "*", p.algorithm, *[number(p.expectation)] * guessed, number(p.predicted_error.bound), note(p))
         for k, p in enumerate(plans)
     ]
-    print_table(title, ("", "algorithm", "expected", "bound", "note"), cells, right=(2, 3), marked=0)
+    headers = ("", "algorithm", *["expected"] * guessed, "bound", "note")
+    print_table(title, headers, cells, right=range(2, 3 + guessed), marked=0)
     print_text(meaning)
 
 

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpconvex.cli import _options, _output
-from dpconvex.cli._tables import engine_for, opened_table
 from dpconvex.cli.budget import pay
-from dpconvex.cli.fit import measure, read_test, write_outputs
+from dpconvex.cli.fit import engine_for, measure, opened_table, read_test, write_outputs
 from dpconvex.cli.schema import print_labels
 from dpconvex.errors import InvalidParameterError
 

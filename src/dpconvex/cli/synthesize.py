@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpconvex.cli import _options, _output
-from dpconvex.cli._tables import engine_for, opened_table
 from dpconvex.cli.budget import pay
-from dpconvex.cli.plan import show_plans
+from dpconvex.cli.fit import engine_for, opened_table
+from dpconvex.cli.plan import plan_facts, show_plans
 from dpconvex.errors import InvalidParameterError
 
 if TYPE_CHECKING:
@@ -136,18 +136,8 @@ def read_bins(schema: Any, columns: Sequence[str] | None, count: int, edges: Seq
 
 def facts(plan: QueryReleasePlan) -> dict[str, Any]:
     """Return JSON-ready facts of a plan."""
-    error = plan.predicted_error
-    return {
-        "algorithm": plan.algorithm,
-        "constants": plan.constants,
-        "expected_largest_error": plan.expectation,
-        "largest_error_bound": error.bound,
-        "bound_is_proved": error.proved,
-        "source": error.source,
-        "yardstick": plan.yardstick,
-        "hopeless": plan.hopeless,
-        "public": dict(plan.public),
-    }
+    errors = {"expected_largest_error": plan.expectation, "largest_error_bound": plan.predicted_error.bound}
+    return plan_facts(plan, **errors, yardstick=plan.yardstick)
 
 
 def _show(plans: Sequence[QueryReleasePlan], as_json: bool) -> None:

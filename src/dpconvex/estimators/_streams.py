@@ -14,15 +14,7 @@ from dpconvex.data.frames import distinct_labels, typed
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._features import FeatureMap, numeric_matrix, same_length, user_labels
 from dpconvex.privacy import PrivacyParams
-from dpconvex.problems.data.sources import (
-    LEAST,
-    CellRows,
-    EncodedPartitions,
-    EncodedRows,
-    EncodedTables,
-    TableSource,
-    open_source,
-)
+from dpconvex.problems.data.sources import LEAST, CellRows, EncodedRows, EncodedTables, TableSource, open_source
 from dpconvex.problems.data.users import UserGroups
 from dpconvex.randomness import BitSource
 
@@ -159,7 +151,7 @@ def expanded(features: FeatureMap, encoded: Any, targets: Any, only_sums: bool) 
     """Return X and y as the method for these features takes them, from what `encode` gave."""
     if not isinstance(encoded, EncodedRows):
         return features.expand(encoded), targets
-    if not isinstance(encoded, EncodedTables | EncodedPartitions):
+    if not isinstance(encoded, EncodedTables):
         return (encoded, encoded) if only_sums else encoded.matrix()
     rows = encoded.then(features.expand, features.domain.n_features)
     return rows, rows

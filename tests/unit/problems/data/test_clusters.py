@@ -93,9 +93,9 @@ def test_tasks_hold_no_rows_and_no_source_of_noise(folder, client, monkeypatch) 
 
     sent, run = [], DaskPartitions.run
 
-    def watched(self, function, arguments=None):
+    def watched(self, function, *arguments):
         sent.append(cloudpickle.dumps(function))
-        return run(self, function, arguments)
+        return run(self, function, *arguments)
 
     monkeypatch.setattr(DaskPartitions, "run", watched)
     fitted(dask.dataframe.read_parquet(folder), random_state=SeededSource(5))

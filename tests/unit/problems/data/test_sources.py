@@ -20,7 +20,7 @@ from dpconvex.data import CategoricalColumn, ClassTarget, NumericColumn, Numeric
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators import _features, _streams
 from dpconvex.problems.data import _threads
-from dpconvex.problems.data.sources import EncodedTables, cells, open_tables
+from dpconvex.problems.data.sources import cells, open_tables
 from dpconvex.problems.data.sources.arrow import MEMORY
 
 N = 4000
@@ -230,7 +230,9 @@ def test_files_that_change_or_break_end_in_one_error_without_content(fails, what
 def test_portions_stay_below_their_memory(places) -> None:
     tables = open_tables(places["stream"], CLASSES.column_names())
     assert tables is not None
-    rows = EncodedTables(tables, lambda part: (np.zeros((len(part), 7)), np.zeros(len(part))), 7, memory=100_000)
+    rows = dataclasses.replace(tables, memory=100_000).encoded(
+        lambda part: (np.zeros((len(part), 7)), np.zeros(len(part))), 7
+    )
     sizes = [len(y) for _, y in rows.ahead()]
     assert sum(sizes) == len(rows) == N
     assert max(sizes) * 8 * 7 <= 100_000

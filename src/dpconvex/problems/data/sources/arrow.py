@@ -12,7 +12,7 @@ import narwhals as nw
 
 from dpconvex._types import AnyArray
 from dpconvex.errors import InvalidDataError
-from dpconvex.problems.data.sources.rows import EncodedRows, Portion, TableSource, expanding, inside
+from dpconvex.problems.data.sources.rows import TableSource, chosen_columns, inside
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,9 +38,7 @@ class Tables(TableSource):
     n: int  #: rows, public
     empty: pa.Table  #: the chosen columns without rows
     read: Callable[[int], Iterator[pa.RecordBatch]]  #: yields batches of about so many rows
-
-    def encoded(self, encode: Callable[[Any], tuple[Any, Any]], n_features: int) -> EncodedTables:
-        return EncodedTables(self, encode, n_features)
+    memory: int = field(default_factory=lambda: MEMORY.get())  #: bytes that portions may take
 
     def taken(self, index: AnyArray) -> Tables:
         import pyarrow as pa
@@ -51,12 +49,12 @@ class Tables(TableSource):
                 yield batch.take(pa.array(inside(index, first, first + batch.num_rows)))
                 first += batch.num_rows
 
-        return Tables(len(index), self.empty, some)
+        return replace(self, n=len(index), read=some)
 
-    def portions(self, rows: int) -> Iterator[pa.Table]:
-        """Yield all rows, at most about twice so many at a time."""
+    def portions(self, n_features: int) -> Iterator[pa.Table]:
         import pyarrow as pa
 
+        rows = max(1, self.memory // (8 * _COPIES * (n_features + self.empty.num_columns)))  # or about twice so many
         batches, size = [], 0
         with quiet_reading():
             for batch in self.read(rows):
@@ -106,10 +104,7 @@ def open_tables(table: object, columns: Sequence[str] | None) -> Tables | None:
     with quiet_reading():
         head = X.head(0).collect().to_arrow() if lazy else X if isinstance(X, dataset.Dataset) else None
         header = pa.RecordBatchReader.from_stream(X).schema if head is None else head.schema
-        chosen = list(header.names if columns is None else columns)
-        for name in chosen:
-            if name not in header.names:
-                raise InvalidDataError(f"X lacks the column {name!r}, which the schema names. Check the header")
+        chosen = chosen_columns(columns, header.names)
         counted = dataset.Dataset.count_rows if isinstance(X, dataset.Dataset) else _count
         n = counted(X) if not lazy else int(nw.from_native(X).select(nw.len()).collect().item())
     if n < 1:
@@ -136,26 +131,3 @@ def _count(X: ArrowStream) -> int:
     import pyarrow as pa
 
     return sum(batch.num_rows for batch in pa.RecordBatchReader.from_stream(X))
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class EncodedTables(EncodedRows):
-    """Portions of a table, encoded one by one; every row is encoded by itself."""
-
-    tables: Tables
-    encode: Callable[[pa.Table], Portion]
-    n_features: int
-    memory: int = field(default_factory=lambda: MEMORY.get())  #: bytes that portions may take
-
-    def then(self, expand: Callable[[AnyArray], AnyArray], n_features: int) -> EncodedTables:
-        """Return the same rows with their features expanded."""
-        return replace(self, encode=expanding(self.encode, expand), n_features=n_features)
-
-    @property
-    def n(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.tables.n
-
-    def portions(self) -> Iterator[Portion]:
-        rows = max(1, self.memory // (8 * _COPIES * (self.n_features + self.tables.empty.num_columns)))
-        return map(self.encode, self.tables.portions(rows))

@@ -2,7 +2,7 @@
 
 Each task reads, encodes and clips one partition, and returns a sum. It is sent anew when its worker is lost, which
 changes nothing: sums are exact, and the driver counts the parts of each partition once. Tasks draw no random bits, hold
-no source of them and no budget (`EncodedPartitions.encode` is made so by `estimators._streams`): a task that is
+no source of them and no budget (the encoding is made so by `estimators._streams`): a task that is
 repeated releases nothing twice.
 """
 
@@ -22,7 +22,7 @@ import numpy as np
 from dpconvex._types import AnyArray
 from dpconvex.errors import InvalidDataError
 from dpconvex.problems.data.sources.arrow import open_tables, quiet_reading
-from dpconvex.problems.data.sources.rows import EncodedRows, Held, Portion, TableSource, expanding, inside, nothing
+from dpconvex.problems.data.sources.rows import Held, Portion, TableSource, chosen_columns, inside
 
 T = TypeVar("T")
 Encode = Callable[[Any], Portion]
@@ -45,15 +45,28 @@ class Partitions(TableSource):
     def n(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
         return sum(self.sizes)
 
-    def encoded(self, encode: Encode, n_features: int) -> EncodedPartitions:
-        return EncodedPartitions(self, encode, n_features)
-
     def taken(self, index: AnyArray) -> Partitions:
         return TakenPartitions(self, index)
 
     @abstractmethod
-    def run(self, function: Callable[..., T], arguments: Sequence[Any] | None = None) -> list[T]:
-        """Return `function` of each partition, and of its argument if there are any, in their order."""
+    def run(self, function: Callable[..., T], *arguments: Sequence[Any]) -> list[T]:
+        """Return `function` of each partition, and of its argument if there are any (one sequence), in their order."""
+
+    def sent(self, encode: Encode, task: Callable[[Portion, int, Any], T], held: Held) -> Iterator[T]:
+        def whole(part: Any, place: tuple[int, int, Any]) -> tuple[int, T | None]:
+            first, size, given = place
+            if len(part) != size:
+                return len(part), None
+            with np.errstate(all="ignore"):  # what floats meet depends on the data
+                return size, task(encode(part), first, given)
+
+        ends = np.cumsum([0, *self.sizes]).tolist()
+        places = [(first, stop - first, held(first, stop)) for first, stop in pairwise(ends)]
+        for (size, found), (_, expected, _) in zip(self.run(whole, places), places, strict=True):
+            if size != expected:
+                what = f"X had {self.n} rows when it was opened and others when it was read"
+                raise InvalidDataError(f"{what}. Keep its files as they are during a fit")
+            yield found  # pyright: ignore[reportReturnType]
 
 
 @final
@@ -69,15 +82,13 @@ class TakenPartitions(Partitions):
     def sizes(self) -> list[int]:
         return list(map(len, self._rows))
 
-    def run(self, function: Callable[..., T], arguments: Sequence[Any] | None = None) -> list[T]:
-        given = [()] * len(self._rows) if arguments is None else [(argument,) for argument in arguments]
-
-        def of(part: Any, both: tuple[AnyArray, tuple[Any, ...]]) -> T:
-            rows, more = both
+    def run(self, function: Callable[..., T], *arguments: Sequence[Any]) -> list[T]:
+        def of(part: Any, given: tuple[AnyArray, *tuple[Any, ...]]) -> T:
+            rows, *more = given
             found: Any = nw.from_native(part, eager_only=True)
             return function(found[rows.tolist()].to_native(), *more)
 
-        return self._whole.run(of, list(zip(self._rows, given, strict=True)))
+        return self._whole.run(of, list(zip(self._rows, *arguments, strict=True)))
 
 
 @final
@@ -87,15 +98,14 @@ class DaskPartitions(Partitions):
     engine = "dask"
 
     def __init__(self, frame: Any, columns: Sequence[str] | None) -> None:
-        self._frame = frame[_chosen(columns, list(frame.columns))]
+        self._frame = frame[chosen_columns(columns, list(frame.columns))]
         self.empty = self._frame._meta
 
-    def run(self, function: Callable[..., T], arguments: Sequence[Any] | None = None) -> list[T]:
+    def run(self, function: Callable[..., T], *arguments: Sequence[Any]) -> list[T]:
         import dask  # pyright: ignore
 
         parts, call = self._frame.to_delayed(), dask.delayed(function, pure=False)  # pyright: ignore
-        given = [()] * len(parts) if arguments is None else [(argument,) for argument in arguments]
-        calls = [call(part, *more) for part, more in zip(parts, given, strict=True)]
+        calls = [call(*given) for given in zip(parts, *arguments, strict=True)]
         with quiet_reading():
             return list(dask.compute(*calls, retries=RETRIES))  # pyright: ignore
 
@@ -110,30 +120,22 @@ class RayPartitions(Partitions):
         import ray  # pyright: ignore
 
         with quiet_reading():
-            chosen = _chosen(columns, list(data.schema().names))
+            chosen = chosen_columns(columns, list(data.schema().names))
             self._blocks = data.select_columns(chosen).to_arrow_refs()
         self.empty = ray.get(_remote(lambda block: block.slice(0, 0)).remote(self._blocks[0]))
 
-    def run(self, function: Callable[..., T], arguments: Sequence[Any] | None = None) -> list[T]:
+    def run(self, function: Callable[..., T], *arguments: Sequence[Any]) -> list[T]:
         import ray  # pyright: ignore
 
         call = _remote(function)
-        given = [()] * len(self._blocks) if arguments is None else [(argument,) for argument in arguments]
         with quiet_reading():
-            return ray.get([call.remote(block, *more) for block, more in zip(self._blocks, given, strict=True)])
+            return ray.get([call.remote(*given) for given in zip(self._blocks, *arguments, strict=True)])
 
 
 def _remote(function: Callable[..., Any]) -> Any:
     import ray  # pyright: ignore
 
     return ray.remote(max_retries=RETRIES)(lambda *given: function(*given))  # builtins too
-
-
-def _chosen(columns: Sequence[str] | None, found: Sequence[str]) -> list[str]:
-    for name in columns or ():
-        if name not in found:
-            raise InvalidDataError(f"X lacks the column {name!r}, which the schema names. Check the header")
-    return list(found if columns is None else columns)
 
 
 @contextmanager
@@ -175,15 +177,10 @@ def is_dask(table: object) -> bool:
     return dask is not None and isinstance(table, dask.DataFrame)
 
 
-def open_partitions(table: object, columns: Sequence[str] | None) -> Partitions | None:
-    """Return columns (None: all) of a table that a cluster holds; None for any other.
-
-    `InvalidDataError` for a missing column.
-    """
-    if is_dask(table):
-        return DaskPartitions(table, columns)
+def is_ray(table: object) -> bool:
+    """Say whether something is a Ray data set; loads nothing."""
     ray = sys.modules.get("ray.data")
-    return RayPartitions(table, columns) if ray is not None and isinstance(table, ray.Dataset) else None
+    return ray is not None and isinstance(table, ray.Dataset)
 
 
 def open_source(table: object, columns: Sequence[str] | None) -> TableSource | None:
@@ -193,8 +190,9 @@ def open_source(table: object, columns: Sequence[str] | None) -> TableSource | N
     """
     if isinstance(table, TableSource | np.ndarray):
         return table if isinstance(table, TableSource) else None
-    found = open_partitions(table, columns)
-    return open_tables(table, columns) if found is None else found
+    if is_dask(table) or is_ray(table):
+        return (DaskPartitions if is_dask(table) else RayPartitions)(table, columns)
+    return open_tables(table, columns)
 
 
 def predicted(predict: Callable[[Any], Any], table: object) -> Any:
@@ -211,43 +209,7 @@ def predicted(predict: Callable[[Any], Any], table: object) -> Any:
             return pd.Series(predict(part), index=part.index, name="prediction")
 
         return frame.map_partitions(of, meta=of(frame._meta_nonempty))
-    ray = sys.modules.get("ray.data")
-    if ray is None or not isinstance(table, ray.Dataset):
+    if not is_ray(table):
         return None
     data: Any = table
     return data.map_batches(lambda part: {"prediction": np.asarray(predict(part))}, batch_format="pyarrow")
-
-
-@final
-class EncodedPartitions(EncodedRows):
-    """Partitions of a cluster's table, each encoded where it is."""
-
-    def __init__(self, partitions: Partitions, encode: Encode, n_features: int) -> None:
-        self._partitions, self._encode, self.n_features, self.n = partitions, encode, n_features, partitions.n
-        if self.n < 1:
-            raise InvalidDataError("Found array with 0 sample(s): at least 1 record is needed")
-
-    def then(self, expand: Callable[[AnyArray], AnyArray], n_features: int) -> EncodedPartitions:
-        """Return the same rows with their features expanded."""
-        return EncodedPartitions(self._partitions, expanding(self._encode, expand), n_features)
-
-    def portions(self) -> Iterator[Portion]:
-        raise NotImplementedError  # rows stay where they are: `run`
-
-    def run(self, task: Callable[[Portion, int, Any], T], held: Held = nothing) -> Iterator[T]:
-        encode = self._encode
-
-        def whole(part: Any, place: tuple[int, int, Any]) -> tuple[int, T | None]:
-            first, size, given = place
-            if len(part) != size:
-                return len(part), None
-            with np.errstate(all="ignore"):  # what floats meet depends on the data
-                return size, task(encode(part), first, given)
-
-        ends = np.cumsum([0, *self._partitions.sizes]).tolist()
-        places = [(first, stop - first, held(first, stop)) for first, stop in pairwise(ends)]
-        for (size, found), (_, expected, _) in zip(self._partitions.run(whole, places), places, strict=True):
-            if size != expected:
-                what = f"X had {self.n} rows when it was opened and others when it was read"
-                raise InvalidDataError(f"{what}. Keep its files as they are during a fit")
-            yield found  # pyright: ignore[reportReturnType]

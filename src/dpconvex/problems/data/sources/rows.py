@@ -15,7 +15,7 @@ with it as a vector; with each task goes what belongs to the rows of its portion
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -58,13 +58,32 @@ class TableSource(ABC):
         """Rows and columns."""
         return self.n, self.empty.shape[1]
 
-    @abstractmethod
-    def encoded(self, encode: Callable[[Any], tuple[Any, Any]], n_features: int) -> EncodedRows:
+    @final
+    def encoded(self, encode: Callable[[Any], tuple[Any, Any]], n_features: int) -> EncodedTables:
         """Return the rows, each encoded by itself, where they are."""
+        return EncodedTables(self, encode, n_features)
+
+    def portions(self, n_features: int) -> Iterator[Any]:
+        """Yield all rows, as tables whose features fit in memory; not where rows stay where they are (`sent`)."""
+        raise NotImplementedError
+
+    def sent(
+        self, encode: Callable[[Any], tuple[Any, Any]], task: Callable[[Portion, int, Any], T], held: Held
+    ) -> Iterator[T] | None:
+        """Run a task where portions are (`EncodedRows.run`); None where they are read here."""
+        return None
 
     @abstractmethod
     def taken(self, index: AnyArray) -> TableSource:
         """Return the rows of the given numbers (m,), ascending, m >= 1."""
+
+
+def chosen_columns(columns: Sequence[str] | None, header: Sequence[str]) -> list[str]:
+    """Return the names of columns that are read (None: all), or raise `InvalidDataError` for one that is missing."""
+    for name in columns or ():
+        if name not in header:
+            raise InvalidDataError(f"X lacks the column {name!r}, which the schema names. Check the header")
+    return list(header if columns is None else columns)
 
 
 def each_row(table: Any, values: Callable[[Any], AnyArray]) -> AnyArray:
@@ -84,18 +103,6 @@ def inside(index: AnyArray, first: int, stop: int) -> AnyArray:
     """Return which of the ascending numbers are in ``[first, stop)``, counted from `first`."""
     start, end = np.searchsorted(index, [first, stop]).tolist()
     return index[start:end] - first
-
-
-def expanding(
-    encode: Callable[[Any], tuple[Any, Any]], expand: Callable[[AnyArray], AnyArray]
-) -> Callable[[Any], tuple[Any, Any]]:
-    """Return the encoding whose features are expanded; it travels to workers without the rows."""
-
-    def both(table: Any) -> tuple[Any, Any]:
-        features, targets = encode(table)
-        return expand(features), targets
-
-    return both
 
 
 class EncodedRows(ABC):
@@ -156,6 +163,33 @@ class EncodedRows(ABC):
 def _next(portions: Iterator[Portion]) -> Portion | None:
     with np.errstate(all="ignore"):  # a thread has settings of its own; what floats meet depends on the data
         return next(portions, None)
+
+
+@final
+class EncodedTables(EncodedRows):
+    """Rows of a table, each encoded by itself, where they are."""
+
+    def __init__(self, table: TableSource, encode: Callable[[Any], tuple[Any, Any]], n_features: int) -> None:
+        self._table, self._encode, self.n_features, self.n = table, encode, n_features, table.n
+        if self.n < 1:
+            raise InvalidDataError("Found array with 0 sample(s): at least 1 record is needed")
+
+    def then(self, expand: Callable[[AnyArray], AnyArray], n_features: int) -> EncodedTables:
+        """Return the same rows with their features expanded; the encoding travels to workers without the rows."""
+        encode = self._encode
+
+        def both(table: Any) -> tuple[Any, Any]:
+            features, targets = encode(table)
+            return expand(features), targets
+
+        return EncodedTables(self._table, both, n_features)
+
+    def portions(self) -> Iterator[Portion]:
+        return map(self._encode, self._table.portions(self.n_features))
+
+    def run(self, task: Callable[[Portion, int, Any], T], held: Held = nothing) -> Iterator[T]:
+        found = self._table.sent(self._encode, task, held)
+        return super().run(task, held) if found is None else found
 
 
 @final
