@@ -20,9 +20,8 @@ from dpconvex.problems.data.records import Records, RecordSource
 from dpconvex.problems.data.sources import EncodedRows, streamed
 from dpconvex.problems.data.users import UserGroups, record_weights
 from dpconvex.problems.linear.adversarial import ATTACK_NORMS, Attack, AttackNorm, Lift
-from dpconvex.problems.linear.expected_risk import TypicalData, squared_reach
+from dpconvex.problems.linear.expected_risk import ExpectedShapes, TypicalData, squared_reach
 from dpconvex.problems.linear.objective import NO_TILT, LinearModelObjective, RegularizedRisk, TiltedRisk
-from dpconvex.problems.linear.shapes import ExpectedShapes
 from dpconvex.problems.objective import ROUNDING, inner_product_rounding
 from dpconvex.sets import ConvexSet
 
@@ -207,10 +206,7 @@ class LinearModelProblem(Problem):
 
     @cached_property
     def ridge_radius(self) -> float:
-        """The comparator norm in the coordinates of the ridge: of models whose blocks share its square as they need it.
-
-        Equal to `radius` where the coordinates are orthonormal.
-        """
+        """The comparator norm in the ridge's coordinates: of models whose blocks share its square as they need it."""
         if self.factor is None:
             return self.radius
         needed = np.array([squared_reach(block) for block in self.domain.all_blocks])
@@ -235,11 +231,7 @@ class LinearModelProblem(Problem):
 
     @property
     def contrast(self) -> float:
-        """``2 A X_2`` with A the largest slope, also under attack (docs, Adversarial training, Lemma 2).
-
-        At the same parameters the attack moves all records the same way, and where some data set has its minimizer, by
-        no more than their own norm.
-        """
+        """``2 A X_2`` with A the largest slope, also under attack (docs, Adversarial training, Lemma 2)."""
         slope = self.loss.slope_bound
         return slope if math.isinf(slope) else _rounding.product_up(2.0, slope, self._length)
 
@@ -276,10 +268,8 @@ class LinearModelProblem(Problem):
     def loss_range(self, radius: float) -> float:
         """Largest difference between two records' losses *at the same parameters* of norm at most `radius`, rounded up.
 
-        Predictions then lie in ``[-Z, Z]``, ``Z = radius X_2`` (X_2 after the attack), and a convex loss is largest
-        at an end, with an extreme target. Two-class losses are monotone in the prediction, so their smallest value is
-        at an end too; all other losses are at least 0. With several outputs the largest loss is bounded by
-        ``loss(0) + slope Z``.
+        Predictions lie in ``[-Z, Z]``, ``Z = radius X_2`` after the attack; convex losses are largest at an end, with
+        an extreme target, monotone ones smallest too, others are at least 0. Several outputs: ``loss(0) + slope Z``.
         """
         ends = _rounding.product_up(radius, self.feature_l2)
         if self.loss.n_outputs > 1:
@@ -301,10 +291,7 @@ class LinearModelProblem(Problem):
         return _rounding.product_up(self._length, self._length)
 
     def certifiable_radius(self, l2: float, linear: float = 0.0) -> float:
-        """Return three times the rounding slack of the certificates at the longest minimizer there can be.
-
-        `linear` is the length of the linear term of the objective.
-        """
+        """Return three times the certificates' rounding slack at the longest minimizer; `linear`: norm of that term."""
         if self.lift is not None:
             charge = self.lift.linear(self.loss)
             linear = 0.0 if charge is None else float(np.linalg.norm(charge))
