@@ -113,20 +113,16 @@ class QueryReleasePlan(Plan):
         What lies outside the domain counts as cell or value 0. Plans that need `only_sums` also take rows whose
         features are values. Raises `InvalidDataError` if length or dtype are not those of the plan (public facts).
         """
-        if self.only_sums and isinstance(records, EncodedRows) and len(records) == self.n:
-            return self._ran(records, source)
-        cells = np.asarray(records)
-        if cells.shape not in ((self.n,), (self.n, len(self.queries.shape))) or cells.dtype.kind not in "iu":
-            raise InvalidDataError(
-                f"records have shape {cells.shape} and dtype {cells.dtype}: integers of shape ({self.n},) are planned, "
-                f"or ({self.n}, {len(self.queries.shape)})"
-            )
-        return self._ran(self.clip_records(cells), source)
-
-    def _ran(self, records: Any, source: BitSource) -> QueryResult:
+        read: Any = records
+        if not (self.only_sums and isinstance(records, EncodedRows) and len(records) == self.n):
+            cells, columns = np.asarray(records), len(self.queries.shape)
+            if cells.shape not in ((self.n,), (self.n, columns)) or cells.dtype.kind not in "iu":
+                what = f"records have shape {cells.shape} and dtype {cells.dtype}: integers of shape ({self.n},)"
+                raise InvalidDataError(f"{what} are planned, or ({self.n}, {columns})")
+            read = self.clip_records(cells)
         ledger = Ledger(self.privacy, self.releases)
         with np.errstate(all="ignore"):  # what floating point meets depends on the data, so it never speaks up
-            model, answers, tables = self._run(records, source, ledger)
+            model, answers, tables = self._run(read, source, ledger)
         return QueryResult(model, answers, tables, self.certificate(source), self)
 
 

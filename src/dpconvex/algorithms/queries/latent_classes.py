@@ -66,15 +66,14 @@ class LatentClasses(ReleasedModel):
     def _sample(self, size: int, generator: np.random.Generator) -> AnyArray:
         found = self._rounded(size, generator)
         bad = self._violates(found)
-        for _ in range(REDRAWS if bad.any() else 0):
-            found[bad] = self._rounded(int(bad.sum()), generator)
-            bad = self._violates(found)
+        for _ in range(REDRAWS):
             if not bad.any():
                 return found
+            found[bad] = self._rounded(int(bad.sum()), generator)
+            bad = self._violates(found)
         if bad.all():
-            raise InvalidParameterError(
-                "impossible", len(self.impossible), "leaves no record that the model would draw", "Declare fewer pairs"
-            )
+            what = "leaves no record that the model would draw"
+            raise InvalidParameterError("impossible", len(self.impossible), what, "Declare fewer pairs")
         found[bad] = found[~bad][generator.integers(0, int((~bad).sum()), int(bad.sum()))]
         return found
 

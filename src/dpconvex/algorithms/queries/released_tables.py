@@ -100,16 +100,15 @@ class ReleasedTables:
         return Marginal(shares, np.clip(found - reach, 0, 1), np.clip(found + reach, 0, 1), level)
 
     def report(self, names: Sequence[str], model: Callable[[tuple[int, ...]], FloatArray]) -> list[dict[str, Any]]:
-        """Return for each table its columns, the deviation of its noise, and how many such the model is away from it.
+        """Return for each table the deviation of its noise, how many such the model is away from it (root mean square).
 
-        The misfit is a root mean square: about 1 where noise explains it. ``fits``: inside all intervals of level 0.95.
+        About 1 where noise explains it. ``fits``: inside all intervals of level 0.95.
         """
         rows: list[dict[str, Any]] = []
         for subset, noisy, deviation in zip(self.subsets, self.noisy, self.deviations, strict=True):
             shares = model(subset)
             misfit = float(np.sqrt(np.mean((shares - noisy) ** 2))) / deviation
-            fits = self.interval(subset, shares, 0.95, True).fits
-            columns = [names[axis] for axis in subset]
+            fits, columns = self.interval(subset, shares, 0.95, True).fits, [names[axis] for axis in subset]
             rows.append({"columns": columns, "deviation": deviation, "misfit": misfit, "fits": fits})
         return rows
 

@@ -38,15 +38,11 @@ _VALUE_ROUNDING = 2.0**-50  # of a computed loss, relative
 @final
 @dataclass(frozen=True, eq=False)
 class Pieces:
-    """Functions ``max of t (<a, y> + b) over t in [lower, upper]``, one for each of n records.
+    """Functions ``max of t (<a, y> + b) over t in [lower, upper]``, one for each of n records."""
 
-    ``slopes`` are the vectors a (n, dim), ``offsets`` the numbers b (n,), all finite; the ends of t (n,) are (1, 1) for
-    an affine function, (0, 1) for a hinge, (-1, 1) for an absolute value.
-    """
-
-    slopes: FloatArray
-    offsets: FloatArray
-    lower: FloatArray
+    slopes: FloatArray  #: the vectors a (n, dim), finite
+    offsets: FloatArray  #: the numbers b (n,), finite
+    lower: FloatArray  #: with `upper`: (1, 1) for an affine function, (0, 1) for a hinge, (-1, 1) for an absolute value
     upper: FloatArray
 
     @property
@@ -115,15 +111,11 @@ Profiles = Pieces | Curves
 @final
 @dataclass(frozen=True, eq=False)
 class Extension:
-    """Values and planes of the Lipschitz extensions of n functions at one point.
+    """Values and planes of the Lipschitz extensions of n functions at one point."""
 
-    ``lower <= f_C(w) <= upper``, (n,), and ``f_C(u) >= lower + <slope, u - w>`` for all u in the set, with slopes (n,
-    dim) of norm at most C.
-    """
-
-    lower: FloatArray
-    upper: FloatArray
-    slopes: FloatArray
+    lower: FloatArray  #: (n,): below ``f_C(w)``, and ``f_C(u) >= lower + <slope, u - w>`` for all u in the set
+    upper: FloatArray  #: (n,): above it
+    slopes: FloatArray  #: (n, dim), of norm at most C
 
     def improve(self, rows: NDArray[np.intp], new: Extension) -> None:
         """Keep the better bounds of some rows, in place."""

@@ -43,18 +43,16 @@ class LinearModelProblem(Problem):
     #: to this norm. It never affects privacy.
     radius: float
     #: 0: the objective is the average loss. Positive, in the inverse unit of the loss: ``1/tilt log(mean exp(tilt
-    #: loss))``, which lets large losses outweigh small ones. Negative tilts are refused: the objective would not be
-    #: convex.
+    #: loss))``, which lets large losses outweigh small ones.
     tilt: float = 0.0
     #: 0: no adversary. Positive, in the unit of the (encoded, scaled) features: every record's loss is the largest one
     #: over all perturbations of its features of norm at most this; the constant feature is never perturbed. For losses
     #: of one margin and for the absolute and pinball losses (with a tilt: smooth losses of one margin).
     attack_radius: float = 0.0
     attack_norm: AttackNorm = "l2"  #: in which perturbations are measured
-    #: None: `n` counts records. A number: `n` counts users, a user's loss is the mean of its records' losses, and the
-    #: objective is the mean over users: all count the same. The number is what a typical user is known or guessed to
-    #: have, public: plans may assume it, one-pass methods draw at most so many records of a user; neither the objective
-    #: nor privacy rests on it. No tilt and no attack then.
+    #: None: `n` counts records. A number: `n` counts users, whose losses are the means of their records', and the
+    #: objective is the mean over users. The number is what a typical user is known or guessed to have, public: plans
+    #: may assume it, one-pass methods draw at most so many records of a user; no privacy rests on it. No tilt, attack.
     records_per_user: int | None = None
     #: None: the ridge is on the parameters themselves. Else they are ``F v``, block by block, with the ridge on v
     #: (docs, Additive models, section 1), and `dim` counts v; `radius` stays that of the parameters. For averages.
@@ -115,8 +113,6 @@ class LinearModelProblem(Problem):
     @property
     def dim(self) -> int:
         return self.loss.n_outputs * (self.domain.dim if self.factor is None else self.factor.rank)
-
-    # The objective on data.
 
     def clipped(self, X: AnyArray | EncodedRows, y: AnyArray | EncodedRows) -> tuple[RecordSource, AnyArray | None]:
         """Return records in the domain and targets in the loss's range; None where they come with the records.
@@ -191,8 +187,6 @@ class LinearModelProblem(Problem):
         if self.factor is not None:
             return self.factor.parameters(point.reshape(self.loss.n_outputs, -1)).ravel()
         return point if self.lift is None else self.lift.parameters(point)
-
-    # Constants that hold for every data set.
 
     @cached_property
     def feature_l2(self) -> float:
@@ -333,8 +327,7 @@ class LinearModelProblem(Problem):
 def default_radius(domain: DataDomain, n_outputs: int = 1) -> float:
     """Comparator norm for features scaled as a schema scales them: about 2 logits a block.
 
-    Ours (docs, Objective perturbation, section 5): ``2 sqrt(m)`` for m blocks that are one-hot, numeric on [-1/2, 1/2]
-    or the constant 1; in general by `squared_reach`. Measured risk is insensitive to a factor of two either way.
+    Ours (docs, Objective perturbation, section 5): ``2 sqrt(m)`` for m blocks of unit size, else by `squared_reach`.
     """
     norm = math.sqrt(math.fsum(squared_reach(block) for block in domain.all_blocks))
     if n_outputs == 1:
